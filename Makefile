@@ -1,0 +1,82 @@
+# make help lists what there is. The first call of a target installs into .venv; a later one finds it installed.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run test test-fast check format install install-dev bench bench-env bench-learner clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The first Python >= 3.11 that answers; PYTHON=... names another.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
+# make run TORCH_INDEX=https://download.pytorch.org/whl/cpu takes PyTorch from there (README.md says why).
+TORCH_INDEX ?=
+# What is installed is known by the content of these two files, so an old checkout date reinstalls nothing.
+KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+CORE := $(VENV)/.core-$(KEY)
+DEV := $(VENV)/.dev-$(KEY)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Options of the training that make run starts, e.g. make run TRAIN="seed=2 max_iterations=300"
+TRAIN ?=
+TASK ?= go2_flat
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+run: $(CORE)  ## install, train a Go2 to walk, export, evaluate, film it, write the report
+	$(BIN)/robot-rl train task=$(TASK) $(TRAIN)
+	$(BIN)/robot-rl export run=$(TASK)/latest
+	$(BIN)/robot-rl eval run=$(TASK)/latest
+	$(BIN)/robot-rl video run=$(TASK)/latest || echo "no video: rendering needs EGL or OSMesa (README.md)"
+	$(BIN)/robot-rl report run=$(TASK)/latest
+	@echo "see it walk in the browser: $(BIN)/robot-rl play run=$(TASK)/latest"
+
+test: $(DEV)  ## install with the tools for development, run every test
+	$(BIN)/python -m pytest
+
+test-fast: $(DEV)  ## the tests that take a moment
+	$(BIN)/python -m pytest -m "not slow"
+
+check: $(DEV)  ## lint, format, types, direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(DEV)  ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: bench-env bench-learner  ## every benchmark, each with its rival in the same run
+
+bench-env: $(CORE)  ## environment steps against the bare physics
+	$(BIN)/robot-rl bench env task=$(TASK) num_envs=1024
+
+bench-learner: $(CORE)  ## the PPO update against rsl_rl's
+	$(BIN)/robot-rl bench learner
+
+install: $(CORE)  ## .venv with what training needs
+
+install-dev: $(DEV)  ## .venv with what developing needs
+
+clean:  ## remove .venv and the caches (runs/ stays)
+	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# PyTorch goes first and by its exact version: a later package would pull in the newest build with all of CUDA.
+define install
+	$(PIP) install -q -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(PIP) install -q -c constraints.txt -e '$(1)'
+	rm -f $(VENV)/.core-* $(VENV)/.dev-*
+endef
+
+$(CORE): | $(BIN)/python
+	$(call install,.)
+	touch $(CORE)
+
+$(DEV): | $(BIN)/python
+	$(call install,.[dev])
+	touch $(CORE) $(DEV)

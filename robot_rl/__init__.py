@@ -1,0 +1,1 @@
+"""Reinforcement learning for robots: the learner, its measurements and the command line."""
