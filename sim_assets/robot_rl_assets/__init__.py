@@ -1,0 +1,6 @@
+"""Robots: one folder each, with typed facts (`robot.py`) beside the model (`model.xml`)."""
+
+from robot_rl_assets.registry import get_robot, list_robots
+from robot_rl_assets.robot import Joint, Robot
+
+__all__ = ["Joint", "Robot", "get_robot", "list_robots"]

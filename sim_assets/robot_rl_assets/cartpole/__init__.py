@@ -1,0 +1,1 @@
+"""Cart with a free pole on a rail."""

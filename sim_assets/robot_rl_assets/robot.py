@@ -1,0 +1,185 @@
+"""What the code has to know about a robot beyond its MJCF file.
+
+The model file carries physics (inertias, joint ranges, friction, shapes) and nothing about control: actuators, floor,
+lights and sensors are added by whoever builds the scene, from the facts below.
+
+Contact bits are the same for every robot, so that scenes and robots combine freely:
+
+===================  =======  ===========
+geom                 contype  conaffinity
+===================  =======  ===========
+robot, collision     0        1
+robot, visual        0        0
+floor and terrain    1        0 (or more)
+===================  =======  ===========
+
+A robot therefore touches the ground and never itself. Visual geoms are in group 2, collision geoms in group 3. Every
+body has an explicit inertial, so a scene for training may drop the visual geoms without a change of dynamics.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class Joint:
+    """One joint with a single coordinate: actuated, or passive but read by the policy.
+
+    Units are those of the coordinate: rad, N m and rad/s for a hinge; m, N and m/s for a slider. The torque is
+    `kp * (target - pos) - kd * vel` clipped to the effort limit. With `kp = kd = 0` and an effort limit the joint is
+    driven by the effort itself; with an effort limit of 0 it is passive.
+
+    Attributes:
+        name: Name of the joint in the MJCF file.
+        default_pos: Position in the default pose, the origin of position targets [rad or m].
+        effort_limit: Largest torque or force of the actuator [N m or N]; 0 for a passive joint.
+        velocity_limit: Largest speed the real joint reaches [rad/s or m/s].
+        kp: Proportional gain [N m/rad or N/m].
+        kd: Derivative gain [N m s/rad or N s/m].
+        action_scale: Target offset (or effort as a share of the limit) for an action of 1.
+        mirror: Name of the joint on the other side of the left-right plane; None for a joint in the plane.
+        mirror_sign: -1 where the mirrored position has the opposite sign, else 1.
+    """
+
+    name: str
+    default_pos: float
+    effort_limit: float
+    velocity_limit: float
+    kp: float = 0.0
+    kd: float = 0.0
+    action_scale: float = 1.0
+    mirror: str | None = None
+    mirror_sign: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check names, ranges and signs.
+
+        Raises:
+            ValueError: A field is out of range; the line names the joint, the field and the value.
+        """
+        if not self.name:
+            raise ValueError("Joint.name is empty; give the joint's name in the MJCF file")
+        for field in ("default_pos", "effort_limit", "velocity_limit", "kp", "kd", "action_scale"):
+            value = getattr(self, field)
+            if not math.isfinite(value):
+                raise ValueError(f"joint '{self.name}': {field} is {value}; a finite number is needed")
+        for field in ("effort_limit", "kp", "kd"):
+            value = getattr(self, field)
+            if value < 0:
+                raise ValueError(f"joint '{self.name}': {field} is {value}; it must be 0 or more")
+        for field in ("velocity_limit", "action_scale"):
+            value = getattr(self, field)
+            if value <= 0:
+                raise ValueError(f"joint '{self.name}': {field} is {value}; it must be more than 0")
+        if self.effort_limit == 0 and (self.kp or self.kd):
+            raise ValueError(
+                f"joint '{self.name}': effort_limit is 0 but kp is {self.kp} and kd is {self.kd}; "
+                "a passive joint has no gains, an actuated one an effort limit"
+            )
+        if self.mirror_sign not in (-1.0, 1.0):
+            raise ValueError(f"joint '{self.name}': mirror_sign is {self.mirror_sign}; it must be 1 or -1")
+
+    @property
+    def passive(self) -> bool:
+        """Whether nothing drives this joint."""
+        return self.effort_limit == 0
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class Robot:
+    """A robot: its model file and the facts that control, mirroring and resets need.
+
+    Attributes:
+        name: Name in the registry, that of the robot's folder.
+        model: MJCF file, without actuators, floor or lights.
+        joints: Joints in the policy's order.
+        base_body: Name of the floating base's body; None for a robot bolted down.
+        base_height: Height of the base's origin above the ground in the default pose [m]; 0 with a fixed base.
+        feet: Names of the feet: geom `<foot>` and site `<foot>_foot` at its centre.
+        foot_radius: Radius of a foot's sphere [m]; 0 without feet.
+        foot_mirror: For each foot the index of the one on the other side.
+        imu_site: Site where the inertial measurement unit sits, None without one.
+    """
+
+    name: str
+    model: Path
+    joints: tuple[Joint, ...]
+    base_body: str | None = None
+    base_height: float = 0.0
+    feet: tuple[str, ...] = ()
+    foot_radius: float = 0.0
+    foot_mirror: tuple[int, ...] = ()
+    imu_site: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check that names are unique and that both mirror maps are involutions.
+
+        Raises:
+            ValueError: A field is inconsistent; the line names the robot, the field and the value.
+        """
+        if not self.joints:
+            raise ValueError(f"robot '{self.name}': joints is empty; at least one joint is needed")
+        if not self.model.is_file():
+            raise ValueError(f"robot '{self.name}': model is '{self.model}'; no such file")
+        for field, names in (("joints", self.joint_names), ("feet", self.feet)):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"robot '{self.name}': {field} names {', '.join(twice)} twice; names must be unique")
+        self._check_base()
+        self._check_joint_mirror()
+        self._check_feet()
+
+    def _check_base(self) -> None:
+        if self.base_body is None and self.base_height != 0:
+            raise ValueError(
+                f"robot '{self.name}': base_height is {self.base_height} without a base_body; a fixed base has 0"
+            )
+        if self.base_body is not None and not self.base_height > 0:
+            raise ValueError(
+                f"robot '{self.name}': base_height is {self.base_height}; a floating base needs more than 0 [m]"
+            )
+
+    def _check_joint_mirror(self) -> None:
+        by_name = {joint.name: joint for joint in self.joints}
+        for joint in self.joints:
+            if joint.mirror is None:
+                continue
+            partner = by_name.get(joint.mirror)
+            if partner is None:
+                raise ValueError(f"robot '{self.name}': joint '{joint.name}' mirrors unknown joint '{joint.mirror}'")
+            if (partner.mirror or partner.name) != joint.name or partner.mirror_sign != joint.mirror_sign:
+                raise ValueError(
+                    f"robot '{self.name}': joint '{joint.name}' mirrors '{partner.name}', which must mirror it back "
+                    f"with mirror_sign {joint.mirror_sign}"
+                )
+
+    def _check_feet(self) -> None:
+        count = len(self.feet)
+        if sorted(self.foot_mirror) != list(range(count)) or any(
+            self.foot_mirror[self.foot_mirror[i]] != i for i in range(count)
+        ):
+            raise ValueError(
+                f"robot '{self.name}': foot_mirror is {self.foot_mirror}; it must pair the {count} feet by index"
+            )
+        if self.feet and not self.foot_radius > 0:
+            raise ValueError(f"robot '{self.name}': foot_radius is {self.foot_radius}; feet need more than 0 [m]")
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Names of the joints in the policy's order."""
+        return tuple(joint.name for joint in self.joints)
+
+    def default_pos(self) -> tuple[float, ...]:
+        """Joint positions of the default pose in the policy's order [rad or m]."""
+        return tuple(joint.default_pos for joint in self.joints)
+
+    def joint_mirror(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Left-right mirror of joint positions: `mirrored[i] = sign[i] * pos[index[i]]`.
+
+        Returns:
+            Index of the partner, and sign, of each joint in the policy's order.
+        """
+        names = self.joint_names
+        index = tuple(names.index(joint.mirror or joint.name) for joint in self.joints)
+        return index, tuple(joint.mirror_sign for joint in self.joints)

@@ -1,0 +1,1 @@
+"""Unitree Go2, a quadruped with twelve actuated joints."""
