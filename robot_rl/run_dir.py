@@ -1,0 +1,293 @@
+"""The directory of a training run, runs/<task>/<run id>/: its name, its files, and how a run is found again."""
+
+import errno
+import json
+import os
+import platform
+import re
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError, suggest
+
+# YYYYmmdd-HHMMSS-<seed>-<4 hex digits>
+RUN_ID = re.compile(r"\d{8}-\d{6}-\d+-[0-9a-f]{4}")
+PACKAGES = (
+    "robot-rl",
+    "torch",
+    "tensordict",
+    "mujoco",
+    "mujoco-warp",
+    "warp-lang",
+    "rsl-rl-lib",
+    "numpy",
+    "hydra-core",
+    "onnx",
+    "onnxruntime",
+    "safetensors",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """One run's directory and the names of the files in it; none of them need exist.
+
+    Attributes:
+        path: The directory, <root>/<task>/<run id>.
+    """
+
+    path: Path
+
+    @classmethod
+    def create(cls, root: str | Path, task: str, seed: int) -> "RunDir":
+        """Makes the directory of a new run.
+
+        Args:
+            root: The directory of all runs.
+            task: The task's name.
+            seed: The run's seed, a part of its id.
+
+        Raises:
+            OSError: The directory cannot be made (no permission, disk full).
+        """
+        while True:
+            run_id = f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}-{secrets.token_hex(2)}"
+            path = Path(root) / task / run_id
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                if not path.parent.is_dir():
+                    raise UserError(f"root={root}: {path.parent} is a file; name a directory") from None
+                continue
+            return cls(path)
+
+    @classmethod
+    def find(cls, run: str, root: str | Path = "runs") -> "RunDir":
+        """Finds a run by its id, by <task>/<id>, by its path, or the newest one by "latest" or <task>/latest.
+
+        Args:
+            run: What the user named.
+            root: The directory of all runs; a run outside of it is refused.
+
+        Raises:
+            UserError: There is no such run, or the name leads out of `root`.
+        """
+        base = Path(root)
+        if not run:
+            raise UserError("run='': name a run by its id, or run=latest")
+        known = _runs(base)
+        task, _, run_id = run.rpartition("/")
+        if run_id == "latest":
+            mine = [path for path in known if task in ("", path.parent.name)]
+            if not mine:
+                where = base / task if task else base
+                raise UserError(f"run={run}: no run in {where}; robot-rl train makes one")
+            return cls(max(mine, key=_age_key))
+        return cls(_locate(run, base, known))
+
+    @property
+    def run_id(self) -> str:
+        """The run's id: the directory's name."""
+        return self.path.name
+
+    @property
+    def task(self) -> str:
+        """The task's name: the name of the directory above."""
+        return self.path.parent.name
+
+    @property
+    def config_file(self) -> Path:
+        """run.yaml: the resolved configuration, versions, machine."""
+        return self.path / "run.yaml"
+
+    @property
+    def metrics_file(self) -> Path:
+        """metrics.jsonl: one line an iteration."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The directory of the checkpoints, one folder an iteration."""
+        return self.path / "checkpoints"
+
+    @property
+    def policy(self) -> Path:
+        """The policy bundle."""
+        return self.path / "policy"
+
+    @property
+    def eval_file(self) -> Path:
+        """eval.json: the evaluation of the torch and the ONNX policy."""
+        return self.path / "eval.json"
+
+    @property
+    def video_file(self) -> Path:
+        """video.mp4."""
+        return self.path / "video.mp4"
+
+    @property
+    def report_file(self) -> Path:
+        """report.html."""
+        return self.path / "report.html"
+
+    def write_config(self, config: dict[str, Any], command: list[str]) -> None:
+        """Writes run.yaml: the configuration with what else it takes to repeat the run.
+
+        Args:
+            config: The resolved configuration as plain nested values.
+            command: The command line that started the run.
+        """
+        import yaml
+
+        record = {
+            "run_id": self.run_id,
+            "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "command": command,
+            "config": config,
+            "versions": package_versions(),
+            "git": git_state(),
+            "machine": machine_facts(),
+        }
+        write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
+
+    def read_config(self) -> dict[str, Any]:
+        """Reads run.yaml.
+
+        Raises:
+            UserError: The file is missing or damaged.
+        """
+        import yaml
+
+        try:
+            record = yaml.safe_load(self.config_file.read_text())
+        except FileNotFoundError:
+            raise UserError(f"{self.config_file}: missing, so the run's configuration is unknown") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise UserError(f"{self.config_file}: damaged, {str(error).splitlines()[0]}") from None
+        if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
+            raise UserError(f"{self.config_file}: damaged, it holds no 'config'")
+        return record
+
+    def discard(self) -> None:
+        """Removes a directory in which nothing was learned yet (no checkpoint); else does nothing."""
+        if not self.checkpoints.is_dir() or not any(self.checkpoints.iterdir()):
+            shutil.rmtree(self.path, ignore_errors=True)
+            for folder in (self.path.parent, self.path.parent.parent):
+                try:
+                    folder.rmdir()
+                except OSError:
+                    return
+
+
+def _runs(root: Path) -> list[Path]:
+    """Directories of all runs under `root`: those with a run.yaml."""
+    return [path.parent for path in root.glob("*/*/run.yaml")]
+
+
+def _age_key(path: Path) -> tuple[str, int]:
+    """Orders runs by the time in their id; runs of one second by when their run.yaml was written."""
+    return path.name[:15], (path / "run.yaml").stat().st_mtime_ns
+
+
+def _locate(run: str, base: Path, known: list[Path]) -> Path:
+    """The directory in `known` that `run` names, as an id, <task>/<id> or a path."""
+    inside = base.resolve()
+    wanted = {(base / run).resolve(), Path(run).resolve()}
+    for path in known:
+        if path.name == run or path.resolve() in wanted:
+            if not path.resolve().is_relative_to(inside):
+                raise UserError(f"run={run}: leads out of {base}; name a run inside of it by its id")
+            return path
+    if Path(run).is_absolute() or ".." in Path(run).parts:
+        raise UserError(f"run={run}: not a run in {base}; name a run inside of it by its id, or change root=")
+    nearest = suggest(run, [path.name for path in known][-50:]) if known else "; there are none yet"
+    raise UserError(f"run={run}: no such run in {base}{nearest}")
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Writes a text file whole or not at all: a temporary file beside it, synced, then renamed.
+
+    Args:
+        path: The file; a device or pipe is written to directly.
+        text: Its new content.
+
+    Raises:
+        OSError: The file cannot be written; what was there before is untouched.
+    """
+    if path.exists() and not path.is_file():
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
+        with path.open("w") as stream:
+            stream.write(text)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as indented JSON, whole or not at all."""
+    write_atomic(path, json.dumps(value, indent=2) + "\n")
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a run's numbers depend on."""
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of the source tree this package runs from, and whether it was changed since; empty without one."""
+    source = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=source, capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != source.parent:
+            return {}
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return {}
+
+
+def machine_facts() -> dict[str, Any]:
+    """What the run's speed depends on: system, processor, cores, memory [GiB] and, where torch sees one, the GPU."""
+    import torch
+
+    facts: dict[str, Any] = {"system": platform.platform(), "cpu": _cpu_name(), "cores": os.cpu_count()}
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        facts["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    if torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
