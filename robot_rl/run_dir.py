@@ -207,8 +207,10 @@ def _locate(run: str, base: Path, known: list[Path]) -> Path:
             return path
     if Path(run).is_absolute() or ".." in Path(run).parts:
         raise UserError(f"run={run}: not a run in {base}; name a run inside of it by its id, or change root=")
-    nearest = suggest(run, [path.name for path in known][-50:]) if known else "; there are none yet"
-    raise UserError(f"run={run}: no such run in {base}{nearest}")
+    if not known:
+        raise UserError(f"run={run}: no run in {base} yet; robot-rl train makes one")
+    newest = sorted(known, key=_age_key)[-20:]
+    raise UserError(f"run={run}: no such run in {base}; {suggest(run.rpartition("/")[2], [path.name for path in newest])}")
 
 
 def write_atomic(path: Path, text: str) -> None:

@@ -1,0 +1,129 @@
+"""The front door for training: Hydra reads the command line, sweeps and launches; no DictConfig goes further in.
+
+Hydra's configuration is made from the task: the primary config "train" chooses one from the group `task`, and each task's
+node holds the whole tree of `robot_rl.cli.settings`. What Hydra would complain about in many lines is found before.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from robot_rl.cli.settings import default_tree
+from robot_rl.cli.tree import require_key
+from robot_rl.errors import UserError, suggest
+
+# Flags of Hydra that make sense here, and how many words follow each.
+FLAGS = {"-m": 0, "--multirun": 0, "--cfg": 1, "-c": 1, "--resolve": 0, "--package": 1, "-p": 1}
+
+
+def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None:
+    """Composes the configuration from the command line and calls `job` with it, once or, with -m, for each of a sweep.
+
+    Args:
+        arguments: key=value overrides and Hydra's flags.
+        job: Takes the resolved tree. It must be importable where Hydra's launcher runs it in another process.
+
+    Raises:
+        UserError: An argument is no override, or names something that the task does not have.
+    """
+    overrides = _parse(arguments)
+    device = _device(overrides)
+    names = _tasks(overrides)
+    trees = {name: default_tree(name, device) for name in names}
+    for override in overrides:
+        key = override.key_or_group
+        if key != "task" and not key.startswith(("hydra.", "hydra/")):
+            if override.is_add() and not override.is_force_add():
+                raise UserError(f"'{override.input_line}': settings can be changed, not added; leave out the +")
+            for tree in trees.values():
+                require_key(tree, key)
+    _store(trees)
+    _run(arguments, job)
+
+
+def _parse(arguments: Sequence[str]) -> list[Any]:
+    """Hydra's parsed overrides among the arguments."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    words, skip = [], 0
+    for argument in arguments:
+        if skip:
+            skip -= 1
+        elif argument.startswith("-"):
+            flag = argument.partition("=")[0]
+            if flag not in FLAGS:
+                raise UserError(f"unknown option '{argument}': {suggest(flag, FLAGS)}; settings are key=value")
+            skip = 0 if "=" in argument else FLAGS[flag]
+        elif "=" not in argument and not argument.startswith("~"):
+            raise UserError(f"'{argument}': write settings as key=value, such as task={argument}")
+        else:
+            words.append(argument)
+    try:
+        return OverridesParser.create().parse_overrides(words)
+    except HydraException as error:
+        raise UserError(f"cannot read the overrides: {str(error).splitlines()[0]}") from None
+
+
+def _values(override: Any) -> list[str]:
+    """The value of an override, or all those that a sweep goes through, as text."""
+    if override.is_sweep_override():
+        return [str(value) for value in override.sweep_string_iterator()]
+    return [str(override.value())]
+
+
+def _tasks(overrides: Sequence[Any]) -> list[str]:
+    found = [value for override in overrides if override.key_or_group == "task" for value in _values(override)]
+    if not found:
+        from robot_rl_tasks.registry import list_tasks
+
+        raise UserError(f"task: which one? Write task=<name>; known: {', '.join(list_tasks())}")
+    return found
+
+
+def _device(overrides: Sequence[Any]) -> str:
+    found = [value for override in overrides if override.key_or_group == "device" for value in _values(override)]
+    if len({value.partition(":")[0] for value in found}) > 1:
+        raise UserError(f"device={','.join(found)}: a sweep stays on one kind of device, whose presets it starts from")
+    return found[0] if found else "auto"
+
+
+def _store(trees: dict[str, dict[str, Any]]) -> None:
+    """Puts the primary config and one node a task where Hydra looks for them."""
+    from hydra.core.config_store import ConfigStore
+
+    store = ConfigStore.instance()
+    hydra = {
+        "run": {"dir": "."},
+        "sweep": {"dir": "${root}/.sweeps/${now:%Y%m%d-%H%M%S}", "subdir": "."},
+        "output_subdir": None,
+        "job": {"chdir": False, "name": "train"},
+    }
+    defaults = ["_self_", {"task": "???"}, {"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
+    store.store(name="train", node={"defaults": defaults, "hydra": hydra})
+    for name, tree in trees.items():
+        store.store(group="task", name=name, package="_global_", node=tree)
+
+
+def _run(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None:
+    """Hands over to Hydra, which reads the command line from sys.argv."""
+    import hydra
+    from hydra.errors import HydraException
+    from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    def task_function(cfg: DictConfig) -> None:
+        tree = OmegaConf.to_container(cfg, resolve=True)
+        assert isinstance(tree, dict)
+        job({str(key): value for key, value in tree.items()})
+
+    before, sys.argv = sys.argv, ["robot-rl train", *arguments]
+    # Hydra then lets errors through as they are, for the one place that turns them into exit codes.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        hydra.main(version_base="1.3", config_path=None, config_name="train")(task_function)()
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(str(error).splitlines()[0]) from error
+    finally:
+        sys.argv = before

@@ -1,0 +1,141 @@
+"""robot-rl: finds the command, and turns every error into an exit code in one place.
+
+Exit codes: 0 done; 1 a fault of the program (with its traceback); 2 something asked for cannot be had (one line);
+74 the disk is full; 130 interrupted, after the state was saved.
+"""
+
+import errno
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+
+from robot_rl.errors import Interrupted, UserError, suggest
+
+EXIT_USER = 2
+EXIT_DISK_FULL = 74
+EXIT_INTERRUPTED = 130
+
+# Command -> what it does; the module robot_rl.cli.<command> is imported when it is called.
+COMMANDS = {
+    "train": "train a policy; any value of the task and the learner can be set by name",
+    "resume": "go on with a run that was interrupted, or for more iterations",
+    "eval": "100 fresh worlds: errors, falls, torque, power; torch and ONNX policy side by side",
+    "export": "write the policy bundle that goes to the robot, and check it",
+    "video": "film a policy",
+    "play": "drive a policy in the browser: sliders, pushes, speed",
+    "report": "write the run's HTML page: curves, throughput, evaluation, video",
+    "list": "tasks, robots, engines, policies, runs",
+    "bench": "measure the environment or the learner against its rival",
+    "new": "write the skeleton of a task or a robot, with its test",
+}
+
+EXAMPLES = """\
+examples:
+  robot-rl train task=cartpole                      swings up in half a minute on a laptop
+  robot-rl train task=go2_flat seed=2               a Go2 that walks, in minutes on a CPU
+  robot-rl train task=go2_flat rewards.action_rate.weight=-0.02 ppo.learning_rate=5e-4
+  robot-rl train -m task=go2_flat seed=1,2,3        three runs in turn
+  robot-rl eval run=latest                          a run is named by its id, latest or <task>/latest
+  robot-rl play policy=go2_flat                     a trained policy that comes with the project
+
+Options are key=value. `robot-rl <command> --help` says which; runs are written to runs/<task>/<run id>/.
+"""
+
+
+def usage() -> str:
+    """The text of robot-rl --help."""
+    rows = "\n".join(f"  {name:<8} {text}" for name, text in COMMANDS.items())
+    return (
+        "robot-rl: reinforcement learning for robots, from the simulator to the robot\n\n"
+        f"usage: robot-rl <command> [key=value ...]\n\ncommands:\n{rows}\n\n{EXAMPLES}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        arguments: The words after robot-rl; those of the process by default.
+
+    Returns:
+        The exit code.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage(), end="")
+        return 0 if words else EXIT_USER
+    if words[0] == "--version":
+        from importlib import metadata
+
+        print(f"robot-rl {metadata.version('robot-rl')}")
+        return 0
+    return guarded(lambda: dispatch(words[0], words[1:]))
+
+
+def dispatch(command: str, arguments: Sequence[str]) -> int:
+    """Runs one command.
+
+    Raises:
+        UserError: There is no such command.
+    """
+    if command not in COMMANDS:
+        raise UserError(f"unknown command '{command}': {suggest(command, COMMANDS)}")
+    module = importlib.import_module(f"robot_rl.cli.{command}")
+    if any(word in ("-h", "--help") for word in arguments):
+        text = module.HELP
+        print(text if isinstance(text, str) else text(), end="")
+        return 0
+    return module.run(arguments) or 0
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Runs `command`; an error that is the user's to mend becomes one line on stderr and an exit code."""
+    try:
+        return command()
+    except Interrupted as stop:
+        return _interrupted(stop)
+    except KeyboardInterrupt:
+        return _say("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except Exception as error:
+        if _disk_full(error):
+            return _say(f"the disk is full: {error}", EXIT_DISK_FULL)
+        if isinstance(error, UserError | _contract_error()):
+            return _say(str(error), EXIT_USER)
+        raise
+
+
+def _say(line: str, code: int) -> int:
+    print(f"robot-rl: {' '.join(line.split())}", file=sys.stderr)
+    return code
+
+
+def _interrupted(stop: Interrupted) -> int:
+    if stop.checkpoint is None:
+        return _say(str(stop), EXIT_INTERRUPTED)
+    run_id = stop.checkpoint.parent.parent.name
+    return _say(f"{stop}; the state is saved, go on with: robot-rl resume {run_id}", EXIT_INTERRUPTED)
+
+
+def _disk_full(error: BaseException) -> bool:
+    """Whether an error, or what caused it, is a full disk; libraries written in other languages have only the words."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if "No space left on device" in str(seen):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def _contract_error() -> type[ValueError]:
+    from robot_rl_deploy.contract import ContractError
+
+    return ContractError
+
+
+if __name__ == "__main__":
+    sys.exit(main())

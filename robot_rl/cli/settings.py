@@ -1,0 +1,227 @@
+"""What a training run is told, as one tree of plain values, and the typed objects it stands for.
+
+The tree holds the front keys (task, seed, num_envs, ...), the learner's settings (max_iterations, ppo.*, actor.*) and the
+task's numbers (rewards.*, sim.*) side by side, so that everything is overridden by one short name. run.yaml keeps it.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.cli import tree as trees
+from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
+from robot_rl.errors import UserError, suggest
+from robot_rl.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from robot_rl_envs.env import Env
+    from robot_rl_envs.task import Task
+
+FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
+WANDB = ("off", "offline", "online")
+MAX_SEED = 2**31 - 1
+
+
+@dataclass(kw_only=True, slots=True)
+class TrainCfg:
+    """A training run, resolved.
+
+    Attributes:
+        task: The task with the overrides applied.
+        learner: The learner's configuration.
+        seed: Seed of every random stream.
+        num_envs: Number of worlds.
+        device: "cpu" or "cuda:<index>".
+        engine: "mujoco" or "mujoco_warp".
+        num_threads: Threads of the CPU engine; 0 takes all cores.
+        init_from: The run whose weights training starts from; None for fresh ones.
+        root: The directory of all runs.
+        wandb: "off", "offline" or "online".
+        tree: All of this as plain nested values.
+    """
+
+    task: "Task"
+    learner: LearnerCfg
+    seed: int
+    num_envs: int
+    device: str
+    engine: str
+    num_threads: int
+    init_from: RunDir | None
+    root: Path
+    wandb: str
+    tree: dict[str, Any]
+
+    def make_env(self, num_envs: int | None = None, seed: int | None = None) -> "Env":
+        """Builds the environment.
+
+        Args:
+            num_envs: Another number of worlds than training's.
+            seed: Another seed than training's.
+
+        Raises:
+            UserError: The task does not fit the robot or the engine.
+        """
+        from robot_rl_envs.make import make_env
+
+        with asked():
+            return make_env(
+                self.task,
+                num_envs=num_envs or self.num_envs,
+                device=self.device,
+                engine=self.engine,
+                seed=self.seed if seed is None else seed,
+                num_threads=self.num_threads,
+            )
+
+
+@contextlib.contextmanager
+def asked() -> Iterator[None]:
+    """What is built inside is what the user asked for: its ValueError or missing file is a `UserError`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, FileNotFoundError) as error:
+        raise UserError(str(error)) from error
+
+
+def find_task(name: str) -> "Task":
+    """The registered task called `name`.
+
+    Raises:
+        UserError: There is none; the nearest is offered.
+    """
+    from robot_rl_tasks.registry import get_task
+
+    with asked():
+        return get_task(name)
+
+
+def default_tree(name: str, device: str = "auto") -> dict[str, Any]:
+    """The tree of a task before anything is overridden.
+
+    Args:
+        name: The task's name.
+        device: As the user gives it; on a CPU the task's preset for CPUs applies.
+
+    Raises:
+        UserError: There is no such task or device.
+    """
+    task = find_task(name)
+    on_cpu = resolve_device(device) == "cpu"
+    learner = to_dict(apply_overrides(LearnerCfg(), {**task.learner, **(task.learner_cpu if on_cpu else {})}))
+    front = {
+        "task": name,
+        "seed": 1,
+        "num_envs": task.num_envs[0 if on_cpu else 1],
+        "max_iterations": learner.pop("max_iterations"),
+        "device": device,
+        "engine": "auto",
+        "learner": learner.pop("name"),
+        "init_from": None,
+        "root": "runs",
+        "num_threads": 0,
+    }
+    parts = trees.task_tree(task)
+    metrics = {"wandb": "off", **parts.pop("metrics", {})}
+    twice = (set(front) & set(parts)) | (set(front) & set(learner)) | (set(parts) & set(learner))
+    if twice:
+        raise RuntimeError(f"task and learner both have settings called {', '.join(sorted(twice))}")
+    return {**front, "metrics": metrics, **learner, **parts}
+
+
+def resolve(tree: Mapping[str, Any]) -> TrainCfg:
+    """The typed objects that a tree stands for, checked.
+
+    Args:
+        tree: As made by `default_tree`, with some values changed.
+
+    Raises:
+        UserError: A value of the wrong type or out of range, or something that is not to be had here.
+    """
+    from robot_rl_envs.engines import resolve_engine
+
+    task = find_task(str(tree["task"]))
+    known = trees.task_tree(task)
+    metrics = dict(tree["metrics"])
+    wandb = _choice("metrics.wandb", metrics.pop("wandb", "off"), WANDB)
+    parts = {key: tree[key] for key in known if key in tree and key != "metrics"}
+    if "metrics" in known:
+        parts["metrics"] = metrics
+    learner = {key: value for key, value in tree.items() if key not in (*FRONT, *known, "metrics")}
+    device = resolve_device(tree["device"])
+    with asked():
+        engine = resolve_engine(str(tree["engine"]), device)
+    root = Path(str(tree["root"]))
+    return TrainCfg(
+        task=trees.apply_tree(task, parts),
+        learner=from_dict(LearnerCfg, {"name": tree["learner"], **learner}),
+        seed=_whole("seed", tree["seed"], 0, MAX_SEED),
+        num_envs=_whole("num_envs", tree["num_envs"], 1),
+        device=device,
+        engine=engine,
+        num_threads=_whole("num_threads", tree["num_threads"], 0),
+        init_from=RunDir.find(str(tree["init_from"]), root) if tree["init_from"] is not None else None,
+        root=root,
+        wandb=wandb,
+        tree={**tree, "device": device, "engine": engine},
+    )
+
+
+def load(run_dir: RunDir, overrides: Mapping[str, Any] | None = None) -> TrainCfg:
+    """The settings of a run that is there, from its run.yaml.
+
+    Args:
+        run_dir: The run.
+        overrides: Values by dotted name that replace the run's.
+
+    Raises:
+        UserError: run.yaml is missing or damaged, or a value does not fit.
+    """
+    tree = run_dir.read_config()["config"]
+    missing = [key for key in (*FRONT, "metrics") if key not in tree]
+    if missing:
+        raise UserError(f"{run_dir.config_file}: damaged, 'config' lacks {', '.join(missing)}")
+    root = str(run_dir.path.parent.parent)
+    return resolve(trees.override({**tree, "root": root, "init_from": None}, overrides or {}))
+
+
+def resolve_device(device: Any) -> str:
+    """The device that "auto", "cpu", "cuda" or "cuda:<index>" means on this machine.
+
+    Raises:
+        UserError: The word is unknown, or there is no such GPU.
+    """
+    import torch
+
+    name = str(device)
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto":
+        return "cuda:0" if count else "cpu"
+    if name == "cpu":
+        return name
+    kind, colon, index = name.partition(":")
+    if kind != "cuda" or (colon and not index.isdigit()):
+        raise UserError(f"device={name}: must be auto, cpu, cuda or cuda:<index>; {suggest(name, ('auto', 'cpu', 'cuda'))}")
+    if int(index or 0) >= count:
+        found = f"{count} GPU{'s' * (count != 1)} found" if count else "torch finds no GPU here"
+        raise UserError(f"device={name}: {found}; use device=cpu, or auto")
+    return f"cuda:{int(index or 0)}"
+
+
+def _whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    right = f"must be a whole number of at least {least}" + (f" and at most {most}" if most else "")
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most and value > most):
+        raise UserError(f"{name}={value}: {right}")
+    return value
+
+
+def _choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    # YAML and Hydra read a bare off as the flag false.
+    word = "off" if value is False else str(value)
+    if word not in choices:
+        raise UserError(f"{name}={value}: must be one of {', '.join(choices)}; {suggest(word, choices)}")
+    return word

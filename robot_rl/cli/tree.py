@@ -1,0 +1,199 @@
+"""A task as a tree of plain values that can be overridden by name, and back.
+
+Term entries show their options beside their parameters: `rewards.track` is `{weight: 1.0, std: 0.5}`. Functions, the
+robot and the task's presets are no part of the tree.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from robot_rl.errors import UserError, suggest
+
+# Fields of a task that say what it is, or that are read before the tree is made.
+NOT_IN_TREE = ("name", "summary", "robot", "learner", "learner_cpu", "num_envs", "solved")
+_HIDDEN = object()
+
+
+def task_tree(task: Any) -> dict[str, Any]:
+    """Everything of a task that may be overridden, as nested dicts of numbers, words, flags and lists.
+
+    Args:
+        task: A `robot_rl_envs.task.Task`.
+    """
+    shown = _fields(task)
+    return {name: tree for name in shown if (tree := _to_tree(shown[name])) is not _HIDDEN and name not in NOT_IN_TREE}
+
+
+def apply_tree(task: Any, tree: Mapping[str, Any]) -> Any:
+    """A copy of the task with the values of `tree`; a term that `tree` lacks is left out of the copy.
+
+    Args:
+        task: A `robot_rl_envs.task.Task`.
+        tree: As made by `task_tree`, with some values changed.
+
+    Raises:
+        UserError: A key that the task does not have, a value of the wrong type or out of range.
+    """
+    _known_keys(tree, task_tree(task), "")
+    changes = {name: _apply(getattr(task, name), part, name) for name, part in tree.items()}
+    return _rebuild("task", lambda: dataclasses.replace(task, **changes))
+
+
+def override(tree: Mapping[str, Any], dotted: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a tree with values replaced by dotted name.
+
+    Raises:
+        UserError: A name that the tree does not have; the nearest one is offered.
+    """
+    result = _copy(tree)
+    for name, value in dotted.items():
+        require_key(tree, name)
+        *parents, last = name.split(".")
+        node = result
+        for part in parents:
+            node = node[part]
+        node[last] = {**node[last], **value} if isinstance(node[last], dict) and isinstance(value, Mapping) else value
+    return result
+
+
+def require_key(tree: Mapping[str, Any], name: str) -> None:
+    """Refuses a dotted name that is no key of `tree`.
+
+    Raises:
+        UserError: The line offers the nearest key.
+    """
+    node: Any = tree
+    for part in name.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            raise UserError(f"unknown key '{name}': {_nearest(name, tree)}")
+        node = node[part]
+
+
+def dotted_keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The dotted names of all values and groups of a tree."""
+    for key, value in tree.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from dotted_keys(value, f"{prefix}{key}.")
+
+
+def _nearest(name: str, tree: Mapping[str, Any]) -> str:
+    """A suggestion among all dotted names, else the keys of the last group that was right."""
+    hint = suggest(name, dotted_keys(tree))
+    if not hint.startswith("known"):
+        return hint
+    node: Any = tree
+    for part in name.split("."):
+        if not isinstance(node.get(part), Mapping):
+            break
+        node = node[part]
+    return suggest("", node)
+
+
+def _is_term(value: Any) -> bool:
+    """Whether a value is a term entry: a function with parameters (and options as attributes)."""
+    return callable(getattr(value, "fn", None)) and isinstance(getattr(value, "params", None), dict)
+
+
+def _term_options(term: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(term).items() if name not in ("fn", "params", "kind")}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+
+
+def _to_tree(value: Any) -> Any:
+    """Plain values of `value`, _HIDDEN where there are none."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        items = [_to_tree(item) for item in value]
+        return _HIDDEN if any(item is _HIDDEN for item in items) else items
+    if _is_term(value):
+        return {**{name: _to_tree(option) for name, option in _term_options(value).items()}, **value.params}
+    if isinstance(value, Mapping):
+        parts = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = _fields(value)
+    else:
+        return _HIDDEN
+    trees = {name: _to_tree(part) for name, part in parts.items()}
+    return {name: tree for name, tree in trees.items() if tree is not _HIDDEN}
+
+
+def _apply(value: Any, tree: Any, path: str) -> Any:
+    """`value` with the values of `tree`, which is shaped as `_to_tree(value)`."""
+    known = _to_tree(value)
+    if not isinstance(known, dict):
+        return coerce(value, tree, path)
+    if not isinstance(tree, Mapping):
+        raise UserError(f"{path}={tree!r}: is a group; set one of {', '.join(f'{path}.{key}' for key in known)}")
+    _known_keys(tree, known, f"{path}.")
+    if _is_term(value):
+        set_to = {name: tree.get(name, old) for name, old in known.items()}
+        options = {name: _apply(old, set_to[name], f"{path}.{name}") for name, old in _term_options(value).items()}
+        params = {name: coerce(float(old), set_to[name], f"{path}.{name}") for name, old in value.params.items()}
+        return _rebuild(path, lambda: type(value)(value.fn, **options, **params))
+    if isinstance(value, Mapping):
+        kept = {name: part for name, part in value.items() if name in tree or name not in known}
+        return {name: _apply(kept[name], tree[name], f"{path}.{name}") if name in tree else kept[name] for name in kept}
+    changes = {name: _apply(getattr(value, name), part, f"{path}.{name}") for name, part in tree.items()}
+    return _rebuild(path, lambda: dataclasses.replace(value, **changes))
+
+
+def _known_keys(tree: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> None:
+    for key in tree:
+        if key not in known:
+            raise UserError(f"unknown key '{prefix}{key}': {suggest(str(key), known)}")
+
+
+def _rebuild(path: str, make: Any) -> Any:
+    """Calls a constructor; its complaint gets the path of what was built, unless it names it itself."""
+    try:
+        return make()
+    except ValueError as error:
+        line = str(error)
+        field = path.rpartition(".")[2]
+        raise UserError(line if path == "task" or line.startswith(f"{field}.") else f"{path}: {line}") from None
+
+
+def coerce(old: Any, new: Any, path: str) -> Any:
+    """`new` as a value of the type of `old`.
+
+    Args:
+        old: The value to replace.
+        new: A number, word, flag, list or None.
+        path: Dotted name, for the error.
+
+    Raises:
+        UserError: `new` is of another type.
+    """
+    number = isinstance(new, int | float) and not isinstance(new, bool)
+    if isinstance(old, bool):
+        if isinstance(new, bool):
+            return new
+        raise UserError(f"{path}={new!r}: must be true or false")
+    if isinstance(old, int):
+        if number and float(new).is_integer():
+            return int(new)
+        raise UserError(f"{path}={new!r}: must be a whole number")
+    if isinstance(old, float):
+        if number:
+            return float(new)
+        raise UserError(f"{path}={new!r}: must be a number")
+    if isinstance(old, str):
+        if isinstance(new, str):
+            return new
+        raise UserError(f"{path}={new!r}: must be a word")
+    if isinstance(old, tuple | list):
+        if not isinstance(new, tuple | list) or (old and len(new) != len(old)):
+            raise UserError(f"{path}={new!r}: must be a list of {len(old)}")
+        items = [coerce(old[i], item, f"{path}[{i}]") if old else item for i, item in enumerate(new)]
+        return type(old)(items)
+    return new
+
+
+def _copy(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
