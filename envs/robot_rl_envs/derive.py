@@ -1,0 +1,171 @@
+"""What terms read, computed from qpos and qvel for one world: base, joints, feet.
+
+Engines leave their own derived fields one substep behind the state; this is current, and after a reset it needs no
+engine call. Contact comes from the sensors of the last substep and is none after a reset.
+"""
+
+from typing import Any
+
+import warp as wp
+
+from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate, quat_rotate_inverse
+
+CONTACT_FORCE_N = 1.0
+"""A foot is in contact from this net force on [N]."""
+
+
+@wp.func
+def derive_base(s: Any, i: int):
+    """Fill the base's pose and velocities of world i from the free joint at the head of qpos."""
+    pos = wp.vec3(s.qpos[i, 0], s.qpos[i, 1], s.qpos[i, 2])
+    quat = wp.normalize(wp.vec4(s.qpos[i, 3], s.qpos[i, 4], s.qpos[i, 5], s.qpos[i, 6]))
+    vel = wp.vec3(s.qvel[i, 0], s.qvel[i, 1], s.qvel[i, 2])
+    s.base_pos_w[i] = pos
+    s.base_quat_wxyz[i] = quat
+    s.base_lin_vel_w[i] = vel
+    s.base_lin_vel_b[i] = quat_rotate_inverse(quat, vel)
+    s.base_ang_vel_b[i] = wp.vec3(s.qvel[i, 3], s.qvel[i, 4], s.qvel[i, 5])
+    s.projected_gravity_b[i] = quat_rotate_inverse(quat, wp.vec3(0.0, 0.0, -1.0))
+
+
+@wp.func
+def derive_joints(s: Any, i: int):
+    """Copy world i's joint positions, velocities and torques into the robot's own order."""
+    for j in range(s.joint_pos.shape[1]):
+        s.joint_pos[i, j] = s.qpos[i, s.joint_qpos[j]]
+        s.joint_vel[i, j] = s.qvel[i, s.joint_dof[j]]
+        torque = float(0.0)
+        if s.joint_ctrl[j] >= 0:
+            torque = s.actuator_force[i, s.joint_ctrl[j]]
+        s.joint_torque[i, j] = torque
+
+
+@wp.func
+def derive_chain(s: Any, c: Any, i: int):
+    """Forward kinematics of the nodes above the feet: poses and velocities in the world."""
+    for n in range(c.parent.shape[0]):
+        base_pos = wp.vec3(0.0, 0.0, 0.0)
+        base_quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
+        base_vel = wp.vec3(0.0, 0.0, 0.0)
+        base_ang = wp.vec3(0.0, 0.0, 0.0)
+        above = c.parent[n]
+        if above >= 0:
+            base_pos = s.node_pos_w[i, above]
+            base_quat = s.node_quat_wxyz[i, above]
+            base_vel = s.node_vel_w[i, above]
+            base_ang = s.node_ang_vel_w[i, above]
+        elif c.floating == 1:
+            base_pos = s.base_pos_w[i]
+            base_quat = s.base_quat_wxyz[i]
+            base_vel = s.base_lin_vel_w[i]
+            base_ang = quat_rotate(base_quat, s.base_ang_vel_b[i])
+        arm = quat_rotate(base_quat, c.pos[n])
+        pos = base_pos + arm
+        quat = quat_multiply(base_quat, c.quat[n])
+        vel = base_vel + wp.cross(base_ang, arm)
+        ang = base_ang
+        if c.kind[n] == 1:
+            axis = quat_rotate(quat, c.axis[n])
+            anchor = quat_rotate(quat, c.anchor[n])
+            rate = s.qvel[i, c.dof[n]] * axis
+            quat = quat_multiply(quat, quat_from_axis_angle(c.axis[n], s.qpos[i, c.qpos[n]]))
+            lever = anchor - quat_rotate(quat, c.anchor[n])
+            vel = vel + wp.cross(ang, lever)
+            # the body's origin turns about the anchor
+            vel = vel + wp.cross(rate, lever - anchor)
+            pos = pos + lever
+            ang = ang + rate
+        if c.kind[n] == 2:
+            axis = quat_rotate(quat, c.axis[n])
+            slide = s.qpos[i, c.qpos[n]] * axis
+            vel = vel + wp.cross(ang, slide) + s.qvel[i, c.dof[n]] * axis
+            pos = pos + slide
+        s.node_pos_w[i, n] = pos
+        s.node_quat_wxyz[i, n] = quat
+        s.node_vel_w[i, n] = vel
+        s.node_ang_vel_w[i, n] = ang
+
+
+@wp.func
+def derive_feet(s: Any, c: Any, i: int):
+    """Position, velocity and clearance of each foot."""
+    for f in range(c.foot_node.shape[0]):
+        n = c.foot_node[f]
+        arm = quat_rotate(s.node_quat_wxyz[i, n], c.foot_pos[f])
+        pos = s.node_pos_w[i, n] + arm
+        s.foot_pos_w[i, f] = pos
+        s.foot_vel_w[i, f] = s.node_vel_w[i, n] + wp.cross(s.node_ang_vel_w[i, n], arm)
+        s.foot_height_w[i, f] = pos[2] - c.foot_radius
+
+
+@wp.func
+def derive(s: Any, c: Any, i: int):
+    """Fill everything that follows from qpos and qvel of world i."""
+    if c.floating == 1:
+        derive_base(s, i)
+    derive_joints(s, i)
+    derive_chain(s, c, i)
+    derive_feet(s, c, i)
+
+
+@wp.func
+def update_contacts(s: Any, c: Any, i: int):
+    """Read the feet's contact sensors once a control step and advance air and contact times."""
+    for f in range(c.foot_sensor.shape[0]):
+        at = c.foot_sensor[f]
+        force = wp.length(wp.vec3(s.sensordata[i, at + 1], s.sensordata[i, at + 2], s.sensordata[i, at + 3]))
+        touching = float(0.0)
+        if force > CONTACT_FORCE_N:
+            touching = 1.0
+        before = s.foot_contact[i, f]
+        s.foot_touchdown[i, f] = touching * (1.0 - before)
+        if before > 0.5 and touching < 0.5:
+            s.foot_air_time_s[i, f] = 0.0
+            s.foot_peak_height_w[i, f] = 0.0
+        if touching < 0.5 or before < 0.5:
+            s.foot_air_time_s[i, f] = s.foot_air_time_s[i, f] + s.step_dt
+            s.foot_peak_height_w[i, f] = wp.max(s.foot_peak_height_w[i, f], s.foot_height_w[i, f])
+        if touching > 0.5:
+            s.foot_contact_time_s[i, f] = s.foot_contact_time_s[i, f] + s.step_dt
+        else:
+            s.foot_contact_time_s[i, f] = 0.0
+        s.foot_contact[i, f] = touching
+        s.foot_force[i, f] = force
+
+
+@wp.func
+def clear_world(s: Any, i: int):
+    """Start an episode's bookkeeping anew in world i; nothing of the old one is left."""
+    for f in range(s.foot_contact.shape[1]):
+        s.foot_contact[i, f] = 0.0
+        s.foot_touchdown[i, f] = 0.0
+        s.foot_force[i, f] = 0.0
+        s.foot_air_time_s[i, f] = 0.0
+        s.foot_contact_time_s[i, f] = 0.0
+        s.foot_peak_height_w[i, f] = 0.0
+    for j in range(s.action.shape[1]):
+        s.action[i, j] = 0.0
+        s.prev_action[i, j] = 0.0
+        s.prev_prev_action[i, j] = 0.0
+    for j in range(s.actuator_force.shape[1]):
+        s.actuator_force[i, j] = 0.0
+    for j in range(s.joint_vel.shape[1]):
+        s.last_joint_vel[i, j] = s.qvel[i, s.joint_dof[j]]
+    for k in range(s.episode_sums.shape[1]):
+        s.episode_sums[i, k] = 0.0
+    s.episode_return[i] = 0.0
+    s.episode_length[i] = 0
+    s.step_count[i] = 0
+
+
+@wp.func
+def world_is_finite(s: Any, i: int) -> int:
+    """1 where world i's state is finite and no velocity is absurd."""
+    good = int(1)
+    for k in range(s.qpos.shape[1]):
+        if not wp.isfinite(s.qpos[i, k]):
+            good = 0
+    for k in range(s.qvel.shape[1]):
+        if not wp.isfinite(s.qvel[i, k]) or wp.abs(s.qvel[i, k]) > 1.0e4:
+            good = 0
+    return good

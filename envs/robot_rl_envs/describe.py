@@ -1,0 +1,116 @@
+"""What an exported policy and a symmetric learner have to know about a task, read from its terms' declarations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from robot_rl_envs.fuse import Layout, ObservationSlot
+from robot_rl_envs.scene import Scene
+from robot_rl_envs.task import Task, TorchTerm
+
+
+def _joint_rows(scene: Scene) -> list[dict[str, Any]]:
+    rows = []
+    for joint, (lower, upper) in zip(scene.robot.joints, scene.joint_range.tolist(), strict=True):
+        rows.append(
+            {
+                "name": joint.name,
+                "default_pos": joint.default_pos,
+                "kp": joint.kp,
+                "kd": joint.kd,
+                "effort_limit": joint.effort_limit,
+                "velocity_limit": joint.velocity_limit,
+                "lower": lower,
+                "upper": upper,
+                "action_scale": joint.action_scale,
+            }
+        )
+    return rows
+
+
+def _observation_row(slot: ObservationSlot) -> dict[str, Any]:
+    if isinstance(slot.term, TorchTerm):
+        return {"name": slot.name, "signal": None, "transform": "identity", "size": slot.size}
+    info = slot.term.info
+    params: dict[str, Any] = dict(slot.term.params)
+    return {
+        "name": slot.name,
+        "signal": info.signal,
+        "transform": info.transform,
+        "unit": info.unit,
+        "frame": info.frame,
+        "size": slot.size,
+        "scale": slot.term.scale,
+        "clip": slot.term.clip,
+        "history": slot.history,
+        "params": params,
+    }
+
+
+def describe_policy(task: Task, scene: Scene, layout: Layout) -> dict[str, Any]:
+    """Describe joints, actions, observations, rates and command ranges; JSON-able, floats unrounded."""
+    position = task.actions.kind == "position"
+    actions = [
+        {
+            "joint": joint.name,
+            "scale": joint.action_scale * task.actions.scale * (1.0 if position else joint.effort_limit),
+            "offset": joint.default_pos if position else 0.0,
+        }
+        for joint in scene.robot.joints
+        if not joint.passive
+    ]
+    commands = [{"name": name, "ranges": dict(term.params)} for name, term in task.commands.items()]
+    return {
+        "task": task.name,
+        "robot": scene.robot.name,
+        "joints": _joint_rows(scene),
+        "actions": actions,
+        "action_kind": task.actions.kind,
+        "action_clip": task.actions.clip,
+        "observations": [_observation_row(slot) for slot in layout.groups["actor"]],
+        "control_period_s": task.sim.step_dt,
+        "physics_timestep_s": task.sim.timestep,
+        "command": commands[0] if commands else None,
+    }
+
+
+def _mirror_of(slot: ObservationSlot, scene: Scene) -> tuple[list[int], list[float]]:
+    rule = () if isinstance(slot.term, TorchTerm) else slot.term.info.mirror
+    robot = scene.robot
+    if rule in ("joints", "actions"):
+        perm, sign = (list(part) for part in robot.joint_mirror())
+        if rule == "actions":
+            keep = [k for k, joint in enumerate(robot.joints) if not joint.passive]
+            perm, sign = [keep.index(perm[k]) for k in keep], [sign[k] for k in keep]
+        return perm, sign
+    if rule == "feet":
+        return list(robot.foot_mirror), [1.0] * slot.size
+    if isinstance(rule, tuple) and len(rule) == slot.size:
+        return list(range(slot.size)), [float(k) for k in rule]
+    raise ValueError(
+        f"observation {slot.name!r} declares no left-right mirror (mirror={rule!r}): declare one sign an element, "
+        "'joints', 'actions' or 'feet', or set the task's mirror to False"
+    )
+
+
+def mirror_maps(
+    task: Task, scene: Scene, layout: Layout, device: str
+) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Permutation and sign of every observation group and of "action" under the left-right mirror."""
+    maps = {}
+    for group in task.observations:
+        perm: list[int] = []
+        sign: list[float] = []
+        for slot in layout.groups[group]:
+            slot_perm, slot_sign = _mirror_of(slot, scene)
+            for h in range(slot.history):
+                perm += [slot.offset + h * slot.size + k for k in slot_perm]
+                sign += slot_sign
+        maps[group] = (torch.tensor(perm, device=device), torch.tensor(sign, device=device))
+    indices, signs = scene.robot.joint_mirror()
+    keep = [k for k, joint in enumerate(scene.robot.joints) if not joint.passive]
+    action = torch.tensor([keep.index(indices[k]) for k in keep], device=device)
+    maps["action"] = (action, torch.tensor([signs[k] for k in keep], device=device))
+    return maps

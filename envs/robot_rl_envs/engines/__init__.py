@@ -1,0 +1,53 @@
+"""The physics behind one small protocol; :func:`make_engine` picks one by name."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from robot_rl_envs.engines.base import Engine
+
+if TYPE_CHECKING:
+    from robot_rl_envs.scene import Scene
+
+ENGINES = ("auto", "mujoco", "mujoco_warp")
+
+__all__ = ["ENGINES", "Engine", "make_engine", "resolve_engine"]
+
+
+def resolve_engine(name: str, device: str) -> str:
+    """Return the engine that ``name`` means on ``device``: "auto" is mujoco_warp on CUDA and mujoco elsewhere.
+
+    Raises:
+        ValueError: the name is unknown, or the engine does not run on that device.
+    """
+    if name not in ENGINES:
+        near = difflib.get_close_matches(name, ENGINES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"engine={name!r}: must be one of {', '.join(ENGINES)}{hint}")
+    cuda = device.startswith("cuda")
+    if name == "auto":
+        return "mujoco_warp" if cuda else "mujoco"
+    if name == "mujoco" and cuda:
+        raise ValueError(f"engine='mujoco' runs on the CPU, not on device={device!r}: use engine=mujoco_warp or device=cpu")
+    return name
+
+
+def make_engine(name: str, scene: Scene, *, num_envs: int, device: str, num_threads: int = 0) -> Engine:
+    """Build the engine ``name`` for ``scene`` with ``num_envs`` worlds.
+
+    Args:
+        name: one of :data:`ENGINES`.
+        scene: the compiled scene.
+        num_envs: number of worlds.
+        device: "cpu" or "cuda[:k]".
+        num_threads: threads of the CPU engine; 0 takes all cores.
+    """
+    name = resolve_engine(name, device)
+    if name == "mujoco":
+        from robot_rl_envs.engines.mujoco import MujocoEngine
+
+        return MujocoEngine(scene, num_envs=num_envs, num_threads=num_threads)
+    from robot_rl_envs.engines.mujoco_warp import MujocoWarpEngine
+
+    return MujocoWarpEngine(scene, num_envs=num_envs, device=device)

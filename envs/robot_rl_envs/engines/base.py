@@ -1,0 +1,91 @@
+"""The protocol every physics engine satisfies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import mujoco
+    import numpy as np
+    import warp as wp
+
+DIRTY_VELOCITY = 1
+"""A world whose qvel was written."""
+DIRTY_STATE = 2
+"""A world that was reset: qpos and qvel were written, the rest of its state starts afresh."""
+DIRTY_MODEL = 4
+"""A world whose expanded model fields were written."""
+
+
+@dataclass(kw_only=True, slots=True)
+class EngineData:
+    """Live float32 Warp arrays under MuJoCo's own names, one row a world.
+
+    Attributes:
+        qpos: (num_envs, nq) generalized positions [m, rad, quaternion w x y z].
+        qvel: (num_envs, nv) generalized velocities [m/s, rad/s].
+        ctrl: (num_envs, nu) controls, written before a step.
+        sensordata: (num_envs, nsensordata), describing the last substep.
+        actuator_force: (num_envs, nu) [N, N m], of the last substep.
+    """
+
+    qpos: wp.array
+    qvel: wp.array
+    ctrl: wp.array
+    sensordata: wp.array
+    actuator_force: wp.array
+
+
+class Engine(Protocol):
+    """Physics of ``num_envs`` worlds of one model.
+
+    Attributes:
+        name: the engine's name.
+        num_envs: number of worlds.
+        device: Warp device of the arrays.
+        model: the MuJoCo model the worlds were built from.
+        data: live float32 arrays.
+        capturable: whether :meth:`step` may be recorded in a CUDA graph.
+        warnings: (num_envs,) NumPy count of engine warnings, or None where the engine keeps none.
+    """
+
+    name: str
+    num_envs: int
+    device: str
+    model: mujoco.MjModel
+    data: EngineData
+    capturable: bool
+
+    def step(self, substeps: int) -> None:
+        """Apply ``data.ctrl`` and advance every world by ``substeps`` physics steps."""
+        ...
+
+    def write_back(self, dirty: wp.array) -> None:
+        """Take over what events and resets wrote.
+
+        Args:
+            dirty: (num_envs,) int32 bit mask of DIRTY_VELOCITY, DIRTY_STATE, DIRTY_MODEL; other worlds keep their
+                full-precision state untouched.
+        """
+        ...
+
+    def expand(self, field: str) -> wp.array:
+        """Give a model field per-world values; return them, (num_envs, n, k) float32, live after write_back."""
+        ...
+
+    def set_const(self) -> None:
+        """Recompute the model constants that derive from masses, inertias and armature, in every world."""
+        ...
+
+    def rays(self, origins: Any, directions: Any) -> Any:
+        """Cast rays: origins [m] and directions (num_envs, n, 3), world frame; distances (num_envs, n) [m], -1 a miss."""
+        ...
+
+    def get_state(self) -> np.ndarray:
+        """Full-precision integration state, (num_envs, k)."""
+        ...
+
+    def set_state(self, state: np.ndarray) -> None:
+        """Restore what :meth:`get_state` returned."""
+        ...

@@ -1,0 +1,133 @@
+"""Native MuJoCo on all CPU cores: ``mujoco.batch.Batch`` with float32 mirrors of the fields that terms read.
+
+The state stays float64 inside. Of the mirrors only ``ctrl`` goes back at each step, and the rows that an event or a
+reset touched: a world that nobody touched is never rounded through float32.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import warp as wp
+from mujoco.batch import Batch, SimulationError
+
+from robot_rl_envs.engines.base import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, EngineData
+
+if TYPE_CHECKING:
+    from robot_rl_envs.scene import Scene
+
+
+def _zeros(*shape: int) -> wp.array:
+    return wp.zeros(shape, dtype=wp.float32, device="cpu")
+
+
+class MujocoEngine:
+    """The CPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
+
+    name = "mujoco"
+    device = "cpu"
+    capturable = False
+
+    def __init__(self, scene: Scene, *, num_envs: int, num_threads: int = 0):
+        self.model = scene.model
+        self.num_envs = num_envs
+        self.batch = Batch(scene.model, num_envs, num_threads)
+        model = scene.model
+        self.data = EngineData(
+            qpos=_zeros(num_envs, model.nq),
+            qvel=_zeros(num_envs, model.nv),
+            ctrl=_zeros(num_envs, model.nu),
+            sensordata=_zeros(num_envs, model.nsensordata),
+            actuator_force=_zeros(num_envs, model.nu),
+        )
+        self._mirrors = {name: getattr(self.data, name).numpy() for name in ("qpos", "qvel")}
+        self._rows = {name: self.batch.bind(name) for name in ("qpos", "qvel", "ctrl")}
+        self._ctrl = self.data.ctrl.numpy()
+        self._outputs = [
+            (self.batch.bind(name), getattr(self.data, name).numpy())
+            for name in ("sensordata", "actuator_force")
+            if getattr(self.data, name).size
+        ]
+        self._fresh = self.batch.state[0].copy()
+        self._expanded: dict[str, tuple[np.ndarray, wp.array, np.ndarray]] = {}
+        self._mirror_state()
+
+    def _mirror_state(self) -> None:
+        for name, mirror in self._mirrors.items():
+            mirror[...] = self._rows[name]
+
+    def step(self, substeps: int) -> None:
+        """Apply ``data.ctrl`` and advance every world by ``substeps`` physics steps.
+
+        A world in which MuJoCo raised is marked by NaN in its mirrored qpos, for the environment to quarantine.
+        """
+        self._rows["ctrl"][...] = self._ctrl
+        failed = None
+        try:
+            self.batch.step(nstep=substeps)
+        except SimulationError as error:
+            failed = error.ids
+        self._mirror_state()
+        for source, mirror in self._outputs:
+            mirror[...] = source
+        if failed is not None:
+            self._mirrors["qpos"][failed] = np.nan
+
+    def write_back(self, dirty: wp.array) -> None:
+        """Take over the rows that events and resets wrote; see the protocol."""
+        mask = dirty.numpy()
+        if not mask.any():
+            return
+        reset = np.flatnonzero(mask & DIRTY_STATE)
+        if reset.size:
+            self.batch.state[reset] = self._fresh
+            for name, mirror in self._mirrors.items():
+                self._rows[name][reset] = mirror[reset]
+        moved = np.flatnonzero((mask & (DIRTY_VELOCITY | DIRTY_STATE)) == DIRTY_VELOCITY)
+        if moved.size:
+            self._rows["qvel"][moved] = self._mirrors["qvel"][moved]
+        changed = np.flatnonzero(mask & DIRTY_MODEL)
+        if changed.size:
+            for values, _, mirror in self._expanded.values():
+                values.reshape(mirror.shape)[changed] = mirror[changed]
+
+    def expand(self, field: str) -> wp.array:
+        """Give a model field per-world values; return the (num_envs, n, k) float32 mirror."""
+        if field not in self._expanded:
+            values = self.batch.expand(field)
+            flat = values.reshape(self.num_envs, values.shape[1], -1)
+            mirror = wp.array(flat.astype(np.float32), dtype=wp.float32, device="cpu")
+            self._expanded[field] = (values, mirror, mirror.numpy())
+        return self._expanded[field][1]
+
+    def set_const(self) -> None:
+        """Run mj_setConst in every world."""
+        self.batch.set_const()
+
+    def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        """Cast rays against the static world; see the protocol."""
+        return self.batch.ray(origins, directions)[0]
+
+    def warnings(self) -> np.ndarray:
+        """(num_envs,) how many warnings MuJoCo has counted in each world."""
+        return self.batch.warning.reshape(self.num_envs, -1).sum(axis=1)
+
+    def get_state(self) -> np.ndarray:
+        """(num_envs, k) float64 integration state of every world."""
+        return self.batch.state.copy()
+
+    def set_state(self, state: np.ndarray) -> None:
+        """Restore :meth:`get_state`'s array and the mirrors.
+
+        Raises:
+            ValueError: the shape differs.
+        """
+        if state.shape != self.batch.state.shape:
+            raise ValueError(f"engine state has shape {state.shape}, this environment needs {self.batch.state.shape}")
+        self.batch.state[...] = state
+        self._mirror_state()
+
+    def bare_step(self, substeps: int) -> None:
+        """Step without mirrors or controls: what ``robot-rl bench env`` compares with."""
+        self.batch.step(nstep=substeps)

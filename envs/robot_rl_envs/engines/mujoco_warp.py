@@ -1,0 +1,135 @@
+"""MuJoCo Warp: thousands of worlds on one GPU. ``data`` aliases its arrays, nothing is copied.
+
+It runs on the CPU too, serially: good for parity tests, not for training.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mujoco_warp as mjw
+import numpy as np
+import warp as wp
+
+from robot_rl_envs.engines.base import DIRTY_STATE, EngineData
+
+if TYPE_CHECKING:
+    from robot_rl_envs.scene import Scene
+
+
+@wp.kernel(enable_backward=False)
+def _clear_reset_worlds(
+    dirty: wp.array(dtype=wp.int32),
+    bit: int,
+    # outputs
+    time_out: wp.array(dtype=wp.float32),
+    qacc_warmstart_out: wp.array2d(dtype=wp.float32),
+    act_out: wp.array2d(dtype=wp.float32),
+    sensordata_out: wp.array2d(dtype=wp.float32),
+):
+    i = wp.tid()
+    if (dirty[i] & bit) != 0:
+        time_out[i] = 0.0
+        for k in range(qacc_warmstart_out.shape[1]):
+            qacc_warmstart_out[i, k] = 0.0
+        for k in range(act_out.shape[1]):
+            act_out[i, k] = 0.0
+        for k in range(sensordata_out.shape[1]):
+            sensordata_out[i, k] = 0.0
+
+
+class MujocoWarpEngine:
+    """The GPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
+
+    name = "mujoco_warp"
+
+    def __init__(self, scene: Scene, *, num_envs: int, device: str):
+        if scene.sim.solver == "pgs":
+            raise ValueError("sim.solver='pgs' is the CPU engine's alone: use sim.solver=newton with engine=mujoco_warp")
+        self.model = scene.model
+        self.num_envs = num_envs
+        self.device = device
+        self.capturable = device.startswith("cuda")
+        with wp.ScopedDevice(device):
+            self.warp_model = mjw.put_model(scene.model)
+            self.warp_data = mjw.make_data(
+                scene.model, nworld=num_envs, nconmax=scene.sim.nconmax or None, njmax=scene.sim.njmax or None
+            )
+        d = self.warp_data
+        self.data = EngineData(
+            qpos=d.qpos, qvel=d.qvel, ctrl=d.ctrl, sensordata=d.sensordata, actuator_force=d.actuator_force
+        )
+        self._expanded: dict[str, wp.array] = {}
+
+    def step(self, substeps: int) -> None:
+        """Advance every world by ``substeps`` physics steps; capturable."""
+        with wp.ScopedDevice(self.device):
+            for _ in range(substeps):
+                mjw.step(self.warp_model, self.warp_data)
+
+    def write_back(self, dirty: wp.array) -> None:
+        """Clear what a reset world must not inherit: its clock, warm start, activations and sensor values."""
+        d = self.warp_data
+        wp.launch(
+            _clear_reset_worlds,
+            dim=self.num_envs,
+            inputs=[dirty, DIRTY_STATE],
+            outputs=[d.time, d.qacc_warmstart, d.act, d.sensordata],
+            device=self.device,
+        )
+
+    def expand(self, field: str) -> wp.array:
+        """Give a model field per-world values; return a live (num_envs, n, k) float32 alias."""
+        if field not in self._expanded:
+            shared = getattr(self.warp_model, field)
+            tiled = np.repeat(shared.numpy()[:1], self.num_envs, axis=0)
+            own = wp.array(tiled, dtype=shared.dtype, device=self.device)
+            setattr(self.warp_model, field, own)
+            columns = int(np.prod(tiled.shape[2:])) if tiled.ndim > 2 else 1
+            alias = wp.array(
+                ptr=own.ptr, dtype=wp.float32, shape=(self.num_envs, tiled.shape[1], columns), device=self.device
+            )
+            alias._owner = own  # noqa: SLF001  the alias keeps the memory alive
+            self._expanded[field] = alias
+        return self._expanded[field]
+
+    def set_const(self) -> None:
+        """Recompute the derived constants, for each world its own."""
+        with wp.ScopedDevice(self.device):
+            for field in ("body_subtreemass", "dof_invweight0", "body_invweight0"):
+                shared = getattr(self.warp_model, field)
+                if shared.shape[0] == 1 and self.num_envs > 1:
+                    tiled = np.repeat(shared.numpy(), self.num_envs, axis=0)
+                    setattr(self.warp_model, field, wp.array(tiled, dtype=shared.dtype, device=self.device))
+            mjw.set_const(self.warp_model, self.warp_data)
+
+    def rays(self, origins: Any, directions: Any) -> Any:
+        """Cast rays; see the protocol."""
+        raise ValueError("rays are not offered by engine=mujoco_warp yet: use engine=mujoco")
+
+    def warnings(self) -> None:
+        """MuJoCo Warp keeps no warning count."""
+        return None
+
+    def get_state(self) -> np.ndarray:
+        """(num_envs, nq + 2 nv + 1) float32: qpos, qvel, qacc_warmstart, time."""
+        d = self.warp_data
+        return np.concatenate(
+            [d.qpos.numpy(), d.qvel.numpy(), d.qacc_warmstart.numpy(), d.time.numpy()[:, None]], axis=1
+        )
+
+    def set_state(self, state: np.ndarray) -> None:
+        """Restore :meth:`get_state`'s array.
+
+        Raises:
+            ValueError: the shape differs.
+        """
+        nq, nv = self.model.nq, self.model.nv
+        if state.shape != (self.num_envs, nq + 2 * nv + 1):
+            raise ValueError(f"engine state has shape {state.shape}, wants {(self.num_envs, nq + 2 * nv + 1)}")
+        d = self.warp_data
+        state = state.astype(np.float32)
+        d.qpos.assign(state[:, :nq])
+        d.qvel.assign(state[:, nq : nq + nv])
+        d.qacc_warmstart.assign(state[:, nq + nv : nq + 2 * nv])
+        d.time.assign(state[:, -1])

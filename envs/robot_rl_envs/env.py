@@ -1,0 +1,406 @@
+"""The vectorized environment: one control step is three kernels around the engine's substeps, on masks alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import warp as wp
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+
+from robot_rl_envs import fuse
+from robot_rl_envs.describe import describe_policy, mirror_maps
+from robot_rl_envs.engines import make_engine
+from robot_rl_envs.scene import Scene
+from robot_rl_envs.state import CONSTANTS, FIELDS, Chain, State, make_chain, make_struct
+from robot_rl_envs.task import Task, TorchTerm
+
+
+class Env(VecEnv):
+    """``num_envs`` worlds of one task, for any learner that takes ``rsl_rl.env.VecEnv``.
+
+    Attributes:
+        num_envs: number of worlds N.
+        num_actions: width of an action.
+        max_episode_length: control steps an episode lasts at most.
+        device: torch device of everything returned.
+        cfg: the task.
+        step_dt: control period [s].
+        scene: the compiled scene.
+        engine: the physics engine.
+        state: torch views of every state field.
+        seed: seed of all random streams.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        task: Task,
+        *,
+        num_envs: int,
+        device: str = "cpu",
+        engine: str = "auto",
+        seed: int = 0,
+        num_threads: int = 0,
+        world_offset: int = 0,
+    ):
+        wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING) if hasattr(wp, "LOG_WARNING") else None
+        self.cfg, self.num_envs, self.device, self.seed = task, num_envs, device, seed
+        self.scene = Scene(task.robot, task.sim, task.actions)
+        self.engine = make_engine(engine, self.scene, num_envs=num_envs, device=device, num_threads=num_threads)
+        self.num_actions = len(self.scene.actuated)
+        self.step_dt = task.sim.step_dt
+        self.max_episode_length = round(task.episode_length_s / self.step_dt)
+        self._layout = fuse.make_layout(task, self.scene)
+        self._model_fields = sorted({name for event in task.events.values() for name in event.info.model_fields})
+        self._build(world_offset)
+        self._graph: Any = None
+        self._start()
+
+    # -- building ----------------------------------------------------------------------------------------------------
+
+    def _build(self, world_offset: int) -> None:
+        extra = self._extra_fields()
+        struct = make_struct({name: (dtype, ndim) for name, (dtype, ndim, _) in extra.items()})
+        self._kernels = fuse.make_kernels(self.cfg, self.scene, self._layout, struct, Chain)
+        self._chain = make_chain(self.scene, self.device)
+        self._arrays = self._allocate(extra)
+        self._s = struct()
+        for name, array in self._arrays.items():
+            setattr(self._s, name, array)
+        self._s.seed, self._s.world_offset = self.seed & 0x3FFFFFFF, world_offset
+        self._s.step_dt, self._s.step_dt64 = self.step_dt, self.step_dt
+        self.state = State(self._arrays)
+        self._params = wp.array(np.array(self._layout.values, dtype=np.float32), dtype=wp.float32, device=self.device)
+        self._log = wp.zeros(fuse.LOG_TERMS + len(self._layout.log), dtype=wp.float64, device=self.device)
+        self._actions = wp.zeros((self.num_envs, self.num_actions), dtype=wp.float32, device=self.device)
+        self._actions_torch = wp.to_torch(self._actions)
+        buffers = {kind: self._group_arrays() for kind in ("out", "final")}
+        self._out, self._final = buffers["out"], buffers["final"]
+        self._out_torch = {name: wp.to_torch(array) for name, array in self._out.items()}
+        self._final_torch = {name: wp.to_torch(array) for name, array in self._final.items()}
+        self._returned = [
+            {name: torch.zeros_like(tensor) for name, tensor in self._out_torch.items()} for _ in range(2)
+        ]
+        self._results = [
+            (torch.zeros(self.num_envs, device=self.device), *(torch.zeros_like(self.state.done_like) for _ in range(2)))
+            for _ in range(2)
+        ]
+        self._turn = 0
+        self._torch_terms = {
+            kind: self._select_torch_terms(kind) for kind in ("reward", "termination", "observation")
+        }
+        self._record_commands()
+
+    def _extra_fields(self) -> dict[str, tuple[Any, int, tuple[int, ...]]]:
+        extra: dict[str, tuple[Any, int, tuple[int, ...]]] = {"done_like": (wp.bool, 1, (self.num_envs,))}
+        declared = {"command": (3,)}
+        for term in self.cfg.commands.values():
+            declared |= {
+                name: tuple(fuse.resolve_size(n, self.scene) for n in shape) for name, shape in term.info.fields.items()
+            }
+        for name, shape in declared.items():
+            if shape == (3,):
+                extra[name] = (wp.vec3, 1, (self.num_envs,))
+            else:
+                extra[name] = (wp.float32, 1 + len(shape), (self.num_envs, *shape))
+        for name in self._model_fields:
+            extra[name] = (wp.float32, 3, ())
+            extra[f"{name}_nominal"] = (wp.float32, 2, ())
+        return extra
+
+    def _allocate(self, extra: dict[str, tuple[Any, int, tuple[int, ...]]]) -> dict[str, wp.array]:
+        scene, n = self.scene, self.num_envs
+        sizes = {
+            "nj": len(scene.robot.joints),
+            "na": self.num_actions,
+            "nf": len(scene.robot.feet),
+            "nn": len(scene.chain.parent),
+            "nc": len(self._layout.commands),
+            "ni": len(self._layout.intervals),
+            "nr": len(self._layout.rewards),
+        }
+        arrays = {name: getattr(self.engine.data, name) for name in ("qpos", "qvel", "ctrl", "sensordata")}
+        arrays["actuator_force"] = self.engine.data.actuator_force
+        for name, (dtype, shape, _) in FIELDS.items():
+            full = (n, *(sizes[k] if isinstance(k, str) else k for k in shape))
+            arrays[name] = wp.zeros(full, dtype=dtype, device=self.device)
+        constants = {
+            "default_joint_pos": np.array(scene.robot.default_pos()),
+            "joint_lower": scene.joint_range[:, 0],
+            "joint_upper": scene.joint_range[:, 1],
+            "effort_limit": np.array([joint.effort_limit for joint in scene.robot.joints]),
+            "default_qpos": scene.default_qpos,
+            "joint_qpos": scene.joint_qpos,
+            "joint_dof": scene.joint_dof,
+            "joint_ctrl": scene.joint_ctrl,
+            "foot_geoms": scene.foot_geoms,
+        }
+        for name, (dtype, _, _) in CONSTANTS.items():
+            arrays[name] = wp.array(constants[name], dtype=dtype, device=self.device)
+        for name in self._model_fields:
+            arrays[name] = self.engine.expand(name)
+            arrays[f"{name}_nominal"] = wp.clone(arrays[name][0])
+        for name, (dtype, _, shape) in extra.items():
+            if shape:
+                arrays[name] = wp.zeros(shape, dtype=dtype, device=self.device)
+        return arrays
+
+    def _group_arrays(self) -> dict[str, wp.array]:
+        return {
+            name: wp.zeros((self.num_envs, width), dtype=wp.float32, device=self.device)
+            for name, width in self._layout.widths.items()
+        }
+
+    def _select_torch_terms(self, kind: str) -> list[tuple[str, Any, Any]]:
+        if kind == "observation":
+            return [
+                (group, slot, slot.term)
+                for group, slots in self._layout.groups.items()
+                for slot in slots
+                if isinstance(slot.term, TorchTerm)
+            ]
+        terms = self.cfg.rewards if kind == "reward" else self.cfg.terminations
+        return [(name, None, term) for name, term in terms.items() if isinstance(term, TorchTerm)]
+
+    def _record_commands(self) -> None:
+        """Record each launch once; replaying a recorded launch skips packing its arguments."""
+        s, c, p, log = self._s, self._chain, self._params, self._log
+        groups = [*self._out.values(), *self._final.values()]
+        k = self._kernels
+
+        def record(kernel: wp.Kernel, inputs: list[Any]) -> Any:
+            return wp.launch(kernel, dim=self.num_envs, inputs=inputs, device=self.device, record_cmd=True)
+
+        self._act = record(k.act, [s, p, self._actions])
+        self._after = record(k.after_physics, [s, c, p, log])
+        self._observe = record(k.observe, [s, c, p, log, 0, *groups])
+        self._observe_first = record(k.observe, [s, c, p, log, 1, *groups])
+        self._startup = record(k.startup, [s, p])
+
+    def _start(self) -> None:
+        self._startup.launch()
+        self.engine.write_back(self._arrays["dirty"])
+        if any(event.info.set_const for event in self.cfg.events.values() if event.mode == "startup"):
+            self.engine.set_const()
+        self.state.dirty.zero_()
+        self.reset()
+
+    # -- stepping ----------------------------------------------------------------------------------------------------
+
+    def reset(self) -> TensorDict:
+        """Reset every world; return the first observations."""
+        self.state.terminated.fill_(1)
+        self.state.time_out.zero_()
+        self.state.counter.add_(1)
+        self._observe_first.launch()
+        self._observe_torch(self._out_torch, None)
+        self.engine.write_back(self._arrays["dirty"])
+        self.state.terminated.zero_()
+        self._turn = 0
+        self._hand_out()
+        return self.get_observations()
+
+    def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
+        """Apply ``actions`` (N, num_actions) for one control period.
+
+        Returns:
+            observations: TensorDict of groups; valid until the step after the next.
+            rewards: (N,).
+            dones: (N,) bool.
+            extras: ``time_outs`` (N,) bool, ``final_obs`` TensorDict (rows valid where done: the observation of the
+                state the episode ended in, before the reset), ``valid`` (N,) bool (False where a world was
+                quarantined in this step), ``log`` (empty; see :meth:`pop_metrics`).
+        """
+        if actions.shape != self._actions_torch.shape:
+            raise ValueError(f"actions have shape {tuple(actions.shape)}, wants {tuple(self._actions_torch.shape)}")
+        self._actions_torch.copy_(actions)
+        if self._graph is not None:
+            wp.capture_launch(self._graph)
+        else:
+            self._advance()
+            if self.engine.capturable and not any(self._torch_terms.values()):
+                self._capture()
+        return self._hand_out()
+
+    def _advance(self) -> None:
+        """Everything of a step that is a launch: recorded as one CUDA graph where the engine allows it."""
+        self._act.launch()
+        self.engine.step(self.cfg.sim.decimation)
+        self._after.launch()
+        if any(self._torch_terms.values()):
+            self._apply_torch_terms()
+        self._observe.launch()
+        if self._torch_terms["observation"]:
+            self._observe_torch(self._out_torch, None)
+        self.engine.write_back(self._arrays["dirty"])
+
+    def _capture(self) -> None:
+        with wp.ScopedDevice(self.device), wp.ScopedCapture(force_module_load=False) as capture:
+            self._advance()
+        self._graph = capture.graph
+
+    def _apply_torch_terms(self) -> None:
+        state = self.state
+        for name, _, term in self._torch_terms["reward"]:
+            value = term.weight * term.fn(state) * self.step_dt
+            state.reward.add_(value)
+            state.episode_return.add_(value)
+            wp.to_torch(self._log)[self._layout.log[f"reward/{name}"]] += value.sum()
+        for name, _, term in self._torch_terms["termination"]:
+            hit = term.fn(state).to(torch.int32)
+            target = state.time_out if term.time_out else state.terminated
+            torch.maximum(target, hit, out=target)
+            wp.to_torch(self._log)[self._layout.log[f"termination/{name}"]] += hit.sum()
+        self._observe_torch(self._final_torch, state.terminated + state.time_out > 0)
+
+    def _observe_torch(self, groups: dict[str, torch.Tensor], where: torch.Tensor | None) -> None:
+        for group, slot, term in self._torch_terms["observation"]:
+            view = groups[group][:, slot.offset : slot.offset + slot.size]
+            value = term.fn(self.state).reshape(view.shape)
+            view.copy_(value if where is None else torch.where(where[:, None], value, view))
+
+    def _hand_out(self) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
+        """Copy the results into the buffers whose turn it is, so that the last step's stay readable."""
+        self._turn = 1 - self._turn
+        for name, tensor in self._returned[self._turn].items():
+            tensor.copy_(self._out_torch[name])
+        rewards, dones, time_outs = self._results[self._turn]
+        state = self.state
+        rewards.copy_(state.reward)
+        time_outs.copy_(state.time_out)
+        torch.logical_or(state.terminated, state.time_out, out=dones)
+        final = TensorDict(self._final_torch, batch_size=[self.num_envs])
+        extras = {"time_outs": time_outs, "final_obs": final, "valid": state.quarantined == 0, "log": {}}
+        return self.get_observations(), rewards, dones, extras
+
+    def get_observations(self) -> TensorDict:
+        """The current observation groups, each (N, width)."""
+        return TensorDict(dict(self._returned[self._turn]), batch_size=[self.num_envs], device=self.device)
+
+    # -- commands, parameters, metrics -------------------------------------------------------------------------------
+
+    @property
+    def episode_length_buf(self) -> torch.Tensor:
+        """(N,) control steps towards the time limit."""
+        return self.state.episode_length
+
+    @episode_length_buf.setter
+    def episode_length_buf(self, value: torch.Tensor) -> None:
+        self.state.episode_length.copy_(value)
+
+    def set_command(self, value: tuple[float, ...] | torch.Tensor | None, env_ids: torch.Tensor | None = None) -> None:
+        """Hold the command at ``value`` (3,) or (n, 3) in the worlds ``env_ids`` (None: all); None lets it go again."""
+        where = slice(None) if env_ids is None else env_ids
+        self.state.command_hold[where] = int(value is not None)
+        if value is not None:
+            self.state.command[where] = torch.as_tensor(value, dtype=torch.float32, device=self.device)
+
+    def push(self, delta_v: tuple[float, float, float], env_ids: torch.Tensor | None = None) -> None:
+        """Add a velocity step [m/s], world frame, to the base of the worlds ``env_ids`` (None: all)."""
+        where = slice(None) if env_ids is None else env_ids
+        self.state.qvel[where, :3] += torch.tensor(delta_v, device=self.device)
+        self.state.dirty[where] = 1
+        self.engine.write_back(self._arrays["dirty"])
+
+    def params(self) -> dict[str, float]:
+        """All live parameters by path, e.g. ``rewards.track.weight``."""
+        values = self._params.numpy()
+        return {path: float(values[k]) for path, k in self._layout.params.items()}
+
+    def set_param(self, path: str, value: float) -> None:
+        """Change a weight, parameter, scale or range while running; nothing is recompiled.
+
+        Raises:
+            ValueError: no such parameter.
+        """
+        if path not in self._layout.params:
+            raise ValueError(f"no parameter {path!r} in task {self.cfg.name!r}")
+        wp.to_torch(self._params)[self._layout.params[path]] = value
+
+    def pop_metrics(self) -> dict[str, float]:
+        """Averages since the last call; the one device sync of an iteration.
+
+        Returns:
+            ``episode/return``, ``episode/length_s`` (of episodes that ended; absent when none did), ``reward/<term>``
+            (per second), ``termination/<name>`` (share of ended episodes), ``tracking/<metric>``, ``episodes``,
+            ``quarantined``.
+        """
+        log = self._log.numpy().copy()
+        self._log.zero_()
+        episodes, length = log[fuse.LOG_EPISODES], log[fuse.LOG_LENGTH]
+        metrics = {"episodes": float(episodes), "quarantined": float(log[fuse.LOG_QUARANTINED])}
+        if episodes > 0:
+            metrics["episode/return"] = float(log[fuse.LOG_RETURN] / episodes)
+            metrics["episode/length_s"] = float(length / episodes)
+        divisors = {"reward": length, "termination": episodes, "tracking": log[fuse.LOG_STEPS]}
+        for name, k in self._layout.log.items():
+            divisor = divisors[name.split("/")[0]]
+            if divisor > 0:
+                metrics[name] = float(log[k] / divisor)
+        return metrics
+
+    # -- what others need to know ------------------------------------------------------------------------------------
+
+    @property
+    def mirror(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]] | None:
+        """Left-right mirror of each observation group and of "action": ``mirrored = x[..., perm] * sign``; or None."""
+        return mirror_maps(self.cfg, self.scene, self._layout, self.device) if self.cfg.mirror else None
+
+    def robot_state(self) -> dict[str, torch.Tensor]:
+        """The robot's raw signals without noise: joint_pos, joint_vel (N, nj), imu_gyro (N, 3) [rad/s, base frame],
+
+        imu_quat_wxyz (N, 4), command (N, 3).
+        """
+        state = self.state
+        return {
+            "joint_pos": state.joint_pos.clone(),
+            "joint_vel": state.joint_vel.clone(),
+            "imu_gyro": state.base_ang_vel_b.clone(),
+            "imu_quat_wxyz": state.base_quat_wxyz.clone(),
+            "command": state.command.clone(),
+        }
+
+    def describe_policy(self) -> dict[str, Any]:
+        """A JSON-able description of what the policy reads and drives, for the exported contract."""
+        return describe_policy(self.cfg, self.scene, self._layout)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Everything needed to go on from here, bit for bit on the CPU."""
+        shared = {*CONSTANTS, *(f"{name}_nominal" for name in self._model_fields)}
+        tensors = {f"state.{n}": wp.to_torch(a).clone() for n, a in self._arrays.items() if n not in shared}
+        tensors["engine"] = torch.from_numpy(self.engine.get_state())
+        tensors["params"] = wp.to_torch(self._params).clone()
+        tensors["log"] = wp.to_torch(self._log).clone()
+        return tensors | {f"obs.{name}": tensor.clone() for name, tensor in self._out_torch.items()}
+
+    def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Restore :meth:`state_dict`.
+
+        Raises:
+            ValueError: another number of worlds or another task.
+        """
+        mine = self.state_dict()
+        for name, value in mine.items():
+            if name not in tensors or tensors[name].shape != value.shape:
+                got = tuple(tensors[name].shape) if name in tensors else "nothing"
+                raise ValueError(f"environment state {name!r}: checkpoint has {got}, wants {tuple(value.shape)}")
+        for name in self._arrays:
+            if f"state.{name}" in tensors and f"state.{name}" in mine:
+                wp.to_torch(self._arrays[name]).copy_(tensors[f"state.{name}"])
+        self.state.dirty.fill_(4)
+        self.engine.write_back(self._arrays["dirty"])
+        self.engine.set_state(tensors["engine"].cpu().numpy())
+        if any(event.info.set_const for event in self.cfg.events.values()):
+            self.engine.set_const()
+        self.state.dirty.zero_()
+        wp.to_torch(self._params).copy_(tensors["params"])
+        wp.to_torch(self._log).copy_(tensors["log"])
+        for name, tensor in self._out_torch.items():
+            tensor.copy_(tensors[f"obs.{name}"])
+        self._hand_out()
+
+    def close(self) -> None:
+        """Let the graph go; the arrays go with the object."""
+        self._graph = None

@@ -1,0 +1,58 @@
+"""Build an environment from a task, with clear errors for what does not fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from robot_rl_envs.env import Env
+    from robot_rl_envs.task import Task
+
+
+def make_env(  # noqa: PLR0913
+    task: Task,
+    *,
+    num_envs: int,
+    device: str = "cpu",
+    engine: str = "auto",
+    seed: int = 0,
+    num_threads: int = 0,
+    world_offset: int = 0,
+) -> Env:
+    """Build ``num_envs`` worlds of ``task``.
+
+    Args:
+        task: what to simulate.
+        num_envs: number of worlds, at least 1.
+        device: "cpu", "cuda" or "cuda:k".
+        engine: "auto", "mujoco" (CPU threads) or "mujoco_warp" (GPU).
+        seed: seed of all random streams.
+        num_threads: threads of the CPU engine; 0 takes all cores.
+        world_offset: global index of the first world, where worlds are spread over processes.
+
+    Raises:
+        ValueError: one line that names the field, its value and what would be right.
+    """
+    if not isinstance(num_envs, int) or num_envs < 1:
+        raise ValueError(f"num_envs={num_envs!r}: must be an integer of at least 1")
+    if device != "cpu" and not device.startswith("cuda"):
+        raise ValueError(f"device={device!r}: must be cpu, cuda or cuda:<index>")
+    from robot_rl_envs.engines import resolve_engine
+
+    resolve_engine(engine, device)
+    if device.startswith("cuda"):
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ValueError(f"device={device!r}: no CUDA device is visible to PyTorch; use device=cpu")
+    from robot_rl_envs.env import Env
+
+    return Env(
+        task,
+        num_envs=num_envs,
+        device=device,
+        engine=engine,
+        seed=seed,
+        num_threads=num_threads,
+        world_offset=world_offset,
+    )

@@ -1,0 +1,1 @@
+"""The library of terms: rewards, observations, terminations, commands, events, metrics."""

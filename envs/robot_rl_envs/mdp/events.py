@@ -1,0 +1,85 @@
+"""Event terms: resets, pushes and domain randomization. Model fields start from their nominal values each time, so
+
+nothing compounds over resets.
+"""
+
+from typing import Any
+
+import warp as wp
+
+from robot_rl_envs.quat import quat_from_axis_angle
+from robot_rl_envs.terms import event
+
+
+@event(writes="state")
+@wp.func
+def reset_base(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: float):
+    """Spread the base over +-xy [m] and +-yaw [rad], with +-velocity [m/s, rad/s] in every direction."""
+    s.qpos[i, 0] = s.qpos[i, 0] + xy * (2.0 * wp.randf(rng) - 1.0)
+    s.qpos[i, 1] = s.qpos[i, 1] + xy * (2.0 * wp.randf(rng) - 1.0)
+    q = quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), yaw * (2.0 * wp.randf(rng) - 1.0))
+    for k in range(4):
+        s.qpos[i, 3 + k] = q[k]
+    for k in range(6):
+        s.qvel[i, k] = velocity * (2.0 * wp.randf(rng) - 1.0)
+
+
+@event(writes="state")
+@wp.func
+def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
+    """Put the joints at the default pose +-position [rad or m], within their limits, with +-velocity [rad/s or m/s]."""
+    for j in range(s.joint_pos.shape[1]):
+        q = s.default_joint_pos[j] + position * (2.0 * wp.randf(rng) - 1.0)
+        s.qpos[i, s.joint_qpos[j]] = wp.clamp(q, s.joint_lower[j], s.joint_upper[j])
+        s.qvel[i, s.joint_dof[j]] = velocity * (2.0 * wp.randf(rng) - 1.0)
+
+
+@event(writes="state")
+@wp.func
+def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, spread: float, velocity: float):
+    """Put one joint, given by its index, at centre +-spread [rad or m] with +-velocity."""
+    j = int(joint)
+    s.qpos[i, s.joint_qpos[j]] = centre + spread * (2.0 * wp.randf(rng) - 1.0)
+    s.qvel[i, s.joint_dof[j]] = velocity * (2.0 * wp.randf(rng) - 1.0)
+
+
+@event(writes="velocity")
+@wp.func
+def push(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float):
+    """Add +-xy [m/s] to the base's horizontal velocity and +-yaw [rad/s] to its turn."""
+    s.qvel[i, 0] = s.qvel[i, 0] + xy * (2.0 * wp.randf(rng) - 1.0)
+    s.qvel[i, 1] = s.qvel[i, 1] + xy * (2.0 * wp.randf(rng) - 1.0)
+    s.qvel[i, 5] = s.qvel[i, 5] + yaw * (2.0 * wp.randf(rng) - 1.0)
+
+
+@event(writes="model", model_fields=("geom_friction",))
+@wp.func
+def foot_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+    """Draw one sliding friction in [lo, hi] for all feet of a world."""
+    mu = lo + (hi - lo) * wp.randf(rng)
+    for f in range(s.foot_geoms.shape[0]):
+        s.geom_friction[i, s.foot_geoms[f], 0] = mu
+
+
+@event(writes="model", model_fields=("body_mass", "body_inertia", "body_ipos"), set_const=True)
+@wp.func
+def base_mass(s: Any, i: int, rng: wp.uint32, body: float, mass: float, com: float):
+    """Add +-mass [kg] to a body, its inertia scaled alike, and move its centre of mass by +-com [m] along each axis."""
+    b = int(body)
+    delta = mass * (2.0 * wp.randf(rng) - 1.0)
+    ratio = (s.body_mass_nominal[b, 0] + delta) / s.body_mass_nominal[b, 0]
+    s.body_mass[i, b, 0] = s.body_mass_nominal[b, 0] * ratio
+    for k in range(3):
+        s.body_inertia[i, b, k] = s.body_inertia_nominal[b, k] * ratio
+        s.body_ipos[i, b, k] = s.body_ipos_nominal[b, k] + com * (2.0 * wp.randf(rng) - 1.0)
+
+
+@event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"))
+@wp.func
+def motor_strength(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+    """Scale each motor's gains (or, driven by effort, its force) by a factor in [lo, hi]."""
+    for a in range(s.ctrl.shape[1]):
+        factor = lo + (hi - lo) * wp.randf(rng)
+        s.actuator_gainprm[i, a, 0] = s.actuator_gainprm_nominal[a, 0] * factor
+        for k in range(3):
+            s.actuator_biasprm[i, a, k] = s.actuator_biasprm_nominal[a, k] * factor

@@ -1,0 +1,30 @@
+"""Metric terms: averaged over worlds and steps, for the log and the progress bar."""
+
+from typing import Any
+
+import warp as wp
+
+from robot_rl_envs.terms import metric
+
+
+@metric
+@wp.func
+def lin_vel_error(s: Any, i: int) -> float:
+    """|v*_xy - v_xy| in the base frame [m/s]."""
+    ex = s.command[i][0] - s.base_lin_vel_b[i][0]
+    ey = s.command[i][1] - s.base_lin_vel_b[i][1]
+    return wp.sqrt(ex * ex + ey * ey)
+
+
+@metric
+@wp.func
+def yaw_vel_error(s: Any, i: int) -> float:
+    """|w*_z - w_z| in the base frame [rad/s]."""
+    return wp.abs(s.command[i][2] - s.base_ang_vel_b[i][2])
+
+
+@metric
+@wp.func
+def joint_cos(s: Any, i: int, joint: float) -> float:
+    """cos of one joint's angle: 1 upright."""
+    return wp.cos(s.joint_pos[i, int(joint)])

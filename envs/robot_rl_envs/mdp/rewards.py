@@ -1,0 +1,271 @@
+"""Reward terms: each a formula about one world, before its weight and the step time."""
+
+from typing import Any
+
+import warp as wp
+
+from robot_rl_envs.mdp.observations import clock_phase, is_moving
+from robot_rl_envs.terms import reward
+
+
+@reward
+@wp.func
+def track_lin_vel(s: Any, i: int, std: float) -> float:
+    """exp(-|v*_xy - v_xy|^2 / std^2): planar velocity tracking in the base frame, in [0, 1]. std [m/s]."""
+    ex = s.command[i][0] - s.base_lin_vel_b[i][0]
+    ey = s.command[i][1] - s.base_lin_vel_b[i][1]
+    return wp.exp(-(ex * ex + ey * ey) / (std * std))
+
+
+@reward
+@wp.func
+def track_yaw_rate(s: Any, i: int, std: float) -> float:
+    """exp(-(w*_z - w_z)^2 / std^2): yaw rate tracking in the base frame, in [0, 1]. std [rad/s]."""
+    e = s.command[i][2] - s.base_ang_vel_b[i][2]
+    return wp.exp(-(e * e) / (std * std))
+
+
+@reward
+@wp.func
+def alive(s: Any, i: int) -> float:
+    """1 in every step."""
+    return 1.0
+
+
+@reward
+@wp.func
+def lin_vel_z(s: Any, i: int) -> float:
+    """Squared vertical velocity of the base [m^2/s^2]."""
+    v = s.base_lin_vel_b[i][2]
+    return v * v
+
+
+@reward
+@wp.func
+def ang_vel_xy(s: Any, i: int) -> float:
+    """Squared roll and pitch rate [rad^2/s^2]."""
+    w = s.base_ang_vel_b[i]
+    return w[0] * w[0] + w[1] * w[1]
+
+
+@reward
+@wp.func
+def flat_orientation(s: Any, i: int) -> float:
+    """sin^2 of the base's tilt: squared horizontal part of projected gravity."""
+    g = s.projected_gravity_b[i]
+    return g[0] * g[0] + g[1] * g[1]
+
+
+@reward
+@wp.func
+def base_height(s: Any, i: int, target: float) -> float:
+    """Squared deviation of the base's height from target [m]."""
+    e = s.base_pos_w[i][2] - target
+    return e * e
+
+
+@reward
+@wp.func
+def joint_torque(s: Any, i: int) -> float:
+    """Sum of squared joint torques [N^2 m^2]."""
+    total = float(0.0)
+    for j in range(s.joint_torque.shape[1]):
+        total = total + s.joint_torque[i, j] * s.joint_torque[i, j]
+    return total
+
+
+@reward
+@wp.func
+def mechanical_power(s: Any, i: int) -> float:
+    """Sum of max(torque * velocity, 0) over the joints [W]."""
+    total = float(0.0)
+    for j in range(s.joint_torque.shape[1]):
+        total = total + wp.max(s.joint_torque[i, j] * s.joint_vel[i, j], 0.0)
+    return total
+
+
+@reward
+@wp.func
+def joint_acc(s: Any, i: int) -> float:
+    """Sum of squared joint accelerations over the control step [rad^2/s^4]."""
+    total = float(0.0)
+    for j in range(s.joint_vel.shape[1]):
+        a = (s.joint_vel[i, j] - s.last_joint_vel[i, j]) / s.step_dt
+        total = total + a * a
+    return total
+
+
+@reward
+@wp.func
+def action_rate(s: Any, i: int) -> float:
+    """Sum of squared changes of the action from one step to the next."""
+    total = float(0.0)
+    for j in range(s.action.shape[1]):
+        d = s.action[i, j] - s.prev_action[i, j]
+        total = total + d * d
+    return total
+
+
+@reward
+@wp.func
+def action_jerk(s: Any, i: int) -> float:
+    """Sum of squared second differences of the action."""
+    total = float(0.0)
+    for j in range(s.action.shape[1]):
+        d = s.action[i, j] - 2.0 * s.prev_action[i, j] + s.prev_prev_action[i, j]
+        total = total + d * d
+    return total
+
+
+@reward
+@wp.func
+def joint_limits(s: Any, i: int, soft: float) -> float:
+    """Sum of how far joints are beyond ``soft`` (0 to 1) of their range about its middle [rad]."""
+    total = float(0.0)
+    for j in range(s.joint_pos.shape[1]):
+        middle = 0.5 * (s.joint_lower[j] + s.joint_upper[j])
+        half = 0.5 * (s.joint_upper[j] - s.joint_lower[j]) * soft
+        total = total + wp.max(wp.abs(s.joint_pos[i, j] - middle) - half, 0.0)
+    return total
+
+
+@reward
+@wp.func
+def pose(s: Any, i: int, moving_scale: float) -> float:
+    """Sum of squared deviations from the default pose, times ``moving_scale`` unless standing [rad^2]."""
+    total = float(0.0)
+    for j in range(s.joint_pos.shape[1]):
+        d = s.joint_pos[i, j] - s.default_joint_pos[j]
+        total = total + d * d
+    if is_moving(s, i) == 1:
+        total = total * moving_scale
+    return total
+
+
+@reward
+@wp.func
+def hip_pose(s: Any, i: int) -> float:
+    """Sum of squared deviations of every third joint (the hips of a quadruped) from the default pose [rad^2]."""
+    total = float(0.0)
+    for k in range(s.joint_pos.shape[1] / 3):
+        d = s.joint_pos[i, 3 * k] - s.default_joint_pos[3 * k]
+        total = total + d * d
+    return total
+
+
+@reward
+@wp.func
+def foot_slip(s: Any, i: int) -> float:
+    """Sum over feet in contact of squared horizontal speed [m^2/s^2]."""
+    total = float(0.0)
+    for f in range(s.foot_contact.shape[1]):
+        v = s.foot_vel_w[i, f]
+        total = total + s.foot_contact[i, f] * (v[0] * v[0] + v[1] * v[1])
+    return total
+
+
+@wp.func
+def trot_swing(s: Any, i: int, foot: int, frequency_hz: float) -> float:
+    """Swing progress in (0, 1) of a foot by the trot clock, or -1 in stance: feet 0 and 3 swing first, then 1 and 2."""
+    phase = clock_phase(s, i, frequency_hz)
+    if foot == 1 or foot == 2:
+        phase = phase + 0.5
+        phase = phase - wp.floor(phase)
+    if phase < 0.5:
+        return 2.0 * phase
+    return -1.0
+
+
+@reward
+@wp.func
+def trot_contact(s: Any, i: int, frequency_hz: float) -> float:
+    """Share of feet in contact when the trot clock wants stance and in the air when it wants swing; standing: all down."""
+    total = float(0.0)
+    moving = is_moving(s, i)
+    for f in range(s.foot_contact.shape[1]):
+        want = float(1.0)
+        if moving == 1 and trot_swing(s, i, f, frequency_hz) >= 0.0:
+            want = 0.0
+        total = total + 1.0 - wp.abs(want - s.foot_contact[i, f])
+    return total / float(s.foot_contact.shape[1])
+
+
+@reward
+@wp.func
+def trot_height(s: Any, i: int, frequency_hz: float, height: float, std: float) -> float:
+    """Mean over feet of exp(-(z - z*)^2 / std^2); z* = height * sin(pi * swing progress), 0 in stance. height, std [m]."""
+    total = float(0.0)
+    moving = is_moving(s, i)
+    for f in range(s.foot_height_w.shape[1]):
+        target = float(0.0)
+        if moving == 1:
+            swing = trot_swing(s, i, f, frequency_hz)
+            if swing >= 0.0:
+                target = height * wp.sin(wp.pi * swing)
+        e = s.foot_height_w[i, f] - target
+        total = total + wp.exp(-(e * e) / (std * std))
+    return total / float(s.foot_height_w.shape[1])
+
+
+@reward
+@wp.func
+def foot_air_time(s: Any, i: int, target_s: float) -> float:
+    """Sum at touchdown of (air time - target) while moving [s]."""
+    total = float(0.0)
+    if is_moving(s, i) == 1:
+        for f in range(s.foot_touchdown.shape[1]):
+            total = total + s.foot_touchdown[i, f] * (s.foot_air_time_s[i, f] - target_s)
+    return total / s.step_dt
+
+
+@reward
+@wp.func
+def stand_still(s: Any, i: int) -> float:
+    """Sum of squared joint velocities while the command is to stand [rad^2/s^2]."""
+    total = float(0.0)
+    if is_moving(s, i) == 0:
+        for j in range(s.joint_vel.shape[1]):
+            total = total + s.joint_vel[i, j] * s.joint_vel[i, j]
+    return total
+
+
+@reward
+@wp.func
+def terminated(s: Any, i: int) -> float:
+    """1 / step_dt in the step in which the base has fallen, so that the weight is the penalty of one fall."""
+    if s.projected_gravity_b[i][2] > -0.5:
+        return 1.0 / s.step_dt
+    return 0.0
+
+
+@reward
+@wp.func
+def upright_pole(s: Any, i: int, joint: float) -> float:
+    """(1 + cos angle) / 2 of one joint: 1 upright, 0 hanging."""
+    return 0.5 * (1.0 + wp.cos(s.joint_pos[i, int(joint)]))
+
+
+@reward
+@wp.func
+def centred(s: Any, i: int, joint: float) -> float:
+    """Squared position of one joint [m^2 or rad^2]."""
+    x = s.joint_pos[i, int(joint)]
+    return x * x
+
+
+@reward
+@wp.func
+def joint_vel_sq(s: Any, i: int, joint: float) -> float:
+    """Squared velocity of one joint [m^2/s^2 or rad^2/s^2]."""
+    v = s.joint_vel[i, int(joint)]
+    return v * v
+
+
+@reward
+@wp.func
+def action_size(s: Any, i: int) -> float:
+    """Sum of squared actions."""
+    total = float(0.0)
+    for j in range(s.action.shape[1]):
+        total = total + s.action[i, j] * s.action[i, j]
+    return total

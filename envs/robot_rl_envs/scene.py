@@ -1,0 +1,236 @@
+"""From a robot and physics options to a compiled MuJoCo scene, and where in its arrays everything lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import mujoco
+import numpy as np
+from robot_rl_assets.robot import Robot
+
+from robot_rl_envs.task import Actions, Sim
+
+FORCE_COLUMNS = 4
+"""Columns of a foot's contact sensor: found, and the net force (3) [N]."""
+
+_SOLVERS = {"newton": "mjSOL_NEWTON", "cg": "mjSOL_CG", "pgs": "mjSOL_PGS"}
+_CONES = {"pyramidal": "mjCONE_PYRAMIDAL", "elliptic": "mjCONE_ELLIPTIC"}
+_INTEGRATORS = {"implicitfast": "mjINT_IMPLICITFAST", "euler": "mjINT_EULER", "rk4": "mjINT_RK4"}
+
+
+@dataclass(kw_only=True, slots=True)
+class Chain:
+    """The joints between the world and the feet, parents first, one node a joint or a jointless body.
+
+    Attributes:
+        parent: index of the node above; -1: the base, or the world for a fixed base.
+        pos, quat: pose of the node in its parent: (n, 3) [m] and (n, 4) w x y z.
+        kind: 0 fixed, 1 hinge, 2 slider.
+        axis, anchor: (n, 3) joint axis and anchor in the node's frame.
+        qpos, dof: index into qpos and qvel; 0 where fixed.
+        foot_node: node each foot hangs on; foot_pos: (nf, 3) the foot's centre in that node [m].
+    """
+
+    parent: np.ndarray
+    pos: np.ndarray
+    quat: np.ndarray
+    kind: np.ndarray
+    axis: np.ndarray
+    anchor: np.ndarray
+    qpos: np.ndarray
+    dof: np.ndarray
+    foot_node: np.ndarray
+    foot_pos: np.ndarray
+
+
+class Scene:
+    """A robot on a floor, compiled.
+
+    Attributes:
+        model: the model to simulate; visual geoms are left out.
+        robot: the robot.
+        sim: physics options.
+        joint_qpos, joint_dof: (nj,) addresses of the robot's joints in its own order.
+        joint_ctrl: (nj,) index into ctrl, -1 for a passive joint.
+        joint_range: (nj, 2) limits, +-inf where unlimited.
+        foot_geoms: (nf,) geom ids.
+        foot_sensor: (nf,) address of each foot's contact sensor.
+        base: whether the robot has a floating base.
+    """
+
+    def __init__(self, robot: Robot, sim: Sim, actions: Actions):
+        self.robot, self.sim, self.actions = robot, sim, actions
+        self.model = self._compile(visual=False)
+        model = self.model
+        ids = [self._id("joint", joint.name) for joint in robot.joints]
+        self.joint_ids = np.array(ids)
+        self.joint_qpos = model.jnt_qposadr[ids].astype(np.int32)
+        self.joint_dof = model.jnt_dofadr[ids].astype(np.int32)
+        limits = np.where(model.jnt_limited[ids, None] != 0, model.jnt_range[ids], [-np.inf, np.inf])
+        self.joint_range = limits.astype(np.float64)
+        driven = {name: k for k, name in enumerate(self.actuated)}
+        self.joint_ctrl = np.array([driven.get(joint.name, -1) for joint in robot.joints], dtype=np.int32)
+        self.foot_geoms = np.array([self._id("geom", foot) for foot in robot.feet], dtype=np.int32)
+        self.foot_sensor = np.array(
+            [model.sensor_adr[self._id("sensor", f"{foot}_contact")] for foot in robot.feet], dtype=np.int32
+        )
+        self.base = robot.base_body is not None
+        self.base_body_id = self._id("body", robot.base_body) if robot.base_body else 0
+        self.default_qpos = self._default_qpos()
+        self.chain = self._chain()
+
+    @property
+    def actuated(self) -> list[str]:
+        """Names of the driven joints, in the order of ctrl and of the policy's actions."""
+        return [joint.name for joint in self.robot.joints if not joint.passive]
+
+    @cached_property
+    def render_model(self) -> mujoco.MjModel:
+        """The same scene with visual geoms, for pictures; its qpos is the simulated model's."""
+        return self._compile(visual=True)
+
+    def _id(self, kind: str, name: str) -> int:
+        found = mujoco.mj_name2id(self.model, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), name)
+        if found < 0:
+            raise ValueError(f"robot {self.robot.name!r}: its model has no {kind} named {name!r}")
+        return found
+
+    def _compile(self, *, visual: bool) -> mujoco.MjModel:
+        spec = mujoco.MjSpec.from_file(str(self.robot.model))
+        if not visual:
+            for geom in list(spec.geoms):
+                if geom.contype == 0 and geom.conaffinity == 0:
+                    spec.delete(geom)
+        self._add_floor(spec, textured=visual)
+        self._add_actuators(spec)
+        self._add_sensors(spec)
+        option = spec.option
+        sim = self.sim
+        option.timestep = sim.timestep
+        option.iterations, option.ls_iterations = sim.iterations, sim.ls_iterations
+        option.solver = int(getattr(mujoco.mjtSolver, _SOLVERS[sim.solver]))
+        option.cone = int(getattr(mujoco.mjtCone, _CONES[sim.cone]))
+        option.integrator = int(getattr(mujoco.mjtIntegrator, _INTEGRATORS[sim.integrator]))
+        # A world that turns NaN must stay NaN to be seen and quarantined, not be reset behind our back.
+        option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+        return spec.compile()
+
+    def _add_floor(self, spec: mujoco.MjSpec, *, textured: bool) -> None:
+        floor = spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
+        floor.contype, floor.conaffinity = 1, 0
+        floor.friction = [self.sim.floor_friction, 0.005, 0.0001]
+        if not self.robot.feet:
+            floor.contype = 0
+            floor.pos = [0.0, 0.0, -0.9]
+        if not textured:
+            return
+        spec.worldbody.add_light(
+            pos=[0.0, 0.0, 6.0], dir=[0.2, 0.3, -1.0], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, castshadow=True
+        )
+        spec.add_texture(
+            name="sky",
+            type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+            builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+            rgb1=[0.78, 0.86, 0.94],
+            rgb2=[0.98, 0.98, 1.0],
+            width=256,
+            height=1536,
+        )
+        spec.add_texture(
+            name="grid",
+            type=mujoco.mjtTexture.mjTEXTURE_2D,
+            builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+            mark=mujoco.mjtMark.mjMARK_EDGE,
+            rgb1=[0.87, 0.89, 0.91],
+            rgb2=[0.80, 0.83, 0.86],
+            markrgb=[0.66, 0.70, 0.74],
+            width=300,
+            height=300,
+        )
+        material = spec.add_material(name="grid", texrepeat=[1.0, 1.0], texuniform=True, reflectance=0.08)
+        material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "grid"
+        floor.material = "grid"
+
+    def _add_actuators(self, spec: mujoco.MjSpec) -> None:
+        for joint in self.robot.joints:
+            if joint.passive:
+                continue
+            actuator = spec.add_actuator(
+                name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT
+            )
+            actuator.forcelimited = True
+            actuator.forcerange = [-joint.effort_limit, joint.effort_limit]
+            if self.actions.kind == "position":
+                if joint.kp == 0:
+                    raise ValueError(
+                        f"actions.kind='position': joint {joint.name!r} of {self.robot.name!r} has kp=0; "
+                        "give it gains or use actions.kind=effort"
+                    )
+                actuator.gainprm[0] = joint.kp
+                actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+                actuator.biasprm[1], actuator.biasprm[2] = -joint.kp, -joint.kd
+            else:
+                actuator.gainprm[0] = 1.0
+
+    def _add_sensors(self, spec: mujoco.MjSpec) -> None:
+        fields = mujoco.mjtConDataField
+        spec_bits = (1 << int(fields.mjCONDATA_FOUND)) | (1 << int(fields.mjCONDATA_FORCE))
+        net_force = 3
+        for foot in self.robot.feet:
+            spec.add_sensor(
+                name=f"{foot}_contact",
+                type=mujoco.mjtSensor.mjSENS_CONTACT,
+                objtype=mujoco.mjtObj.mjOBJ_GEOM,
+                objname=foot,
+                intprm=[spec_bits, net_force, 1],
+            )
+
+    def _default_qpos(self) -> np.ndarray:
+        qpos = self.model.qpos0.copy()
+        if self.base:
+            qpos[:7] = [0.0, 0.0, self.robot.base_height, 1.0, 0.0, 0.0, 0.0]
+        qpos[self.joint_qpos] = [joint.default_pos for joint in self.robot.joints]
+        return qpos
+
+    def _chain(self) -> Chain:
+        model = self.model
+        nodes: list[tuple] = []
+        node_of: dict[int, int] = {0: -1}
+        if self.base:
+            node_of[self.base_body_id] = -1
+        identity = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+
+        def add(body: int) -> int:
+            if body in node_of:
+                return node_of[body]
+            above = add(int(model.body_parentid[body]))
+            pose = (model.body_pos[body], model.body_quat[body])
+            first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
+            if count == 0:
+                nodes.append((above, *pose, 0, np.array([0.0, 0.0, 1.0]), np.zeros(3), 0, 0))
+                above = len(nodes) - 1
+            for joint in range(first, first + count):
+                kind = 1 if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE else 2
+                address = (int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]))
+                nodes.append((above, *pose, kind, model.jnt_axis[joint], model.jnt_pos[joint], *address))
+                above, pose = len(nodes) - 1, identity
+            node_of[body] = above
+            return above
+
+        foot_node = [add(int(model.geom_bodyid[geom])) for geom in self.foot_geoms]
+        columns = list(zip(*nodes, strict=True)) if nodes else [[]] * 8
+        integers = [np.array(columns[k], dtype=np.int32) for k in (0, 3, 6, 7)]
+        vectors = [np.array(columns[k], dtype=np.float32).reshape(-1, width) for k, width in ((1, 3), (2, 4), (4, 3), (5, 3))]
+        return Chain(
+            parent=integers[0],
+            pos=vectors[0],
+            quat=vectors[1],
+            kind=integers[1],
+            axis=vectors[2],
+            anchor=vectors[3],
+            qpos=integers[2],
+            dof=integers[3],
+            foot_node=np.array(foot_node, dtype=np.int32),
+            foot_pos=model.geom_pos[self.foot_geoms].astype(np.float32).reshape(-1, 3),
+        )

@@ -1,0 +1,137 @@
+"""The struct of arrays ``s`` that terms read and write, built for one scene and one list of terms.
+
+Frames: ``_w`` world, ``_b`` base. Quaternions are w, x, y, z. One row a world; ``nj`` joints in the robot's order,
+``na`` actions, ``nf`` feet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from robot_rl_envs.scene import Scene
+
+FIELDS: dict[str, tuple[Any, tuple[str | int, ...], str]] = {
+    # name: (dtype, trailing shape, meaning)
+    "base_pos_w": (wp.vec3, (), "position of the base's origin [m]"),
+    "base_quat_wxyz": (wp.vec4, (), "orientation of the base"),
+    "base_lin_vel_w": (wp.vec3, (), "velocity of the base's origin [m/s]"),
+    "base_lin_vel_b": (wp.vec3, (), "the same in the base frame [m/s]"),
+    "base_ang_vel_b": (wp.vec3, (), "angular velocity in the base frame [rad/s]"),
+    "projected_gravity_b": (wp.vec3, (), "unit gravity direction in the base frame"),
+    "joint_pos": (wp.float32, ("nj",), "joint positions [rad or m]"),
+    "joint_vel": (wp.float32, ("nj",), "joint velocities [rad/s or m/s]"),
+    "last_joint_vel": (wp.float32, ("nj",), "joint velocities one control step ago"),
+    "joint_torque": (wp.float32, ("nj",), "actuator force of the last substep [N m or N]; 0 for passive joints"),
+    "action": (wp.float32, ("na",), "last raw action"),
+    "prev_action": (wp.float32, ("na",), "raw action one step before"),
+    "prev_prev_action": (wp.float32, ("na",), "raw action two steps before"),
+    "foot_pos_w": (wp.vec3, ("nf",), "centre of each foot [m]"),
+    "foot_vel_w": (wp.vec3, ("nf",), "velocity of each foot's centre [m/s]"),
+    "foot_height_w": (wp.float32, ("nf",), "clearance of each foot's sole above the floor [m]"),
+    "foot_peak_height_w": (wp.float32, ("nf",), "largest clearance since the foot lifted off [m]"),
+    "foot_contact": (wp.float32, ("nf",), "1 where the foot touches the ground"),
+    "foot_force": (wp.float32, ("nf",), "magnitude of the net contact force of the last substep [N]"),
+    "foot_air_time_s": (wp.float32, ("nf",), "time since the foot lifted off; at touchdown the whole swing's [s]"),
+    "foot_contact_time_s": (wp.float32, ("nf",), "time since the foot touched down [s]"),
+    "foot_touchdown": (wp.float32, ("nf",), "1 in the step in which the foot touches down"),
+    "node_pos_w": (wp.vec3, ("nn",), "chain nodes: origin [m]"),
+    "node_quat_wxyz": (wp.vec4, ("nn",), "chain nodes: orientation"),
+    "node_vel_w": (wp.vec3, ("nn",), "chain nodes: velocity of the origin [m/s]"),
+    "node_ang_vel_w": (wp.vec3, ("nn",), "chain nodes: angular velocity [rad/s]"),
+    "command_left_s": (wp.float32, ("nc",), "time until each command is drawn anew [s]"),
+    "command_hold": (wp.int32, (), "1: commands are held by hand, nothing draws them"),
+    "interval_left_s": (wp.float32, ("ni",), "time until each interval event [s]"),
+    "episode_length": (wp.int32, (), "control steps towards the time limit"),
+    "step_count": (wp.int32, (), "control steps since the last reset"),
+    "counter": (wp.int32, (), "control steps ever: the counter of the random streams"),
+    "dirty": (wp.int32, (), "what was written since the last step; bits of engines.base"),
+    "terminated": (wp.int32, (), "1 where the episode ended by a failure"),
+    "time_out": (wp.int32, (), "1 where it ended by its time"),
+    "quarantined": (wp.int32, (), "1 where the world was not finite in this step"),
+    "reward": (wp.float32, (), "this step's reward"),
+    "episode_return": (wp.float32, (), "sum of rewards of the running episode"),
+    "episode_sums": (wp.float32, ("nr",), "sum of each reward term over the running episode"),
+}
+
+CONSTANTS: dict[str, tuple[Any, int, str]] = {
+    "default_joint_pos": (wp.float32, 1, "(nj,) default pose [rad or m]"),
+    "joint_lower": (wp.float32, 1, "(nj,) lower limits"),
+    "joint_upper": (wp.float32, 1, "(nj,) upper limits"),
+    "effort_limit": (wp.float32, 1, "(nj,) effort limits"),
+    "default_qpos": (wp.float32, 1, "(nq,) standing pose of the whole model"),
+    "joint_qpos": (wp.int32, 1, "(nj,) address in qpos"),
+    "joint_dof": (wp.int32, 1, "(nj,) address in qvel"),
+    "joint_ctrl": (wp.int32, 1, "(nj,) index in ctrl, -1 passive"),
+    "foot_geoms": (wp.int32, 1, "(nf,) geom ids"),
+}
+
+_CHAIN = ("parent", "pos", "quat", "kind", "axis", "anchor", "qpos", "dof", "foot_node", "foot_pos")
+
+
+@wp.struct
+class Chain:
+    """Kinematic constants; see :class:`robot_rl_envs.scene.Chain`."""
+
+    parent: wp.array(dtype=wp.int32)
+    pos: wp.array(dtype=wp.vec3)
+    quat: wp.array(dtype=wp.vec4)
+    kind: wp.array(dtype=wp.int32)
+    axis: wp.array(dtype=wp.vec3)
+    anchor: wp.array(dtype=wp.vec3)
+    qpos: wp.array(dtype=wp.int32)
+    dof: wp.array(dtype=wp.int32)
+    foot_node: wp.array(dtype=wp.int32)
+    foot_pos: wp.array(dtype=wp.vec3)
+    foot_sensor: wp.array(dtype=wp.int32)
+    foot_radius: float
+    floating: int
+
+
+def make_chain(scene: Scene, device: str) -> Any:
+    """Put the scene's kinematic chain on ``device``."""
+    chain = Chain()
+    kinds = {"pos": wp.vec3, "quat": wp.vec4, "axis": wp.vec3, "anchor": wp.vec3, "foot_pos": wp.vec3}
+    for name in _CHAIN:
+        values = np.ascontiguousarray(getattr(scene.chain, name))
+        setattr(chain, name, wp.array(values, dtype=kinds.get(name, wp.int32), device=device))
+    chain.foot_sensor = wp.array(scene.foot_sensor, dtype=wp.int32, device=device)
+    chain.foot_radius = float(scene.robot.foot_radius)
+    chain.floating = int(scene.base)
+    return chain
+
+
+def make_struct(extra: dict[str, tuple[Any, int]]) -> Any:
+    """Build the Warp struct type: engine arrays, :data:`FIELDS`, :data:`CONSTANTS` and ``extra`` (dtype, ndim)."""
+    annotations: dict[str, Any] = {}
+    for name in ("qpos", "qvel", "ctrl", "sensordata", "actuator_force"):
+        annotations[name] = wp.array(dtype=wp.float32, ndim=2)
+    for name, (dtype, shape, _) in FIELDS.items():
+        annotations[name] = wp.array(dtype=dtype, ndim=1 + len(shape))
+    for name, (dtype, ndim, _) in CONSTANTS.items():
+        annotations[name] = wp.array(dtype=dtype, ndim=ndim)
+    for name, (dtype, ndim) in extra.items():
+        if name in annotations:
+            raise ValueError(f"state field {name!r} is taken; choose another name")
+        annotations[name] = wp.array(dtype=dtype, ndim=ndim)
+    scalars = {"seed": wp.int32, "world_offset": wp.int32, "step_dt": wp.float32, "step_dt64": wp.float64}
+    annotations |= scalars
+    return wp.struct(type("SceneState", (), {"__annotations__": annotations, "__module__": __name__}))
+
+
+class State:
+    """Torch views of every field of ``s``: ``env.state.base_lin_vel_b`` is (N, 3), live, nothing is copied."""
+
+    def __init__(self, arrays: dict[str, Any]):
+        self._views = {name: wp.to_torch(array) for name, array in arrays.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return object.__getattribute__(self, "_views")[name]
+        except (KeyError, AttributeError):
+            raise AttributeError(f"the state has no field {name!r}") from None
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._views)

@@ -1,0 +1,263 @@
+"""What a task is: a robot, simulation options and named lists of terms. Plain data; nothing is compiled here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from robot_rl_assets.robot import Robot
+
+from robot_rl_envs.terms import term_info
+
+SOLVERS = ("newton", "cg", "pgs")
+CONES = ("pyramidal", "elliptic")
+INTEGRATORS = ("implicitfast", "euler", "rk4")
+
+
+def _require(condition: bool, name: str, value: Any, right: str) -> None:
+    if not condition:
+        raise ValueError(f"{name}={value!r}: {right}")
+
+
+class _Term:
+    """Base of the term entries: a function, its parameters, and a check that they fit."""
+
+    kind = ""
+    fn: Any
+    params: dict[str, float]
+
+    def _bind(self, fn: Any, params: dict[str, float]) -> None:
+        info = term_info(fn)
+        if info.kind != self.kind:
+            raise ValueError(f"{info.name} is a {info.kind} term and was listed as a {self.kind}")
+        if set(params) != set(info.params):
+            wanted = ", ".join(info.params) or "none"
+            raise ValueError(f"{self.kind} {info.name}: parameters {', '.join(params) or 'none'} given, wants {wanted}")
+        self.fn = fn
+        self.params = {name: float(params[name]) for name in info.params}
+
+    @property
+    def info(self) -> Any:
+        """The function's :class:`~robot_rl_envs.terms.TermInfo`."""
+        return term_info(self.fn)
+
+
+class Reward(_Term):
+    """A reward term: ``weight * fn(s, i, **params)``, per second."""
+
+    kind = "reward"
+
+    def __init__(self, fn: Any, *, weight: float, **params: float):
+        self._bind(fn, params)
+        self.weight = float(weight)
+
+
+class Metric(_Term):
+    """A quantity averaged over all worlds and steps for the log."""
+
+    kind = "metric"
+
+    def __init__(self, fn: Any, **params: float):
+        self._bind(fn, params)
+
+
+class Termination(_Term):
+    """A condition that ends an episode; with ``time_out`` it ends it without being the policy's fault."""
+
+    kind = "termination"
+
+    def __init__(self, fn: Any, *, time_out: bool = False, **params: float):
+        self._bind(fn, params)
+        self.time_out = bool(time_out)
+
+
+class Observation(_Term):
+    """An observation term: ``clip(fn + noise * U(-1, 1), -clip, clip) * scale``, with ``history`` last values."""
+
+    kind = "observation"
+
+    def __init__(
+        self,
+        fn: Any,
+        *,
+        noise: float = 0.0,
+        scale: float = 1.0,
+        clip: float = 100.0,
+        history: int = 1,
+        **params: float,
+    ):
+        self._bind(fn, params)
+        _require(noise >= 0, "noise", noise, "must be >= 0")
+        _require(clip > 0, "clip", clip, "must be > 0")
+        _require(isinstance(history, int) and 1 <= history <= 100, "history", history, "must be an int in [1, 100]")
+        self.noise, self.scale, self.clip, self.history = float(noise), float(scale), float(clip), history
+
+
+class Command(_Term):
+    """A command, drawn anew at each reset and every ``resample_s`` = (lo, hi) seconds."""
+
+    kind = "command"
+
+    def __init__(self, fn: Any, *, resample_s: tuple[float, float] = (10.0, 10.0), **params: float):
+        self._bind(fn, params)
+        lo, hi = resample_s
+        _require(0 < lo <= hi, "resample_s", resample_s, "must be (lo, hi) with 0 < lo <= hi")
+        self.resample_s = (float(lo), float(hi))
+
+
+class Event(_Term):
+    """Something that happens to a world at "startup", at each "reset", or at "interval"s of (lo, hi) seconds."""
+
+    kind = "event"
+
+    def __init__(self, fn: Any, *, mode: str = "reset", interval_s: tuple[float, float] = (8.0, 12.0), **params: float):
+        self._bind(fn, params)
+        _require(mode in ("startup", "reset", "interval"), "mode", mode, "must be startup, reset or interval")
+        lo, hi = interval_s
+        _require(0 < lo <= hi, "interval_s", interval_s, "must be (lo, hi) with 0 < lo <= hi")
+        self.mode, self.interval_s = mode, (float(lo), float(hi))
+
+
+@dataclass(kw_only=True, slots=True)
+class TorchTerm:
+    """The escape hatch: a reward, observation or termination as a torch function over the whole batch.
+
+    Attributes:
+        kind: "reward", "observation" or "termination".
+        fn: ``fn(state) -> Tensor``; ``state`` is ``Env.state``. Shape (N,) for rewards and terminations, (N, size)
+            for observations.
+        weight: weight of a reward.
+        size: width of an observation.
+        time_out: for a termination.
+    """
+
+    kind: str
+    fn: Callable[[Any], Any]
+    weight: float = 1.0
+    size: int = 1
+    time_out: bool = False
+
+    def __post_init__(self) -> None:
+        _require(self.kind in ("reward", "observation", "termination"), "TorchTerm.kind", self.kind, "unknown")
+        _require(self.size >= 1, "TorchTerm.size", self.size, "must be >= 1")
+
+
+@dataclass(kw_only=True, slots=True)
+class Sim:
+    """Physics options.
+
+    Attributes:
+        timestep: physics step [s].
+        decimation: physics steps per control step.
+        solver: "newton", "cg" or, on the CPU engine alone, "pgs".
+        iterations: solver iterations at most.
+        ls_iterations: line search iterations at most.
+        cone: friction cone, "pyramidal" or "elliptic".
+        integrator: "implicitfast", "euler" or "rk4".
+        floor_friction: sliding friction of the floor.
+        nconmax: contacts a world at most (mujoco_warp); 0 lets the engine choose.
+        njmax: constraint rows a world at most (mujoco_warp); 0 lets the engine choose.
+    """
+
+    timestep: float = 0.005
+    decimation: int = 4
+    solver: str = "newton"
+    iterations: int = 10
+    ls_iterations: int = 10
+    cone: str = "pyramidal"
+    integrator: str = "implicitfast"
+    floor_friction: float = 1.0
+    nconmax: int = 0
+    njmax: int = 0
+
+    def __post_init__(self) -> None:
+        _require(0 < self.timestep <= 0.05, "sim.timestep", self.timestep, "must be in (0, 0.05] s")
+        _require(1 <= self.decimation <= 100, "sim.decimation", self.decimation, "must be in [1, 100]")
+        _require(self.solver in SOLVERS, "sim.solver", self.solver, f"must be one of {', '.join(SOLVERS)}")
+        _require(self.cone in CONES, "sim.cone", self.cone, f"must be one of {', '.join(CONES)}")
+        _require(
+            self.integrator in INTEGRATORS, "sim.integrator", self.integrator, f"must be one of {', '.join(INTEGRATORS)}"
+        )
+        for name in ("iterations", "ls_iterations"):
+            _require(1 <= getattr(self, name) <= 1000, f"sim.{name}", getattr(self, name), "must be in [1, 1000]")
+
+    @property
+    def step_dt(self) -> float:
+        """Control period [s]."""
+        return self.timestep * self.decimation
+
+
+@dataclass(kw_only=True, slots=True)
+class Actions:
+    """How the policy's outputs drive the joints.
+
+    Attributes:
+        kind: "position" (target = default + scale * action, PD in the engine) or "effort" (force = scale * action).
+        clip: bound on the raw action's magnitude.
+        scale: multiplies the robot's ``action_scale``.
+    """
+
+    kind: str = "position"
+    clip: float = 10.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require(self.kind in ("position", "effort"), "actions.kind", self.kind, "must be position or effort")
+        _require(self.clip > 0, "actions.clip", self.clip, "must be > 0")
+
+
+@dataclass(kw_only=True, slots=True)
+class ObservationGroup:
+    """Named observation terms, concatenated in order.
+
+    Attributes:
+        terms: name -> :class:`Observation` or :class:`TorchTerm`.
+        noise: whether the terms' noise is applied.
+    """
+
+    terms: dict[str, Any]
+    noise: bool = True
+
+
+@dataclass(kw_only=True, slots=True)
+class Task:
+    """One task: everything the environment needs, and the learner's presets.
+
+    Attributes:
+        name: the registry's name.
+        summary: one line for ``robot-rl list``.
+        robot: the robot.
+        sim: physics options.
+        episode_length_s: an episode's length [s].
+        actions: how actions drive the joints.
+        observations: "actor" (what a robot can sense) and "critic" (anything).
+        rewards, terminations, commands, events, metrics: named terms.
+        only_positive_rewards: floor the summed reward of a step at zero.
+        mirror: the task is left-right symmetric.
+        num_envs: worlds by default (cpu, gpu).
+        learner: dotted learner settings, e.g. ``{"ppo.gamma": 0.99}``.
+        learner_cpu: the same, on top, where the device is a CPU.
+        solved: ``(metric, bound)``: what counts as solved, for time-to-threshold figures.
+    """
+
+    name: str
+    robot: Robot
+    rewards: dict[str, Any]
+    observations: dict[str, ObservationGroup]
+    summary: str = ""
+    sim: Sim = field(default_factory=Sim)
+    episode_length_s: float = 20.0
+    actions: Actions = field(default_factory=Actions)
+    terminations: dict[str, Any] = field(default_factory=dict)
+    commands: dict[str, Command] = field(default_factory=dict)
+    events: dict[str, Event] = field(default_factory=dict)
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    only_positive_rewards: bool = False
+    mirror: bool = False
+    num_envs: tuple[int, int] = (1024, 4096)
+    learner: dict[str, Any] = field(default_factory=dict)
+    learner_cpu: dict[str, Any] = field(default_factory=dict)
+    solved: tuple[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        _require(self.episode_length_s > 0, "episode_length_s", self.episode_length_s, "must be > 0 s")
+        _require("actor" in self.observations, "observations", sorted(self.observations), "needs a group 'actor'")

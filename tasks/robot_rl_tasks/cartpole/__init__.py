@@ -1,0 +1,53 @@
+"""Swing a pole up from hanging down, and balance it."""
+
+import math
+
+from robot_rl_assets.registry import get_robot
+from robot_rl_envs.mdp import events, metrics, observations, rewards, terminations
+from robot_rl_envs.task import (
+    Actions,
+    Event,
+    Metric,
+    Observation,
+    ObservationGroup,
+    Reward,
+    Sim,
+    Task,
+    Termination,
+)
+
+SLIDER, HINGE = 0, 1
+
+
+def make_task() -> Task:
+    """Build the task."""
+    sensed = {
+        "cart_pos": Observation(observations.one_joint_pos, joint=SLIDER),
+        "pole_angle": Observation(observations.joint_angle_sin_cos, joint=HINGE),
+        "joint_vel": Observation(observations.joint_vel, scale=0.2),
+    }
+    return Task(
+        name="cartpole",
+        summary="swing a pole up from hanging down and balance it",
+        robot=get_robot("cartpole"),
+        sim=Sim(timestep=0.01, decimation=2),
+        episode_length_s=8.0,
+        actions=Actions(kind="effort"),
+        observations={"actor": ObservationGroup(terms=sensed), "critic": ObservationGroup(terms=dict(sensed))},
+        rewards={
+            "upright": Reward(rewards.upright_pole, weight=1.0, joint=HINGE),
+            "centred": Reward(rewards.centred, weight=-0.1, joint=SLIDER),
+            "pole_vel": Reward(rewards.joint_vel_sq, weight=-0.005, joint=HINGE),
+            "effort": Reward(rewards.action_size, weight=-0.01),
+        },
+        terminations={"off_rail": Termination(terminations.joint_beyond, joint=SLIDER, limit=1.75)},
+        events={
+            "cart": Event(events.reset_joint_to, joint=SLIDER, centre=0.0, spread=0.2, velocity=0.1),
+            "pole": Event(events.reset_joint_to, joint=HINGE, centre=math.pi, spread=0.3, velocity=0.2),
+        },
+        metrics={"upright": Metric(metrics.joint_cos, joint=HINGE)},
+        mirror=True,
+        num_envs=(512, 4096),
+        learner={"num_steps": 16, "max_iterations": 150, "ppo.gamma": 0.98, "actor.hidden": [64, 64], "critic.hidden": [64, 64]},
+        solved=("tracking/upright", 0.6),
+    )

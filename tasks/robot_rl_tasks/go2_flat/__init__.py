@@ -1,0 +1,114 @@
+"""Unitree Go2 on flat ground follows a velocity command with a clean trot, and stands still when asked to."""
+
+from robot_rl_assets.registry import get_robot
+from robot_rl_envs.mdp import commands, events, metrics, observations, rewards, terminations
+from robot_rl_envs.task import (
+    Actions,
+    Command,
+    Event,
+    Metric,
+    Observation,
+    ObservationGroup,
+    Reward,
+    Sim,
+    Task,
+    Termination,
+)
+
+GAIT_HZ = 2.0
+BASE_BODY = 1
+
+
+def _observations() -> dict[str, ObservationGroup]:
+    sensed = {
+        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),
+        "gravity": Observation(observations.projected_gravity, noise=0.05),
+        "command": Observation(observations.velocity_command),
+        "clock": Observation(observations.gait_clock, frequency_hz=GAIT_HZ),
+        "joint_pos": Observation(observations.joint_pos_rel, noise=0.01),
+        "joint_vel": Observation(observations.joint_vel, noise=1.0, scale=0.05),
+        "last_action": Observation(observations.last_action),
+    }
+    privileged = {
+        "lin_vel": Observation(observations.base_lin_vel),
+        "height": Observation(observations.base_height),
+        "contact": Observation(observations.foot_contact),
+        "foot_height": Observation(observations.foot_height),
+    }
+    return {
+        "actor": ObservationGroup(terms=sensed),
+        "critic": ObservationGroup(terms=_noiseless(sensed) | privileged, noise=False),
+    }
+
+
+def _noiseless(terms: dict[str, Observation]) -> dict[str, Observation]:
+    return {
+        name: Observation(term.fn, scale=term.scale, clip=term.clip, **term.params) for name, term in terms.items()
+    }
+
+
+def _rewards() -> dict[str, Reward]:
+    return {
+        "track": Reward(rewards.track_lin_vel, weight=2.0, std=0.4),
+        "yaw": Reward(rewards.track_yaw_rate, weight=1.0, std=0.5),
+        "gait": Reward(rewards.trot_contact, weight=0.6, frequency_hz=GAIT_HZ),
+        "swing": Reward(rewards.trot_height, weight=0.6, frequency_hz=GAIT_HZ, height=0.08, std=0.04),
+        "lin_vel_z": Reward(rewards.lin_vel_z, weight=-1.0),
+        "ang_vel_xy": Reward(rewards.ang_vel_xy, weight=-0.05),
+        "flat": Reward(rewards.flat_orientation, weight=-2.0),
+        "pose": Reward(rewards.pose, weight=-0.3, moving_scale=0.3),
+        "torque": Reward(rewards.joint_torque, weight=-1e-4),
+        "action_rate": Reward(rewards.action_rate, weight=-0.02),
+        "slip": Reward(rewards.foot_slip, weight=-0.2),
+        "limits": Reward(rewards.joint_limits, weight=-1.0, soft=0.95),
+        "still": Reward(rewards.stand_still, weight=-0.01),
+    }
+
+
+def make_task() -> Task:
+    """Build the task."""
+    return Task(
+        name="go2_flat",
+        summary="Unitree Go2 follows vx, vy and yaw rate on flat ground",
+        robot=get_robot("unitree_go2"),
+        sim=Sim(timestep=0.02 / 3, decimation=3, iterations=5, ls_iterations=8),
+        episode_length_s=20.0,
+        actions=Actions(kind="position"),
+        observations=_observations(),
+        rewards=_rewards(),
+        terminations={
+            "tilted": Termination(terminations.tilted, limit_rad=1.0),
+            "low": Termination(terminations.base_below, height=0.15),
+        },
+        commands={
+            "velocity": Command(
+                commands.uniform_velocity,
+                resample_s=(4.0, 8.0),
+                vx_lo=-1.0,
+                vx_hi=1.5,
+                vy_lo=-0.6,
+                vy_hi=0.6,
+                yaw_lo=-1.0,
+                yaw_hi=1.0,
+                standing=0.1,
+            )
+        },
+        events={
+            "mass": Event(events.base_mass, mode="startup", body=BASE_BODY, mass=1.0, com=0.02),
+            "base": Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.2),
+            "joints": Event(events.reset_joints, position=0.1, velocity=0.2),
+            "friction": Event(events.foot_friction, lo=0.4, hi=1.2),
+            "motors": Event(events.motor_strength, lo=0.9, hi=1.1),
+            "push": Event(events.push, mode="interval", interval_s=(6.0, 10.0), xy=0.5, yaw=0.3),
+        },
+        metrics={
+            "lin_vel_error": Metric(metrics.lin_vel_error),
+            "yaw_vel_error": Metric(metrics.yaw_vel_error),
+        },
+        only_positive_rewards=True,
+        mirror=True,
+        num_envs=(1024, 4096),
+        learner={"num_steps": 24, "max_iterations": 600, "ppo.entropy_coef": 0.005, "actor.init_std": 0.5},
+        learner_cpu={"actor.hidden": [128, 128], "critic.hidden": [128, 128]},
+        solved=("tracking/lin_vel_error", 0.25),
+    )
