@@ -1,1 +1,3 @@
-"""Reinforcement learning for robots: the learner, its measurements and the command line."""
+"""Robot RL: the learner and the command line. Nothing is imported here; take what you need from the submodules."""
+
+__version__ = "0.1.0"

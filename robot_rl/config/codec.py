@@ -1,0 +1,130 @@
+"""Configuration dataclasses to plain dictionaries and back, and overrides by dotted name, all with typed errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from robot_rl.errors import UserError, suggest
+
+T = TypeVar("T")
+
+
+def to_dict(cfg: Any) -> dict[str, Any]:
+    """Return a configuration as a dictionary that JSON and YAML can hold (tuples become lists).
+
+    Args:
+        cfg: a configuration dataclass; nested ones become nested dictionaries.
+    """
+    return {field.name: _plain(getattr(cfg, field.name)) for field in dataclasses.fields(cfg)}
+
+
+def from_dict(cls: type[T], values: Mapping[str, Any], *, prefix: str = "") -> T:
+    """Build a configuration from a dictionary as made by `to_dict`; missing keys keep their defaults.
+
+    Args:
+        cls: the dataclass to build.
+        values: field values, nested dictionaries for nested dataclasses.
+        prefix: dotted path of this dataclass, for messages.
+
+    Raises:
+        UserError: an unknown key (with the nearest known one), a value of the wrong type or out of range.
+    """
+    hints = typing.get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
+    checked: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in names:
+            raise UserError(f"unknown key '{prefix}{key}': {suggest(str(key), names)}")
+        checked[key] = _convert(hints[key], value, f"{prefix}{key}")
+    try:
+        return cls(**checked)
+    except UserError as error:
+        raise UserError(f"{prefix}{error}") if prefix else error from None
+
+
+def apply_overrides(cfg: T, overrides: Mapping[str, Any]) -> T:
+    """Return a copy of a configuration with some values replaced; the original stays as it is.
+
+    Args:
+        cfg: the configuration dataclass.
+        overrides: values by dotted name, for example ``{"ppo.learning_rate": 1e-3, "actor.hidden": [128, 128]}``.
+
+    Raises:
+        UserError: an unknown key (with the nearest known one), a value of the wrong type or out of range.
+    """
+    values = to_dict(cfg)
+    known = _dotted(values)
+    for name, value in overrides.items():
+        node: Any = values
+        *parents, last = name.split(".")
+        for part in parents:
+            node = node.get(part) if isinstance(node, dict) else None
+        if not isinstance(node, dict) or last not in node:
+            raise UserError(f"unknown key '{name}': {suggest(name, known)}")
+        if isinstance(node[last], dict) and isinstance(value, Mapping):
+            node[last] = {**node[last], **value}
+        else:
+            node[last] = value
+    return from_dict(type(cfg), values)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_dict(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> list[str]:
+    names = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            names += _dotted(value, f"{prefix}{key}.")
+        else:
+            names.append(f"{prefix}{key}")
+    return names
+
+
+def _convert(hint: Any, value: Any, name: str) -> Any:
+    """Return `value` as the type that the annotation asks for, or raise UserError naming the field."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        return _convert(next(arg for arg in args if arg is not type(None)), value, name)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if isinstance(value, hint):
+            return value
+        if not isinstance(value, Mapping):
+            raise UserError(f"{name}: {value!r} is no group of settings; set its fields, such as {name}.<field>")
+        return from_dict(hint, value, prefix=f"{name}.")
+    if origin is tuple:
+        if isinstance(value, str) or not isinstance(value, (list, tuple)):
+            raise UserError(f"{name}: {value!r} is no list of {args[0].__name__}")
+        return tuple(_convert(args[0], item, f"{name}[{i}]") for i, item in enumerate(value))
+    if origin is dict or hint is dict:
+        if not isinstance(value, Mapping):
+            raise UserError(f"{name}: {value!r} is no mapping")
+        return dict(value)
+    return _scalar(hint, value, name)
+
+
+def _scalar(hint: Any, value: Any, name: str) -> Any:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is float and is_number:
+        return float(value)
+    if hint is int and is_number and float(value).is_integer():
+        return int(value)
+    if hint in (bool, str) and isinstance(value, hint):
+        return value
+    if hint is Any:
+        return value
+    wanted = {float: "a number", int: "a whole number", bool: "true or false", str: "a word"}.get(hint, str(hint))
+    raise UserError(f"{name}: {value!r} is not {wanted}")

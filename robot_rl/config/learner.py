@@ -1,0 +1,164 @@
+"""What a learner can be told: networks, PPO, rollout length, normalization and symmetry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from robot_rl.errors import UserError, suggest
+
+ACTIVATIONS = ("elu", "relu", "silu", "tanh")
+SCHEDULES = ("adaptive", "fixed", "linear")
+SYMMETRIES = ("none", "augment", "network")
+BOOTSTRAPS = ("final", "state")
+LEARNERS = ("ppo", "rsl_rl")
+
+
+def check_range(name: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:
+    """Raise UserError unless low <= value <= high (low < value where `open_low`); infinite bounds are allowed."""
+    if math.isnan(value) or value > high or value < low or (open_low and value == low):
+        bracket = "(" if open_low else "["
+        raise UserError(f"{name}: {value} is out of range, must be in {bracket}{low:g}, {high:g}]")
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """Raise UserError unless `value` is one of `choices`."""
+    if value not in choices:
+        raise UserError(f"{name}: '{value}' is unknown, {suggest(value, choices)} (one of {', '.join(choices)})")
+
+
+@dataclass(kw_only=True, slots=True)
+class NetworkCfg:
+    """A multilayer perceptron; the standard deviation matters to an actor alone.
+
+    Attributes:
+        hidden: units of each hidden layer. With a symmetric network every width must be even.
+        activation: one of ACTIVATIONS.
+        output_gain: gain of the last layer's orthogonal start; small makes the first policy's mean nearly zero.
+        init_std: standard deviation of every action at the start [action units].
+        min_std: least standard deviation.
+        max_std: greatest standard deviation.
+    """
+
+    hidden: tuple[int, ...] = (512, 256, 128)
+    activation: str = "elu"
+    output_gain: float = 0.01
+    init_std: float = 1.0
+    min_std: float = 0.01
+    max_std: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        self.hidden = tuple(self.hidden)
+        if not self.hidden:
+            raise UserError("hidden: () is out of range, must name at least one layer such as [128, 128]")
+        for width in self.hidden:
+            check_range("hidden", width, 1, 65536)
+        check_choice("activation", self.activation, ACTIVATIONS)
+        check_range("output_gain", self.output_gain, 0.0, 100.0, open_low=True)
+        check_range("min_std", self.min_std, 0.0, 100.0, open_low=True)
+        check_range("max_std", self.max_std, self.min_std, 100.0)
+        check_range("init_std", self.init_std, self.min_std, self.max_std)
+
+
+@dataclass(kw_only=True, slots=True)
+class PPOCfg:
+    """Proximal policy optimization.
+
+    Attributes:
+        gamma: discount a step.
+        lam: decay of the generalized advantage estimate.
+        clip: the ratio is clipped to [1 - clip, 1 + clip].
+        epochs: passes over a rollout.
+        minibatches: parts that a rollout is cut into, drawn anew in each epoch.
+        learning_rate: Adam's step size at the start.
+        schedule: "adaptive" (by the policy's divergence), "fixed", or "linear" to zero at the last iteration.
+        desired_kl: divergence that the adaptive schedule steers to [nat].
+        min_learning_rate: least step size of the adaptive schedule.
+        max_learning_rate: greatest step size of the adaptive schedule.
+        entropy_coef: weight of the entropy bonus.
+        value_coef: weight of the value loss.
+        max_grad_norm: gradient norm that each network is clipped to.
+        clip_value_loss: keep the new value within `clip` of the old one (Schulman's variant).
+        bootstrap: value added at a time-out: "final" is V(final observation), "state" is V(s_t) as in rsl_rl.
+    """
+
+    gamma: float = 0.99
+    lam: float = 0.95
+    clip: float = 0.2
+    epochs: int = 5
+    minibatches: int = 4
+    learning_rate: float = 1e-3
+    schedule: str = "adaptive"
+    desired_kl: float = 0.01
+    min_learning_rate: float = 1e-5
+    max_learning_rate: float = 1e-2
+    entropy_coef: float = 0.005
+    value_coef: float = 1.0
+    max_grad_norm: float = 1.0
+    clip_value_loss: bool = True
+    bootstrap: str = "final"
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_range("gamma", self.gamma, 0.0, 1.0)
+        check_range("lam", self.lam, 0.0, 1.0)
+        check_range("clip", self.clip, 0.0, 10.0, open_low=True)
+        check_range("epochs", self.epochs, 1, 1000)
+        check_range("minibatches", self.minibatches, 1, 65536)
+        check_range("learning_rate", self.learning_rate, 0.0, 1.0, open_low=True)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_range("desired_kl", self.desired_kl, 0.0, 10.0, open_low=True)
+        check_range("min_learning_rate", self.min_learning_rate, 0.0, 1.0, open_low=True)
+        check_range("max_learning_rate", self.max_learning_rate, self.min_learning_rate, 1.0)
+        check_range("entropy_coef", self.entropy_coef, 0.0, 10.0)
+        check_range("value_coef", self.value_coef, 0.0, 1000.0)
+        check_range("max_grad_norm", self.max_grad_norm, 0.0, math.inf, open_low=True)
+        check_choice("bootstrap", self.bootstrap, BOOTSTRAPS)
+
+
+@dataclass(kw_only=True, slots=True)
+class LearnerCfg:
+    """Everything about learning that is not the task.
+
+    Attributes:
+        name: "ppo" (ours) or "rsl_rl" (its own runner on the same environment).
+        num_steps: control steps of every world in one rollout.
+        max_iterations: iterations in all.
+        save_interval: iterations between checkpoints; one is always written at the end.
+        actor: the policy's network.
+        critic: the value function's network.
+        ppo: the algorithm.
+        symmetry: "none", "augment" (mirrored samples join the batch) or "network" (mirror-equivariant networks).
+        normalize_obs: normalize observations by their running mean and deviation.
+        stagger_episodes: start the worlds at random times of their first episode, so that time-outs do not coincide.
+        actor_groups: observation groups that the actor sees.
+        critic_groups: observation groups that the critic sees.
+    """
+
+    name: str = "ppo"
+    num_steps: int = 24
+    max_iterations: int = 1000
+    save_interval: int = 100
+    actor: NetworkCfg = field(default_factory=NetworkCfg)
+    critic: NetworkCfg = field(default_factory=lambda: NetworkCfg(output_gain=1.0))
+    ppo: PPOCfg = field(default_factory=PPOCfg)
+    symmetry: str = "none"
+    normalize_obs: bool = True
+    stagger_episodes: bool = True
+    actor_groups: tuple[str, ...] = ("actor",)
+    critic_groups: tuple[str, ...] = ("critic",)
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_choice("name", self.name, LEARNERS)
+        check_range("num_steps", self.num_steps, 1, 100_000)
+        check_range("max_iterations", self.max_iterations, 0, 100_000_000)
+        check_range("save_interval", self.save_interval, 1, 100_000_000)
+        check_choice("symmetry", self.symmetry, SYMMETRIES)
+        for name in ("actor_groups", "critic_groups"):
+            groups = tuple(getattr(self, name))
+            setattr(self, name, groups)
+            if not groups:
+                raise UserError(f"{name}: () is out of range, must name at least one observation group")

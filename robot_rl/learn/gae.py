@@ -1,0 +1,48 @@
+"""Generalized advantage estimation over a whole rollout at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def advantages(rewards: Tensor, values: Tensor, dones: Tensor, gamma: float, lam: float) -> Tensor:
+    """Return the generalized advantage estimates of a rollout (Schulman et al. 2016, equation 16).
+
+    A_t = delta_t + gamma lam (1 - done_t) A_{t+1} with delta_t = r_t + gamma (1 - done_t) V_{t+1} - V_t. The recurrence is
+    linear, so it is solved by doubling the window: ceil(log2 T) passes over all worlds and steps instead of T short ones.
+
+    Args:
+        rewards: (T, N) rewards; what a time-out bootstraps is already added to them.
+        values: (T + 1, N) values of the states, the last row of the state after the rollout.
+        dones: (T, N) true where the episode ended with the step.
+        gamma: discount a step.
+        lam: decay of the estimate.
+
+    Returns:
+        (T, N) advantages; the returns are advantages + values[:-1].
+    """
+    alive = 1.0 - dones.to(rewards.dtype)
+    result = torch.addcmul(rewards - values[:-1], alive, values[1:], value=gamma)
+    decay = alive * (gamma * lam)
+    window = 1
+    while window < rewards.shape[0]:
+        # The row t holds the sum over [t, t + window) and the product of its decays: append the next window to it.
+        head = torch.addcmul(result[:-window], decay[:-window], result[window:])
+        result = torch.cat((head, result[-window:]))
+        decay = torch.cat((decay[:-window] * decay[window:], torch.zeros_like(decay[-window:])))
+        window *= 2
+    return result
+
+
+def timeout_bonus(final_values: Tensor, time_outs: Tensor, gamma: float) -> Tensor:
+    """Return what a time-out adds to the reward of its step: the discounted value of where the episode would have gone on.
+
+    Pardo et al. 2018: an episode that is cut short has not ended, so its last state keeps its value.
+
+    Args:
+        final_values: (T, N) values of the final observations; rows without a time-out are ignored, even NaN.
+        time_outs: (T, N) true where an episode was cut short.
+        gamma: discount a step.
+    """
+    return torch.where(time_outs, gamma * final_values, torch.zeros_like(final_values))

@@ -1,0 +1,87 @@
+"""Running mean and deviation of observations, frozen while a rollout is collected and learned from."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+EPSILON = 1e-2
+"""Added to the deviation: a component that hardly varies is not blown up."""
+
+
+class Normalizer(nn.Module):
+    """Normalizes by the mean and deviation of everything seen so far: (x - mean) / (std + EPSILON).
+
+    The statistics change in `update` alone, which a learner calls once an iteration, after the policy was updated: rollout
+    and update therefore see the same normalization, and the first minibatch's probability ratio is 1.
+
+    Attributes:
+        mean: (D,) running mean.
+        var: (D,) running variance.
+        count: () observations seen.
+        scale: (D,) 1 / (sqrt(var) + EPSILON).
+    """
+
+    mean: Tensor
+    var: Tensor
+    count: Tensor
+    scale: Tensor
+
+    def __init__(self, size: int, mirror: tuple[Tensor, Tensor] | None = None) -> None:
+        """Start as the identity (mean 0, deviation 1 - EPSILON).
+
+        Args:
+            size: components D of an observation.
+            mirror: (D,) permutation and sign; where given, the statistics are those of the observations and their mirror
+                images together, so that normalizing and mirroring commute.
+        """
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("var", torch.full((size,), (1.0 - EPSILON) ** 2))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("scale", torch.ones(size), persistent=False)
+        self._mirror = mirror
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Normalize observations (..., D)."""
+        return (obs - self.mean) * self.scale
+
+    @torch.no_grad()
+    def update(self, obs: Tensor, valid: Tensor | None = None) -> None:
+        """Take in observations (Chan et al. 1979, parallel variance).
+
+        Args:
+            obs: (B, D) observations.
+            valid: (B,) bool; rows that are false are left out. None: all count.
+        """
+        if valid is None:
+            added = torch.full_like(self.count, obs.shape[0])
+            var, mean = torch.var_mean(obs, dim=0, correction=0)
+        else:
+            weight = valid.to(obs.dtype)[:, None]
+            added = valid.sum().to(self.count.dtype)
+            size = weight.sum().clamp(min=1.0)
+            mean = (obs * weight).sum(0) / size
+            var = ((obs - mean).square() * weight).sum(0) / size
+        if self._mirror is not None:
+            mean, var = self._mirrored_moments(mean, var)
+        self.count += added
+        rate = (added / self.count.clamp(min=1)).to(mean.dtype)
+        delta = mean - self.mean
+        self.mean += rate * delta
+        self.var += rate * (var - self.var + delta * (mean - self.mean))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Recompute the scale from the variance (after an update and after loading)."""
+        self.scale.copy_(1.0 / (self.var.clamp(min=0.0).sqrt() + EPSILON))
+
+    def _mirrored_moments(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of the observations together with their mirror images."""
+        perm, sign = (part.to(mean.device) for part in self._mirror)  # type: ignore[union-attr]
+        other_mean, other_var = mean[perm] * sign, var[perm]
+        return 0.5 * (mean + other_mean), 0.5 * (var + other_var) + (0.5 * (mean - other_mean)).square()
+
+    def _load_from_state_dict(self, *args: object, **kwargs: object) -> None:
+        super()._load_from_state_dict(*args, **kwargs)  # type: ignore[arg-type]
+        self.refresh()

@@ -1,0 +1,81 @@
+"""Adam over the parameters of several networks laid out in one flat array, with the gradient clipped per network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class FlatAdam:
+    """Fused Adam (Kingma & Ba 2015) with the step size on the device.
+
+    All parameters become views of one array and all gradients views of another, so clearing, clipping and stepping are a
+    few operations whatever the number of layers, and nothing is read back.
+
+    Attributes:
+        params: (P,) every parameter, network after network.
+        grads: (P,) their gradients.
+        learning_rate: () step size; write to it in place.
+    """
+
+    def __init__(self, networks: Sequence[nn.Module], learning_rate: float, max_grad_norm: float) -> None:
+        """Move the parameters of the networks into the flat array.
+
+        Args:
+            networks: the networks, on their final device; each is clipped by itself.
+            learning_rate: step size at the start.
+            max_grad_norm: norm that each network's gradient is clipped to.
+        """
+        groups = [[p for p in network.parameters() if p.requires_grad] for network in networks]
+        everything = [p for group in groups for p in group]
+        self.params = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in everything]))
+        self.grads = torch.zeros_like(self.params)
+        self.params.grad = self.grads
+        self._clipped: list[Tensor] = []
+        start = 0
+        for group in groups:
+            first = start
+            for p in group:
+                span = slice(start, start + p.numel())
+                p.data = self.params.data[span].view_as(p)
+                p.grad = self.grads[span].view_as(p)
+                start += p.numel()
+            self._clipped.append(self.grads[first:start])
+        self.max_grad_norm = max_grad_norm
+        self.learning_rate = torch.full((), learning_rate, device=self.params.device)
+        self._adam = torch.optim.Adam([self.params], lr=self.learning_rate, fused=True)
+
+    def zero_grad(self) -> None:
+        """Set every gradient to zero."""
+        self.grads.zero_()
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Clip the gradient of each network and take a step."""
+        for grads in self._clipped:
+            norm = torch.linalg.vector_norm(grads)
+            grads.mul_((self.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
+        self._adam.step()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the moments (P,), the step count and the step size."""
+        state = self._adam.state.get(self.params, {})
+        zeros = torch.zeros_like(self.params.data)
+        return {
+            "exp_avg": state.get("exp_avg", zeros),
+            "exp_avg_sq": state.get("exp_avg_sq", zeros),
+            "step": state.get("step", torch.zeros((), device=zeros.device)),
+            "learning_rate": self.learning_rate,
+        }
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take over what `state_dict` returned."""
+        device = self.params.device
+        self.learning_rate.copy_(state["learning_rate"])
+        self._adam.state[self.params] = {
+            "step": state["step"].to(device, torch.float32).clone(),
+            "exp_avg": state["exp_avg"].to(device).clone(),
+            "exp_avg_sq": state["exp_avg_sq"].to(device).clone(),
+        }

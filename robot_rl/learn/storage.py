@@ -1,0 +1,107 @@
+"""One rollout, held as plain tensors [T, N, ...] that are allocated once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class Rollout:
+    """What was seen and done in T steps of N worlds.
+
+    Attributes:
+        actor_obs: (T, N, Da) raw observations of the actor before each step.
+        critic_obs: (T + 1, N, Dc) raw observations of the critic before each step, and after the last.
+        final_obs: (T, N, Dc) critic observations at which episodes ended; rows without an end hold anything.
+        noise: (T, N, A) standard normal numbers that the actions are made of.
+        action: (T, N, A) actions.
+        mean: (T, N, A) their means.
+        reward: (T, N) rewards.
+        done: (T, N) bool, the episode ended with this step.
+        time_out: (T, N) bool, it was cut short.
+        valid: (T, N) bool, the sample may be learned from; false where a world was quarantined.
+    """
+
+    actor_obs: Tensor
+    critic_obs: Tensor
+    final_obs: Tensor
+    noise: Tensor
+    action: Tensor
+    mean: Tensor
+    reward: Tensor
+    done: Tensor
+    time_out: Tensor
+    valid: Tensor
+    has_final_obs: bool = False
+    has_invalid: bool = False
+
+
+def make_rollout(
+    num_steps: int, num_envs: int, actor_dim: int, critic_dim: int, action_dim: int, device: str | torch.device
+) -> Rollout:
+    """Allocate a rollout of T = num_steps steps and N = num_envs worlds."""
+    shape = (num_steps, num_envs)
+
+    def floats(*tail: int, steps: int = num_steps) -> Tensor:
+        return torch.zeros(steps, num_envs, *tail, device=device)
+
+    def flags(value: bool) -> Tensor:
+        return torch.full(shape, value, dtype=torch.bool, device=device)
+
+    return Rollout(
+        actor_obs=floats(actor_dim),
+        critic_obs=floats(critic_dim, steps=num_steps + 1),
+        final_obs=floats(critic_dim),
+        noise=floats(action_dim),
+        action=floats(action_dim),
+        mean=floats(action_dim),
+        reward=floats(),
+        done=flags(False),
+        time_out=flags(False),
+        valid=flags(True),
+    )
+
+
+@dataclass(slots=True)
+class Batch:
+    """Samples to learn from, B = T N of them or a minibatch.
+
+    Attributes:
+        actor_in: (B, Fa) what the actor's network takes (`Actor.encode`).
+        critic_in: (B, Fc) what the critic's network takes.
+        action: (B, A) actions.
+        mean: (B, A) means under the policy that acted.
+        log_prob: (B,) log-probabilities under it.
+        value: (B,) values before the update.
+        advantage: (B,) normalized advantages.
+        returns: (B,) targets of the value function.
+        weight: (B,) weight in every mean, mean 1; None: all alike.
+    """
+
+    actor_in: Tensor
+    critic_in: Tensor
+    action: Tensor
+    mean: Tensor
+    log_prob: Tensor
+    value: Tensor
+    advantage: Tensor
+    returns: Tensor
+    weight: Tensor | None = None
+
+    def tensors(self) -> list[Tensor]:
+        """Return the fields that are there, in order."""
+        fields = [self.actor_in, self.critic_in, self.action, self.mean]
+        fields += [self.log_prob, self.value, self.advantage, self.returns]
+        return fields if self.weight is None else [*fields, self.weight]
+
+    def rows(self, index: Tensor) -> Batch:
+        """Return the samples at the indices (b,)."""
+        return Batch(*(tensor.index_select(0, index) for tensor in self.tensors()))
+
+    def join(self, other: Batch) -> Batch:
+        """Return these samples followed by others."""
+        pairs = zip(self.tensors(), other.tensors(), strict=True)
+        return Batch(*(torch.cat(pair) for pair in pairs))

@@ -1,0 +1,220 @@
+"""Left-right symmetry: mirrored samples for the batch, or networks that are mirror-equivariant by construction."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from robot_rl.config import NetworkCfg
+from robot_rl.errors import UserError
+from robot_rl.learn import gaussian
+from robot_rl.learn.mlp import HIDDEN_GAIN, make_activation, make_chain, make_linear
+from robot_rl.learn.storage import Batch, Rollout
+
+if TYPE_CHECKING:
+    from robot_rl.learn.networks import Actor, Critic
+
+Mirror = tuple[Tensor, Tensor]
+"""Permutation (D,) int64 and sign (D,): mirrored = x[..., permutation] * sign. Applied twice it is the identity."""
+
+
+def reflect(x: Tensor, mirror: Mirror) -> Tensor:
+    """Return the mirror image of vectors (..., D)."""
+    return x[..., mirror[0]] * mirror[1]
+
+
+def check_mirror(name: str, mirror: Mirror, size: int) -> Mirror:
+    """Return a mirror as (int64, float32) on the CPU after checking that it has `size` entries and undoes itself.
+
+    Raises:
+        UserError: it does not; the message holds the first entry that is wrong.
+    """
+    perm, sign = mirror[0].detach().cpu().to(torch.int64), mirror[1].detach().cpu().to(torch.float32)
+    if perm.shape != (size,) or sign.shape != (size,):
+        raise UserError(
+            f"mirror '{name}': permutation {tuple(perm.shape)} and sign {tuple(sign.shape)}, must be ({size},)"
+        )
+    if size and (int(perm.min()) < 0 or int(perm.max()) >= size):
+        raise UserError(f"mirror '{name}': permutation holds {int(perm.max())}, must be indices in [0, {size - 1}]")
+    wrong = ((perm[perm] != torch.arange(size)) | (sign.abs() != 1.0) | (sign * sign[perm] != 1.0)).tolist()
+    if any(wrong):
+        raise UserError(f"mirror '{name}': entry {wrong.index(True)} does not return to itself when mirrored twice")
+    return perm, sign
+
+
+class MirrorBasis(nn.Module):
+    """Splits vectors into what a mirror keeps (even) and what it negates (odd).
+
+    A component and its partner become half their sum and half their difference; a component that is its own partner is
+    even or odd as it stands. Every factor is a power of two, so mirroring the vector negates the odd part to the bit.
+
+    Attributes:
+        num_even: even components.
+        split: (D, D) x @ split.T = [even, odd].
+        join: (D, D) [even, odd] @ join.T = x.
+        alone: (D,) true at the components of [even, odd] that stem from a component without a partner.
+    """
+
+    split: Tensor
+    join: Tensor
+
+    def __init__(self, mirror: Mirror) -> None:
+        """Build the two matrices.
+
+        Args:
+            mirror: permutation and sign, checked by `check_mirror`.
+        """
+        super().__init__()
+        perm, sign = mirror[0].tolist(), mirror[1].tolist()
+        size = len(perm)
+        even = [i for i in range(size) if perm[i] > i or (perm[i] == i and sign[i] > 0)]
+        odd = [i for i in range(size) if perm[i] > i or (perm[i] == i and sign[i] < 0)]
+        split, join = torch.zeros(size, size), torch.zeros(size, size)
+        for row, i in enumerate(even + odd):
+            j, is_odd = perm[i], row >= len(even)
+            if i == j:
+                split[row, i] = join[i, row] = 1.0
+                continue
+            side = -sign[i] if is_odd else sign[i]
+            split[row, i], split[row, j] = 0.5, 0.5 * side
+            join[i, row], join[j, row] = 1.0, side
+        self.num_even, self.num_odd = len(even), len(odd)
+        self.alone = torch.tensor([perm[i] == i for i in even + odd], dtype=torch.bool)
+        self.register_buffer("split", split, persistent=False)
+        self.register_buffer("join", join, persistent=False)
+
+
+class SymmetricMlp(nn.Module):
+    """A multilayer perceptron f with f(M x) = M' f(x) to the bit, at half the arithmetic of a plain one of its width.
+
+    The hidden units come in mirrored pairs (p, q). A linear map that treats both sides alike is block-diagonal in the even and
+    odd parts (p + q) / 2 and (p - q) / 2, so each layer is two products of half the width; only the activation looks at p
+    and q themselves. Averaging a plain network over both views, the usual way (Abdolhosseini et al. 2019), costs twice a
+    plain one instead.
+
+    Attributes:
+        even: linear maps of the even parts.
+        odd: linear maps of the odd parts; they have no bias, which a mirror would negate.
+    """
+
+    def __init__(
+        self, mirror_in: Mirror, mirror_out: Mirror, cfg: NetworkCfg, generator: torch.Generator | None
+    ) -> None:
+        """Build the layers.
+
+        Args:
+            mirror_in: mirror of the input.
+            mirror_out: mirror of the output.
+            cfg: widths (each even), activation and gain of the last layer.
+            generator: source of the weights.
+
+        Raises:
+            UserError: a hidden width is odd.
+        """
+        super().__init__()
+        for width in cfg.hidden:
+            if width % 2:
+                raise UserError(f"hidden: {width} is odd, a symmetric network needs even widths such as {width + 1}")
+        self.basis_in, self.basis_out = MirrorBasis(mirror_in), MirrorBasis(mirror_out)
+        halves = tuple(width // 2 for width in cfg.hidden)
+        even = (self.basis_in.num_even, *halves, self.basis_out.num_even)
+        odd = (self.basis_in.num_odd, *halves, self.basis_out.num_odd)
+        gains = (HIDDEN_GAIN,) * len(halves) + (cfg.output_gain,)
+        pairs = [list(zip(sizes[:-1], sizes[1:], gains, strict=True)) for sizes in (even, odd)]
+        self.even = nn.ModuleList(make_linear(a, b, gain, generator) for a, b, gain in pairs[0])
+        self.odd = nn.ModuleList(make_linear(a, b, gain, generator) for a, b, gain in pairs[1])
+        for layer in self.odd:
+            layer.bias = None  # type: ignore[assignment]
+        with torch.no_grad():  # Half a sum of partners is shorter by sqrt(2) than a component that stands alone.
+            alone = torch.where(self.basis_in.alone, 1.0 / math.sqrt(2.0), 1.0)
+            self.even[0].weight *= alone[: self.basis_in.num_even]  # type: ignore[operator]
+            self.odd[0].weight *= alone[self.basis_in.num_even :]  # type: ignore[operator]
+        self.activation = make_activation(cfg.activation)
+        self._is_invariant = self.basis_out.num_odd == 0 and bool(self.basis_out.alone.all())
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return what `forward` takes, from normalized observations (..., D): their even and odd parts side by side."""
+        return x @ self.basis_in.split.T
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map encoded inputs (B, D) to outputs (B, out_dim)."""
+        even, odd = x.split((self.basis_in.num_even, self.basis_in.num_odd), dim=-1)
+        *hidden, (last_even, last_odd) = zip(self.even, self.odd, strict=True)
+        for layer_even, layer_odd in hidden:
+            a, b = layer_even(even), layer_odd(odd)
+            p, q = self.activation(a + b), self.activation(a - b)
+            even, odd = 0.5 * (p + q), 0.5 * (p - q)
+        if self._is_invariant:
+            return last_even(even)
+        return torch.cat((last_even(even), last_odd(odd)), dim=-1) @ self.basis_out.join.T
+
+    def dense(self) -> nn.Sequential:
+        """Return a copy as a plain chain of linear layers and activations over normalized observations."""
+        parts: list[tuple[Tensor, Tensor]] = []
+        last = len(self.even) - 1
+        for i, (even, odd) in enumerate(zip(self.even, self.odd, strict=True)):
+            e, o = even.weight.detach(), odd.weight.detach()
+            zero = torch.zeros(odd.weight.shape[0], device=o.device)
+            weight = torch.block_diag(e, o)  # type: ignore[arg-type]
+            bias = torch.cat((even.bias.detach(), zero))  # type: ignore[operator]
+            weight = weight @ (self.basis_in.split if i == 0 else 0.5 * _sums(e.shape[1], e.device))
+            out = self.basis_out.join if i == last else _sums(e.shape[0], e.device)
+            parts.append((out @ weight, out @ bias))
+        return make_chain(parts, self.activation).cpu()
+
+
+class AugmentSymmetry:
+    """Adds the mirror image of every sample to the batch.
+
+    An image counts as drawn by the policy at the mirrored state: it has its own mean, log-probability and value there, so
+    its probability ratio starts at 1 like any other; its advantage and return are those of the original. A policy that is
+    not symmetric would seldom have drawn some images; each therefore weighs min(1, pi(M a | M s) / pi(a | s)), the
+    truncated importance weight (Espeholt et al. 2018), without which the ratios of such images run away.
+    """
+
+    def __init__(self, actor: Mirror, critic: Mirror, action: Mirror) -> None:
+        """Take the mirrors.
+
+        Args:
+            actor: mirror of the actor's observation.
+            critic: mirror of the critic's observation.
+            action: mirror of the action.
+        """
+        self.actor, self.critic, self.action = actor, critic, action
+
+    def extend(self, batch: Batch, rollout: Rollout, actor: Actor, critic: Critic) -> Batch:
+        """Return the batch of a rollout followed by its mirror image.
+
+        Args:
+            batch: (B) samples of the rollout, in its order.
+            rollout: the rollout, for its raw observations.
+            actor: the policy that acted.
+            critic: the value function.
+        """
+        actor_in = actor.encode(reflect(rollout.actor_obs.flatten(0, 1), self.actor))
+        critic_in = critic.encode(reflect(rollout.critic_obs[:-1].flatten(0, 1), self.critic))
+        action, mean = reflect(batch.action, self.action), actor.body(actor_in)
+        log_prob = gaussian.log_prob(action, mean, actor.current_log_std())
+        own = torch.ones_like(log_prob) if batch.weight is None else batch.weight
+        image = replace(
+            batch,
+            actor_in=actor_in,
+            critic_in=critic_in,
+            action=action,
+            mean=mean,
+            log_prob=log_prob,
+            value=critic.body(critic_in).squeeze(-1),
+            weight=own * (log_prob - batch.log_prob).clamp(max=0.0).exp(),
+        )
+        both = replace(batch, weight=own).join(image)
+        return replace(both, weight=both.weight / both.weight.mean())  # type: ignore[operator,union-attr]
+
+
+def _sums(half: int, device: torch.device) -> Tensor:
+    """Return the matrix (2 half, 2 half) that maps [a, b] to [a + b, a - b]."""
+    eye = torch.eye(half, device=device)
+    return torch.cat((torch.cat((eye, eye), 1), torch.cat((eye, -eye), 1)))

@@ -1,0 +1,68 @@
+"""A task small enough to be understood by looking: a point on a line is pushed toward the origin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+
+from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
+
+
+class PointEnv(VecEnv):
+    """N points on a line: the action is the velocity, the reward is minus the squared distance; mirrored it is the same."""
+
+    def __init__(self, num_envs: int = 64, seed: int = 0, episode: int = 10, final_obs: bool = True) -> None:
+        self.num_envs, self.num_actions, self.max_episode_length = num_envs, 1, episode
+        self.device, self.cfg, self.step_dt = torch.device("cpu"), {}, 0.1
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.with_final_obs = final_obs
+        self.pos = self._draw()
+        self.mirror = {
+            "actor": (torch.tensor([0]), torch.tensor([-1.0])),
+            "critic": (torch.tensor([0, 1]), torch.tensor([-1.0, 1.0])),
+            "action": (torch.tensor([0]), torch.tensor([-1.0])),
+        }
+
+    def _draw(self) -> torch.Tensor:
+        return torch.rand(self.num_envs, generator=self.generator) * 4.0 - 2.0
+
+    def get_observations(self) -> TensorDict:
+        age = self.episode_length_buf / self.max_episode_length
+        groups = {"actor": self.pos[:, None].clone(), "critic": torch.stack((self.pos, age), dim=-1)}
+        return TensorDict(groups, batch_size=[self.num_envs])
+
+    def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict]:
+        self.pos = self.pos + 0.5 * actions[:, 0].clamp(-1.0, 1.0)
+        reward = -self.pos.square()
+        self.episode_length_buf += 1
+        time_outs = self.episode_length_buf >= self.max_episode_length
+        extras = {"time_outs": time_outs, "log": {"/distance": self.pos.abs()}}
+        if self.with_final_obs:
+            extras["final_obs"] = self.get_observations()
+        self.pos = torch.where(time_outs, self._draw(), self.pos)
+        self.episode_length_buf[time_outs] = 0
+        return self.get_observations(), reward, time_outs, extras
+
+
+@pytest.fixture
+def make_point_env() -> Callable[..., PointEnv]:
+    """The class of the point task: make_point_env(num_envs=64, seed=0, episode=10, final_obs=True)."""
+    return PointEnv
+
+
+@pytest.fixture
+def small_cfg() -> LearnerCfg:
+    """Networks and rollouts for tests of a second."""
+    return LearnerCfg(
+        num_steps=8,
+        max_iterations=4,
+        save_interval=2,
+        actor=NetworkCfg(hidden=(32, 32), init_std=0.5),
+        critic=NetworkCfg(hidden=(32, 32), output_gain=1.0),
+        ppo=PPOCfg(learning_rate=3e-3, entropy_coef=0.0),
+    )
