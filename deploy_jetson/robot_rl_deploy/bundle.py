@@ -1,0 +1,112 @@
+"""A bundle on disk: which files there are, and how they are read without trusting them."""
+
+import hashlib
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from robot_rl_deploy import contract as contract_module
+from robot_rl_deploy import golden as golden_module
+from robot_rl_deploy.contract import Contract
+from robot_rl_deploy.golden import Golden
+from robot_rl_deploy.strict import ContractError
+
+CONTRACT, GOLDEN, MODEL, SUMS = "contract.json", "golden.npz", "policy.onnx", "SHA256SUMS"
+FILES = (CONTRACT, GOLDEN, MODEL)
+SIGNATURE = "SHA256SUMS.sig"
+MAX_BYTES = 512 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """The content of a bundle, each file read once.
+
+    Attributes:
+        contract: The contract.
+        golden: The golden sequence.
+        model: The ONNX file.
+        digest: SHA-256 of SHA256SUMS in hexadecimal: it identifies the bundle.
+        contract_digest: SHA-256 of contract.json; the network carries it, too.
+    """
+
+    contract: Contract
+    golden: Golden
+    model: bytes
+    digest: str
+    contract_digest: str
+
+
+def read_bundle(directory: Path) -> Bundle:
+    """Read a bundle and check files, hashes, contract and the shape of the golden sequence.
+
+    Args:
+        directory: Where the bundle is.
+
+    Returns:
+        Its content.
+
+    Raises:
+        FileNotFoundError: There is no such directory.
+        ContractError: The bundle is damaged or holds something else than a bundle.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise FileNotFoundError(f"policy bundle '{directory}': no such directory; robot-rl export writes one")
+    names = sorted(path.name for path in directory.iterdir())
+    for name in (*FILES, SUMS):
+        if name not in names:
+            raise ContractError(f"policy bundle '{directory}': {name} is missing; export the bundle again")
+    for name in names:
+        if name not in (*FILES, SUMS, SIGNATURE):
+            raise ContractError(f"policy bundle '{directory}': {name!r} is no file of a bundle; remove it")
+    sums = _read(directory / SUMS)
+    expected = _parse_sums(sums)
+    content = {}
+    for name in FILES:
+        content[name] = _read(directory / name)
+        if hashlib.sha256(content[name]).hexdigest() != expected[name]:
+            raise ContractError(f"policy bundle '{directory}': {name} does not have the hash that {SUMS} gives")
+    try:
+        text = content[CONTRACT].decode()
+    except UnicodeDecodeError as error:
+        raise ContractError(f"{CONTRACT} is not UTF-8 ({error}); export the bundle again") from None
+    contract = contract_module.loads(text)
+    return Bundle(
+        contract=contract,
+        golden=golden_module.loads(content[GOLDEN], contract),
+        model=content[MODEL],
+        digest=hashlib.sha256(sums).hexdigest(),
+        contract_digest=expected[CONTRACT],
+    )
+
+
+def write_sums(directory: Path) -> None:
+    """Write SHA256SUMS for the files of a bundle; `sha256sum -c` reads it, too."""
+    lines = [f"{hashlib.sha256((directory / name).read_bytes()).hexdigest()}  {name}\n" for name in FILES]
+    (directory / SUMS).write_text("".join(lines))
+
+
+def _read(path: Path) -> bytes:
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ContractError(f"policy bundle: {path} is a link or no plain file; a bundle holds plain files alone")
+    if status.st_size > MAX_BYTES:
+        raise ContractError(f"policy bundle: {path} has {status.st_size} bytes; {MAX_BYTES} are the most")
+    return path.read_bytes()
+
+
+def _parse_sums(data: bytes) -> dict[str, str]:
+    sums: dict[str, str] = {}
+    for line in data.decode(errors="replace").splitlines():
+        digest, separator, name = line.partition("  ")
+        if name not in FILES:
+            raise ContractError(f"{SUMS} names {name!r}; it must name {', '.join(FILES)} and no path")
+        if not separator or len(digest) != 64 or set(digest) - set("0123456789abcdef") or name in sums:
+            raise ContractError(
+                f"{SUMS}: the line of {name} is {line[:80]!r}; one line of 64 hexadecimal digits, two spaces, name"
+            )
+        sums[name] = digest
+    for name in FILES:
+        if name not in sums:
+            raise ContractError(f"{SUMS} does not name {name}; export the bundle again")
+    return sums

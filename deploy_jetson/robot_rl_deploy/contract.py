@@ -1,0 +1,349 @@
+"""The policy contract: everything a runtime must know to feed a policy and to obey it.
+
+A contract is JSON with a version. It is read strictly: an unknown or missing field, a wrong type, a number that is not
+finite or a size that does not add up is a `ContractError` of one line. Floats are written in the shortest form that
+reads back to the same bits, never rounded. This module needs the standard library alone.
+
+The value of an observation term is `clip(transform(signal)) * scale` in float32, `size` wide. Terms stand one after
+the other; within a term its history runs from the oldest to the newest frame, and after a reset every frame holds the
+first value. The control target of a policy output is `offset + scale * action`, and `action` is clipped.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from robot_rl_deploy.strict import ContractError, at_least, decode, refuse, unique
+from robot_rl_deploy.terms import FIXED_SIZES, ObservationSpec, term_size
+
+SCHEMA_VERSION = 1
+LAYOUT = {"order": "term_major", "history": "oldest_first", "fill": "first_value"}
+ACTION_KINDS = ("position", "effort")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointSpec:
+    """One joint: gains, limits and default. Units of its coordinate: rad, N m and rad/s, or m, N and m/s.
+
+    Attributes:
+        name: Name on the robot.
+        default_pos: Position in the default pose.
+        kp: Proportional gain.
+        kd: Derivative gain.
+        effort_limit: Largest effort; 0 for a joint that nothing drives.
+        velocity_limit: Largest speed; None without one.
+        lower: Lower position limit; None without one.
+        upper: Upper position limit; None without one.
+    """
+
+    name: str
+    default_pos: float
+    kp: float
+    kd: float
+    effort_limit: float
+    velocity_limit: float | None
+    lower: float | None
+    upper: float | None
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        where = f"joint '{self.name}':"
+        for field in ("kp", "kd", "effort_limit"):
+            at_least(f"{where} {field}", getattr(self, field), 0)
+        at_least(f"{where} velocity_limit", self.velocity_limit, 0, strictly=True)
+        if self.lower is not None and self.upper is not None and not self.lower < self.upper:
+            refuse(f"{where} lower", self.lower, f"it must be less than upper ({self.upper})")
+        self.check_position(f"{where} default_pos", self.default_pos)
+
+    def check_position(self, where: str, position: float) -> None:
+        """Refuse a position outside the joint's limits.
+
+        Args:
+            where: Field that the message names.
+            position: Position [rad or m].
+
+        Raises:
+            ContractError: It is outside.
+        """
+        low, high = (-math.inf if self.lower is None else self.lower), (math.inf if self.upper is None else self.upper)
+        if not low <= position <= high:
+            refuse(where, position, f"the limits of '{self.name}' are [{low}, {high}]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionSpec:
+    """One policy output: `target = offset + scale * action` for a joint, with `|action| <= clip`.
+
+    Attributes:
+        joint: Name of the joint.
+        kind: "position": the target of the joint's PD controller [rad or m]; "effort": its effort [N m or N].
+        scale: Target for an action of 1, less the offset.
+        offset: Target for an action of 0.
+        clip: Largest magnitude of the action; None without a bound.
+    """
+
+    joint: str
+    kind: str
+    scale: float
+    offset: float
+    clip: float | None
+
+    def __post_init__(self) -> None:
+        """Check kind, scale and clip."""
+        if self.kind not in ACTION_KINDS:
+            refuse(f"action of '{self.joint}': kind", self.kind, f"it must be one of {', '.join(ACTION_KINDS)}")
+        if self.scale == 0:
+            refuse(f"action of '{self.joint}': scale", self.scale, "the policy would move nothing; it must not be 0")
+        at_least(f"action of '{self.joint}': clip", self.clip, 0, strictly=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutSpec:
+    """How the terms lie in the observation vector; the texts are those of `LAYOUT`.
+
+    Attributes:
+        order: "term_major": a term with all its history, then the next term.
+        history: "oldest_first" within a term.
+        fill: "first_value": after a reset every frame holds the first one.
+        observation_size: Sum over terms of size * history.
+        action_size: Number of policy outputs.
+    """
+
+    order: str
+    history: str
+    fill: str
+    observation_size: int
+    action_size: int
+
+    def __post_init__(self) -> None:
+        """Check the texts."""
+        for field, right in LAYOUT.items():
+            if getattr(self, field) != right:
+                refuse(f"layout.{field}", getattr(self, field), f"version {SCHEMA_VERSION} knows only '{right}'")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSpec:
+    """One component of the command that the policy follows.
+
+    Attributes:
+        name: What is commanded.
+        lower: Lowest value in training.
+        upper: Highest value in training.
+    """
+
+    name: str
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        if not self.lower <= self.upper:
+            refuse(f"command '{self.name}': lower", self.lower, f"it must not be more than upper ({self.upper})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSpec:
+    """Where the policy comes from.
+
+    Attributes:
+        run_id: Training run.
+        task: Task trained on.
+        git_commit: Commit of the code, "unknown" outside a repository.
+        iteration: Iteration of the checkpoint.
+    """
+
+    run_id: str
+    task: str
+    git_commit: str
+    iteration: int
+
+    def __post_init__(self) -> None:
+        """Check that it names a run and a task."""
+        for field in ("run_id", "task", "git_commit"):
+            if not getattr(self, field):
+                refuse(f"training.{field}", "", "it must not be empty")
+        at_least("training.iteration", self.iteration, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """A whole contract; see the module for the meaning of its parts.
+
+    Attributes:
+        schema_version: `SCHEMA_VERSION`.
+        robot: Name of the robot.
+        joints: Joints, in the order of every joint signal.
+        actions: Policy outputs in their order.
+        observations: Terms in their order.
+        layout: How the terms lie.
+        control_period_s: Time from one action to the next [s].
+        physics_timestep_s: Step of the simulation trained in [s].
+        command: Components of the command in their order; empty without one.
+        fallback_pose: Position of every joint to stand in when the policy is refused [rad or m].
+        training: Where the policy comes from.
+    """
+
+    schema_version: int
+    robot: str
+    joints: tuple[JointSpec, ...]
+    actions: tuple[ActionSpec, ...]
+    observations: tuple[ObservationSpec, ...]
+    layout: LayoutSpec
+    control_period_s: float
+    physics_timestep_s: float
+    command: tuple[CommandSpec, ...]
+    fallback_pose: dict[str, float]
+    training: TrainingSpec
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit together.
+
+        Raises:
+            ContractError: They do not.
+        """
+        _check_version(self.schema_version)
+        unique("robot", [self.robot])
+        for field, names in (
+            ("joints", self.joint_names),
+            ("actions", [a.joint for a in self.actions]),
+            ("observations", [o.name for o in self.observations]),
+            ("command", [c.name for c in self.command]),
+        ):
+            if not names and field != "command":
+                refuse(field, [], "at least one is needed")
+            unique(field, names)
+        self._check_actions()
+        self._check_observations()
+        self._check_times()
+        known = {joint.name: joint for joint in self.joints}
+        if self.fallback_pose.keys() != known.keys():
+            odd = sorted(self.fallback_pose.keys() ^ known.keys())
+            refuse("fallback_pose", sorted(self.fallback_pose), f"it must name every joint once; see {odd}")
+        for name, position in self.fallback_pose.items():
+            known[name].check_position(f"fallback_pose.{name}", position)
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Names of the joints in the order of every joint signal."""
+        return tuple(joint.name for joint in self.joints)
+
+    def signal_sizes(self) -> dict[str, int]:
+        """Widths of the signals; the clock is none, since it comes from counting steps."""
+        joints, action = len(self.joints), len(self.actions)
+        sizes = {"joint_pos": joints, "joint_vel": joints, "command": len(self.command), "last_action": action}
+        return FIXED_SIZES | sizes
+
+    def _check_actions(self) -> None:
+        known = {joint.name: joint for joint in self.joints}
+        for action in self.actions:
+            where = f"action of '{action.joint}':"
+            joint = known.get(action.joint)
+            if joint is None:
+                refuse(f"{where} joint", action.joint, f"it must be one of {', '.join(known)}")
+            if joint.effort_limit == 0:
+                refuse(f"{where} joint", action.joint, "its effort_limit is 0, so nothing drives it")
+            if action.kind == "position" and joint.kp == 0:
+                refuse(f"{where} kind", action.kind, "a position target needs a kp of more than 0")
+        if self.layout.action_size != len(self.actions):
+            refuse("layout.action_size", self.layout.action_size, f"there are {len(self.actions)} actions")
+
+    def _check_observations(self) -> None:
+        for term in self.observations:
+            where = f"observation '{term.name}':"
+            gated = term.params.get("gate") == "command"
+            if (term.signal == "command" or gated) and not self.command:
+                refuse(where.rstrip(":"), term.signal, "it reads the command, but the contract has none")
+            for name in set(term.params.get("joints", ())) - set(self.joint_names):
+                refuse(f"{where} params.joints", name, f"it must be among {', '.join(self.joint_names)}")
+            if term.size != (size := term_size(term, self.signal_sizes())):
+                refuse(f"{where} size", term.size, f"{term.transform} of {term.signal} is {size} wide")
+        total = sum(term.size * term.history for term in self.observations)
+        if self.layout.observation_size != total:
+            refuse("layout.observation_size", self.layout.observation_size, f"the terms add up to {total}")
+
+    def _check_times(self) -> None:
+        for field in ("control_period_s", "physics_timestep_s"):
+            at_least(field, getattr(self, field), 0, strictly=True)
+        ratio = self.control_period_s / self.physics_timestep_s
+        if ratio < 1 - 1e-6 or abs(ratio - round(ratio)) > 1e-6:
+            step = self.physics_timestep_s
+            refuse("control_period_s", self.control_period_s, f"it must be a multiple of physics_timestep_s ({step})")
+
+
+def _check_version(version: object) -> None:
+    if version != SCHEMA_VERSION or isinstance(version, bool):
+        refuse("schema_version", version, f"this program reads version {SCHEMA_VERSION}")
+
+
+def from_dict(data: Any) -> Contract:
+    """Read a contract from parsed JSON.
+
+    Args:
+        data: What `json.loads` gave.
+
+    Returns:
+        The contract, checked.
+
+    Raises:
+        ContractError: Something in it is wrong.
+    """
+    if isinstance(data, dict) and "schema_version" in data:
+        _check_version(data["schema_version"])
+    return decode(Contract, data, "contract")
+
+
+def to_dict(contract: Contract) -> dict[str, Any]:
+    """Give a contract as plain lists, dicts, texts and numbers; `from_dict` reads it back equal."""
+    return json.loads(json.dumps(dataclasses.asdict(contract), allow_nan=False))
+
+
+def dumps(contract: Contract) -> str:
+    """Write a contract as JSON text; every float in the shortest form that reads back to the same bits."""
+    return json.dumps(to_dict(contract), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def loads(text: str) -> Contract:
+    """Read a contract from JSON text.
+
+    Raises:
+        ContractError: It is not JSON, or not a contract.
+    """
+
+    def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        data = dict(pairs)
+        if len(data) != len(pairs):
+            unique("a key of contract.json", [key for key, _ in pairs])
+        return data
+
+    try:
+        data = json.loads(text, object_pairs_hook=unique_keys)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ContractError(f"contract.json is not JSON ({error}); export the bundle again") from None
+    return from_dict(data)
+
+
+def resolve_joints(contract: Contract, available_names: Sequence[str]) -> tuple[int, ...]:
+    """Find the contract's joints in the order in which a robot reports them.
+
+    Args:
+        contract: The contract.
+        available_names: Names of the robot's joints in its order.
+
+    Returns:
+        For each joint of the contract its index in `available_names`.
+
+    Raises:
+        ContractError: A joint is missing, extra or named twice.
+    """
+    available = list(available_names)
+    unique("a joint of the robot", available)
+    missing = [name for name in contract.joint_names if name not in available]
+    extra = [name for name in available if name not in contract.joint_names]
+    if missing or extra:
+        parts = [f"{what} {', '.join(names)}" for what, names in (("missing", missing), ("extra", extra)) if names]
+        raise ContractError(f"the robot's joints do not fit the contract of '{contract.robot}': {'; '.join(parts)}")
+    return tuple(available.index(name) for name in contract.joint_names)

@@ -1,0 +1,106 @@
+"""From an environment's description of its policy to a contract."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from robot_rl_deploy.contract import LAYOUT, SCHEMA_VERSION, Contract, TrainingSpec, from_dict
+from robot_rl_deploy.strict import ContractError
+from robot_rl_deploy.terms import SIGNALS, TRANSFORMS
+
+JOINT_FIELDS = ("name", "default_pos", "kp", "kd", "effort_limit", "velocity_limit", "lower", "upper")
+DEFAULT_GATE_NORM = 0.1
+
+
+def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Contract:
+    """Write the contract of a policy.
+
+    Args:
+        description: What the environment's `describe_policy()` gives: "robot", "joints", "actions", "observations",
+            "control_period_s", "physics_timestep_s" and, where there is one, "command" with its "ranges".
+        training: Where the policy comes from.
+
+    Returns:
+        The contract, checked.
+
+    Raises:
+        ContractError: Something is missing or wrong, or the policy reads what no robot can measure.
+    """
+    for field in ("robot", "joints", "actions", "observations", "control_period_s", "physics_timestep_s"):
+        if field not in description:
+            raise ContractError(f"description: {field} is missing; the environment's describe_policy() must give it")
+    terms = [_observation(term) for term in description["observations"]]
+    joints = [{field: _finite_or_none(field, joint.get(field)) for field in JOINT_FIELDS}
+              for joint in description["joints"]]  # fmt: skip
+    by_name = {joint["name"]: joint for joint in joints}
+    fallback = description.get("fallback_pose") or {joint["name"]: joint["default_pos"] for joint in joints}
+    data = {
+        "schema_version": SCHEMA_VERSION,
+        "robot": description["robot"],
+        "joints": joints,
+        "actions": [_action(action, by_name) for action in description["actions"]],
+        "observations": terms,
+        "layout": LAYOUT
+        | {
+            "observation_size": sum(term["size"] * term["history"] for term in terms),
+            "action_size": len(description["actions"]),
+        },
+        "control_period_s": description["control_period_s"],
+        "physics_timestep_s": description["physics_timestep_s"],
+        "command": _command(description.get("command")),
+        "fallback_pose": dict(fallback),
+        "training": {name: getattr(training, name) for name in ("run_id", "task", "git_commit", "iteration")},
+    }
+    return from_dict(data)
+
+
+def _finite_or_none(field: str, value: Any) -> Any:
+    """A limit that is infinite is no limit; anything else is left for the contract to judge."""
+    limits = ("lower", "upper", "velocity_limit")
+    return None if field in limits and isinstance(value, float) and math.isinf(value) else value
+
+
+def _action(action: Mapping[str, Any], joints: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    joint = joints.get(action["joint"], {})
+    kind = action.get("kind") or ("position" if joint.get("kp") else "effort")
+    fields = {name: action[name] for name in ("joint", "scale", "offset")}
+    return fields | {"kind": kind, "clip": action.get("clip")}
+
+
+def _observation(term: Mapping[str, Any]) -> dict[str, Any]:
+    name, signal, transform = term["name"], term.get("signal"), term.get("transform", "identity")
+    if signal not in SIGNALS:
+        source = f"signal {signal!r}" if signal else "no signal of the robot"
+        raise ContractError(
+            f"actor observation '{name}' reads {source}, which no robot can measure; give it to the critic alone, "
+            f"or build it from {', '.join(SIGNALS)}"
+        )
+    if signal not in TRANSFORMS.get(transform, {}):
+        fitting = ", ".join(key for key, signals in TRANSFORMS.items() if signal in signals)
+        raise ContractError(f"actor observation '{name}': transform is {transform!r}; for {signal} use {fitting}")
+    clip = term.get("clip")
+    if isinstance(clip, (int, float)) and not isinstance(clip, bool):
+        clip = None if math.isinf(clip) else [-float(clip), float(clip)]
+    params = dict(term.get("params") or {})
+    if transform == "sin_cos_phase":
+        params.setdefault("gate", "none")
+        params.setdefault("gate_norm", DEFAULT_GATE_NORM if params["gate"] == "command" else 0.0)
+    return {
+        "name": name,
+        "signal": signal,
+        "transform": transform,
+        "unit": term["unit"],
+        "frame": term["frame"],
+        "size": term["size"],
+        "scale": term.get("scale", 1.0),
+        "clip": clip,
+        "history": term.get("history", 1),
+        "params": params,
+    }
+
+
+def _command(command: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    if not command:
+        return []
+    ranges: Mapping[str, Sequence[float]] = command["ranges"]
+    return [{"name": name, "lower": limits[0], "upper": limits[1]} for name, limits in ranges.items()]

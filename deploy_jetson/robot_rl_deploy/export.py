@@ -1,0 +1,166 @@
+"""Writing a policy bundle: network, contract, golden sequence, hashes; all of it or nothing."""
+
+import hashlib
+import logging
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl_deploy import contract as contract_module
+from robot_rl_deploy.bundle import CONTRACT, GOLDEN, MODEL, write_sums
+from robot_rl_deploy.contract import Contract, TrainingSpec
+from robot_rl_deploy.describe import make_contract
+from robot_rl_deploy.golden import Golden
+from robot_rl_deploy.record import ExportableActor, record_golden
+from robot_rl_deploy.session import INPUT, OUTPUTS
+from robot_rl_deploy.verify import BundleReport, verify_bundle
+
+if TYPE_CHECKING:
+    import torch
+
+OPSET = 18
+
+
+def export_bundle(
+    actor: ExportableActor, description: Mapping[str, Any], out: Path, *, golden: Golden, run: TrainingSpec
+) -> BundleReport:
+    """Write a bundle, check it and only then put it in place of an older one.
+
+    Args:
+        actor: The trained actor.
+        description: What the environment's `describe_policy()` gives.
+        out: Directory of the bundle.
+        golden: The golden sequence, from `record_golden`.
+        run: Where the policy comes from.
+
+    Returns:
+        The report of the check.
+
+    Raises:
+        ContractError: The policy reads what no robot can measure, or the bundle fails its own check.
+        OSError: It cannot be written; what was in `out` is as before.
+    """
+    contract = make_contract(description, run)
+    golden.check(contract)
+    text = contract_module.dumps(contract).encode()
+    model = make_onnx(actor.export_module(), contract, {"contract_sha256": hashlib.sha256(text).hexdigest()})
+    out = Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        fresh = scratch / "new"
+        fresh.mkdir()
+        (fresh / CONTRACT).write_bytes(text)
+        (fresh / GOLDEN).write_bytes(golden.dumps())
+        (fresh / MODEL).write_bytes(model)
+        write_sums(fresh)
+        report = verify_bundle(fresh)
+        if out.exists():
+            out.rename(scratch / "old")
+        fresh.rename(out)
+    finally:
+        if not out.exists() and (scratch / "old").exists():
+            (scratch / "old").rename(out)
+        shutil.rmtree(scratch, ignore_errors=True)
+    return report
+
+
+def export_policy(env: Any, actor: ExportableActor, out: Path, *, run: TrainingSpec, steps: int = 256) -> BundleReport:
+    """Record a golden sequence in an environment and write the bundle.
+
+    Args:
+        env: The environment the actor was trained in; one world is enough. It is reset and stepped.
+        actor: The trained actor.
+        out: Directory of the bundle.
+        run: Where the policy comes from.
+        steps: Length of the golden sequence.
+
+    Returns:
+        The report of the check.
+
+    Raises:
+        ContractError: The policy reads what no robot can measure, or the bundle fails its own check.
+        OSError: It cannot be written.
+    """
+    return export_bundle(actor, env.describe_policy(), out, golden=record_golden(env, actor, steps), run=run)
+
+
+def make_onnx(module: "torch.nn.Module", contract: Contract, metadata: Mapping[str, str]) -> bytes:
+    """Convert an actor to ONNX: raw observation in, action and joint target out, batch size free, weights inside.
+
+    Args:
+        module: From raw observations (N, observation_size) to mean actions (N, action_size).
+        contract: Gives clip, scale and offset of the actions, which become part of the network.
+        metadata: Texts to store in the file.
+
+    Returns:
+        The file's content, without paths or names of the machine that wrote it.
+    """
+    import onnx
+    import torch
+
+    deployed = _deployed(module, contract)
+    example = torch.zeros(2, contract.layout.observation_size)
+    with _quiet():
+        program = torch.onnx.export(
+            deployed,
+            (example,),
+            dynamo=True,
+            input_names=[INPUT],
+            output_names=list(OUTPUTS),
+            dynamic_shapes={INPUT: {0: torch.export.Dim("batch")}},
+            opset_version=OPSET,
+            verbose=False,
+        )
+    assert program is not None
+    model = program.model_proto
+    for holder in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output,
+                   *model.graph.value_info, *model.graph.initializer):  # fmt: skip
+        del holder.metadata_props[:]
+        holder.doc_string = ""
+    onnx.helper.set_model_props(model, dict(metadata))
+    onnx.checker.check_model(model)
+    return model.SerializeToString(deterministic=True)
+
+
+def _deployed(module: "torch.nn.Module", contract: Contract) -> "torch.nn.Module":
+    import torch
+
+    class Deployed(torch.nn.Module):
+        """The actor with the targets of its actions."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.actor = module.to("cpu").eval()
+            for name in ("scale", "offset"):
+                values = [getattr(action, name) for action in contract.actions]
+                self.register_buffer(name, torch.tensor(values, dtype=torch.float32))
+            bounds = [float("inf") if action.clip is None else action.clip for action in contract.actions]
+            self.bounded = min(bounds) < float("inf")
+            self.register_buffer("bound", torch.tensor(bounds, dtype=torch.float32))
+
+        def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            action = self.actor(observation)
+            if self.bounded:
+                action = torch.minimum(torch.maximum(action, -self.bound), self.bound)  # type: ignore[operator]
+            return action, action * self.scale + self.offset  # type: ignore[operator]
+
+    return Deployed().eval()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide what torch's exporter says about packages that no policy needs."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

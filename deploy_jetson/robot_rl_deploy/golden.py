@@ -1,0 +1,115 @@
+"""The golden sequence: raw robot states, and the observation, action and target that each must give.
+
+Arrays over `steps` control steps, float32 but for the resets: every needed signal under its name (steps, size), "reset"
+(steps,) bool: the policy starts anew before this step, "observation" (steps, observation_size), "action" and
+"joint_target" (steps, action_size). The last action that an observation shows is the sequence's own, so that rounding
+in one step does not run on into the next.
+"""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl_deploy.contract import Contract
+from robot_rl_deploy.observe import needed_signals
+from robot_rl_deploy.strict import ContractError
+
+MIN_STEPS = 200
+OBSERVATION_TOLERANCE = 1e-6
+ACTION_TOLERANCE = 1e-4
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Golden:
+    """A recorded sequence; see the module.
+
+    Attributes:
+        signals: Name -> raw signal (steps, size).
+        reset: Whether the policy starts anew before the step (steps,).
+        observation: (steps, observation_size).
+        action: (steps, action_size).
+        joint_target: (steps, action_size) [rad or m; N m or N for efforts].
+    """
+
+    signals: Mapping[str, Array]
+    reset: NDArray[np.bool_]
+    observation: Array
+    action: Array
+    joint_target: Array
+
+    def check(self, contract: Contract) -> None:
+        """Refuse a sequence that does not fit a contract.
+
+        Raises:
+            ContractError: An array is missing, extra, of another type, shape or length, or not finite; the sequence is
+                too short or has no reset inside.
+        """
+        steps = len(self.reset) if np.ndim(self.reset) == 1 else 0
+        sizes = contract.signal_sizes()
+        needed = needed_signals(contract)
+        if set(self.signals) != set(needed):
+            odd = ", ".join(sorted(set(self.signals) ^ set(needed)))
+            raise ContractError(f"golden.npz: the signals do not fit the contract, see {odd}; export the bundle again")
+        wanted = {name: sizes[name] for name in needed} | {
+            "observation": contract.layout.observation_size,
+            "action": contract.layout.action_size,
+            "joint_target": contract.layout.action_size,
+        }
+        for name, size in wanted.items():
+            array = self.signals[name] if name in self.signals else getattr(self, name)
+            if array.dtype != np.float32 or array.shape != (steps, size):
+                raise ContractError(
+                    f"golden.npz: {name} is {array.dtype} {array.shape}; it must be float32 {(steps, size)}"
+                )
+            if not np.isfinite(array).all():
+                raise ContractError(f"golden.npz: {name} holds numbers that are not finite; export the bundle again")
+        if self.reset.dtype != np.bool_ or steps < MIN_STEPS:
+            raise ContractError(
+                f"golden.npz: reset is {self.reset.dtype} of {steps} steps; at least {MIN_STEPS} of bool"
+            )
+        if not self.reset[0] or not self.reset[1:].any():
+            raise ContractError("golden.npz: reset must be set at the first step and at least once inside")
+
+    def dumps(self) -> bytes:
+        """Write the arrays, not compressed, so that a small reader can map them."""
+        stream = io.BytesIO()
+        arrays: dict[str, Any] = {name: np.ascontiguousarray(array) for name, array in self.signals.items()}
+        arrays |= {name: getattr(self, name) for name in ("reset", "observation", "action", "joint_target")}
+        np.savez(stream, allow_pickle=False, **arrays)
+        return stream.getvalue()
+
+
+def loads(data: bytes, contract: Contract) -> Golden:
+    """Read and check a sequence.
+
+    Args:
+        data: Content of golden.npz.
+        contract: What it must fit.
+
+    Returns:
+        The sequence.
+
+    Raises:
+        ContractError: It cannot be read or does not fit.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if archive.testzip() or sum(item.file_size for item in archive.infolist()) > 2 * len(data):
+                raise ContractError("golden.npz is damaged; export the bundle again")
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        fields = {name: arrays.pop(name) for name in ("reset", "observation", "action", "joint_target")}
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, ContractError):
+            raise
+        raise ContractError(f"golden.npz cannot be read ({error}); export the bundle again") from None
+    golden = Golden(signals=arrays, **fields)
+    golden.check(contract)
+    return golden

@@ -1,0 +1,104 @@
+"""A policy run from its bundle: raw robot state in, control targets out. NumPy and ONNX Runtime, no torch."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl_deploy.bundle import Bundle, read_bundle
+from robot_rl_deploy.contract import Contract
+from robot_rl_deploy.observe import Observer
+from robot_rl_deploy.replay import ReplayReport, replay
+from robot_rl_deploy.session import Session
+from robot_rl_deploy.strict import ContractError
+
+Array = NDArray[np.float32]
+
+
+class BundlePolicy:
+    """The policy of a bundle for several robots of one kind.
+
+    Attributes:
+        contract: The contract.
+        digest: Identifies the bundle.
+        report: What the golden replay at the start measured.
+        action_joints: Names of the joints that the targets are for, in their order.
+    """
+
+    contract: Contract
+    digest: str
+    report: ReplayReport
+    action_joints: tuple[str, ...]
+
+    def __init__(self, directory: Path, num_envs: int = 1, *, joint_names: Sequence[str] | None = None):
+        """Load the bundle and replay its golden sequence.
+
+        Args:
+            directory: Where the bundle is.
+            num_envs: Number of robots.
+            joint_names: Order in which the robot gives joint signals; that of the contract where None.
+
+        Raises:
+            FileNotFoundError: There is no such directory.
+            ContractError: The bundle is damaged, the joints do not fit, or the replay differs.
+        """
+        bundle = read_bundle(directory)
+        self._session, self.report = open_session(bundle)
+        self.contract, self.digest = bundle.contract, bundle.digest
+        self.action_joints = tuple(action.joint for action in bundle.contract.actions)
+        self._observer = Observer(bundle.contract, num_envs, joint_names)
+
+    @property
+    def last_action(self) -> Array:
+        """Action that the next observation shows (num_envs, action_size); writable."""
+        return self._observer.last_action
+
+    def reset(self, mask: NDArray[np.bool_] | None = None) -> None:
+        """Start anew: clock at 0, last action 0, history filled with the next value.
+
+        Args:
+            mask: Robots that start anew (num_envs,); all where None.
+        """
+        self._observer.reset(mask)
+
+    def act(self, robot_state: Mapping[str, NDArray[np.floating]]) -> tuple[Array, Array, Array]:
+        """Go one control step on.
+
+        Args:
+            robot_state: Raw signals by name (num_envs, size), without noise or scale: "joint_pos" and "joint_vel" in
+                the robot's order of joints [rad or m, and per s], "imu_gyro" [rad/s, base frame], "imu_quat_wxyz"
+                (base in world), "command".
+
+        Returns:
+            Control targets (num_envs, action_size) for `action_joints`, actions (num_envs, action_size) and
+            observations (num_envs, observation_size).
+
+        Raises:
+            ContractError: A signal is missing or of another shape.
+        """
+        observation = self._observer.observe(robot_state)
+        action, target = self._session.run(observation)
+        self._observer.last_action[:] = action
+        return target, action, observation
+
+
+def open_session(bundle: Bundle) -> tuple[Session, ReplayReport]:
+    """Load a bundle's network and replay the golden sequence through it.
+
+    Args:
+        bundle: The bundle.
+
+    Returns:
+        The network and what the replay measured.
+
+    Raises:
+        ContractError: The network was exported with another contract, or the replay differs.
+    """
+    session = Session(bundle.model, bundle.contract)
+    found = session.metadata().get("contract_sha256")
+    if found != bundle.contract_digest:
+        raise ContractError(
+            f"policy.onnx was exported with the contract of hash {found}; contract.json has {bundle.contract_digest}"
+        )
+    return session, replay(bundle.contract, session, bundle.golden)

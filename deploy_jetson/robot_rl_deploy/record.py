@@ -1,0 +1,91 @@
+"""Recording the golden sequence from an environment, with the torch policy as the reference."""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl_deploy.contract import Contract, TrainingSpec
+from robot_rl_deploy.describe import make_contract
+from robot_rl_deploy.golden import MIN_STEPS, Golden
+from robot_rl_deploy.observe import Observer, needed_signals
+from robot_rl_deploy.replay import apply_actions
+
+if TYPE_CHECKING:
+    import torch
+
+Array = NDArray[np.float32]
+
+
+class ExportableActor(Protocol):
+    """A trained actor."""
+
+    def export_module(self) -> "torch.nn.Module":
+        """Give a module from raw observations (N, observation_size) to mean actions (N, action_size)."""
+        ...
+
+
+def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
+    """Run the policy in an environment's first world and write down what it senses and does.
+
+    The observations are built from the raw robot state as the runtime does it; the environment is reset halfway and
+    wherever its episode ends.
+
+    Args:
+        env: The environment, with `describe_policy()` and `robot_state()`; it is reset and stepped.
+        actor: The actor.
+        steps: Control steps, at least 200.
+
+    Returns:
+        The sequence.
+
+    Raises:
+        ContractError: The description is wrong, or the policy reads what no robot can measure.
+        ValueError: Too few steps.
+    """
+    import torch
+
+    if steps < MIN_STEPS:
+        raise ValueError(f"steps is {steps}; a golden sequence has at least {MIN_STEPS}")
+    training = TrainingSpec(run_id="recording", task="recording", git_commit="unknown", iteration=0)
+    contract = make_contract(env.describe_policy(), training)
+    observer = Observer(contract, env.num_envs)
+    module = actor.export_module().to("cpu").eval()
+    rows: dict[str, list[NDArray[Any]]] = {}
+    done = np.ones(env.num_envs, bool)
+    env.reset()
+    for step in range(steps):
+        if step == steps // 2:
+            env.reset()
+            done[:] = True
+        observer.reset(done)
+        state = {name: env.robot_state()[name].detach().cpu().numpy().copy() for name in needed_signals(contract)}
+        observation = observer.observe(state)
+        with torch.no_grad():
+            raw = module(torch.from_numpy(observation)).numpy()
+        action = _clip(contract, raw)
+        row = {name: signal[0] for name, signal in state.items()}
+        row |= {"observation": observation[0], "action": action[0], "reset": done[0]}
+        for name, value in row.items():
+            rows.setdefault(name, []).append(np.array(value))
+        observer.last_action[:] = action
+        done = env.step(torch.from_numpy(action).to(env.device))[2].bool().cpu().numpy()
+    return _make_golden(contract, rows)
+
+
+def _clip(contract: Contract, action: Array) -> Array:
+    bound = np.array([np.inf if spec.clip is None else spec.clip for spec in contract.actions], np.float32)
+    return np.clip(action, -bound, bound)
+
+
+def _make_golden(contract: Contract, rows: dict[str, list[NDArray[Any]]]) -> Golden:
+    action = np.stack(rows["action"])
+    golden = Golden(
+        signals={name: np.stack(rows[name]).astype(np.float32) for name in needed_signals(contract)},
+        reset=np.stack(rows["reset"]),
+        observation=np.stack(rows["observation"]),
+        action=action,
+        joint_target=apply_actions(contract, action),
+    )
+    golden.check(contract)
+    return golden

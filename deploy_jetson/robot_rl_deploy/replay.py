@@ -1,0 +1,122 @@
+"""The golden sequence played through observer and network: the last gate before a policy may move a robot."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl_deploy.contract import Contract
+from robot_rl_deploy.golden import ACTION_TOLERANCE, OBSERVATION_TOLERANCE, Golden
+from robot_rl_deploy.observe import Observer
+from robot_rl_deploy.session import Session
+from robot_rl_deploy.strict import ContractError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """What a replay measured.
+
+    Attributes:
+        steps: Control steps replayed.
+        resets: How often the policy started anew.
+        observation_error: Largest error of an observation; relative where the value is above 1.
+        action_error: Largest error of an action.
+        joint_target_error: Largest error of a target, in its unit.
+    """
+
+    steps: int
+    resets: int
+    observation_error: float
+    action_error: float
+    joint_target_error: float
+
+
+def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport:
+    """Play the sequence and compare.
+
+    Observations may differ by `OBSERVATION_TOLERANCE`, taken relative to the value where that is above 1: float32
+    itself resolves 1e-6 only below 16. Actions may differ by `ACTION_TOLERANCE`.
+
+    Args:
+        contract: The contract.
+        session: The network.
+        golden: The sequence.
+
+    Returns:
+        The errors, all within tolerance.
+
+    Raises:
+        ContractError: Something differs; the line names term or joint, component and step.
+    """
+    observed = _observe(contract, golden)
+    wanted = golden.observation
+    error = np.abs(observed - wanted) / np.maximum(np.abs(wanted), 1)
+    _compare(observation_labels(contract), "observation", OBSERVATION_TOLERANCE, (error, observed, wanted))
+    action, target = session.run(observed)
+    joints = [f"'{spec.joint}'" for spec in contract.actions]
+    errors = [float(error.max(initial=0))]
+    stated = apply_actions(contract, golden.action)
+    for what, found, right in (
+        ("the contract's joint target", stated, golden.joint_target),
+        ("action", action, golden.action),
+        ("joint target", target, golden.joint_target),
+    ):
+        difference = np.abs(found - right)
+        _compare(joints, what, ACTION_TOLERANCE, (difference, found, right))
+        errors.append(float(difference.max()))
+    return ReplayReport(
+        steps=len(golden.reset),
+        resets=int(golden.reset.sum()),
+        observation_error=errors[0],
+        action_error=errors[2],
+        joint_target_error=max(errors[1], errors[3]),
+    )
+
+
+def apply_actions(contract: Contract, action: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Control targets as the contract states them: offset + scale * clip(action).
+
+    Args:
+        contract: The contract.
+        action: Policy outputs (N, action_size).
+
+    Returns:
+        Targets (N, action_size).
+    """
+    scale = np.array([spec.scale for spec in contract.actions], np.float32)
+    offset = np.array([spec.offset for spec in contract.actions], np.float32)
+    bound = np.array([np.inf if spec.clip is None else spec.clip for spec in contract.actions], np.float32)
+    return np.clip(action, -bound, bound) * scale + offset
+
+
+def observation_labels(contract: Contract) -> list[str]:
+    """For each element of the observation vector the name of its term, the frame of history and the component."""
+    labels = []
+    for term in contract.observations:
+        for frame in range(term.history):
+            when = f" {term.history - 1 - frame} steps ago" if term.history > 1 else ""
+            labels += [f"'{term.name}'[{i}]{when}" for i in range(term.size)]
+    return labels
+
+
+def _observe(contract: Contract, golden: Golden) -> NDArray[np.float32]:
+    observer = Observer(contract)
+    observed = np.empty_like(golden.observation)
+    for step, reset in enumerate(golden.reset):
+        if reset:
+            observer.reset()
+        observed[step] = observer.observe({name: signal[step] for name, signal in golden.signals.items()})[0]
+        observer.last_action[0] = golden.action[step]
+    return observed
+
+
+def _compare(labels: list[str], what: str, tolerance: float, arrays: tuple[NDArray[Any], ...]) -> None:
+    error, found, right = arrays
+    wrong = np.argwhere(~(error <= tolerance))  # a NaN is wrong, too
+    if len(wrong):
+        step, column = wrong[0]
+        raise ContractError(
+            f"golden replay: {what} {labels[column]} is {found[step, column]:.9g} at step {step}, recorded was "
+            f"{right[step, column]:.9g} (tolerance {tolerance:g}); this bundle must not move a robot, export it again"
+        )

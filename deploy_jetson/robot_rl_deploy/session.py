@@ -1,0 +1,103 @@
+"""The policy network in ONNX Runtime, set up so that it does not starve the control loop."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl_deploy.contract import Contract
+from robot_rl_deploy.strict import ContractError
+
+INPUT = "observation"
+OUTPUTS = ("action", "joint_target")
+
+
+class Session:
+    """A network (num_envs, observation_size) -> action and joint target, each (num_envs, action_size)."""
+
+    def __init__(self, model: bytes, contract: Contract):
+        """Load the network: one thread within an operator, one between them, none of them spinning.
+
+        Args:
+            model: An ONNX file.
+            contract: Gives the sizes.
+
+        Raises:
+            ContractError: It cannot be loaded, or has other inputs and outputs than a policy.
+        """
+        import onnxruntime
+
+        refuse_foreign_parts(model)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+        options.log_severity_level = 4
+        try:
+            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime's exceptions share no other base
+            line = str(error).splitlines()[0]
+            raise ContractError(f"policy.onnx cannot be loaded ({line}); export the bundle again") from None
+        self._check(self._session.get_inputs(), (INPUT,), contract.layout.observation_size)
+        self._check(self._session.get_outputs(), OUTPUTS, contract.layout.action_size)
+
+    def metadata(self) -> dict[str, str]:
+        """Texts that the exporter wrote into the file."""
+        return self._session.get_modelmeta().custom_metadata_map
+
+    def run(self, observation: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Infer.
+
+        Args:
+            observation: Raw observations (N, observation_size).
+
+        Returns:
+            Actions and joint targets, each (N, action_size).
+        """
+        action, target = self._session.run(list(OUTPUTS), {INPUT: observation})
+        return np.asarray(action), np.asarray(target)
+
+    @staticmethod
+    def _check(nodes: list[Any], names: tuple[str, ...], width: int) -> None:
+        found = tuple(node.name for node in nodes)
+        if found != names:
+            raise ContractError(f"policy.onnx: the names are {', '.join(found)}; a policy has {', '.join(names)}")
+        for node in nodes:
+            if node.type != "tensor(float)" or len(node.shape) != 2 or node.shape[1] != width:
+                raise ContractError(
+                    f"policy.onnx: '{node.name}' is {node.type} {node.shape}; the contract needs float (N, {width})"
+                )
+
+
+def refuse_foreign_parts(model: bytes) -> None:
+    """Refuse a network that reaches beyond its file: weights in other files, operators or functions of its own.
+
+    ONNX Runtime would read the files, by any path from the working directory on.
+
+    Args:
+        model: An ONNX file.
+
+    Raises:
+        ContractError: It does, or cannot be read.
+    """
+    import onnx
+
+    try:
+        graph = (proto := onnx.load_model_from_string(model)).graph
+    except Exception as error:  # protobuf's exception is not public
+        line = str(error).splitlines()[0]
+        raise ContractError(f"policy.onnx cannot be read ({line}); export the bundle again") from None
+    tensors = list(graph.initializer)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g") or len(attribute.graphs):
+                raise ContractError(f"policy.onnx: '{node.name}' holds a graph; a policy is a plain chain of operators")
+            tensors += [attribute.t, *attribute.tensors]
+    for tensor in tensors:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.external_data):
+            raise ContractError(f"policy.onnx: '{tensor.name}' lies in another file; the weights must be inside")
+    domains = {item.domain for item in (*proto.opset_import, *graph.node)} - {"", "ai.onnx"}
+    if domains or len(proto.functions) or len(graph.sparse_initializer):
+        raise ContractError(
+            f"policy.onnx: operators of {sorted(domains)} or functions; plain ONNX operators are allowed"
+        )

@@ -1,0 +1,94 @@
+"""Strict reading of JSON into dataclasses: what is unknown, missing or of another type is refused in one line."""
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+
+class ContractError(ValueError):
+    """A bundle or contract that must not move a robot; one line says which field, its value and what would be right."""
+
+
+def refuse(where: str, value: object, wanted: str) -> NoReturn:
+    """Raise a `ContractError`: the field `where`, its value, and what would be right."""
+    shown = repr(value)
+    raise ContractError(f"{where} is {shown if len(shown) <= 80 else shown[:77] + '...'}; {wanted}")
+
+
+def at_least(where: str, value: float | None, low: float, *, strictly: bool = False) -> None:
+    """Refuse a value below `low` (or at it, where `strictly`); None passes."""
+    if value is not None and not (value > low if strictly else value >= low):
+        refuse(where, value, f"it must be {'more than' if strictly else 'at least'} {low:g}")
+
+
+def unique(where: str, names: Sequence[str]) -> None:
+    """Refuse empty and repeated names."""
+    for name in names:
+        if not name:
+            refuse(where, name, "a name is needed")
+        if names.count(name) > 1:
+            refuse(where, name, "that name stands there twice, names must be unique")
+
+
+def number(value: object, where: str) -> float:
+    """Give a finite number as float and refuse everything else, booleans too."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        refuse(where, value, "a number is needed")
+    try:
+        result = float(value)
+    except OverflowError:
+        result = math.inf
+    if not math.isfinite(result):
+        refuse(where, value, "a finite number is needed")
+    return result
+
+
+def decode(kind: Any, value: Any, where: str) -> Any:
+    """Read a JSON value as a type, refusing everything else.
+
+    Args:
+        kind: float, int, str, a dataclass, `X | None`, `tuple[X, ...]` or `dict[str, X]`.
+        value: What was read.
+        where: Path of the field, for the message.
+
+    Returns:
+        The value as that type.
+
+    Raises:
+        ContractError: It is of another type, or a field of a dataclass is unknown or missing.
+    """
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is types.UnionType:
+        return None if value is None else decode(args[0], value, where)
+    if dataclasses.is_dataclass(kind):
+        return _decode_fields(kind, value, where)
+    if kind is float:
+        return number(value, where)
+    if kind in (int, str):
+        if isinstance(value, bool) or not isinstance(value, kind):
+            refuse(where, value, f"{'a whole number' if kind is int else 'a text'} is needed")
+        return value
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            refuse(where, value, "a list is needed")
+        return tuple(decode(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        refuse(where, value, "an object is needed")
+    return {key: item if args[1] is Any else decode(args[1], item, f"{where}.{key}") for key, item in value.items()}
+
+
+def _decode_fields(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        refuse(where, value, "an object is needed")
+    hints = typing.get_type_hints(kind)
+    prefix = f"{where}." if where != "contract" else ""
+    for key in value:
+        if key not in hints:
+            raise ContractError(f"{prefix}{key} is unknown; the fields are {', '.join(hints)}")
+    for key in hints:
+        if key not in value:
+            raise ContractError(f"{prefix}{key} is missing; {kind.__name__} needs it")
+    return kind(**{key: decode(hint, value[key], f"{prefix}{key}") for key, hint in hints.items()})

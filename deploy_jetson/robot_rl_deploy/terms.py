@@ -1,0 +1,121 @@
+"""The vocabulary of observation terms: which signals a robot has and what may be computed from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from robot_rl_deploy.strict import ContractError, at_least, decode, number, refuse, unique
+
+MAX_HISTORY = 1000
+
+# Signal -> frames it may be given in. What is not here cannot be measured on a robot.
+SIGNALS: dict[str, tuple[str, ...]] = {
+    "joint_pos": ("joint",),
+    "joint_vel": ("joint",),
+    "imu_gyro": ("base",),
+    "imu_quat_wxyz": ("base", "world"),
+    "command": ("base",),
+    "last_action": ("none",),
+    "clock": ("none",),
+}
+# Transform -> signal -> units of its value.
+TRANSFORMS: dict[str, dict[str, tuple[str, ...]]] = {
+    "identity": {
+        "joint_pos": ("rad", "m", "rad|m"),
+        "joint_vel": ("rad/s", "m/s", "rad/s|m/s"),
+        "imu_gyro": ("rad/s",),
+        "imu_quat_wxyz": ("1",),
+        "command": ("m/s|rad/s", "m/s", "rad/s", "rad", "m", "1"),
+        "last_action": ("1",),
+    },
+    "minus_default": {"joint_pos": ("rad", "m", "rad|m")},
+    "sin_cos": {"joint_pos": ("1",)},
+    "projected_gravity": {"imu_quat_wxyz": ("1",)},
+    "sin_cos_phase": {"clock": ("1",)},
+}
+GATES = ("none", "command")
+JOINT_SIGNALS = ("joint_pos", "joint_vel")
+FIXED_SIZES = {"imu_gyro": 3, "imu_quat_wxyz": 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationSpec:
+    """One term of the observation: `clip(transform(signal)) * scale`.
+
+    Attributes:
+        name: Name of the term.
+        signal: Robot signal it reads, one of `SIGNALS`.
+        transform: One of `TRANSFORMS`.
+        unit: Unit of the transformed value, before scale.
+        frame: Frame that the signal is given in.
+        size: Width of one frame of history.
+        scale: Factor applied last.
+        clip: Lowest and highest transformed value; None for no clip.
+        history: Number of frames, 1 for the newest alone.
+        params: "joints" (names, joint signals only; all joints where absent); for `sin_cos_phase` "frequency_hz",
+            "gate" ("none" or "command") and "gate_norm": both values are 0 where the command's norm is below it.
+    """
+
+    name: str
+    signal: str
+    transform: str
+    unit: str
+    frame: str
+    size: int
+    scale: float
+    clip: tuple[float, ...] | None
+    history: int
+    params: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the rest of the contract."""
+        where = f"observation '{self.name}':"
+        if self.signal not in SIGNALS:
+            refuse(f"{where} signal", self.signal, f"no robot measures it; it must be one of {', '.join(SIGNALS)}")
+        units = TRANSFORMS.get(self.transform, {})
+        if self.signal not in units:
+            fitting = [name for name, signals in TRANSFORMS.items() if self.signal in signals]
+            refuse(f"{where} transform", self.transform, f"for {self.signal} it must be one of {', '.join(fitting)}")
+        if self.unit not in units[self.signal]:
+            refuse(f"{where} unit", self.unit, f"it must be one of {', '.join(units[self.signal])}")
+        if self.frame not in SIGNALS[self.signal]:
+            refuse(f"{where} frame", self.frame, f"it must be one of {', '.join(SIGNALS[self.signal])}")
+        if self.scale == 0:
+            refuse(f"{where} scale", self.scale, "it must not be 0")
+        if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
+            refuse(f"{where} clip", list(self.clip), "it must be null or [low, high] with low < high")
+        if not 1 <= self.history <= MAX_HISTORY:
+            refuse(f"{where} history", self.history, f"it must lie in [1, {MAX_HISTORY}]")
+        self._check_params(where)
+
+    def _check_params(self, where: str) -> None:
+        allowed = {"frequency_hz", "gate", "gate_norm"} if self.transform == "sin_cos_phase" else set()
+        optional = {"joints"} if self.signal in JOINT_SIGNALS else set()
+        for key in sorted(self.params.keys() - allowed - optional):
+            refuse(f"{where} params.{key}", self.params[key], f"there is no such parameter of {self.transform}")
+        for key in sorted(allowed - self.params.keys()):
+            raise ContractError(f"{where} params.{key} is missing; {self.transform} needs it")
+        if "joints" in self.params:
+            names = decode(tuple[str, ...], self.params["joints"], f"{where} params.joints")
+            unique(f"{where} params.joints", names)
+        if allowed:
+            for key in ("frequency_hz", "gate_norm"):
+                at_least(f"{where} params.{key}", number(self.params[key], f"{where} params.{key}"), 0)
+            if self.params["gate"] not in GATES:
+                refuse(f"{where} params.gate", self.params["gate"], f"it must be one of {', '.join(GATES)}")
+
+
+def term_size(term: ObservationSpec, signal_sizes: Mapping[str, int]) -> int:
+    """Width of one frame of a term.
+
+    Args:
+        term: The term.
+        signal_sizes: Widths of the signals, from `Contract.signal_sizes`.
+
+    Returns:
+        Number of values.
+    """
+    if term.transform in ("projected_gravity", "sin_cos_phase"):
+        return {"projected_gravity": 3, "sin_cos_phase": 2}[term.transform]
+    width = len(term.params["joints"]) if "joints" in term.params else signal_sizes[term.signal]
+    return 2 * width if term.transform == "sin_cos" else width

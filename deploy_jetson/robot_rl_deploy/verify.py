@@ -1,0 +1,52 @@
+"""The check of a bundle, as the command line shows it and as every start makes it."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from robot_rl_deploy.bundle import read_bundle
+from robot_rl_deploy.contract import Contract
+from robot_rl_deploy.policy import open_session
+from robot_rl_deploy.replay import ReplayReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleReport:
+    """What is known of a bundle that passed.
+
+    Attributes:
+        contract: The contract.
+        digest: SHA-256 of SHA256SUMS in hexadecimal.
+        model_bytes: Size of the network's file.
+        replay: What the golden replay measured.
+    """
+
+    contract: Contract
+    digest: str
+    model_bytes: int
+    replay: ReplayReport
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the report's figures for JSON or a table."""
+        training = asdict(self.contract.training)
+        sizes = {"observation_size": self.contract.layout.observation_size, "joints": len(self.contract.joints)}
+        figures = {"robot": self.contract.robot, "digest": self.digest, "model_bytes": self.model_bytes}
+        return figures | sizes | {"training": training, "replay": asdict(self.replay)}
+
+
+def verify_bundle(directory: Path) -> BundleReport:
+    """Check files, hashes, contract and network, and replay the golden sequence.
+
+    Args:
+        directory: Where the bundle is.
+
+    Returns:
+        What was measured.
+
+    Raises:
+        FileNotFoundError: There is no such directory.
+        ContractError: Something is wrong; the line names it.
+    """
+    bundle = read_bundle(Path(directory))
+    _, report = open_session(bundle)
+    return BundleReport(contract=bundle.contract, digest=bundle.digest, model_bytes=len(bundle.model), replay=report)
