@@ -40,7 +40,7 @@ test-fast: $(DEV)  ## the tests that take a moment
 check: $(DEV)  ## lint, format, types, direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 format: $(DEV)  ## put the code into shape

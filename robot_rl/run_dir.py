@@ -157,6 +157,24 @@ class RunDir:
         }
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
+    def note_resumed(self, config: dict[str, Any], command: list[str], iteration: int) -> None:
+        """Writes into run.yaml that the run went on, and the configuration it went on with.
+
+        Args:
+            config: The resolved configuration.
+            command: The command line.
+            iteration: Iterations that were done.
+
+        Raises:
+            UserError: run.yaml is missing or damaged.
+        """
+        import yaml
+
+        record = self.read_config()
+        event = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "iteration": iteration, "command": command}
+        record |= {"config": config, "resumed": [*record.get("resumed", []), {**event, "git": git_state()}]}
+        write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
+
     def read_config(self) -> dict[str, Any]:
         """Reads run.yaml.
 
@@ -210,7 +228,8 @@ def _locate(run: str, base: Path, known: list[Path]) -> Path:
     if not known:
         raise UserError(f"run={run}: no run in {base} yet; robot-rl train makes one")
     newest = sorted(known, key=_age_key)[-20:]
-    raise UserError(f"run={run}: no such run in {base}; {suggest(run.rpartition("/")[2], [path.name for path in newest])}")
+    nearest = suggest(Path(run).name, [path.name for path in newest])
+    raise UserError(f"run={run}: no such run in {base}; {nearest}")
 
 
 def write_atomic(path: Path, text: str) -> None:

@@ -1,7 +1,8 @@
 """The front door for training: Hydra reads the command line, sweeps and launches; no DictConfig goes further in.
 
-Hydra's configuration is made from the task: the primary config "train" chooses one from the group `task`, and each task's
-node holds the whole tree of `robot_rl.cli.settings`. What Hydra would complain about in many lines is found before.
+Hydra's configuration is made from the task: the primary config "train" chooses one from the group `task`, and each
+task's node holds the whole tree of `robot_rl.cli.settings`. What Hydra would complain about in many lines is found
+before.
 """
 
 import os
@@ -100,7 +101,8 @@ def _store(trees: dict[str, dict[str, Any]]) -> None:
         "output_subdir": None,
         "job": {"chdir": False, "name": "train"},
     }
-    defaults = ["_self_", {"task": "???"}, {"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
+    quiet = [{"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
+    defaults = ["_self_", {"task": "???"}, *quiet]
     store.store(name="train", node={"defaults": defaults, "hydra": hydra})
     for name, tree in trees.items():
         store.store(group="task", name=name, package="_global_", node=tree)

@@ -1,7 +1,8 @@
 """What a training run is told, as one tree of plain values, and the typed objects it stands for.
 
-The tree holds the front keys (task, seed, num_envs, ...), the learner's settings (max_iterations, ppo.*, actor.*) and the
-task's numbers (rewards.*, sim.*) side by side, so that everything is overridden by one short name. run.yaml keeps it.
+The tree holds the front keys (task, seed, num_envs, ...), the learner's settings (max_iterations, ppo.*, actor.*) and
+the task's numbers (rewards.*, sim.*) side by side, so that everything is overridden by one short name. run.yaml keeps
+it.
 """
 
 import contextlib
@@ -205,7 +206,8 @@ def resolve_device(device: Any) -> str:
         return name
     kind, colon, index = name.partition(":")
     if kind != "cuda" or (colon and not index.isdigit()):
-        raise UserError(f"device={name}: must be auto, cpu, cuda or cuda:<index>; {suggest(name, ('auto', 'cpu', 'cuda'))}")
+        near = suggest(name, ("auto", "cpu", "cuda"))
+        raise UserError(f"device={name}: must be auto, cpu, cuda or cuda:<index>; {near}")
     if int(index or 0) >= count:
         found = f"{count} GPU{'s' * (count != 1)} found" if count else "torch finds no GPU here"
         raise UserError(f"device={name}: {found}; use device=cpu, or auto")

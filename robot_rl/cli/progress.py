@@ -1,0 +1,84 @@
+"""What one sees while training: a bar in a terminal, a line every few seconds in a log."""
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+LINE_EVERY_S = 10.0
+# Keys of a metrics row, with the name and format that they are shown by; those that a task lacks are left out.
+SHOWN = (
+    ("perf/steps_per_s", "{:,.0f} steps/s"),
+    ("episode/return", "return {:.2f}"),
+    ("episode/length_s", "length {:.1f} s"),
+    ("tracking/lin_vel_error", "error {:.2f} m/s"),
+)
+
+
+class Progress:
+    """Shows the rows of metrics as they come; an observer for the runner, and a context manager.
+
+    With a terminal it is one bar: iterations, steps/s, return, episode length, tracking error, time left.
+    """
+
+    def __init__(self, last: int) -> None:
+        """Wait for the first row.
+
+        Args:
+            last: Iterations in all.
+        """
+        from rich.console import Console
+
+        self._console = Console(stderr=True)
+        self._first, self._last = 0, last
+        self._bar: Any = None
+        self._start = self._printed = time.monotonic()
+
+    def __enter__(self) -> "Progress":
+        """Return the progress."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the last state of the bar on the screen."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, row: Mapping[str, float]) -> None:
+        """Show one iteration's metrics."""
+        done = int(row["iteration"])
+        if self._first == 0:
+            self._first = done
+            if self._console.is_terminal:
+                self._show_bar()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, facts=facts(row))
+            return
+        now = time.monotonic()
+        if now - self._printed >= LINE_EVERY_S or done in (self._first, self._last):
+            self._printed = now
+            left = int((now - self._start) / (done - self._first + 1) * (self._last - done))
+            line = f"iteration {done}/{self._last}  {facts(row)}  left {left // 60}:{left % 60:02d}"
+            self._console.print(line, soft_wrap=True, highlight=False)
+
+    def _show_bar(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[facts]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Bar(*columns, console=self._console)
+        self._bar.add_task("train", total=self._last, completed=self._first, facts="")
+        self._bar.start()
+
+
+def facts(row: Mapping[str, float]) -> str:
+    """The figures of a row of metrics that are worth watching, in one line."""
+    return "  ".join(form.format(row[key]) for key, form in SHOWN if row.get(key) is not None)

@@ -1,0 +1,149 @@
+"""robot-rl train: builds what the command line asks for, and trains it in a new run directory."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.errors import Interrupted
+
+if TYPE_CHECKING:
+    from robot_rl.cli.settings import TrainCfg
+    from robot_rl.run_dir import RunDir
+
+TEXT = """\
+robot-rl train: train a policy
+
+usage: robot-rl train task=<name> [key=value ...] [-m] [--cfg job]
+
+tasks:
+{tasks}
+
+settings:
+  seed=1               seed of every random stream; the same seed gives the same bits on a CPU
+  num_envs=            worlds side by side; the task says how many suit a CPU or a GPU
+  max_iterations=      iterations in all
+  device=auto          auto, cpu, cuda or cuda:<index>
+  engine=auto          mujoco (CPU, all cores), mujoco_warp (GPU), or auto: what suits the device
+  learner=ppo          ppo (ours) or rsl_rl (the runner of rsl_rl, on the same environment)
+  init_from=           a run whose weights to start from (fine-tuning)
+  root=runs            where runs are written
+  num_threads=0        threads of the CPU engine; 0 takes all cores
+  metrics.wandb=off    off, offline or online; JSON lines and TensorBoard are always written
+
+anything of the learner and of the task, by name:
+  num_steps=24  save_interval=100  symmetry=none|augment|network  normalize_obs=true
+  actor.hidden=[128,128]  actor.init_std=0.5  critic.hidden=[256,128]
+  ppo.learning_rate=1e-3  ppo.schedule=adaptive|fixed|linear  ppo.entropy_coef=0.005  ppo.gamma=0.99
+  rewards.track.weight=2  rewards.track.std=0.4      a term's weight and its parameters
+  ~rewards.action_rate                               without that term
+  observations.actor.terms.joint_pos.noise=0         noise, scale, clip, history of an observation
+  commands.velocity.vx_hi=2.0                        ranges of the commands
+  events.push.xy=1.0                                 randomization and pushes
+  sim.timestep=0.004  sim.decimation=5  episode_length_s=10
+  robot-rl train task=<name> --cfg job               prints every setting there is, with its value
+
+sweeps, one run after another (Hydra's multirun and launchers):
+  robot-rl train -m task=go2_flat seed=1,2,3 ppo.entropy_coef=0.002,0.01
+
+Ctrl-C finishes the iteration, saves, and says how to go on. The run directory holds run.yaml (every setting, versions,
+git commit), metrics.jsonl, tb/ (TensorBoard) and checkpoints/; export, eval, video and report add the rest.
+"""
+
+
+def HELP() -> str:
+    """The text of robot-rl train --help, with the tasks there are."""
+    from robot_rl.cli.list import task_lines
+
+    return TEXT.format(tasks="\n".join(task_lines()))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Trains, once or for each job of a sweep."""
+    from robot_rl.cli.hydra_app import launch
+
+    launch(arguments, job)
+    return 0
+
+
+def job(tree: dict[str, Any]) -> None:
+    """Trains with the settings of one resolved tree."""
+    from robot_rl.cli.settings import resolve
+
+    train(resolve(tree))
+
+
+def train(cfg: "TrainCfg") -> "RunDir":
+    """Trains in a new run directory.
+
+    Args:
+        cfg: The run, resolved.
+
+    Returns:
+        The run directory.
+
+    Raises:
+        UserError: Something asked for cannot be had; no directory is left behind.
+        Interrupted: The user stopped it, after the state was saved.
+    """
+    from robot_rl.learn.checkpoint import latest_checkpoint
+    from robot_rl.run_dir import RunDir
+
+    weights = latest_checkpoint(cfg.init_from.path) if cfg.init_from else None
+
+    def prepare(runner: Any) -> None:
+        if weights is not None:
+            runner.load(weights, weights_only=True)
+
+    with contextlib.closing(cfg.make_env()) as env:
+        run_dir = RunDir.create(cfg.root, cfg.task.name, cfg.seed)
+        try:
+            run_dir.write_config(cfg.tree, sys.argv)
+            learn(env, cfg, run_dir, prepare)
+        except Interrupted:
+            raise
+        except BaseException:
+            run_dir.discard()
+            raise
+    say_what_next(run_dir)
+    return run_dir
+
+
+def learn(env: Any, cfg: "TrainCfg", run_dir: "RunDir", prepare: Callable[[Any], None]) -> None:
+    """Runs the iterations that are left, shows the progress and keeps the metrics.
+
+    Args:
+        env: The environment.
+        cfg: The run, resolved.
+        run_dir: Where metrics and checkpoints go.
+        prepare: Called with the runner before it learns, to load a state.
+
+    Raises:
+        UserError: The learner does not fit the environment, or the state does not fit the learner.
+        Interrupted: The user stopped it, after the state was saved.
+    """
+    from robot_rl.cli.progress import Progress
+    from robot_rl.cli.settings import asked
+    from robot_rl.learn.runner import Runner
+    from robot_rl.metrics.writers import MetricsWriter
+
+    writer = MetricsWriter(run_dir.path, cfg.wandb, name=f"{run_dir.task}/{run_dir.run_id}")
+    with writer, Progress(cfg.learner.max_iterations) as progress:
+        with asked():
+            runner = Runner(env, cfg.learner, run_dir=run_dir.path, seed=cfg.seed, observer=progress, writer=writer)
+            prepare(runner)
+        announce(cfg, run_dir)
+        runner.learn()
+
+
+def announce(cfg: "TrainCfg", run_dir: "RunDir") -> None:
+    """Says in one line what begins, and where it is written."""
+    worlds = f"{cfg.num_envs} worlds, {cfg.engine} on {cfg.device}, seed {cfg.seed}"
+    print(f"{cfg.task.name}: {worlds}, {cfg.learner.max_iterations} iterations -> {run_dir.path}", flush=True)
+
+
+def say_what_next(run_dir: "RunDir") -> None:
+    """Says where the run is and what can be done with it."""
+    print(f"done: {run_dir.path}")
+    for command in ("export", "eval", "video", "report", "play"):
+        print(f"  robot-rl {command} run={run_dir.run_id}")
