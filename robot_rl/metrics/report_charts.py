@@ -1,0 +1,230 @@
+"""Which curves the report draws, in which order, with which units. Drawing itself is templates/report.js."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from robot_rl.metrics.report_data import X_KEYS, RunData, find_value, thin
+
+TIME_PARTS = ("simulate", "infer", "learn", "other")
+
+
+@dataclass(kw_only=True, slots=True)
+class Series:
+    """One curve. `tone` 0 is the main colour, 1 to 6 the categorical ones."""
+
+    name: str
+    values: list[float | None]
+    tone: int = 0
+
+
+@dataclass(kw_only=True, slots=True)
+class Chart:
+    """One diagram.
+
+    Attributes:
+        title: what is drawn.
+        unit: of the vertical axis, shown beside the title.
+        series: the curves, all over the same rows.
+        kind: "line", or "stack" for areas on top of each other.
+        zero: the vertical axis includes 0.
+        log: logarithmic vertical axis.
+        target: a horizontal line at this value, with its label.
+        top: fixed upper end of the vertical axis.
+        small: one of many, drawn smaller.
+        note: a few words under the title.
+    """
+
+    title: str
+    unit: str
+    series: list[Series]
+    kind: str = "line"
+    zero: bool = False
+    log: bool = False
+    target: tuple[float, str] | None = None
+    top: float | None = None
+    small: bool = False
+    note: str = ""
+
+
+@dataclass(kw_only=True, slots=True)
+class Section:
+    """A group of diagrams under one heading, with a sentence about how to read them."""
+
+    key: str
+    title: str
+    text: str
+    charts: list[Chart] = field(default_factory=list)
+
+
+def make_sections(data: RunData) -> tuple[dict[str, Any], list[Section], int]:
+    """Chooses the diagrams for whatever columns the run has; no column is left out.
+
+    Args:
+        data: the run.
+
+    Returns:
+        The horizontal axes {key: values}, the sections, and how many iterations every point stands for.
+    """
+    if data.rows == 0:
+        return {}, [], 1
+    columns, k = thin(data.columns)
+    axes = {key: _values(columns[key]) for key in X_KEYS if key in columns and np.isfinite(columns[key]).any()}
+    sections = [
+        _learning(columns),
+        _rewards(columns, data.config),
+        _terminations(columns),
+        _learner(columns, data.config),
+        _throughput(columns),
+    ]
+    sections.append(_rest(columns, sections))
+    return axes, [s for s in sections if s.charts], k
+
+
+def payload(axes: dict[str, Any], sections: list[Section]) -> dict[str, Any]:
+    """The data block of the page: axes and all diagrams in page order, JSON-able."""
+    return {"axes": axes, "charts": [asdict(chart) for section in sections for chart in section.charts]}
+
+
+def _values(column: np.ndarray) -> list[float | None]:
+    return [float(f"{v:.6g}") if math.isfinite(v) else None for v in column.tolist()]
+
+
+def _line(columns: dict[str, np.ndarray], key: str, title: str, unit: str, **kwargs: Any) -> Chart | None:
+    if key not in columns:
+        return None
+    return Chart(title=title, unit=unit, series=[Series(name=key, values=_values(columns[key]))], **kwargs)
+
+
+def _learning(columns: dict[str, np.ndarray]) -> Section:
+    known = {
+        "tracking/lin_vel_error": ("Linear velocity error", "m/s"),
+        "tracking/yaw_vel_error": ("Yaw rate error", "rad/s"),
+    }
+    charts = [
+        _line(columns, "episode/return", "Return", "per episode"),
+        _line(columns, "episode/length_s", "Episode length", "s", zero=True),
+    ]
+    for key in columns:
+        if key.startswith("tracking/"):
+            title, unit = known.get(key, (_words(key), ""))
+            charts.append(_line(columns, key, title, unit, zero=True))
+    text = "Of the worlds that train, with exploration noise on. The evaluation above runs without it."
+    return Section(key="learning", title="Learning", text=text, charts=[c for c in charts if c])
+
+
+def _rewards(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
+    names = [key for key in columns if key.startswith("reward/")]
+    names.sort(key=lambda key: -abs(_last(columns[key])))
+    charts = []
+    for key in names:
+        term = key.removeprefix("reward/")
+        weight = _weight(config, term)
+        note = f"weight {weight:g}".replace("-", "−") if weight else ""
+        chart = _line(columns, key, term, "1/s", zero=True, small=True, note=note)
+        if chart:
+            chart.series[0].tone = 2 if _last(columns[key]) < 0 else 1
+            charts.append(chart)
+    text = "What each term paid per second of episode, weight included; the largest first. Each has its own scale."
+    return Section(key="rewards", title="Reward terms", text=text, charts=charts)
+
+
+def _terminations(columns: dict[str, np.ndarray]) -> Section:
+    shares = {_words(key): column for key, column in columns.items() if key.startswith("termination/")}
+    section = Section(
+        key="terminations", title="Terminations", text="Why episodes ended, as a share of the episodes that ended."
+    )
+    if shares:
+        total = np.sum(list(shares.values()), axis=0)
+        # Two reasons may hold in the same step; then the shares add up to more than one and are not stacked.
+        kind = "line" if (total > 1.001).any() else "stack"
+        # The time-out is the good ending: it lies at the bottom, in grey. It is what the failures leave over.
+        good = shares.pop("time out", 1 - total)
+        series = [Series(name="time out", values=_values(good * 100), tone=6)]
+        series += [
+            Series(name=name, values=_values(column * 100), tone=2 + i % 4)
+            for i, (name, column) in enumerate(shares.items())
+        ]
+        series = series if kind == "stack" else series[1:]
+        chart = Chart(title="Endings", unit="% of episodes", series=series, kind=kind, zero=True)
+        chart.top = 100.0 if kind == "stack" else None
+        section.charts = [chart]
+    return section
+
+
+def _learner(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
+    desired_kl = find_value(config, "desired_kl")
+    target = (float(desired_kl), "target") if isinstance(desired_kl, int | float) and desired_kl > 0 else None
+    known: dict[str, dict[str, Any]] = {
+        "loss/value": {"title": "Value loss", "unit": "", "zero": True},
+        "loss/surrogate": {"title": "Surrogate loss", "unit": ""},
+        "loss/entropy": {"title": "Entropy", "unit": "nat"},
+        "loss/kl": {"title": "KL divergence", "unit": "nat", "zero": True, "target": target},
+        "policy/learning_rate": {"title": "Learning rate", "unit": "", "log": True},
+        "policy/std": {"title": "Action std", "unit": "raw action", "zero": True},
+    }
+    keys = [k for k in known if k in columns]
+    keys += [k for k in columns if k.startswith(("loss/", "policy/")) and k not in known]
+    charts = [_line(columns, k, **(known.get(k) or {"title": _words(k), "unit": ""}), small=True) for k in keys]
+    text = "The optimizer's own figures. A KL far above its target or a std that grows means the steps are too large."
+    return Section(key="learner", title="Learner", text=text, charts=[c for c in charts if c])
+
+
+def _throughput(columns: dict[str, np.ndarray]) -> Section:
+    charts = [_line(columns, "perf/steps_per_s", "Throughput", "control steps/s", zero=True)]
+    parts = [part for part in TIME_PARTS if f"perf/{part}_s" in columns]
+    parts += [
+        key[5:-2]
+        for key in columns
+        if key.startswith("perf/") and key.endswith("_s") and key[5:-2] not in (*TIME_PARTS, "steps_per")
+    ]
+    if parts:
+        series = [
+            Series(name=part, values=_values(columns[f"perf/{part}_s"]), tone=6 if part == "other" else 1 + i % 5)
+            for i, part in enumerate(parts)
+        ]
+        charts.append(Chart(title="Where the time goes", unit="s per iteration", series=series, kind="stack"))
+    text = "Control steps of all worlds together, and the wall time of one iteration by what it was spent on."
+    return Section(key="throughput", title="Throughput", text=text, charts=[c for c in charts if c])
+
+
+def _rest(columns: dict[str, np.ndarray], sections: list[Section]) -> Section:
+    drawn = {series.name for section in sections for chart in section.charts for series in chart.series}
+    prefixes = ("reward/", "termination/", "loss/", "policy/", "tracking/")
+    keys = [
+        key
+        for key in columns
+        if key not in X_KEYS
+        and key not in drawn
+        and not key.startswith(prefixes)
+        and not (key.startswith("perf/") and key.endswith("_s"))
+    ]
+    charts = [_line(columns, key, key, "", small=True) for key in keys]
+    return Section(
+        key="rest", title="Other", text="Everything else the run wrote down.", charts=[c for c in charts if c]
+    )
+
+
+def _weight(config: dict[str, Any], term: str) -> float | None:
+    level: list[Any] = [config]
+    while level:
+        for node in level:
+            rewards = node.get("rewards") if isinstance(node, dict) else None
+            if isinstance(rewards, dict) and isinstance(rewards.get(term), dict):
+                weight = rewards[term].get("weight")
+                return float(weight) if isinstance(weight, int | float) else None
+        level = [child for node in level if isinstance(node, dict) for child in node.values()]
+    return None
+
+
+def _last(column: np.ndarray) -> float:
+    finite = column[np.isfinite(column)]
+    return float(finite[-10:].mean()) if finite.size else 0.0
+
+
+def _words(key: str) -> str:
+    return key.split("/", 1)[-1].replace("_", " ")

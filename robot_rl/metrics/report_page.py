@@ -1,0 +1,296 @@
+"""The report's HTML: everything that is text. All of a run's own words pass through `html.escape`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from robot_rl.metrics.report_charts import Chart, Section, make_sections, payload
+from robot_rl.metrics.report_data import RunData, find_value
+from robot_rl.metrics.report_verdict import Figure, duration, evaluation_table, make_verdict, mean_and_std, number
+
+TEMPLATES = Path(__file__).parent / "templates"
+VIDEO_LIMIT = 8 * 1024 * 1024
+"""Videos above this size [bytes] are shown as frames: base64 adds a third, and a page should open at once."""
+
+FACTS = {
+    "robot": "Robot",
+    "learner": "Learner",
+    "engine": "Engine",
+    "device": "Device",
+    "num_envs": "Worlds",
+    "seed": "Seed",
+}
+PACKAGES = ("robot-rl", "torch", "mujoco", "mujoco-warp", "warp-lang", "python")
+
+
+@dataclass(kw_only=True, slots=True)
+class Names:
+    """How the run is called: its task, its id, and the command line's word for it."""
+
+    task: str
+    run_id: str
+
+
+def render_page(data: RunData) -> str:
+    """The whole page as one string.
+
+    Args:
+        data: the run.
+
+    Returns:
+        HTML that refers to nothing outside itself, except to video.mp4 beside it when that is too large to embed.
+    """
+    names = Names(task=str(find_value(data.config, "task") or data.path.parent.name), run_id=data.path.name)
+    if isinstance(data.config.get("task"), dict):
+        names.task = str(data.config["task"].get("name") or names.task)
+    axes, sections, k = make_sections(data)
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    # "<" never appears in the block, so nothing in a metric's name can end it.
+    block = json.dumps(payload(axes, sections), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    parts = [
+        _head(names, script),
+        _header(data, names),
+        _verdict(make_verdict(data)),
+        _results(data, names),
+        _bar(axes) if sections else "",
+        _sections(sections),
+        _config(data),
+        _footer(data, k),
+        f'<script type="application/json" id="data">{block}</script>\n' if sections else "",
+        f"<script>{script}</script>\n" if sections else "",
+        "</body>\n</html>\n",
+    ]
+    return "".join(parts)
+
+
+def _head(names: Names, script: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    )
+    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(names.task)} {escape(names.run_id)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+    )
+
+
+def _header(data: RunData, names: Names) -> str:
+    found = ((label, find_value(data.config, key)) for key, label in FACTS.items())
+    facts = [(label, str(value)) for label, value in found if value is not None]
+    if commit := find_value(data.config, "commit"):
+        facts.append(("Commit", str(commit)[:10] + (", changed since" if find_value(data.config, "dirty") else "")))
+    if data.rows:
+        done = f"{data.columns['iteration'][-1]:.0f}"
+        planned = find_value(data.config, "max_iterations")
+        facts.append(("Iterations", f"{done} of {planned}" if isinstance(planned, int) else done))
+        facts.append(("Training time", duration(float(data.columns["time_s"][-1]))))
+    versions = _mapping(data.config, "versions")
+    facts += [(name, str(versions[name])) for name in PACKAGES if name in versions]
+    items = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for label, value in facts)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in data.notes)
+    return (
+        f'<header>\n<h1>{escape(names.task)}</h1>\n<p class="run mono">{escape(names.run_id)}</p>\n'
+        f'<dl class="facts">{items}</dl>\n' + (f'<ul class="notes">{notes}</ul>\n' if notes else "") + "</header>\n"
+    )
+
+
+def _verdict(figures: list[Figure]) -> str:
+    cells = "".join(
+        f'<div><p class="label">{escape(f.label)}</p><p class="value">{escape(f.value)}'
+        + (f'<span class="unit">{escape(f.unit)}</span>' if f.unit else "")
+        + f'</p><p class="source">{escape(f.source)}</p></div>'
+        for f in figures
+    )
+    return f'<div class="verdict">{cells}</div>\n'
+
+
+def _results(data: RunData, names: Names) -> str:
+    left = _evaluation(data, names)
+    right = _video(data, names)
+    text = "The policy without exploration noise, in fresh worlds with random commands."
+    return (
+        f'<section id="evaluation"><div class="head"><h2>Evaluation</h2><p>{text}</p></div>'
+        f'<div class="pair"><div>{left}</div><div>{right}</div></div></section>\n'
+    )
+
+
+def _evaluation(data: RunData, names: Names) -> str:
+    if data.evaluation is None:
+        return _absent("Not evaluated yet.", f"robot-rl eval run={names.run_id}")
+    policies, rows, rest = evaluation_table(data.evaluation)
+    if not rows:
+        return _absent("eval.json holds no metrics.", f"robot-rl eval run={names.run_id}")
+    compare = any(row.distance is not None for row in rows)
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in policies)
+    head += '<th scope="col">Δ/SE</th>' if compare else ""
+    body = ""
+    for row in rows:
+        unit = f' <span class="unit">{escape(row.unit)}</span>' if row.unit else ""
+        cells = "".join(f"<td>{_mean_std(cell)}</td>" for cell in row.cells)
+        if compare:
+            far = row.distance is not None and row.distance > 2
+            text = "–" if row.distance is None else "0" if row.distance == 0 else f"{row.distance:.2g}"
+            cells += f'<td class="far">{text}</td>' if far else f"<td>{text}</td>"
+        body += f'<tr><th scope="row">{escape(row.label)}{unit}</th>{cells}</tr>'
+    under = "Mean ± standard deviation over episodes."
+    if compare:
+        under += " Δ/SE: how far the two means lie apart in standard errors; within 2 the policies agree."
+    extra = ", ".join(f"{key.replace('_', ' ')} {_plain(value)}" for key, value in rest.items())
+    under += f" {extra[0].upper()}{extra[1:]}." if extra else ""
+    return (
+        f'<div class="scroll"><table><thead><tr><th scope="col">Metric</th>{head}</tr></thead>'
+        f'<tbody>{body}</tbody></table></div><p class="under">{escape(under)}</p>'
+    )
+
+
+def _mean_std(cell: tuple[float, float] | None) -> str:
+    if cell is None:
+        return "–"
+    mean, std = mean_and_std(*cell)
+    return f'{mean} <span class="pm">± {std}</span>'
+
+
+def _video(data: RunData, names: Names) -> str:
+    command = f"robot-rl video run={names.run_id}"
+    if data.video is None:
+        return _absent("No video yet.", command)
+    if data.video.stat().st_size <= VIDEO_LIMIT:
+        film = base64.b64encode(data.video.read_bytes()).decode()
+        source = f"data:video/mp4;base64,{film}"
+        return f'<video src="{source}" controls loop muted playsinline aria-label="Video of the policy"></video>'
+    try:
+        frames = video_frames(data.video)
+    except (OSError, ValueError, ImportError):
+        return _absent("video.mp4 cannot be read.", command)
+    images = "".join(
+        f'<img src="data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}" alt="Frame at {time:.1f} s">'
+        for time, jpeg in frames
+    )
+    link = '<a href="video.mp4">video.mp4</a> is too large to embed.'
+    return f'<div class="frames">{images}</div><p class="under">{link}</p>'
+
+
+def video_frames(path: Path, count: int = 6) -> list[tuple[float, bytes]]:
+    """Takes still pictures out of a video.
+
+    Args:
+        path: the video.
+        count: how many, evenly spaced.
+
+    Returns:
+        (time [s], JPEG bytes) of each picture.
+
+    Raises:
+        ValueError: the file is not a video or holds no frame.
+    """
+    import av
+
+    pictures = []
+    with av.open(str(path)) as container:
+        if not container.streams.video:
+            raise ValueError(f"{path.name} holds no video stream")
+        total = sum(1 for _ in container.decode(video=0))
+    wanted = {round((i + 0.5) * total / count) for i in range(count)}
+    with av.open(str(path)) as container:
+        for index, frame in enumerate(container.decode(video=0)):
+            if index in wanted:
+                out = io.BytesIO()
+                image = frame.to_image()
+                image.thumbnail((640, 640))
+                image.save(out, format="JPEG", quality=82)
+                pictures.append((float(frame.time or 0.0), out.getvalue()))
+    if not pictures:
+        raise ValueError(f"{path.name} holds no frame")
+    return pictures
+
+
+def _bar(axes: dict[str, Any]) -> str:
+    labels = {"iteration": "Iterations", "env_steps": "Steps", "time_s": "Time"}
+    buttons = "".join(
+        f'<button type="button" data-axis="{key}" aria-pressed="{"true" if i == 0 else "false"}">{labels[key]}</button>'
+        for i, key in enumerate(axes)
+    )
+    return (
+        '<div class="bar"><span class="where" id="where"></span>'
+        f'<span class="choice" role="group" aria-label="Horizontal axis">{buttons}</span>'
+        '<button type="button" data-smooth="1" aria-pressed="true">Smooth</button>'
+        '<button type="button" data-scheme="1">Light / dark</button></div>\n'
+        "<noscript><p>The curves are drawn by a script inside this page; it is switched off here.</p></noscript>\n"
+    )
+
+
+def _sections(sections: list[Section]) -> str:
+    out, index = "", 0
+    for section in sections:
+        large = "".join(_figure(c, index + i) for i, c in enumerate(section.charts) if not c.small)
+        small = "".join(_figure(c, index + i) for i, c in enumerate(section.charts) if c.small)
+        index += len(section.charts)
+        body = f'<div class="charts">{large}</div>' if large else ""
+        body += f'<div class="charts small">{small}</div>' if small else ""
+        out += (
+            f'<section id="{section.key}"><div class="head"><h2>{escape(section.title)}</h2>'
+            f"<p>{escape(section.text)}</p></div><div>{body}</div></section>\n"
+        )
+    return out
+
+
+def _figure(chart: Chart, index: int) -> str:
+    title = escape(chart.title)
+    unit = f'<span class="unit">{escape(chart.unit)}</span>' if chart.unit else ""
+    legend = read = ""
+    if len(chart.series) > 1 or chart.kind == "stack":
+        items = "".join(
+            f'<span class="tone{s.tone}"><i></i><b>{escape(s.name)}</b> <output></output></span>' for s in chart.series
+        )
+        legend = f'<div class="legend">{items}</div>'
+    else:
+        read = '<output class="read"></output>'
+    return (
+        f'<figure class="chart" data-chart="{index}"><figcaption><span class="title">{title}</span>{unit}{read}'
+        f'</figcaption>{legend}<p class="aside"></p>'
+        f'<div class="plot" tabindex="0" role="img" aria-label="{title}: curve over the training; '
+        'arrow keys move the reading point"></div></figure>'
+    )
+
+
+def _config(data: RunData) -> str:
+    if not data.config_text:
+        return ""
+    lines = data.config_text.count("\n") + 1
+    return (
+        '<section id="settings"><div class="head"><h2>Settings</h2><p>run.yaml, fully resolved.</p></div>'
+        f"<details><summary>Show {lines} lines</summary><pre>{escape(data.config_text)}</pre></details></section>\n"
+    )
+
+
+def _footer(data: RunData, k: int) -> str:
+    points = f" Every point of a curve is the mean of {k} iterations." if k > 1 else ""
+    return f"<footer><p>Made from the files of <code>{escape(str(data.path))}</code>.{points}</p></footer>\n"
+
+
+def _absent(what: str, command: str) -> str:
+    return f'<p class="absent">{escape(what)} Make it with <code>{escape(command)}</code></p>'
+
+
+def _plain(value: Any) -> str:
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _mapping(tree: Any, name: str) -> dict[str, Any]:
+    level: list[Any] = [tree]
+    while level:
+        for node in level:
+            if isinstance(node, dict) and isinstance(node.get(name), dict):
+                return node[name]
+        level = [child for node in level if isinstance(node, dict) for child in node.values()]
+    return {}

@@ -1,0 +1,245 @@
+"""The figures at the top of the report, and the table of the evaluation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from robot_rl.metrics.report_data import RunData, last_mean, trailing_mean
+
+THRESHOLD = 0.25
+"""Mean velocity error at which a walking policy counts as usable [m/s]."""
+
+METRICS = {
+    "lin_vel_error": ("Linear velocity error", "m/s", 1.0),
+    "yaw_vel_error": ("Yaw rate error", "rad/s", 1.0),
+    "fall_rate": ("Falls", "% of episodes", 100.0),
+    "torque_rms": ("Joint torque, RMS", "N·m", 1.0),
+    "power": ("Mechanical power", "W", 1.0),
+    "foot_slip": ("Foot slip", "m/s", 1.0),
+    "action_rate": ("Action rate", "1/s", 1.0),
+    "return": ("Return", "", 1.0),
+}
+
+
+@dataclass(kw_only=True, slots=True)
+class Figure:
+    """One figure of the verdict: what it is, the value as text, its unit and where it comes from."""
+
+    label: str
+    value: str
+    unit: str = ""
+    source: str = ""
+
+
+@dataclass(kw_only=True, slots=True)
+class EvalRow:
+    """One line of the evaluation table; `cells` holds (mean, std) or None for every policy, in the table's order."""
+
+    label: str
+    unit: str
+    cells: list[tuple[float, float] | None]
+    distance: float | None = None
+
+
+def make_verdict(data: RunData) -> list[Figure]:
+    """Five figures that say how the run went; a figure that the run does not have is a dash with the reason."""
+    tracks = "tracking/lin_vel_error" in data.columns or _metric(data.evaluation, "lin_vel_error") is not None
+    figures = [_final_return(data)]
+    figures.append(_tracking(data) if tracks else _episode_length(data))
+    figures.append(_falls(data))
+    figures.append(_time_to_threshold(data) if tracks else _time_to_best(data))
+    figures.append(_speed(data))
+    return figures
+
+
+def evaluation_table(evaluation: dict[str, Any]) -> tuple[list[str], list[EvalRow], dict[str, Any]]:
+    """eval.json as a table.
+
+    Args:
+        evaluation: {"torch": {metric: {"mean", "std"}}, "onnx": {...}, "episodes": n, ...}.
+
+    Returns:
+        The policies' names, one row a metric (units converted to those shown), and the remaining scalar entries.
+        `EvalRow.distance` is |mean_0 - mean_1| in standard errors of the difference, for two policies.
+    """
+    policies = [name for name, block in evaluation.items() if _is_block(block)]
+    policies.sort(key=lambda name: ("torch", "onnx").index(name) if name in ("torch", "onnx") else 9)
+    episodes = evaluation.get("episodes")
+    metrics = list(dict.fromkeys(m for name in policies for m, v in evaluation[name].items() if _pair(v)))
+    metrics.sort(key=lambda m: list(METRICS).index(m) if m in METRICS else 99)
+    rows = []
+    for metric in metrics:
+        label, unit, factor = METRICS.get(metric, (metric.replace("_", " ").capitalize(), "", 1.0))
+        pairs = [_pair(evaluation[name].get(metric)) for name in policies]
+        cells = [None if p is None else (p[0] * factor, p[1] * factor) for p in pairs]
+        rows.append(EvalRow(label=label, unit=unit, cells=cells, distance=_distance(cells, episodes)))
+    rest = {k: v for k, v in evaluation.items() if not isinstance(v, dict | list)}
+    for name in policies:
+        extra = {k: v for k, v in evaluation[name].items() if not isinstance(v, dict | list)}
+        rest.update({f"{name} {k}": v for k, v in extra.items()})
+    return policies, rows, rest
+
+
+def number(value: float, decimals: int | None = None) -> str:
+    """A figure for people: three significant digits, thousands set apart by a thin space, a true minus.
+
+    Args:
+        value: the figure; anything not finite becomes a dash.
+        decimals: digits after the point, chosen by the size of the value when None.
+    """
+    if not math.isfinite(value):
+        return "–"
+    size = abs(value)
+    if size >= 1000:
+        text = f"{value:,.0f}".replace(",", "\u202f")
+    elif decimals is not None:
+        text = f"{value:.{decimals}f}"
+    elif size >= 1e-3 or size == 0:
+        text = f"{value:.{min(3, max(0, 2 - math.floor(math.log10(size)))) if size else 0}f}"
+    else:
+        text = f"{value:.1e}"
+    return text.replace("-", "−")
+
+
+def mean_and_std(mean: float, std: float) -> tuple[str, str]:
+    """Mean and standard deviation as text, both to the decimals that two digits of the deviation take."""
+    if not math.isfinite(std) or std <= 0 or max(abs(mean), std) >= 1000:
+        return number(mean), number(std)
+    decimals = min(6, max(0, 1 - math.floor(math.log10(std))))
+    return number(mean, decimals), number(std, decimals)
+
+
+def duration(seconds: float) -> str:
+    """Minutes and seconds, with hours from one hour on: 42 s, 3:05 min, 1:20:00 h."""
+    if not math.isfinite(seconds):
+        return "–"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s" if seconds >= 10 else f"{seconds:.1f} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d} min"
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d} h"
+
+
+def _final_return(data: RunData) -> Figure:
+    values = data.columns.get("episode/return")
+    if values is None:
+        return Figure(label="Final return", value="–", source="no episode has ended yet")
+    best = int(np.nanargmax(values))
+    iteration = data.columns["iteration"][best]
+    source = f"mean of the last {_span(data)}; best {number(float(values[best]))} at iteration {iteration:.0f}"
+    return Figure(label="Final return", value=number(last_mean(values)), source=source)
+
+
+def _tracking(data: RunData) -> Figure:
+    pair = _metric(data.evaluation, "lin_vel_error")
+    if pair is not None:
+        mean, std = mean_and_std(*pair)
+        return Figure(label="Velocity error", value=mean, unit="m/s", source=f"evaluation, ± {std} over episodes")
+    value = last_mean(data.columns["tracking/lin_vel_error"])
+    return Figure(label="Velocity error", value=number(value), unit="m/s", source=f"training, last {_span(data)}")
+
+
+def _episode_length(data: RunData) -> Figure:
+    values = data.columns.get("episode/length_s")
+    if values is None:
+        return Figure(label="Episode length", value="–", source="no episode has ended yet")
+    return Figure(
+        label="Episode length", value=number(last_mean(values)), unit="s", source=f"mean of the last {_span(data)}"
+    )
+
+
+def _falls(data: RunData) -> Figure:
+    pair = _metric(data.evaluation, "fall_rate")
+    if pair is not None:
+        return Figure(label="Falls", value=number(100 * pair[0]), unit="%", source="of the evaluation's episodes")
+    failures = {k: v for k, v in data.columns.items() if k.startswith("termination/")}
+    if not failures:
+        return Figure(label="Early endings", value="–", source="no termination was written down")
+    time_out = failures.pop("termination/time_out", None)
+    share = sum(last_mean(v) for v in failures.values()) if time_out is None else 1 - last_mean(time_out)
+    source = f"episodes not ended by time, last {_span(data)}"
+    return Figure(label="Early endings", value=number(round(100 * share, 6)), unit="%", source=source)
+
+
+def _time_to_threshold(data: RunData) -> Figure:
+    label = f"Time to {THRESHOLD:g} m/s"
+    error = data.columns.get("tracking/lin_vel_error")
+    if error is None:
+        return Figure(label=label, value="–", source="no tracking error was written down")
+    good = trailing_mean(error) <= THRESHOLD
+    if not good.any():
+        return Figure(label=label, value="not yet", source="mean error of 5 iterations, while training")
+    row = int(good.argmax())
+    value, _, unit = duration(float(data.columns["time_s"][row])).partition(" ")
+    iteration = f"{data.columns['iteration'][row]:.0f}"
+    return Figure(label=label, value=value, unit=unit, source=f"iteration {iteration}; mean error of 5 iterations")
+
+
+def _time_to_best(data: RunData) -> Figure:
+    label = "Time to 90 % of best"
+    values = data.columns.get("episode/return")
+    if values is None:
+        return Figure(label=label, value="–", source="no episode has ended yet")
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    row = int((values >= low + 0.9 * (high - low)).argmax())
+    value, _, unit = duration(float(data.columns["time_s"][row])).partition(" ")
+    iteration = f"{data.columns['iteration'][row]:.0f}"
+    return Figure(label=label, value=value, unit=unit, source=f"of the return's rise; iteration {iteration}")
+
+
+def _speed(data: RunData) -> Figure:
+    values = data.columns.get("perf/steps_per_s")
+    if values is None:
+        return Figure(label="Throughput", value="–", source="not written down")
+    steps, seconds = data.columns["env_steps"], data.columns["time_s"]
+    parts = ["median"]
+    if np.isfinite(steps).any() and np.isfinite(seconds).any():
+        total = float(np.nanmax(steps))
+        short = f"{number(total / 1e6)} M" if total >= 1e6 else number(total)
+        parts.append(f"{short} steps in {duration(float(np.nanmax(seconds)))}")
+    return Figure(
+        label="Throughput", value=number(float(np.nanmedian(values))), unit="steps/s", source="; ".join(parts)
+    )
+
+
+def _span(data: RunData) -> str:
+    rows = min(10, data.rows)
+    return "iteration" if rows == 1 else f"{rows} iterations"
+
+
+def _metric(evaluation: dict[str, Any] | None, name: str) -> tuple[float, float] | None:
+    for policy in ("torch", "onnx"):
+        block = (evaluation or {}).get(policy)
+        if isinstance(block, dict) and (pair := _pair(block.get(name))):
+            return pair
+    return None
+
+
+def _pair(value: Any) -> tuple[float, float] | None:
+    if not isinstance(value, dict):
+        return None
+    mean, std = value.get("mean"), value.get("std", math.nan)
+    if isinstance(mean, bool) or not isinstance(mean, int | float) or not isinstance(std, int | float):
+        return None
+    return float(mean), float(std)
+
+
+def _is_block(block: Any) -> bool:
+    return isinstance(block, dict) and any(_pair(v) for v in block.values())
+
+
+def _distance(cells: list[tuple[float, float] | None], episodes: Any) -> float | None:
+    if len(cells) != 2 or not isinstance(episodes, int) or episodes < 1:
+        return None
+    first, second = cells
+    if first is None or second is None:
+        return None
+    gap, error = abs(first[0] - second[0]), math.sqrt((first[1] ** 2 + second[1] ** 2) / episodes)
+    if error == 0:
+        return 0.0 if gap == 0 else math.inf
+    return gap / error

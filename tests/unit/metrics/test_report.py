@@ -1,0 +1,271 @@
+"""The report page: what it reads, what it says, what it survives."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robot_rl.errors import UserError
+from robot_rl.metrics.report import write_report
+from robot_rl.metrics.report_charts import make_sections
+from robot_rl.metrics.report_data import find_value, last_mean, read_run, thin, trailing_mean
+from robot_rl.metrics.report_verdict import duration, evaluation_table, make_verdict, mean_and_std, number
+
+
+class Links(HTMLParser):
+    """Collects every address in a page, and checks that the tags nest."""
+
+    VOID = ("meta", "img", "br", "link")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "poster", "action")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def page_data(page: Path) -> dict:
+    """The JSON block of a page."""
+    block = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert block
+    return json.loads(block.group(1))
+
+
+def test_page_is_self_contained_and_well_formed(run_dir):
+    page = write_report(run_dir)
+    links = Links()
+    links.feed(page.read_text())
+    assert links.open == []
+    assert links.addresses == []
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page.read_text())
+    assert [p.name for p in run_dir.iterdir() if p.name.startswith(".")] == []
+
+
+def test_every_metric_is_drawn_once(run_dir):
+    drawn = [s["name"] for chart in page_data(write_report(run_dir))["charts"] for s in chart["series"]]
+    columns = read_run(run_dir).columns
+    rewards = [name for name in columns if name.startswith("reward/")]
+    assert sorted(n for n in drawn if n.startswith("reward/")) == sorted(rewards)
+    assert {"simulate", "infer", "learn", "other", "time out", "base contact", "episodes"} <= set(drawn)
+    assert len(drawn) == len(set(drawn)) == len(columns) - 3
+
+
+def test_verdict_by_hand(run_dir):
+    figures = {figure.label: figure for figure in make_verdict(read_run(run_dir))}
+    assert (figures["Velocity error"].value, figures["Velocity error"].unit) == ("0.094", "m/s")
+    assert figures["Falls"].value == "1.00"
+    # 0.1 + 0.8 exp(-i/60) <= 0.25 from i = 60 ln(0.8/0.15) = 100.4; the mean of 5 iterations lags by 2: i = 103.
+    assert figures["Time to 0.25 m/s"].source.startswith("iteration 103;")
+    assert (figures["Time to 0.25 m/s"].value, figures["Time to 0.25 m/s"].unit) == ("2:09", "min")
+    assert figures["Throughput"].value == "19\u202f661"
+
+
+def test_verdict_of_a_task_without_velocity_command(run_dir):
+    rows = [
+        {"iteration": i, "env_steps": i * 10, "time_s": float(i), "episode/return": r}
+        for i, r in [(1, 0.0), (2, 50.0), (3, 95.0), (4, 100.0)]
+    ]
+    (run_dir / "metrics.jsonl").write_text("\n".join(json.dumps(r) for r in rows) + "\n")
+    (run_dir / "eval.json").unlink()
+    figures = {figure.label: figure for figure in make_verdict(read_run(run_dir))}
+    assert figures["Time to 90 % of best"].value == "3.0"
+    assert figures["Episode length"].value == "–"
+
+
+def test_time_outs_are_what_the_failures_leave_over(run_dir):
+    rows = [{"iteration": i, "termination/tilted": 0.25, "termination/low": low} for i, low in ((1, 0.5), (2, 0.0))]
+    (run_dir / "metrics.jsonl").write_text("\n".join(json.dumps(r) for r in rows) + "\n")
+    (run_dir / "eval.json").unlink()
+    (chart,) = [chart for chart in page_data(write_report(run_dir))["charts"] if chart["title"] == "Endings"]
+    assert chart["kind"] == "stack"
+    assert [(s["name"], s["values"]) for s in chart["series"]] == [
+        ("time out", [25.0, 75.0]),
+        ("tilted", [25.0, 25.0]),
+        ("low", [50.0, 0.0]),
+    ]
+    assert {figure.label: figure.value for figure in make_verdict(read_run(run_dir))}["Early endings"] == "50.0"
+
+
+def test_evaluation_table_units_and_distance(run_dir):
+    policies, rows, rest = evaluation_table(json.loads((run_dir / "eval.json").read_text()))
+    assert policies == ["torch", "onnx"]
+    assert rest == {"episodes": 100}
+    velocity, falls = rows
+    # |0.094 - 0.104| / sqrt((0.02^2 + 0.02^2) / 100) = 3.54 standard errors
+    assert velocity.distance == pytest.approx(0.01 / np.sqrt(2 * 0.02**2 / 100))
+    assert falls.cells == [(1.0, 10.0), (1.0, 10.0)]
+    assert falls.distance == 0.0
+    assert 'class="far">3.5' in write_report(run_dir).read_text()
+
+
+def test_one_row(run_dir):
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    (run_dir / "metrics.jsonl").write_text(lines[0] + "\n")
+    data = page_data(write_report(run_dir))
+    assert data["axes"]["iteration"] == [1.0]
+    assert all(len(s["values"]) == 1 for chart in data["charts"] for s in chart["series"])
+
+
+def test_nan_rows_become_gaps_and_are_told(run_dir):
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines[:5]]
+    rows[1]["loss/value"] = float("nan")
+    rows[2]["loss/value"] = None
+    rows[3] |= {"episode/return": float("inf"), "reward/track": "broken", "env_steps": True}
+    (run_dir / "metrics.jsonl").write_text("\n".join(json.dumps(r) for r in rows) + "\n")
+    page = write_report(run_dir)
+    series = {s["name"]: s["values"] for chart in page_data(page)["charts"] for s in chart["series"]}
+    assert [v is None for v in series["loss/value"]] == [False, True, True, False, False]
+    assert series["episode/return"][3] is None
+    assert series["reward/track"][3] is None
+    assert "Not finite in some iterations: loss/value." in page.read_text()
+
+
+def test_all_values_missing(run_dir):
+    (run_dir / "metrics.jsonl").write_text('{"iteration": 1, "episode/return": NaN, "time_s": null}\n')
+    assert "Final return" in write_report(run_dir).read_text()
+
+
+def test_truncated_last_line(run_dir):
+    text = (run_dir / "metrics.jsonl").read_text()
+    (run_dir / "metrics.jsonl").write_text(text[:-40])
+    data = read_run(run_dir)
+    assert data.rows == 299
+    assert data.notes == ["The last line of metrics.jsonl is cut off and was left out."]
+
+
+def test_damaged_lines_and_other_bytes(run_dir):
+    text = (run_dir / "metrics.jsonl").read_bytes()
+    (run_dir / "metrics.jsonl").write_bytes(b"\xff\xfe{]\n[1, 2]\n" + text + b"\n\n")
+    data = read_run(run_dir)
+    assert data.rows == 300
+    assert data.notes == ["2 lines of metrics.jsonl could not be read and were left out."]
+
+
+def test_resumed_run_counts_the_last_version(run_dir):
+    rows = [{"iteration": i, "time_s": float(i), "loss/value": 1.0} for i in (1, 2, 3, 4)]
+    rows += [{"iteration": i, "time_s": float(i - 2), "loss/value": 2.0} for i in (3, 4, 5)]
+    (run_dir / "metrics.jsonl").write_text("\n".join(json.dumps(r) for r in rows) + "\n")
+    data = read_run(run_dir)
+    assert data.columns["iteration"].tolist() == [1, 2, 3, 4, 5]
+    assert data.columns["loss/value"].tolist() == [1, 1, 2, 2, 2]
+    assert data.columns["time_s"].tolist() == [1, 2, 3, 4, 5]
+    assert "2 iterations done twice" in data.notes[0]
+
+
+def test_missing_parts_say_how_to_make_them(run_dir):
+    for name in ("eval.json", "run.yaml", "metrics.jsonl"):
+        (run_dir / name).unlink()
+    text = write_report(run_dir).read_text()
+    assert "robot-rl eval run=20261120-221000-1-ab12" in text
+    assert "robot-rl video run=20261120-221000-1-ab12" in text
+    assert "has not finished its first iteration" in text
+    assert "<h1>go2_flat</h1>" in text
+
+
+def test_damaged_evaluation_and_settings(run_dir):
+    (run_dir / "eval.json").write_text('{"torch": {"lin_vel')
+    (run_dir / "run.yaml").write_text("a: [1,\n<b>")
+    text = write_report(run_dir).read_text()
+    assert "eval.json is damaged" in text
+    assert "run.yaml cannot be read" in text
+    assert "&lt;b&gt;" in text
+
+
+def test_everything_is_escaped(run_dir):
+    evil = "</script><script>alert(1)</script>"
+    row = {"iteration": 1, f"reward/{evil}": 1.0, f"{evil}": 2.0, f"termination/{evil}": 0.5}
+    (run_dir / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    (run_dir / "run.yaml").write_text(json.dumps({"config": {"task": evil, "seed": evil}, "versions": {"torch": evil}}))
+    block = {evil: {"mean": 1.0, "std": 0.0}}
+    (run_dir / "eval.json").write_text(json.dumps({"torch": block, evil: block, "note": evil}))
+    assert "<script>alert" not in write_report(run_dir).read_text()
+
+
+def test_small_video_is_embedded_and_large_one_becomes_frames(run_dir, monkeypatch):
+    av = pytest.importorskip("av")
+    with av.open(str(run_dir / "video.mp4"), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for i in range(12):
+            frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), 20 * i, np.uint8), format="rgb24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    assert write_report(run_dir).read_text().count("data:video/mp4;base64,") == 1
+    monkeypatch.setattr("robot_rl.metrics.report_page.VIDEO_LIMIT", 10)
+    text = write_report(run_dir).read_text()
+    assert text.count("data:image/jpeg;base64,") == 6
+    assert 'href="video.mp4"' in text
+    (run_dir / "video.mp4").write_bytes(b"not a video at all")
+    assert "video.mp4 cannot be read" in write_report(run_dir).read_text()
+
+
+def test_no_such_directory(tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        write_report(tmp_path / "nothing")
+
+
+def test_thin_averages_groups_and_keeps_the_last_time():
+    columns = {
+        "iteration": np.arange(1.0, 8.0),
+        "time_s": np.arange(1.0, 8.0) * 10,
+        "a": np.array([1, 3, np.nan, np.nan, np.nan, 5, 7]),
+    }
+    short, k = thin(columns, 4)
+    assert k == 2
+    assert short["iteration"].tolist() == [2, 4, 6, 7]
+    assert short["time_s"].tolist() == [20, 40, 60, 70]
+    np.testing.assert_array_equal(short["a"], [2, np.nan, 5, 7])
+
+
+def test_long_run_stays_small(run_dir):
+    row = '{{"iteration": {}, "env_steps": {}, "time_s": {}, "loss/value": 0.123456789012345}}\n'
+    (run_dir / "metrics.jsonl").write_text("".join(row.format(i, i * 24576, i * 1.25) for i in range(1, 5001)))
+    data = read_run(run_dir)
+    axes, sections, k = make_sections(data)
+    assert (k, len(axes["iteration"]), len(sections[0].charts[0].series[0].values)) == (10, 500, 500)
+    assert "mean of 10 iterations" in write_report(run_dir).read_text()
+
+
+def test_small_helpers():
+    assert find_value({"a": {"x": 1}, "b": {"c": {"seed": 7}}}, "seed") == 7
+    assert find_value({"seed": {"a": 1}}, "seed") is None
+    assert last_mean(np.array([np.nan, 1.0, 3.0]), 3) == 2.0
+    assert np.isnan(last_mean(np.array([np.nan])))
+    np.testing.assert_array_equal(trailing_mean(np.array([1.0, 2, 3, np.nan]), 2), [np.nan, 1.5, 2.5, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0940, "0.094"),
+        (-1.234, "−1.23"),
+        (0, "0"),
+        (20380.4, "20\u202f380"),
+        (float("nan"), "–"),
+        (3.1e-6, "3.1e−06"),
+    ],
+)
+def test_number(value, text):
+    assert number(value) == text
+
+
+def test_mean_and_std_share_their_decimals():
+    assert mean_and_std(0.09401, 0.02812) == ("0.094", "0.028")
+    assert mean_and_std(88.2, 26.4) == ("88", "26")
+    assert mean_and_std(5.0, 0.0) == ("5.00", "0")
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(3.04, "3.0 s"), (42, "42 s"), (185, "3:05 min"), (4800, "1:20:00 h")])
+def test_duration(seconds, text):
+    assert duration(seconds) == text
