@@ -68,7 +68,7 @@ def derive_chain(s: Any, c: Any, i: int):
             axis = quat_rotate(quat, c.axis[n])
             anchor = quat_rotate(quat, c.anchor[n])
             rate = s.qvel[i, c.dof[n]] * axis
-            quat = quat_multiply(quat, quat_from_axis_angle(c.axis[n], s.qpos[i, c.qpos[n]]))
+            quat = quat_multiply(quat, quat_from_axis_angle(c.axis[n], s.qpos[i, c.qpos[n]] - c.ref[n]))
             lever = anchor - quat_rotate(quat, c.anchor[n])
             vel = vel + wp.cross(ang, lever)
             # the body's origin turns about the anchor
@@ -77,7 +77,7 @@ def derive_chain(s: Any, c: Any, i: int):
             ang = ang + rate
         if c.kind[n] == 2:
             axis = quat_rotate(quat, c.axis[n])
-            slide = s.qpos[i, c.qpos[n]] * axis
+            slide = (s.qpos[i, c.qpos[n]] - c.ref[n]) * axis
             vel = vel + wp.cross(ang, slide) + s.qvel[i, c.dof[n]] * axis
             pos = pos + slide
         s.node_pos_w[i, n] = pos

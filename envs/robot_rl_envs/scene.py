@@ -14,6 +14,7 @@ from robot_rl_envs.task import Actions, Sim
 FORCE_COLUMNS = 4
 """Columns of a foot's contact sensor: found, and the net force (3) [N]."""
 
+_JOINT_KINDS = {int(mujoco.mjtJoint.mjJNT_HINGE): 1, int(mujoco.mjtJoint.mjJNT_SLIDE): 2}
 _SOLVERS = {"newton": "mjSOL_NEWTON", "cg": "mjSOL_CG", "pgs": "mjSOL_PGS"}
 _CONES = {"pyramidal": "mjCONE_PYRAMIDAL", "elliptic": "mjCONE_ELLIPTIC"}
 _INTEGRATORS = {"implicitfast": "mjINT_IMPLICITFAST", "euler": "mjINT_EULER", "rk4": "mjINT_RK4"}
@@ -29,6 +30,7 @@ class Chain:
         kind: 0 fixed, 1 hinge, 2 slider.
         axis, anchor: (n, 3) joint axis and anchor in the node's frame.
         qpos, dof: index into qpos and qvel; 0 where fixed.
+        ref: the coordinate at which the joint is as the model draws it [rad or m].
         foot_node: node each foot hangs on; foot_pos: (nf, 3) the foot's centre in that node [m].
     """
 
@@ -40,6 +42,7 @@ class Chain:
     anchor: np.ndarray
     qpos: np.ndarray
     dof: np.ndarray
+    ref: np.ndarray
     foot_node: np.ndarray
     foot_pos: np.ndarray
 
@@ -208,18 +211,24 @@ class Scene:
             pose = (model.body_pos[body], model.body_quat[body])
             first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
             if count == 0:
-                nodes.append((above, *pose, 0, np.array([0.0, 0.0, 1.0]), np.zeros(3), 0, 0))
+                nodes.append((above, *pose, 0, np.array([0.0, 0.0, 1.0]), np.zeros(3), 0, 0, 0.0))
                 above = len(nodes) - 1
             for joint in range(first, first + count):
-                kind = 1 if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE else 2
+                kind = _JOINT_KINDS.get(int(model.jnt_type[joint]))
+                if kind is None:
+                    raise ValueError(
+                        f"robot {self.robot.name!r}: joint {model.joint(joint).name!r} of its model must be a hinge or "
+                        "a slide; the one free joint is base_body's"
+                    )
                 address = (int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]))
-                nodes.append((above, *pose, kind, model.jnt_axis[joint], model.jnt_pos[joint], *address))
+                ref = float(model.qpos0[address[0]])
+                nodes.append((above, *pose, kind, model.jnt_axis[joint], model.jnt_pos[joint], *address, ref))
                 above, pose = len(nodes) - 1, identity
             node_of[body] = above
             return above
 
         foot_node = [add(int(model.geom_bodyid[geom])) for geom in self.foot_geoms]
-        columns = list(zip(*nodes, strict=True)) if nodes else [[]] * 8
+        columns = list(zip(*nodes, strict=True)) if nodes else [[]] * 9
         integers = [np.array(columns[k], dtype=np.int32) for k in (0, 3, 6, 7)]
         vectors = [np.array(columns[k], dtype=np.float32).reshape(-1, width) for k, width in ((1, 3), (2, 4), (4, 3), (5, 3))]
         return Chain(
@@ -231,6 +240,7 @@ class Scene:
             anchor=vectors[3],
             qpos=integers[2],
             dof=integers[3],
+            ref=np.array(columns[8], dtype=np.float32),
             foot_node=np.array(foot_node, dtype=np.int32),
             foot_pos=model.geom_pos[self.foot_geoms].astype(np.float32).reshape(-1, 3),
         )

@@ -68,7 +68,7 @@ CONSTANTS: dict[str, tuple[Any, int, str]] = {
     "foot_geoms": (wp.int32, 1, "(nf,) geom ids"),
 }
 
-_CHAIN = ("parent", "pos", "quat", "kind", "axis", "anchor", "qpos", "dof", "foot_node", "foot_pos")
+_CHAIN = ("parent", "pos", "quat", "kind", "axis", "anchor", "qpos", "dof", "ref", "foot_node", "foot_pos")
 
 
 @wp.struct
@@ -83,6 +83,7 @@ class Chain:
     anchor: wp.array(dtype=wp.vec3)
     qpos: wp.array(dtype=wp.int32)
     dof: wp.array(dtype=wp.int32)
+    ref: wp.array(dtype=wp.float32)
     foot_node: wp.array(dtype=wp.int32)
     foot_pos: wp.array(dtype=wp.vec3)
     foot_sensor: wp.array(dtype=wp.int32)
@@ -93,7 +94,7 @@ class Chain:
 def make_chain(scene: Scene, device: str) -> Any:
     """Put the scene's kinematic chain on ``device``."""
     chain = Chain()
-    kinds = {"pos": wp.vec3, "quat": wp.vec4, "axis": wp.vec3, "anchor": wp.vec3, "foot_pos": wp.vec3}
+    kinds = dict.fromkeys(("pos", "axis", "anchor", "foot_pos"), wp.vec3) | {"quat": wp.vec4, "ref": wp.float32}
     for name in _CHAIN:
         values = np.ascontiguousarray(getattr(scene.chain, name))
         setattr(chain, name, wp.array(values, dtype=kinds.get(name, wp.int32), device=device))
