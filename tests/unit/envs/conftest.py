@@ -1,0 +1,156 @@
+"""Environments whose physics is a puppet's: each step puts given values where an engine would have computed them.
+
+What the environment makes of a state (derived fields, terms, observations, bookkeeping) is then checked against figures
+worked out by hand or in NumPy, without a simulator in between.
+"""
+
+import importlib
+import pkgutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from robot_rl_assets.registry import get_robot
+from robot_rl_envs import mdp
+from robot_rl_envs.make import make_env
+from robot_rl_envs.mdp import events, observations, rewards, terminations
+from robot_rl_envs.task import Actions, Event, Observation, ObservationGroup, Reward, Sim, Task, Termination
+from robot_rl_envs.terms import FIXED_ARGUMENTS, TermInfo
+
+SLIDER, HINGE = 0, 1
+
+
+def terms_of(kind):
+    """Every term of a kind in the library: name -> function."""
+    found = {}
+    for module in pkgutil.iter_modules(mdp.__path__):
+        for name, value in vars(importlib.import_module(f"{mdp.__name__}.{module.name}")).items():
+            info = getattr(value, "term_info", None)
+            if isinstance(info, TermInfo) and info.kind == kind:
+                found[name] = value
+    return found
+
+
+def pytest_generate_tests(metafunc):
+    """A test that takes `reward_term` runs once for every reward term in the library, and so on for each kind."""
+    for kind in FIXED_ARGUMENTS:
+        if f"{kind}_term" in metafunc.fixturenames:
+            metafunc.parametrize(f"{kind}_term", sorted(terms_of(kind)))
+
+
+class Puppet:
+    """Wraps an environment on the CPU and moves its worlds as told."""
+
+    def __init__(self, task, num_envs=2, **options):
+        self.env = make_env(task, num_envs=num_envs, engine="mujoco", num_threads=1, **options)
+        self.state = self.env.state
+        self.next = {}
+        self.env.engine.step = self._move
+
+    def _move(self, substeps):
+        assert substeps == self.env.cfg.sim.decimation
+        for name, value in self.next.items():
+            self.put(name, value)
+
+    def put(self, name, value):
+        """Write one field of the state."""
+        view = getattr(self.state, name)
+        view.copy_(torch.as_tensor(np.asarray(value), dtype=view.dtype).expand(view.shape))
+
+    def step(self, actions=None, **fields):
+        """One control step that ends in the given fields (qpos, qvel, sensordata, actuator_force)."""
+        self.next = fields
+        if actions is None:
+            actions = torch.zeros(self.env.num_envs, self.env.num_actions)
+        return self.env.step(torch.as_tensor(actions, dtype=torch.float32))
+
+    def snapshot(self):
+        """All fields of the state, copied, in float64."""
+        copies = {name: getattr(self.state, name).numpy().astype(np.float64) for name in dir(self.state)}
+        return SimpleNamespace(**copies, step_dt=self.env.step_dt, scene=self.env.scene)
+
+
+@pytest.fixture(scope="session")
+def puppet():
+    """The class of puppets: puppet(task, num_envs=2, seed=0)."""
+    return Puppet
+
+
+@pytest.fixture(scope="session")
+def library():
+    """terms_of(kind): the library's terms by name."""
+    return terms_of
+
+
+@pytest.fixture
+def cart_task():
+    """make(**fields): a cart-pole task of few terms; fields of Task replace its own."""
+
+    def make(**fields):
+        sensed = {
+            "angle": Observation(observations.joint_pos_rel),
+            "speed": Observation(observations.joint_vel),
+        }
+        own = {
+            "name": "cart",
+            "robot": get_robot("cartpole"),
+            "sim": Sim(timestep=0.05, decimation=2),
+            "episode_length_s": 1.0,
+            "actions": Actions(kind="effort"),
+            "observations": {"actor": ObservationGroup(terms=sensed)},
+            "rewards": {"alive": Reward(rewards.alive, weight=1.0)},
+            "terminations": {"off_rail": Termination(terminations.joint_beyond, joint=SLIDER, limit=1.0)},
+            "events": {"cart": Event(events.reset_joint_to, joint=SLIDER, centre=0.25, spread=0.0, velocity=0.0)},
+        }
+        return Task(**(own | fields))
+
+    return make
+
+
+@pytest.fixture
+def go2_task():
+    """make(**fields): a Go2 on the floor, by default without events, commands and noise."""
+
+    def make(**fields):
+        own = {
+            "name": "stand",
+            "robot": get_robot("unitree_go2"),
+            "sim": Sim(timestep=0.005, decimation=4),
+            "observations": {
+                "actor": ObservationGroup(terms={"joint_pos": Observation(observations.joint_pos_rel)}),
+                "critic": ObservationGroup(
+                    terms={
+                        "contact": Observation(observations.foot_contact),
+                        "lin_vel": Observation(observations.base_lin_vel),
+                    }
+                ),
+            },
+            "rewards": {"alive": Reward(rewards.alive, weight=1.0)},
+        }
+        return Task(**(own | fields))
+
+    return make
+
+
+def random_go2(seed, num_envs):
+    """Random states of a Go2 as an engine would leave them: any attitude, joints around and beyond their limits."""
+    rng = np.random.default_rng(seed)
+    quat = rng.normal(size=(num_envs, 4))
+    quat /= np.linalg.norm(quat, axis=1, keepdims=True)
+    pos = rng.uniform([-2.0, -2.0, 0.05], [2.0, 2.0, 0.5], size=(num_envs, 3))
+    joints = np.tile([0.0, 0.9, -1.8], 4) + rng.uniform(-1.5, 1.5, size=(num_envs, 12))
+    touching = rng.random((num_envs, 4, 1)) < 0.5
+    sensors = np.concatenate([touching, touching * rng.uniform(2.0, 60.0, size=(num_envs, 4, 3))], axis=2)
+    return {
+        "qpos": np.concatenate([pos, quat, joints], axis=1).astype(np.float32),
+        "qvel": rng.normal(size=(num_envs, 18)).astype(np.float32),
+        "sensordata": sensors.reshape(num_envs, 16).astype(np.float32),
+        "actuator_force": rng.uniform(-20.0, 20.0, size=(num_envs, 12)).astype(np.float32),
+    }
+
+
+@pytest.fixture(scope="session")
+def go2_states():
+    """random_go2(seed, num_envs)."""
+    return random_go2
