@@ -29,16 +29,18 @@ def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Con
     for field in ("robot", "joints", "actions", "observations", "control_period_s", "physics_timestep_s"):
         if field not in description:
             raise ContractError(f"description: {field} is missing; the environment's describe_policy() must give it")
-    terms = [_observation(term) for term in description["observations"]]
+    command = _command(description.get("command"))
     joints = [{field: _finite_or_none(field, joint.get(field)) for field in JOINT_FIELDS}
               for joint in description["joints"]]  # fmt: skip
     by_name = {joint["name"]: joint for joint in joints}
+    terms = [_observation(term, list(by_name), bool(command)) for term in description["observations"]]
+    common = {"kind": description.get("action_kind"), "clip": description.get("action_clip")}
     fallback = description.get("fallback_pose") or {joint["name"]: joint["default_pos"] for joint in joints}
     data = {
         "schema_version": SCHEMA_VERSION,
         "robot": description["robot"],
         "joints": joints,
-        "actions": [_action(action, by_name) for action in description["actions"]],
+        "actions": [_action(common | dict(action), by_name) for action in description["actions"]],
         "observations": terms,
         "layout": LAYOUT
         | {
@@ -47,7 +49,7 @@ def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Con
         },
         "control_period_s": description["control_period_s"],
         "physics_timestep_s": description["physics_timestep_s"],
-        "command": _command(description.get("command")),
+        "command": command,
         "fallback_pose": dict(fallback),
         "training": {name: getattr(training, name) for name in ("run_id", "task", "git_commit", "iteration")},
     }
@@ -67,7 +69,7 @@ def _action(action: Mapping[str, Any], joints: Mapping[str, Mapping[str, Any]]) 
     return fields | {"kind": kind, "clip": action.get("clip")}
 
 
-def _observation(term: Mapping[str, Any]) -> dict[str, Any]:
+def _observation(term: Mapping[str, Any], joint_names: Sequence[str], commanded: bool) -> dict[str, Any]:
     name, signal, transform = term["name"], term.get("signal"), term.get("transform", "identity")
     if signal not in SIGNALS:
         source = f"signal {signal!r}" if signal else "no signal of the robot"
@@ -75,22 +77,26 @@ def _observation(term: Mapping[str, Any]) -> dict[str, Any]:
             f"actor observation '{name}' reads {source}, which no robot can measure; give it to the critic alone, "
             f"or build it from {', '.join(SIGNALS)}"
         )
+    params = dict(term.get("params") or {})
+    if "joint" in params and "joints" not in params:
+        params["joints"] = [_joint_name(name, params.pop("joint"), joint_names)]
+    if transform == "select":  # one element of a joint signal
+        transform = "identity"
     if signal not in TRANSFORMS.get(transform, {}):
         fitting = ", ".join(key for key, signals in TRANSFORMS.items() if signal in signals)
         raise ContractError(f"actor observation '{name}': transform is {transform!r}; for {signal} use {fitting}")
     clip = term.get("clip")
     if isinstance(clip, (int, float)) and not isinstance(clip, bool):
         clip = None if math.isinf(clip) else [-float(clip), float(clip)]
-    params = dict(term.get("params") or {})
     if transform == "sin_cos_phase":
-        params.setdefault("gate", "none")
+        params.setdefault("gate", "command" if commanded else "none")
         params.setdefault("gate_norm", DEFAULT_GATE_NORM if params["gate"] == "command" else 0.0)
     return {
         "name": name,
         "signal": signal,
         "transform": transform,
-        "unit": term["unit"],
-        "frame": term["frame"],
+        "unit": term.get("unit") or "1",
+        "frame": term.get("frame") or "none",
         "size": term["size"],
         "scale": term.get("scale", 1.0),
         "clip": clip,
@@ -99,8 +105,24 @@ def _observation(term: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _joint_name(term: str, joint: Any, joint_names: Sequence[str]) -> str:
+    """A joint given by its index or its name."""
+    if joint in joint_names:
+        return joint
+    if isinstance(joint, (int, float)) and float(joint).is_integer() and 0 <= joint < len(joint_names):
+        return joint_names[int(joint)]
+    raise ContractError(f"actor observation '{term}': joint is {joint!r}; it must be an index or a name of a joint")
+
+
 def _command(command: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Ranges are given as `vx: (low, high)` or as `vx_lo` and `vx_hi`; other parameters of a command are no ranges."""
     if not command:
         return []
-    ranges: Mapping[str, Sequence[float]] = command["ranges"]
+    ranges: dict[str, Sequence[float]] = {}
+    for key, value in command["ranges"].items():
+        if isinstance(value, (list, tuple)):
+            ranges[key] = value
+        elif key.endswith("_lo"):
+            name = key.removesuffix("_lo")
+            ranges[name] = (value, command["ranges"].get(f"{name}_hi"))
     return [{"name": name, "lower": limits[0], "upper": limits[1]} for name, limits in ranges.items()]

@@ -1,5 +1,6 @@
 """The policy network in ONNX Runtime, set up so that it does not starve the control loop."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class Session:
         return np.asarray(action), np.asarray(target)
 
     @staticmethod
-    def _check(nodes: list[Any], names: tuple[str, ...], width: int) -> None:
+    def _check(nodes: Sequence[Any], names: tuple[str, ...], width: int) -> None:
         found = tuple(node.name for node in nodes)
         if found != names:
             raise ContractError(f"policy.onnx: the names are {', '.join(found)}; a policy has {', '.join(names)}")

@@ -18,17 +18,17 @@ SIGNALS: dict[str, tuple[str, ...]] = {
     "last_action": ("none",),
     "clock": ("none",),
 }
-# Transform -> signal -> units of its value.
+# Transform -> signal -> units of its value; a joint signal of hinges and sliders together is said to be in rad.
 TRANSFORMS: dict[str, dict[str, tuple[str, ...]]] = {
     "identity": {
-        "joint_pos": ("rad", "m", "rad|m"),
-        "joint_vel": ("rad/s", "m/s", "rad/s|m/s"),
+        "joint_pos": ("rad", "m"),
+        "joint_vel": ("rad/s", "m/s"),
         "imu_gyro": ("rad/s",),
         "imu_quat_wxyz": ("1",),
-        "command": ("m/s|rad/s", "m/s", "rad/s", "rad", "m", "1"),
+        "command": ("m/s, m/s, rad/s", "m/s", "rad/s", "m", "rad", "1"),
         "last_action": ("1",),
     },
-    "minus_default": {"joint_pos": ("rad", "m", "rad|m")},
+    "minus_default": {"joint_pos": ("rad", "m")},
     "sin_cos": {"joint_pos": ("1",)},
     "projected_gravity": {"imu_quat_wxyz": ("1",)},
     "sin_cos_phase": {"clock": ("1",)},

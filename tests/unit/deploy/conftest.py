@@ -33,7 +33,7 @@ def toy_description():
     observations = [
         term("gyro", "imu_gyro", "identity", "rad/s", "base", 3, scale=0.25, clip=2.0),
         term("gravity", "imu_quat_wxyz", "projected_gravity", "1", "base", 3),
-        term("command", "command", "identity", "m/s|rad/s", "base", 3, scale=2.0),
+        term("command", "command", "identity", "m/s, m/s, rad/s", "base", 3, scale=2.0),
         term("joint_pos", "joint_pos", "minus_default", "rad", "joint", 3, history=2),
         term("joint_vel", "joint_vel", "identity", "rad/s", "joint", 3, scale=0.05, history=3),
         term("tail", "joint_pos", "sin_cos", "1", "joint", 2, params={"joints": ["tail"]}),

@@ -185,3 +185,37 @@ def test_a_description_without_a_field_is_refused(description, training):
     del description["control_period_s"]
     with pytest.raises(ContractError, match="control_period_s is missing"):
         make_contract(description, training)
+
+
+def test_an_environments_way_of_describing_is_understood(description, training):
+    """Joint indices, action fields in common, ranges as _lo and _hi, empty units, a clock without a gate."""
+    for action in description["actions"]:
+        del action["clip"]
+    description |= {"action_kind": "position", "action_clip": 5.0}
+    description["command"]["ranges"] = {"vx_lo": -1.0, "vx_hi": 1.5, "vy_lo": -0.6, "vy_hi": 0.6} | {
+        "yaw_lo": -1.0,
+        "yaw_hi": 1.0,
+        "standing": 0.1,
+    }
+    description["observations"][1]["unit"] = ""
+    description["observations"][5]["params"] = {"joint": 2.0}
+    description["observations"][7]["params"] = {"frequency_hz": 2.0}
+    description["observations"].append(
+        {"name": "one", "signal": "joint_pos", "transform": "select", "unit": "m", "frame": "joint", "size": 1}
+        | {"params": {"joint": 1.0}}
+    )
+    contract = make_contract(description, training)
+    assert [(item.name, item.lower, item.upper) for item in contract.command][1:] == [("vy", -0.6, 0.6), ("yaw", -1, 1)]
+    assert {action.clip for action in contract.actions} == {5.0}
+    by_name = {term.name: term for term in contract.observations}
+    assert by_name["tail"].params == {"joints": ["tail"]}
+    assert by_name["one"].params == {"joints": ["knee"]}
+    assert by_name["one"].transform == "identity"
+    assert by_name["clock"].params["gate"] == "command"
+    assert by_name["gravity"].unit == "1"
+
+
+def test_a_joint_that_does_not_exist_is_named(description, training):
+    description["observations"][5]["params"] = {"joint": 3.0}
+    with pytest.raises(ContractError, match=r"'tail': joint is 3.0"):
+        make_contract(description, training)

@@ -1,0 +1,100 @@
+"""The registered tasks' policies from their bundles: what the robot will compute is what the trainer computes."""
+
+import numpy as np
+import pytest
+import torch
+from robot_rl_deploy.contract import TrainingSpec
+from robot_rl_deploy.describe import make_contract
+from robot_rl_deploy.export import export_policy
+from robot_rl_deploy.observe import Observer
+from robot_rl_deploy.replay import observation_labels
+from robot_rl_deploy.verify import verify_bundle
+from robot_rl_envs.make import make_env
+from robot_rl_tasks.registry import get_task, list_tasks
+
+from robot_rl.config import NetworkCfg
+from robot_rl.evaluate import evaluate_run, evaluation_task
+from robot_rl.learn.networks import Actor
+
+RUN = TrainingSpec(run_id="test", task="test", git_commit="unknown", iteration=0)
+
+
+def build(name, num_envs, episode_length_s=None):
+    task = evaluation_task(get_task(name))
+    if episode_length_s is not None:
+        task.episode_length_s = episode_length_s
+    return make_env(task, num_envs=num_envs, engine="mujoco", seed=7, num_threads=1)
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_observations_from_raw_state_are_the_environments(name):
+    """Over a rollout with worlds that end on their own, time-outs and a reset of all."""
+    env = build(name, 8, episode_length_s=1.2)
+    contract = make_contract(env.describe_policy(), RUN)
+    observer, labels = Observer(contract, 8), observation_labels(contract)
+    bound = env.describe_policy()["action_clip"]
+    random, done, obs = torch.Generator().manual_seed(0), np.ones(8, bool), env.reset()
+    assert obs["actor"].shape == (8, contract.layout.observation_size)
+    ended = 0
+    for step in range(150):
+        if step == 100:
+            obs, done = env.reset(), np.ones(8, bool)
+        observer.reset(done)
+        seen = observer.observe({key: value.numpy() for key, value in env.robot_state().items()})
+        right = obs["actor"].numpy()
+        error = np.abs(seen - right) / np.maximum(1, np.abs(right))
+        worst = np.unravel_index(error.argmax(), error.shape)
+        assert error[worst] <= 1e-6, f"step {step}, {labels[worst[1]]}: {seen[worst]} and {right[worst]}"
+        action = 6 * torch.randn(8, env.num_actions, generator=random)
+        obs, _, dones, _ = env.step(action)
+        observer.last_action[:] = action.clamp(-bound, bound).numpy()
+        done = dones.bool().numpy()
+        ended += done.sum()
+    env.close()
+    assert ended >= 8
+
+
+@pytest.fixture(scope="module", params=list_tasks())
+def exported(request, tmp_path_factory):
+    """An untrained actor of a task, and its bundle."""
+    env = build(request.param, 2)
+    cfg = NetworkCfg(hidden=(32, 32), output_gain=0.3)
+    actor = Actor(
+        env.get_observations()["actor"].shape[1], env.num_actions, cfg, generator=torch.Generator().manual_seed(0)
+    )
+    out = tmp_path_factory.mktemp("bundle") / "policy"
+    export_policy(env, actor, out, run=RUN, steps=200)
+    env.close()
+    return request.param, actor, out
+
+
+def test_an_exported_actor_passes_its_check(exported):
+    name, _, out = exported
+    report = verify_bundle(out)
+    assert report.contract.robot == get_task(name).robot.name
+    assert report.replay.observation_error <= 1e-6
+    assert report.replay.action_error <= 1e-5
+
+
+def test_torch_and_onnx_evaluate_alike(exported):
+    name, actor, out = exported
+
+    def policy(obs):
+        return actor.mean(obs["actor"])
+
+    result = evaluate_run(lambda: build(name, 12), policy=policy, bundle=out, seconds=2.0)
+    assert result["agreement"]["actions"], result["agreement"]
+    assert result["agreement"]["observation_error"] <= 1e-6
+    assert result["agreement"]["metrics"], result["agreement"]
+    assert result["episodes"] == 12
+    assert set(result["torch"]) == set(result["onnx"]) >= {"fall_rate", "return", "torque_rms"}
+
+
+def test_evaluation_repeats_bit_for_bit(exported):
+    name, actor, _ = exported
+
+    def once():
+        policy = lambda obs: actor.mean(obs["actor"])  # noqa: E731
+        return evaluate_run(lambda: build(name, 4), policy=policy, bundle=None, seconds=1.2)
+
+    assert once() == once()
