@@ -30,8 +30,9 @@ def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Con
         if field not in description:
             raise ContractError(f"description: {field} is missing; the environment's describe_policy() must give it")
     command = _command(description.get("command"))
-    joints = [{field: _finite_or_none(field, joint.get(field)) for field in JOINT_FIELDS}
-              for joint in description["joints"]]  # fmt: skip
+    joints = [
+        {field: _finite_or_none(field, joint.get(field)) for field in JOINT_FIELDS} for joint in description["joints"]
+    ]
     by_name = {joint["name"]: joint for joint in joints}
     terms = [_observation(term, list(by_name), bool(command)) for term in description["observations"]]
     common = {"kind": description.get("action_kind"), "clip": description.get("action_clip")}

@@ -118,8 +118,15 @@ def make_onnx(module: "torch.nn.Module", contract: Contract, metadata: Mapping[s
         )
     assert program is not None
     model = program.model_proto
-    for holder in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output,
-                   *model.graph.value_info, *model.graph.initializer):  # fmt: skip
+    for holder in (
+        model,
+        model.graph,
+        *model.graph.node,
+        *model.graph.input,
+        *model.graph.output,
+        *model.graph.value_info,
+        *model.graph.initializer,
+    ):
         del holder.metadata_props[:]
         holder.doc_string = ""
     onnx.helper.set_model_props(model, dict(metadata))

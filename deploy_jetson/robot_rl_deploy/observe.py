@@ -50,8 +50,10 @@ class Observer:
         self._sizes = contract.signal_sizes()
         self._default_pos = np.array([joint.default_pos for joint in contract.joints], np.float32)
         position = {name: i for i, name in enumerate(contract.joint_names)}
-        self._subset = [np.array([position[name] for name in term.params.get("joints", contract.joint_names)])
-                        for term in contract.observations]  # fmt: skip
+        self._subset = [
+            np.array([position[name] for name in term.params.get("joints", contract.joint_names)])
+            for term in contract.observations
+        ]
         self._history = [np.zeros((num_envs, term.history, term.size), np.float32) for term in contract.observations]
         self._fresh = np.ones(num_envs, bool)
         self._steps = np.zeros(num_envs, np.int64)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from robot_rl_deploy.contract import TrainingSpec
+from robot_rl_deploy.contract import ContractError, TrainingSpec
 from robot_rl_deploy.describe import make_contract
 from robot_rl_deploy.export import export_policy
 from robot_rl_deploy.observe import Observer
@@ -14,6 +14,7 @@ from robot_rl_tasks.registry import get_task, list_tasks
 
 from robot_rl.config import NetworkCfg
 from robot_rl.evaluate import evaluate_run, evaluation_task
+from robot_rl.evaluate.controllers import BundleController
 from robot_rl.learn.networks import Actor
 
 RUN = TrainingSpec(run_id="test", task="test", git_commit="unknown", iteration=0)
@@ -98,3 +99,17 @@ def test_evaluation_repeats_bit_for_bit(exported):
         return evaluate_run(lambda: build(name, 4), policy=policy, bundle=None, seconds=1.2)
 
     assert once() == once()
+
+
+def test_a_bundle_of_another_robot_or_rate_is_refused(exported):
+    name, _, out = exported
+    other = next(task for task in list_tasks() if get_task(task).robot.name != get_task(name).robot.name)
+    env = build(other, 1)
+    with pytest.raises(ContractError, match="missing"):
+        BundleController(out, env)
+    env.close()
+    env = build(name, 1)
+    env.step_dt *= 2
+    with pytest.raises(ContractError, match="control_period_s is"):
+        BundleController(out, env)
+    env.close()

@@ -124,9 +124,12 @@ def test_an_older_bundle_is_replaced_whole_or_not_at_all(
     before = (out / "SHA256SUMS").read_bytes()
     golden = read_bundle(toy_bundle).golden
     shifted = golden_module.Golden(
-        signals=golden.signals, reset=golden.reset, observation=golden.observation,
-        action=golden.action + np.float32(0.01), joint_target=golden.joint_target,
-    )  # fmt: skip
+        signals=golden.signals,
+        reset=golden.reset,
+        observation=golden.observation,
+        action=golden.action + np.float32(0.01),
+        joint_target=golden.joint_target,
+    )
     with pytest.raises(ContractError, match="golden replay"):
         export_bundle(toy_actor, description, out, golden=shifted, run=training)
     assert (out / "SHA256SUMS").read_bytes() == before
