@@ -55,42 +55,47 @@ class RunDir:
             seed: The run's seed, a part of its id.
 
         Raises:
-            OSError: The directory cannot be made (no permission, disk full).
+            UserError: The directory cannot be made (no permission, a file in its place).
+            OSError: The disk is full.
         """
         while True:
             run_id = f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}-{secrets.token_hex(2)}"
             path = Path(root) / task / run_id
             try:
                 path.mkdir(parents=True)
-            except FileExistsError:
-                if not path.parent.is_dir():
-                    raise UserError(f"root={root}: {path.parent} is a file; name a directory") from None
-                continue
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                if path.is_dir():
+                    continue
+                reason = (error.strerror or str(error)).lower()
+                raise UserError(f"root={root}: cannot make {path} ({reason}); name a directory to write into") from None
             return cls(path)
 
     @classmethod
-    def find(cls, run: str, root: str | Path = "runs") -> "RunDir":
+    def find(cls, run: str, root: str | Path = "runs", *, key: str = "run") -> "RunDir":
         """Finds a run by its id, by <task>/<id>, by its path, or the newest one by "latest" or <task>/latest.
 
         Args:
             run: What the user named.
             root: The directory of all runs; a run outside of it is refused.
+            key: What the user set, for the error.
 
         Raises:
             UserError: There is no such run, or the name leads out of `root`.
         """
         base = Path(root)
         if not run:
-            raise UserError("run='': name a run by its id, or run=latest")
+            raise UserError(f"{key}='': name a run by its id, or run=latest")
         known = _runs(base)
         task, _, run_id = run.rpartition("/")
         if run_id == "latest":
             mine = [path for path in known if task in ("", path.parent.name)]
             if not mine:
                 where = base / task if task else base
-                raise UserError(f"run={run}: no run in {where}; robot-rl train makes one")
+                raise UserError(f"{key}={run}: no run in {where}; robot-rl train makes one")
             return cls(max(mine, key=_age_key))
-        return cls(_locate(run, base, known))
+        return cls(_locate(run, base, known, key))
 
     @property
     def run_id(self) -> str:
@@ -214,22 +219,22 @@ def _age_key(path: Path) -> tuple[str, int]:
     return path.name[:15], (path / "run.yaml").stat().st_mtime_ns
 
 
-def _locate(run: str, base: Path, known: list[Path]) -> Path:
+def _locate(run: str, base: Path, known: list[Path], key: str) -> Path:
     """The directory in `known` that `run` names, as an id, <task>/<id> or a path."""
     inside = base.resolve()
     wanted = {(base / run).resolve(), Path(run).resolve()}
     for path in known:
         if path.name == run or path.resolve() in wanted:
             if not path.resolve().is_relative_to(inside):
-                raise UserError(f"run={run}: leads out of {base}; name a run inside of it by its id")
+                raise UserError(f"{key}={run}: leads out of {base}; name a run inside of it by its id")
             return path
     if Path(run).is_absolute() or ".." in Path(run).parts:
-        raise UserError(f"run={run}: not a run in {base}; name a run inside of it by its id, or change root=")
+        raise UserError(f"{key}={run}: not a run in {base}; name a run inside of it by its id, or change root=")
     if not known:
-        raise UserError(f"run={run}: no run in {base} yet; robot-rl train makes one")
+        raise UserError(f"{key}={run}: no run in {base} yet; robot-rl train makes one")
     newest = sorted(known, key=_age_key)[-20:]
     nearest = suggest(Path(run).name, [path.name for path in newest])
-    raise UserError(f"run={run}: no such run in {base}; {nearest}")
+    raise UserError(f"{key}={run}: no such run in {base}; {nearest}")
 
 
 def write_atomic(path: Path, text: str) -> None:

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from robot_rl.cli.settings import default_tree
-from robot_rl.cli.tree import require_key
+from robot_rl.cli import tree as trees
+from robot_rl.cli.settings import default_tree, resolve
 from robot_rl.errors import UserError, suggest
 
 # Flags of Hydra that make sense here, and how many words follow each.
@@ -29,17 +29,23 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> No
         UserError: An argument is no override, or names something that the task does not have.
     """
     overrides = _parse(arguments)
+    if not {"-m", "--multirun"} & set(arguments):
+        for override in overrides:
+            if override.is_sweep_override():
+                raise UserError(f"'{override.input_line}': several values are a sweep, which needs -m")
     device = _device(overrides)
     names = _tasks(overrides)
-    trees = {name: default_tree(name, device) for name in names}
+    nodes = {name: default_tree(name, device) for name in names}
     for override in overrides:
         key = override.key_or_group
         if key != "task" and not key.startswith(("hydra.", "hydra/")):
             if override.is_add() and not override.is_force_add():
                 raise UserError(f"'{override.input_line}': settings can be changed, not added; leave out the +")
-            for tree in trees.values():
-                require_key(tree, key)
-    _store(trees)
+            for tree in nodes.values():
+                trees.require_key(tree, key)
+    for tree in nodes.values():
+        _check_sweep(tree, overrides)
+    _store(nodes)
     _run(arguments, job)
 
 
@@ -90,7 +96,24 @@ def _device(overrides: Sequence[Any]) -> str:
     return found[0] if found else "auto"
 
 
-def _store(trees: dict[str, dict[str, Any]]) -> None:
+def _check_sweep(tree: dict[str, Any], overrides: Sequence[Any]) -> None:
+    """Resolves every value of a sweep by itself, so that the last job's typo is found before the first job runs."""
+
+    def settable(override: Any) -> bool:
+        key = override.key_or_group
+        return not override.is_delete() and key != "task" and not key.startswith(("hydra.", "hydra/"))
+
+    mine = [override for override in overrides if settable(override)]
+    fixed = {override.key_or_group: override.value() for override in mine if not override.is_sweep_override()}
+    for override in mine:
+        if override.is_sweep_override():
+            for value in override.sweep_iterator():
+                both = {**fixed, override.key_or_group: value}
+                plain = {key: set_to for key, set_to in both.items() if "${" not in str(set_to)}
+                resolve(trees.override(tree, plain))
+
+
+def _store(nodes: dict[str, dict[str, Any]]) -> None:
     """Puts the primary config and one node a task where Hydra looks for them."""
     from hydra.core.config_store import ConfigStore
 
@@ -104,7 +127,7 @@ def _store(trees: dict[str, dict[str, Any]]) -> None:
     quiet = [{"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
     defaults = ["_self_", {"task": "???"}, *quiet]
     store.store(name="train", node={"defaults": defaults, "hydra": hydra})
-    for name, tree in trees.items():
+    for name, tree in nodes.items():
         store.store(group="task", name=name, package="_global_", node=tree)
 
 
@@ -115,16 +138,29 @@ def _run(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None
     from omegaconf import DictConfig, OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    failures: list[Exception] = []
+    process = os.getpid()
+
     def task_function(cfg: DictConfig) -> None:
-        tree = OmegaConf.to_container(cfg, resolve=True)
-        assert isinstance(tree, dict)
-        job({str(key): value for key, value in tree.items()})
+        if failures:
+            return
+        try:
+            tree = OmegaConf.to_container(cfg, resolve=True)
+            assert isinstance(tree, dict)
+            job({str(key): value for key, value in tree.items()})
+        except Exception as error:
+            # Hydra would print lines of its own; a launcher that works in other processes has to see it, though.
+            if os.getpid() != process:
+                raise
+            failures.append(error)
 
     before, sys.argv = sys.argv, ["robot-rl train", *arguments]
     # Hydra then lets errors through as they are, for the one place that turns them into exit codes.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         hydra.main(version_base="1.3", config_path=None, config_name="train")(task_function)()
+        if failures:
+            raise failures[0]
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(str(error).splitlines()[0]) from error
     finally:

@@ -6,6 +6,8 @@ it.
 """
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli import tree as trees
 from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
+from robot_rl.config.learner import LEARNERS
 from robot_rl.errors import UserError, suggest
 from robot_rl.run_dir import RunDir
 
@@ -67,6 +70,7 @@ class TrainCfg:
         """
         from robot_rl_envs.make import make_env
 
+        start_warp()
         with asked():
             return make_env(
                 self.task,
@@ -87,6 +91,24 @@ def asked() -> Iterator[None]:
         raise
     except (ValueError, FileNotFoundError) as error:
         raise UserError(str(error)) from error
+
+
+def start_warp() -> None:
+    """Starts Warp, and where there is no GPU keeps the line off stderr in which its native part says so."""
+    import torch
+    import warp
+
+    if torch.cuda.is_available():
+        return
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+            warp.init()
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 def find_task(name: str) -> "Task":
@@ -159,13 +181,13 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     root = Path(str(tree["root"]))
     return TrainCfg(
         task=trees.apply_tree(task, parts),
-        learner=from_dict(LearnerCfg, {"name": tree["learner"], **learner}),
+        learner=from_dict(LearnerCfg, {"name": _choice("learner", tree["learner"], LEARNERS), **learner}),
         seed=_whole("seed", tree["seed"], 0, MAX_SEED),
         num_envs=_whole("num_envs", tree["num_envs"], 1),
         device=device,
         engine=engine,
         num_threads=_whole("num_threads", tree["num_threads"], 0),
-        init_from=RunDir.find(str(tree["init_from"]), root) if tree["init_from"] is not None else None,
+        init_from=RunDir.find(str(tree["init_from"]), root, key="init_from") if tree["init_from"] is not None else None,
         root=root,
         wandb=wandb,
         tree={**tree, "device": device, "engine": engine},
@@ -225,5 +247,5 @@ def _choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     # YAML and Hydra read a bare off as the flag false.
     word = "off" if value is False else str(value)
     if word not in choices:
-        raise UserError(f"{name}={value}: must be one of {', '.join(choices)}; {suggest(word, choices)}")
+        raise UserError(f"{name}={value}: must be one of {', '.join(choices)}")
     return word

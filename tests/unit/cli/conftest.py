@@ -1,0 +1,47 @@
+"""A command line that runs in this process, and a tiny run for the tests that need one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from robot_rl.cli.main import main
+
+# Cartpole, as little of it as trains at all.
+TINY = ("num_envs=4", "num_steps=4", "max_iterations=2", "actor.hidden=[8]", "critic.hidden=[8]", "num_threads=1")
+
+
+@pytest.fixture(scope="session")
+def tiny() -> tuple[str, ...]:
+    """Settings of a training that takes a moment."""
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory) -> Path:
+    """The directory of a finished tiny run, to be read and not changed."""
+    root = tmp_path_factory.mktemp("small") / "runs"
+    assert main(["train", "task=cartpole", *TINY, f"root={root}"]) == 0
+    (path,) = root.glob("cartpole/*")
+    return path
+
+
+@pytest.fixture
+def in_tmp(tmp_path, monkeypatch) -> Path:
+    """An empty current directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Calls the command line; returns its exit code, stdout and stderr."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([os.fspath(word) for word in words])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call

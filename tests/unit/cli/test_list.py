@@ -1,0 +1,38 @@
+"""robot-rl list."""
+
+from robot_rl_assets.registry import list_robots
+from robot_rl_tasks.registry import list_tasks
+
+from robot_rl.cli.list import first_line, run_lines
+
+
+def test_everything_is_listed(run, in_tmp):
+    code, out, _ = run("list")
+    assert code == 0
+    for name in (*list_tasks(), *list_robots(), "mujoco", "mujoco_warp"):
+        assert f"\n  {name} " in out
+    assert "runs:\n  none yet" in out
+
+
+def test_one_kind_alone(run):
+    _, out, _ = run("list", "robots")
+    assert out.splitlines()[0] == "robots:"
+    assert len(out.splitlines()) == 1 + len(list_robots())
+
+
+def test_a_wrong_kind(run):
+    code, _, err = run("list", "robot")
+    assert code == 2
+    assert "did you mean 'robots'?" in err
+
+
+def test_a_run_is_listed_with_what_it_holds(small_run):
+    assert run_lines(str(small_run.parent.parent))[-1].split(maxsplit=1) == [small_run.name, "cartpole, 2 iterations"]
+
+
+def test_a_task_that_does_not_parse_is_listed_all_the_same(tmp_path):
+    path = tmp_path / "__init__.py"
+    path.write_text('"""What it is.\n\nMore."""\n')
+    assert first_line(path) == "What it is"
+    path.write_text("def (")
+    assert "cannot be read" in first_line(path)

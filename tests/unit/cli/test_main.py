@@ -1,0 +1,129 @@
+"""The dispatcher: help, exit codes, one line for an error that is the user's to mend."""
+
+import errno
+import subprocess
+import sys
+
+import pytest
+from robot_rl_deploy.contract import ContractError
+
+from robot_rl.cli import main as main_module
+from robot_rl.cli.main import COMMANDS, guarded, main
+from robot_rl.errors import Interrupted, UserError
+
+
+def test_help_names_every_command(run):
+    code, out, err = run("--help")
+    assert (code, err) == (0, "")
+    for command in COMMANDS:
+        assert f"\n  {command} " in out
+    assert run()[0] == 2
+
+
+def test_version(run):
+    code, out, _ = run("--version")
+    assert code == 0
+    assert out.startswith("robot-rl 0.")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_that_shows_how_it_is_called(run, command):
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert f"usage: robot-rl {command}" in out
+    assert max(len(line) for line in out.splitlines()) <= 120
+
+
+def test_help_of_train_names_tasks_engines_and_overrides(run):
+    _, out, _ = run("train", "--help")
+    for word in ("cartpole", "go2_flat", "mujoco_warp", "rewards.track.weight", "-m", "init_from"):
+        assert word in out
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from robot_rl.cli.main import main; main(['--help']); main(['train', '--help']); "
+        "heavy = {'torch', 'mujoco', 'warp', 'hydra', 'numpy'} & set(sys.modules); sys.exit(' '.join(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_unknown_command_gets_a_suggestion(run):
+    code, out, err = run("trian")
+    assert (code, out) == (2, "")
+    assert err == "robot-rl: unknown command 'trian': did you mean 'train'?\n"
+
+
+@pytest.mark.parametrize("error", [UserError("a: 1 is wrong\nfix it"), ContractError("a: 1 is wrong\nfix it")])
+def test_what_the_user_can_mend_is_one_line_and_exit_2(capsys, error):
+    def fail():
+        raise error
+
+    assert guarded(fail) == 2
+    assert capsys.readouterr().err == "robot-rl: a: 1 is wrong fix it\n"
+
+
+def test_a_full_disk_is_74(capsys):
+    def fail():
+        raise OSError(errno.ENOSPC, "No space left on device", "/data/runs")
+
+    def fail_elsewhere():
+        try:
+            fail()
+        except OSError:
+            raise RuntimeError("could not serialize") from None
+
+    def fail_in_a_library():
+        raise RuntimeError("I/O error: No space left on device (os error 28)")
+
+    for case in (fail, fail_elsewhere, fail_in_a_library):
+        assert guarded(case) == 74
+        assert capsys.readouterr().err.startswith("robot-rl: the disk is full: ")
+
+
+def test_another_error_of_the_system_is_no_full_disk():
+    def fail():
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        guarded(fail)
+
+
+def test_a_fault_of_the_program_keeps_its_traceback():
+    def fail():
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        guarded(fail)
+
+
+def test_an_interruption_says_how_to_go_on(capsys, tmp_path):
+    checkpoint = tmp_path / "20260101-100000-1-aaaa" / "checkpoints" / "000007"
+
+    def stop():
+        raise Interrupted(checkpoint, 7)
+
+    def stop_without_a_run():
+        raise Interrupted(None, 7)
+
+    def stop_early():
+        raise KeyboardInterrupt
+
+    assert guarded(stop) == 130
+    assert "go on with: robot-rl resume 20260101-100000-1-aaaa" in capsys.readouterr().err
+    assert guarded(stop_without_a_run) == 130
+    assert guarded(stop_early) == 130
+    assert "resume" not in capsys.readouterr().err
+
+
+def test_the_console_script_exits_with_the_code():
+    done = subprocess.run([sys.executable, "-m", "robot_rl.cli.main", "no"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_main_reads_the_words_of_the_process(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["robot-rl", "--help"])
+    assert main() == 0
+    assert capsys.readouterr().out == main_module.usage()

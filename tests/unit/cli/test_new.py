@@ -1,0 +1,88 @@
+"""robot-rl new: the skeletons work as they are, in a copy of the source tree."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def copy(tmp_path) -> Path:
+    """A copy of what the registries look at."""
+    for name in ("tasks", "sim_assets"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "policy"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def in_copy(copy, *words):
+    """Runs Python in the copy, whose packages come first."""
+    env = {**os.environ, "PYTHONPATH": f"{copy / 'tasks'}{os.pathsep}{copy / 'sim_assets'}"}
+    return subprocess.run([sys.executable, *words], cwd=copy, env=env, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy):
+    root = f"root={copy}"
+    assert run("new", "robot", "demo_arm", root)[0] == 0
+    done = in_copy(copy, "-m", "robot_rl.cli.main", "new", "task", "hold_arm", "robot=demo_arm", root)
+    assert done.returncode == 0, done.stderr
+    assert run("new", "task", "hold_go2", root)[0] == 0
+    lint = in_copy(copy, "-m", "ruff", "check", "tasks", "sim_assets", "tests")
+    assert lint.returncode == 0, lint.stdout
+    shaped = in_copy(copy, "-m", "ruff", "format", "--check", "tasks", "sim_assets", "tests")
+    assert shaped.returncode == 0, shaped.stdout
+    tests = in_copy(copy, "-m", "pytest", "-q", "tests")
+    assert tests.returncode == 0, tests.stdout
+    assert "3 passed" in tests.stdout
+    words = ["train", "task=hold_arm", "num_envs=4", "num_steps=4", "max_iterations=1"]
+    trained = in_copy(copy, "-m", "robot_rl.cli.main", *words)
+    assert trained.returncode == 0, trained.stderr
+    assert list(copy.glob("runs/hold_arm/*/checkpoints/000001"))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "write robot-rl new task <name>"),
+        (["task"], "write robot-rl new task <name>"),
+        (["tsk", "x"], "did you mean 'task'?"),
+        (["task", "Go2"], "a name is lower-case letters"),
+        (["task", "../x"], "a name is lower-case letters"),
+        (["task", "class"], "a name is lower-case letters"),
+        (["task", "cartpole"], "is there already"),
+        (["robot", "robot"], "is there already"),
+        (["robot", "unitree_go2"], "is there already"),
+        (["task", "x", "robot=unitree_go3"], "unitree_go2"),
+        (["task", "x", "root=/nowhere"], "no source tree"),
+        (["task", "x", "robt=unitree_go2"], "did you mean 'robot'?"),
+    ],
+)
+def test_bad_names_write_nothing(run, words, says):
+    before = sorted(path for name in ("tasks", "sim_assets") for path in (ROOT / name).glob("*/*"))
+    code, _, err = run("new", *words)
+    assert code == 2
+    assert says in err
+    assert len(err.splitlines()) == 1
+    assert sorted(path for name in ("tasks", "sim_assets") for path in (ROOT / name).glob("*/*")) == before
+
+
+def test_what_cannot_be_written_whole_is_removed_again(run, copy, monkeypatch):
+    before = sorted(copy.rglob("*"))
+    real, calls = Path.write_text, []
+
+    def full(path, text):
+        calls.append(path)
+        if len(calls) == 3:
+            raise OSError(28, "No space left on device")
+        return real(path, text)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    code, _, _ = run("new", "robot", "demo_arm", f"root={copy}")
+    assert code == 74
+    assert sorted(copy.rglob("*")) == before

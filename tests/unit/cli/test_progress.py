@@ -1,0 +1,37 @@
+"""The bar and the lines of a training."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from robot_rl.cli.progress import Progress, facts
+
+ROW = {
+    "iteration": 3,
+    "perf/steps_per_s": 20123.4,
+    "episode/return": 12.345,
+    "episode/length_s": 19.96,
+    "tracking/lin_vel_error": 0.231,
+}
+
+
+def test_the_figures_worth_watching():
+    assert facts(ROW) == "20,123 steps/s  return 12.35  length 20.0 s  error 0.23 m/s"
+    assert facts({"iteration": 1, "perf/steps_per_s": 7.0}) == "7 steps/s"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_lines_in_a_log_and_a_bar_in_a_terminal(monkeypatch, terminal):
+    screen = io.StringIO()
+    progress = Progress(12)
+    progress._console = Console(file=screen, force_terminal=terminal, width=150)
+    with progress:
+        for iteration in range(3, 13):
+            progress({**ROW, "iteration": iteration})
+    text = screen.getvalue()
+    assert "error 0.23 m/s" in text
+    if terminal:
+        assert "12/12" in text
+    else:
+        assert [line.split()[1] for line in text.splitlines()] == ["3/12", "12/12"]
