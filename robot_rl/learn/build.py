@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +14,11 @@ from robot_rl.config import LearnerCfg, from_dict
 from robot_rl.errors import UserError, suggest
 from robot_rl.learn.checkpoint import check_shapes, latest_checkpoint, load_checkpoint
 from robot_rl.learn.networks import Actor, Critic
+from robot_rl.learn.storage import Dims
 from robot_rl.learn.symmetry import AugmentSymmetry, Mirror, check_mirror
 
 Mirrors = Mapping[str, Mirror]
 """Mirrors by "actor", "critic" and "action"."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Dims:
-    """Sizes that the environment dictates.
-
-    Attributes:
-        actor: components of the actor's observation.
-        critic: components of the critic's observation.
-        action: components of an action.
-    """
-
-    actor: int
-    critic: int
-    action: int
 
 
 def group_dim(obs: TensorDict, groups: Sequence[str], field: str) -> int:
@@ -49,7 +34,7 @@ def group_dim(obs: TensorDict, groups: Sequence[str], field: str) -> int:
     """
     total = 0
     for group in groups:
-        names = [str(key) for key in obs.keys()]
+        names = list(map(str, obs.keys()))
         if group not in names:
             raise UserError(f"{field}: the environment has no group '{group}', {suggest(group, names)}")
         if obs[group].ndim != 2:

@@ -9,8 +9,9 @@ from torch import Tensor
 def advantages(rewards: Tensor, values: Tensor, dones: Tensor, gamma: float, lam: float) -> Tensor:
     """Return the generalized advantage estimates of a rollout (Schulman et al. 2016, equation 16).
 
-    A_t = delta_t + gamma lam (1 - done_t) A_{t+1} with delta_t = r_t + gamma (1 - done_t) V_{t+1} - V_t. The recurrence is
-    linear, so it is solved by doubling the window: ceil(log2 T) passes over all worlds and steps instead of T short ones.
+    A_t = delta_t + gamma lam (1 - done_t) A_{t+1} with delta_t = r_t + gamma (1 - done_t) V_{t+1} - V_t. The
+    recurrence is linear, so it is solved by doubling the window: ceil(log2 T) passes over all worlds and steps
+    instead of T short ones.
 
     Args:
         rewards: (T, N) rewards; what a time-out bootstraps is already added to them.
@@ -36,7 +37,7 @@ def advantages(rewards: Tensor, values: Tensor, dones: Tensor, gamma: float, lam
 
 
 def timeout_bonus(final_values: Tensor, time_outs: Tensor, gamma: float) -> Tensor:
-    """Return what a time-out adds to the reward of its step: the discounted value of where the episode would have gone on.
+    """Return what a time-out adds to its step's reward: the discounted value of where the episode would have gone on.
 
     Pardo et al. 2018: an episode that is cut short has not ended, so its last state keeps its value.
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
+from robot_rl.learn.fused import FUSED_ACTIVATIONS, Workspace, run_mlp
 
 HIDDEN_GAIN = math.sqrt(2.0)
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
@@ -19,13 +22,32 @@ def make_activation(name: str) -> nn.Module:
     return _ACTIVATIONS[name]()
 
 
-def make_linear(in_dim: int, out_dim: int, gain: float, generator: torch.Generator | None) -> nn.Linear:
-    """Return a linear layer with orthogonal weights (Saxe et al. 2014) times a gain, and zero bias."""
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, in_dim, out_dim)  # type: ignore[assignment]
-    if layer.weight.numel():
-        nn.init.orthogonal_(layer.weight, gain=gain, generator=generator)
-    nn.init.zeros_(layer.bias)
-    return layer
+def make_linears(
+    sizes: Sequence[int], last_gain: float, generator: torch.Generator | None, *, bias: bool = True
+) -> nn.ModuleList:
+    """Return the linear layers of a perceptron with orthogonal weights (Saxe et al. 2014) and zero biases.
+
+    Args:
+        sizes: components of the input, of each hidden layer and of the output.
+        last_gain: factor of the last layer's weights; the others have HIDDEN_GAIN.
+        generator: source of the weights.
+        bias: the layers have biases.
+    """
+    layers = nn.ModuleList()
+    for i, (in_dim, out_dim) in enumerate(pairwise(sizes)):
+        layer = cast("nn.Linear", nn.utils.skip_init(nn.Linear, in_dim, out_dim, bias=bias))
+        gain = last_gain if i == len(sizes) - 2 else HIDDEN_GAIN
+        if layer.weight.numel():
+            nn.init.orthogonal_(layer.weight, gain=gain, generator=generator)
+        if bias:
+            nn.init.zeros_(layer.bias)
+        layers.append(layer)
+    return layers
+
+
+def linears(layers: nn.ModuleList) -> list[nn.Linear]:
+    """Return the layers of a list that holds linear layers alone, by their type."""
+    return cast("list[nn.Linear]", list(layers))
 
 
 def make_chain(parts: Sequence[tuple[Tensor, Tensor]], activation: nn.Module) -> nn.Sequential:
@@ -57,12 +79,9 @@ class Mlp(nn.Module):
             generator: source of the weights.
         """
         super().__init__()
-        sizes = (in_dim, *cfg.hidden, out_dim)
-        gains = (HIDDEN_GAIN,) * len(cfg.hidden) + (cfg.output_gain,)
-        self.layers = nn.ModuleList(
-            make_linear(a, b, gain, generator) for a, b, gain in zip(sizes[:-1], sizes[1:], gains, strict=True)
-        )
+        self.layers = make_linears((in_dim, *cfg.hidden, out_dim), cfg.output_gain, generator)
         self.activation = make_activation(cfg.activation)
+        self.work = Workspace(cfg.activation, max(cfg.hidden))
 
     def encode(self, x: Tensor) -> Tensor:
         """Return what `forward` takes, from normalized observations: here the observations themselves."""
@@ -70,6 +89,12 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map encoded inputs (B, in_dim) to outputs (B, out_dim)."""
+        if x.device.type == "cpu" and self.work.activation in FUSED_ACTIVATIONS:
+            return run_mlp(self.work, x, [(layer.weight, layer.bias) for layer in linears(self.layers)])
+        return self.plain(x)
+
+    def plain(self, x: Tensor) -> Tensor:
+        """Compute `forward` with PyTorch's own operations: any device, any activation, any number of passes at once."""
         *hidden, last = self.layers
         for layer in hidden:
             x = self.activation(layer(x))
@@ -77,5 +102,4 @@ class Mlp(nn.Module):
 
     def dense(self) -> nn.Sequential:
         """Return a copy as a plain chain of linear layers and activations over normalized observations."""
-        parts = [(layer.weight, layer.bias) for layer in self.layers]
-        return make_chain(parts, self.activation)  # type: ignore[arg-type]
+        return make_chain([(layer.weight, layer.bias) for layer in linears(self.layers)], self.activation).cpu()

@@ -23,7 +23,10 @@ class Actor(nn.Module):
         normalizer: normalizes raw observations; None where the configuration says so.
         body: the network.
         log_std: (action_dim,) logarithm of the standard deviation, before mirroring and clamping.
+        partner: (action_dim,) index of each action's mirror partner.
     """
+
+    partner: Tensor
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class Actor(nn.Module):
         self.log_std = nn.Parameter(torch.full((action_dim,), math.log(cfg.init_std)))
         self._log_std_range = (math.log(cfg.min_std), math.log(cfg.max_std))
         partner = mirror[1][0] if mirror else torch.arange(action_dim)
-        self.register_buffer("_partner", partner.clone(), persistent=False)
+        self.register_buffer("partner", partner.clone(), persistent=False)
         self._has_mirror = mirror is not None
 
     def encode(self, obs: Tensor) -> Tensor:
@@ -70,7 +73,7 @@ class Actor(nn.Module):
         """Return the logarithm of the standard deviation (action_dim,), equal for mirrored partners and clamped."""
         log_std = self.log_std
         if self._has_mirror:
-            log_std = 0.5 * (log_std + log_std[self._partner])  # type: ignore[index]
+            log_std = 0.5 * (log_std + log_std[self.partner])
         return log_std.clamp(*self._log_std_range)
 
     def act(self, obs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -91,7 +94,7 @@ class Actor(nn.Module):
     def export_module(self) -> nn.Module:
         """Return a module in evaluation mode from raw observations (B, obs_dim) to mean actions (B, action_dim).
 
-        It holds copies, the normalizer among them, and consists of plain linear layers whatever the training network is.
+        It holds copies, the normalizer among them, and is a chain of linear layers whatever the training network is.
         """
         return ExportedActor(self).eval()
 
@@ -150,14 +153,9 @@ class ExportedActor(nn.Module):
     def __init__(self, actor: Actor) -> None:
         """Copy what inference needs from an actor, to the CPU."""
         super().__init__()
-        normalizer = actor.normalizer
-        size = actor.obs_dim
-        self.register_buffer(
-            "mean", torch.zeros(size) if normalizer is None else normalizer.mean.detach().cpu().clone()
-        )
-        self.register_buffer(
-            "scale", torch.ones(size) if normalizer is None else normalizer.scale.detach().cpu().clone()
-        )
+        normalizer = actor.normalizer or Normalizer(actor.obs_dim)
+        self.register_buffer("mean", normalizer.mean.detach().cpu().clone())
+        self.register_buffer("scale", normalizer.scale.detach().cpu().clone())
         self.body = actor.body.dense()
 
     def forward(self, obs: Tensor) -> Tensor:

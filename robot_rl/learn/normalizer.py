@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -12,8 +14,8 @@ EPSILON = 1e-2
 class Normalizer(nn.Module):
     """Normalizes by the mean and deviation of everything seen so far: (x - mean) / (std + EPSILON).
 
-    The statistics change in `update` alone, which a learner calls once an iteration, after the policy was updated: rollout
-    and update therefore see the same normalization, and the first minibatch's probability ratio is 1.
+    The statistics change in `update` alone, which a learner calls once an iteration, after the policy was updated:
+    rollout and update therefore see the same normalization, and the first minibatch's probability ratio is 1.
 
     Attributes:
         mean: (D,) running mean.
@@ -26,21 +28,26 @@ class Normalizer(nn.Module):
     var: Tensor
     count: Tensor
     scale: Tensor
+    perm: Tensor
+    sign: Tensor
 
     def __init__(self, size: int, mirror: tuple[Tensor, Tensor] | None = None) -> None:
         """Start as the identity (mean 0, deviation 1 - EPSILON).
 
         Args:
             size: components D of an observation.
-            mirror: (D,) permutation and sign; where given, the statistics are those of the observations and their mirror
-                images together, so that normalizing and mirroring commute.
+            mirror: (D,) permutation and sign; where given, the statistics are those of the observations and their
+                mirror images together, so that normalizing and mirroring commute.
         """
         super().__init__()
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("var", torch.full((size,), (1.0 - EPSILON) ** 2))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         self.register_buffer("scale", torch.ones(size), persistent=False)
-        self._mirror = mirror
+        perm, sign = mirror or (torch.empty(0, dtype=torch.int64), torch.empty(0))
+        self.register_buffer("perm", perm.clone(), persistent=False)
+        self.register_buffer("sign", sign.clone(), persistent=False)
+        self._is_mirrored = mirror is not None
 
     def forward(self, obs: Tensor) -> Tensor:
         """Normalize observations (..., D)."""
@@ -56,14 +63,15 @@ class Normalizer(nn.Module):
         """
         if valid is None:
             added = torch.full_like(self.count, obs.shape[0])
-            var, mean = torch.var_mean(obs, dim=0, correction=0)
+            mean = obs.mean(0)
+            var = (obs - mean).square_().mean(0)  # Several times faster than torch.var_mean on a CPU.
         else:
             weight = valid.to(obs.dtype)[:, None]
             added = valid.sum().to(self.count.dtype)
             size = weight.sum().clamp(min=1.0)
             mean = (obs * weight).sum(0) / size
             var = ((obs - mean).square() * weight).sum(0) / size
-        if self._mirror is not None:
+        if self._is_mirrored:
             mean, var = self._mirrored_moments(mean, var)
         self.count += added
         rate = (added / self.count.clamp(min=1)).to(mean.dtype)
@@ -78,10 +86,9 @@ class Normalizer(nn.Module):
 
     def _mirrored_moments(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the observations together with their mirror images."""
-        perm, sign = (part.to(mean.device) for part in self._mirror)  # type: ignore[union-attr]
-        other_mean, other_var = mean[perm] * sign, var[perm]
+        other_mean, other_var = mean[self.perm] * self.sign, var[self.perm]
         return 0.5 * (mean + other_mean), 0.5 * (var + other_var) + (0.5 * (mean - other_mean)).square()
 
-    def _load_from_state_dict(self, *args: object, **kwargs: object) -> None:
-        super()._load_from_state_dict(*args, **kwargs)  # type: ignore[arg-type]
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
         self.refresh()

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 class FlatAdam:
     """Fused Adam (Kingma & Ba 2015) with the step size on the device.
 
-    All parameters become views of one array and all gradients views of another, so clearing, clipping and stepping are a
-    few operations whatever the number of layers, and nothing is read back.
+    All parameters become views of one array and all gradients views of another, so clearing, clipping and stepping
+    are a few operations whatever the number of layers, and nothing is read back.
 
     Attributes:
         params: (P,) every parameter, network after network.

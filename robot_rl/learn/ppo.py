@@ -1,8 +1,8 @@
 """Proximal policy optimization (Schulman et al. 2017) with a critic that may see more than the actor.
 
-Where this departs from the usual implementations: the critic is not evaluated while the rollout is collected but once after
-it; a time-out bootstraps from the value of the observation it ended at; minibatches are drawn anew in each epoch; the
-step size lives on the device, so the adaptive schedule (as in rsl_rl) reads nothing back.
+Where this departs from the usual implementations: the critic is not evaluated while the rollout is collected but once
+after it; a time-out bootstraps from the value of the observation it ended at; minibatches are drawn anew in each epoch;
+the step size lives on the device, so the adaptive schedule (as in rsl_rl) reads nothing back.
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from robot_rl.config import LearnerCfg, to_dict
 from robot_rl.errors import Interrupted
-from robot_rl.learn.build import Dims, checked_mirrors, group_dim, make_augmentation, make_networks, mirrors_to_meta
+from robot_rl.learn.build import checked_mirrors, group_dim, make_augmentation, make_networks, mirrors_to_meta
 from robot_rl.learn.checkpoint import check_shapes, load_checkpoint, save_checkpoint
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.ppo import PPO
-from robot_rl.learn.storage import Rollout, make_rollout
+from robot_rl.learn.storage import Dims, Rollout, make_rollout
 from robot_rl.learn.timing import Stopwatch
 from robot_rl.metrics.writers import MetricsWriter
 
@@ -55,8 +55,8 @@ class Runner:
         """Build the networks and allocate the rollout.
 
         Args:
-            env: any rsl_rl environment. Used where there: `mirror`, `pop_metrics()`, `step_dt`, and in the extras of a step
-                "time_outs" (N,), "final_obs" (observations at which episodes ended) and "valid" (N,).
+            env: any rsl_rl environment. Used where there: `mirror`, `pop_metrics()`, `step_dt`, and in the extras of a
+                step "time_outs" (N,), "final_obs" (observations at which episodes ended) and "valid" (N,).
             cfg: the learner's configuration.
             run_dir: where metrics and checkpoints go; None keeps nothing.
             seed: of weights, actions and minibatches; the environment has its own.
@@ -83,11 +83,11 @@ class Runner:
         self._order_source = torch.Generator(self.device).manual_seed(seed + 2)
         augmentation = make_augmentation(cfg, self.dims, mirrors, self.device)
         self.algorithm = PPO(self.actor, self.critic, cfg.ppo, symmetry=augmentation, generator=self._order_source)
-        sizes = (self.dims.actor, self.dims.critic, self.dims.action)
-        self._rollout = make_rollout(cfg.num_steps, env.num_envs, *sizes, self.device)
-        self._tracker: EpisodeTracker | None = None
-        if not hasattr(env, "pop_metrics"):
-            self._tracker = EpisodeTracker(env.num_envs, float(getattr(env, "step_dt", 1.0)), self.device)
+        self._rollout = make_rollout(cfg.num_steps, env.num_envs, self.dims, self.device)
+        own_metrics = getattr(env, "pop_metrics", None)
+        tracker = EpisodeTracker(env.num_envs, float(getattr(env, "step_dt", 1.0)), self.device)
+        self._tracker = None if own_metrics else tracker
+        self._pop_metrics: Callable[[], dict[str, float]] = own_metrics or tracker.pop
         self._watch = Stopwatch(self.device)
         self.iteration, self.env_steps, self.time_s = 0, 0, 0.0
         self.checkpoint: Path | None = None
@@ -112,8 +112,6 @@ class Runner:
         row: dict[str, float] = {}
         try:
             with StopRequest() as stop:
-                if self._obs is None:
-                    self._obs = self._start()
                 while self.iteration < last and not stop.requested:
                     row = self._iterate(last)
                     if writer is not None:
@@ -208,7 +206,7 @@ class Runner:
         names = [*statistics, "policy/learning_rate", "policy/std"]
         std = self.actor.current_log_std().detach().exp().mean()
         values = torch.stack([*statistics.values(), self.algorithm.optimizer.learning_rate, std]).tolist()
-        metrics = self.env.pop_metrics() if self._tracker is None else self._tracker.pop()  # type: ignore[attr-defined]
+        metrics = self._pop_metrics()
         seconds, elapsed = self._watch.read(), time.perf_counter() - begin
         self.iteration += 1
         self.env_steps += self.cfg.num_steps * self.env.num_envs
@@ -226,14 +224,15 @@ class Runner:
     @torch.no_grad()
     def _collect(self) -> None:
         """Fill the rollout. Nothing is read from the device; the environment's tensors are copied at once."""
-        rollout, watch, obs = self._rollout, self._watch, self._obs
+        rollout, watch = self._rollout, self._watch
+        obs = self._start() if self._obs is None else self._obs
         rollout.noise.normal_(generator=self._noise_source)
         rollout.has_final_obs = rollout.has_invalid = False
         std = self.actor.current_log_std().exp()
         watch.lap("infer")
         for t in range(self.cfg.num_steps):
-            torch.cat([obs[group] for group in self.cfg.actor_groups], dim=-1, out=rollout.actor_obs[t])  # type: ignore[index]
-            torch.cat([obs[group] for group in self.cfg.critic_groups], dim=-1, out=rollout.critic_obs[t])  # type: ignore[index]
+            torch.cat([obs[group] for group in self.cfg.actor_groups], dim=-1, out=rollout.actor_obs[t])
+            torch.cat([obs[group] for group in self.cfg.critic_groups], dim=-1, out=rollout.critic_obs[t])
             watch.lap("other")
             mean = rollout.mean[t].copy_(self.actor.mean(rollout.actor_obs[t]))
             action = torch.addcmul(mean, std, rollout.noise[t], out=rollout.action[t])
@@ -242,7 +241,7 @@ class Runner:
             watch.lap("simulate")
             self._record(rollout, t, reward, done, extras)
             watch.lap("other")
-        torch.cat([obs[group] for group in self.cfg.critic_groups], dim=-1, out=rollout.critic_obs[-1])  # type: ignore[index]
+        torch.cat([obs[group] for group in self.cfg.critic_groups], dim=-1, out=rollout.critic_obs[-1])
         if rollout.has_invalid:
             _blank_invalid(rollout)
         self._obs = obs

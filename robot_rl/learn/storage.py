@@ -8,6 +8,21 @@ import torch
 from torch import Tensor
 
 
+@dataclass(slots=True, kw_only=True)
+class Dims:
+    """Sizes that the environment dictates.
+
+    Attributes:
+        actor: components of the actor's observation.
+        critic: components of the critic's observation.
+        action: components of an action.
+    """
+
+    actor: int
+    critic: int
+    action: int
+
+
 @dataclass(slots=True)
 class Rollout:
     """What was seen and done in T steps of N worlds.
@@ -23,6 +38,8 @@ class Rollout:
         done: (T, N) bool, the episode ended with this step.
         time_out: (T, N) bool, it was cut short.
         valid: (T, N) bool, the sample may be learned from; false where a world was quarantined.
+        has_final_obs: the environment told final observations.
+        has_invalid: `valid` may hold false.
     """
 
     actor_obs: Tensor
@@ -39,9 +56,7 @@ class Rollout:
     has_invalid: bool = False
 
 
-def make_rollout(
-    num_steps: int, num_envs: int, actor_dim: int, critic_dim: int, action_dim: int, device: str | torch.device
-) -> Rollout:
+def make_rollout(num_steps: int, num_envs: int, dims: Dims, device: str | torch.device) -> Rollout:
     """Allocate a rollout of T = num_steps steps and N = num_envs worlds."""
     shape = (num_steps, num_envs)
 
@@ -52,12 +67,12 @@ def make_rollout(
         return torch.full(shape, value, dtype=torch.bool, device=device)
 
     return Rollout(
-        actor_obs=floats(actor_dim),
-        critic_obs=floats(critic_dim, steps=num_steps + 1),
-        final_obs=floats(critic_dim),
-        noise=floats(action_dim),
-        action=floats(action_dim),
-        mean=floats(action_dim),
+        actor_obs=floats(dims.actor),
+        critic_obs=floats(dims.critic, steps=num_steps + 1),
+        final_obs=floats(dims.critic),
+        noise=floats(dims.action),
+        action=floats(dims.action),
+        mean=floats(dims.action),
         reward=floats(),
         done=flags(False),
         time_out=flags(False),

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn import gaussian
-from robot_rl.learn.mlp import HIDDEN_GAIN, make_activation, make_chain, make_linear
+from robot_rl.learn.fused import FUSED_ACTIVATIONS, Workspace
+from robot_rl.learn.fused_symmetric import PairedLayer, run_symmetric
+from robot_rl.learn.mlp import linears, make_activation, make_chain, make_linears
 from robot_rl.learn.storage import Batch, Rollout
 
 if TYPE_CHECKING:
@@ -91,10 +93,10 @@ class MirrorBasis(nn.Module):
 class SymmetricMlp(nn.Module):
     """A multilayer perceptron f with f(M x) = M' f(x) to the bit, at half the arithmetic of a plain one of its width.
 
-    The hidden units come in mirrored pairs (p, q). A linear map that treats both sides alike is block-diagonal in the even and
-    odd parts (p + q) / 2 and (p - q) / 2, so each layer is two products of half the width; only the activation looks at p
-    and q themselves. Averaging a plain network over both views, the usual way (Abdolhosseini et al. 2019), costs twice a
-    plain one instead.
+    The hidden units come in mirrored pairs (p, q). A linear map that treats both sides alike is block-diagonal in the
+    even and odd parts (p + q) / 2 and (p - q) / 2, so each layer is two products of half the width; only the activation
+    looks at p and q themselves. Averaging a plain network over both views (as in Abdolhosseini et al. 2019) costs twice
+    a plain one instead.
 
     Attributes:
         even: linear maps of the even parts.
@@ -102,7 +104,7 @@ class SymmetricMlp(nn.Module):
     """
 
     def __init__(
-        self, mirror_in: Mirror, mirror_out: Mirror, cfg: NetworkCfg, generator: torch.Generator | None
+        self, mirror_in: Mirror, mirror_out: Mirror, cfg: NetworkCfg, generator: torch.Generator | None = None
     ) -> None:
         """Build the layers.
 
@@ -123,17 +125,14 @@ class SymmetricMlp(nn.Module):
         halves = tuple(width // 2 for width in cfg.hidden)
         even = (self.basis_in.num_even, *halves, self.basis_out.num_even)
         odd = (self.basis_in.num_odd, *halves, self.basis_out.num_odd)
-        gains = (HIDDEN_GAIN,) * len(halves) + (cfg.output_gain,)
-        pairs = [list(zip(sizes[:-1], sizes[1:], gains, strict=True)) for sizes in (even, odd)]
-        self.even = nn.ModuleList(make_linear(a, b, gain, generator) for a, b, gain in pairs[0])
-        self.odd = nn.ModuleList(make_linear(a, b, gain, generator) for a, b, gain in pairs[1])
-        for layer in self.odd:
-            layer.bias = None  # type: ignore[assignment]
+        self.even = make_linears(even, cfg.output_gain, generator)
+        self.odd = make_linears(odd, cfg.output_gain, generator, bias=False)
         with torch.no_grad():  # Half a sum of partners is shorter by sqrt(2) than a component that stands alone.
             alone = torch.where(self.basis_in.alone, 1.0 / math.sqrt(2.0), 1.0)
-            self.even[0].weight *= alone[: self.basis_in.num_even]  # type: ignore[operator]
-            self.odd[0].weight *= alone[self.basis_in.num_even :]  # type: ignore[operator]
+            linears(self.even)[0].weight *= alone[: self.basis_in.num_even]
+            linears(self.odd)[0].weight *= alone[self.basis_in.num_even :]
         self.activation = make_activation(cfg.activation)
+        self.work = Workspace(cfg.activation, max(cfg.hidden))
         self._is_invariant = self.basis_out.num_odd == 0 and bool(self.basis_out.alone.all())
 
     def encode(self, x: Tensor) -> Tensor:
@@ -142,6 +141,13 @@ class SymmetricMlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map encoded inputs (B, D) to outputs (B, out_dim)."""
+        if x.device.type != "cpu" or self.work.activation not in FUSED_ACTIVATIONS:
+            return self.plain(x)
+        out = run_symmetric(self.work, x, self._layers())
+        return out if self._is_invariant else out @ self.basis_out.join.T
+
+    def plain(self, x: Tensor) -> Tensor:
+        """Compute `forward` with PyTorch's own operations: any device, any activation, any number of passes at once."""
         even, odd = x.split((self.basis_in.num_even, self.basis_in.num_odd), dim=-1)
         *hidden, (last_even, last_odd) = zip(self.even, self.odd, strict=True)
         for layer_even, layer_odd in hidden:
@@ -156,24 +162,25 @@ class SymmetricMlp(nn.Module):
         """Return a copy as a plain chain of linear layers and activations over normalized observations."""
         parts: list[tuple[Tensor, Tensor]] = []
         last = len(self.even) - 1
-        for i, (even, odd) in enumerate(zip(self.even, self.odd, strict=True)):
-            e, o = even.weight.detach(), odd.weight.detach()
-            zero = torch.zeros(odd.weight.shape[0], device=o.device)
-            weight = torch.block_diag(e, o)  # type: ignore[arg-type]
-            bias = torch.cat((even.bias.detach(), zero))  # type: ignore[operator]
-            weight = weight @ (self.basis_in.split if i == 0 else 0.5 * _sums(e.shape[1], e.device))
-            out = self.basis_out.join if i == last else _sums(e.shape[0], e.device)
-            parts.append((out @ weight, out @ bias))
+        for i, (even, bias, odd) in enumerate(self._layers()):
+            split = self.basis_in.split if i == 0 else 0.5 * _sums(even.shape[1], even.device)
+            join = self.basis_out.join if i == last else _sums(even.shape[0], even.device)
+            both = torch.cat((bias.detach(), torch.zeros(odd.shape[0], device=odd.device)))
+            parts.append((join @ torch.block_diag(even.detach(), odd.detach()) @ split, join @ both))
         return make_chain(parts, self.activation).cpu()
+
+    def _layers(self) -> list[PairedLayer]:
+        pairs = zip(linears(self.even), linears(self.odd), strict=True)
+        return [(even.weight, even.bias, odd.weight) for even, odd in pairs]
 
 
 class AugmentSymmetry:
     """Adds the mirror image of every sample to the batch.
 
-    An image counts as drawn by the policy at the mirrored state: it has its own mean, log-probability and value there, so
-    its probability ratio starts at 1 like any other; its advantage and return are those of the original. A policy that is
-    not symmetric would seldom have drawn some images; each therefore weighs min(1, pi(M a | M s) / pi(a | s)), the
-    truncated importance weight (Espeholt et al. 2018), without which the ratios of such images run away.
+    An image counts as drawn by the policy at the mirrored state: it has its own mean, log-probability and value there,
+    so its probability ratio starts at 1 like any other; its advantage and return are those of the original. A policy
+    that is not symmetric would seldom have drawn some images; each therefore weighs min(1, pi(M a | M s) / pi(a | s)),
+    the truncated importance weight (Espeholt et al. 2018), without which the ratios of such images run away.
     """
 
     def __init__(self, actor: Mirror, critic: Mirror, action: Mirror) -> None:
@@ -200,6 +207,7 @@ class AugmentSymmetry:
         action, mean = reflect(batch.action, self.action), actor.body(actor_in)
         log_prob = gaussian.log_prob(action, mean, actor.current_log_std())
         own = torch.ones_like(log_prob) if batch.weight is None else batch.weight
+        weight = torch.cat((own, own * (log_prob - batch.log_prob).clamp(max=0.0).exp()))
         image = replace(
             batch,
             actor_in=actor_in,
@@ -208,10 +216,9 @@ class AugmentSymmetry:
             mean=mean,
             log_prob=log_prob,
             value=critic.body(critic_in).squeeze(-1),
-            weight=own * (log_prob - batch.log_prob).clamp(max=0.0).exp(),
+            weight=None,
         )
-        both = replace(batch, weight=own).join(image)
-        return replace(both, weight=both.weight / both.weight.mean())  # type: ignore[operator,union-attr]
+        return replace(replace(batch, weight=None).join(image), weight=weight / weight.mean())
 
 
 def _sums(half: int, device: torch.device) -> Tensor:

@@ -104,4 +104,6 @@ def _start_wandb(run_dir: Path, mode: str, name: str) -> Any:
         raise UserError(
             f"metrics.wandb: '{mode}' needs the package wandb, install it with: pip install wandb"
         ) from None
-    return wandb.init(project="robot-rl", name=name, dir=str(run_dir), mode=mode)
+    return wandb.init(
+        project="robot-rl", name=name, dir=str(run_dir), mode="offline" if mode == "offline" else "online"
+    )

@@ -13,7 +13,7 @@ from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
 
 
 class PointEnv(VecEnv):
-    """N points on a line: the action is the velocity, the reward is minus the squared distance; mirrored it is the same."""
+    """N points on a line: the action is a velocity, the reward minus the squared distance; a mirror changes nothing."""
 
     def __init__(self, num_envs: int = 64, seed: int = 0, episode: int = 10, final_obs: bool = True) -> None:
         self.num_envs, self.num_actions, self.max_episode_length = num_envs, 1, episode
