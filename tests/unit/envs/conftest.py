@@ -14,8 +14,8 @@ import torch
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs import mdp
 from robot_rl_envs.make import make_env
-from robot_rl_envs.mdp import events, observations, rewards, terminations
-from robot_rl_envs.task import Actions, Event, Observation, ObservationGroup, Reward, Sim, Task, Termination
+from robot_rl_envs.mdp import commands, events, observations, rewards, terminations
+from robot_rl_envs.task import Actions, Command, Event, Observation, ObservationGroup, Reward, Sim, Task, Termination
 from robot_rl_envs.terms import FIXED_ARGUMENTS, TermInfo
 
 SLIDER, HINGE = 0, 1
@@ -131,6 +131,38 @@ def go2_task():
         return Task(**(own | fields))
 
     return make
+
+
+@pytest.fixture
+def busy_task(go2_task):
+    """A Go2 with everything that is drawn at random: noise, commands, resets, pushes, every randomized model field."""
+    sensed = {
+        "gyro": Observation(observations.base_ang_vel, noise=0.2),
+        "command": Observation(observations.velocity_command),
+        "joint_pos": Observation(observations.joint_pos_rel, noise=0.01, history=2),
+        "joint_vel": Observation(observations.joint_vel, noise=1.0),
+    }
+    ranges = {"vx_lo": -1.0, "vx_hi": 1.5, "vy_lo": -0.6, "vy_hi": 0.6, "yaw_lo": -1.0, "yaw_hi": 1.0, "standing": 0.1}
+    drawn = {
+        "mass": Event(events.base_mass, mode="startup", body=1, mass=1.0, com=0.02),
+        "base": Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.2),
+        "joints": Event(events.reset_joints, position=0.1, velocity=0.2),
+        "friction": Event(events.foot_friction, lo=0.4, hi=1.2),
+        "motors": Event(events.motor_strength, lo=0.9, hi=1.1),
+        "push": Event(events.push, mode="interval", interval_s=(0.1, 0.6), xy=0.5, yaw=0.3),
+    }
+    return go2_task(
+        name="busy",
+        episode_length_s=0.6,
+        observations={"actor": ObservationGroup(terms=sensed)},
+        rewards={
+            "track": Reward(rewards.track_lin_vel, weight=1.0, std=0.5),
+            "torque": Reward(rewards.joint_torque, weight=-1e-4),
+        },
+        terminations={"low": Termination(terminations.base_below, height=0.2)},
+        commands={"velocity": Command(commands.uniform_velocity, resample_s=(0.1, 0.5), **ranges)},
+        events=drawn,
+    )
 
 
 def random_go2(seed, num_envs):
