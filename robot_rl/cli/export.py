@@ -1,10 +1,15 @@
 """robot-rl export: writes the policy bundle of a run and checks it."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import describe, option, read_all
+
+if TYPE_CHECKING:
+    from robot_rl.run_dir import RunDir
 
 
 @dataclass(kw_only=True, slots=True)
@@ -30,28 +35,56 @@ periods), golden.npz (a recorded sequence that every runtime replays before it m
 
 def run(arguments: Sequence[str]) -> int:
     """Exports the newest checkpoint."""
+    from robot_rl.run_dir import RunDir
+
+    options = read_all(Options, arguments)
+    run_dir = RunDir.find(options.run, options.root)
+    out = Path(options.out) if options.out else run_dir.policy
+    report = export_run(run_dir, out)
+    training, replay = report.contract.training, report.replay
+    print(f"{out}: iteration {training.iteration} of {training.run_id}, {report.model_bytes / 1024:.0f} kB")
+    print(f"  digest {report.digest}")
+    print(f"  checked: ONNX Runtime replays the golden sequence of {replay.steps} steps to {replay.action_error:.1e}")
+    return 0
+
+
+def export_run(run_dir: "RunDir", out: Path) -> Any:
+    """Writes the bundle of a run's newest checkpoint.
+
+    Args:
+        run_dir: The run.
+        out: Directory of the bundle.
+
+    Returns:
+        The report of its check, a `robot_rl_deploy.verify.BundleReport`.
+
+    Raises:
+        UserError: The run or its checkpoint is damaged, or the policy reads what no robot can measure.
+        OSError: The bundle cannot be written; an older one is as before.
+    """
     from robot_rl_deploy.contract import TrainingSpec
     from robot_rl_deploy.export import export_policy
 
     from robot_rl.cli.settings import asked, load
     from robot_rl.learn.build import make_policy
-    from robot_rl.run_dir import RunDir
 
-    options = read_all(Options, arguments)
-    run_dir = RunDir.find(options.run, options.root)
     cfg = load(run_dir, {"device": "cpu", "engine": "auto"})
     policy = make_policy(run_dir.path)
     commit = run_dir.read_config().get("git", {}).get("commit", "unknown")
     training = TrainingSpec(
         run_id=run_dir.run_id, task=cfg.task.name, git_commit=commit, iteration=policy.meta["iteration"]
     )
-    env = cfg.make_env(num_envs=1)
-    try:
-        with asked():
-            out = Path(options.out) if options.out else run_dir.policy
-            report = export_policy(env, policy.actor, out, run=training)
-    finally:
-        env.close()
-    print(f"{out}: {report.model_bytes / 1024:.0f} kB, digest {report.digest[:12]}")
-    print(f"golden sequence replayed by ONNX Runtime: {report.replay}")
-    return 0
+    with contextlib.closing(cfg.make_env(num_envs=1)) as env, asked():
+        return export_policy(env, policy.actor, out, run=training)
+
+
+def exported(run_dir: "RunDir") -> Path:
+    """The bundle of a run's newest checkpoint, written now where there is none or an older one."""
+    from robot_rl_deploy.bundle import read_bundle
+
+    from robot_rl.learn.checkpoint import latest_checkpoint
+
+    newest = int(latest_checkpoint(run_dir.path).name)
+    if not run_dir.policy.is_dir() or read_bundle(run_dir.policy).contract.training.iteration != newest:
+        export_run(run_dir, run_dir.policy)
+    return run_dir.policy

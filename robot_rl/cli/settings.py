@@ -98,6 +98,7 @@ def start_warp() -> None:
     import torch
     import warp
 
+    warp.config.log_level = warp.LOG_WARNING
     if torch.cuda.is_available():
         return
     sys.stderr.flush()

@@ -1,0 +1,112 @@
+"""robot-rl eval: how good a policy is, as it was trained and as it will run on the robot."""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
+from robot_rl.errors import UserError
+
+
+@dataclass(kw_only=True, slots=True)
+class Options(SourceOptions):
+    """Options of robot-rl eval."""
+
+    episodes: int = option(100, "fresh worlds, one episode each")
+    seconds: float = option(10.0, "length of an episode [s]")
+    seed: int = option(-1, "seed of the worlds; one of its own that no training uses by default")
+    out: str = option("", "file for the figures; eval.json of the run by default")
+
+
+HELP = f"""\
+robot-rl eval: fresh worlds, random commands; the torch policy and the exported one side by side
+
+usage: robot-rl eval [key=value ...]
+
+{describe(Options)}
+
+The exported policy is run by ONNX Runtime, its observations put together from raw robot state by the contract's names;
+both see the same recorded states, and their actions are compared.
+{OVERRIDES_HELP}"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Evaluates and writes the figures."""
+    from robot_rl.evaluate import EVALUATION_SEED, evaluate_run, evaluation_task, write_evaluation
+
+    options, dotted = read(Options, arguments)
+    if options.episodes < 1:
+        raise UserError(f"episodes={options.episodes}: must be at least 1")
+    if not 1 < options.seconds <= 3600:
+        raise UserError(f"seconds={options.seconds}: must lie in (1, 3600]; errors count from the first second on")
+    source = find_source(options, dotted)
+    seed = EVALUATION_SEED if options.seed < 0 else options.seed
+    cfg = dataclasses.replace(source.cfg, task=evaluation_task(source.cfg.task))
+    make_env = functools.partial(cfg.make_env, num_envs=options.episodes, seed=seed)
+    result = evaluate_run(make_env, policy=_torch_policy(source), bundle=_bundle(source), seconds=options.seconds)
+    show(source.name, result)
+    path = Path(options.out) if options.out else None
+    if path is None and source.run_dir is not None and not dotted:
+        path = source.run_dir.eval_file
+    if path is not None:
+        write_evaluation(path, result)
+        print(path)
+    return 0
+
+
+def _torch_policy(source: Source) -> Any:
+    if source.run_dir is None:
+        return None
+    from robot_rl.learn.build import make_policy
+
+    return make_policy(source.run_dir.path, device=source.cfg.device)
+
+
+def _bundle(source: Source) -> Path:
+    from robot_rl.cli.export import exported
+
+    if source.bundle is not None:
+        return source.bundle
+    assert source.run_dir is not None
+    return exported(source.run_dir)
+
+
+def show(name: str, result: Mapping[str, Any]) -> None:
+    """Prints the figures as a table, a column a policy, and whether the two agree."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from robot_rl.evaluate.meter import METRICS
+
+    kinds = [kind for kind in ("torch", "onnx") if kind in result]
+    print(f"{name}: {result['episodes']} episodes of {result['seconds']:g} s, mean ± deviation over episodes")
+    table = Table()
+    table.add_column("")
+    for kind in kinds:
+        table.add_column(kind, justify="right")
+    table.add_column("unit")
+    for metric in result[kinds[0]]:
+        cells = [_cell(result[kind].get(metric)) for kind in kinds]
+        table.add_row(metric, *cells, METRICS[metric][0].replace("1", ""))
+    console = Console()
+    console.print(table)
+    agreement = result.get("agreement")
+    if agreement:
+        verdict = "agree" if agreement["actions"] and agreement["metrics"] else "DO NOT AGREE"
+        print(
+            f"torch and ONNX {verdict}: actions differ by {agreement['action_error']:.1e} at most "
+            f"(bound {agreement['action_bound']:.0e}), metrics within two standard errors: {agreement['metrics']}"
+        )
+
+
+def _cell(value: Mapping[str, float] | None) -> str:
+    if value is None:
+        return "-"
+    with contextlib.suppress(KeyError, TypeError):
+        return f"{value['mean']:.4g} ± {value['std']:.2g}"
+    return str(value)

@@ -1,0 +1,138 @@
+"""The rules of the house that no linter knows, held over every module of the five packages."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = (
+    "robot_rl",
+    "envs/robot_rl_envs",
+    "tasks/robot_rl_tasks",
+    "sim_assets/robot_rl_assets",
+    "deploy_jetson/robot_rl_deploy",
+)
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+MAX_MODULE, MAX_FUNCTION, MAX_PARAMETERS, MAX_ROBOT = 400, 60, 8, 150
+
+# Imported by the functions that need them, or at the top of the files that are about them.
+HEAVY = {"mujoco", "mujoco_warp", "isaaclab", "wandb", "ray", "viser", "av", "onnxruntime", "onnx", "matplotlib"}
+ABOUT = {
+    "mujoco": ("envs/robot_rl_envs/scene.py", "envs/robot_rl_envs/engines/mujoco.py"),
+    "mujoco_warp": ("envs/robot_rl_envs/engines/mujoco_warp.py",),
+}
+# Formats that run code when they are read.
+UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
+
+
+def functions(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def top_level(tree):
+    """Statements that run at import; those of `if TYPE_CHECKING` do not."""
+    waiting = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            waiting += node.orelse
+            continue
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers"):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                waiting += getattr(node, part, [])
+
+
+def imported(node):
+    """Top names of the packages that an import statement imports."""
+    if isinstance(node, ast.Import):
+        return {alias.name.partition(".")[0] for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and node.level == 0:
+        return {(node.module or "").partition(".")[0]}
+    return set()
+
+
+def over_budget(text, name):
+    """What breaks a budget in a module, one line each."""
+    tree = ast.parse(text)
+    lines = len(text.splitlines())
+    found = [f"{name}: {lines} lines, at most {MAX_MODULE}"] if lines > MAX_MODULE else []
+    for node in functions(tree):
+        length = (node.end_lineno or node.lineno) - node.lineno + 1
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        count = len([argument for argument in arguments if argument.arg not in ("self", "cls")])
+        if length > MAX_FUNCTION:
+            found.append(f"{name}:{node.lineno} {node.name}: {length} lines, at most {MAX_FUNCTION}")
+        if count > MAX_PARAMETERS and not is_term(node):
+            found.append(f"{name}:{node.lineno} {node.name}: {count} parameters, at most {MAX_PARAMETERS}")
+    return found
+
+
+def is_term(node):
+    """Whether a function is a Warp function, whose parameters beyond the fixed ones are a task's numbers."""
+    return any("wp.func" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def loads_code(text):
+    """What in a module could run code from a file it reads."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        found += [f"{node.lineno}: import {name}" for name in imported(node) & UNSAFE_MODULES]  # type: ignore[attr-defined]
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            arguments = {word.arg: ast.unparse(word.value) for word in node.keywords}
+            if called == "torch.load" and arguments.get("weights_only") != "True":
+                found.append(f"{node.lineno}: torch.load without weights_only=True")
+            if called in ("np.load", "numpy.load") and arguments.get("allow_pickle", "False") != "False":
+                found.append(f"{node.lineno}: {called} with allow_pickle")
+            if called in ("yaml.load", "yaml.unsafe_load", "yaml.full_load", "eval"):
+                found.append(f"{node.lineno}: {called}")
+    return found
+
+
+def heavy_at_import(text, name):
+    """Heavy packages that a module imports when it is imported."""
+    found = set()
+    for node in top_level(ast.parse(text)):
+        found |= {package for package in imported(node) & HEAVY if name not in ABOUT.get(package, ())}
+    return sorted(found)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_module_keeps_the_rules(path):
+    text, name = path.read_text(), str(path.relative_to(ROOT))
+    assert over_budget(text, name) == []
+    assert loads_code(text) == []
+    assert heavy_at_import(text, name) == []
+    assert ast.get_docstring(ast.parse(text)), "a module says in its first line what it is"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / PACKAGES[3]).glob("*/robot.py")), ids=lambda path: path.parent.name)
+def test_a_robot_is_one_short_file(path):
+    assert len(path.read_text().splitlines()) <= MAX_ROBOT
+
+
+def test_all_packages_are_looked_at():
+    for package in PACKAGES:
+        assert any(path.is_relative_to(ROOT / package) for path in MODULES)
+
+
+def test_the_rules_see_what_breaks_them():
+    long = "def f(a, b, c, d, e, *, f, g, h, i):\n" + "    x = 1\n" * 60
+    assert [line.split(":", 1)[1] for line in over_budget(long, "m")] == [
+        "1 f: 61 lines, at most 60",
+        "1 f: 9 parameters, at most 8",
+    ]
+    assert over_budget("x = 1\n" * 401, "m") == ["m: 401 lines, at most 400"]
+    assert over_budget("@wp.func\ndef f(s, i, rng, a, b, c, d, e, g):\n    pass\n", "m") == []
+    assert heavy_at_import("try:\n    import mujoco.viewer\nexcept ImportError:\n    from av import open\n", "m") == [
+        "av",
+        "mujoco",
+    ]
+    lazy = "def f():\n    import mujoco\nif TYPE_CHECKING:\n    import viser\n"
+    assert heavy_at_import(lazy, "m") == []
+    assert heavy_at_import("import mujoco\n", "envs/robot_rl_envs/scene.py") == []
+    unsafe = "import pickle\ntorch.load(f)\nnp.load(f, allow_pickle=True)\nyaml.load(f)\n"
+    assert len(loads_code(unsafe)) == 4
+    assert loads_code("torch.load(f, weights_only=True)\nnp.load(f)\nyaml.safe_load(f)\n") == []
