@@ -55,6 +55,13 @@ class Rollout:
     has_final_obs: bool = False
     has_invalid: bool = False
 
+    def blank_invalid(self) -> None:
+        """Replace what a quarantined world left, which need not be finite, by zeros."""
+        bad = ~self.valid
+        for tensor in (self.actor_obs, self.critic_obs[:-1], self.final_obs, self.action, self.mean):
+            tensor.masked_fill_(bad[..., None], 0.0)
+        self.reward.masked_fill_(bad, 0.0)
+
 
 def make_rollout(num_steps: int, num_envs: int, dims: Dims, device: str | torch.device) -> Rollout:
     """Allocate a rollout of T = num_steps steps and N = num_envs worlds."""

@@ -1,0 +1,212 @@
+"""What every runner has: counters, observers, metrics, and checkpoints of one form."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from rsl_rl.env import VecEnv
+from torch import Tensor
+
+from robot_rl.config import LearnerCfg, to_dict
+from robot_rl.errors import Interrupted
+from robot_rl.learn.build import checked_mirrors, group_dim, make_networks, mirrors_to_meta
+from robot_rl.learn.checkpoint import check_shapes, load_checkpoint, save_checkpoint
+from robot_rl.learn.episodes import EpisodeTracker
+from robot_rl.learn.interrupt import StopRequest
+from robot_rl.learn.networks import Actor, Critic
+from robot_rl.learn.storage import Dims
+from robot_rl.metrics.writers import MetricsWriter
+
+Observer = Callable[[dict[str, float]], bool | None]
+"""Called once an iteration with the row of metrics; returning True ends the training."""
+
+
+class Session(ABC):
+    """A training in an environment: what happens around the iterations, whoever runs them.
+
+    Attributes:
+        env: the environment.
+        cfg: the learner's configuration.
+        device: where the environment and the networks are.
+        dims: sizes of observations and actions.
+        actor: the policy.
+        critic: the value function.
+        iteration: iterations finished.
+        env_steps: control steps finished, over all worlds.
+        time_s: time spent in training [s].
+        checkpoint: the last checkpoint written; None before the first.
+    """
+
+    def __init__(
+        self,
+        env: VecEnv,
+        cfg: LearnerCfg,
+        *,
+        run_dir: Path | None = None,
+        seed: int = 1,
+        observer: Observer | Iterable[Observer] | None = None,
+        writer: MetricsWriter | None = None,
+    ) -> None:
+        """Build the networks.
+
+        Args:
+            env: any rsl_rl environment. Used where there: `mirror`, `pop_metrics()`, `step_dt`, and in the extras of a
+                step "time_outs" (N,), "final_obs" (observations at which episodes ended) and "valid" (N,).
+            cfg: the learner's configuration.
+            run_dir: where metrics and checkpoints go; None keeps nothing.
+            seed: of weights, actions and minibatches; the environment has its own.
+            observer: called once an iteration, or several of them; one that returns True ends the training.
+            writer: takes the metrics; made for `run_dir` where None.
+
+        Raises:
+            UserError: an observation group that does not exist, or a symmetry that the environment does not have.
+        """
+        self.env, self.cfg, self.seed = env, cfg, seed
+        self.run_dir = None if run_dir is None else Path(run_dir)
+        self.device = torch.device(env.device)
+        self._observers = [observer] if callable(observer) else list(observer or [])
+        self._writer = writer
+        obs = env.get_observations()
+        self.dims = Dims(
+            actor=group_dim(obs, cfg.actor_groups, "actor_groups"),
+            critic=group_dim(obs, cfg.critic_groups, "critic_groups"),
+            action=env.num_actions,
+        )
+        self.mirrors = checked_mirrors(cfg, self.dims, getattr(env, "mirror", None))
+        actor, critic = make_networks(cfg, self.dims, self.mirrors, torch.Generator().manual_seed(seed))
+        self.actor: Actor = actor.to(self.device)
+        self.critic: Critic = critic.to(self.device)
+        own_metrics = getattr(env, "pop_metrics", None)
+        tracker = EpisodeTracker(env.num_envs, float(getattr(env, "step_dt", 1.0)), self.device)
+        self._tracker = None if own_metrics else tracker
+        self._pop_metrics: Callable[[], dict[str, float]] = own_metrics or tracker.pop
+        self.iteration, self.env_steps, self.time_s = 0, 0, 0.0
+        self.checkpoint: Path | None = None
+
+    def learn(self, max_iterations: int | None = None) -> dict[str, float]:
+        """Train until so many iterations are done in all, an observer says stop, or the user interrupts.
+
+        Args:
+            max_iterations: iterations in all, those of a loaded checkpoint among them; cfg.max_iterations where None.
+
+        Returns:
+            The last row of metrics.
+
+        Raises:
+            Interrupted: the user pressed Ctrl-C; the iteration was finished and a checkpoint written before. A second
+                Ctrl-C does not wait: then the checkpoint is the last one that was written, or None.
+            FloatingPointError: the loss is no longer finite.
+        """
+        last = self.cfg.max_iterations if max_iterations is None else max_iterations
+        own = None
+        if self._writer is None and self.run_dir is not None:
+            own = self._writer = MetricsWriter(self.run_dir)
+        try:
+            with StopRequest() as stop:
+                row = self._run(last, stop)
+                if self.checkpoint is None or self.checkpoint.name != self._checkpoint_name():
+                    self.save()
+        except KeyboardInterrupt as error:
+            raise Interrupted(self.checkpoint, self.iteration) from error
+        finally:
+            if own is not None:
+                own.close()
+                self._writer = None
+        if stop.requested:
+            raise Interrupted(self.checkpoint, self.iteration)
+        return row
+
+    def save(self) -> Path | None:
+        """Write a checkpoint into the run's directory and return it; None where the run has no directory."""
+        if self.run_dir is None:
+            return None
+        meta = {
+            "iteration": self.iteration,
+            "env_steps": self.env_steps,
+            "time_s": self.time_s,
+            "seed": self.seed,
+            "learner": to_dict(self.cfg),
+            "dims": to_dict(self.dims),
+            "mirror": mirrors_to_meta(self.mirrors),
+            "torch": torch.__version__,
+        }
+        path = self.run_dir / "checkpoints" / self._checkpoint_name()
+        self.checkpoint = save_checkpoint(path, self._networks() | self._state(), meta)
+        return self.checkpoint
+
+    def load(self, path: Path, *, weights_only: bool = False) -> None:
+        """Take over a checkpoint.
+
+        Args:
+            path: the checkpoint.
+            weights_only: take networks and normalizers alone, to begin a new training from them.
+
+        Raises:
+            UserError: it is missing, damaged, or of another architecture (with both shapes).
+        """
+        tensors, meta = load_checkpoint(path)
+        check_shapes(path, tensors, self._networks() if weights_only else self._networks() | self._state())
+        self.actor.load_state_dict(with_prefix(tensors, "actor."))
+        self.critic.load_state_dict(with_prefix(tensors, "critic."))
+        if weights_only:
+            self._loaded({})
+            return
+        self._loaded(tensors)
+        self.iteration, self.env_steps, self.time_s = meta["iteration"], meta["env_steps"], meta["time_s"]
+
+    @abstractmethod
+    def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
+        """Run iterations until `last` are done or a stop is requested; return the last row of metrics."""
+
+    @abstractmethod
+    def _state(self) -> dict[str, Tensor]:
+        """Return what a checkpoint keeps besides the networks."""
+
+    @abstractmethod
+    def _loaded(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `_state` returned, after the networks were loaded; empty where only these were."""
+
+    def _finish_iteration(self, metrics: Mapping[str, float], seconds: Mapping[str, float], elapsed: float) -> dict:
+        """Count an iteration, write its row, keep a checkpoint when it is due, and return the row.
+
+        Args:
+            metrics: the learner's and the environment's numbers.
+            seconds: time by part, "simulate", "infer" and "learn" [s].
+            elapsed: time of the whole iteration [s].
+        """
+        steps = self.cfg.num_steps * self.env.num_envs
+        self.iteration += 1
+        self.env_steps += steps
+        self.time_s += elapsed
+        row: dict[str, float] = {"iteration": self.iteration, "env_steps": self.env_steps, "time_s": self.time_s}
+        parts = {part: seconds.get(part, 0.0) for part in ("simulate", "infer", "learn")}
+        row["perf/steps_per_s"] = steps / elapsed
+        row |= {f"perf/{part}_s": value for part, value in parts.items()}
+        row["perf/other_s"] = max(0.0, elapsed - sum(parts.values()))
+        row |= metrics
+        if self._writer is not None:
+            self._writer.write(self.iteration, row)
+        if self.iteration % self.cfg.save_interval == 0:
+            self.save()
+        return row
+
+    def _is_enough(self, row: dict[str, float]) -> bool:
+        """Show a row to every observer; true where one of them has seen enough."""
+        answers = [observer(row) for observer in self._observers]
+        return any(answers)
+
+    def _networks(self) -> dict[str, Tensor]:
+        parts: dict[str, Any] = {"actor": self.actor, "critic": self.critic}
+        return {f"{part}.{name}": t for part, network in parts.items() for name, t in network.state_dict().items()}
+
+    def _checkpoint_name(self) -> str:
+        return f"{self.iteration:06d}"
+
+
+def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose name begins with a prefix, by the rest of their name."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
