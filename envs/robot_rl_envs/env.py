@@ -15,7 +15,16 @@ from robot_rl_envs.describe import describe_policy, mirror_maps
 from robot_rl_envs.engines import make_engine
 from robot_rl_envs.scene import Scene
 from robot_rl_envs.state import CONSTANTS, FIELDS, Chain, State, make_chain, make_struct
-from robot_rl_envs.task import Task, TorchTerm
+from robot_rl_envs.task import Task
+from robot_rl_envs.torch_terms import TorchTerms
+
+
+def _start_warp() -> None:
+    """Initialize Warp without its banner and without a warning that there is no GPU."""
+    level = wp.config.log_level
+    wp.config.log_level = wp.LOG_ERROR
+    wp.init()
+    wp.config.log_level = max(level, wp.LOG_WARNING)
 
 
 class Env(VecEnv):
@@ -45,7 +54,7 @@ class Env(VecEnv):
         num_threads: int = 0,
         world_offset: int = 0,
     ):
-        wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING) if hasattr(wp, "LOG_WARNING") else None
+        _start_warp()
         self.cfg, self.num_envs, self.device, self.seed = task, num_envs, device, seed
         self.scene = Scene(task.robot, task.sim, task.actions)
         self.engine = make_engine(engine, self.scene, num_envs=num_envs, device=device, num_threads=num_threads)
@@ -83,18 +92,22 @@ class Env(VecEnv):
         self._returned = [
             {name: torch.zeros_like(tensor) for name, tensor in self._out_torch.items()} for _ in range(2)
         ]
+        shape = (self.num_envs,)
         self._results = [
-            (torch.zeros(self.num_envs, device=self.device), *(torch.zeros_like(self.state.done_like) for _ in range(2)))
+            (
+                torch.zeros(shape, device=self.device),
+                torch.zeros(shape, dtype=torch.bool, device=self.device),
+                torch.zeros(shape, dtype=torch.bool, device=self.device),
+            )
             for _ in range(2)
         ]
+        self._final_obs = TensorDict(dict(self._final_torch), batch_size=[self.num_envs])
         self._turn = 0
-        self._torch_terms = {
-            kind: self._select_torch_terms(kind) for kind in ("reward", "termination", "observation")
-        }
+        self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log))
         self._record_commands()
 
     def _extra_fields(self) -> dict[str, tuple[Any, int, tuple[int, ...]]]:
-        extra: dict[str, tuple[Any, int, tuple[int, ...]]] = {"done_like": (wp.bool, 1, (self.num_envs,))}
+        extra: dict[str, tuple[Any, int, tuple[int, ...]]] = {}
         declared = {"command": (3,)}
         for term in self.cfg.commands.values():
             declared |= {
@@ -153,17 +166,6 @@ class Env(VecEnv):
             for name, width in self._layout.widths.items()
         }
 
-    def _select_torch_terms(self, kind: str) -> list[tuple[str, Any, Any]]:
-        if kind == "observation":
-            return [
-                (group, slot, slot.term)
-                for group, slots in self._layout.groups.items()
-                for slot in slots
-                if isinstance(slot.term, TorchTerm)
-            ]
-        terms = self.cfg.rewards if kind == "reward" else self.cfg.terminations
-        return [(name, None, term) for name, term in terms.items() if isinstance(term, TorchTerm)]
-
     def _record_commands(self) -> None:
         """Record each launch once; replaying a recorded launch skips packing its arguments."""
         s, c, p, log = self._s, self._chain, self._params, self._log
@@ -195,7 +197,7 @@ class Env(VecEnv):
         self.state.time_out.zero_()
         self.state.counter.add_(1)
         self._observe_first.launch()
-        self._observe_torch(self._out_torch, None)
+        self._torch_terms.observe(self._out_torch)
         self.engine.write_back(self._arrays["dirty"])
         self.state.terminated.zero_()
         self._turn = 0
@@ -220,7 +222,7 @@ class Env(VecEnv):
             wp.capture_launch(self._graph)
         else:
             self._advance()
-            if self.engine.capturable and not any(self._torch_terms.values()):
+            if self.engine.capturable and not self._torch_terms:
                 self._capture()
         return self._hand_out()
 
@@ -229,37 +231,16 @@ class Env(VecEnv):
         self._act.launch()
         self.engine.step(self.cfg.sim.decimation)
         self._after.launch()
-        if any(self._torch_terms.values()):
-            self._apply_torch_terms()
+        if self._torch_terms:
+            self._torch_terms.finish(self._final_torch)
         self._observe.launch()
-        if self._torch_terms["observation"]:
-            self._observe_torch(self._out_torch, None)
+        self._torch_terms.observe(self._out_torch)
         self.engine.write_back(self._arrays["dirty"])
 
     def _capture(self) -> None:
         with wp.ScopedDevice(self.device), wp.ScopedCapture(force_module_load=False) as capture:
             self._advance()
         self._graph = capture.graph
-
-    def _apply_torch_terms(self) -> None:
-        state = self.state
-        for name, _, term in self._torch_terms["reward"]:
-            value = term.weight * term.fn(state) * self.step_dt
-            state.reward.add_(value)
-            state.episode_return.add_(value)
-            wp.to_torch(self._log)[self._layout.log[f"reward/{name}"]] += value.sum()
-        for name, _, term in self._torch_terms["termination"]:
-            hit = term.fn(state).to(torch.int32)
-            target = state.time_out if term.time_out else state.terminated
-            torch.maximum(target, hit, out=target)
-            wp.to_torch(self._log)[self._layout.log[f"termination/{name}"]] += hit.sum()
-        self._observe_torch(self._final_torch, state.terminated + state.time_out > 0)
-
-    def _observe_torch(self, groups: dict[str, torch.Tensor], where: torch.Tensor | None) -> None:
-        for group, slot, term in self._torch_terms["observation"]:
-            view = groups[group][:, slot.offset : slot.offset + slot.size]
-            value = term.fn(self.state).reshape(view.shape)
-            view.copy_(value if where is None else torch.where(where[:, None], value, view))
 
     def _hand_out(self) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Copy the results into the buffers whose turn it is, so that the last step's stay readable."""
@@ -271,8 +252,7 @@ class Env(VecEnv):
         rewards.copy_(state.reward)
         time_outs.copy_(state.time_out)
         torch.logical_or(state.terminated, state.time_out, out=dones)
-        final = TensorDict(self._final_torch, batch_size=[self.num_envs])
-        extras = {"time_outs": time_outs, "final_obs": final, "valid": state.quarantined == 0, "log": {}}
+        extras = {"time_outs": time_outs, "final_obs": self._final_obs, "valid": state.quarantined == 0, "log": {}}
         return self.get_observations(), rewards, dones, extras
 
     def get_observations(self) -> TensorDict:

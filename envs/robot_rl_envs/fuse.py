@@ -46,7 +46,7 @@ class Layout:
         groups: observation group -> its slots.
         widths: observation group -> width.
         log: log name -> index in the log array.
-        rewards: names of the fused reward terms, in the order of ``episode_sums``.
+        rewards: names of the reward terms, in the order of ``episode_sums``.
         commands, intervals: names, in the order of their timers.
     """
 
@@ -85,7 +85,7 @@ def make_layout(task: Task, scene: Scene) -> Layout:
             slots.append(ObservationSlot(name, term, offset, size, history))
             offset += size * history
         layout.groups[group_name], layout.widths[group_name] = slots, offset
-    layout.rewards = [name for name, term in task.rewards.items() if not isinstance(term, TorchTerm)]
+    layout.rewards = list(task.rewards)
     layout.commands = list(task.commands)
     layout.intervals = [name for name, event in task.events.items() if event.mode == "interval"]
     names = [f"reward/{name}" for name in task.rewards]
@@ -149,9 +149,13 @@ def _write_terminations(w: _Writer, task: Task) -> None:
 
 
 def _write_rewards(w: _Writer, task: Task) -> None:
+    # With torch terms the sum is not complete here: the environment floors it and adds it to the episode's.
+    complete = not any(isinstance(term, TorchTerm) for term in task.rewards.values())
     w.add(1, "total = float(0.0)")
     for k, name in enumerate(w.layout.rewards):
         term = task.rewards[name]
+        if isinstance(term, TorchTerm):
+            continue
         weight = w.layout.param(f"rewards.{name}.weight", term.weight)
         w.add(1, f"r = {weight} * {w.call(f'rewards.{name}', term, 's, i')} * s.step_dt")
         w.add(1, "if not wp.isfinite(r):")
@@ -159,7 +163,7 @@ def _write_rewards(w: _Writer, task: Task) -> None:
         w.add(2, "r = 0.0")
         w.add(1, f"s.episode_sums[i, {k}] = s.episode_sums[i, {k}] + r")
         w.add(1, "total = total + r")
-    if task.only_positive_rewards:
+    if task.only_positive_rewards and complete:
         w.add(1, "total = wp.max(total, 0.0)")
     w.add(1, "if finite == 0:")
     w.add(2, "total = 0.0")
@@ -169,7 +173,8 @@ def _write_rewards(w: _Writer, task: Task) -> None:
     w.add(2, "time_out = 0")
     w.add(1, "s.quarantined[i] = 1 - finite")
     w.add(1, "s.reward[i] = total")
-    w.add(1, "s.episode_return[i] = s.episode_return[i] + total")
+    if complete:
+        w.add(1, "s.episode_return[i] = s.episode_return[i] + total")
     w.add(1, "s.terminated[i] = terminated")
     w.add(1, "s.time_out[i] = time_out")
 

@@ -1,0 +1,78 @@
+"""The escape hatch's part of a step: terms that are torch functions over the batch, outside the fused kernels.
+
+They run between the after-physics and the observe kernel, on the state the step ended in, and finish what the first
+began: the reward's sum, its floor, and which worlds end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from robot_rl_envs import fuse
+from robot_rl_envs.task import Task, TorchTerm
+
+
+class TorchTerms:
+    """A task's torch terms; false where it has none.
+
+    Args:
+        task: the task.
+        layout: where its rewards, observations and log entries lie.
+        state: the environment's state.
+        log: (n,) float64 view of the log array.
+    """
+
+    def __init__(self, task: Task, layout: fuse.Layout, state: Any, log: torch.Tensor):
+        self.task, self.layout, self.state, self.log = task, layout, state, log
+        self.rewards = [(name, term) for name, term in task.rewards.items() if isinstance(term, TorchTerm)]
+        self.terminations = [(name, term) for name, term in task.terminations.items() if isinstance(term, TorchTerm)]
+        self.observations = [
+            (group, slot)
+            for group, slots in layout.groups.items()
+            for slot in slots
+            if isinstance(slot.term, TorchTerm)
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self.rewards or self.terminations or self.observations)
+
+    def finish(self, final: dict[str, torch.Tensor]) -> None:
+        """Add rewards and terminations, and write observations into the rows of ``final`` that are done."""
+        state = self.state
+        if self.rewards:
+            self._add_rewards()
+        for name, term in self.terminations:
+            hit = term.fn(state).to(torch.int32)
+            target = state.time_out if term.time_out else state.terminated
+            torch.maximum(target, hit, out=target)
+            self.log[self.layout.log[f"termination/{name}"]] += hit.sum()
+        state.time_out.masked_fill_(state.terminated > 0, 0)
+        self.observe(final, state.terminated + state.time_out > 0)
+
+    def observe(self, groups: dict[str, torch.Tensor], where: torch.Tensor | None = None) -> None:
+        """Write the observations of the current state into ``groups``, in the worlds ``where`` (N,) (None: all)."""
+        for group, slot in self.observations:
+            view = groups[group][:, slot.offset : slot.offset + slot.size]
+            value = slot.term.fn(self.state).reshape(view.shape)
+            view.copy_(value if where is None else torch.where(where[:, None], value, view))
+
+    def _add_rewards(self) -> None:
+        """Complete the sum that the fused kernel began; a term that is not finite quarantines its world."""
+        state = self.state
+        bad = state.quarantined > 0
+        known = bad.sum()
+        for name, term in self.rewards:
+            value = term.weight * term.fn(state) * self.task.sim.step_dt
+            bad = bad | ~value.isfinite()
+            value = value.nan_to_num(0.0, 0.0, 0.0)
+            state.reward.add_(value)
+            state.episode_sums[:, self.layout.rewards.index(name)] += value
+        if self.task.only_positive_rewards:
+            state.reward.clamp_(min=0.0)
+        state.reward.masked_fill_(bad, 0.0)
+        state.episode_return.add_(state.reward)
+        state.quarantined.copy_(bad)
+        state.terminated.masked_fill_(bad, 1)
+        self.log[fuse.LOG_QUARANTINED] += bad.sum() - known
