@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.fuse import Layout, ObservationSlot
 from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Task, TorchTerm
@@ -35,6 +36,8 @@ def _observation_row(slot: ObservationSlot) -> dict[str, Any]:
         return {"name": slot.name, "signal": None, "transform": "identity", "size": slot.size}
     info = slot.term.info
     params: dict[str, Any] = dict(slot.term.params)
+    if info.signal == "clock":
+        params |= {"gate": "command", "gate_norm": MOVING_COMMAND}
     return {
         "name": slot.name,
         "signal": info.signal,

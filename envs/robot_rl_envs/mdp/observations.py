@@ -7,6 +7,8 @@ import warp as wp
 from robot_rl_envs.terms import observation
 
 TWO_PI = wp.constant(6.283185307179586)
+MOVING_COMMAND = 0.1
+"""A velocity command of a smaller norm means: stand still."""
 
 
 @observation(size=3, unit="rad/s", frame="base", signal="imu_gyro", mirror=(-1.0, 1.0, -1.0))
@@ -61,7 +63,7 @@ def clock_phase(s: Any, i: int, frequency_hz: float) -> float:
 @wp.func
 def is_moving(s: Any, i: int) -> int:
     """1 while the velocity command asks for more than standing still."""
-    if wp.length(s.command[i]) < 0.1:
+    if wp.length(s.command[i]) < MOVING_COMMAND:
         return 0
     return 1
 

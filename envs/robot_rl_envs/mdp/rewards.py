@@ -192,18 +192,23 @@ def trot_contact(s: Any, i: int, frequency_hz: float) -> float:
 
 @reward
 @wp.func
-def trot_height(s: Any, i: int, frequency_hz: float, height: float, std: float) -> float:
-    """Mean over feet of exp(-(z - z*)^2 / std^2); z* = height * sin(pi * swing progress), 0 in stance. height, std [m]."""
+def trot_height(s: Any, i: int, frequency_hz: float, height: float) -> float:
+    """Mean over feet of how well each follows the trot clock, in [0, 1].
+
+    In swing, progress sigma in (0, 1): min(z / z*, 1) - 4 max(z / height - 1.5, 0) with z* = height * sin(pi * sigma),
+    the foot's clearance z [m] above zero; in stance and while standing: 1. height [m].
+    """
     total = float(0.0)
     moving = is_moving(s, i)
     for f in range(s.foot_height_w.shape[1]):
-        target = float(0.0)
+        value = float(1.0)
         if moving == 1:
             swing = trot_swing(s, i, f, frequency_hz)
             if swing >= 0.0:
-                target = height * wp.sin(wp.pi * swing)
-        e = s.foot_height_w[i, f] - target
-        total = total + wp.exp(-(e * e) / (std * std))
+                target = wp.max(height * wp.sin(wp.pi * swing), 0.2 * height)
+                z = wp.max(s.foot_height_w[i, f], 0.0)
+                value = wp.min(z / target, 1.0) - 4.0 * wp.max(z / height - 1.5, 0.0)
+        total = total + wp.clamp(value, 0.0, 1.0)
     return total / float(s.foot_height_w.shape[1])
 
 

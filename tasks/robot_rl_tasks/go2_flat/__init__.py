@@ -49,10 +49,10 @@ def _noiseless(terms: dict[str, Observation]) -> dict[str, Observation]:
 
 def _rewards() -> dict[str, Reward]:
     return {
-        "track": Reward(rewards.track_lin_vel, weight=2.0, std=0.4),
+        "track": Reward(rewards.track_lin_vel, weight=2.5, std=0.5),
         "yaw": Reward(rewards.track_yaw_rate, weight=1.0, std=0.5),
-        "gait": Reward(rewards.trot_contact, weight=0.6, frequency_hz=GAIT_HZ),
-        "swing": Reward(rewards.trot_height, weight=0.6, frequency_hz=GAIT_HZ, height=0.08, std=0.04),
+        "gait": Reward(rewards.trot_contact, weight=1.0, frequency_hz=GAIT_HZ),
+        "swing": Reward(rewards.trot_height, weight=1.5, frequency_hz=GAIT_HZ, height=0.08),
         "lin_vel_z": Reward(rewards.lin_vel_z, weight=-1.0),
         "ang_vel_xy": Reward(rewards.ang_vel_xy, weight=-0.05),
         "flat": Reward(rewards.flat_orientation, weight=-2.0),
@@ -73,7 +73,7 @@ def make_task() -> Task:
         robot=get_robot("unitree_go2"),
         sim=Sim(timestep=0.02 / 3, decimation=3, iterations=5, ls_iterations=8),
         episode_length_s=20.0,
-        actions=Actions(kind="position"),
+        actions=Actions(kind="position", scale=2.0),
         observations=_observations(),
         rewards=_rewards(),
         terminations={
@@ -107,8 +107,8 @@ def make_task() -> Task:
         },
         only_positive_rewards=True,
         mirror=True,
-        num_envs=(1024, 4096),
-        learner={"num_steps": 24, "max_iterations": 600, "ppo.entropy_coef": 0.005, "actor.init_std": 0.5},
+        num_envs=(512, 4096),
+        learner={"num_steps": 24, "max_iterations": 600, "ppo.entropy_coef": 0.005, "ppo.schedule": "fixed", "ppo.learning_rate": 1e-3, "actor.init_std": 0.5, "symmetry": "network"},
         learner_cpu={"actor.hidden": [128, 128], "critic.hidden": [128, 128]},
         solved=("tracking/lin_vel_error", 0.25),
     )

@@ -1,0 +1,325 @@
+"""Pictures of a scene without a display: MuJoCo's own renderer on EGL or OSMesa, the camera following the robot."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import ctypes
+import ctypes.util
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import mujoco
+
+NO_GL = (
+    "no OpenGL without a display: install libegl1 libegl-mesa0 libgl1-mesa-dri (Debian, Ubuntu), or libosmesa6 and set "
+    "MUJOCO_GL=osmesa"
+)
+MAX_GEOMS = 5000
+
+
+class NoGLError(RuntimeError):
+    """There is no OpenGL to render with; the message says what to install."""
+
+
+@dataclass(kw_only=True, slots=True)
+class CameraCfg:
+    """Where the camera stands, seen from the robot. What is None is chosen from the model.
+
+    Attributes:
+        distance: from the robot [m].
+        azimuth: direction the camera looks in, about the vertical [deg]; 90 looks along +y, 180 along -x.
+        elevation: angle of the line of sight above the horizon [deg]; negative looks down.
+        follow: how much of the way to the robot the camera moves in a frame, 0 stands still, 1 is tied to it.
+    """
+
+    distance: float | None = None
+    azimuth: float | None = None
+    elevation: float | None = None
+    follow: float = 0.15
+
+    def __post_init__(self) -> None:
+        """Checks the ranges."""
+        if self.distance is not None and self.distance <= 0:
+            raise ValueError(f"distance={self.distance}: must be positive")
+        if not 0 <= self.follow <= 1:
+            raise ValueError(f"follow={self.follow}: must lie in [0, 1]")
+
+
+@dataclass(kw_only=True, slots=True)
+class Arrow:
+    """An arrow in the picture, on the ground plane.
+
+    Attributes:
+        start: (3,) its foot, world frame [m].
+        vector: (3,) from foot to tip, world frame [m].
+        rgba: (4,) colour in [0, 1].
+    """
+
+    start: np.ndarray
+    vector: np.ndarray
+    rgba: tuple[float, float, float, float] = (0.1, 0.45, 0.9, 1.0)
+
+
+def choose_backend() -> str:
+    """The OpenGL backend to render with: MUJOCO_GL where it is set, else EGL, else OSMesa.
+
+    Returns:
+        "egl", "osmesa" or, off Linux and where MUJOCO_GL says so, "glfw" or "cgl".
+
+    Raises:
+        NoGLError: none is installed.
+    """
+    wanted = os.environ.get("MUJOCO_GL", "").lower()
+    if wanted in ("egl", "osmesa", "glfw", "cgl", "wgl"):
+        return wanted
+    if sys.platform == "darwin":
+        return "cgl"
+    if not sys.platform.startswith("linux"):
+        return "glfw"
+    # PyOpenGL binds to one platform a process: what something else chose before stays.
+    bound = os.environ.get("PYOPENGL_PLATFORM", "")
+    if bound in ("egl", "osmesa"):
+        return bound
+    if _egl_works():
+        return "egl"
+    if ctypes.util.find_library("OSMesa"):
+        return "osmesa"
+    raise NoGLError(NO_GL)
+
+
+def _egl_works() -> bool:
+    """Whether libEGL is there and offers a device; asked without binding PyOpenGL to it."""
+    name = ctypes.util.find_library("EGL")
+    if not name:
+        return False
+    with contextlib.suppress(OSError, AttributeError):
+        egl = ctypes.CDLL(name)
+        egl.eglGetProcAddress.restype = ctypes.c_void_p
+        address = egl.eglGetProcAddress(b"eglQueryDevicesEXT")
+        if address:
+            query = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))(
+                address
+            )
+            count = ctypes.c_int(0)
+            return bool(query(0, None, ctypes.byref(count))) and count.value > 0
+    return False
+
+
+def _make_context(width: int, height: int) -> Any:
+    """An OpenGL context of the chosen backend, current in this thread.
+
+    MuJoCo picks its backend when it is first imported, which is long before anybody asks for a picture; its context
+    classes can be had directly, whatever it picked.
+    """
+    backend = choose_backend()
+    os.environ.setdefault("MUJOCO_GL", backend)
+    try:
+        if backend == "egl":
+            from mujoco.egl import GLContext
+        elif backend == "osmesa":
+            from mujoco.osmesa import GLContext
+        else:
+            from mujoco.gl_context import GLContext  # type: ignore[attr-defined]
+        context = GLContext(width, height)
+        context.make_current()
+    except Exception as error:  # each backend fails in its own way: missing library, no device, no display
+        raise NoGLError(
+            f"{NO_GL} (MUJOCO_GL={backend}: {str(error).splitlines()[0] if str(error) else error!r})"
+        ) from error
+    return context
+
+
+class Renderer:
+    """Draws a model's configurations into arrays; one context, to be used in the thread that made it."""
+
+    def __init__(
+        self, model: mujoco.MjModel, width: int = 640, height: int = 480, camera: CameraCfg | None = None
+    ) -> None:
+        """Opens the context.
+
+        Args:
+            model: a model with floor and light; it is copied, what is simulated stays as it is.
+            width: of the pictures [px].
+            height: of the pictures [px].
+            camera: where the camera stands.
+
+        Raises:
+            ValueError: a size that is not positive.
+            NoGLError: there is no OpenGL here.
+        """
+        if width < 1 or height < 1:
+            raise ValueError(f"picture of {width} x {height}: both must be positive")
+        self._context = _make_context(width, height)
+        import mujoco
+
+        self._mj = mujoco
+        self.width, self.height = width, height
+        self.camera = camera or CameraCfg()
+        self._free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+        centre, self._reach = _extent(model, floating=self._free.size > 0)
+        self._model = _prepare(model, width, height, self._reach)
+        self._data = mujoco.MjData(self._model)
+        self._scene = mujoco.MjvScene(self._model, maxgeom=MAX_GEOMS)
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_HAZE] = True
+        self._option = mujoco.MjvOption()
+        # 200 % glyphs are never used: text is drawn on the finished picture.
+        self._gl = mujoco.MjrContext(self._model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
+        mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), self._gl)
+        self._rect = mujoco.MjrRect(0, 0, width, height)
+        self._pixels = np.zeros((height, width, 3), dtype=np.uint8)
+        self._view = self._make_view(centre)
+
+    def _make_view(self, centre: np.ndarray) -> Any:
+        view, camera, floating = self._mj.MjvCamera(), self.camera, self._free.size > 0
+        view.type = int(self._mj.mjtCamera.mjCAMERA_FREE)
+        view.azimuth = camera.azimuth if camera.azimuth is not None else 130.0 if floating else 105.0
+        view.elevation = camera.elevation if camera.elevation is not None else -18.0 if floating else -10.0
+        view.distance = camera.distance or (3.3 if floating else 2.6) * self._reach
+        view.lookat[:] = np.nan if floating else centre
+        return view
+
+    def look_at(self, point: np.ndarray) -> None:
+        """Points the camera at `point` (3,) [m], world frame, at once."""
+        self._view.lookat[:] = point
+
+    def frame(self, qpos: np.ndarray, *, arrows: list[Arrow] | None = None) -> np.ndarray:
+        """Draws one configuration.
+
+        Args:
+            qpos: (nq,) generalized positions [m, rad, quaternion w x y z].
+            arrows: drawn on top of the scene.
+
+        Returns:
+            (height, width, 3) uint8, top row first; a new array.
+
+        Raises:
+            ValueError: qpos has another length.
+        """
+        mj, model, data = self._mj, self._model, self._data
+        qpos = np.asarray(qpos, dtype=np.float64)
+        if qpos.shape != (model.nq,):
+            raise ValueError(f"qpos has shape {qpos.shape}, the model wants ({model.nq},)")
+        # A world that diverged is drawn as it last stood.
+        if np.isfinite(qpos).all():
+            data.qpos[:] = qpos
+        mj.mj_kinematics(model, data)
+        mj.mj_comPos(model, data)
+        mj.mj_camlight(model, data)
+        self._follow()
+        self._context.make_current()
+        mj.mjv_updateScene(model, data, self._option, None, self._view, int(mj.mjtCatBit.mjCAT_ALL), self._scene)
+        self._light()
+        for arrow in arrows or []:
+            self._draw_arrow(arrow)
+        mj.mjr_render(self._rect, self._scene, self._gl)
+        mj.mjr_readPixels(self._pixels, None, self._rect, self._gl)
+        return np.ascontiguousarray(self._pixels[::-1])
+
+    def _follow(self) -> None:
+        """Moves the line of sight towards a floating base: fast enough to keep it in sight, too slow to shake."""
+        if not self._free.size:
+            return
+        target = self._data.xpos[self._model.jnt_bodyid[self._free[0]]] - np.array([0.0, 0.0, 0.15 * self._reach])
+        lookat = self._view.lookat
+        gap = target - lookat
+        # At the start, and when a reset took the robot elsewhere, the camera jumps.
+        if not np.isfinite(gap).all() or np.linalg.norm(gap) > self._view.distance:
+            lookat[:] = target
+        else:
+            lookat[:2] += self.camera.follow * gap[:2]
+            lookat[2] += 0.3 * self.camera.follow * gap[2]
+
+    def _light(self) -> None:
+        """A bright surrounding and one sun with a shadow, which goes along with the robot."""
+        for k in range(self._scene.nlight):
+            light = self._scene.lights[k]
+            if light.headlight:
+                light.ambient[:], light.diffuse[:], light.specular[:] = 0.42, 0.35, 0.05
+                continue
+            light.ambient[:], light.diffuse[:], light.specular[:] = 0.0, 0.42, 0.25
+            if light.type == int(self._mj.mjtLightType.mjLIGHT_DIRECTIONAL):
+                # The shadow's map covers a few metres around the light's axis, so that is where the robot has to be.
+                light.pos[:] = self._view.lookat - 9.0 * self._reach * light.dir
+
+    def _draw_arrow(self, arrow: Arrow) -> None:
+        scene, mj = self._scene, self._mj
+        if scene.ngeom >= scene.maxgeom or np.linalg.norm(arrow.vector) < 0.02:
+            return
+        geom = scene.geoms[scene.ngeom]
+        zeros = np.zeros(3)
+        kind = int(mj.mjtGeom.mjGEOM_ARROW)
+        mj.mjv_initGeom(geom, kind, zeros, zeros, np.eye(3).ravel(), np.array(arrow.rgba, dtype=np.float32))
+        start = np.asarray(arrow.start, dtype=np.float64)
+        mj.mjv_connector(geom, kind, 0.012, start, start + arrow.vector)
+        scene.ngeom += 1
+
+    def close(self) -> None:
+        """Frees the context; may be called twice."""
+        if self._context is not None:
+            with contextlib.suppress(Exception):
+                self._context.make_current()
+                self._gl.free()
+            self._context.free()
+            self._context = None
+
+    def __enter__(self) -> Renderer:
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Frees the context."""
+        self.close()
+
+
+def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mujoco.MjModel:
+    """A copy with a frame buffer of the right size, sharp shadows, and a horizon that fades into the sky."""
+    model = copy.copy(model)
+    model.stat.extent = reach
+    # A mirroring floor costs a second picture and looks like water.
+    model.mat_reflectance[:] = 0.0
+    vis = model.vis
+    vis.global_.offwidth, vis.global_.offheight, vis.global_.fovy = width, height, 40.0
+    quality = vis.quality
+    quality.shadowsize, quality.offsamples, quality.numslices, quality.numstacks = (
+        2048 if width > 400 else 1024,
+        4,
+        20,
+        10,
+    )
+    vis.map.znear, vis.map.zfar, vis.map.shadowclip, vis.map.haze = 0.02, 60.0, 4.0, 0.35
+    vis.rgba.haze[:] = (0.98, 0.98, 1.0, 1.0)
+    return model
+
+
+def _extent(model: mujoco.MjModel, *, floating: bool) -> tuple[np.ndarray, float]:
+    """The ball that a robot needs: at rest when its base floats, anywhere in its joints' ranges when it is fixed.
+
+    Returns:
+        Centre (3,) [m] and radius [m].
+    """
+    import mujoco
+
+    data = mujoco.MjData(model)
+    geoms = np.flatnonzero(model.body_weldid[model.geom_bodyid] > 0)
+    if not geoms.size:
+        return np.zeros(3), 1.0
+    rng = np.random.default_rng(0)
+    points = []
+    for k in range(1 if floating else 64):
+        if k:
+            limits = np.where(model.jnt_limited[:, None] != 0, model.jnt_range, [-np.pi, np.pi])
+            data.qpos[model.jnt_qposadr] = rng.uniform(limits[:, 0], limits[:, 1])
+        mujoco.mj_kinematics(model, data)
+        points.append(data.geom_xpos[geoms])
+    everything = np.concatenate(points)
+    centre = (everything.max(0) + everything.min(0)) / 2
+    # Flat workspaces fill the picture sideways, where it is wider.
+    size = (everything.max(0) - everything.min(0)) / 2
+    radius = np.linalg.norm(size * [0.75, 0.75, 1.0]) + float(np.minimum(model.geom_rbound[geoms], 0.1).mean())
+    return centre, max(float(radius), 0.3)

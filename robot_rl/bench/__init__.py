@@ -1,0 +1,1 @@
+"""Benchmarks: ours and the rival in turn, several repeats, medians and spreads."""
