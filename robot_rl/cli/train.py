@@ -124,13 +124,15 @@ def learn(env: Any, cfg: "TrainCfg", run_dir: "RunDir", prepare: Callable[[Any],
     """
     from robot_rl.cli.progress import Progress
     from robot_rl.cli.settings import asked
-    from robot_rl.learn.runner import Runner
+    from robot_rl.learn.make import make_runner
     from robot_rl.metrics.writers import MetricsWriter
 
     writer = MetricsWriter(run_dir.path, cfg.wandb, name=f"{run_dir.task}/{run_dir.run_id}")
     with writer, Progress(cfg.learner.max_iterations) as progress:
         with asked():
-            runner = Runner(env, cfg.learner, run_dir=run_dir.path, seed=cfg.seed, observer=progress, writer=writer)
+            runner = make_runner(
+                env, cfg.learner, run_dir=run_dir.path, seed=cfg.seed, observer=progress, writer=writer
+            )
             prepare(runner)
         announce(cfg, run_dir)
         runner.learn()

@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from robot_rl.learn.checkpoint import latest_checkpoint, load_checkpoint
-from robot_rl.learn.runner import Runner
+from robot_rl.learn.session import Session
 from robot_rl.run_dir import RunDir
 
 
@@ -95,7 +95,7 @@ def test_a_full_disk_is_74_and_leaves_no_run(run, in_tmp, tiny, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Runner, "save", full)
+    monkeypatch.setattr(Session, "save", full)
     code, _, err = run("train", "task=cartpole", *tiny)
     assert code == 74
     assert "the disk is full" in err

@@ -1,0 +1,50 @@
+"""robot-rl play: drives a policy in the browser."""
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.source import OVERRIDES_HELP, SourceOptions, find_source
+
+
+@dataclass(kw_only=True, slots=True)
+class Options(SourceOptions):
+    """Options of robot-rl play."""
+
+    host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 lets other machines in")
+    port: int = option(8080, "TCP port; 0 takes a free one")
+    seconds: float = option(0.0, "stop after this long [s]; 0 runs until Ctrl-C")
+    seed: int = option(0, "seed of the world")
+
+
+HELP = f"""\
+robot-rl play: drive a policy in the browser: command sliders, reset, push, speed
+
+usage: robot-rl play [key=value ...]
+
+{describe(Options)}
+
+  robot-rl play policy=go2_flat        a trained Go2 that comes with the project
+  robot-rl play run=latest             the newest run
+
+The episode does not end by the clock; Ctrl-C ends it all.
+{OVERRIDES_HELP}"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serves the page until Ctrl-C."""
+    from robot_rl.viewer.play import play
+
+    options, dotted = read(Options, arguments)
+    source = find_source(options, {**dotted, "device": "cpu", "engine": "auto"})
+    # A day: the user says when it is over.
+    cfg = dataclasses.replace(source.cfg, task=dataclasses.replace(source.cfg.task, episode_length_s=86_400.0))
+
+    def ready(url: str) -> None:
+        print(f"{source.name}: {url}  (Ctrl-C ends it)", flush=True)
+
+    with contextlib.closing(cfg.make_env(num_envs=1, seed=options.seed)) as env:
+        play(env, source.load(env), options.host, options.port, ready=ready, seconds=options.seconds or None)
+    return 0
