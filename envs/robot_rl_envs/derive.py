@@ -160,12 +160,15 @@ def clear_world(s: Any, i: int):
 
 @wp.func
 def world_is_finite(s: Any, i: int) -> int:
-    """1 where world i's state is finite and no velocity is absurd."""
-    good = int(1)
+    """1 where world i's state and action are finite and no velocity is absurd."""
+    good = wp.int32(1)
     for k in range(s.qpos.shape[1]):
         if not wp.isfinite(s.qpos[i, k]):
             good = 0
     for k in range(s.qvel.shape[1]):
         if not wp.isfinite(s.qvel[i, k]) or wp.abs(s.qvel[i, k]) > 1.0e4:
+            good = 0
+    for k in range(s.action.shape[1]):
+        if not wp.isfinite(s.action[i, k]):
             good = 0
     return good

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import linecache
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,8 +74,28 @@ def resolve_size(size: int | str, scene: Scene) -> int:
     return {"joints": len(scene.robot.joints), "actions": len(scene.actuated), "feet": len(scene.robot.feet)}[size]
 
 
+def _check_indices(task: Task, scene: Scene) -> None:
+    """Refuse a term's ``joint`` or ``body`` that the robot does not have: on the device nothing would notice."""
+    counts = {"joint": len(scene.robot.joints), "body": scene.model.nbody}
+    sections = {name: getattr(task, name) for name in ("rewards", "terminations", "commands", "events", "metrics")}
+    sections |= {f"observations.{name}": group.terms for name, group in task.observations.items()}
+    for section, terms in sections.items():
+        for name, term in terms.items():
+            for param, value in getattr(term, "params", {}).items():
+                count = counts.get(param, math.inf)
+                if param in counts and not (0 <= value < count and value == int(value)):
+                    raise ValueError(
+                        f"{section}.{name}.{param}={value!r}: {scene.robot.name!r} has {param} indices 0 to {count - 1}"
+                    )
+
+
 def make_layout(task: Task, scene: Scene) -> Layout:
-    """Reserve a place for every observation, reward, timer and log entry of ``task``."""
+    """Reserve a place for every observation, reward, timer and log entry of ``task``.
+
+    Raises:
+        ValueError: a term names a joint or a body by an index that the robot does not have.
+    """
+    _check_indices(task, scene)
     layout = Layout()
     for group_name, group in task.observations.items():
         slots, offset = [], 0
@@ -129,7 +150,9 @@ def _write_act(w: _Writer, scene: Scene, task: Task) -> None:
         scale = w.layout.param(f"actions.scale.{joint.name}", scale)
         w.add(1, f"s.prev_prev_action[i, {j}] = s.prev_action[i, {j}]")
         w.add(1, f"s.prev_action[i, {j}] = s.action[i, {j}]")
-        w.add(1, f"s.action[i, {j}] = wp.clamp(actions[i, {j}], -{clip}, {clip})")
+        # clamp makes a bound of NaN: what is not finite is kept, for the world to be quarantined
+        kept = f"wp.where(wp.isfinite(actions[i, {j}]), wp.clamp(actions[i, {j}], -{clip}, {clip}), actions[i, {j}])"
+        w.add(1, f"s.action[i, {j}] = {kept}")
         w.add(1, f"s.ctrl[i, {j}] = {offset} + {scale} * s.action[i, {j}]")
 
 
@@ -360,7 +383,7 @@ def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: A
         namespace[name] = getattr(derive_module, name)
     renamed = body.replace("observe_", f"observe_{digest}_")
     linecache.cache[filename] = (len(renamed), None, renamed.splitlines(keepends=True), filename)
-    exec(compile(renamed, filename, "exec"), namespace)  # noqa: S102  our own text, written above
+    exec(compile(renamed, filename, "exec"), namespace)
     for name in task.observations:
         full = f"observe_{digest}_{name}"
         namespace[full] = wp.func(namespace[full], module=wp.get_module(f"robot_rl_{task.name}_{digest}"))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from robot_rl_envs.task import Task
 
 
-def make_env(  # noqa: PLR0913
+def make_env(
     task: Task,
     *,
     num_envs: int,
@@ -33,8 +33,9 @@ def make_env(  # noqa: PLR0913
     Raises:
         ValueError: one line that names the field, its value and what would be right.
     """
-    if not isinstance(num_envs, int) or num_envs < 1:
-        raise ValueError(f"num_envs={num_envs!r}: must be an integer of at least 1")
+    for name, value, least in (("num_envs", num_envs, 1), ("num_threads", num_threads, 0), ("seed", seed, 0)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name}={value!r}: must be an integer of at least {least}")
     if device != "cpu" and not device.startswith("cuda"):
         raise ValueError(f"device={device!r}: must be cpu, cuda or cuda:<index>")
     from robot_rl_envs.engines import resolve_engine

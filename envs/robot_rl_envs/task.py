@@ -1,5 +1,6 @@
 """What a task is: a robot, simulation options and named lists of terms. Plain data; nothing is compiled here."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,16 @@ def _require(condition: bool, name: str, value: Any, right: str) -> None:
         raise ValueError(f"{name}={value!r}: {right}")
 
 
+def _figure(name: str, value: Any) -> float:
+    """``value`` as a finite float, or a line that names it."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    _require(math.isfinite(number), name, value, "must be a finite number")
+    return number
+
+
 class _Term:
     """Base of the term entries: a function, its parameters, and a check that they fit."""
 
@@ -33,7 +44,7 @@ class _Term:
             wanted = ", ".join(info.params) or "none"
             raise ValueError(f"{self.kind} {info.name}: parameters {', '.join(params) or 'none'} given, wants {wanted}")
         self.fn = fn
-        self.params = {name: float(params[name]) for name in info.params}
+        self.params = {name: _figure(f"{self.kind} {info.name}: {name}", params[name]) for name in info.params}
 
     @property
     def info(self) -> Any:
@@ -48,7 +59,7 @@ class Reward(_Term):
 
     def __init__(self, fn: Any, *, weight: float, **params: float):
         self._bind(fn, params)
-        self.weight = float(weight)
+        self.weight = _figure(f"reward {self.info.name}: weight", weight)
 
 
 class Metric(_Term):
@@ -112,6 +123,11 @@ class Event(_Term):
     def __init__(self, fn: Any, *, mode: str = "reset", interval_s: tuple[float, float] = (8.0, 12.0), **params: float):
         self._bind(fn, params)
         _require(mode in ("startup", "reset", "interval"), "mode", mode, "must be startup, reset or interval")
+        if self.info.set_const:
+            line = (
+                f"{self.info.name} changes masses or inertias, whose constants are recomputed once: use mode='startup'"
+            )
+            _require(mode == "startup", "mode", mode, line)
         lo, hi = interval_s
         _require(0 < lo <= hi, "interval_s", interval_s, "must be (lo, hi) with 0 < lo <= hi")
         self.mode, self.interval_s = mode, (float(lo), float(hi))
@@ -175,7 +191,10 @@ class Sim:
         _require(self.solver in SOLVERS, "sim.solver", self.solver, f"must be one of {', '.join(SOLVERS)}")
         _require(self.cone in CONES, "sim.cone", self.cone, f"must be one of {', '.join(CONES)}")
         _require(
-            self.integrator in INTEGRATORS, "sim.integrator", self.integrator, f"must be one of {', '.join(INTEGRATORS)}"
+            self.integrator in INTEGRATORS,
+            "sim.integrator",
+            self.integrator,
+            f"must be one of {', '.join(INTEGRATORS)}",
         )
         for name in ("iterations", "ls_iterations"):
             _require(1 <= getattr(self, name) <= 1000, f"sim.{name}", getattr(self, name), "must be in [1, 1000]")
