@@ -104,7 +104,7 @@ def guarded(command: Callable[[], int]) -> int:
             return _say(f"the disk is full: {error}", EXIT_DISK_FULL)
         if isinstance(error, UserError | _contract_error()):
             return _say(str(error), EXIT_USER)
-        if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError):
+        if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError | FileExistsError):
             return _say(f"cannot use {error.filename}: {(error.strerror or 'no permission').lower()}", EXIT_USER)
         raise
 

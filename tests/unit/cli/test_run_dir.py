@@ -136,6 +136,10 @@ def test_a_run_without_a_checkpoint_is_discarded_with_its_empty_parents(tmp_path
     (kept.checkpoints / "000001").mkdir(parents=True)
     kept.discard()
     assert kept.path.is_dir()
+    measured = RunDir.create(tmp_path / "runs", "cartpole", 2)
+    measured.metrics_file.write_text("{}\n")
+    measured.discard()
+    assert measured.path.is_dir()
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

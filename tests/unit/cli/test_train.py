@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 
+from robot_rl import run_dir as run_dir_module
 from robot_rl.learn.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.learn.session import Session
 from robot_rl.run_dir import RunDir
@@ -91,15 +92,22 @@ def test_bad_input_is_one_line_exit_2_and_nothing_written(run, in_tmp, monkeypat
     assert list(in_tmp.iterdir()) == []
 
 
-def test_a_full_disk_is_74_and_leaves_no_run(run, in_tmp, tiny, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Session, "save", full)
+
+def test_a_disk_that_is_full_at_the_start_is_74_and_leaves_no_run(run, in_tmp, tiny, monkeypatch):
+    monkeypatch.setattr(run_dir_module, "write_atomic", full)
     code, _, err = run("train", "task=cartpole", *tiny)
     assert code == 74
     assert "the disk is full" in err
     assert list(in_tmp.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_is_74_and_keeps_what_was_measured(run, in_tmp, tiny, monkeypatch):
+    monkeypatch.setattr(Session, "save", full)
+    assert run("train", "task=cartpole", *tiny)[0] == 74
+    assert len(rows(RunDir.find("latest").path)) == 2
 
 
 def test_resume_goes_on_in_the_same_directory(run, in_tmp, tiny):

@@ -1,0 +1,134 @@
+"""The how-tos are right: their files are written and their commands and code run, in order, in a copy of the tree.
+
+A block's first line says what is done with it: `python file=PATH` writes a file, `append=PATH` adds to one,
+`insert=PATH after="TEXT"` adds lines behind the first line with that text; `python` alone is run, and so is each line
+of `console`. Trainings and evaluations are made small. `console skip` needs a screen or a person.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+HOW_TOS = ("new_reward", "new_task", "new_robot")
+BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TREES = ("tasks", "sim_assets", "envs")
+SMALL = {
+    "train": ["num_envs=8", "num_steps=4", "max_iterations=1", "num_threads=1"],
+    "eval": ["episodes=2", "seconds=1.5"],
+}
+
+
+def blocks(text):
+    """(language, attributes, content) of every block."""
+    for language, head, content in BLOCK.findall(text):
+        words = [word.partition("=") for word in shlex.split(head)]
+        yield language, {key: value for key, _, value in words}, content
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the packages and tests that a how-to may change."""
+    ignore = shutil.ignore_patterns("__pycache__", "policy", ".pytest_cache")
+    for name in TREES:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignore)
+    for name in ("envs", "assets"):
+        shutil.copytree(ROOT / "tests" / "unit" / name, tmp_path / "tests" / "unit" / name, ignore=ignore)
+    for name in ("pyproject.toml", "tests/conftest.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def python(copy, *words):
+    """Runs Python where the copy's packages come first."""
+    path = os.pathsep.join(str(copy / name) for name in TREES)
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=copy, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
+
+
+def run_line(copy, line):
+    """Runs one line of a console block."""
+    program, *words = shlex.split(line)
+    if program == "python":
+        return python(copy, *words)
+    assert program == "robot-rl", line
+    small = SMALL.get(words[0], []) if words[0] != "new" else [f"root={copy}"]
+    return python(copy, "-m", "robot_rl.cli.main", *words, *small)
+
+
+def write(copy, attributes, content):
+    """Writes what a block says into a file; returns whether it says so."""
+    if "file" in attributes:
+        path = copy / attributes["file"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    elif "append" in attributes:
+        path = copy / attributes["append"]
+        path.write_text(path.read_text() + content)
+    elif "insert" in attributes:
+        path = copy / attributes["insert"]
+        lines = path.read_text().splitlines(keepends=True)
+        places = [number for number, line in enumerate(lines) if attributes["after"] in line]
+        assert places, f"{path}: no line with {attributes['after']}"
+        lines.insert(places[0] + 1, content)
+        path.write_text("".join(lines))
+    else:
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOW_TOS)
+def test_a_how_to_works_from_top_to_bottom(copy, name):
+    done = 0
+    for language, attributes, content in blocks((DOCS / f"{name}.md").read_text()):
+        if "skip" in attributes:
+            continue
+        if language == "console":
+            for line in content.splitlines():
+                run_line(copy, line)
+        elif not write(copy, attributes, content):
+            assert language == "python", language
+            python(copy, "-c", content)
+        done += 1
+    assert done >= 4
+    python(copy, "-m", "ruff", "check", *TREES, "tests")
+    python(copy, "-m", "ruff", "format", "--check", *TREES, "tests")
+
+
+def test_every_link_in_the_documents_leads_somewhere():
+    for page in (ROOT / "README.md", *DOCS.glob("*.md")):
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_files_that_the_documents_name_are_there():
+    for page in (ROOT / "README.md", *DOCS.glob("*.md")):
+        text = BLOCK.sub("", page.read_text())
+        for path in re.findall(r"`((?:envs|tasks|sim_assets|robot_rl|deploy_jetson|tests)/[\w/.-]+\.\w+)`", text):
+            assert (ROOT / path).exists(), f"{page.name}: {path}"
+
+
+def test_the_drawing_is_drawn():
+    import xml.etree.ElementTree as ElementTree
+
+    root = ElementTree.parse(DOCS / "architecture.svg").getroot()
+    assert root.tag.endswith("svg")
+    assert "architecture.svg" in (DOCS / "architecture.md").read_text()
+
+
+def test_blocks_are_found_with_their_attributes():
+    text = 'x\n```python insert=a/b.py after="c = {"\n  1\n```\n```console\nls\n```\n'
+    assert list(blocks(text)) == [
+        ("python", {"insert": "a/b.py", "after": "c = {"}, "  1\n"),
+        ("console", {}, "ls\n"),
+    ]
