@@ -199,8 +199,10 @@ class RunDir:
         return record
 
     def discard(self) -> None:
-        """Removes a directory in which nothing was learned yet (no checkpoint); else does nothing."""
-        if not self.checkpoints.is_dir() or not any(self.checkpoints.iterdir()):
+        """Removes a directory in which nothing was learned yet (no checkpoint, no metrics); else does nothing."""
+        learned = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
+        measured = self.metrics_file.is_file() and self.metrics_file.stat().st_size > 0
+        if not learned and not measured:
             shutil.rmtree(self.path, ignore_errors=True)
             for folder in (self.path.parent, self.path.parent.parent):
                 try:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.fuse import Layout, ObservationSlot
+from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Task, TorchTerm
 
@@ -83,7 +83,8 @@ def _mirror_of(slot: ObservationSlot, scene: Scene) -> tuple[list[int], list[flo
     rule = () if isinstance(slot.term, TorchTerm) else slot.term.info.mirror
     robot = scene.robot
     if rule in ("joints", "actions"):
-        perm, sign = (list(part) for part in robot.joint_mirror())
+        indices, signs = robot.joint_mirror()
+        perm, sign = list(indices), list(signs)
         if rule == "actions":
             keep = [k for k, joint in enumerate(robot.joints) if not joint.passive]
             perm, sign = [keep.index(perm[k]) for k in keep], [sign[k] for k in keep]
@@ -98,9 +99,7 @@ def _mirror_of(slot: ObservationSlot, scene: Scene) -> tuple[list[int], list[flo
     )
 
 
-def mirror_maps(
-    task: Task, scene: Scene, layout: Layout, device: str
-) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+def mirror_maps(task: Task, scene: Scene, layout: Layout, device: str) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Permutation and sign of every observation group and of "action" under the left-right mirror."""
     maps = {}
     for group in task.observations:

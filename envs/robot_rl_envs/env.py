@@ -43,7 +43,10 @@ class Env(VecEnv):
         seed: seed of all random streams.
     """
 
-    def __init__(  # noqa: PLR0913
+    cfg: Task
+    device: str
+
+    def __init__(
         self,
         task: Task,
         *,
@@ -329,9 +332,10 @@ class Env(VecEnv):
         return mirror_maps(self.cfg, self.scene, self._layout, self.device) if self.cfg.mirror else None
 
     def robot_state(self) -> dict[str, torch.Tensor]:
-        """The robot's raw signals without noise: joint_pos, joint_vel (N, nj), imu_gyro (N, 3) [rad/s, base frame],
+        """The robot's raw signals without noise.
 
-        imu_quat_wxyz (N, 4), command (N, 3).
+        Returns:
+            joint_pos, joint_vel (N, nj), imu_gyro (N, 3) [rad/s, base frame], imu_quat_wxyz (N, 4), command (N, 3).
         """
         state = self.state
         return {

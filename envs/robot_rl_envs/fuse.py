@@ -388,7 +388,7 @@ def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: A
         full = f"observe_{digest}_{name}"
         namespace[full] = wp.func(namespace[full], module=wp.get_module(f"robot_rl_{task.name}_{digest}"))
     options = {"enable_backward": False}
-    kernels = {
+    kernels: dict[str, Any] = {
         name: wp.kernel(namespace[name], module="unique", enable_backward=False, module_options=options)
         for name in ("act", "after_physics", "observe", "startup")
     }

@@ -1,4 +1,4 @@
-"""Counter-based random streams: what a world draws depends on the seed, its global index, its step and the term alone."""
+"""Counter-based random streams: a draw depends on the seed, the world's global index, its step and the term alone."""
 
 import zlib
 

@@ -159,9 +159,7 @@ class Scene:
         for joint in self.robot.joints:
             if joint.passive:
                 continue
-            actuator = spec.add_actuator(
-                name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT
-            )
+            actuator = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
             actuator.forcelimited = True
             actuator.forcerange = [-joint.effort_limit, joint.effort_limit]
             if self.actions.kind == "position":
@@ -230,7 +228,9 @@ class Scene:
         foot_node = [add(int(model.geom_bodyid[geom])) for geom in self.foot_geoms]
         columns = list(zip(*nodes, strict=True)) if nodes else [[]] * 9
         integers = [np.array(columns[k], dtype=np.int32) for k in (0, 3, 6, 7)]
-        vectors = [np.array(columns[k], dtype=np.float32).reshape(-1, width) for k, width in ((1, 3), (2, 4), (4, 3), (5, 3))]
+        vectors = [
+            np.array(columns[k], dtype=np.float32).reshape(-1, width) for k, width in ((1, 3), (2, 4), (4, 3), (5, 3))
+        ]
         return Chain(
             parent=integers[0],
             pos=vectors[0],

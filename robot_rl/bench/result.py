@@ -49,8 +49,8 @@ def make_result(
         notes: settings worth keeping with the figures.
 
     Returns:
-        {"name", "machine", "versions", "rows": [{"who", "value" (median), "unit", "spread" (quartile distance), "repeats"}], "ratio"
-        (median over repeats of ours / first rival; None without a rival), "notes"}.
+        {"name", "machine", "versions", "rows", "ratio", "notes"}; a row is {"who", "value" (median), "unit", "spread"
+        (quartile distance), "repeats"}; "ratio" is the median over repeats of ours / first rival, None without a rival.
     """
     table = []
     for who, values in rows.items():

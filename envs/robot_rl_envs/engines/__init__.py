@@ -29,7 +29,9 @@ def resolve_engine(name: str, device: str) -> str:
     if name == "auto":
         return "mujoco_warp" if cuda else "mujoco"
     if name == "mujoco" and cuda:
-        raise ValueError(f"engine='mujoco' runs on the CPU, not on device={device!r}: use engine=mujoco_warp or device=cpu")
+        raise ValueError(
+            f"engine='mujoco' runs on the CPU, not on device={device!r}: use engine=mujoco_warp or device=cpu"
+        )
     return name
 
 

@@ -79,7 +79,7 @@ class Engine(Protocol):
         ...
 
     def rays(self, origins: Any, directions: Any) -> Any:
-        """Cast rays: origins [m] and directions (num_envs, n, 3), world frame; distances (num_envs, n) [m], -1 a miss."""
+        """Cast rays: origins [m], directions (num_envs, n, 3), world frame; distances (num_envs, n) [m], -1 none."""
         ...
 
     def get_state(self) -> np.ndarray:

@@ -45,7 +45,9 @@ class MujocoWarpEngine:
 
     def __init__(self, scene: Scene, *, num_envs: int, device: str):
         if scene.sim.solver == "pgs":
-            raise ValueError("sim.solver='pgs' is the CPU engine's alone: use sim.solver=newton with engine=mujoco_warp")
+            raise ValueError(
+                "sim.solver='pgs' is the CPU engine's alone: use sim.solver=newton with engine=mujoco_warp"
+            )
         self.model = scene.model
         self.num_envs = num_envs
         self.device = device
@@ -89,7 +91,7 @@ class MujocoWarpEngine:
             alias = wp.array(
                 ptr=own.ptr, dtype=wp.float32, shape=(self.num_envs, tiled.shape[1], columns), device=self.device
             )
-            alias._owner = own  # noqa: SLF001  the alias keeps the memory alive
+            alias._owner = own
             self._expanded[field] = alias
         return self._expanded[field]
 

@@ -1,6 +1,6 @@
-"""Event terms: resets, pushes and domain randomization. Model fields start from their nominal values each time, so
+"""Event terms: resets, pushes and domain randomization.
 
-nothing compounds over resets.
+Model fields start from their nominal values each time, so nothing compounds over resets.
 """
 
 from typing import Any

@@ -26,5 +26,5 @@ def yaw_vel_error(s: Any, i: int) -> float:
 @metric
 @wp.func
 def joint_cos(s: Any, i: int, joint: float) -> float:
-    """cos of one joint's angle: 1 upright."""
+    """Cos of one joint's angle: 1 upright."""
     return wp.cos(s.joint_pos[i, int(joint)])

@@ -179,7 +179,7 @@ def trot_swing(s: Any, i: int, foot: int, frequency_hz: float) -> float:
 @reward
 @wp.func
 def trot_contact(s: Any, i: int, frequency_hz: float) -> float:
-    """Share of feet in contact when the trot clock wants stance and in the air when it wants swing; standing: all down."""
+    """Share of feet in contact when the trot clock wants stance, in the air when it wants swing; standing: all down."""
     total = float(0.0)
     moving = is_moving(s, i)
     for f in range(s.foot_contact.shape[1]):

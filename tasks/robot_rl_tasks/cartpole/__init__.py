@@ -48,6 +48,12 @@ def make_task() -> Task:
         metrics={"upright": Metric(metrics.joint_cos, joint=HINGE)},
         mirror=True,
         num_envs=(512, 4096),
-        learner={"num_steps": 16, "max_iterations": 150, "ppo.gamma": 0.98, "actor.hidden": [64, 64], "critic.hidden": [64, 64]},
+        learner={
+            "num_steps": 16,
+            "max_iterations": 150,
+            "ppo.gamma": 0.98,
+            "actor.hidden": [64, 64],
+            "critic.hidden": [64, 64],
+        },
         solved=("tracking/upright", 0.6),
     )
