@@ -149,6 +149,8 @@ def clear_world(s: Any, i: int):
         s.prev_prev_action[i, j] = 0.0
     for j in range(s.actuator_force.shape[1]):
         s.actuator_force[i, j] = 0.0
+    for j in range(s.sensordata.shape[1]):
+        s.sensordata[i, j] = 0.0
     for j in range(s.joint_vel.shape[1]):
         s.last_joint_vel[i, j] = s.qvel[i, s.joint_dof[j]]
     for k in range(s.episode_sums.shape[1]):
