@@ -33,10 +33,10 @@ def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy):
     done = in_copy(copy, "-m", "robot_rl.cli.main", "new", "task", "hold_arm", "robot=demo_arm", root)
     assert done.returncode == 0, done.stderr
     assert run("new", "task", "hold_go2", root)[0] == 0
-    lint = in_copy(copy, "-m", "ruff", "check", "tasks", "sim_assets", "tests")
-    assert lint.returncode == 0, lint.stdout
-    shaped = in_copy(copy, "-m", "ruff", "format", "--check", "tasks", "sim_assets", "tests")
-    assert shaped.returncode == 0, shaped.stdout
+    made = [str(path) for name in ("demo_arm", "hold_arm", "hold_go2") for path in copy.rglob(f"*{name}*")]
+    for check in (["check"], ["format", "--check"]):
+        done = in_copy(copy, "-m", "ruff", *check, *made)
+        assert done.returncode == 0, done.stdout
     tests = in_copy(copy, "-m", "pytest", "-q", "tests")
     assert tests.returncode == 0, tests.stdout
     assert "3 passed" in tests.stdout
