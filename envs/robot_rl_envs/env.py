@@ -92,8 +92,16 @@ class Env(VecEnv):
         self._out, self._final = buffers["out"], buffers["final"]
         self._out_torch = {name: wp.to_torch(array) for name, array in self._out.items()}
         self._final_torch = {name: wp.to_torch(array) for name, array in self._final.items()}
-        self._returned = [
-            {name: torch.zeros_like(tensor) for name, tensor in self._out_torch.items()} for _ in range(2)
+        # Two of each in turn, so that the last step's results stay readable. Copied by Warp: torch would wake its
+        # thread pool for arrays of this size, which costs more than the copy.
+        self._returned = [self._group_arrays() for _ in range(2)]
+        self._observations = [
+            TensorDict(
+                {name: wp.to_torch(array) for name, array in groups.items()},
+                batch_size=[self.num_envs],
+                device=self.device,
+            )
+            for groups in self._returned
         ]
         shape = (self.num_envs,)
         self._results = [
@@ -248,8 +256,8 @@ class Env(VecEnv):
     def _hand_out(self) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Copy the results into the buffers whose turn it is, so that the last step's stay readable."""
         self._turn = 1 - self._turn
-        for name, tensor in self._returned[self._turn].items():
-            tensor.copy_(self._out_torch[name])
+        for name, array in self._returned[self._turn].items():
+            wp.copy(array, self._out[name])
         rewards, dones, time_outs = self._results[self._turn]
         state = self.state
         rewards.copy_(state.reward)
@@ -260,7 +268,7 @@ class Env(VecEnv):
 
     def get_observations(self) -> TensorDict:
         """The current observation groups, each (N, width)."""
-        return TensorDict(dict(self._returned[self._turn]), batch_size=[self.num_envs], device=self.device)
+        return self._observations[self._turn]
 
     # -- commands, parameters, metrics -------------------------------------------------------------------------------
 

@@ -173,6 +173,9 @@ class Renderer:
         mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), self._gl)
         self._rect = mujoco.MjrRect(0, 0, width, height)
         self._pixels = np.zeros((height, width, 3), dtype=np.uint8)
+        self._depth = np.zeros((height, width), dtype=np.float32)
+        self._gl.readDepthMap = int(mujoco.mjtDepthMap.mjDEPTH_ZEROFAR)
+        self._sky = None if (model.tex_type == mujoco.mjtTexture.mjTEXTURE_SKYBOX).any() else _gradient(height)
         self._view = self._make_view(centre)
 
     def _make_view(self, centre: np.ndarray) -> Any:
@@ -218,7 +221,10 @@ class Renderer:
         for arrow in arrows or []:
             self._draw_arrow(arrow)
         mj.mjr_render(self._rect, self._scene, self._gl)
-        mj.mjr_readPixels(self._pixels, None, self._rect, self._gl)
+        mj.mjr_readPixels(self._pixels, None if self._sky is None else self._depth, self._rect, self._gl)
+        if self._sky is not None:
+            empty = self._depth == 0.0
+            self._pixels[empty] = np.broadcast_to(self._sky, self._pixels.shape)[empty]
         return np.ascontiguousarray(self._pixels[::-1])
 
     def _follow(self) -> None:
@@ -275,6 +281,12 @@ class Renderer:
     def __exit__(self, *_: object) -> None:
         """Frees the context."""
         self.close()
+
+
+def _gradient(height: int) -> np.ndarray:
+    """A sky for models without one, (height, 1, 3) uint8, lowest row first."""
+    share = np.linspace(0.0, 1.0, height)[:, None, None]
+    return np.round((1 - share) * np.array([250, 250, 255]) + share * np.array([199, 219, 240])).astype(np.uint8)
 
 
 def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mujoco.MjModel:

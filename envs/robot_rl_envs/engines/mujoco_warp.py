@@ -5,8 +5,10 @@ It runs on the CPU too, serially: good for parity tests, not for training.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
+import mujoco
 import mujoco_warp as mjw
 import numpy as np
 import warp as wp
@@ -52,10 +54,13 @@ class MujocoWarpEngine:
         self.num_envs = num_envs
         self.device = device
         self.capturable = device.startswith("cuda")
+        # It never resets a world by itself and refuses the flag that says so.
+        model = copy.copy(scene.model)
+        model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         with wp.ScopedDevice(device):
-            self.warp_model = mjw.put_model(scene.model)
+            self.warp_model = mjw.put_model(model)
             self.warp_data = mjw.make_data(
-                scene.model, nworld=num_envs, nconmax=scene.sim.nconmax or None, njmax=scene.sim.njmax or None
+                model, nworld=num_envs, nconmax=scene.sim.nconmax or None, njmax=scene.sim.njmax or None
             )
         d = self.warp_data
         self.data = EngineData(
