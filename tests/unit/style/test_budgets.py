@@ -19,7 +19,11 @@ MAX_MODULE, MAX_FUNCTION, MAX_PARAMETERS, MAX_ROBOT = 400, 60, 8, 150
 # Imported by the functions that need them, or at the top of the files that are about them.
 HEAVY = {"mujoco", "mujoco_warp", "isaaclab", "wandb", "ray", "viser", "av", "onnxruntime", "onnx", "matplotlib"}
 ABOUT = {
-    "mujoco": ("envs/robot_rl_envs/scene.py", "envs/robot_rl_envs/engines/mujoco.py"),
+    "mujoco": (
+        "envs/robot_rl_envs/scene.py",
+        "envs/robot_rl_envs/engines/mujoco.py",
+        "envs/robot_rl_envs/engines/mujoco_warp.py",
+    ),
     "mujoco_warp": ("envs/robot_rl_envs/engines/mujoco_warp.py",),
 }
 # Formats that run code when they are read.

@@ -1,0 +1,82 @@
+"""The CI script and the make targets, run with stand-ins for the tools they call."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def fake_ci(tmp_path):
+    """A tree with the CI script, and a PATH on which make, dpkg and apt-get write down what they are asked."""
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+
+    def run(failing="", installed=True):
+        bodies = {
+            "make": f'echo "make $* $ROBOT_RL_REQUIRE_ALL" >> log; [ "$1" != "{failing}" ]',
+            "dpkg": "exit 0" if installed else "exit 1",
+            "apt-get": 'echo "apt-get $*" >> log',
+            "sudo": '"$@"',
+        }
+        for name, body in bodies.items():
+            (tools / name).write_text(f"#!/bin/bash\n{body}\n")
+            (tools / name).chmod(0o755)
+        env = {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run(["bash", ".ci/run"], cwd=tmp_path, env=env, capture_output=True, text=True)
+        return done.returncode, done.stdout, (tmp_path / "log").read_text().splitlines()
+
+    return run
+
+
+def test_ci_checks_and_tests_with_everything_required(fake_ci):
+    code, out, log = fake_ci()
+    assert code == 0
+    assert log == ["make install-dev 1", "make check 1", "make test 1"]
+    minutes = out.partition("== minutes\n")[2].splitlines()
+    assert [line.split()[0] for line in minutes] == ["system", "install", "check", "test"]
+    assert all(line.endswith("min") for line in minutes)
+
+
+def test_ci_installs_the_packages_it_lists(fake_ci):
+    code, _, log = fake_ci(installed=False)
+    assert code == 0
+    assert log[0] == "apt-get update -q"
+    listed = (ROOT / ".ci" / "apt.txt").read_text().split()
+    assert log[1].startswith("apt-get install")
+    assert log[1].split()[-len(listed) :] == listed
+    assert {"chromium", "libegl1", "libosmesa6"} <= set(listed)
+
+
+def test_ci_stops_where_a_stage_fails(fake_ci):
+    code, out, log = fake_ci(failing="check")
+    assert code != 0
+    assert log == ["make install-dev 1", "make check 1"]
+    assert "check" in out.splitlines()[-1]
+    assert out.splitlines()[-1].endswith("FAILED")
+
+
+def dry(*words):
+    done = subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_make_run_goes_all_the_way():
+    said = dry("run", "TRAIN=seed=3")
+    steps = ["train task=go2_flat seed=3", "export", "eval", "video", "report"]
+    places = [said.index(f"robot-rl {step}") for step in steps]
+    assert places == sorted(places)
+    assert "robot-rl play" in said
+
+
+def test_pytorch_is_installed_first_and_from_where_it_is_told():
+    said = dry("run", "VENV=nowhere", "TORCH_INDEX=https://example.org/cpu")
+    lines = [line for line in said.splitlines() if "pip" in line and " install " in line]
+    assert lines[0].endswith("-c constraints.txt --index-url https://example.org/cpu torch")
+    assert lines[1].endswith("-c constraints.txt -e '.'")
+    assert "index-url" not in dry("run", "VENV=nowhere")
