@@ -36,10 +36,13 @@ def trot_contact(s, frequency_hz):
     return np.mean(want == (s.foot_contact > 0), axis=1)
 
 
-def trot_height(s, frequency_hz, height, std):
-    lifted = np.nan_to_num(height * np.sin(np.pi * swing(s, frequency_hz)))
-    target = np.where(moving(s)[:, None], lifted, 0.0)
-    return np.mean(np.exp(-np.square((s.foot_height_w - target) / std)), axis=1)
+def trot_height(s, frequency_hz, height):
+    progress = swing(s, frequency_hz)
+    target = np.maximum(height * np.sin(np.pi * np.nan_to_num(progress)), 0.2 * height)
+    clearance = np.clip(s.foot_height_w, 0, None)
+    value = np.minimum(clearance / target, 1) - 4 * np.clip(clearance / height - 1.5, 0, None)
+    in_swing = moving(s)[:, None] & ~np.isnan(progress)
+    return np.mean(np.where(in_swing, np.clip(value, 0, 1), 1.0), axis=1)
 
 
 def joint_limits(s, soft):
@@ -78,7 +81,7 @@ REWARDS = {
     "hip_pose": ({}, lambda s: squares(s.joint_pos[:, [0, 3, 6, 9]])),
     "foot_slip": ({}, lambda s: np.sum(s.foot_contact * squares(s.foot_vel_w[:, :, :2]), axis=1)),
     "trot_contact": ({"frequency_hz": 1.7}, trot_contact),
-    "trot_height": ({"frequency_hz": 1.7, "height": 0.09, "std": 0.1}, trot_height),
+    "trot_height": ({"frequency_hz": 1.7, "height": 0.09}, trot_height),
     "foot_air_time": (
         {"target_s": 0.2},
         lambda s, target_s: moving(s) * np.sum(s.foot_touchdown * (s.foot_air_time_s - target_s), axis=1) / s.step_dt,
