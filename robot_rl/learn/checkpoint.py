@@ -20,7 +20,7 @@ META = "meta.json"
 
 
 def save_checkpoint(directory: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
-    """Write a checkpoint so that a crash at any moment leaves the old state or the new one, never a part.
+    """Write a checkpoint so that a crash at any moment leaves a whole one or none, never a part.
 
     Both files go to a temporary directory beside the target and are synced to the disk before it is renamed.
 
@@ -39,6 +39,7 @@ def save_checkpoint(directory: Path, tensors: Mapping[str, Tensor], meta: Mappin
 
     directory = Path(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
+    aside = directory.parent / f".{directory.name}-replaced"
     staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     try:
         weights = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
@@ -49,12 +50,13 @@ def save_checkpoint(directory: Path, tensors: Mapping[str, Tensor], meta: Mappin
         _sync_directory(staging)
         staging.chmod(0o755)
         if directory.exists():
-            shutil.rmtree(directory)
+            directory.rename(aside)
         staging.rename(directory)
         _sync_directory(directory.parent)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
+    shutil.rmtree(aside, ignore_errors=True)
     return directory
 
 

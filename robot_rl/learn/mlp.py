@@ -22,32 +22,50 @@ def make_activation(name: str) -> nn.Module:
     return _ACTIVATIONS[name]()
 
 
-def make_linears(
-    sizes: Sequence[int], last_gain: float, generator: torch.Generator | None, *, bias: bool = True
-) -> nn.ModuleList:
-    """Return the linear layers of a perceptron with orthogonal weights (Saxe et al. 2014) and zero biases.
+def make_weights(sizes: Sequence[int], last_gain: float, generator: torch.Generator | None) -> list[nn.Parameter]:
+    """Return the weights (out, in) of a perceptron's layers, orthogonal at the start (Saxe et al. 2014).
 
     Args:
         sizes: components of the input, of each hidden layer and of the output.
         last_gain: factor of the last layer's weights; the others have HIDDEN_GAIN.
-        generator: source of the weights.
-        bias: the layers have biases.
+        generator: source of the weights; PyTorch's own layers would draw from the global stream.
     """
-    layers = nn.ModuleList()
+    weights = []
     for i, (in_dim, out_dim) in enumerate(pairwise(sizes)):
-        layer = cast("nn.Linear", nn.utils.skip_init(nn.Linear, in_dim, out_dim, bias=bias))
-        gain = last_gain if i == len(sizes) - 2 else HIDDEN_GAIN
-        if layer.weight.numel():
-            nn.init.orthogonal_(layer.weight, gain=gain, generator=generator)
-        if bias:
-            nn.init.zeros_(layer.bias)
-        layers.append(layer)
-    return layers
+        weight = nn.Parameter(torch.empty(out_dim, in_dim))
+        if weight.numel():
+            gain = last_gain if i == len(sizes) - 2 else HIDDEN_GAIN
+            nn.init.orthogonal_(weight, gain=gain, generator=generator)
+        weights.append(weight)
+    return weights
 
 
-def linears(layers: nn.ModuleList) -> list[nn.Linear]:
-    """Return the layers of a list that holds linear layers alone, by their type."""
-    return cast("list[nn.Linear]", list(layers))
+class Affine(nn.Module):
+    """A linear layer with given weights.
+
+    Attributes:
+        weight: (out, in).
+        bias: (out,), zero at the start.
+    """
+
+    def __init__(self, weight: nn.Parameter) -> None:
+        """Take the weights.
+
+        Args:
+            weight: (out, in).
+        """
+        super().__init__()
+        self.weight = weight
+        self.bias = nn.Parameter(torch.zeros(weight.shape[0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (..., in) to (..., out)."""
+        return nn.functional.linear(x, self.weight, self.bias)
+
+
+def affines(layers: nn.ModuleList) -> list[Affine]:
+    """Return the layers of a list of `Affine` by their type."""
+    return cast("list[Affine]", list(layers))
 
 
 def make_chain(parts: Sequence[tuple[Tensor, Tensor]], activation: nn.Module) -> nn.Sequential:
@@ -79,7 +97,8 @@ class Mlp(nn.Module):
             generator: source of the weights.
         """
         super().__init__()
-        self.layers = make_linears((in_dim, *cfg.hidden, out_dim), cfg.output_gain, generator)
+        weights = make_weights((in_dim, *cfg.hidden, out_dim), cfg.output_gain, generator)
+        self.layers = nn.ModuleList(map(Affine, weights))
         self.activation = make_activation(cfg.activation)
         self.work = Workspace(cfg.activation, max(cfg.hidden))
 
@@ -90,7 +109,7 @@ class Mlp(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map encoded inputs (B, in_dim) to outputs (B, out_dim)."""
         if x.device.type == "cpu" and self.work.activation in FUSED_ACTIVATIONS:
-            return run_mlp(self.work, x, [(layer.weight, layer.bias) for layer in linears(self.layers)])
+            return run_mlp(self.work, x, [(layer.weight, layer.bias) for layer in affines(self.layers)])
         return self.plain(x)
 
     def plain(self, x: Tensor) -> Tensor:
@@ -102,4 +121,4 @@ class Mlp(nn.Module):
 
     def dense(self) -> nn.Sequential:
         """Return a copy as a plain chain of linear layers and activations over normalized observations."""
-        return make_chain([(layer.weight, layer.bias) for layer in linears(self.layers)], self.activation).cpu()
+        return make_chain([(layer.weight, layer.bias) for layer in affines(self.layers)], self.activation).cpu()

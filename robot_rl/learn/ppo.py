@@ -19,6 +19,8 @@ from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.storage import Batch, Rollout
 from robot_rl.learn.symmetry import AugmentSymmetry
 
+ROUNDING = 1e-6
+"""Divergence that float32 may show between equal policies [nat]."""
 STATISTICS = ("loss/value", "loss/surrogate", "loss/entropy", "loss/kl", "loss/clip_share")
 
 
@@ -167,11 +169,15 @@ class PPO:
         return result.view_as(rollout.reward)
 
     def _adapt(self, divergence: Tensor) -> None:
-        """Steer the step size so that the divergence stays between half and twice the desired one."""
+        """Steer the step size so that the divergence stays between half and twice the desired one.
+
+        Before the first step of an update the policy is still the one that acted: what is measured then is rounding,
+        and changes nothing.
+        """
         cfg, rate = self.cfg, self.optimizer.learning_rate
         slower = (rate / 1.5).clamp(min=cfg.min_learning_rate)
         faster = (rate * 1.5).clamp(max=cfg.max_learning_rate)
-        is_low = (divergence < 0.5 * cfg.desired_kl) & (divergence > 0.0)
+        is_low = (divergence < 0.5 * cfg.desired_kl) & (divergence > ROUNDING)
         rate.copy_(torch.where(divergence > 2.0 * cfg.desired_kl, slower, torch.where(is_low, faster, rate)))
 
 

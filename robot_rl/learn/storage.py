@@ -60,6 +60,7 @@ class Rollout:
         bad = ~self.valid
         for tensor in (self.actor_obs, self.critic_obs[:-1], self.final_obs, self.action, self.mean):
             tensor.masked_fill_(bad[..., None], 0.0)
+        self.critic_obs[-1].masked_fill_(bad[-1, :, None], 0.0)
         self.reward.masked_fill_(bad, 0.0)
 
 

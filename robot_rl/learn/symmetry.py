@@ -14,7 +14,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn import gaussian
 from robot_rl.learn.fused import FUSED_ACTIVATIONS, Workspace
 from robot_rl.learn.fused_symmetric import PairedLayer, run_symmetric
-from robot_rl.learn.mlp import linears, make_activation, make_chain, make_linears
+from robot_rl.learn.mlp import Affine, affines, make_activation, make_chain, make_weights
 from robot_rl.learn.storage import Batch, Rollout
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class SymmetricMlp(nn.Module):
 
     Attributes:
         even: linear maps of the even parts.
-        odd: linear maps of the odd parts; they have no bias, which a mirror would negate.
+        odd: weights of the odd parts; they have no bias, which a mirror would negate.
     """
 
     def __init__(
@@ -125,12 +125,12 @@ class SymmetricMlp(nn.Module):
         halves = tuple(width // 2 for width in cfg.hidden)
         even = (self.basis_in.num_even, *halves, self.basis_out.num_even)
         odd = (self.basis_in.num_odd, *halves, self.basis_out.num_odd)
-        self.even = make_linears(even, cfg.output_gain, generator)
-        self.odd = make_linears(odd, cfg.output_gain, generator, bias=False)
+        self.even = nn.ModuleList(map(Affine, make_weights(even, cfg.output_gain, generator)))
+        self.odd = nn.ParameterList(make_weights(odd, cfg.output_gain, generator))
         with torch.no_grad():  # Half a sum of partners is shorter by sqrt(2) than a component that stands alone.
             alone = torch.where(self.basis_in.alone, 1.0 / math.sqrt(2.0), 1.0)
-            linears(self.even)[0].weight *= alone[: self.basis_in.num_even]
-            linears(self.odd)[0].weight *= alone[self.basis_in.num_even :]
+            affines(self.even)[0].weight.mul_(alone[: self.basis_in.num_even])
+            self.odd[0].mul_(alone[self.basis_in.num_even :])
         self.activation = make_activation(cfg.activation)
         self.work = Workspace(cfg.activation, max(cfg.hidden))
         self._is_invariant = self.basis_out.num_odd == 0 and bool(self.basis_out.alone.all())
@@ -150,13 +150,13 @@ class SymmetricMlp(nn.Module):
         """Compute `forward` with PyTorch's own operations: any device, any activation, any number of passes at once."""
         even, odd = x.split((self.basis_in.num_even, self.basis_in.num_odd), dim=-1)
         *hidden, (last_even, last_odd) = zip(self.even, self.odd, strict=True)
-        for layer_even, layer_odd in hidden:
-            a, b = layer_even(even), layer_odd(odd)
+        for layer_even, weight_odd in hidden:
+            a, b = layer_even(even), odd @ weight_odd.T
             p, q = self.activation(a + b), self.activation(a - b)
             even, odd = 0.5 * (p + q), 0.5 * (p - q)
         if self._is_invariant:
             return last_even(even)
-        return torch.cat((last_even(even), last_odd(odd)), dim=-1) @ self.basis_out.join.T
+        return torch.cat((last_even(even), odd @ last_odd.T), dim=-1) @ self.basis_out.join.T
 
     def dense(self) -> nn.Sequential:
         """Return a copy as a plain chain of linear layers and activations over normalized observations."""
@@ -170,8 +170,8 @@ class SymmetricMlp(nn.Module):
         return make_chain(parts, self.activation).cpu()
 
     def _layers(self) -> list[PairedLayer]:
-        pairs = zip(linears(self.even), linears(self.odd), strict=True)
-        return [(even.weight, even.bias, odd.weight) for even, odd in pairs]
+        pairs = zip(affines(self.even), self.odd, strict=True)
+        return [(even.weight, even.bias, odd) for even, odd in pairs]
 
 
 class AugmentSymmetry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -47,6 +47,15 @@ class PointEnv(VecEnv):
         self.pos = torch.where(time_outs, self._draw(), self.pos)
         self.episode_length_buf[time_outs] = 0
         return self.get_observations(), reward, time_outs, extras
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Networks this small gain nothing from a second thread, and lose much where other work keeps it waiting."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -1,0 +1,157 @@
+"""``robot-rl bench learner``: our PPO update beside rsl_rl's, on the same data, in turn, in one run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from rsl_rl.algorithms import PPO as RslRlPPO
+from tensordict import TensorDict
+
+from robot_rl.bench.result import make_result
+from robot_rl.config import LearnerCfg, NetworkCfg
+from robot_rl.learn.build import make_networks
+from robot_rl.learn.ppo import PPO
+from robot_rl.learn.rsl_rl_runner import copy_to_rsl_rl, rsl_rl_cfg
+from robot_rl.learn.storage import Dims, Rollout, make_rollout
+
+DIMS = Dims(actor=48, critic=64, action=12)
+"""Sizes of a quadruped's observations and actions."""
+SIZES = ((512, 256, 128), (128, 128, 128))
+
+
+class EqualPair:
+    """Our algorithm and rsl_rl's with the same networks, hyperparameters and rollout.
+
+    Attributes:
+        cfg: the learner's configuration.
+        ours: our algorithm.
+        rollout: the rollout as ours takes it.
+        theirs: rsl_rl's algorithm, the same rollout in its storage.
+    """
+
+    def __init__(self, cfg: LearnerCfg, num_envs: int, *, device: str = "cpu", seed: int = 0) -> None:
+        """Build both and let rsl_rl's policy act on random observations.
+
+        Args:
+            cfg: the learner's configuration.
+            num_envs: worlds N.
+            device: where both run.
+            seed: of weights and data.
+        """
+        self.cfg = cfg
+        generator = torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)
+        actor, critic = make_networks(cfg, DIMS, None, generator)
+        actor, critic = actor.to(device), critic.to(device)
+        order = torch.Generator(device).manual_seed(seed)
+        self.ours = PPO(actor, critic, cfg.ppo, generator=order)
+        self._obs = [_observations(num_envs, generator, device) for _ in range(cfg.num_steps + 1)]
+        settings = rsl_rl_cfg(cfg, None, device) | {"multi_gpu": None}
+        env = SimpleNamespace(num_envs=num_envs, num_actions=DIMS.action)
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.theirs = RslRlPPO.construct_algorithm(self._obs[0], env, settings, device)  # type: ignore[arg-type]
+        copy_to_rsl_rl(actor, critic, self.theirs)
+        self.rollout = make_rollout(cfg.num_steps, num_envs, DIMS, device)
+        self._act(generator, device)
+
+    def run_ours(self) -> dict[str, torch.Tensor]:
+        """Run our update: values, advantages, epochs, normalizers."""
+        return self.ours.update(self.rollout)
+
+    def run_theirs(self) -> dict[str, float]:
+        """Run rsl_rl's: advantages (it computed the values while acting), epochs, normalizers."""
+        with torch.inference_mode():
+            self.theirs.compute_returns(self._obs[-1])
+        return self.theirs.update()
+
+    @torch.inference_mode()
+    def _act(self, generator: torch.Generator, device: str) -> None:
+        """Fill rsl_rl's storage step by step, and copy it into our rollout."""
+        num_envs = self.rollout.reward.shape[1]
+        for obs in self._obs[:-1]:
+            self.theirs.act(obs)
+            reward = torch.randn(num_envs, generator=generator).to(device)
+            done = (torch.rand(num_envs, generator=generator) < 0.01).to(device)
+            self.theirs.process_env_step(obs, reward, done, {})
+        _copy_storage(self.theirs.storage, self._obs, self.rollout)
+
+
+def bench_learner(
+    *,
+    sizes: Sequence[Sequence[int]] = SIZES,
+    num_envs: int = 1024,
+    num_steps: int = 24,
+    repeats: int = 7,
+    device: str = "cpu",
+) -> dict[str, Any]:
+    """Time the update at equal arithmetic: the same networks, data, epochs and minibatches, all in float32.
+
+    Args:
+        sizes: hidden layers to measure; the ratio of the result is that of the first.
+        num_envs: worlds of the rollout.
+        num_steps: steps of the rollout.
+        repeats: timed updates of each; one more warms up.
+        device: where both run.
+
+    Returns:
+        The result in the form of :func:`robot_rl.bench.result.make_result`; ``ratio`` is ours / rsl_rl in updates a
+        second, and the ratio of every size stands in its notes.
+    """
+    rows: dict[str, list[float]] = {}
+    ratios: dict[str, float] = {}
+    for hidden in sizes:
+        name = "-".join(map(str, hidden))
+        network = {"hidden": tuple(hidden), "activation": "elu"}
+        cfg = LearnerCfg(
+            num_steps=num_steps, actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0)
+        )
+        pair = EqualPair(cfg, num_envs, device=device)
+        times = [(_seconds(pair.run_ours, device), _seconds(pair.run_theirs, device)) for _ in range(repeats + 1)][1:]
+        rows[f"robot-rl {name}"] = [1.0 / ours for ours, _ in times]
+        rows[f"rsl_rl {name}"] = [1.0 / theirs for _, theirs in times]
+        ratios[name] = statistics.median(theirs / ours for ours, theirs in times)
+    notes = {
+        "rollout": f"{num_envs} worlds x {num_steps} steps",
+        "epochs_x_minibatches": "5 x 4",
+        "observations": f"actor {DIMS.actor}, critic {DIMS.critic}, actions {DIMS.action}",
+        "threads": torch.get_num_threads(),
+        "device": device,
+        "ratios": ratios,
+    }
+    return make_result("learner update", rows, unit="updates/s", notes=notes)
+
+
+def _observations(num_envs: int, generator: torch.Generator, device: str) -> TensorDict:
+    groups = {
+        "actor": torch.randn(num_envs, DIMS.actor, generator=generator),
+        "critic": torch.randn(num_envs, DIMS.critic, generator=generator),
+    }
+    return TensorDict(groups, batch_size=[num_envs]).to(device)
+
+
+def _copy_storage(storage: Any, obs: Sequence[TensorDict], rollout: Rollout) -> None:
+    """Copy rsl_rl's storage and the observation after its last step into a rollout of ours."""
+    rollout.actor_obs.copy_(storage.observations["actor"])
+    rollout.critic_obs[:-1].copy_(storage.observations["critic"])
+    rollout.critic_obs[-1].copy_(obs[-1]["critic"])
+    rollout.action.copy_(storage.actions)
+    rollout.mean.copy_(storage.distribution_params[0])
+    rollout.reward.copy_(storage.rewards.squeeze(-1))
+    rollout.done.copy_(storage.dones.squeeze(-1))
+
+
+def _seconds(run: Callable[[], Any], device: str) -> float:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    begin = time.perf_counter()
+    run()
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return time.perf_counter() - begin

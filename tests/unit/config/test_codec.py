@@ -1,0 +1,66 @@
+"""Configurations to plain values and back, and overrides by dotted name."""
+
+import json
+
+import pytest
+
+from robot_rl.config import LearnerCfg, NetworkCfg, apply_overrides, from_dict, to_dict
+from robot_rl.errors import UserError
+
+
+def test_there_and_back_through_json():
+    cfg = LearnerCfg(num_steps=7, symmetry="augment", actor=NetworkCfg(hidden=(16, 8)), actor_groups=("a", "b"))
+    assert from_dict(LearnerCfg, json.loads(json.dumps(to_dict(cfg)))) == cfg
+
+
+def test_overrides_leave_the_original_alone():
+    cfg = LearnerCfg()
+    changed = apply_overrides(cfg, {"ppo.learning_rate": 2e-3, "actor.hidden": [64, 32], "num_steps": 12})
+    assert (changed.ppo.learning_rate, changed.actor.hidden, changed.num_steps) == (2e-3, (64, 32), 12)
+    assert cfg == LearnerCfg()
+    assert changed.critic == cfg.critic
+
+
+def test_a_group_of_settings_can_be_overridden_in_part():
+    assert apply_overrides(LearnerCfg(), {"ppo": {"gamma": 0.9}}).ppo.gamma == 0.9
+    assert apply_overrides(LearnerCfg(), {"ppo": {"gamma": 0.9}}).ppo.lam == LearnerCfg().ppo.lam
+
+
+@pytest.mark.parametrize(
+    ("key", "offer"),
+    [("ppo.lerning_rate", "ppo.learning_rate"), ("num_step", "num_steps"), ("actor.hiden", "actor.hidden")],
+)
+def test_a_typo_gets_a_suggestion(key, offer):
+    with pytest.raises(UserError, match=f"unknown key '{key}': did you mean '{offer}'"):
+        apply_overrides(LearnerCfg(), {key: 1})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"num_steps": "many"}, "num_steps: 'many' is not a whole number"),
+        ({"num_steps": 2.5}, "num_steps: 2.5 is not a whole number"),
+        ({"num_steps": True}, "num_steps: True is not a whole number"),
+        ({"ppo.gamma": "high"}, "ppo.gamma: 'high' is not a number"),
+        ({"normalize_obs": 1}, "normalize_obs: 1 is not true or false"),
+        ({"symmetry": 3}, "symmetry: 3 is not a word"),
+        ({"actor.hidden": 128}, "actor.hidden: 128 is no list of int"),
+        ({"actor.hidden": [128, "x"]}, r"actor.hidden\[1\]: 'x' is not a whole number"),
+        ({"ppo": 1}, "ppo: 1 is no group of settings"),
+        ({"ppo.gamma.x": 1}, "unknown key 'ppo.gamma.x'"),
+    ],
+)
+def test_a_wrong_type_is_named(overrides, message):
+    with pytest.raises(UserError, match=message):
+        apply_overrides(LearnerCfg(), overrides)
+
+
+def test_whole_numbers_serve_as_numbers():
+    cfg = apply_overrides(LearnerCfg(), {"ppo.max_grad_norm": 2, "num_steps": 8.0})
+    assert isinstance(cfg.ppo.max_grad_norm, float)
+    assert isinstance(cfg.num_steps, int)
+
+
+def test_from_dict_names_unknown_keys():
+    with pytest.raises(UserError, match=r"unknown key 'ppo.clp': did you mean 'clip'"):
+        from_dict(LearnerCfg, {"ppo": {"clp": 0.1}})

@@ -1,0 +1,105 @@
+"""rsl_rl's own runner as the baseline: our metrics and checkpoints, its arithmetic."""
+
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+import torch
+
+from robot_rl.bench.learner import EqualPair
+from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
+from robot_rl.errors import Interrupted, UserError
+from robot_rl.learn.build import make_policy
+from robot_rl.learn.checkpoint import list_checkpoints
+from robot_rl.learn.rsl_rl_runner import RslRlRunner, rsl_rl_cfg
+from robot_rl.learn.runner import Runner
+from robot_rl.metrics.writers import read_metrics
+
+
+@pytest.fixture
+def cfg(small_cfg):
+    return replace(small_cfg, name="rsl_rl")
+
+
+def test_it_learns_and_is_kept_as_ours(make_point_env, cfg, tmp_path, capsys):
+    runner = RslRlRunner(make_point_env(), cfg, run_dir=tmp_path)
+    last = runner.learn(40)
+    assert last["episode/return"] > -1.4
+    assert len(list_checkpoints(tmp_path)) == 20
+    rows = read_metrics(tmp_path)
+    assert [row["iteration"] for row in rows] == list(range(1, 41))
+    assert rows[0].keys() >= {"loss/value", "loss/surrogate", "policy/std", "perf/simulate_s", "episode/return"}
+    obs = make_point_env().get_observations()
+    with torch.no_grad():
+        torch.testing.assert_close(make_policy(tmp_path)(obs), runner.runner.alg.actor(obs))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "metrics.jsonl", "tb"]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("symmetry", ["augment", "network"])
+def test_symmetry_becomes_mirrored_samples(make_point_env, cfg, tmp_path, symmetry):
+    runner = RslRlRunner(make_point_env(), replace(cfg, symmetry=symmetry), run_dir=tmp_path)
+    assert runner.learn(2)["loss/symmetry"] >= 0.0
+    assert runner.cfg.symmetry == "augment"
+    assert make_policy(tmp_path).meta["learner"]["symmetry"] == "augment"
+
+
+def test_resuming(make_point_env, cfg, tmp_path):
+    first = RslRlRunner(make_point_env(), cfg, run_dir=tmp_path)
+    first.learn(2)
+    second = RslRlRunner(make_point_env(), cfg, run_dir=tmp_path, seed=7)
+    second.load(first.checkpoint)
+    before, after = first._networks() | first._state(), second._networks() | second._state()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert second.learn(4)["iteration"] == 4
+
+
+def test_its_checkpoint_starts_our_learner(make_point_env, cfg, tmp_path):
+    first = RslRlRunner(make_point_env(), cfg, run_dir=tmp_path)
+    first.learn(1)
+    second = Runner(make_point_env(), replace(cfg, name="ppo"))
+    second.load(first.checkpoint, weights_only=True)
+    assert torch.equal(second.actor.log_std, first.actor.log_std)
+
+
+def test_ctrl_c(make_point_env, cfg, tmp_path):
+    runner = RslRlRunner(
+        make_point_env(), cfg, run_dir=tmp_path, observer=lambda row: os.kill(os.getpid(), signal.SIGINT)
+    )
+    with pytest.raises(Interrupted) as caught:
+        runner.learn(10)
+    assert caught.value.iteration in (1, 2)
+    assert caught.value.checkpoint.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("ppo", "message"),
+    [
+        ({"schedule": "linear"}, "ppo.schedule: 'linear' is unknown to rsl_rl"),
+        ({"max_learning_rate": 2e-3}, "ppo.max_learning_rate: rsl_rl has"),
+    ],
+)
+def test_what_it_does_not_know_is_refused(ppo, message):
+    with pytest.raises(UserError, match=message):
+        rsl_rl_cfg(LearnerCfg(ppo=PPOCfg(**ppo)), None, "cpu")
+
+
+@pytest.mark.parametrize("clip_value_loss", [True, False])
+def test_equal_arithmetic(clip_value_loss):
+    """One update of all samples at once: the same losses, weights, step size and normalizers as rsl_rl's."""
+    network = NetworkCfg(hidden=(32, 16), output_gain=0.5)
+    ppo = PPOCfg(epochs=3, minibatches=1, clip_value_loss=clip_value_loss, max_grad_norm=0.7, desired_kl=1e-3)
+    pair = EqualPair(LearnerCfg(num_steps=6, actor=network, critic=network, ppo=ppo), num_envs=32)
+    ours = {name: float(value) for name, value in pair.run_ours().items()}
+    theirs = pair.run_theirs()
+    assert ours["loss/value"] == pytest.approx(theirs["value"], rel=1e-5)
+    assert ours["loss/surrogate"] == pytest.approx(theirs["surrogate"], abs=1e-6)
+    assert ours["loss/entropy"] == pytest.approx(theirs["entropy"], rel=1e-6)
+    assert float(pair.ours.optimizer.learning_rate) == pytest.approx(pair.theirs.learning_rate)
+    for mine, other in ((pair.ours.actor, pair.theirs.actor), (pair.ours.critic, pair.theirs.critic)):
+        for a, b in zip(mine.body.parameters(), other.mlp.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(mine.normalizer.mean, other.obs_normalizer._mean.view(-1))
+        torch.testing.assert_close(mine.normalizer.var, other.obs_normalizer._var.view(-1))
+    torch.testing.assert_close(pair.ours.actor.log_std, pair.theirs.actor.distribution.log_std_param)
