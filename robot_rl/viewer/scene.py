@@ -1,0 +1,197 @@
+"""A MuJoCo model in a viser scene: meshes sent once, then one pose a moving body a frame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from robot_rl.viewer.drive import heading
+from robot_rl.viewer.shapes import SHAPES, Mesh, join
+
+if TYPE_CHECKING:
+    import mujoco
+    import viser
+
+GROUPS = (0, 1, 2)
+"""Geom groups that are looked at; MuJoCo's convention keeps collision shapes in 3 and above."""
+GRID_M = 1.0
+WORLD = "/world"
+
+
+def body_meshes(model: mujoco.MjModel, body: int) -> list[tuple[tuple[int, int, int], float, Mesh]]:
+    """The visible shapes of a body, joined by colour.
+
+    Args:
+        model: the model.
+        body: id of the body.
+
+    Returns:
+        (red green blue in 0..255, opacity in [0, 1], triangles in the body's frame) for every colour.
+    """
+    import mujoco
+
+    found: dict[tuple[tuple[int, int, int], float], list[Mesh]] = {}
+    for geom in np.flatnonzero(model.geom_bodyid == body):
+        rgba = geom_colour(model, int(geom))
+        mesh = geom_mesh(model, int(geom))
+        if mesh is None or rgba[3] == 0 or model.geom_group[geom] not in GROUPS:
+            continue
+        rotation = np.zeros(9)
+        mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
+        rgb = tuple(round(255 * float(c)) for c in rgba[:3])
+        key = ((rgb[0], rgb[1], rgb[2]), float(rgba[3]))
+        found.setdefault(key, []).append(mesh.moved(model.geom_pos[geom], rotation.reshape(3, 3)))
+    return [(rgb, opacity, join(meshes)) for (rgb, opacity), meshes in found.items()]
+
+
+def geom_colour(model: mujoco.MjModel, geom: int) -> np.ndarray:
+    """Colour (4,) of a geom in [0, 1]: its material's where it has one and no colour of its own."""
+    own, material = model.geom_rgba[geom], int(model.geom_matid[geom])
+    grey = np.array([0.5, 0.5, 0.5, 1.0])
+    return model.mat_rgba[material] if material >= 0 and np.allclose(own, grey) else own
+
+
+def geom_mesh(model: mujoco.MjModel, geom: int) -> Mesh | None:
+    """The triangles of a geom in its own frame; None for planes and height fields."""
+    import mujoco
+
+    kind = mujoco.mjtGeom(int(model.geom_type[geom])).name.removeprefix("mjGEOM_")
+    if kind == "MESH":
+        data = int(model.geom_dataid[geom])
+        first, count = int(model.mesh_vertadr[data]), int(model.mesh_vertnum[data])
+        vertices = model.mesh_vert[first : first + count]
+        first, count = int(model.mesh_faceadr[data]), int(model.mesh_facenum[data])
+        return Mesh(vertices.astype(np.float32), model.mesh_face[first : first + count].astype(np.int32))
+    return SHAPES[kind](model.geom_size[geom]) if kind in SHAPES else None
+
+
+class RobotScene:
+    """One world of a model, shown on a viser server."""
+
+    def __init__(self, server: viser.ViserServer, model: mujoco.MjModel) -> None:
+        """Sends the shapes.
+
+        Args:
+            server: the page.
+            model: the model to draw.
+        """
+        import mujoco
+
+        self._mj, self._server, self._model = mujoco, server, model
+        self._data = mujoco.MjData(model)
+        self._free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+        self._is_first = True
+        self._set_stage()
+        self._world = server.scene.add_frame(WORLD, show_axes=False)
+        self._bodies: dict[int, Any] = {}
+        for body in range(model.nbody):
+            meshes = body_meshes(model, body)
+            if not meshes:
+                continue
+            name = f"{WORLD}/body_{body}"
+            self._bodies[body] = server.scene.add_frame(name, show_axes=False)
+            for k, (rgb, opacity, mesh) in enumerate(meshes):
+                server.scene.add_mesh_simple(
+                    f"{name}/shape_{k}",
+                    mesh.vertices,
+                    mesh.faces,
+                    color=rgb,
+                    opacity=None if opacity >= 1 else opacity,
+                )
+        self._arrows = {
+            name: server.scene.add_line_segments(
+                f"{WORLD}/{name}",
+                np.zeros((1, 2, 3), np.float32),
+                np.array(rgb, np.uint8),
+                thickness=6.0,
+                thickness_units="screen",
+                visible=False,
+            )
+            for name, rgb in (("command", (26, 115, 230)), ("measured", (46, 160, 90)))
+        }
+
+    def _set_stage(self) -> None:
+        """Floor, light and a first view; nothing is fetched from elsewhere."""
+        scene, model = self._server.scene, self._model
+        scene.set_up_direction("+z")
+        # The default is a photograph of a hall that the page would load from the network.
+        scene.configure_environment_map(None)
+        scene.configure_default_lights(enabled=False)
+        scene.add_light_hemisphere("/light/sky", sky_color=(255, 255, 255), ground_color=(150, 155, 165), intensity=1.6)
+        # Light shines along the node's -z; this one comes from the front left, from above.
+        scene.add_light_directional("/light/sun", intensity=2.2, cast_shadow=True, wxyz=(0.90, 0.25, 0.35, 0.05))
+        planes = np.flatnonzero(model.geom_type == int(self._mj.mjtGeom.mjGEOM_PLANE))
+        self._floor_z = float(model.geom_pos[planes[0], 2]) if planes.size else 0.0
+        self._grid = scene.add_grid(
+            "/floor",
+            width=40.0,
+            height=40.0,
+            cell_size=GRID_M / 4,
+            section_size=GRID_M,
+            cell_color=(222, 226, 230),
+            section_color=(190, 197, 204),
+            fade_distance=25.0,
+            plane_color=(244, 246, 248),
+            plane_opacity=1.0,
+            shadow_opacity=0.5,
+            position=(0.0, 0.0, self._floor_z),
+        )
+
+    def look_from(self, client: viser.ClientHandle) -> None:
+        """Gives a browser that has just connected a good view of the robot."""
+        reach = max(float(np.ptp(self._data.geom_xpos[self._visible()], axis=0).max()), 0.6)
+        centre = self._data.geom_xpos[self._visible()].mean(0) + np.asarray(self._world.position)
+        offset = reach * np.array([0.2, -1.9, 0.5])
+        if self._free.size:
+            body = self._model.jnt_bodyid[self._free[0]]
+            offset = reach * np.array([1.0, -1.3, 0.6])
+            offset[:2] = heading(self._data.xquat[body]) @ offset[:2]
+        # In this order: a new position takes the point looked at along.
+        client.camera.position = tuple(centre + offset)
+        client.camera.look_at = tuple(centre)
+
+    def _visible(self) -> np.ndarray:
+        moving = self._model.body_weldid[self._model.geom_bodyid] > 0
+        return np.flatnonzero(moving) if moving.any() else np.arange(self._model.ngeom)
+
+    def update(self, qpos: np.ndarray, *, follow: bool = True) -> None:
+        """Moves the bodies.
+
+        Args:
+            qpos: (nq,) generalized positions.
+            follow: keep a floating base in the middle of the page, by moving the world under it; the browser's
+                camera stays in the viewer's hands.
+        """
+        data, model = self._data, self._model
+        if np.isfinite(qpos).all():
+            data.qpos[:] = qpos
+        self._mj.mj_kinematics(model, data)
+        for body, frame in self._bodies.items():
+            if model.body_weldid[body] > 0 or self._is_first:
+                frame.position, frame.wxyz = data.xpos[body], data.xquat[body]
+        self._is_first = False
+        shift = np.zeros(3)
+        if follow and self._free.size:
+            shift[:2] = -data.xpos[model.jnt_bodyid[self._free[0]], :2]
+        self._world.position = shift
+        # The floor's pattern repeats: it need only move within one cell.
+        self._grid.position = (float(shift[0] % GRID_M), float(shift[1] % GRID_M), self._floor_z)
+
+    def show_velocity(self, command: np.ndarray, measured: np.ndarray, rotation: np.ndarray) -> None:
+        """Draws planar velocities as lines above the robot; a metre a second is 40 cm.
+
+        Args:
+            command: (2,) commanded velocity in the heading frame [m/s].
+            measured: (2,) measured velocity in the heading frame [m/s].
+            rotation: (2, 2) heading frame to world.
+        """
+        if not self._free.size:
+            return
+        base = self._data.xpos[self._model.jnt_bodyid[self._free[0]]]
+        for height, name, vector in ((0.24, "command", command), (0.21, "measured", measured)):
+            start = base + np.array([0.0, 0.0, height])
+            end = start + np.array([*(0.4 * rotation @ vector[:2]), 0.0])
+            handle = self._arrows[name]
+            handle.visible = bool(np.linalg.norm(vector[:2]) > 0.03)
+            handle.points = np.stack([start, end])[None].astype(np.float32)

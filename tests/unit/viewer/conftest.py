@@ -1,0 +1,164 @@
+"""A small environment that moves as told, and a browser that can be asked questions."""
+
+import base64
+import json
+import re
+import subprocess
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from types import SimpleNamespace
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+
+MODEL = """
+<mujoco>
+  <worldbody>
+    <light name="sun" type="directional" dir="0.2 0.3 -1" pos="0 0 5"/>
+    <geom name="floor" type="plane" size="0 0 1" rgba="0.85 0.87 0.9 1"/>
+    <body name="base" pos="0 0 0.3">
+      <freejoint/>
+      <geom name="trunk" type="box" size="0.2 0.1 0.05" mass="5" rgba="0.8 0.1 0.1 1"/>
+      <geom name="hull" type="box" size="0.3 0.3 0.3" group="3" contype="0" conaffinity="0" mass="0"/>
+      <body name="leg" pos="0.15 0 -0.05">
+        <joint name="hip" axis="0 1 0" range="-1 1"/>
+        <geom name="shin" type="capsule" fromto="0 0 0 0 0 -0.2" size="0.02" rgba="0.1 0.1 0.1 1"/>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+class FakeEnv:
+    """What the viewer needs of an environment; the robots move at 0.9 of the command, and one falls when told to."""
+
+    step_dt = 0.02
+    num_actions = 1
+    device = "cpu"
+
+    def __init__(self, num_envs=1, commanded=True):
+        self.num_envs = num_envs
+        model = mujoco.MjModel.from_xml_string(MODEL)
+        self.engine = SimpleNamespace(model=model)
+        names = ("vx", "vy", "yaw")
+        params = {
+            f"{n}_{e}": v for n, hi in zip(names, (1.0, 0.5, 0.8), strict=True) for e, v in (("lo", -hi), ("hi", hi))
+        }
+        commands = {"velocity": SimpleNamespace(params=params)} if commanded else {}
+        self.cfg = SimpleNamespace(name="fake", commands=commands)
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int32)
+        self.fall_next = torch.zeros(num_envs, dtype=torch.bool)
+        self.actions, self.told, self.pushes = [], [], []
+        self.state = SimpleNamespace(command=torch.zeros(num_envs, 3))
+        self.reset()
+
+    def reset(self):
+        n = self.num_envs
+        qpos = torch.zeros(n, 8)
+        qpos[:, 2], qpos[:, 3] = 0.3, 1.0
+        self.state.qpos = qpos
+        self.state.base_pos_w, self.state.base_quat_wxyz = qpos[:, :3], qpos[:, 3:7]
+        self.state.base_lin_vel_b, self.state.base_ang_vel_b = torch.zeros(n, 3), torch.zeros(n, 3)
+        return self.get_observations()
+
+    def get_observations(self):
+        return {"actor": self.state.command.clone()}
+
+    def robot_state(self):
+        return {"command": self.state.command.clone(), "joint_pos": self.state.qpos[:, 7:].clone()}
+
+    def set_command(self, value, env_ids=None):
+        self.state.command[:] = torch.tensor(value)
+        self.told.append(tuple(value))
+
+    def push(self, delta_v, env_ids=None):
+        self.pushes.append(delta_v)
+
+    def step(self, actions):
+        assert actions.shape == (self.num_envs, self.num_actions)
+        self.actions.append(actions.clone())
+        state = self.state
+        state.base_lin_vel_b = torch.cat([0.9 * state.command[:, :2], torch.zeros(self.num_envs, 1)], dim=1)
+        state.base_ang_vel_b = torch.cat([torch.zeros(self.num_envs, 2), 0.9 * state.command[:, 2:]], dim=1)
+        state.qpos[:, :3] += state.base_lin_vel_b * self.step_dt
+        done, self.fall_next = self.fall_next, torch.zeros(self.num_envs, dtype=torch.bool)
+        state.qpos[done, :2] = 0.0
+        return self.get_observations(), torch.ones(self.num_envs), done, {}
+
+
+@pytest.fixture
+def fake_env():
+    """Builds an environment: fake_env(num_envs=1, commanded=True)."""
+    return FakeEnv
+
+
+class Page:
+    """A page in headless Chromium, spoken to over its debugging protocol."""
+
+    SWITCHES = (
+        "headless no-sandbox enable-unsafe-swiftshader use-angle=swiftshader disable-quic no-first-run "
+        "disable-background-networking disable-component-update disable-sync window-size=1280,800"
+    )
+
+    def __init__(self, chromium: Path, folder: Path):
+        from websockets.sync.client import connect
+
+        switches = [f"--{s}" for s in self.SWITCHES.split()] + [
+            f"--user-data-dir={folder}",
+            "--remote-debugging-port=0",
+        ]
+        self.process = subprocess.Popen([str(chromium), *switches, "about:blank"], stderr=subprocess.PIPE, text=True)
+        stderr = self.process.stderr
+        found = next(m for m in (re.search(r"DevTools listening on ws://([\d.:]+)/", line) for line in stderr) if m)
+        threading.Thread(target=lambda: [None for _ in stderr], daemon=True).start()
+        with urllib.request.urlopen(f"http://{found.group(1)}/json") as reply:
+            target = next(page for page in json.load(reply) if page["type"] == "page")
+        self.socket = connect(target["webSocketDebuggerUrl"], max_size=None)
+        self.count, self.events = 0, []
+        for domain in ("Page", "Runtime", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method, **params):
+        self.count += 1
+        self.socket.send(json.dumps({"id": self.count, "method": method, "params": params}))
+        while True:
+            message = json.loads(self.socket.recv(timeout=60))
+            if message.get("id") == self.count:
+                return message["result"]
+            self.events.append(message)
+
+    def js(self, code):
+        return self.call("Runtime.evaluate", expression=code, returnByValue=True)["result"].get("value")
+
+    def wait(self, code, seconds=60.0):
+        """Waits until a piece of JavaScript is true."""
+        end = time.monotonic() + seconds
+        while not self.js(code):
+            assert time.monotonic() < end, f"never true: {code}\n{self.js('document.body.innerText')}"
+            time.sleep(0.2)
+
+    def picture(self) -> np.ndarray:
+        from io import BytesIO
+
+        from PIL import Image
+
+        data = base64.b64decode(self.call("Page.captureScreenshot")["data"])
+        return np.asarray(Image.open(BytesIO(data)).convert("RGB"))
+
+    def close(self):
+        self.socket.close()
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
+
+@pytest.fixture
+def page(chromium, tmp_path):
+    """A headless browser page."""
+    page = Page(chromium, tmp_path / "browser")
+    yield page
+    page.close()

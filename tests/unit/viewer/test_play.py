@@ -1,0 +1,146 @@
+"""Driving by hand: the page's wishes reach the environment, and the page shows the robot."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robot_rl.errors import UserError
+from robot_rl.viewer.play import Player, checked_port, play
+
+SERVE = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("fake", sys.argv[1])
+fake = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(fake)
+from robot_rl.viewer.play import play
+play(fake.FakeEnv(), None, port=0, ready=lambda url: print(url, flush=True), seconds=300)
+print("ended", flush=True)
+"""
+
+
+@pytest.fixture
+def player(fake_env):
+    player = Player(fake_env(), None, port=0)
+    yield player
+    player.close()
+
+
+def test_sliders_command_the_robot(player):
+    player.panel._sliders["vx"].value = -0.4
+    player.panel._sliders["yaw"].value = 0.2
+    player.run(0.3)
+    assert player.steps > 0
+    assert player.env.told[-1] == pytest.approx((-0.4, 0.0, 0.2))
+    assert player.driver.time_s == pytest.approx(0.02 * player.steps)
+    assert player.env.pushes == []
+
+
+def test_buttons(player):
+    panel = player.panel
+    player.run(0.1)
+    assert float(player.env.state.qpos[0, 0]) > 0
+    panel._press("Reset")
+    panel._press("Push")
+    panel._push.value = 0.5
+    player._grant_wishes()
+    assert float(player.env.state.qpos[0, 0]) == 0.0
+    ((dx, dy, dz),) = player.env.pushes
+    assert (np.hypot(dx, dy), dz) == pytest.approx((0.5, 0.0))
+    player._grant_wishes()
+    assert len(player.env.pushes) == 1
+    panel._press("Pause")
+    steps = player.steps
+    player.run(0.1)
+    assert player.steps == steps
+    panel._stand()
+    assert panel.command == (0.0, 0.0, 0.0)
+
+
+def test_bodies_follow_and_the_world_moves_under_the_robot(player):
+    scene = player._scene
+    qpos = np.array([3.25, -1.5, 0.3, 1, 0, 0, 0, 0.5])
+    scene.update(qpos, follow=True)
+    base, leg = (scene._bodies[k] for k in (1, 2))
+    np.testing.assert_allclose(base.position, [3.25, -1.5, 0.3])
+    np.testing.assert_allclose(leg.wxyz, [np.cos(0.25), 0, np.sin(0.25), 0], atol=1e-9)
+    np.testing.assert_allclose(scene._world.position, [-3.25, 1.5, 0])
+    np.testing.assert_allclose(scene._grid.position, [0.75, 0.5, 0])
+    scene.update(qpos, follow=False)
+    np.testing.assert_allclose(scene._world.position, 0)
+    scene.update(np.full(8, np.nan))
+    np.testing.assert_allclose(base.position, [3.25, -1.5, 0.3])
+
+
+def test_readout(player):
+    player.panel.write([("vx <m>", 1.0, 0.7), ("vy", 0.4, 0.0)], {"a": "<b>"})
+    text = player.panel._figures.content
+    assert "vx &lt;m&gt;" in text
+    assert "<b>" not in text
+    # sqrt(0.3^2 + 0.4^2)
+    assert "0.50 m/s" in text
+
+
+def test_episode_does_not_end_by_time(player):
+    player.env.episode_length_buf.fill_(900)
+    player._step()
+    assert player.env.episode_length_buf.tolist() == [0]
+
+
+def test_task_without_command(fake_env):
+    player = Player(fake_env(commanded=False), None, port=0)
+    player.run(0.2)
+    player.close()
+    assert player.env.told == []
+    assert "Return" in player.panel._figures.content
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "message"), [("127.0.0.1", 70000, "port=70000"), ("192.0.2.1", 8080, "cannot listen on 192.0.2.1")]
+)
+def test_bad_address(host, port, message):
+    with pytest.raises(UserError, match=message):
+        checked_port(host, port)
+
+
+def test_taken_port(fake_env):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(UserError, match=f"cannot listen on 127.0.0.1:{port}"):
+            play(fake_env(), None, port=port)
+
+
+@pytest.mark.slow
+def test_page_in_a_browser(page, tmp_path):
+    fake = Path(__file__).parent / "conftest.py"
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(fake)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        url = server.stdout.readline().strip()
+        assert url.startswith("http://localhost:"), server.stderr.read()
+        page.call("Page.navigate", url=url)
+        page.wait("document.body.innerText.includes('forward [m/s]')")
+        page.wait("/Simulated\\s+[1-9]/.test(document.body.innerText)")
+        assert page.js("!!document.querySelector('canvas')")
+        # The trunk is red, and nothing else is.
+        picture = page.picture().astype(int)
+        scene = picture[:, :900]
+        assert ((scene[..., 0] - scene[..., 1]) > 60).sum() > 500
+        asked = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
+        assert all(a.startswith((url, "data:", f"blob:{url}")) for a in asked), asked
+        assert not [e for e in page.events if e["method"] == "Runtime.exceptionThrown"]
+        page.js("[...document.querySelectorAll('button')].find(b => b.innerText == 'Pause').click()")
+        page.wait("/Speed\\s+paused/.test(document.body.innerText)")
+        server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=30)
+        assert (server.returncode, out.strip()) == (0, "ended"), err
+    finally:
+        server.kill()
+        server.wait()

@@ -1,0 +1,114 @@
+"""Pictures without a display."""
+
+import sys
+
+import numpy as np
+import pytest
+from robot_rl_envs import render
+from robot_rl_envs.render import Arrow, CameraCfg, NoGLError, Renderer
+
+STAND = np.array([0, 0, 0.3, 1, 0, 0, 0, 0.0])
+
+
+def red(picture: np.ndarray) -> np.ndarray:
+    """Where the trunk is: pixels much more red than green."""
+    return picture[..., 0].astype(int) - picture[..., 1] > 60
+
+
+@pytest.fixture
+def renderer(gl, fake_env):
+    with Renderer(fake_env().engine.model, 160, 120) as renderer:
+        yield renderer
+
+
+def test_robot_is_in_the_middle(renderer):
+    picture = renderer.frame(STAND)
+    assert picture.shape == (120, 160, 3)
+    assert picture.dtype == np.uint8
+    rows, columns = np.nonzero(red(picture))
+    assert 300 < len(rows) < 0.3 * red(picture).size
+    assert abs(rows.mean() - 60) < 25
+    assert abs(columns.mean() - 80) < 25
+    assert picture[:15].mean() > picture[70:].mean()
+
+
+def test_collision_group_is_not_drawn(renderer):
+    # The hull, of half a metre and more, would hide the trunk.
+    assert red(renderer.frame(STAND)).any()
+
+
+def test_camera_follows_and_jumps_after_a_reset(renderer):
+    renderer.frame(STAND)
+    for x in np.linspace(0, 3, 60):
+        picture = renderer.frame(np.array([x, 0, 0.3, 1, 0, 0, 0, 0]))
+        assert red(picture).sum() > 300
+    home = renderer.frame(STAND)
+    assert abs(np.nonzero(red(home))[1].mean() - 80) < 25
+
+
+def test_simulated_model_is_left_alone(gl, fake_env):
+    model = fake_env().engine.model
+    extent, width = model.stat.extent, model.vis.global_.offwidth
+    with Renderer(model, 64, 48):
+        assert (model.stat.extent, model.vis.global_.offwidth) == (extent, width)
+
+
+def test_larger_than_the_models_frame_buffer(gl, fake_env):
+    with Renderer(fake_env().engine.model, 1280, 64) as renderer:
+        assert renderer.frame(STAND).shape == (64, 1280, 3)
+
+
+def test_arrow(renderer):
+    arrow = Arrow(start=np.array([0, 0, 0.5]), vector=np.array([0.3, 0, 0]), rgba=(0, 0, 1, 1))
+    blue = [
+        (p[..., 2].astype(int) - p[..., 0] > 60).sum()
+        for p in (renderer.frame(STAND), renderer.frame(STAND, arrows=[arrow]))
+    ]
+    assert blue[0] == 0
+    assert blue[1] > 20
+
+
+def test_wrong_length_and_not_finite(renderer):
+    with pytest.raises(ValueError, match=r"qpos has shape \(7,\), the model wants \(8,\)"):
+        renderer.frame(STAND[:7])
+    # The infinite floor is drawn about where the camera was a picture ago.
+    renderer.frame(STAND)
+    good = renderer.frame(STAND)
+    np.testing.assert_array_equal(renderer.frame(np.full(8, np.nan)), good)
+
+
+def test_two_renderers_at_once(gl, fake_env):
+    model = fake_env().engine.model
+    with Renderer(model, 64, 48) as first, Renderer(model, 96, 48, CameraCfg(azimuth=0)) as second:
+        shapes = [r.frame(STAND).shape for r in (first, second, first)]
+    assert shapes == [(48, 64, 3), (48, 96, 3), (48, 64, 3)]
+
+
+def test_camera_ranges():
+    with pytest.raises(ValueError, match="distance=-1"):
+        CameraCfg(distance=-1)
+    with pytest.raises(ValueError, match="follow=2"):
+        CameraCfg(follow=2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the packages named are Debian's")
+def test_without_gl_one_line_says_what_to_install(monkeypatch, fake_env):
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)
+    monkeypatch.setattr(render.ctypes.util, "find_library", lambda name: None)
+    with pytest.raises(NoGLError, match="install libegl1 libegl-mesa0 libgl1-mesa-dri") as error:
+        Renderer(fake_env().engine.model)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="backends of Linux")
+def test_backend_is_the_users_or_what_is_there(monkeypatch):
+    monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    assert render.choose_backend() == "osmesa"
+    monkeypatch.delenv("MUJOCO_GL")
+    monkeypatch.setattr(render, "_egl_works", lambda: True)
+    assert render.choose_backend() == "egl"
+    monkeypatch.setattr(render, "_egl_works", lambda: False)
+    monkeypatch.setattr(render.ctypes.util, "find_library", lambda name: "libOSMesa.so.8")
+    assert render.choose_backend() == "osmesa"

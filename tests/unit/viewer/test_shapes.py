@@ -1,0 +1,76 @@
+"""Triangles of primitive shapes, and of a whole body."""
+
+import mujoco
+import numpy as np
+import pytest
+
+from robot_rl.viewer.scene import body_meshes, geom_colour
+from robot_rl.viewer.shapes import box, capsule, cylinder, ellipsoid, sphere
+
+
+def volume(mesh) -> float:
+    """Signed volume by the divergence theorem: positive where all triangles face outwards."""
+    a, b, c = (mesh.vertices[mesh.faces[:, k]].astype(float) for k in range(3))
+    return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "exact", "tolerance"),
+    [
+        (box(np.array([0.1, 0.2, 0.3])), 8 * 0.1 * 0.2 * 0.3, 1e-5),
+        (sphere(np.array([0.5, 0, 0])), 4 / 3 * np.pi * 0.5**3, 0.05),
+        (ellipsoid(np.array([0.1, 0.2, 0.3])), 4 / 3 * np.pi * 0.1 * 0.2 * 0.3, 0.05),
+        (cylinder(np.array([0.1, 0.3, 0])), np.pi * 0.1**2 * 0.6, 0.02),
+        (capsule(np.array([0.1, 0.3, 0])), np.pi * 0.1**2 * 0.6 + 4 / 3 * np.pi * 0.1**3, 0.04),
+    ],
+)
+def test_volume(mesh, exact, tolerance):
+    assert volume(mesh) == pytest.approx(exact, rel=tolerance)
+    assert mesh.vertices.dtype == np.float32
+    assert mesh.faces.dtype == np.int32
+    assert mesh.faces.max() < len(mesh.vertices)
+
+
+def test_extent_of_a_capsule():
+    mesh = capsule(np.array([0.1, 0.3, 0]))
+    np.testing.assert_allclose(mesh.vertices.max(0), [0.1, 0.1, 0.4], atol=1e-6)
+    np.testing.assert_allclose(mesh.vertices.min(0), [-0.1, -0.1, -0.4], atol=1e-6)
+
+
+def test_body_joins_shapes_by_colour_and_hides_collision_groups():
+    model = mujoco.MjModel.from_xml_string("""
+    <mujoco>
+      <asset><material name="red" rgba="1 0 0 1"/></asset>
+      <worldbody>
+        <body>
+          <geom type="box" size="1 1 1" pos="2 0 0" material="red"/>
+          <geom type="sphere" size="0.1" pos="0 0 3" material="red"/>
+          <geom type="cylinder" size="0.1 0.2" rgba="0 0 1 0.5"/>
+          <geom type="sphere" size="9" group="3"/>
+          <geom type="sphere" size="9" rgba="0 0 0 0"/>
+        </body>
+      </worldbody>
+    </mujoco>""")
+    np.testing.assert_allclose(geom_colour(model, 0), [1, 0, 0, 1])
+    red, blue = body_meshes(model, 1)
+    assert red[:2] == ((255, 0, 0), 1.0)
+    assert blue[:2] == ((0, 0, 255), 0.5)
+    np.testing.assert_allclose(red[2].vertices.max(0), [3, 1, 3.1], atol=1e-5)
+
+
+def test_turned_geom_lies_where_mujoco_puts_it():
+    model = mujoco.MjModel.from_xml_string("""
+    <mujoco><worldbody><body><geom type="capsule" fromto="0 0 0 1 0 0" size="0.1"/></body></worldbody></mujoco>""")
+    ((_, _, mesh),) = body_meshes(model, 1)
+    np.testing.assert_allclose(mesh.vertices.max(0), [1.1, 0.1, 0.1], atol=1e-3)
+    np.testing.assert_allclose(mesh.vertices.min(0), [-0.1, -0.1, -0.1], atol=1e-3)
+
+
+def test_mesh_geom():
+    model = mujoco.MjModel.from_xml_string("""
+    <mujoco>
+      <asset><mesh name="m" vertex="0 0 0  1 0 0  0 1 0  0 0 1" face="0 2 1 0 1 3 0 3 2 1 2 3"/></asset>
+      <worldbody><body><geom type="mesh" mesh="m"/></body></worldbody>
+    </mujoco>""")
+    ((_, _, mesh),) = body_meshes(model, 1)
+    assert volume(mesh) == pytest.approx(1 / 6, rel=1e-4)
