@@ -18,7 +18,7 @@ SHOWN = (
 class Progress:
     """Shows the rows of metrics as they come; an observer for the runner, and a context manager.
 
-    With a terminal it is one bar: iterations, steps/s, return, episode length, tracking error, time left.
+    With a terminal it is a bar (iterations, time left) over a line: steps/s, return, episode length, tracking error.
     """
 
     def __init__(self, last: int) -> None:
@@ -32,6 +32,7 @@ class Progress:
         self._console = Console(stderr=True)
         self._first, self._last = 0, last
         self._bar: Any = None
+        self._live: Any = None
         self._start = self._printed = time.monotonic()
 
     def __enter__(self) -> "Progress":
@@ -42,8 +43,8 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave the last state of the bar on the screen."""
-        if self._bar is not None:
-            self._bar.stop()
+        if self._live is not None:
+            self._live.stop()
 
     def __call__(self, row: Mapping[str, float]) -> None:
         """Show one iteration's metrics."""
@@ -53,7 +54,7 @@ class Progress:
             if self._console.is_terminal:
                 self._show_bar()
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=done, facts=facts(row))
+            self._draw(done, row)
             return
         now = time.monotonic()
         if now - self._printed >= LINE_EVERY_S or done in (self._first, self._last):
@@ -63,20 +64,29 @@ class Progress:
             self._console.print(line, soft_wrap=True, highlight=False)
 
     def _show_bar(self) -> None:
+        from rich.live import Live
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
         columns = (
+            TextColumn("iteration"),
             MofNCompleteColumn(),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[facts]}"),
+            BarColumn(bar_width=None),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
         )
-        self._bar = Bar(*columns, console=self._console)
-        self._bar.add_task("train", total=self._last, completed=self._first, facts="")
-        self._bar.start()
+        self._bar = Bar(*columns, console=self._console, expand=True)
+        self._bar.add_task("train", total=self._last, completed=self._first)
+        self._live = Live(self._bar, console=self._console, refresh_per_second=4)
+        self._live.start()
+
+    def _draw(self, done: int, row: Mapping[str, float]) -> None:
+        from rich.console import Group
+        from rich.text import Text
+
+        self._bar.update(self._bar.task_ids[0], completed=done)
+        self._live.update(Group(self._bar, Text(facts(row), no_wrap=True, overflow="ellipsis")))
 
 
 def facts(row: Mapping[str, float]) -> str:

@@ -5,8 +5,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.errors import Interrupted
-
 if TYPE_CHECKING:
     from robot_rl.cli.settings import TrainCfg
     from robot_rl.run_dir import RunDir
@@ -100,8 +98,6 @@ def train(cfg: "TrainCfg") -> "RunDir":
         try:
             run_dir.write_config(cfg.tree, sys.argv)
             learn(env, cfg, run_dir, prepare)
-        except Interrupted:
-            raise
         except BaseException:
             run_dir.discard()
             raise
