@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -23,8 +24,8 @@ def _joint_rows(scene: Scene) -> list[dict[str, Any]]:
                 "kd": joint.kd,
                 "effort_limit": joint.effort_limit,
                 "velocity_limit": joint.velocity_limit,
-                "lower": lower,
-                "upper": upper,
+                "lower": lower if math.isfinite(lower) else None,
+                "upper": upper if math.isfinite(upper) else None,
                 "action_scale": joint.action_scale,
             }
         )
