@@ -82,8 +82,14 @@ def test_actions_of_another_shape(cart_task, shape):
         (lambda: Observation(observations.joint_vel, clip=0.0), ["clip=0.0", "> 0"]),
         (lambda: Observation(observations.joint_vel, history=0), ["history=0", "[1, 100]"]),
         (lambda: Observation(observations.joint_vel, history=1.5), ["history=1.5", "int"]),
-        (lambda: Event(events.push, mode="sometimes", xy=1.0, yaw=0.0), ["mode='sometimes'", "startup, reset or interval"]),
-        (lambda: Event(events.push, mode="interval", interval_s=(3.0, 2.0), xy=1.0, yaw=0.0), ["interval_s=(3.0, 2.0)"]),
+        (
+            lambda: Event(events.push, mode="sometimes", xy=1.0, yaw=0.0),
+            ["mode='sometimes'", "startup, reset or interval"],
+        ),
+        (
+            lambda: Event(events.push, mode="interval", interval_s=(3.0, 2.0), xy=1.0, yaw=0.0),
+            ["interval_s=(3.0, 2.0)"],
+        ),
         (lambda: Sim(timestep=0.0), ["sim.timestep=0.0", "(0, 0.05]"]),
         (lambda: Sim(decimation=0), ["sim.decimation=0", "[1, 100]"]),
         (lambda: Sim(solver="gauss"), ["sim.solver='gauss'", "newton, cg, pgs"]),

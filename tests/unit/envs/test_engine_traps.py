@@ -38,13 +38,13 @@ def test_a_world_reset_into_the_air_touches_nothing(go2_task):
             }
         )
     }
-    task = go2_task(observations=groups, events={"lift": Event(lift, height=0.3)})
+    task = go2_task(observations=groups, events={"lift": Event(lift, height=0.1)})
     env = make_env(task, num_envs=8, engine="mujoco", num_threads=2)
     high, low = torch.arange(0, 8, 2), torch.arange(1, 8, 2)
     zero = torch.zeros(8, 12)
     first, second = [], []
     for _ in range(30):
-        for _ in range(25):
+        for _ in range(12):
             env.step(zero)
         assert env.state.foot_contact.any(dim=1).all()
         env.episode_length_buf[high] = env.max_episode_length
@@ -203,11 +203,11 @@ def test_randomization_does_not_compound(busy_task):
     for _ in range(200):
         env.reset()
         factor = env.state.actuator_gainprm[:, :, 0] / nominal
-        assert 0.9 <= factor.min()
+        assert factor.min() >= 0.9
         assert factor.max() <= 1.1
         spreads.append(factor.std().item())
         mu = env.state.geom_friction[:, env.scene.foot_geoms, 0]
-        assert 0.4 <= mu.min()
+        assert mu.min() >= 0.4
         assert mu.max() <= 1.2
     # 384 uniform draws in [0.9, 1.1]: spread 0.0577 with a standard error of 0.0013
     np.testing.assert_allclose([np.mean(spreads[:20]), np.mean(spreads[-20:])], 0.2 / np.sqrt(12), atol=0.002)

@@ -136,9 +136,7 @@ def put_by_index(s: Any, i: int, rng: wp.uint32, step: float):
 
 def test_terms_of_ones_own_need_no_registration(puppet, cart_task):
     group = ObservationGroup(terms={"mine": Observation(where_it_was_put, gain=0.5)})
-    doll = puppet(
-        cart_task(observations={"actor": group}, events={"put": Event(put_by_index, step=0.25)}), num_envs=3
-    )
+    doll = puppet(cart_task(observations={"actor": group}, events={"put": Event(put_by_index, step=0.25)}), num_envs=3)
     assert doll.env.get_observations()["actor"].tolist() == [[0.0, 5.0], [0.5, 5.5], [1.0, 6.0]]
     assert doll.state.qpos[:, 0].tolist() == [0.0, 0.25, 0.5]
 

@@ -78,7 +78,9 @@ def test_axis_and_angle_follow_rodrigues(cases):
 def test_a_quarter_turn_about_z_takes_x_to_y():
     """w comes first: read as x, y, z, w the same four numbers turn half round about another axis, without a warning."""
     half = np.sqrt(0.5)
-    rotated, inverse, _, turned, yaw = apply([[half, 0, 0, half]] * 2, [[1, 0, 0, 0]] * 2, [[1, 0, 0], [0, 0, 1]], [0, np.pi / 2])
+    rotated, inverse, _, turned, yaw = apply(
+        [[half, 0, 0, half]] * 2, [[1, 0, 0, 0]] * 2, [[1, 0, 0], [0, 0, 1]], [0, np.pi / 2]
+    )
     np.testing.assert_allclose(rotated[0], [0, 1, 0], atol=1e-6)
     np.testing.assert_allclose(inverse[0], [0, -1, 0], atol=1e-6)
     np.testing.assert_allclose(turned[1], [half, 0, 0, half], atol=1e-6)

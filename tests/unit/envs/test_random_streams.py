@@ -20,14 +20,25 @@ def record(env, steps, first=0, before_step=None):
         obs, reward, dones, _ = env.step(actions_for(env, step, first))
         s = env.state
         model = [s.geom_friction.flatten(1), s.body_mass.flatten(1), s.actuator_gainprm.flatten(1)]
-        row = [obs["actor"], reward[:, None], dones[:, None].float(), s.qpos, s.qvel, s.command, s.interval_left_s, *model]
+        row = [
+            obs["actor"],
+            reward[:, None],
+            dones[:, None].float(),
+            s.qpos,
+            s.qvel,
+            s.command,
+            s.interval_left_s,
+            *model,
+        ]
         rows.append(torch.cat(row, dim=1).clone())
     return torch.stack(rows)
 
 
 @pytest.fixture
 def make(busy_task):
-    return lambda **options: make_env(busy_task, engine="mujoco", **{"num_envs": 8, "seed": 5, "num_threads": 1} | options)
+    return lambda **options: make_env(
+        busy_task, engine="mujoco", **{"num_envs": 8, "seed": 5, "num_threads": 1} | options
+    )
 
 
 def test_the_same_seed_gives_the_same_bits_over_a_hundred_steps(make):

@@ -143,7 +143,8 @@ def drawn(puppet, library):
             if name in COMMANDS
         },
         events={
-            name: Event(known[name], mode=mode, interval_s=INTERVAL_S, **EVENTS[name][1]) for name, mode in modes.items()
+            name: Event(known[name], mode=mode, interval_s=INTERVAL_S, **EVENTS[name][1])
+            for name, mode in modes.items()
         },
     )
     return puppet(task, num_envs=N, seed=SEED, world_offset=OFFSET)

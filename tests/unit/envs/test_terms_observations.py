@@ -67,7 +67,10 @@ def seen(puppet, go2_states, library):
     obs, _, _, _ = doll.step(actions, **go2_states(7, N))
     s = doll.snapshot()
     s.given, s.metrics = actions, doll.env.pop_metrics()
-    widths = [12 if t.info.size in ("joints", "actions") else 4 if t.info.size == "feet" else t.info.size for t in terms.values()]
+    widths = [
+        12 if t.info.size in ("joints", "actions") else 4 if t.info.size == "feet" else t.info.size
+        for t in terms.values()
+    ]
     s.parts = dict(zip(terms, np.split(obs["actor"].numpy(), np.cumsum(widths)[:-1], axis=1), strict=True))
     return s
 

@@ -62,7 +62,10 @@ def tilt(s):
 REWARDS = {
     # name: (parameters, formula)
     "track_lin_vel": ({"std": 0.7}, lambda s, std: np.exp(-squares(lateral_error(s)) / std**2)),
-    "track_yaw_rate": ({"std": 0.9}, lambda s, std: np.exp(-np.square(s.command[:, 2] - s.base_ang_vel_b[:, 2]) / std**2)),
+    "track_yaw_rate": (
+        {"std": 0.9},
+        lambda s, std: np.exp(-np.square(s.command[:, 2] - s.base_ang_vel_b[:, 2]) / std**2),
+    ),
     "alive": ({}, lambda s: np.ones(N)),
     "lin_vel_z": ({}, lambda s: s.base_lin_vel_b[:, 2] ** 2),
     "ang_vel_xy": ({}, lambda s: squares(s.base_ang_vel_b[:, :2])),
@@ -178,7 +181,9 @@ def test_foot_bookkeeping_follows_the_contact_sensor(scored):
     np.testing.assert_array_equal(s.foot_touchdown, down & ~was)
     air = np.where(was, np.where(down, s.before.foot_air_time_s, s.step_dt), s.before.foot_air_time_s + s.step_dt)
     np.testing.assert_allclose(s.foot_air_time_s, air, atol=1e-6)
-    np.testing.assert_allclose(s.foot_contact_time_s, np.where(down, s.before.foot_contact_time_s + s.step_dt, 0), atol=1e-6)
+    np.testing.assert_allclose(
+        s.foot_contact_time_s, np.where(down, s.before.foot_contact_time_s + s.step_dt, 0), atol=1e-6
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,26 @@
+"""Every registered task, built once: a new folder under tasks/ is tested by its presence."""
+
+import pytest
+from robot_rl_envs.make import make_env
+from robot_rl_tasks.registry import get_task, list_tasks
+
+
+def pytest_generate_tests(metafunc):
+    if "task_name" in metafunc.fixturenames:
+        metafunc.parametrize("task_name", list_tasks(), scope="session")
+
+
+@pytest.fixture(scope="session")
+def build(task_name):
+    """build(num_envs=4, seed=0, ...): a fresh environment of the task."""
+
+    def make(**options):
+        return make_env(get_task(task_name), **{"num_envs": 4, "seed": 0, "num_threads": 1} | options)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def env(build):
+    """One environment of the task that tests share; they leave it stepped, and unchanged otherwise."""
+    return build()

@@ -1,0 +1,160 @@
+"""What every registered task keeps, whoever wrote it."""
+
+import json
+import math
+
+import pytest
+import torch
+from robot_rl_envs.task import TorchTerm
+from robot_rl_envs.terms import SIGNALS
+
+
+def actions_at(step, env):
+    return torch.randn(env.num_envs, env.num_actions, generator=torch.Generator().manual_seed(step))
+
+
+def tensors_of(obs, reward, dones, extras):
+    """All that a step returns, by name."""
+    named = {f"obs/{name}": value for name, value in obs.items()}
+    named |= {f"final/{name}": value for name, value in extras["final_obs"].items()}
+    return named | {"reward": reward, "dones": dones, "time_outs": extras["time_outs"], "valid": extras["valid"]}
+
+
+def test_fifty_random_steps_are_finite_and_of_the_declared_shape(env, task_name):
+    assert env.cfg.name == task_name
+    assert env.max_episode_length == round(env.cfg.episode_length_s / env.step_dt)
+    widths = {name: tensor.shape[1] for name, tensor in env.reset().items()}
+    assert "actor" in widths
+    for step in range(50):
+        out = env.step(actions_at(step, env))
+        for name, value in tensors_of(*out).items():
+            kind, _, group = name.partition("/")
+            shape = (4, widths[group]) if kind in ("obs", "final") else (4,)
+            assert value.shape == shape, name
+            assert torch.isfinite(value.float()).all(), name
+        assert out[2].dtype == out[3]["time_outs"].dtype == torch.bool
+        assert out[3]["valid"].all()
+        assert not (out[3]["time_outs"] & ~out[2]).any(), "a time-out that is no end"
+        assert (env.episode_length_buf[out[2]] == 0).all()
+
+
+def test_the_metrics_are_finite_and_name_every_term(build):
+    env = build()
+    env.episode_length_buf = torch.full((4,), env.max_episode_length - 20)
+    for step in range(25):
+        env.step(actions_at(step, env))
+    metrics = env.pop_metrics()
+    assert metrics["episodes"] >= 4
+    assert metrics["quarantined"] == 0
+    task = env.cfg
+    names = {f"reward/{name}" for name in task.rewards} | {f"tracking/{name}" for name in task.metrics}
+    names |= {f"termination/{name}" for name in ("time_limit", *task.terminations)}
+    assert names | {"episode/return", "episode/length_s"} <= set(metrics)
+    assert all(math.isfinite(value) for value in metrics.values())
+    if task.solved is not None:
+        assert task.solved[0] in metrics
+
+
+def test_a_robot_can_measure_all_that_the_actor_sees(env):
+    for name, term in env.cfg.observations["actor"].terms.items():
+        assert not isinstance(term, TorchTerm), f"{name}: a torch term cannot be exported"
+        assert term.info.signal in SIGNALS, f"{name}: no robot measures it; it belongs to the critic"
+
+
+def test_the_critic_sees_all_that_the_actor_sees_and_without_noise(env):
+    groups = env.cfg.observations
+    if "critic" not in groups:
+        pytest.skip("the task has no critic group")
+    seen = {(term.info.name, *term.params.items()) for term in groups["critic"].terms.values()}
+    sensed = {(term.info.name, *term.params.items()) for term in groups["actor"].terms.values()}
+    assert sensed <= seen
+    noisy = [name for name, term in groups["critic"].terms.items() if groups["critic"].noise and term.noise > 0]
+    assert not noisy
+
+
+def test_the_policy_s_description_is_json_and_fits_the_environment(env):
+    description = env.describe_policy()
+    again = json.loads(json.dumps(description, allow_nan=False))
+    assert again == description
+    rows = description["observations"]
+    assert sum(row["size"] * row["history"] for row in rows) == env.get_observations()["actor"].shape[1]
+    assert [row["name"] for row in rows] == list(env.cfg.observations["actor"].terms)
+    assert len(description["actions"]) == env.num_actions
+    joints = {row["name"]: row for row in description["joints"]}
+    assert list(joints) == list(env.cfg.robot.joint_names)
+    assert all(action["joint"] in joints for action in description["actions"])
+    assert description["control_period_s"] == pytest.approx(env.step_dt)
+    assert description["physics_timestep_s"] == env.cfg.sim.timestep
+
+
+def test_the_description_tells_the_joint_targets(build):
+    """offset + scale * action is what the engine is given."""
+    env = build()
+    actions = actions_at(0, env)
+    env.step(actions)
+    rows = env.describe_policy()["actions"]
+    want = torch.stack([row["offset"] + row["scale"] * actions[:, k] for k, row in enumerate(rows)], dim=1)
+    torch.testing.assert_close(env.state.ctrl, want)
+
+
+def test_the_same_seed_gives_the_same_bits_over_a_hundred_steps(build):
+    one, two = build(num_envs=8), build(num_envs=8, num_threads=2)
+    for step in range(100):
+        pairs = zip(*(tensors_of(*env.step(actions_at(step, env))).items() for env in (one, two)), strict=True)
+        for (name, a), (_, b) in pairs:
+            assert torch.equal(a, b), f"{name} differs in step {step}"
+
+
+def disturb(env):
+    """Let everything that happens now and then happen within a few steps: pushes, new commands, time-outs."""
+    generator = torch.Generator().manual_seed(9)
+    env.episode_length_buf = env.max_episode_length - torch.randint(3, 18, (env.num_envs,), generator=generator)
+    env.state.interval_left_s.uniform_(0.0, 15 * env.step_dt, generator=generator)
+    env.state.command_left_s.uniform_(0.0, 15 * env.step_dt, generator=generator)
+
+
+def test_a_restored_environment_goes_on_bit_for_bit(build):
+    """Twenty steps with pushes, new commands and resets in them, by the environment itself and by a new one."""
+    first, other = build(), build(seed=0)
+    for step in range(30):
+        first.step(actions_at(step, first))
+    disturb(first)
+    kept = {name: value.clone() for name, value in first.state_dict().items()}
+    ended = torch.zeros(4, dtype=torch.bool)
+    rows = []
+    for step in range(30, 50):
+        out = first.step(actions_at(step, first))
+        ended |= out[2]
+        rows.append({name: value.clone() for name, value in tensors_of(*out).items() if not name.startswith("final")})
+    assert ended.all()
+    metrics = first.pop_metrics()
+    for env in (other, first):
+        env.load_state_dict(kept)
+        torch.testing.assert_close(env.get_observations()["actor"], kept["obs.actor"], rtol=0, atol=0)
+        for step in range(30, 50):
+            got = tensors_of(*env.step(actions_at(step, env)))
+            for name, want in rows[step - 30].items():
+                assert torch.equal(got[name], want), f"{name} differs in step {step}"
+        assert env.pop_metrics() == metrics
+
+
+def test_rsl_rl_s_own_runner_trains_it(build, tmp_path):
+    from rsl_rl.runners import OnPolicyRunner
+
+    env = build(num_envs=8)
+    model = {"class_name": "MLPModel", "hidden_dims": [16], "activation": "elu", "obs_normalization": True}
+    noise = {"class_name": "GaussianDistribution", "init_std": 0.5}
+    cfg = {
+        "num_steps_per_env": 8,
+        "save_interval": 100,
+        "obs_groups": {"actor": ["actor"], "critic": ["critic" if "critic" in env.get_observations() else "actor"]},
+        "actor": model | {"distribution_cfg": noise},
+        "critic": dict(model),
+        "algorithm": {"class_name": "PPO", "num_learning_epochs": 1, "num_mini_batches": 2},
+    }
+    runner = OnPolicyRunner(env, cfg, log_dir=None, device="cpu")
+    before = [p.clone() for p in runner.alg.actor.parameters()]
+    runner.learn(num_learning_iterations=2, init_at_random_ep_len=True)
+    after = list(runner.alg.actor.parameters())
+    assert all(torch.isfinite(p).all() for p in after)
+    assert any(not torch.equal(p, q) for p, q in zip(before, after, strict=True))
