@@ -17,6 +17,8 @@ from torch import Tensor
 
 BLOCK_ELEMENTS = 131_072
 """A thread's rows of a block times the widest hidden layer: half a megabyte, a quarter of a second-level cache."""
+LEAST_ROWS = 512
+"""A thread's rows of a block at least: the products of wide layers suffer sooner than the cache."""
 MAX_KEPT = 8
 """Numbers of rows for which arrays are kept at once."""
 FUSED_ACTIVATIONS = ("elu", "relu", "tanh")
@@ -70,7 +72,7 @@ class Workspace:
             widest: units of the widest hidden layer.
         """
         self.activation = activation
-        self.block = max(128, BLOCK_ELEMENTS * torch.get_num_threads() // max(widest, 1))
+        self.block = torch.get_num_threads() * max(LEAST_ROWS, BLOCK_ELEMENTS // max(widest, 1))
         self.generation = 0
         self._blocks: dict[tuple[Any, ...], list[Block]] = {}
 

@@ -65,7 +65,7 @@ class RslRlRunner(Session):
         copy_to_rsl_rl(self.actor, self.critic, self.runner.alg)
 
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
-        self._stop, self._begin = stop, time.perf_counter()
+        self._stop = stop
         if last > self.iteration:
             self.runner.current_learning_iteration = self.iteration
             stagger = self.cfg.stagger_episodes and self.iteration == 0
@@ -88,9 +88,7 @@ class RslRlRunner(Session):
         metrics |= self._pop_metrics()
         simulate_s = self._timed.pop_seconds()
         seconds = {"simulate": simulate_s, "infer": collect_s - simulate_s, "learn": learn_s}
-        now = time.perf_counter()
-        self._row = self._finish_iteration(metrics, seconds, now - self._begin)
-        self._begin = now
+        self._row = self._finish_iteration(metrics, seconds)
         if self._is_enough(self._row) or (self._stop is not None and self._stop.requested):
             raise _EnoughError
 

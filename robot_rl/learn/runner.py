@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,6 @@ class Runner(Session):
 
     def _iterate(self, last: int) -> dict[str, float]:
         """Run one iteration and return its row of metrics. The device is read once, at the end."""
-        begin = time.perf_counter()
         self._watch.start()
         self._collect()
         self._watch.lap("other")
@@ -93,7 +91,7 @@ class Runner(Session):
         if not math.isfinite(metrics["loss/value"] + metrics["loss/surrogate"]):
             raise FloatingPointError(f"the loss is not finite in iteration {self.iteration + 1}: {metrics}")
         metrics |= self._pop_metrics()
-        return self._finish_iteration(metrics, self._watch.read(), time.perf_counter() - begin)
+        return self._finish_iteration(metrics, self._watch.read())
 
     @torch.no_grad()
     def _collect(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -86,6 +87,7 @@ class Session(ABC):
         self._pop_metrics: Callable[[], dict[str, float]] = own_metrics or tracker.pop
         self.iteration, self.env_steps, self.time_s = 0, 0, 0.0
         self.checkpoint: Path | None = None
+        self._mark = 0.0
 
     def learn(self, max_iterations: int | None = None) -> dict[str, float]:
         """Train until so many iterations are done in all, an observer says stop, or the user interrupts.
@@ -105,6 +107,7 @@ class Session(ABC):
         own = None
         if self._writer is None and self.run_dir is not None:
             own = self._writer = MetricsWriter(self.run_dir)
+        self._mark = time.perf_counter()
         try:
             with StopRequest() as stop:
                 row = self._run(last, stop)
@@ -170,14 +173,17 @@ class Session(ABC):
     def _loaded(self, state: Mapping[str, Tensor]) -> None:
         """Take over what `_state` returned, after the networks were loaded; empty where only these were."""
 
-    def _finish_iteration(self, metrics: Mapping[str, float], seconds: Mapping[str, float], elapsed: float) -> dict:
+    def _finish_iteration(self, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> dict[str, float]:
         """Count an iteration, write its row, keep a checkpoint when it is due, and return the row.
+
+        An iteration lasts from the end of the one before, so writing, observers and checkpoints are in "other".
 
         Args:
             metrics: the learner's and the environment's numbers.
             seconds: time by part, "simulate", "infer" and "learn" [s].
-            elapsed: time of the whole iteration [s].
         """
+        now = time.perf_counter()
+        elapsed, self._mark = now - self._mark, now
         steps = self.cfg.num_steps * self.env.num_envs
         self.iteration += 1
         self.env_steps += steps

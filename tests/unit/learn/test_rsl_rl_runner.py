@@ -103,3 +103,17 @@ def test_equal_arithmetic(clip_value_loss):
         torch.testing.assert_close(mine.normalizer.mean, other.obs_normalizer._mean.view(-1))
         torch.testing.assert_close(mine.normalizer.var, other.obs_normalizer._var.view(-1))
     torch.testing.assert_close(pair.ours.actor.log_std, pair.theirs.actor.distribution.log_std_param)
+
+
+@pytest.mark.gpu
+def test_equal_arithmetic_on_cuda():
+    """The same update on the GPU, by PyTorch's own operations, as on the CPU by the fused ones."""
+    network = NetworkCfg(hidden=(32, 16), output_gain=0.5)
+    cfg = LearnerCfg(num_steps=6, actor=network, critic=network, ppo=PPOCfg(epochs=3, minibatches=1))
+    rows = []
+    for device in ("cpu", "cuda"):
+        pair = EqualPair(cfg, num_envs=32, device=device)
+        rows.append({name: float(value) for name, value in pair.run_ours().items()})
+        theirs = pair.run_theirs()
+        assert rows[-1]["loss/value"] == pytest.approx(theirs["value"], rel=1e-4)
+    assert rows[1]["loss/entropy"] == pytest.approx(rows[0]["loss/entropy"], rel=1e-4)
