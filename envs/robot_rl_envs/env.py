@@ -13,6 +13,7 @@ from tensordict import TensorDict
 from robot_rl_envs import fuse
 from robot_rl_envs.describe import describe_policy, mirror_maps
 from robot_rl_envs.engines import make_engine
+from robot_rl_envs.launch import Recorder
 from robot_rl_envs.scene import Scene
 from robot_rl_envs.state import CONSTANTS, FIELDS, Chain, State, make_chain, make_struct
 from robot_rl_envs.task import Task
@@ -85,7 +86,9 @@ class Env(VecEnv):
         self._s.step_dt, self._s.step_dt64 = self.step_dt, self.step_dt
         self.state = State(self._arrays)
         self._params = wp.array(np.array(self._layout.values, dtype=np.float32), dtype=wp.float32, device=self.device)
-        self._log = wp.zeros(fuse.LOG_TERMS + len(self._layout.log), dtype=wp.float64, device=self.device)
+        self._recorder = Recorder(self.num_envs, self.device, getattr(self.engine, "num_threads", 1))
+        width = fuse.LOG_TERMS + len(self._layout.log)
+        self._log = wp.zeros((len(self._recorder.starts), width), dtype=wp.float64, device=self.device)
         self._actions = wp.zeros((self.num_envs, self.num_actions), dtype=wp.float32, device=self.device)
         self._actions_torch = wp.to_torch(self._actions)
         buffers = {kind: self._group_arrays() for kind in ("out", "final")}
@@ -114,8 +117,8 @@ class Env(VecEnv):
         ]
         self._final_obs = TensorDict(dict(self._final_torch), batch_size=[self.num_envs])
         self._turn = 0
-        self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log))
-        self._record_commands()
+        self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log)[0])
+        self._record_stages(self._recorder)
 
     def _extra_fields(self) -> dict[str, tuple[Any, int, tuple[int, ...]]]:
         extra: dict[str, tuple[Any, int, tuple[int, ...]]] = {}
@@ -177,20 +180,16 @@ class Env(VecEnv):
             for name, width in self._layout.widths.items()
         }
 
-    def _record_commands(self) -> None:
+    def _record_stages(self, recorder: Recorder) -> None:
         """Record each launch once; replaying a recorded launch skips packing its arguments."""
         s, c, p, log = self._s, self._chain, self._params, self._log
         groups = [*self._out.values(), *self._final.values()]
-        k = self._kernels
-
-        def record(kernel: wp.Kernel, inputs: list[Any]) -> Any:
-            return wp.launch(kernel, dim=self.num_envs, inputs=inputs, device=self.device, record_cmd=True)
-
-        self._act = record(k.act, [s, p, self._actions])
-        self._after = record(k.after_physics, [s, c, p, log])
-        self._observe = record(k.observe, [s, c, p, log, 0, *groups])
-        self._observe_first = record(k.observe, [s, c, p, log, 1, *groups])
-        self._startup = record(k.startup, [s, p])
+        kernels, record = self._kernels, recorder.record
+        self._act = record(kernels.act, lambda _, first: [s, p, self._actions, first], threads=False)
+        self._after = record(kernels.after_physics, lambda k, first: [s, c, p, log[k], first])
+        self._observe = record(kernels.observe, lambda k, first: [s, c, p, log[k], first, 0, *groups])
+        self._observe_first = record(kernels.observe, lambda k, first: [s, c, p, log[k], first, 1, *groups])
+        self._startup = record(kernels.startup, lambda _, first: [s, p, first])
 
     def _start(self) -> None:
         self._startup.launch()
@@ -318,7 +317,7 @@ class Env(VecEnv):
             (per second), ``termination/<name>`` (share of ended episodes), ``tracking/<metric>``, ``episodes``,
             ``quarantined``.
         """
-        log = self._log.numpy().copy()
+        log = self._log.numpy().sum(axis=0)
         self._log.zero_()
         episodes, length = log[fuse.LOG_EPISODES], log[fuse.LOG_LENGTH]
         metrics = {"episodes": float(episodes), "quarantined": float(log[fuse.LOG_QUARANTINED])}
@@ -394,5 +393,6 @@ class Env(VecEnv):
         self._hand_out()
 
     def close(self) -> None:
-        """Let the graph go; the arrays go with the object."""
+        """Let the graph and the threads go; the arrays go with the object."""
         self._graph = None
+        self._recorder.close()

@@ -140,8 +140,10 @@ class _Writer:
 
 def _write_act(w: _Writer, scene: Scene, task: Task) -> None:
     clip = w.layout.param("actions.clip", task.actions.clip)
-    w.add(0, "def act(s: SceneState, p: wp.array(dtype=wp.float32), actions: wp.array2d(dtype=wp.float32)):")
-    w.add(1, "i = wp.tid()")
+    w.add(
+        0, "def act(s: SceneState, p: wp.array(dtype=wp.float32), actions: wp.array2d(dtype=wp.float32), first: int):"
+    )
+    w.add(1, "i = first + wp.tid()")
     w.add(1, "s.dirty[i] = 0")
     for j, joint in enumerate(joint for joint in scene.robot.joints if not joint.passive):
         position = task.actions.kind == "position"
@@ -244,9 +246,9 @@ def _write_interval_events(w: _Writer, task: Task) -> None:
 
 def _write_after(w: _Writer, task: Task) -> None:
     w.add(0, "def after_physics(")
-    w.add(1, "s: SceneState, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64)")
+    w.add(1, "s: SceneState, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64), first: int")
     w.add(0, "):")
-    w.add(1, "i = wp.tid()")
+    w.add(1, "i = first + wp.tid()")
     for name in ("counter", "step_count", "episode_length"):
         w.add(1, f"s.{name}[i] = s.{name}[i] + 1")
     w.add(1, "finite = world_is_finite(s, i)")
@@ -297,11 +299,12 @@ def _write_group(w: _Writer, name: str, group: ObservationGroup) -> None:
 def _write_observe(w: _Writer, task: Task) -> None:
     groups = list(task.observations)
     w.add(0, "def observe(")
-    w.add(1, "s: SceneState, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64), initial: int,")
+    w.add(1, "s: SceneState, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64),")
+    w.add(1, "first: int, initial: int,")
     for kind in ("out", "final"):
         w.add(1, " ".join(f"{kind}_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
     w.add(0, "):")
-    w.add(1, "i = wp.tid()")
+    w.add(1, "i = first + wp.tid()")
     w.add(1, "done = wp.max(s.terminated[i], s.time_out[i])")
     w.add(1, "if done == 1:")
     w.add(2, "if initial == 0:")
@@ -334,8 +337,8 @@ def _write_observe(w: _Writer, task: Task) -> None:
 
 
 def _write_startup(w: _Writer, task: Task) -> None:
-    w.add(0, "def startup(s: SceneState, p: wp.array(dtype=wp.float32)):")
-    w.add(1, "i = wp.tid()")
+    w.add(0, "def startup(s: SceneState, p: wp.array(dtype=wp.float32), first: int):")
+    w.add(1, "i = first + wp.tid()")
     for k, name in enumerate(w.layout.intervals):
         lo, hi = (w.layout.params[f"events.{name}.interval_s.{n}"] for n in range(2))
         w.rng(1, f"events.{name}.first")

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import ctypes
 import ctypes.util
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ class CameraCfg:
 
     Attributes:
         distance: from the robot [m].
-        azimuth: direction the camera looks in, about the vertical [deg]; 90 looks along +y, 180 along -x.
+        azimuth: direction the camera looks in, about the vertical [deg]; 90 looks along +y, 180 along -x. None looks at
+            a walking robot's first heading from the front left.
         elevation: angle of the line of sight above the horizon [deg]; negative looks down.
         follow: how much of the way to the robot the camera moves in a frame, 0 stands still, 1 is tied to it.
     """
@@ -155,7 +157,7 @@ class Renderer:
         """
         if width < 1 or height < 1:
             raise ValueError(f"picture of {width} x {height}: both must be positive")
-        self._context = _make_context(width, height)
+        self._context: Any = _make_context(width, height)
         import mujoco
 
         self._mj = mujoco
@@ -236,6 +238,9 @@ class Renderer:
         gap = target - lookat
         # At the start, and when a reset took the robot elsewhere, the camera jumps.
         if not np.isfinite(gap).all() or np.linalg.norm(gap) > self._view.distance:
+            if self.camera.azimuth is None:
+                forward = self._data.xmat[self._model.jnt_bodyid[self._free[0]]].reshape(3, 3)[:, 0]
+                self._view.azimuth = 130.0 + math.degrees(math.atan2(forward[1], forward[0]))
             lookat[:] = target
         else:
             lookat[:2] += self.camera.follow * gap[:2]

@@ -33,6 +33,7 @@ class MujocoEngine:
         self.model = scene.model
         self.num_envs = num_envs
         self.batch = Batch(scene.model, num_envs, num_threads)
+        self.num_threads = self.batch.nthread
         model = scene.model
         self.data = EngineData(
             qpos=_zeros(num_envs, model.nq),

@@ -1,0 +1,89 @@
+"""Recorded launches of a stage: one on a GPU, chunks of worlds on several threads on a CPU.
+
+Warp runs a CPU kernel serially and without Python's lock, so chunks run side by side on threads. The chunks are fixed
+by the number of worlds alone: results, the sums of the log among them, are the same bits at any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import warp as wp
+
+CHUNK_WORLDS = 256
+"""Worlds of one launch on a CPU."""
+
+
+def chunk_starts(num_envs: int, device: str) -> list[int]:
+    """First world of each chunk; one chunk on a GPU."""
+    return [0] if device.startswith("cuda") else list(range(0, num_envs, CHUNK_WORLDS))
+
+
+def _run(commands: Sequence[Any]) -> None:
+    for command in commands:
+        command.launch()
+
+
+class Stage:
+    """One stage of a step over all worlds, recorded once.
+
+    Attributes:
+        commands: the recorded launches, one a chunk.
+    """
+
+    def __init__(self, commands: list[Any], pool: ThreadPoolExecutor | None, num_threads: int):
+        self.commands, self._pool = commands, pool
+        workers = min(num_threads, len(commands)) if pool else 1
+        self._shares = [commands[k::workers] for k in range(workers)]
+
+    def launch(self) -> None:
+        """Run the stage; on return a CPU has finished it, a GPU has it queued."""
+        if self._pool is None or len(self._shares) == 1:
+            _run(self.commands)
+            return
+        others = [self._pool.submit(_run, share) for share in self._shares[1:]]
+        _run(self._shares[0])
+        for other in others:
+            other.result()
+
+
+class Recorder:
+    """Records stages for ``num_envs`` worlds on ``device``.
+
+    Attributes:
+        starts: first world of each chunk.
+    """
+
+    def __init__(self, num_envs: int, device: str, num_threads: int):
+        self.num_envs, self.device = num_envs, device
+        self.starts = chunk_starts(num_envs, device)
+        self._threads = min(num_threads, len(self.starts))
+        self._pool = ThreadPoolExecutor(self._threads - 1, "robot-rl-env") if self._threads > 1 else None
+
+    def record(self, kernel: wp.Kernel, inputs: Callable[[int, int], list[Any]], *, threads: bool = True) -> Stage:
+        """Record a kernel.
+
+        Args:
+            kernel: a kernel over worlds.
+            inputs: (index of the chunk, its first world) -> the kernel's arguments.
+            threads: whether to share the chunks among threads; not worth waking them for a short kernel.
+        """
+        width = self.num_envs if self.device.startswith("cuda") else CHUNK_WORLDS
+        commands = [
+            wp.launch(
+                kernel,
+                dim=min(width, self.num_envs - first),
+                inputs=inputs(k, first),
+                device=self.device,
+                record_cmd=True,
+            )
+            for k, first in enumerate(self.starts)
+        ]
+        return Stage(commands, self._pool if threads else None, self._threads)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
