@@ -5,6 +5,7 @@ import json
 import pytest
 from robot_rl_deploy.bundle import read_bundle
 from robot_rl_deploy.verify import verify_bundle
+from robot_rl_envs import render
 
 from robot_rl.cli import eval as eval_command
 from robot_rl.cli.export import exported
@@ -70,13 +71,24 @@ def test_a_disagreement_is_shouted(capsys):
 
 
 def test_video_of_a_run_and_of_a_bundle(run, mine, in_tmp, gl):
-    sizes = ["seconds=0.2", "width=64", "height=64"]
+    sizes = ["seconds=0.2", "width=160", "height=96"]
     code, _, err = run("video", *sizes)
     assert code == 0, err
     assert mine.video_file.stat().st_size > 0
     assert run("export", "out=bundle")[0] == 0
     assert run("video", "policy=bundle", *sizes)[0] == 0
     assert (in_tmp / "cartpole.mp4").stat().st_size > 0
+
+
+def test_a_machine_without_opengl_is_told_what_to_install(run, mine, monkeypatch):
+    def no_gl(*_, **__):
+        raise render.NoGLError(render.NO_GL)
+
+    monkeypatch.setattr(render, "Renderer", no_gl)
+    code, _, err = run("video", "seconds=0.2")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "libegl1" in err
+    assert not mine.video_file.exists()
 
 
 def test_play_serves_a_page_for_a_while(run, mine):
