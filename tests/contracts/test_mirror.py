@@ -1,8 +1,8 @@
 """The left-right mirror of every symmetric task, checked against a mirror of the physical state itself.
 
 A state is reflected in the plane y = 0 by the rules of mechanics: positions and velocities change their y component,
-angular velocities (axial vectors) their x and z component, quaternions their x and z component, and every joint takes its
-partner's place. Terms seen in the mirror must be what the task's mirror maps make of them, and rewards the same.
+angular velocities (axial vectors) their x and z component, quaternions their x and z component, and every joint takes
+its partner's place. Terms seen in the mirror must be what the task's mirror maps make of them, and rewards the same.
 """
 
 import numpy as np
@@ -143,7 +143,7 @@ def test_a_mirrored_state_is_seen_mirrored_and_earns_the_same(pair):
 
 
 def test_mirrored_actions_move_the_robot_mirrored(build):
-    """In the physics itself: the robot need not be symmetric to the last gram, a wrong sign or partner shows at once."""
+    """In the physics itself: a robot need not be symmetric to the last gram, a wrong sign or partner shows at once."""
     one, two = build(num_envs=1), build(num_envs=1)
     if one.mirror is None:
         pytest.skip("the task is not declared symmetric")

@@ -1,11 +1,12 @@
 """The two engines against each other: one model, one state, one sequence of controls, contacts included.
 
-`mujoco` steps in float64 and `mujoco_warp` in float32. While the same contacts are open and closed on both, they differ
-by rounding alone: measured 5e-7 in positions, 2e-5 in velocities and 2e-4 N in forces (of 200 N) over 50 substeps of
-a Go2 that is dropped and held; the bounds below are ten times that. A foot that lands or lifts within a rounding error of
-a substep's end does so one substep earlier on one engine than on the other; from there on the two are different motions.
-That is why the horizon is short: 50 substeps (0.25 s) for the bare engines, 10 control steps (0.2 s) for environments of
-a Go2 (measured 5e-6 in observations); a cart-pole touches nothing and stays together (2e-6 after 100 control steps).
+`mujoco` steps in float64 and `mujoco_warp` in float32. While the same contacts are open and closed on both, they
+differ by rounding alone: measured 5e-7 in positions, 2e-5 in velocities and 2e-4 N in forces (of 200 N) over 50 substeps
+of a Go2 that is dropped and held; the bounds below are ten times that. A foot that lands or lifts within a rounding
+error of a substep's end does so one substep earlier on one engine than on the other; from there on the two are different
+motions. That is why the horizon is short: 50 substeps (0.25 s) for the bare engines, 10 control steps (0.2 s) for
+environments of a Go2 (measured 5e-6 in observations); a cart-pole touches nothing and stays together (2e-6 after 100
+control steps).
 """
 
 import mujoco
@@ -164,7 +165,7 @@ def actions_at(step, env):
 def assert_alike(envs, steps, tolerance):
     for step in range(steps):
         (obs1, r1, d1, _), (obs2, r2, d2, _) = (env.step(actions_at(step, env)) for env in envs)
-        for group in obs1.keys():
+        for group in [*obs1.keys()]:
             torch.testing.assert_close(obs2[group], obs1[group], atol=tolerance, rtol=1e-4)
         torch.testing.assert_close(r2, r1, atol=tolerance, rtol=1e-4)
         assert torch.equal(d1, d2)

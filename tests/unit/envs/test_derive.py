@@ -48,31 +48,15 @@ def expected(env, qpos, qvel):
         feet.append((data.geom_xpos[geom].copy(), velocity[3:].copy()))
     mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_XBODY, env.scene.base_body_id, velocity, 1)
     gravity = data.xmat[env.scene.base_body_id].reshape(3, 3).T @ [0.0, 0.0, -1.0]
-    return [np.array(x) for x in zip(*feet)], velocity[3:].copy(), velocity[:3].copy(), gravity
+    return [np.array(x) for x in zip(*feet, strict=True)], velocity[3:].copy(), velocity[:3].copy(), gravity
 
 
-@pytest.fixture(scope="module")
-def moved_go2(puppet, go2_states, request):
-    task = request.getfixturevalue("go2_plain")
-    doll = puppet(task, num_envs=16)
+@pytest.fixture
+def moved_go2(puppet, go2_task, go2_states):
+    doll = puppet(go2_task(), num_envs=16)
     states = go2_states(1, 16)
     doll.step(**states)
     return doll, states
-
-
-@pytest.fixture(scope="module")
-def go2_plain():
-    from robot_rl_assets.registry import get_robot
-    from robot_rl_envs.mdp import rewards
-    from robot_rl_envs.task import Reward, Task
-
-    terms = {"joint_pos": Observation(observations.joint_pos_rel)}
-    return Task(
-        name="plain",
-        robot=get_robot("unitree_go2"),
-        observations={"actor": ObservationGroup(terms=terms)},
-        rewards={"alive": Reward(rewards.alive, weight=1.0)},
-    )
 
 
 def test_feet_of_a_go2_are_where_mujoco_has_them(moved_go2):

@@ -70,7 +70,7 @@ def test_history_is_oldest_first_filled_at_the_reset_and_moves_by_one_a_step(dol
 
 
 def test_the_final_observation_is_that_of_the_state_the_episode_ended_in(doll):
-    """World 0 leaves the rail: its final history ends beyond it, the one handed out is filled with the reset's value."""
+    """World 0 leaves the rail: its final history ends beyond it, the next one is filled with the reset's value."""
     for k in (1, 2):
         doll.step(qpos=[0.1 * k, np.pi], qvel=[0.0, 0.0])
     qpos = np.tile([0.3, np.pi], (4096, 1))

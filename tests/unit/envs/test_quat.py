@@ -42,7 +42,9 @@ def apply(q, p, v, angle):
     n = len(q)
     outputs = [wp.zeros(n, dtype=t, device="cpu") for t in (wp.vec3, wp.vec3, wp.vec4, wp.vec4, float)]
     kinds = (wp.vec4, wp.vec4, wp.vec3, float)
-    inputs = [wp.array(np.asarray(x, np.float32), dtype=t, device="cpu") for x, t in zip((q, p, v, angle), kinds)]
+    inputs = [
+        wp.array(np.asarray(x, np.float32), dtype=t, device="cpu") for x, t in zip((q, p, v, angle), kinds, strict=True)
+    ]
     wp.launch(apply_all, dim=n, inputs=inputs, outputs=outputs, device="cpu")
     return [output.numpy() for output in outputs]
 

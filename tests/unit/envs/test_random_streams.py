@@ -1,4 +1,4 @@
-"""What a world draws depends on the seed, its global index, its step and the term: on nothing that happens elsewhere."""
+"""What a world draws depends on the seed, its global index, its step and the term: on nothing elsewhere."""
 
 import pytest
 import torch

@@ -23,7 +23,7 @@ def pcg(state):
 
 
 class Stream:
-    """The draws of one world, step and term: a hash of (seed and term's name, world, counter), then one round a draw."""
+    """The draws of one world, step and term: a hash of seed, term's name, world and counter, then one round a draw."""
 
     def __init__(self, path, world, counter):
         salt = zlib.crc32(path.encode()) & 0xFFFFFF

@@ -26,7 +26,7 @@ def phase(s, frequency_hz):
 
 
 def swing(s, frequency_hz):
-    """(N, 4) progress of each foot's swing, NaN in stance: a diagonal pair in the first half, the other in the second."""
+    """(N, 4) progress of each foot's swing, NaN in stance: one diagonal in the first half, the other in the second."""
     turns = np.stack([phase(s, frequency_hz), np.mod(phase(s, frequency_hz) + 0.5, 1.0)], axis=1)[:, [0, 1, 1, 0]]
     return np.where(turns < 0.5, 2.0 * turns, np.nan)
 
