@@ -65,10 +65,11 @@ class RslRlRunner(Session):
         copy_to_rsl_rl(self.actor, self.critic, self.runner.alg)
 
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
-        self._stop = stop
+        self._stop, self._last = stop, last
         if last > self.iteration:
             self.runner.current_learning_iteration = self.iteration
             stagger = self.cfg.stagger_episodes and self.iteration == 0
+            self._set_linear_rate(last)
             with contextlib.suppress(_EnoughError):
                 self.runner.learn(last - self.iteration, init_at_random_ep_len=stagger)
         return self._row
@@ -89,8 +90,17 @@ class RslRlRunner(Session):
         simulate_s = self._timed.pop_seconds()
         seconds = {"simulate": simulate_s, "infer": collect_s - simulate_s, "learn": learn_s}
         self._row = self._finish_iteration(metrics, seconds)
+        self._set_linear_rate(self._last)
         if self._is_enough(self._row) or (self._stop is not None and self._stop.requested):
             raise _EnoughError
+
+    def _set_linear_rate(self, last: int) -> None:
+        """Set the step size of the next iteration where it falls linearly, a schedule that rsl_rl does not have."""
+        ppo, algorithm = self.cfg.ppo, self.runner.alg
+        if ppo.schedule == "linear":
+            algorithm.learning_rate = ppo.learning_rate * (1.0 - min(1.0, self.iteration / max(last, 1)))
+            for group in algorithm.optimizer.param_groups:
+                group["lr"] = algorithm.learning_rate
 
     def track(self, reward: Tensor, done: Tensor, log: Mapping[str, Any]) -> None:
         """Take in a step of an environment that keeps no statistics of its own; called by rsl_rl's logger."""
@@ -132,8 +142,6 @@ def rsl_rl_cfg(cfg: LearnerCfg, mirrors: Mapping[str, Mirror] | None, device: to
         UserError: a setting that rsl_rl has no counterpart of.
     """
     ppo = cfg.ppo
-    if ppo.schedule == "linear":
-        raise UserError("ppo.schedule: 'linear' is unknown to rsl_rl, must be 'adaptive' or 'fixed'")
     if ppo.schedule == "adaptive" and (ppo.min_learning_rate, ppo.max_learning_rate) != (1e-5, 1e-2):
         raise UserError("ppo.min_learning_rate, ppo.max_learning_rate: rsl_rl has 1e-05 and 0.01 built in")
     algorithm = {
@@ -148,7 +156,7 @@ def rsl_rl_cfg(cfg: LearnerCfg, mirrors: Mapping[str, Mirror] | None, device: to
         "learning_rate": ppo.learning_rate,
         "max_grad_norm": ppo.max_grad_norm,
         "use_clipped_value_loss": ppo.clip_value_loss,
-        "schedule": ppo.schedule,
+        "schedule": "adaptive" if ppo.schedule == "adaptive" else "fixed",
         "desired_kl": ppo.desired_kl,
     }
     if mirrors is not None:

@@ -12,6 +12,7 @@ from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn.build import make_policy
 from robot_rl.learn.checkpoint import list_checkpoints
+from robot_rl.learn.make import make_runner
 from robot_rl.learn.rsl_rl_runner import RslRlRunner, rsl_rl_cfg
 from robot_rl.learn.runner import Runner
 from robot_rl.metrics.writers import read_metrics
@@ -73,16 +74,21 @@ def test_ctrl_c(make_point_env, cfg, tmp_path):
     assert caught.value.checkpoint.is_dir()
 
 
-@pytest.mark.parametrize(
-    ("ppo", "message"),
-    [
-        ({"schedule": "linear"}, "ppo.schedule: 'linear' is unknown to rsl_rl"),
-        ({"max_learning_rate": 2e-3}, "ppo.max_learning_rate: rsl_rl has"),
-    ],
-)
-def test_what_it_does_not_know_is_refused(ppo, message):
-    with pytest.raises(UserError, match=message):
-        rsl_rl_cfg(LearnerCfg(ppo=PPOCfg(**ppo)), None, "cpu")
+def test_a_step_size_that_falls_linearly(make_point_env, cfg):
+    """As with our learner: the step size of an iteration by the share of the training before it."""
+    rates = {}
+    for name in ("ppo", "rsl_rl"):
+        linear = replace(cfg, name=name, ppo=PPOCfg(schedule="linear", learning_rate=1e-3))
+        rows = []
+        make_runner(make_point_env(), linear, observer=rows.append).learn(4)
+        rates[name] = [row["policy/learning_rate"] for row in rows]
+    assert rates["rsl_rl"] == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
+    assert rates["ppo"] == pytest.approx(rates["rsl_rl"])
+
+
+def test_what_it_does_not_know_is_refused():
+    with pytest.raises(UserError, match=r"ppo\.max_learning_rate: rsl_rl has"):
+        rsl_rl_cfg(LearnerCfg(ppo=PPOCfg(max_learning_rate=2e-3)), None, "cpu")
 
 
 @pytest.mark.parametrize("clip_value_loss", [True, False])
