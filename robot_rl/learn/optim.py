@@ -62,11 +62,11 @@ class FlatAdam:
     def state_dict(self) -> dict[str, Tensor]:
         """Return the moments (P,), the step count and the step size."""
         state = self._adam.state.get(self.params, {})
-        zeros = torch.zeros_like(self.params.data)
+        values = self.params.data  # before the first step: zeros of its own for each moment, as files cannot share them
         return {
-            "exp_avg": state.get("exp_avg", zeros),
-            "exp_avg_sq": state.get("exp_avg_sq", zeros),
-            "step": state.get("step", torch.zeros((), device=zeros.device)),
+            "exp_avg": state.get("exp_avg", torch.zeros_like(values)),
+            "exp_avg_sq": state.get("exp_avg_sq", torch.zeros_like(values)),
+            "step": state.get("step", torch.zeros((), device=values.device)),
             "learning_rate": self.learning_rate,
         }
 
