@@ -1,12 +1,13 @@
 """The whole way, for real: a cartpole is trained until it swings up and balances, in fresh worlds without exploration."""
 
 import pytest
+from robot_rl_envs.make import make_env
+from robot_rl_tasks.registry import get_task
+
 from robot_rl.config import LearnerCfg, apply_overrides
 from robot_rl.evaluate import evaluate_run
 from robot_rl.learn.build import make_policy
 from robot_rl.learn.make import make_runner
-from robot_rl_envs.make import make_env
-from robot_rl_tasks.registry import get_task
 
 
 @pytest.mark.slow
