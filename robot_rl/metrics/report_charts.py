@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.metrics.report_data import X_KEYS, RunData, find_value, thin
+from robot_rl.metrics.report_data import TIME_LIMITS, X_KEYS, RunData, find_value, thin
 
 TIME_PARTS = ("simulate", "infer", "learn", "other")
 
@@ -143,8 +143,9 @@ def _terminations(columns: dict[str, np.ndarray]) -> Section:
         # Two reasons may hold in the same step; then the shares add up to more than one and are not stacked.
         kind = "line" if (total > 1.001).any() else "stack"
         # The time-out is the good ending: it lies at the bottom, in grey. It is what the failures leave over.
-        good = shares.pop("time out", 1 - total)
-        series = [Series(name="time out", values=_values(good * 100), tone=6)]
+        name = next((name for name in map(_words, TIME_LIMITS) if name in shares), "time limit")
+        good = shares.pop(name, 1 - total)
+        series = [Series(name=name, values=_values(good * 100), tone=6)]
         series += [
             Series(name=name, values=_values(column * 100), tone=2 + i % 4)
             for i, (name, column) in enumerate(shares.items())
@@ -164,6 +165,7 @@ def _learner(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
         "loss/surrogate": {"title": "Surrogate loss", "unit": ""},
         "loss/entropy": {"title": "Entropy", "unit": "nat"},
         "loss/kl": {"title": "KL divergence", "unit": "nat", "zero": True, "target": target},
+        "loss/clip_share": {"title": "Clipped share", "unit": "of samples", "zero": True},
         "policy/learning_rate": {"title": "Learning rate", "unit": "", "log": True},
         "policy/std": {"title": "Action std", "unit": "raw action", "zero": True},
     }

@@ -16,6 +16,8 @@ import numpy as np
 
 MAX_POINTS = 500
 X_KEYS = ("iteration", "env_steps", "time_s")
+TIME_LIMITS = ("termination/time_limit", "termination/time_out")
+"""Names under which an episode's good ending is written down."""
 
 
 @dataclass(kw_only=True, slots=True)

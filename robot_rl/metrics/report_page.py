@@ -139,7 +139,7 @@ def _evaluation(data: RunData, names: Names) -> str:
         cells = "".join(f"<td>{_mean_std(cell)}</td>" for cell in row.cells)
         if compare:
             far = row.distance is not None and row.distance > 2
-            text = "–" if row.distance is None else "0" if row.distance == 0 else f"{row.distance:.2g}"
+            text = "–" if row.distance is None else f"{row.distance:.2f}"
             cells += f'<td class="far">{text}</td>' if far else f"<td>{text}</td>"
         body += f'<tr><th scope="row">{escape(row.label)}{unit}</th>{cells}</tr>'
     under = "Mean ± standard deviation over episodes."

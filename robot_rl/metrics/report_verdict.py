@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.metrics.report_data import RunData, last_mean, trailing_mean
+from robot_rl.metrics.report_data import TIME_LIMITS, RunData, last_mean, trailing_mean
 
 THRESHOLD = 0.25
 """Mean velocity error at which a walking policy counts as usable [m/s]."""
@@ -160,8 +160,8 @@ def _falls(data: RunData) -> Figure:
     failures = {k: v for k, v in data.columns.items() if k.startswith("termination/")}
     if not failures:
         return Figure(label="Early endings", value="–", source="no termination was written down")
-    time_out = failures.pop("termination/time_out", None)
-    share = sum(last_mean(v) for v in failures.values()) if time_out is None else 1 - last_mean(time_out)
+    good = [v for k, v in failures.items() if k in TIME_LIMITS]
+    share = 1 - last_mean(good[0]) if good else sum(last_mean(v) for v in failures.values())
     source = f"episodes not ended by time, last {_span(data)}"
     return Figure(label="Early endings", value=number(round(100 * share, 6)), unit="%", source=source)
 

@@ -17,7 +17,7 @@ from robot_rl.errors import UserError
 from robot_rl.viewer.drive import AXES, Driver, heading, scene_model, velocity_ranges
 
 UNITS = ("m/s", "m/s", "rad/s")
-DRAW_HZ, READ_HZ, PLOT_HZ = 50.0, 5.0, 5.0
+DRAW_HZ, READ_HZ, PLOT_HZ = 100.0, 5.0, 5.0
 HISTORY_S = 10.0
 
 

@@ -207,8 +207,10 @@ class _Encoder:
         self._count = 0
 
     def _add_stream(self, fps: int) -> Any:
+        from av.codec.codec import UnknownCodecError
+
         for name, options in CODECS:
-            with contextlib.suppress(self._av.codec.codec.UnknownCodecError, ValueError):
+            with contextlib.suppress(UnknownCodecError, ValueError):
                 return self._container.add_stream(name, rate=fps, options=options)
         raise RuntimeError(f"PyAV {self._av.__version__} has none of the encoders {', '.join(n for n, _ in CODECS)}")
 

@@ -28,7 +28,7 @@ function short(value) {
   else if (size >= 1e6) text = trim(value / 1e6) + " M";
   else if (size >= 1e4) text = trim(value / 1e3) + " k";
   else if (size >= 1e-3) text = trim(value);
-  else text = value.toExponential(1).replace("e-", "e−");
+  else text = value.toExponential(1).replace(".0e", "e").replace("e-", "e−");
   return text.replace(/^-/, "−");
 }
 

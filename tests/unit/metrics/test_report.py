@@ -89,7 +89,7 @@ def test_time_outs_are_what_the_failures_leave_over(run_dir):
     (chart,) = [chart for chart in page_data(write_report(run_dir))["charts"] if chart["title"] == "Endings"]
     assert chart["kind"] == "stack"
     assert [(s["name"], s["values"]) for s in chart["series"]] == [
-        ("time out", [25.0, 75.0]),
+        ("time limit", [25.0, 75.0]),
         ("tilted", [25.0, 25.0]),
         ("low", [50.0, 0.0]),
     ]
@@ -105,7 +105,7 @@ def test_evaluation_table_units_and_distance(run_dir):
     assert velocity.distance == pytest.approx(0.01 / np.sqrt(2 * 0.02**2 / 100))
     assert falls.cells == [(1.0, 10.0), (1.0, 10.0)]
     assert falls.distance == 0.0
-    assert 'class="far">3.5' in write_report(run_dir).read_text()
+    assert 'class="far">3.54' in write_report(run_dir).read_text()
 
 
 def test_one_row(run_dir):

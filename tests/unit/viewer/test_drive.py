@@ -1,5 +1,7 @@
 """Stepping an environment by either kind of policy, and the demonstration's script."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -86,3 +88,23 @@ def test_heading_of_a_tilted_robot_that_faces_left():
     half = np.pi / 4
     turn = np.array([np.cos(half), 0, 0, np.sin(half)])
     np.testing.assert_allclose(heading(turn) @ [1.0, 0.0], [0.0, 1.0], atol=1e-12)
+
+
+@pytest.mark.slow
+def test_bundle_that_comes_with_the_project_walks():
+    import robot_rl_tasks
+    from robot_rl_deploy.policy import BundlePolicy
+    from robot_rl_envs.make import make_env
+    from robot_rl_tasks.registry import get_task
+
+    folder = Path(robot_rl_tasks.__path__[0]) / "go2_flat" / "policy"
+    env = make_env(get_task("go2_flat"), num_envs=4, num_threads=1, seed=5)
+    driver = Driver(env, BundlePolicy(folder, 4))
+    env.set_command((0.8, 0.0, 0.0))
+    mean = np.zeros((4, 3))
+    for step in range(200):
+        driver.step()
+        mean += driver.velocity() / 100 if step >= 100 else 0.0
+    assert driver.resets == 0
+    np.testing.assert_allclose(mean[:, 0], 0.8, atol=0.35)
+    np.testing.assert_allclose(mean[:, 1:], 0.0, atol=0.3)
