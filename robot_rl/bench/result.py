@@ -2,40 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 import statistics
-from importlib import metadata
 from typing import Any
 
-PACKAGES = ("torch", "mujoco", "mujoco-warp", "warp-lang", "rsl-rl-lib", "numpy")
-
-
-def machine() -> dict[str, Any]:
-    """Describe the processor, its cores and, where there is one, the GPU."""
-    import os
-
-    import torch
-
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
-    except OSError:
-        pass
-    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
-    return {"cpu": model, "cores": os.cpu_count(), "gpu": gpu, "python": platform.python_version()}
-
-
-def versions() -> dict[str, str]:
-    """Versions of the packages that decide the figures."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
+from robot_rl.run_dir import machine_facts, package_versions
 
 def make_result(
     name: str, rows: dict[str, list[float]], *, unit: str, notes: dict[str, Any] | None = None
@@ -68,8 +38,8 @@ def make_result(
     ratio = statistics.median(a / b for a, b in zip(series[0], series[1], strict=True)) if len(series) > 1 else None
     return {
         "name": name,
-        "machine": machine(),
-        "versions": versions(),
+        "machine": machine_facts(),
+        "versions": package_versions(),
         "rows": table,
         "ratio": ratio,
         "notes": notes or {},

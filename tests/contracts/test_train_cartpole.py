@@ -1,4 +1,4 @@
-"""The whole way, for real: a cartpole is trained until it swings up and balances, in fresh worlds without exploration."""
+"""For real: a cartpole is trained until it swings up and balances, in fresh worlds without exploration."""
 
 import pytest
 from robot_rl_envs.make import make_env
