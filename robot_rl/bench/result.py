@@ -7,6 +7,7 @@ from typing import Any
 
 from robot_rl.run_dir import machine_facts, package_versions
 
+
 def make_result(
     name: str, rows: dict[str, list[float]], *, unit: str, notes: dict[str, Any] | None = None
 ) -> dict[str, Any]:
