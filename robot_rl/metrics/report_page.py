@@ -224,7 +224,7 @@ def _bar(axes: dict[str, Any]) -> str:
         '<div class="bar"><span class="where" id="where"></span>'
         f'<span class="choice" role="group" aria-label="Horizontal axis">{buttons}</span>'
         '<button type="button" data-smooth="1" aria-pressed="true">Smooth</button>'
-        '<button type="button" data-scheme="1">Light / dark</button></div>\n'
+        '<button type="button" data-scheme="1" title="Light or dark">Theme</button></div>\n'
         "<noscript><p>The curves are drawn by a script inside this page; it is switched off here.</p></noscript>\n"
     )
 
