@@ -123,6 +123,26 @@ def test_a_reward_that_is_not_finite_quarantines_its_world(puppet, cart_task):
     assert doll.env.pop_metrics()["quarantined"] == 1
 
 
+@pytest.mark.parametrize("spoilt", ["qpos", "qvel", "actions"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_no_reward_has_to_notice(puppet, cart_task, spoilt, value):
+    """Here every world earns 1, whatever its state."""
+    doll = puppet(cart_task(), num_envs=3)
+    fields = {"qpos": np.zeros((3, 2)), "qvel": np.zeros((3, 2)), "actions": np.zeros((3, 1))}
+    fields[spoilt][1, 0] = value
+    obs, reward, dones, extras = doll.step(**fields)
+    assert extras["valid"].tolist() == [True, False, True]
+    assert dones.tolist() == [False, True, False]
+    assert reward.tolist() == pytest.approx([0.1, 0.0, 0.1])
+    assert torch.isfinite(obs["actor"]).all()
+    assert doll.step(qpos=np.zeros((3, 2)), qvel=np.zeros((3, 2)))[3]["valid"].all()
+
+
+def test_an_absurd_velocity_is_taken_for_an_explosion(puppet, cart_task):
+    doll = puppet(cart_task(), num_envs=2)
+    assert doll.step(qpos=[0.0, 0.0], qvel=[[9e3, 0.0], [2e4, 0.0]])[3]["valid"].tolist() == [True, False]
+
+
 def test_an_action_that_is_not_finite_costs_its_own_world_alone(go2_task):
     env = make_env(go2_task(rewards={"rate": Reward(rewards.action_rate, weight=-1.0)}), num_envs=3, engine="mujoco")
     actions = torch.zeros(3, 12)
