@@ -23,6 +23,9 @@ from robot_rl_envs.task import Observation, ObservationGroup, Task, TorchTerm
 
 LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_QUARANTINED, LOG_STEPS, LOG_TERMS = range(6)
 
+GROUP = "observe$"
+"""Stands for the name of a group's function until the text's digest is known; no term can be called so."""
+
 _DIRTY = {"state": DIRTY_STATE, "velocity": DIRTY_VELOCITY, "model": DIRTY_MODEL}
 
 
@@ -61,9 +64,10 @@ class Layout:
     intervals: list[str] = field(default_factory=list)
 
     def param(self, path: str, value: float) -> str:
-        """Reserve a place for a parameter; return the expression that reads it."""
-        self.params[path] = len(self.values)
-        self.values.append(float(value))
+        """Reserve a place for a parameter, once for all stages; return the expression that reads it."""
+        if path not in self.params:
+            self.params[path] = len(self.values)
+            self.values.append(float(value))
         return f"p[{self.params[path]}]"
 
 
@@ -123,13 +127,14 @@ class _Writer:
         self.layout = layout
         self.lines: list[str] = []
         self.functions: dict[str, Any] = {}
+        self.aliases: dict[str, str] = {}
 
     def add(self, indent: int, text: str) -> None:
         self.lines.append("    " * indent + text)
 
     def call(self, path: str, term: Any, arguments: str) -> str:
         """An expression that calls ``term`` with its parameters read from the parameter array."""
-        alias = "t_" + path.replace(".", "_").replace("-", "_")
+        alias = self.aliases.setdefault(path, f"t{len(self.aliases)}_{path.replace('.', '_')}")
         self.functions[alias] = term.fn
         params = [self.layout.param(f"{path}.{name}", value) for name, value in term.params.items()]
         return f"{alias}({', '.join([arguments, *params])})"
@@ -210,25 +215,11 @@ def _write_commands(w: _Writer, task: Task, indent: int, *, timed: bool) -> None
         if timed:
             w.add(indent, f"s.command_left_s[i, {k}] = s.command_left_s[i, {k}] - s.step_dt")
         condition = f"s.command_left_s[i, {k}] <= 0.0 and s.command_hold[i] == 0" if timed else "s.command_hold[i] == 0"
-        suffix = "" if timed else ".reset"
-        lo, hi = (w.layout.param(f"{path}.resample_s.{k}{suffix}", v) for k, v in enumerate(term.resample_s))
+        lo, hi = (w.layout.param(f"{path}.resample_s.{n}", v) for n, v in enumerate(term.resample_s))
         w.add(indent, f"if {condition}:")
         w.rng(indent + 1, path)
         w.add(indent + 1, f"s.command_left_s[i, {k}] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
-        shared = path if timed else path + ".reset"
-        w.add(indent + 1, _shared_call(w, path, shared, term))
-
-
-def _shared_call(w: _Writer, path: str, key: str, term: Any) -> str:
-    """Call a term whose parameters are already in the table under ``path``, or reserve them there."""
-    alias = "t_" + path.replace(".", "_").replace("-", "_")
-    w.functions[alias] = term.fn
-    params = []
-    for name, value in term.params.items():
-        full = f"{path}.{name}"
-        index = w.layout.params.get(full)
-        params.append(f"p[{index}]" if index is not None else w.layout.param(full, value))
-    return f"{alias}({', '.join(['s, i, rng', *params])})"
+        w.add(indent + 1, w.call(path, term, "s, i, rng"))
 
 
 def _write_interval_events(w: _Writer, task: Task) -> None:
@@ -268,7 +259,7 @@ def _write_after(w: _Writer, task: Task) -> None:
 
 
 def _write_group(w: _Writer, name: str, group: ObservationGroup) -> None:
-    w.add(0, f"def observe_{name}(")
+    w.add(0, f"def {GROUP}{name}(")
     w.add(1, "s: SceneState, i: int, p: wp.array(dtype=wp.float32), fresh: int,")
     w.add(1, "src: wp.array2d(dtype=wp.float32), dst: wp.array2d(dtype=wp.float32),")
     w.add(0, "):")
@@ -309,7 +300,7 @@ def _write_observe(w: _Writer, task: Task) -> None:
     w.add(1, "if done == 1:")
     w.add(2, "if initial == 0:")
     for name in groups:
-        w.add(3, f"observe_{name}(s, i, p, 0, out_{name}, final_{name})")
+        w.add(3, f"{GROUP}{name}(s, i, p, 0, out_{name}, final_{name})")
         w.add(3, "if s.quarantined[i] == 1:")
         w.add(4, f"for j in range(final_{name}.shape[1]):")
         w.add(5, f"final_{name}[i, j] = 0.0")
@@ -333,16 +324,18 @@ def _write_observe(w: _Writer, task: Task) -> None:
     w.add(1, f"if done == 1 or (s.dirty[i] & {DIRTY_VELOCITY}) != 0:")
     w.add(2, "derive(s, c, i)")
     for name in groups:
-        w.add(1, f"observe_{name}(s, i, p, done, out_{name}, out_{name})")
+        w.add(1, f"{GROUP}{name}(s, i, p, done, out_{name}, out_{name})")
 
 
 def _write_startup(w: _Writer, task: Task) -> None:
     w.add(0, "def startup(s: SceneState, p: wp.array(dtype=wp.float32), first: int):")
     w.add(1, "i = first + wp.tid()")
     for k, name in enumerate(w.layout.intervals):
-        lo, hi = (w.layout.params[f"events.{name}.interval_s.{n}"] for n in range(2))
+        lo, hi = (
+            w.layout.param(f"events.{name}.interval_s.{n}", v) for n, v in enumerate(task.events[name].interval_s)
+        )
         w.rng(1, f"events.{name}.first")
-        w.add(1, f"s.interval_left_s[i, {k}] = p[{lo}] + (p[{hi}] - p[{lo}]) * wp.randf(rng)")
+        w.add(1, f"s.interval_left_s[i, {k}] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
     for name, term in task.events.items():
         if term.mode == "startup":
             w.rng(1, f"events.{name}")
@@ -364,19 +357,12 @@ class Kernels:
 def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: Any) -> Kernels:
     """Generate the source for ``task``, fill ``layout``'s parameters and register the kernels (compiled on launch)."""
     writer = _Writer(layout)
-    sections: dict[str, tuple[int, int]] = {}
-
-    def section(name: str, write: Any) -> None:
-        start = len(writer.lines)
-        write()
-        sections[name] = (start, len(writer.lines))
-
-    section("act", lambda: _write_act(writer, scene, task))
-    section("after_physics", lambda: _write_after(writer, task))
+    _write_act(writer, scene, task)
+    _write_after(writer, task)
     for name, group in task.observations.items():
-        section(f"observe_{name}", lambda name=name, group=group: _write_group(writer, name, group))
-    section("observe", lambda: _write_observe(writer, task))
-    section("startup", lambda: _write_startup(writer, task))
+        _write_group(writer, name, group)
+    _write_observe(writer, task)
+    _write_startup(writer, task)
     body = "\n".join(writer.lines)
     names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(writer.functions.items()))
     digest = hashlib.sha256((body + names).encode()).hexdigest()[:12]
@@ -384,7 +370,7 @@ def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: A
     namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": chain, "stream": stream, **writer.functions}
     for name in ("derive", "update_contacts", "clear_world", "world_is_finite"):
         namespace[name] = getattr(derive_module, name)
-    renamed = body.replace("observe_", f"observe_{digest}_")
+    renamed = body.replace(GROUP, f"observe_{digest}_")
     linecache.cache[filename] = (len(renamed), None, renamed.splitlines(keepends=True), filename)
     exec(compile(renamed, filename, "exec"), namespace)
     for name in task.observations:

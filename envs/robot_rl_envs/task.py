@@ -13,6 +13,14 @@ SOLVERS = ("newton", "cg", "pgs")
 CONES = ("pyramidal", "elliptic")
 INTEGRATORS = ("implicitfast", "euler", "rk4")
 
+_SECTIONS = {
+    "rewards": "reward",
+    "terminations": "termination",
+    "commands": "command",
+    "events": "event",
+    "metrics": "metric",
+}
+
 
 def _require(condition: bool, name: str, value: Any, right: str) -> None:
     if not condition:
@@ -27,6 +35,13 @@ def _figure(name: str, value: Any) -> float:
         number = math.nan
     _require(math.isfinite(number), name, value, "must be a finite number")
     return number
+
+
+def _check_terms(section: str, kind: str, terms: dict[str, Any]) -> None:
+    for name, term in terms.items():
+        _require(str(name).isidentifier(), section, name, "a term's name must be letters, digits and _")
+        found = getattr(term, "kind", None)
+        _require(found == kind, f"{section}.{name}", found or term, f"must be a {kind} term")
 
 
 class _Term:
@@ -280,3 +295,9 @@ class Task:
     def __post_init__(self) -> None:
         _require(self.episode_length_s > 0, "episode_length_s", self.episode_length_s, "must be > 0 s")
         _require("actor" in self.observations, "observations", sorted(self.observations), "needs a group 'actor'")
+        for section, kind in _SECTIONS.items():
+            _check_terms(section, kind, getattr(self, section))
+        for name, group in self.observations.items():
+            _require(str(name).isidentifier(), "observations", name, "a group's name must be letters, digits and _")
+            _require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
+            _check_terms(f"observations.{name}", "observation", group.terms)
