@@ -120,6 +120,26 @@ def test_a_task_needs_an_actor_and_a_length():
     assert "episode_length_s=0" in refused(call=Task, observations=actor, episode_length_s=0, **parts)
 
 
+@pytest.mark.parametrize("name", ["lin vel", "a-b", "2nd", "", "x.y", "a;b"])
+def test_terms_and_groups_have_names_that_can_be_written(cart_task, name):
+    term = Reward(rewards.alive, weight=1.0)
+    assert f"rewards={name!r}" in refused(call=cart_task, rewards={name: term})
+    group = ObservationGroup(terms={"v": Observation(observations.joint_vel)})
+    assert f"observations={name!r}" in refused(call=cart_task, observations={"actor": group, name: group})
+    wrong = ObservationGroup(terms={name: Observation(observations.joint_vel)})
+    assert f"observations.actor={name!r}" in refused(call=cart_task, observations={"actor": wrong})
+
+
+def test_a_term_listed_under_another_kind(cart_task):
+    term = Reward(rewards.alive, weight=1.0)
+    assert "terminations.t='reward': must be a termination" in refused(call=cart_task, terminations={"t": term})
+    assert "observations.actor.t='reward'" in refused(
+        call=cart_task, observations={"actor": ObservationGroup(terms={"t": term})}
+    )
+    assert "rewards.t=<built-in" in refused(call=cart_task, rewards={"t": print})
+    assert "needs at least one term" in refused(call=cart_task, observations={"actor": ObservationGroup(terms={})})
+
+
 def test_names_that_nothing_has_get_a_suggestion():
     assert "did you mean 'go2_flat'" in refused(call=get_task, name="go2_flta")
     assert "did you mean 'cartpole'" in refused(call=get_robot, name="cartpol")

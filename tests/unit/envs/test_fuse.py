@@ -45,6 +45,18 @@ def test_the_same_names_may_mean_other_functions_and_weights(puppet, cart_task):
     assert step(puppet(cart_task(rewards={"term": Reward(rewards.alive, weight=3.0)})))[1][0] == pytest.approx(0.3)
 
 
+def test_names_that_resemble_each_other_or_the_kernels_are_kept_apart(puppet, cart_task):
+    """Paths that differ in a dot alone, and a term called like the text's own functions."""
+    x, v = Observation(observations.one_joint_pos, joint=0), Observation(observations.one_joint_pos, joint=1)
+    groups = {
+        "actor": ObservationGroup(terms={"a_b": x, "observe_actor": v}),
+        "actor_a": ObservationGroup(terms={"b": v, "observe": x}),
+    }
+    obs = step(puppet(cart_task(observations=groups, rewards={"derive": Reward(rewards.alive, weight=1.0)})))[0]
+    assert obs["actor"][0].tolist() == [0.5, 1.0]
+    assert obs["actor_a"][0].tolist() == [1.0, 0.5]
+
+
 def make_bonus(value):
     """A reward that is made anew under the same name, as when a notebook's cell is run again."""
     if value == 1:
@@ -100,6 +112,22 @@ def test_a_task_with_other_figures_is_compiled_no_second_time(puppet, cart_task)
     before = cache_files()
     assert build(2.0, 0.5, 3.0)[0]["actor"][0].tolist() == [1.0, 1.5]
     assert cache_files() == before
+
+
+def test_a_figure_that_two_stages_read_is_one_parameter(puppet, go2_task):
+    """A command is drawn at resets and at its own times: in the same ranges, whoever changes them."""
+    from robot_rl_envs.mdp import commands
+    from robot_rl_envs.task import Command
+
+    ranges = dict.fromkeys(("vx_lo", "vx_hi", "vy_lo", "vy_hi", "yaw_lo", "yaw_hi", "standing"), 0.0)
+    doll = puppet(go2_task(commands={"velocity": Command(commands.uniform_velocity, resample_s=(5.0, 5.0), **ranges)}))
+    names = [path for path in doll.env.params() if path.startswith("commands.")]
+    assert names == [f"commands.velocity.{name}" for name in ("resample_s.0", "resample_s.1", *ranges)]
+    for path, value in (("resample_s.0", 0.06), ("resample_s.1", 0.06), ("vx_lo", 0.7), ("vx_hi", 0.7)):
+        doll.env.set_param(f"commands.velocity.{path}", value)
+    doll.env.reset()
+    assert doll.state.command[:, 0].tolist() == pytest.approx([0.7, 0.7])
+    assert doll.state.command_left_s[:, 0].tolist() == pytest.approx([0.06, 0.06])
 
 
 def test_every_figure_of_a_task_is_a_parameter(puppet, cart_task):
