@@ -106,14 +106,9 @@ class Env(VecEnv):
             )
             for groups in self._returned
         ]
-        shape = (self.num_envs,)
+        kinds = (torch.float32, torch.bool, torch.bool)
         self._results = [
-            (
-                torch.zeros(shape, device=self.device),
-                torch.zeros(shape, dtype=torch.bool, device=self.device),
-                torch.zeros(shape, dtype=torch.bool, device=self.device),
-            )
-            for _ in range(2)
+            [torch.zeros(self.num_envs, dtype=kind, device=self.device) for kind in kinds] for _ in range(2)
         ]
         self._final_obs = TensorDict(dict(self._final_torch), batch_size=[self.num_envs])
         self._turn = 0
@@ -188,6 +183,7 @@ class Env(VecEnv):
         self._act = record(kernels.act, lambda _, first: [s, p, self._actions, first], threads=False)
         self._after = record(kernels.after_physics, lambda k, first: [s, c, p, log[k], first])
         self._observe = record(kernels.observe, lambda k, first: [s, c, p, log[k], first, 0, *groups])
+        self._after_and_observe = self._after.then(self._observe)
         self._observe_first = record(kernels.observe, lambda k, first: [s, c, p, log[k], first, 1, *groups])
         self._startup = record(kernels.startup, lambda _, first: [s, p, first])
 
@@ -237,14 +233,16 @@ class Env(VecEnv):
         return self._hand_out()
 
     def _advance(self) -> None:
-        """Everything of a step that is a launch: recorded as one CUDA graph where the engine allows it."""
+        """Everything of a step that is a launch: one CUDA graph where the engine allows it."""
         self._act.launch()
         self.engine.step(self.cfg.sim.decimation)
-        self._after.launch()
         if self._torch_terms:
+            self._after.launch()
             self._torch_terms.finish(self._final_torch)
-        self._observe.launch()
-        self._torch_terms.observe(self._out_torch)
+            self._observe.launch()
+            self._torch_terms.observe(self._out_torch)
+        else:
+            self._after_and_observe.launch()
         self.engine.write_back(self._arrays["dirty"])
 
     def _capture(self) -> None:

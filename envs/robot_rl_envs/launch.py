@@ -30,18 +30,24 @@ class Stage:
     """One stage of a step over all worlds, recorded once.
 
     Attributes:
-        commands: the recorded launches, one a chunk.
+        chunks: the recorded launches of each chunk, in order.
     """
 
-    def __init__(self, commands: list[Any], pool: ThreadPoolExecutor | None, num_threads: int):
-        self.commands, self._pool = commands, pool
-        workers = min(num_threads, len(commands)) if pool else 1
-        self._shares = [commands[k::workers] for k in range(workers)]
+    def __init__(self, chunks: list[list[Any]], pool: ThreadPoolExecutor | None, num_threads: int):
+        self.chunks, self._pool, self._num_threads = chunks, pool, num_threads
+        workers = min(num_threads, len(chunks)) if pool else 1
+        self._shares = [[command for chunk in chunks[k::workers] for command in chunk] for k in range(workers)]
+
+    def then(self, other: Stage) -> Stage:
+        """Join two stages that concern each world alone: a chunk goes through both before the threads meet again."""
+        chunks = [mine + theirs for mine, theirs in zip(self.chunks, other.chunks, strict=True)]
+        return Stage(chunks, self._pool, self._num_threads)
 
     def launch(self) -> None:
         """Run the stage; on return a CPU has finished it, a GPU has it queued."""
         if self._pool is None or len(self._shares) == 1:
-            _run(self.commands)
+            for share in self._shares:
+                _run(share)
             return
         others = [self._pool.submit(_run, share) for share in self._shares[1:]]
         _run(self._shares[0])
@@ -71,17 +77,19 @@ class Recorder:
             threads: whether to share the chunks among threads; not worth waking them for a short kernel.
         """
         width = self.num_envs if self.device.startswith("cuda") else CHUNK_WORLDS
-        commands = [
-            wp.launch(
-                kernel,
-                dim=min(width, self.num_envs - first),
-                inputs=inputs(k, first),
-                device=self.device,
-                record_cmd=True,
-            )
+        chunks = [
+            [
+                wp.launch(
+                    kernel,
+                    dim=min(width, self.num_envs - first),
+                    inputs=inputs(k, first),
+                    device=self.device,
+                    record_cmd=True,
+                )
+            ]
             for k, first in enumerate(self.starts)
         ]
-        return Stage(commands, self._pool if threads else None, self._threads)
+        return Stage(chunks, self._pool if threads else None, self._threads)
 
     def close(self) -> None:
         """End the threads."""

@@ -78,7 +78,7 @@ def _block(env: Env, bare: _Bare | None, actions: torch.Tensor) -> tuple[float, 
     return mine, _seconds(rival, env.device)
 
 
-def bench_env(make_env: Callable[[], Env], *, repeats: int = 15, seed: int = 0) -> dict[str, Any]:
+def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0) -> dict[str, Any]:
     """Time the environment under random actions; on the CPU engine in turn with bare ``Batch.step``.
 
     Both start each block from the same states and take the same actions, so the contacts they solve are the same. The
