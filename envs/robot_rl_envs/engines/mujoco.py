@@ -99,6 +99,8 @@ class MujocoEngine:
             values = self.batch.expand(field)
             flat = values.reshape(self.num_envs, values.shape[1], -1)
             mirror = wp.array(flat.astype(np.float32), dtype=wp.float32, device="cpu")
+            # Rounded at once in every world: a checkpoint's float32 values are then all there is to restore.
+            flat[...] = mirror.numpy()
             self._expanded[field] = (values, mirror, mirror.numpy())
         return self._expanded[field][1]
 
@@ -107,7 +109,7 @@ class MujocoEngine:
         self.batch.set_const()
 
     def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """Cast rays against the static world; see the protocol."""
+        """Cast rays against all geoms, the robot's included; see the protocol."""
         return self.batch.ray(origins, directions)[0]
 
     def warnings(self) -> np.ndarray:
