@@ -41,61 +41,41 @@ def derive_joints(s: Any, i: int):
 
 
 @wp.func
-def derive_chain(s: Any, c: Any, i: int):
-    """Forward kinematics of the nodes above the feet: poses and velocities in the world."""
-    for n in range(c.parent.shape[0]):
-        base_pos = wp.vec3(0.0, 0.0, 0.0)
-        base_quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
-        base_vel = wp.vec3(0.0, 0.0, 0.0)
-        base_ang = wp.vec3(0.0, 0.0, 0.0)
-        above = c.parent[n]
-        if above >= 0:
-            base_pos = s.node_pos_w[i, above]
-            base_quat = s.node_quat_wxyz[i, above]
-            base_vel = s.node_vel_w[i, above]
-            base_ang = s.node_ang_vel_w[i, above]
-        elif c.floating == 1:
-            base_pos = s.base_pos_w[i]
-            base_quat = s.base_quat_wxyz[i]
-            base_vel = s.base_lin_vel_w[i]
-            base_ang = quat_rotate(base_quat, s.base_ang_vel_b[i])
-        arm = quat_rotate(base_quat, c.pos[n])
-        pos = base_pos + arm
-        quat = quat_multiply(base_quat, c.quat[n])
-        vel = base_vel + wp.cross(base_ang, arm)
-        ang = base_ang
-        if c.kind[n] == 1:
-            axis = quat_rotate(quat, c.axis[n])
-            anchor = quat_rotate(quat, c.anchor[n])
-            rate = s.qvel[i, c.dof[n]] * axis
-            quat = quat_multiply(quat, quat_from_axis_angle(c.axis[n], s.qpos[i, c.qpos[n]] - c.ref[n]))
-            lever = anchor - quat_rotate(quat, c.anchor[n])
-            vel = vel + wp.cross(ang, lever)
-            # the body's origin turns about the anchor
-            vel = vel + wp.cross(rate, lever - anchor)
-            pos = pos + lever
-            ang = ang + rate
-        if c.kind[n] == 2:
-            axis = quat_rotate(quat, c.axis[n])
-            slide = (s.qpos[i, c.qpos[n]] - c.ref[n]) * axis
-            vel = vel + wp.cross(ang, slide) + s.qvel[i, c.dof[n]] * axis
-            pos = pos + slide
-        s.node_pos_w[i, n] = pos
-        s.node_quat_wxyz[i, n] = quat
-        s.node_vel_w[i, n] = vel
-        s.node_ang_vel_w[i, n] = ang
-
-
-@wp.func
 def derive_feet(s: Any, c: Any, i: int):
-    """Position, velocity and clearance of each foot."""
-    for f in range(c.foot_node.shape[0]):
-        n = c.foot_node[f]
-        arm = quat_rotate(s.node_quat_wxyz[i, n], c.foot_pos[f])
-        pos = s.node_pos_w[i, n] + arm
-        s.foot_pos_w[i, f] = pos
-        s.foot_vel_w[i, f] = s.node_vel_w[i, n] + wp.cross(s.node_ang_vel_w[i, n], arm)
-        s.foot_height_w[i, f] = pos[2] - c.foot_radius
+    """Walk from the base down to each foot: its position, velocity and clearance in the world."""
+    for f in range(c.foot_pos.shape[0]):
+        pos = wp.vec3(0.0, 0.0, 0.0)
+        quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
+        vel = wp.vec3(0.0, 0.0, 0.0)
+        ang = wp.vec3(0.0, 0.0, 0.0)
+        if c.floating == 1:
+            pos = s.base_pos_w[i]
+            quat = s.base_quat_wxyz[i]
+            vel = s.base_lin_vel_w[i]
+            ang = quat_rotate(quat, s.base_ang_vel_b[i])
+        for n in range(c.start[f], c.start[f + 1]):
+            arm = quat_rotate(quat, c.pos[n])
+            pos = pos + arm
+            vel = vel + wp.cross(ang, arm)
+            quat = quat_multiply(quat, c.quat[n])
+            if c.kind[n] == 1:
+                rate = s.qvel[i, c.dof[n]] * quat_rotate(quat, c.axis[n])
+                anchor = quat_rotate(quat, c.anchor[n])
+                quat = quat_multiply(quat, quat_from_axis_angle(c.axis[n], s.qpos[i, c.qpos[n]] - c.ref[n]))
+                lever = anchor - quat_rotate(quat, c.anchor[n])
+                pos = pos + lever
+                # the body's origin turns about the anchor
+                vel = vel + wp.cross(ang, lever) + wp.cross(rate, lever - anchor)
+                ang = ang + rate
+            if c.kind[n] == 2:
+                axis = quat_rotate(quat, c.axis[n])
+                slide = (s.qpos[i, c.qpos[n]] - c.ref[n]) * axis
+                pos = pos + slide
+                vel = vel + wp.cross(ang, slide) + s.qvel[i, c.dof[n]] * axis
+        arm = quat_rotate(quat, c.foot_pos[f])
+        s.foot_pos_w[i, f] = pos + arm
+        s.foot_vel_w[i, f] = vel + wp.cross(ang, arm)
+        s.foot_height_w[i, f] = pos[2] + arm[2] - c.foot_radius
 
 
 @wp.func
@@ -104,7 +84,6 @@ def derive(s: Any, c: Any, i: int):
     if c.floating == 1:
         derive_base(s, i)
     derive_joints(s, i)
-    derive_chain(s, c, i)
     derive_feet(s, c, i)
 
 

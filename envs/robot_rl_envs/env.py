@@ -138,7 +138,6 @@ class Env(VecEnv):
             "nj": len(scene.robot.joints),
             "na": self.num_actions,
             "nf": len(scene.robot.feet),
-            "nn": len(scene.chain.parent),
             "nc": len(self._layout.commands),
             "ni": len(self._layout.intervals),
             "nr": len(self._layout.rewards),

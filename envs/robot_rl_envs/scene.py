@@ -22,19 +22,19 @@ _INTEGRATORS = {"implicitfast": "mjINT_IMPLICITFAST", "euler": "mjINT_EULER", "r
 
 @dataclass(kw_only=True, slots=True)
 class Chain:
-    """The joints between the world and the feet, parents first, one node a joint or a jointless body.
+    """The joints between the base and each foot, foot after foot, one node a joint or a jointless body.
 
     Attributes:
-        parent: index of the node above; -1: the base, or the world for a fixed base.
-        pos, quat: pose of the node in its parent: (n, 3) [m] and (n, 4) w x y z.
+        start: (nf + 1,) the nodes of foot f are ``start[f]`` .. ``start[f + 1]``, from the base down.
+        pos, quat: pose of the node in the one above: (n, 3) [m] and (n, 4) w x y z.
         kind: 0 fixed, 1 hinge, 2 slider.
         axis, anchor: (n, 3) joint axis and anchor in the node's frame.
         qpos, dof: index into qpos and qvel; 0 where fixed.
-        ref: the coordinate at which the joint is as the model draws it [rad or m].
-        foot_node: node each foot hangs on; foot_pos: (nf, 3) the foot's centre in that node [m].
+        ref: joint position at which the node's pose holds [rad or m].
+        foot_pos: (nf, 3) the foot's centre in its last node [m].
     """
 
-    parent: np.ndarray
+    start: np.ndarray
     pos: np.ndarray
     quat: np.ndarray
     kind: np.ndarray
@@ -43,7 +43,6 @@ class Chain:
     qpos: np.ndarray
     dof: np.ndarray
     ref: np.ndarray
-    foot_node: np.ndarray
     foot_pos: np.ndarray
 
 
@@ -195,52 +194,46 @@ class Scene:
         return qpos
 
     def _chain(self) -> Chain:
-        model = self.model
-        nodes: list[tuple] = []
-        node_of: dict[int, int] = {0: -1}
-        if self.base:
-            node_of[self.base_body_id] = -1
-        identity = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
-
-        def add(body: int) -> int:
-            if body in node_of:
-                return node_of[body]
-            above = add(int(model.body_parentid[body]))
-            pose = (model.body_pos[body], model.body_quat[body])
-            first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
-            if count == 0:
-                nodes.append((above, *pose, 0, np.array([0.0, 0.0, 1.0]), np.zeros(3), 0, 0, 0.0))
-                above = len(nodes) - 1
-            for joint in range(first, first + count):
-                kind = _JOINT_KINDS.get(int(model.jnt_type[joint]))
-                if kind is None:
-                    raise ValueError(
-                        f"robot {self.robot.name!r}: joint {model.joint(joint).name!r} of its model must be a hinge or "
-                        "a slide; the one free joint is base_body's"
-                    )
-                address = (int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]))
-                ref = float(model.qpos0[address[0]])
-                nodes.append((above, *pose, kind, model.jnt_axis[joint], model.jnt_pos[joint], *address, ref))
-                above, pose = len(nodes) - 1, identity
-            node_of[body] = above
-            return above
-
-        foot_node = [add(int(model.geom_bodyid[geom])) for geom in self.foot_geoms]
-        columns = list(zip(*nodes, strict=True)) if nodes else [[]] * 9
-        integers = [np.array(columns[k], dtype=np.int32) for k in (0, 3, 6, 7)]
+        paths = [self._path(int(self.model.geom_bodyid[geom])) for geom in self.foot_geoms]
+        nodes = [node for path in paths for node in path]
+        columns = list(zip(*nodes, strict=True)) if nodes else [[]] * 8
         vectors = [
-            np.array(columns[k], dtype=np.float32).reshape(-1, width) for k, width in ((1, 3), (2, 4), (4, 3), (5, 3))
+            np.array(columns[k], dtype=np.float32).reshape(-1, width) for k, width in ((0, 3), (1, 4), (3, 3), (4, 3))
         ]
+        kind, qpos, dof = (np.array(columns[k], dtype=np.int32) for k in (2, 5, 6))
         return Chain(
-            parent=integers[0],
+            start=np.cumsum([0, *(len(path) for path in paths)]).astype(np.int32),
             pos=vectors[0],
             quat=vectors[1],
-            kind=integers[1],
+            kind=kind,
             axis=vectors[2],
             anchor=vectors[3],
-            qpos=integers[2],
-            dof=integers[3],
-            ref=np.array(columns[8], dtype=np.float32),
-            foot_node=np.array(foot_node, dtype=np.int32),
-            foot_pos=model.geom_pos[self.foot_geoms].astype(np.float32).reshape(-1, 3),
+            qpos=qpos,
+            dof=dof,
+            ref=np.array(columns[7], dtype=np.float32),
+            foot_pos=self.model.geom_pos[self.foot_geoms].astype(np.float32).reshape(-1, 3),
         )
+
+    def _path(self, body: int) -> list[tuple]:
+        """List the nodes from the base (or the world) down to ``body``."""
+        if body == (self.base_body_id if self.base else 0):
+            return []
+        model = self.model
+        nodes = self._path(int(model.body_parentid[body]))
+        pose = (model.body_pos[body], model.body_quat[body])
+        first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
+        if count == 0:
+            nodes.append((*pose, 0, np.array([0.0, 0.0, 1.0]), np.zeros(3), 0, 0, 0.0))
+        for joint in range(first, first + count):
+            kind = _JOINT_KINDS.get(int(model.jnt_type[joint]))
+            if kind is None:
+                raise ValueError(
+                    f"robot {self.robot.name!r}: joint {model.joint(joint).name!r} of its model must be a hinge or "
+                    "a slide; the one free joint is base_body's"
+                )
+            address = (int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]))
+            nodes.append(
+                (*pose, kind, model.jnt_axis[joint], model.jnt_pos[joint], *address, float(model.qpos0[address[0]]))
+            )
+            pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+        return nodes

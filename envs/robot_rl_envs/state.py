@@ -37,10 +37,6 @@ FIELDS: dict[str, tuple[Any, tuple[str | int, ...], str]] = {
     "foot_air_time_s": (wp.float32, ("nf",), "time since the foot lifted off; at touchdown the whole swing's [s]"),
     "foot_contact_time_s": (wp.float32, ("nf",), "time since the foot touched down [s]"),
     "foot_touchdown": (wp.float32, ("nf",), "1 in the step in which the foot touches down"),
-    "node_pos_w": (wp.vec3, ("nn",), "chain nodes: origin [m]"),
-    "node_quat_wxyz": (wp.vec4, ("nn",), "chain nodes: orientation"),
-    "node_vel_w": (wp.vec3, ("nn",), "chain nodes: velocity of the origin [m/s]"),
-    "node_ang_vel_w": (wp.vec3, ("nn",), "chain nodes: angular velocity [rad/s]"),
     "command_left_s": (wp.float32, ("nc",), "time until each command is drawn anew [s]"),
     "command_hold": (wp.int32, (), "1: commands are held by hand, nothing draws them"),
     "interval_left_s": (wp.float32, ("ni",), "time until each interval event [s]"),
@@ -68,14 +64,14 @@ CONSTANTS: dict[str, tuple[Any, int, str]] = {
     "foot_geoms": (wp.int32, 1, "(nf,) geom ids"),
 }
 
-_CHAIN = ("parent", "pos", "quat", "kind", "axis", "anchor", "qpos", "dof", "ref", "foot_node", "foot_pos")
+_CHAIN = ("start", "pos", "quat", "kind", "axis", "anchor", "qpos", "dof", "ref", "foot_pos")
 
 
 @wp.struct
 class Chain:
     """Kinematic constants; see :class:`robot_rl_envs.scene.Chain`."""
 
-    parent: wp.array(dtype=wp.int32)
+    start: wp.array(dtype=wp.int32)
     pos: wp.array(dtype=wp.vec3)
     quat: wp.array(dtype=wp.vec4)
     kind: wp.array(dtype=wp.int32)
@@ -84,7 +80,6 @@ class Chain:
     qpos: wp.array(dtype=wp.int32)
     dof: wp.array(dtype=wp.int32)
     ref: wp.array(dtype=wp.float32)
-    foot_node: wp.array(dtype=wp.int32)
     foot_pos: wp.array(dtype=wp.vec3)
     foot_sensor: wp.array(dtype=wp.int32)
     foot_radius: float
