@@ -68,6 +68,9 @@ def test_the_critic_sees_all_that_the_actor_sees_and_without_noise(env):
     seen = {(term.info.name, *term.params.items()) for term in groups["critic"].terms.values()}
     sensed = {(term.info.name, *term.params.items()) for term in groups["actor"].terms.values()}
     assert sensed <= seen
+    if env.cfg.robot.base_body is not None:
+        privileged = [name for name, term in groups["critic"].terms.items() if term.info.signal is None]
+        assert privileged, "a floating base's velocity is what no robot measures"
     noisy = [name for name, term in groups["critic"].terms.items() if groups["critic"].noise and term.noise > 0]
     assert not noisy
 
