@@ -117,8 +117,10 @@ def _say(line: str, code: int) -> int:
 def _interrupted(stop: Interrupted) -> int:
     if stop.checkpoint is None:
         return _say(str(stop), EXIT_INTERRUPTED)
-    run_id = stop.checkpoint.parent.parent.name
-    return _say(f"{stop}; the state is saved, go on with: robot-rl resume {run_id}", EXIT_INTERRUPTED)
+    from robot_rl.cli.options import run_words
+
+    run = run_words(stop.checkpoint.parent.parent)
+    return _say(f"{stop}; the state is saved, go on with: robot-rl resume {run}", EXIT_INTERRUPTED)
 
 
 def _disk_full(error: BaseException) -> bool:

@@ -1,9 +1,11 @@
 """Reads key=value arguments into a dataclass of options, with a suggestion for every typo."""
 
 import dataclasses
+import shlex
 import types
 import typing
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from robot_rl.errors import UserError, suggest
@@ -23,6 +25,12 @@ def describe(cls: type) -> str:
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"  {name:<{width}}  {text}" for name, text in rows)
+
+
+def run_words(path: Path) -> str:
+    """What names the run at `path` on the command line: its id, and its root where that is not the default."""
+    root = path.parent.parent
+    return path.name if root == Path("runs") else f"{path.name} root={shlex.quote(str(root))}"
 
 
 def split(arguments: Sequence[str]) -> dict[str, str]:

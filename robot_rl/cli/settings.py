@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
 WANDB = ("off", "offline", "online")
 MAX_SEED = 2**31 - 1
+MAX_ENVS = 2**20
 
 
 @dataclass(kw_only=True, slots=True)
@@ -184,7 +185,7 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
         task=trees.apply_tree(task, parts),
         learner=from_dict(LearnerCfg, {"name": _choice("learner", tree["learner"], LEARNERS), **learner}),
         seed=_whole("seed", tree["seed"], 0, MAX_SEED),
-        num_envs=_whole("num_envs", tree["num_envs"], 1),
+        num_envs=_whole("num_envs", tree["num_envs"], 1, MAX_ENVS),
         device=device,
         engine=engine,
         num_threads=_whole("num_threads", tree["num_threads"], 0),

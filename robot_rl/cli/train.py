@@ -142,6 +142,8 @@ def announce(cfg: "TrainCfg", run_dir: "RunDir") -> None:
 
 def say_what_next(run_dir: "RunDir") -> None:
     """Says where the run is and what can be done with it."""
+    from robot_rl.cli.options import run_words
+
     print(f"done: {run_dir.path}")
     for command in ("export", "eval", "video", "report", "play"):
-        print(f"  robot-rl {command} run={run_dir.run_id}")
+        print(f"  robot-rl {command} run={run_words(run_dir.path)}")

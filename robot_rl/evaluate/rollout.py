@@ -177,6 +177,7 @@ def write_evaluation(path: Path, result: Mapping[str, Any]) -> None:
         OSError: It cannot be written; an older file is as before.
     """
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         scratch.write_text(json.dumps(_finite(dict(result)), indent=1, allow_nan=False) + "\n")
         os.replace(scratch, path)

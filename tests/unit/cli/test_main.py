@@ -3,6 +3,7 @@
 import errno
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from robot_rl_deploy.contract import ContractError
@@ -99,7 +100,8 @@ def test_a_fault_of_the_program_keeps_its_traceback():
 
 
 def test_an_interruption_says_how_to_go_on(capsys, tmp_path):
-    checkpoint = tmp_path / "20260101-100000-1-aaaa" / "checkpoints" / "000007"
+    run = Path("cartpole") / "20260101-100000-1-aaaa"
+    checkpoint, default = (root / run / "checkpoints" / "000007" for root in (tmp_path, Path("runs")))
 
     def stop():
         raise Interrupted(checkpoint, 7)
@@ -111,7 +113,10 @@ def test_an_interruption_says_how_to_go_on(capsys, tmp_path):
         raise KeyboardInterrupt
 
     assert guarded(stop) == 130
-    assert "go on with: robot-rl resume 20260101-100000-1-aaaa" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith(f"go on with: robot-rl resume 20260101-100000-1-aaaa root={tmp_path}\n")
+    checkpoint = default
+    assert guarded(stop) == 130
+    assert capsys.readouterr().err.endswith("go on with: robot-rl resume 20260101-100000-1-aaaa\n")
     assert guarded(stop_without_a_run) == 130
     assert guarded(stop_early) == 130
     assert "resume" not in capsys.readouterr().err

@@ -46,6 +46,7 @@ def test_no_gpu_where_one_is_asked_for(monkeypatch):
     ("key", "value", "says"),
     [
         ("num_envs", 0, "num_envs=0: must be a whole number of at least 1"),
+        ("num_envs", 10**11, "and at most 1048576"),
         ("num_envs", -4, "num_envs=-4: must be"),
         ("num_envs", 1.5, "num_envs=1.5: must be"),
         ("num_envs", "many", "num_envs=many: must be"),
