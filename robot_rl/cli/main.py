@@ -6,11 +6,32 @@ Exit codes: 0 done; 1 a fault of the program (with its traceback); 2 something a
 
 import errno
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 
 from robot_rl.errors import Interrupted, UserError, suggest
 
+# What mujoco itself takes; anything else raises at its import.
+GL_BACKENDS = (
+    "",
+    "egl",
+    "osmesa",
+    "glfw",
+    "glx",
+    "cgl",
+    "wgl",
+    "on",
+    "off",
+    "enable",
+    "disable",
+    "enabled",
+    "disabled",
+    "true",
+    "false",
+    "0",
+    "1",
+)
 EXIT_USER = 2
 EXIT_DISK_FULL = 74
 EXIT_INTERRUPTED = 130
@@ -80,12 +101,20 @@ def dispatch(command: str, arguments: Sequence[str]) -> int:
     """
     if command not in COMMANDS:
         raise UserError(f"unknown command '{command}': {suggest(command, COMMANDS)}")
+    _check_environment()
     module = importlib.import_module(f"robot_rl.cli.{command}")
     if any(word in ("-h", "--help") for word in arguments):
         text = module.HELP
         print(text if isinstance(text, str) else text(), end="")
         return 0
     return module.run(arguments) or 0
+
+
+def _check_environment() -> None:
+    """Refuse a rendering backend that MuJoCo would raise about at its import, whatever the command."""
+    backend = os.environ.get("MUJOCO_GL", "")
+    if backend.lower() not in GL_BACKENDS:
+        raise UserError(f"MUJOCO_GL={backend}: no rendering backend, set egl or osmesa, or leave it unset")
 
 
 def guarded(command: Callable[[], int]) -> int:

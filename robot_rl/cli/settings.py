@@ -180,6 +180,8 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     device = resolve_device(tree["device"])
     with asked():
         engine = resolve_engine(str(tree["engine"]), device)
+    if not str(tree["root"]).strip():
+        raise UserError("root= is empty, must name the directory of all runs, such as root=runs")
     root = Path(str(tree["root"]))
     return TrainCfg(
         task=trees.apply_tree(task, parts),

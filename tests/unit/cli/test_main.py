@@ -132,3 +132,16 @@ def test_main_reads_the_words_of_the_process(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["robot-rl", "--help"])
     assert main() == 0
     assert capsys.readouterr().out == main_module.usage()
+
+
+def test_an_unknown_rendering_backend_is_one_line(monkeypatch, capsys):
+    monkeypatch.setenv("MUJOCO_GL", "foo")
+    assert main(["list"]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("robot-rl: MUJOCO_GL=foo: ")
+    assert line.count("\n") == 1
+
+
+def test_an_empty_root_is_refused(capsys):
+    assert main(["train", "task=cartpole", "root="]) == 2
+    assert "root" in capsys.readouterr().err
