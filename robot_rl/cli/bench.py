@@ -18,7 +18,7 @@ class EnvOptions:
     num_envs: int = option(1024, "worlds")
     device: str = option("auto", "auto, cpu, cuda or cuda:<index>")
     engine: str = option("auto", "the environment's engine")
-    repeats: int = option(15, "timed blocks of each")
+    repeats: int = option(31, "timed blocks of each")
     seed: int = option(0, "seed of worlds and actions")
     out: str = option("", "file for the figures as JSON")
 
