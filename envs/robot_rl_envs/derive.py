@@ -8,10 +8,13 @@ from typing import Any
 
 import warp as wp
 
+from robot_rl_envs.engines.base import FAULT_ACTION, FAULT_STATE
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate, quat_rotate_inverse
+from robot_rl_envs.terrain.lookup import terrain_height
 
 CONTACT_FORCE_N = 1.0
 """A foot is in contact from this net force on [N]."""
+BAD_STATE, BAD_ACTION = wp.constant(FAULT_STATE), wp.constant(FAULT_ACTION)
 
 
 @wp.func
@@ -73,9 +76,10 @@ def derive_feet(s: Any, c: Any, i: int):
                 pos = pos + slide
                 vel = vel + wp.cross(ang, slide) + s.qvel[i, c.dof[n]] * axis
         arm = quat_rotate(quat, c.foot_pos[f])
-        s.foot_pos_w[i, f] = pos + arm
+        centre = pos + arm
+        s.foot_pos_w[i, f] = centre
         s.foot_vel_w[i, f] = vel + wp.cross(ang, arm)
-        s.foot_height_w[i, f] = pos[2] + arm[2] - c.foot_radius
+        s.foot_height_w[i, f] = pos[2] + arm[2] - c.foot_radius - terrain_height(s, centre[0], centre[1])
 
 
 @wp.func
@@ -140,16 +144,25 @@ def clear_world(s: Any, i: int):
 
 
 @wp.func
-def world_is_finite(s: Any, i: int) -> int:
-    """1 where world i's state and action are finite and no velocity is absurd."""
-    good = wp.int32(1)
+def place_on_terrain(s: Any, i: int):
+    """Move world i's robot, in its default pose about the origin, to where its tile of the terrain lets it start."""
+    origin = s.terrain_origins[s.terrain_level[i], s.terrain_column[i]]
+    s.env_origin_w[i] = origin
+    for k in range(3):
+        s.qpos[i, k] = s.qpos[i, k] + origin[k]
+
+
+@wp.func
+def world_faults(s: Any, i: int) -> int:
+    """FAULT_STATE and FAULT_ACTION where world i's state or action is not finite, or a velocity is absurd; else 0."""
+    faults = wp.int32(0)
     for k in range(s.qpos.shape[1]):
         if not wp.isfinite(s.qpos[i, k]):
-            good = 0
+            faults = faults | BAD_STATE
     for k in range(s.qvel.shape[1]):
         if not wp.isfinite(s.qvel[i, k]) or wp.abs(s.qvel[i, k]) > 1.0e4:
-            good = 0
+            faults = faults | BAD_STATE
     for k in range(s.action.shape[1]):
         if not wp.isfinite(s.action[i, k]):
-            good = 0
-    return good
+            faults = faults | BAD_ACTION
+    return faults

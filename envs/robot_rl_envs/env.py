@@ -10,12 +10,12 @@ import warp as wp
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl_envs import fuse
+from robot_rl_envs import build, fuse
 from robot_rl_envs.describe import describe_policy, mirror_maps
 from robot_rl_envs.engines import make_engine
 from robot_rl_envs.launch import Recorder
-from robot_rl_envs.scene import Scene
-from robot_rl_envs.state import CONSTANTS, FIELDS, Chain, State, make_chain, make_struct
+from robot_rl_envs.scene import make_scene
+from robot_rl_envs.state import CONSTANTS, Chain, State, make_chain, make_struct
 from robot_rl_envs.task import Task
 from robot_rl_envs.torch_terms import TorchTerms
 
@@ -60,13 +60,13 @@ class Env(VecEnv):
     ):
         _start_warp()
         self.cfg, self.num_envs, self.device, self.seed = task, num_envs, device, seed
-        self.scene = Scene(task.robot, task.sim, task.actions)
+        self.scene = make_scene(task)
         self.engine = make_engine(engine, self.scene, num_envs=num_envs, device=device, num_threads=num_threads)
         self.num_actions = len(self.scene.actuated)
         self.step_dt = task.sim.step_dt
         self.max_episode_length = round(task.episode_length_s / self.step_dt)
         self._layout = fuse.make_layout(task, self.scene)
-        self._model_fields = sorted({name for event in task.events.values() for name in event.info.model_fields})
+        self._model_fields = build.model_fields(task)
         self._build(world_offset)
         self._graph: Any = None
         self._start()
@@ -74,16 +74,19 @@ class Env(VecEnv):
     # -- building ----------------------------------------------------------------------------------------------------
 
     def _build(self, world_offset: int) -> None:
-        extra = self._extra_fields()
+        extra = build.extra_fields(self.cfg, self.scene, self.num_envs)
         struct = make_struct({name: (dtype, ndim) for name, (dtype, ndim, _) in extra.items()})
         self._kernels = fuse.make_kernels(self.cfg, self.scene, self._layout, struct, Chain)
         self._chain = make_chain(self.scene, self.device)
-        self._arrays = self._allocate(extra)
+        self._arrays = build.allocate(self.engine, self.scene, self._layout, extra, self._model_fields)
         self._s = struct()
         for name, array in self._arrays.items():
             setattr(self._s, name, array)
         self._s.seed, self._s.world_offset = self.seed & 0x3FFFFFFF, world_offset
         self._s.step_dt, self._s.step_dt64 = self.step_dt, self.step_dt
+        if self.scene.terrain is not None:
+            self._s.terrain_grid = wp.vec3(*self.scene.terrain.grid)
+            self._s.terrain_stepped = int(self.scene.terrain.stepped)
         self.state = State(self._arrays)
         self._params = wp.array(np.array(self._layout.values, dtype=np.float32), dtype=wp.float32, device=self.device)
         self._recorder = Recorder(self.num_envs, self.device, getattr(self.engine, "num_threads", 1))
@@ -91,13 +94,13 @@ class Env(VecEnv):
         self._log = wp.zeros((len(self._recorder.starts), width), dtype=wp.float64, device=self.device)
         self._actions = wp.zeros((self.num_envs, self.num_actions), dtype=wp.float32, device=self.device)
         self._actions_torch = wp.to_torch(self._actions)
-        buffers = {kind: self._group_arrays() for kind in ("out", "final")}
+        buffers = {kind: build.group_arrays(self._layout, self.num_envs, self.device) for kind in ("out", "final")}
         self._out, self._final = buffers["out"], buffers["final"]
         self._out_torch = {name: wp.to_torch(array) for name, array in self._out.items()}
         self._final_torch = {name: wp.to_torch(array) for name, array in self._final.items()}
         # Two of each in turn, so that the last step's results stay readable. Copied by Warp: torch would wake its
         # thread pool for arrays of this size, which costs more than the copy.
-        self._returned = [self._group_arrays() for _ in range(2)]
+        self._returned = [build.group_arrays(self._layout, self.num_envs, self.device) for _ in range(2)]
         self._observations = [
             TensorDict(
                 {name: wp.to_torch(array) for name, array in groups.items()},
@@ -114,65 +117,6 @@ class Env(VecEnv):
         self._turn = 0
         self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log)[0])
         self._record_stages(self._recorder)
-
-    def _extra_fields(self) -> dict[str, tuple[Any, int, tuple[int, ...]]]:
-        extra: dict[str, tuple[Any, int, tuple[int, ...]]] = {}
-        declared = {"command": (3,)}
-        for term in self.cfg.commands.values():
-            declared |= {
-                name: tuple(fuse.resolve_size(n, self.scene) for n in shape) for name, shape in term.info.fields.items()
-            }
-        for name, shape in declared.items():
-            if shape == (3,):
-                extra[name] = (wp.vec3, 1, (self.num_envs,))
-            else:
-                extra[name] = (wp.float32, 1 + len(shape), (self.num_envs, *shape))
-        for name in self._model_fields:
-            extra[name] = (wp.float32, 3, ())
-            extra[f"{name}_nominal"] = (wp.float32, 2, ())
-        return extra
-
-    def _allocate(self, extra: dict[str, tuple[Any, int, tuple[int, ...]]]) -> dict[str, wp.array]:
-        scene, n = self.scene, self.num_envs
-        sizes = {
-            "nj": len(scene.robot.joints),
-            "na": self.num_actions,
-            "nf": len(scene.robot.feet),
-            "nc": len(self._layout.commands),
-            "ni": len(self._layout.intervals),
-            "nr": len(self._layout.rewards),
-        }
-        arrays = {name: getattr(self.engine.data, name) for name in ("qpos", "qvel", "ctrl", "sensordata")}
-        arrays["actuator_force"] = self.engine.data.actuator_force
-        for name, (dtype, shape, _) in FIELDS.items():
-            full = (n, *(sizes[k] if isinstance(k, str) else k for k in shape))
-            arrays[name] = wp.zeros(full, dtype=dtype, device=self.device)
-        constants = {
-            "default_joint_pos": np.array(scene.robot.default_pos()),
-            "joint_lower": scene.joint_range[:, 0],
-            "joint_upper": scene.joint_range[:, 1],
-            "effort_limit": np.array([joint.effort_limit for joint in scene.robot.joints]),
-            "default_qpos": scene.default_qpos,
-            "joint_qpos": scene.joint_qpos,
-            "joint_dof": scene.joint_dof,
-            "joint_ctrl": scene.joint_ctrl,
-            "foot_geoms": scene.foot_geoms,
-        }
-        for name, (dtype, _, _) in CONSTANTS.items():
-            arrays[name] = wp.array(constants[name], dtype=dtype, device=self.device)
-        for name in self._model_fields:
-            arrays[name] = self.engine.expand(name)
-            arrays[f"{name}_nominal"] = wp.clone(arrays[name][0])
-        for name, (dtype, _, shape) in extra.items():
-            if shape:
-                arrays[name] = wp.zeros(shape, dtype=dtype, device=self.device)
-        return arrays
-
-    def _group_arrays(self) -> dict[str, wp.array]:
-        return {
-            name: wp.zeros((self.num_envs, width), dtype=wp.float32, device=self.device)
-            for name, width in self._layout.widths.items()
-        }
 
     def _record_stages(self, recorder: Recorder) -> None:
         """Record each launch once; replaying a recorded launch skips packing its arguments."""
@@ -356,7 +300,7 @@ class Env(VecEnv):
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Everything needed to go on from here, bit for bit on the CPU."""
-        shared = {*CONSTANTS, *(f"{name}_nominal" for name in self._model_fields)}
+        shared = {*CONSTANTS, *(f"{build.struct_name(name)}_nominal" for name in self._model_fields)}
         tensors = {f"state.{n}": wp.to_torch(a).clone() for n, a in self._arrays.items() if n not in shared}
         tensors["engine"] = torch.from_numpy(self.engine.get_state())
         tensors["params"] = wp.to_torch(self._params).clone()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 from robot_rl_assets.robot import Robot
 
-from robot_rl_envs.task import Actions, Sim
+from robot_rl_envs.task import Actions, Sim, Task
+
+if TYPE_CHECKING:
+    from robot_rl_envs.terrain import Terrain
 
 FORCE_COLUMNS = 4
 """Columns of a foot's contact sensor: found, and the net force (3) [N]."""
@@ -46,6 +50,16 @@ class Chain:
     foot_pos: np.ndarray
 
 
+def make_scene(task: Task) -> Scene:
+    """Compile the scene of ``task``: its robot on its ground."""
+    terrain = None
+    if task.terrain is not None:
+        from robot_rl_envs.terrain import build_terrain
+
+        terrain = build_terrain(task.terrain, task.robot)
+    return Scene(task.robot, task.sim, task.actions, terrain)
+
+
 class Scene:
     """A robot on a floor, compiled.
 
@@ -59,10 +73,12 @@ class Scene:
         foot_geoms: (nf,) geom ids.
         foot_sensor: (nf,) address of each foot's contact sensor.
         base: whether the robot has a floating base.
+        terrain: the ground, None on an endless plane.
+        sizes: widths that terms and state fields name: "joints", "actions", "feet".
     """
 
-    def __init__(self, robot: Robot, sim: Sim, actions: Actions):
-        self.robot, self.sim, self.actions = robot, sim, actions
+    def __init__(self, robot: Robot, sim: Sim, actions: Actions, terrain: Terrain | None = None):
+        self.robot, self.sim, self.actions, self.terrain = robot, sim, actions, terrain
         self.model = self._compile(visual=False)
         model = self.model
         ids = [self._id("joint", joint.name) for joint in robot.joints]
@@ -81,6 +97,7 @@ class Scene:
         self.base_body_id = self._id("body", robot.base_body) if robot.base_body else 0
         self.default_qpos = self._default_qpos()
         self.chain = self._chain()
+        self.sizes = {"joints": len(robot.joints), "actions": len(self.actuated), "feet": len(robot.feet)}
 
     @property
     def actuated(self) -> list[str]:
@@ -119,6 +136,9 @@ class Scene:
         return spec.compile()
 
     def _add_floor(self, spec: mujoco.MjSpec, *, textured: bool) -> None:
+        if self.terrain is not None:
+            self.terrain.add_to(spec, textured=textured)
+            return
         floor = spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
         floor.contype, floor.conaffinity = 1, 0
         floor.friction = [self.sim.floor_friction, 0.005, 0.0001]

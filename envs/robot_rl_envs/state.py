@@ -30,13 +30,16 @@ FIELDS: dict[str, tuple[Any, tuple[str | int, ...], str]] = {
     "prev_prev_action": (wp.float32, ("na",), "raw action two steps before"),
     "foot_pos_w": (wp.vec3, ("nf",), "centre of each foot [m]"),
     "foot_vel_w": (wp.vec3, ("nf",), "velocity of each foot's centre [m/s]"),
-    "foot_height_w": (wp.float32, ("nf",), "clearance of each foot's sole above the floor [m]"),
+    "foot_height_w": (wp.float32, ("nf",), "clearance of each foot's sole above the ground under it [m]"),
     "foot_peak_height_w": (wp.float32, ("nf",), "largest clearance since the foot lifted off [m]"),
     "foot_contact": (wp.float32, ("nf",), "1 where the foot touches the ground"),
     "foot_force": (wp.float32, ("nf",), "magnitude of the net contact force of the last substep [N]"),
     "foot_air_time_s": (wp.float32, ("nf",), "time since the foot lifted off; at touchdown the whole swing's [s]"),
     "foot_contact_time_s": (wp.float32, ("nf",), "time since the foot touched down [s]"),
     "foot_touchdown": (wp.float32, ("nf",), "1 in the step in which the foot touches down"),
+    "terrain_level": (wp.int32, (), "row of the terrain the world starts on: its difficulty"),
+    "terrain_column": (wp.int32, (), "column of the terrain the world starts on: its kind"),
+    "env_origin_w": (wp.vec3, (), "where the world's robot starts: the ground below its default pose [m]"),
     "command_left_s": (wp.float32, ("nc",), "time until each command is drawn anew [s]"),
     "command_hold": (wp.int32, (), "1: commands are held by hand, nothing draws them"),
     "interval_left_s": (wp.float32, ("ni",), "time until each interval event [s]"),
@@ -46,7 +49,7 @@ FIELDS: dict[str, tuple[Any, tuple[str | int, ...], str]] = {
     "dirty": (wp.int32, (), "what was written since the last step; bits of engines.base"),
     "terminated": (wp.int32, (), "1 where the episode ended by a failure"),
     "time_out": (wp.int32, (), "1 where it ended by its time"),
-    "quarantined": (wp.int32, (), "1 where the world was not finite in this step"),
+    "quarantined": (wp.int32, (), "why this step quarantined the world: FAULT_* bits of engines.base, 0 if not"),
     "reward": (wp.float32, (), "this step's reward"),
     "episode_return": (wp.float32, (), "sum of rewards of the running episode"),
     "episode_sums": (wp.float32, ("nr",), "sum of each reward term over the running episode"),
@@ -62,6 +65,8 @@ CONSTANTS: dict[str, tuple[Any, int, str]] = {
     "joint_dof": (wp.int32, 1, "(nj,) address in qvel"),
     "joint_ctrl": (wp.int32, 1, "(nj,) index in ctrl, -1 passive"),
     "foot_geoms": (wp.int32, 1, "(nf,) geom ids"),
+    "terrain_heights": (wp.float32, 2, "(ny, nx) height map [m]; (1, 1) on an endless plane"),
+    "terrain_origins": (wp.vec3, 2, "(rows, columns) where a robot may start on each tile [m]"),
 }
 
 _CHAIN = ("start", "pos", "quat", "kind", "axis", "anchor", "qpos", "dof", "ref", "foot_pos")
@@ -113,6 +118,7 @@ def make_struct(extra: dict[str, tuple[Any, int]]) -> Any:
             raise ValueError(f"state field {name!r} is taken; choose another name")
         annotations[name] = wp.array(dtype=dtype, ndim=ndim)
     scalars = {"seed": wp.int32, "world_offset": wp.int32, "step_dt": wp.float32, "step_dt64": wp.float64}
+    scalars |= {"terrain_grid": wp.vec3, "terrain_stepped": wp.int32}
     annotations |= scalars
     return wp.struct(type("SceneState", (), {"__annotations__": annotations, "__module__": __name__}))
 

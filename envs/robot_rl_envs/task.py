@@ -3,11 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.terms import term_info
+
+if TYPE_CHECKING:
+    from robot_rl_envs.terrain import TerrainCfg
 
 SOLVERS = ("newton", "cg", "pgs")
 CONES = ("pyramidal", "elliptic")
@@ -18,6 +21,7 @@ _SECTIONS = {
     "terminations": "termination",
     "commands": "command",
     "events": "event",
+    "curricula": "curriculum",
     "metrics": "metric",
 }
 
@@ -128,6 +132,15 @@ class Command(_Term):
         lo, hi = resample_s
         _require(0 < lo <= hi, "resample_s", resample_s, "must be (lo, hi) with 0 < lo <= hi")
         self.resample_s = (float(lo), float(hi))
+
+
+class Curriculum(_Term):
+    """What a world learns from an episode before the next one starts: its terrain's level, its commands' range."""
+
+    kind = "curriculum"
+
+    def __init__(self, fn: Any, **params: float):
+        self._bind(fn, params)
 
 
 class Event(_Term):
@@ -264,7 +277,8 @@ class Task:
         episode_length_s: an episode's length [s].
         actions: how actions drive the joints.
         observations: "actor" (what a robot can sense) and "critic" (anything).
-        rewards, terminations, commands, events, metrics: named terms.
+        rewards, terminations, commands, events, curricula, metrics: named terms.
+        terrain: the ground; None is an endless plane.
         only_positive_rewards: floor the summed reward of a step at zero.
         mirror: the task is left-right symmetric.
         num_envs: worlds by default (cpu, gpu).
@@ -284,7 +298,9 @@ class Task:
     terminations: dict[str, Any] = field(default_factory=dict)
     commands: dict[str, Command] = field(default_factory=dict)
     events: dict[str, Event] = field(default_factory=dict)
+    curricula: dict[str, Curriculum] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)
+    terrain: "TerrainCfg | None" = None
     only_positive_rewards: bool = False
     mirror: bool = False
     num_envs: tuple[int, int] = (1024, 4096)

@@ -12,6 +12,7 @@ termination    ``s, i, *params``                      int, 1 where the episode e
 observation    ``s, i, j, *params``                   float, element ``j`` of the term
 command        ``s, i, rng, *params``                 nothing; writes its fields of ``s``
 event          ``s, i, rng, *params``                 nothing; writes state or model fields of ``s``
+curriculum     ``s, i, rng, *params``                 nothing; called where an episode ends, before the reset
 =============  =====================================  ==========================================
 
 ``s`` is the struct of arrays of :mod:`robot_rl_envs.state`, ``i`` the world, ``rng`` a fresh random stream
@@ -30,6 +31,7 @@ FIXED_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "observation": ("s", "i", "j"),
     "command": ("s", "i", "rng"),
     "event": ("s", "i", "rng"),
+    "curriculum": ("s", "i", "rng"),
 }
 
 SIGNALS = ("joint_pos", "joint_vel", "imu_gyro", "imu_quat_wxyz", "command", "last_action", "clock")
@@ -52,6 +54,7 @@ class TermInfo:
         transform: how the signal becomes the observation.
         mirror: how the left-right mirror acts: "joints", "actions", "feet", or a sign for each element.
         fields: state fields the term adds to the struct, name -> trailing shape.
+        update: a command's ``@wp.func (s, i, *params)`` that runs in every step, on the same parameters.
         model_fields: per-world model fields an event randomizes.
         set_const: an event after which MuJoCo's derived constants must be recomputed.
         writes: what an event changes: "state", "velocity" or "model".
@@ -68,6 +71,7 @@ class TermInfo:
     transform: str = "identity"
     mirror: str | tuple[float, ...] = ()
     fields: dict[str, tuple[str | int, ...]] = field(default_factory=dict)
+    update: Any = None
     model_fields: tuple[str, ...] = ()
     set_const: bool = False
     writes: str = "state"
@@ -149,17 +153,48 @@ def observation(
     return wrap
 
 
-def command(*, fields: dict[str, tuple[str | int, ...]] | None = None) -> Callable[[Any], Any]:
-    """Mark a ``@wp.func (s, i, rng, *params)`` as a command term; ``fields`` are its own state fields."""
+def command(*, fields: dict[str, tuple[str | int, ...]] | None = None, update: Any = None) -> Callable[[Any], Any]:
+    """Mark a ``@wp.func (s, i, rng, *params)`` as a command term.
+
+    Args:
+        fields: its own state fields, name -> trailing shape.
+        update: a ``@wp.func (s, i, *params)`` with the same parameters, called in every step in the worlds whose
+            command is not held by hand, e.g. to turn a heading into a yaw rate.
+
+    Raises:
+        ValueError: ``update`` has other parameters.
+    """
 
     def wrap(fn: Any) -> Any:
-        return _mark("command", fn, fields=dict(fields or {}))
+        marked = _mark("command", fn, fields=dict(fields or {}), update=update)
+        if update is not None:
+            arguments = tuple(inspect.signature(update.func).parameters)
+            if arguments != ("s", "i", *marked.term_info.params):
+                wanted = ", ".join(("s", "i", *marked.term_info.params))
+                raise ValueError(f"@command {fn.key}: its update's arguments must be {wanted}")
+        return marked
+
+    return wrap
+
+
+def curriculum(*, fields: dict[str, tuple[str | int, ...]] | None = None) -> Callable[[Any], Any]:
+    """Mark a ``@wp.func (s, i, rng, *params)`` as a curriculum: it sees the state that an episode ended in.
+
+    It is not called at the very first reset, nor in a world that was quarantined. ``fields`` are its own state fields.
+    """
+
+    def wrap(fn: Any) -> Any:
+        return _mark("curriculum", fn, fields=dict(fields or {}))
 
     return wrap
 
 
 def event(
-    *, writes: str = "state", model_fields: tuple[str, ...] = (), set_const: bool = False
+    *,
+    writes: str = "state",
+    model_fields: tuple[str, ...] = (),
+    set_const: bool = False,
+    fields: dict[str, tuple[str | int, ...]] | None = None,
 ) -> Callable[[Any], Any]:
     """Mark a ``@wp.func (s, i, rng, *params)`` as an event term.
 
@@ -168,6 +203,7 @@ def event(
         model_fields: MuJoCo model fields that get per-world values, e.g. ``("geom_friction",)``; the nominal values
             are ``s.<field>_nominal``.
         set_const: recompute the model's derived constants afterwards (after masses or inertias changed).
+        fields: state fields of its own, name -> trailing shape.
 
     Raises:
         ValueError: ``writes`` is none of the three.
@@ -176,6 +212,8 @@ def event(
         raise ValueError(f"writes={writes!r}: must be state, velocity or model")
 
     def wrap(fn: Any) -> Any:
-        return _mark("event", fn, writes=writes, model_fields=model_fields, set_const=set_const)
+        return _mark(
+            "event", fn, writes=writes, model_fields=model_fields, set_const=set_const, fields=dict(fields or {})
+        )
 
     return wrap

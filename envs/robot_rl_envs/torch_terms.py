@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from robot_rl_envs import fuse
+from robot_rl_envs.engines.base import FAULT_OBSERVATION, FAULT_REWARD
 from robot_rl_envs.task import Task, TorchTerm
 
 
@@ -48,8 +49,10 @@ class TorchTerms:
             target = state.time_out if term.time_out else state.terminated
             torch.maximum(target, hit, out=target)
             self.log[self.layout.log[f"termination/{name}"]] += hit.sum()
+        if self.observations:
+            self._check_observations()
         state.time_out.masked_fill_(state.terminated > 0, 0)
-        self.observe(final, state.terminated + state.time_out > 0)
+        self.observe(final, (state.terminated + state.time_out > 0) & (state.quarantined == 0))
 
     def observe(self, groups: dict[str, torch.Tensor], where: torch.Tensor | None = None) -> None:
         """Write the observations of the current state into ``groups``, in the worlds ``where`` (N,) (None: all)."""
@@ -57,6 +60,19 @@ class TorchTerms:
             view = groups[group][:, slot.offset : slot.offset + slot.size]
             value = slot.term.fn(self.state).reshape(view.shape)
             view.copy_(value if where is None else torch.where(where[:, None], value, view))
+
+    def _check_observations(self) -> None:
+        """Quarantine the worlds in which an observation of the state they are in is not finite."""
+        state = self.state
+        bad = torch.zeros_like(state.terminated, dtype=torch.bool)
+        for _, slot in self.observations:
+            bad |= ~slot.term.fn(state).reshape(bad.shape[0], -1).isfinite().all(dim=1)
+        bad &= state.quarantined == 0
+        state.quarantined.bitwise_or_(bad.to(torch.int32) * FAULT_OBSERVATION)
+        state.terminated.masked_fill_(bad, 1)
+        state.episode_return.sub_(state.reward * bad)
+        state.reward.masked_fill_(bad, 0.0)
+        self.log[fuse.LOG_QUARANTINED] += bad.sum()
 
     def _add_rewards(self) -> None:
         """Complete the sum that the fused kernel began; a term that is not finite quarantines its world."""
@@ -73,6 +89,6 @@ class TorchTerms:
             state.reward.clamp_(min=0.0)
         state.reward.masked_fill_(bad, 0.0)
         state.episode_return.add_(state.reward)
-        state.quarantined.copy_(bad)
+        state.quarantined.bitwise_or_((bad & (state.quarantined == 0)).to(torch.int32) * FAULT_REWARD)
         state.terminated.masked_fill_(bad, 1)
         self.log[fuse.LOG_QUARANTINED] += bad.sum() - known

@@ -18,6 +18,11 @@ DIRTY_MODEL = 4
 """A world whose expanded model fields were written."""
 
 
+FAULT_STATE, FAULT_ACTION, FAULT_REWARD, FAULT_OBSERVATION, FAULT_RAISED, FAULT_OVERFLOW = (1 << k for k in range(6))
+"""Why a world is quarantined: its state, action, reward or observation is not finite, its engine raised, or a buffer of
+its engine was too small."""
+
+
 @dataclass(kw_only=True, slots=True)
 class EngineData:
     """Live float32 Warp arrays under MuJoCo's own names, one row a world.

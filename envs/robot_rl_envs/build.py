@@ -1,0 +1,114 @@
+"""The arrays of an environment: which there are, how large they are, and what they start with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import warp as wp
+
+from robot_rl_envs.state import CONSTANTS, FIELDS
+
+if TYPE_CHECKING:
+    from robot_rl_envs.engines import Engine
+    from robot_rl_envs.fuse import Layout
+    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.task import Task
+
+Extra = dict[str, tuple[Any, int, tuple[int, ...]]]
+"""Name -> dtype, number of dimensions, shape (empty: the array is the engine's) of a field beyond the fixed ones."""
+
+ENGINE_ARRAYS = ("qpos", "qvel", "ctrl", "sensordata", "actuator_force")
+
+
+def field_sizes(scene: Scene, layout: Layout) -> dict[str, int]:
+    """The widths that :data:`~robot_rl_envs.state.FIELDS` names, by name."""
+    return {
+        "nj": scene.sizes["joints"],
+        "na": scene.sizes["actions"],
+        "nf": scene.sizes["feet"],
+        "nc": len(layout.commands),
+        "ni": len(layout.intervals),
+        "nr": len(layout.rewards),
+    }
+
+
+def model_fields(task: Task) -> list[str]:
+    """MuJoCo model fields that get per-world values, because an event of ``task`` randomizes them."""
+    return sorted({name for event in task.events.values() for name in event.info.model_fields})
+
+
+def extra_fields(task: Task, scene: Scene, num_envs: int) -> Extra:
+    """Fields that the task's terms declare, and those of the randomized model."""
+    declared: dict[str, tuple[str | int, ...]] = {"command": (3,)}
+    for section in (task.commands, task.events, task.curricula):
+        for term in section.values():
+            declared |= term.info.fields
+    extra: Extra = {}
+    for name, shape in declared.items():
+        sizes = tuple(scene.sizes[n] if isinstance(n, str) else n for n in shape)
+        if sizes == (3,):
+            extra[name] = (wp.vec3, 1, (num_envs,))
+        else:
+            extra[name] = (wp.float32, 1 + len(sizes), (num_envs, *sizes))
+    for name in model_fields(task):
+        extra[struct_name(name)] = (wp.float32, 3, ())
+        extra[f"{struct_name(name)}_nominal"] = (wp.float32, 2, ())
+    return extra
+
+
+def struct_name(model_field: str) -> str:
+    """The field of ``s`` that holds a model field: an option such as ``opt.gravity`` goes by its last name."""
+    return model_field.rpartition(".")[2]
+
+
+def constants(scene: Scene) -> dict[str, np.ndarray]:
+    """The values of :data:`~robot_rl_envs.state.CONSTANTS`."""
+    robot, terrain = scene.robot, scene.terrain
+    return {
+        "default_joint_pos": np.array(robot.default_pos()),
+        "joint_lower": scene.joint_range[:, 0],
+        "joint_upper": scene.joint_range[:, 1],
+        "effort_limit": np.array([joint.effort_limit for joint in robot.joints]),
+        "default_qpos": scene.default_qpos,
+        "joint_qpos": scene.joint_qpos,
+        "joint_dof": scene.joint_dof,
+        "joint_ctrl": scene.joint_ctrl,
+        "foot_geoms": scene.foot_geoms,
+        "terrain_heights": np.zeros((1, 1)) if terrain is None else terrain.heights,
+        "terrain_origins": np.zeros((1, 1, 3)) if terrain is None else terrain.origins,
+    }
+
+
+def allocate(engine: Engine, scene: Scene, layout: Layout, extra: Extra, fields: list[str]) -> dict[str, wp.array]:
+    """Every array of ``s`` by name; those of the engine are its own, live.
+
+    Args:
+        engine: the physics.
+        scene: the compiled scene.
+        layout: the task's layout.
+        extra: what :func:`extra_fields` returned.
+        fields: what :func:`model_fields` returned.
+    """
+    n, device = engine.num_envs, engine.device
+    sizes = field_sizes(scene, layout)
+    arrays = {name: getattr(engine.data, name) for name in ENGINE_ARRAYS}
+    for name, (dtype, shape, _) in FIELDS.items():
+        full = (n, *(sizes[k] if isinstance(k, str) else k for k in shape))
+        arrays[name] = wp.zeros(full, dtype=dtype, device=device)
+    values = constants(scene)
+    for name, (dtype, _, _) in CONSTANTS.items():
+        arrays[name] = wp.array(values[name], dtype=dtype, device=device)
+    for field in fields:
+        name = struct_name(field)
+        arrays[name] = engine.expand(field)
+        arrays[f"{name}_nominal"] = wp.clone(arrays[name][0])
+    for name, (dtype, _, shape) in extra.items():
+        if shape:
+            arrays[name] = wp.zeros(shape, dtype=dtype, device=device)
+    return arrays
+
+
+def group_arrays(layout: Layout, num_envs: int, device: str) -> dict[str, wp.array]:
+    """A float32 array (num_envs, width) for every observation group."""
+    return {name: wp.zeros((num_envs, width), dtype=wp.float32, device=device) for name, width in layout.widths.items()}

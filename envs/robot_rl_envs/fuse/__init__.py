@@ -1,0 +1,91 @@
+"""Write a task's terms as flat Warp kernels: act, after-physics, observe (and one for startup events).
+
+The kernels are generated as text, one call a term, and compiled once; Warp caches them by their content. Weights,
+parameters, scales and ranges are not in the text: they lie in one device array, so a sweep or a curriculum changes them
+without a recompile or a new CUDA graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from dataclasses import dataclass
+from typing import Any
+
+import warp as wp
+
+from robot_rl_envs import derive as derive_module
+from robot_rl_envs.fuse.layout import (
+    LOG_EPISODES,
+    LOG_LENGTH,
+    LOG_QUARANTINED,
+    LOG_RETURN,
+    LOG_STEPS,
+    LOG_TERMS,
+    Layout,
+    ObservationSlot,
+    make_layout,
+    resolve_size,
+)
+from robot_rl_envs.fuse.observing import GROUP, write_group
+from robot_rl_envs.fuse.stages import write_act, write_after, write_observe, write_startup
+from robot_rl_envs.fuse.writer import Writer
+from robot_rl_envs.rng import stream
+from robot_rl_envs.scene import Scene
+from robot_rl_envs.task import Task
+
+__all__ = [
+    "LOG_EPISODES",
+    "LOG_LENGTH",
+    "LOG_QUARANTINED",
+    "LOG_RETURN",
+    "LOG_STEPS",
+    "LOG_TERMS",
+    "Kernels",
+    "Layout",
+    "ObservationSlot",
+    "make_kernels",
+    "make_layout",
+    "resolve_size",
+]
+
+
+@dataclass(slots=True)
+class Kernels:
+    """The compiled stages of one task."""
+
+    act: wp.Kernel
+    after_physics: wp.Kernel
+    observe: wp.Kernel
+    startup: wp.Kernel
+    source: str
+
+
+def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: Any) -> Kernels:
+    """Generate the source for ``task``, fill ``layout``'s parameters and register the kernels (compiled on launch)."""
+    writer = Writer(layout)
+    write_act(writer, scene, task)
+    write_after(writer, task)
+    for name, group in task.observations.items():
+        write_group(writer, name, group)
+    write_observe(writer, task)
+    write_startup(writer, task)
+    body = "\n".join(writer.lines)
+    names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(writer.functions.items()))
+    digest = hashlib.sha256((body + names).encode()).hexdigest()[:12]
+    filename = f"<robot_rl {task.name} {digest}>"
+    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": chain, "stream": stream, **writer.functions}
+    for name in ("derive", "update_contacts", "clear_world", "place_on_terrain", "world_faults"):
+        namespace[name] = getattr(derive_module, name)
+    renamed = body.replace(GROUP, f"observe_{digest}_")
+    linecache.cache[filename] = (len(renamed), None, renamed.splitlines(keepends=True), filename)
+    exec(compile(renamed, filename, "exec"), namespace)
+    for name in task.observations:
+        full = f"observe_{digest}_{name}"
+        namespace[full] = wp.func(namespace[full], module=wp.get_module(f"robot_rl_{task.name}_{digest}"))
+    options = {"enable_backward": False}
+    kernels: dict[str, Any] = {
+        name: wp.kernel(namespace[name], module="unique", enable_backward=False, module_options=options)
+        for name in ("act", "after_physics", "observe", "startup")
+    }
+    return Kernels(**kernels, source=renamed)

@@ -1,0 +1,227 @@
+"""The stages of a control step as text: act, after-physics, observe (and startup), one call a term."""
+
+from __future__ import annotations
+
+from robot_rl_envs.engines.base import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, FAULT_OBSERVATION, FAULT_REWARD
+from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_LENGTH, LOG_QUARANTINED, LOG_RETURN, LOG_STEPS
+from robot_rl_envs.fuse.observing import GROUP
+from robot_rl_envs.fuse.writer import Writer
+from robot_rl_envs.scene import Scene
+from robot_rl_envs.task import Task, TorchTerm
+
+_DIRTY = {"state": DIRTY_STATE, "velocity": DIRTY_VELOCITY, "model": DIRTY_MODEL}
+
+
+def write_act(w: Writer, scene: Scene, task: Task) -> None:
+    """Write the stage that turns actions into controls."""
+    clip = w.layout.param("actions.clip", task.actions.clip)
+    w.add(
+        0, "def act(s: SceneState, p: wp.array(dtype=wp.float32), actions: wp.array2d(dtype=wp.float32), first: int):"
+    )
+    w.add(1, "i = first + wp.tid()")
+    w.add(1, "s.dirty[i] = 0")
+    for j, joint in enumerate(joint for joint in scene.robot.joints if not joint.passive):
+        position = task.actions.kind == "position"
+        offset = w.layout.param(f"actions.offset.{joint.name}", joint.default_pos if position else 0.0)
+        scale = joint.action_scale * task.actions.scale * (1.0 if position else joint.effort_limit)
+        scale = w.layout.param(f"actions.scale.{joint.name}", scale)
+        w.add(1, f"s.prev_prev_action[i, {j}] = s.prev_action[i, {j}]")
+        w.add(1, f"s.prev_action[i, {j}] = s.action[i, {j}]")
+        # clamp makes a bound of NaN: what is not finite is kept, for the world to be quarantined
+        kept = f"wp.where(wp.isfinite(actions[i, {j}]), wp.clamp(actions[i, {j}], -{clip}, {clip}), actions[i, {j}])"
+        w.add(1, f"s.action[i, {j}] = {kept}")
+        w.add(1, f"s.ctrl[i, {j}] = {offset} + {scale} * s.action[i, {j}]")
+
+
+def _write_terminations(w: Writer, task: Task) -> None:
+    limit = w.layout.param("episode_length_s", task.episode_length_s)
+    w.add(1, "terminated = int(0)")
+    w.add(1, "time_out = int(0)")
+    w.add(1, f"if float(s.episode_length[i]) * s.step_dt >= {limit} - 0.5 * s.step_dt:")
+    w.add(2, "time_out = 1")
+    w.add(2, f"wp.atomic_add(log, {w.layout.log['termination/time_limit']}, wp.float64(1.0))")
+    for name, term in task.terminations.items():
+        if isinstance(term, TorchTerm):
+            continue
+        w.add(1, f"if {w.call(f'terminations.{name}', term, 's, i')} != 0:")
+        w.add(2, "time_out = 1" if term.time_out else "terminated = 1")
+        w.add(2, f"wp.atomic_add(log, {w.layout.log[f'termination/{name}']}, wp.float64(1.0))")
+
+
+def _write_rewards(w: Writer, task: Task) -> None:
+    # With torch terms the sum is not complete here: the environment floors it and adds it to the episode's.
+    complete = not any(isinstance(term, TorchTerm) for term in task.rewards.values())
+    w.add(1, "total = float(0.0)")
+    for k, name in enumerate(w.layout.rewards):
+        term = task.rewards[name]
+        if isinstance(term, TorchTerm):
+            continue
+        weight = w.layout.param(f"rewards.{name}.weight", term.weight)
+        w.add(1, f"r = {weight} * {w.call(f'rewards.{name}', term, 's, i')} * s.step_dt")
+        w.add(1, "if not wp.isfinite(r):")
+        w.add(2, f"faults = faults | {FAULT_REWARD}")
+        w.add(2, "r = 0.0")
+        w.add(1, f"s.episode_sums[i, {k}] = s.episode_sums[i, {k}] + r")
+        w.add(1, "total = total + r")
+    if task.only_positive_rewards and complete:
+        w.add(1, "total = wp.max(total, 0.0)")
+    w.add(1, "if faults != 0:")
+    w.add(2, "total = 0.0")
+    w.add(2, "terminated = 1")
+    w.add(2, f"wp.atomic_add(log, {LOG_QUARANTINED}, wp.float64(1.0))")
+    w.add(1, "if terminated == 1:")
+    w.add(2, "time_out = 0")
+    w.add(1, "s.quarantined[i] = faults")
+    w.add(1, "s.reward[i] = total")
+    if complete:
+        w.add(1, "s.episode_return[i] = s.episode_return[i] + total")
+    w.add(1, "s.terminated[i] = terminated")
+    w.add(1, "s.time_out[i] = time_out")
+
+
+def _write_commands(w: Writer, task: Task, indent: int, *, timed: bool) -> None:
+    for k, (name, term) in enumerate(task.commands.items()):
+        path = f"commands.{name}"
+        if timed:
+            w.add(indent, f"s.command_left_s[i, {k}] = s.command_left_s[i, {k}] - s.step_dt")
+        condition = f"s.command_left_s[i, {k}] <= 0.0 and s.command_hold[i] == 0" if timed else "s.command_hold[i] == 0"
+        lo, hi = (w.layout.param(f"{path}.resample_s.{n}", v) for n, v in enumerate(term.resample_s))
+        w.add(indent, f"if {condition}:")
+        w.rng(indent + 1, path)
+        w.add(indent + 1, f"s.command_left_s[i, {k}] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
+        w.add(indent + 1, w.call(path, term, "s, i, rng"))
+
+
+def _write_interval_events(w: Writer, task: Task) -> None:
+    for k, name in enumerate(w.layout.intervals):
+        term = task.events[name]
+        path = f"events.{name}"
+        lo, hi = (w.layout.param(f"{path}.interval_s.{n}", v) for n, v in enumerate(term.interval_s))
+        w.add(1, f"s.interval_left_s[i, {k}] = s.interval_left_s[i, {k}] - s.step_dt")
+        w.add(1, f"if s.interval_left_s[i, {k}] <= 0.0:")
+        w.rng(2, path)
+        w.add(2, f"s.interval_left_s[i, {k}] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
+        w.add(2, w.call(path, term, "s, i, rng"))
+        w.add(2, f"s.dirty[i] = s.dirty[i] | {_DIRTY[term.info.writes]}")
+
+
+def write_after(w: Writer, task: Task) -> None:
+    """Write the stage on the state that physics left: terminations, rewards, metrics, commands, interval events."""
+    w.add(0, "def after_physics(")
+    w.add(1, "s: SceneState, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64), first: int")
+    w.add(0, "):")
+    w.add(1, "i = first + wp.tid()")
+    for name in ("counter", "step_count", "episode_length"):
+        w.add(1, f"s.{name}[i] = s.{name}[i] + 1")
+    w.add(1, "faults = world_faults(s, i)")
+    w.add(1, "derive(s, c, i)")
+    w.add(1, "update_contacts(s, c, i)")
+    _write_terminations(w, task)
+    _write_rewards(w, task)
+    w.add(1, "if faults == 0:")
+    w.add(2, f"wp.atomic_add(log, {LOG_STEPS}, wp.float64(1.0))")
+    for name, term in task.metrics.items():
+        index = w.layout.log[f"tracking/{name}"]
+        w.add(2, f"wp.atomic_add(log, {index}, wp.float64({w.call(f'metrics.{name}', term, 's, i')}))")
+    w.add(1, "for j in range(s.joint_vel.shape[1]):")
+    w.add(2, "s.last_joint_vel[i, j] = s.joint_vel[i, j]")
+    _write_commands(w, task, 1, timed=True)
+    _write_interval_events(w, task)
+
+
+def write_observe(w: Writer, task: Task) -> None:
+    """Write the stage that observes, ends episodes and resets worlds."""
+    groups = list(task.observations)
+    w.add(0, "def observe(")
+    w.add(1, "s: SceneState, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64),")
+    w.add(1, "first: int, initial: int,")
+    for kind in ("out", "final"):
+        w.add(1, " ".join(f"{kind}_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
+    w.add(0, "):")
+    w.add(1, "i = first + wp.tid()")
+    _write_observe_running(w, groups)
+    w.add(1, "if done == 1:")
+    w.add(2, "if initial == 0:")
+    _write_end_of_episode(w, task, groups)
+    _write_reset(w, task)
+    for name in groups:
+        w.add(2, f"good = {GROUP}{name}(s, i, p, 1, out_{name}, out_{name})")
+
+
+def _write_observe_running(w: Writer, groups: list[str]) -> None:
+    """The worlds that go on are observed; one whose observation is not finite ends here after all."""
+    w.add(1, "done = wp.max(s.terminated[i], s.time_out[i])")
+    w.add(1, "good = int(1)")
+    w.add(1, "if done == 0:")
+    w.add(2, f"if (s.dirty[i] & {DIRTY_VELOCITY}) != 0:")
+    w.add(3, "derive(s, c, i)")
+    for name in groups:
+        w.add(2, f"good = wp.min(good, {GROUP}{name}(s, i, p, 0, out_{name}, out_{name}))")
+    w.add(2, "if good == 0:")
+    w.add(3, "done = 1")
+    w.add(3, "s.terminated[i] = 1")
+    w.add(3, f"s.quarantined[i] = s.quarantined[i] | {FAULT_OBSERVATION}")
+    w.add(3, "s.episode_return[i] = s.episode_return[i] - s.reward[i]")
+    w.add(3, "s.reward[i] = 0.0")
+    w.add(3, f"wp.atomic_add(log, {LOG_QUARANTINED}, wp.float64(1.0))")
+
+
+def _write_end_of_episode(w: Writer, task: Task, groups: list[str]) -> None:
+    """The last observation, the episode's sums, and what the world learns from it."""
+    w.add(3, "if s.quarantined[i] == 0:")
+    for name in groups:
+        w.add(4, f"good = {GROUP}{name}(s, i, p, 0, out_{name}, final_{name})")
+    for name, term in task.curricula.items():
+        w.rng(4, f"curricula.{name}")
+        w.add(4, w.call(f"curricula.{name}", term, "s, i, rng"))
+    w.add(3, "else:")
+    for name in groups:
+        w.add(4, f"for j in range(final_{name}.shape[1]):")
+        w.add(5, f"final_{name}[i, j] = 0.0")
+    w.add(3, f"wp.atomic_add(log, {LOG_EPISODES}, wp.float64(1.0))")
+    w.add(3, f"wp.atomic_add(log, {LOG_RETURN}, wp.float64(s.episode_return[i]))")
+    w.add(3, f"wp.atomic_add(log, {LOG_LENGTH}, wp.float64(float(s.step_count[i]) * s.step_dt))")
+    for k, name in enumerate(w.layout.rewards):
+        w.add(3, f"wp.atomic_add(log, {w.layout.log[f'reward/{name}']}, wp.float64(s.episode_sums[i, {k}]))")
+
+
+def _write_reset(w: Writer, task: Task) -> None:
+    """Back to the default pose at the world's origin, then the reset events and a new command."""
+    w.add(2, f"s.dirty[i] = s.dirty[i] | {DIRTY_STATE}")
+    w.add(2, "for k in range(s.qpos.shape[1]):")
+    w.add(3, "s.qpos[i, k] = s.default_qpos[k]")
+    w.add(2, "for k in range(s.qvel.shape[1]):")
+    w.add(3, "s.qvel[i, k] = 0.0")
+    if task.terrain is not None:
+        w.add(2, "place_on_terrain(s, i)")
+    for name, term in task.events.items():
+        if term.mode == "reset":
+            w.rng(2, f"events.{name}")
+            w.add(2, w.call(f"events.{name}", term, "s, i, rng"))
+            w.add(2, f"s.dirty[i] = s.dirty[i] | {_DIRTY[term.info.writes]}")
+    w.add(2, "clear_world(s, i)")
+    w.add(2, "derive(s, c, i)")
+    _write_commands(w, task, 2, timed=False)
+
+
+def write_startup(w: Writer, task: Task) -> None:
+    """Write what happens once, before the first reset."""
+    w.add(0, "def startup(s: SceneState, p: wp.array(dtype=wp.float32), first: int):")
+    w.add(1, "i = first + wp.tid()")
+    if task.terrain is not None:
+        # Kinds in turn, so that every column has its worlds; rows of the easier part, where there are easier ones.
+        rows = task.terrain.max_init_level + 1 if task.terrain.curriculum else task.terrain.num_rows
+        w.rng(1, "terrain.level")
+        w.add(1, f"s.terrain_level[i] = int(wp.randf(rng) * {float(rows)})")
+        w.add(1, "s.terrain_column[i] = (i + s.world_offset) % s.terrain_origins.shape[1]")
+    for k, name in enumerate(w.layout.intervals):
+        lo, hi = (
+            w.layout.param(f"events.{name}.interval_s.{n}", v) for n, v in enumerate(task.events[name].interval_s)
+        )
+        w.rng(1, f"events.{name}.first")
+        w.add(1, f"s.interval_left_s[i, {k}] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
+    for name, term in task.events.items():
+        if term.mode == "startup":
+            w.rng(1, f"events.{name}")
+            w.add(1, w.call(f"events.{name}", term, "s, i, rng"))
+            w.add(1, f"s.dirty[i] = s.dirty[i] | {_DIRTY[term.info.writes]}")
