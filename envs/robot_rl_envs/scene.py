@@ -115,13 +115,23 @@ class Scene:
             raise ValueError(f"robot {self.robot.name!r}: its model has no {kind} named {name!r}")
         return found
 
-    def _compile(self, *, visual: bool) -> mujoco.MjModel:
+    def make_spec(self, *, visual: bool, textured: bool) -> mujoco.MjSpec:
+        """The robot on its ground, not compiled yet, without actuators and sensors; qpos is the simulated model's.
+
+        Args:
+            visual: with the geoms that collide with nothing.
+            textured: with light, sky and a pattern on the ground.
+        """
         spec = mujoco.MjSpec.from_file(str(self.robot.model))
         if not visual:
             for geom in list(spec.geoms):
                 if geom.contype == 0 and geom.conaffinity == 0:
                     spec.delete(geom)
-        self._add_floor(spec, textured=visual)
+        self._add_floor(spec, textured=textured)
+        return spec
+
+    def _compile(self, *, visual: bool) -> mujoco.MjModel:
+        spec = self.make_spec(visual=visual, textured=visual)
         self._add_actuators(spec)
         self._add_sensors(spec)
         option = spec.option
