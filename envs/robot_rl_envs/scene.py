@@ -54,9 +54,9 @@ def make_scene(task: Task) -> Scene:
     """Compile the scene of ``task``: its robot on its ground."""
     terrain = None
     if task.terrain is not None:
-        from robot_rl_envs.terrain import build_terrain
+        from robot_rl_envs.terrain import make_terrain
 
-        terrain = build_terrain(task.terrain, task.robot)
+        terrain = make_terrain(task.terrain)
     return Scene(task.robot, task.sim, task.actions, terrain)
 
 
@@ -146,8 +146,10 @@ class Scene:
         return spec.compile()
 
     def _add_floor(self, spec: mujoco.MjSpec, *, textured: bool) -> None:
+        if textured:
+            _add_surroundings(spec)
         if self.terrain is not None:
-            self.terrain.add_to(spec, textured=textured)
+            self.terrain.add_to(spec, friction=self.sim.floor_friction, textured=textured)
             return
         floor = spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
         floor.contype, floor.conaffinity = 1, 0
@@ -157,18 +159,6 @@ class Scene:
             floor.pos = [0.0, 0.0, -0.9]
         if not textured:
             return
-        spec.worldbody.add_light(
-            pos=[0.0, 0.0, 6.0], dir=[0.2, 0.3, -1.0], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, castshadow=True
-        )
-        spec.add_texture(
-            name="sky",
-            type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
-            builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
-            rgb1=[0.78, 0.86, 0.94],
-            rgb2=[0.98, 0.98, 1.0],
-            width=256,
-            height=1536,
-        )
         spec.add_texture(
             name="grid",
             type=mujoco.mjtTexture.mjTEXTURE_2D,
@@ -267,3 +257,19 @@ class Scene:
             )
             pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
         return nodes
+
+
+def _add_surroundings(spec: mujoco.MjSpec) -> None:
+    """A sun and a sky."""
+    spec.worldbody.add_light(
+        pos=[0.0, 0.0, 6.0], dir=[0.2, 0.3, -1.0], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, castshadow=True
+    )
+    spec.add_texture(
+        name="sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=[0.78, 0.86, 0.94],
+        rgb2=[0.98, 0.98, 1.0],
+        width=256,
+        height=1536,
+    )

@@ -5,6 +5,7 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs.terms import termination
+from robot_rl_envs.terrain.lookup import terrain_height
 
 
 @termination
@@ -30,5 +31,26 @@ def base_below(s: Any, i: int, height: float) -> int:
 def joint_beyond(s: Any, i: int, joint: float, limit: float) -> int:
     """One joint's |position| exceeds limit [rad or m]."""
     if wp.abs(s.joint_pos[i, int(joint)]) > limit:
+        return 1
+    return 0
+
+
+@termination
+@wp.func
+def clearance_below(s: Any, i: int, height: float) -> int:
+    """The base's origin is less than height [m] above the ground below it."""
+    pos = s.base_pos_w[i]
+    if pos[2] - terrain_height(s, pos[0], pos[1]) < height:
+        return 1
+    return 0
+
+
+@termination
+@wp.func
+def far_from_origin(s: Any, i: int, limit: float) -> int:
+    """The base is more than limit [m] from where the episode started, in the plane; a time-out keeps worlds apart."""
+    x = s.base_pos_w[i][0] - s.env_origin_w[i][0]
+    y = s.base_pos_w[i][1] - s.env_origin_w[i][1]
+    if x * x + y * y > limit * limit:
         return 1
     return 0

@@ -101,6 +101,9 @@ TERMINATIONS = {
     # name: (parameters, parameters with which it never ends an episode, formula)
     "tilted": ({"limit_rad": 1.2}, {"limit_rad": np.pi}, lambda s, limit_rad: tilt(s) > limit_rad),
     "base_below": ({"height": 0.2}, {"height": -9.0}, lambda s, height: s.qpos[:, 2] < height),
+    # On an endless plane, about the origin.
+    "clearance_below": ({"height": 0.2}, {"height": -9.0}, lambda s, height: s.qpos[:, 2] < height),
+    "far_from_origin": ({"limit": 1.5}, {"limit": 99.0}, lambda s, limit: np.hypot(*s.qpos[:, :2].T) > limit),
     "joint_beyond": (
         {"joint": 5, "limit": 2.1},
         {"limit": 99.0},
