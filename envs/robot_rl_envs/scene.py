@@ -54,9 +54,9 @@ def make_scene(task: Task) -> Scene:
     """Compile the scene of ``task``: its robot on its ground."""
     terrain = None
     if task.terrain is not None:
-        from robot_rl_envs.terrain import make_terrain
+        from robot_rl_envs.terrain import build_terrain
 
-        terrain = make_terrain(task.terrain)
+        terrain = build_terrain(task.terrain, task.robot)
     return Scene(task.robot, task.sim, task.actions, terrain)
 
 
