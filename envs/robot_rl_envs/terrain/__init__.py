@@ -1,1 +1,33 @@
-"""The ground that robots walk on: tiles of rising difficulty in one height map."""
+"""Ground that is not flat: kinds of tiles, one height map of them, and its height under a point inside a kernel."""
+
+from robot_rl_envs.terrain.build import Terrain, build_terrain
+from robot_rl_envs.terrain.cfg import TerrainCfg
+from robot_rl_envs.terrain.presets import PRESETS, rough_terrains
+from robot_rl_envs.terrain.tiles import (
+    Flat,
+    Gaps,
+    Obstacles,
+    RandomRough,
+    Slope,
+    Stairs,
+    SteppingStones,
+    Tile,
+    Waves,
+)
+
+__all__ = [
+    "PRESETS",
+    "Flat",
+    "Gaps",
+    "Obstacles",
+    "RandomRough",
+    "Slope",
+    "Stairs",
+    "SteppingStones",
+    "Terrain",
+    "TerrainCfg",
+    "Tile",
+    "Waves",
+    "build_terrain",
+    "rough_terrains",
+]

@@ -94,6 +94,8 @@ class TerrainCfg:
             cells = getattr(self, name) / self.resolution
             right = f"must be a whole number of cells of {self.resolution:g} m"
             _require(abs(cells - round(cells)) < 1e-6 * max(cells, 1), name, getattr(self, name), right)
+        right = f"must be at most half of tile_size={self.tile_size:g} m"
+        _require(self.footprint <= self.tile_size / 2, "footprint", self.footprint, right)
         rows, columns = self.shape
         right = f"{rows} x {columns} cells; at most {MAX_CELLS}: take fewer tiles, a narrower border or larger cells"
         _require(rows * columns <= MAX_CELLS, "resolution", self.resolution, right)

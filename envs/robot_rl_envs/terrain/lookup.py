@@ -1,4 +1,8 @@
-"""The ground's height at a point, as the physics has it: for clearances, height scans and spawn points."""
+"""The ground under a point, read from the height map inside a kernel: where a vertical ray would hit it.
+
+`s` needs `terrain_heights` (2-D float32, rows along y, columns along x; shape (1, 1) on flat ground), `terrain_grid`
+(vec3: x of column 0, y of row 0 [m], 1 / resolution [1/m]) and `terrain_stepped` (1 where the ground is made of boxes).
+"""
 
 from typing import Any
 
@@ -7,24 +11,65 @@ import warp as wp
 
 @wp.func
 def terrain_height(s: Any, x: float, y: float) -> float:
-    """Height of the ground at (x, y) [m], world frame; 0 on an endless plane.
+    """Height of the ground at (x, y), world frame [m]; 0 on flat ground.
 
-    Inside a cell of the map the ground is two triangles that meet on its diagonal, as in a MuJoCo height field.
+    On a height field the two triangles of a cell that MuJoCo itself uses, divided by the diagonal from its lower to its
+    higher indices; on boxes the level square around the nearest point of the map. Outside the map the ground goes on as
+    at its edge.
     """
     rows = s.terrain_heights.shape[0]
     columns = s.terrain_heights.shape[1]
-    if columns == 1:
+    if rows < 2 or columns < 2:
         return 0.0
-    u = wp.clamp((x - s.terrain_grid[0]) * s.terrain_grid[2], 0.0, float(columns - 1) - 1.0e-3)
-    v = wp.clamp((y - s.terrain_grid[1]) * s.terrain_grid[2], 0.0, float(rows - 1) - 1.0e-3)
-    c = int(u)
-    r = int(v)
-    fu = u - float(c)
-    fv = v - float(r)
-    near = s.terrain_heights[r, c]
-    far = s.terrain_heights[r + 1, c + 1]
+    u = wp.clamp((x - s.terrain_grid[0]) * s.terrain_grid[2], 0.0, float(columns - 1))
+    v = wp.clamp((y - s.terrain_grid[1]) * s.terrain_grid[2], 0.0, float(rows - 1))
+    if s.terrain_stepped != 0:
+        return s.terrain_heights[int(v + 0.5), int(u + 0.5)]
+    column = wp.min(int(u), columns - 2)
+    row = wp.min(int(v), rows - 2)
+    fu = u - float(column)
+    fv = v - float(row)
+    low = s.terrain_heights[row, column]
+    high = s.terrain_heights[row + 1, column + 1]
     if fu > fv:
-        corner = s.terrain_heights[r, c + 1]
-        return near + fu * (corner - near) + fv * (far - corner)
-    corner = s.terrain_heights[r + 1, c]
-    return near + fv * (corner - near) + fu * (far - corner)
+        corner = s.terrain_heights[row, column + 1]
+        return low + fu * (corner - low) + fv * (high - corner)
+    corner = s.terrain_heights[row + 1, column]
+    return low + fv * (corner - low) + fu * (high - corner)
+
+
+@wp.func
+def terrain_normal(s: Any, x: float, y: float) -> wp.vec3:
+    """Upward unit normal of the ground at (x, y), world frame: that of the triangle there; vertical on boxes."""
+    rows = s.terrain_heights.shape[0]
+    columns = s.terrain_heights.shape[1]
+    if rows < 2 or columns < 2 or s.terrain_stepped != 0:
+        return wp.vec3(0.0, 0.0, 1.0)
+    scale = s.terrain_grid[2]
+    u = (x - s.terrain_grid[0]) * scale
+    v = (y - s.terrain_grid[1]) * scale
+    if u < 0.0 or v < 0.0 or u > float(columns - 1) or v > float(rows - 1):
+        return wp.vec3(0.0, 0.0, 1.0)
+    column = wp.min(int(u), columns - 2)
+    row = wp.min(int(v), rows - 2)
+    low = s.terrain_heights[row, column]
+    high = s.terrain_heights[row + 1, column + 1]
+    if u - float(column) > v - float(row):
+        corner = s.terrain_heights[row, column + 1]
+        return wp.normalize(wp.vec3((low - corner) * scale, (corner - high) * scale, 1.0))
+    corner = s.terrain_heights[row + 1, column]
+    return wp.normalize(wp.vec3((corner - high) * scale, (low - corner) * scale, 1.0))
+
+
+@wp.func
+def terrain_margin(s: Any, x: float, y: float) -> float:
+    """Distance from (x, y) to the map's nearest edge [m], negative outside; 1e6 on flat ground, which has no edge."""
+    rows = s.terrain_heights.shape[0]
+    columns = s.terrain_heights.shape[1]
+    if rows < 2 or columns < 2:
+        return 1.0e6
+    step = 1.0 / s.terrain_grid[2]
+    left = x - s.terrain_grid[0]
+    top = y - s.terrain_grid[1]
+    along_x = wp.min(left, float(columns - 1) * step - left)
+    return wp.min(along_x, wp.min(top, float(rows - 1) * step - top))

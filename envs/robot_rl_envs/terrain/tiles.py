@@ -1,8 +1,8 @@
 """Kinds of ground. Each turns a difficulty in [0, 1] into a square of heights, level in its middle and at its edge.
 
-A tile is a square of cells; `heights[row, column]` is the ground [m] at the middle of a cell, rows along y, columns along
-x, around the tile's centre. In the middle lies the platform, where robots start; at the edge a rim of height 0, so that
-neighbouring tiles meet level and a robot can always walk on. A pair of values is (at difficulty 0, at difficulty 1).
+A tile is a square of cells; `heights[row, column]` is the ground [m] at the middle of a cell, rows along y, columns
+along x, around the tile's centre. In the middle lies the platform, where robots start; at the edge a rim of height 0,
+so that neighbouring tiles meet level and a robot can always walk on. A pair of values is (at difficulty 0, at 1).
 
 Dimensions are for a quadruped with legs of 0.3 m.
 """

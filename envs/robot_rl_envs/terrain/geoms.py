@@ -1,0 +1,83 @@
+"""A terrain as MuJoCo geoms, for physics and for pictures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from robot_rl_envs.terrain.paint import colour
+
+if TYPE_CHECKING:
+    from robot_rl_envs.terrain.build import Terrain
+
+BELOW = 1.0
+"""Solid ground below the lowest height [m], so that nothing falls through."""
+MAX_TEXTURE = 4096
+"""Pixels on a side of a texture at most; larger maps are painted coarser."""
+
+
+def add_hfield(terrain: Terrain, spec: Any, friction: float, textured: bool) -> None:
+    """Adds the map as one height field geom called "floor".
+
+    Args:
+        terrain: the map.
+        spec: the `mujoco.MjSpec` of the scene.
+        friction: sliding friction.
+        textured: paint it.
+    """
+    import mujoco
+
+    heights = terrain.heights.astype(np.float64)
+    ny, nx = heights.shape
+    lowest = float(heights.min())
+    height = float(heights.max()) - lowest
+    width, depth = (nx - 1) * terrain.resolution, (ny - 1) * terrain.resolution
+    # MuJoCo keeps shares of the height; level ground has none.
+    share = (heights - lowest) / height if height > 0 else np.zeros_like(heights)
+    field = spec.add_hfield(name="floor", nrow=ny, ncol=nx, size=[width / 2, depth / 2, height or BELOW, BELOW])
+    field.userdata = share.ravel()
+    floor = spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="floor")
+    floor.pos = [terrain.x0 + width / 2, terrain.y0 + depth / 2, lowest]
+    _make_ground(floor, friction)
+    if textured:
+        step = max(1, -(-max(ny, nx) // MAX_TEXTURE))
+        pixels = colour(terrain.heights)[::step, ::step]
+        texture = spec.add_texture(name="terrain", type=mujoco.mjtTexture.mjTEXTURE_2D)
+        texture.height, texture.width, texture.nchannel = pixels.shape
+        texture.data = pixels.tobytes()
+        material = spec.add_material(name="terrain", texrepeat=[1.0, 1.0], texuniform=False, specular=0.1)
+        material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "terrain"
+        floor.material = "terrain"
+
+
+def add_boxes(terrain: Terrain, spec: Any, friction: float, textured: bool) -> None:
+    """Adds the map as boxes, called "floor", "floor_1" and so on, that stand on a common level.
+
+    Args:
+        terrain: a map with boxes.
+        spec: the `mujoco.MjSpec` of the scene.
+        friction: sliding friction.
+        textured: paint each by its height.
+    """
+    import mujoco
+
+    assert terrain.boxes is not None
+    bottom = float(terrain.heights.min()) - BELOW
+    rgb = colour(terrain.boxes[:, 4], max(float(np.abs(terrain.heights).max()), 0.3)) / 255.0
+    cell = terrain.resolution
+    for k, (top, behind, left, right, height) in enumerate(terrain.boxes):
+        box = spec.worldbody.add_geom(name=f"floor_{k}" if k else "floor", type=mujoco.mjtGeom.mjGEOM_BOX)
+        box.size = [(right - left) * cell / 2, (behind - top) * cell / 2, (height - bottom) / 2]
+        # A point of the map is the middle of its cell.
+        x, y = terrain.x0 + ((left + right - 1) / 2) * cell, terrain.y0 + ((top + behind - 1) / 2) * cell
+        box.pos = [x, y, (height + bottom) / 2]
+        _make_ground(box, friction)
+        if textured:
+            box.rgba = [*rgb[k], 1.0]
+
+
+def _make_ground(geom: Any, friction: float) -> None:
+    """What robots touch, by the contact bits of `robot_rl_assets.robot`."""
+    geom.contype, geom.conaffinity = 1, 0
+    geom.friction = [friction, 0.005, 0.0001]
