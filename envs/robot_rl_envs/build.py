@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
+from robot_rl_envs.fuse.actuating import actuator_fields, native_model_fields
 from robot_rl_envs.state import CONSTANTS, FIELDS
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ def field_sizes(scene: Scene, layout: Layout) -> dict[str, int]:
 
 
 def model_fields(task: Task) -> list[str]:
-    """MuJoCo model fields that get per-world values, because an event of ``task`` randomizes them."""
-    return sorted({name for event in task.events.values() for name in event.info.model_fields})
+    """MuJoCo model fields that get per-world values, because an event or an actuator of ``task`` randomizes them."""
+    drawn = {name for event in task.events.values() for name in event.info.model_fields}
+    return sorted(drawn | set(native_model_fields(task)))
 
 
 def extra_fields(task: Task, scene: Scene, num_envs: int) -> Extra:
@@ -44,7 +46,7 @@ def extra_fields(task: Task, scene: Scene, num_envs: int) -> Extra:
     for section in (task.commands, task.events, task.curricula):
         for term in section.values():
             declared |= term.info.fields
-    extra: Extra = {}
+    extra: Extra = actuator_fields(task, scene, num_envs)
     for name, shape in declared.items():
         sizes = tuple(scene.sizes[n] if isinstance(n, str) else n for n in shape)
         if sizes == (3,):

@@ -76,9 +76,11 @@ class Env(VecEnv):
     def _build(self, world_offset: int) -> None:
         extra = build.extra_fields(self.cfg, self.scene, self.num_envs)
         struct = make_struct({name: (dtype, ndim) for name, (dtype, ndim, _) in extra.items()})
-        self._kernels = fuse.make_kernels(self.cfg, self.scene, self._layout, struct, Chain)
+        self._drive = fuse.Drive(self.cfg, self.scene, self.num_envs, self.device)
+        self._kernels = fuse.make_kernels(self.cfg, self.scene, self._layout, struct, Chain, drive=self._drive)
         self._chain = make_chain(self.scene, self.device)
         self._arrays = build.allocate(self.engine, self.scene, self._layout, extra, self._model_fields)
+        self._drive.fill(self._arrays)
         self._s = struct()
         for name, array in self._arrays.items():
             setattr(self._s, name, array)
@@ -87,6 +89,7 @@ class Env(VecEnv):
         if self.scene.terrain is not None:
             self._s.terrain_grid = wp.vec3(*self.scene.terrain.grid)
             self._s.terrain_stepped = int(self.scene.terrain.stepped)
+        self._arrays |= self._drive.state
         self.state = State(self._arrays)
         self._params = wp.array(np.array(self._layout.values, dtype=np.float32), dtype=wp.float32, device=self.device)
         self._recorder = Recorder(self.num_envs, self.device, getattr(self.engine, "num_threads", 1))
@@ -129,6 +132,7 @@ class Env(VecEnv):
         self._after_and_observe = self._after.then(self._observe)
         self._observe_first = record(kernels.observe, lambda k, first: [s, c, p, log[k], first, 1, *groups])
         self._startup = record(kernels.startup, lambda _, first: [s, p, first])
+        self._actuate = self._drive.record(recorder, kernels.actuate, s)
 
     def _start(self) -> None:
         self._startup.launch()
@@ -178,7 +182,12 @@ class Env(VecEnv):
     def _advance(self) -> None:
         """Everything of a step that is a launch: one CUDA graph where the engine allows it."""
         self._act.launch()
-        self.engine.step(self.cfg.sim.decimation)
+        if self._actuate:
+            for stage in self._actuate:
+                stage.launch()
+                self.engine.step(1)
+        else:
+            self.engine.step(self.cfg.sim.decimation)
         if self._torch_terms:
             self._after.launch()
             self._torch_terms.finish(self._final_torch)

@@ -68,20 +68,24 @@ class Recorder:
         self._threads = min(num_threads, len(self.starts))
         self._pool = ThreadPoolExecutor(self._threads - 1, "robot-rl-env") if self._threads > 1 else None
 
-    def record(self, kernel: wp.Kernel, inputs: Callable[[int, int], list[Any]], *, threads: bool = True) -> Stage:
+    def record(
+        self, kernel: wp.Kernel, inputs: Callable[[int, int], list[Any]], *, threads: bool = True, columns: int = 0
+    ) -> Stage:
         """Record a kernel.
 
         Args:
-            kernel: a kernel over worlds.
+            kernel: a kernel over worlds, or with ``columns`` over worlds and columns.
             inputs: (index of the chunk, its first world) -> the kernel's arguments.
             threads: whether to share the chunks among threads; not worth waking them for a short kernel.
+            columns: size of a second dimension of threads, 0 for none.
         """
+        inner = (columns,) if columns else ()
         width = self.num_envs if self.device.startswith("cuda") else CHUNK_WORLDS
         chunks = [
             [
                 wp.launch(
                     kernel,
-                    dim=min(width, self.num_envs - first),
+                    dim=(min(width, self.num_envs - first), *inner),
                     inputs=inputs(k, first),
                     device=self.device,
                     record_cmd=True,

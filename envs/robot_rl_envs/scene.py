@@ -132,11 +132,11 @@ class Scene:
 
     def _compile(self, *, visual: bool) -> mujoco.MjModel:
         spec = self.make_spec(visual=visual, textured=visual)
+        spec.option.timestep = self.sim.timestep
         self._add_actuators(spec)
         self._add_sensors(spec)
         option = spec.option
         sim = self.sim
-        option.timestep = sim.timestep
         option.iterations, option.ls_iterations = sim.iterations, sim.ls_iterations
         option.solver = int(getattr(mujoco.mjtSolver, _SOLVERS[sim.solver]))
         option.cone = int(getattr(mujoco.mjtCone, _CONES[sim.cone]))
@@ -147,7 +147,7 @@ class Scene:
 
     def _add_floor(self, spec: mujoco.MjSpec, *, textured: bool) -> None:
         if textured:
-            _add_surroundings(spec)
+            add_surroundings(spec)
         if self.terrain is not None:
             self.terrain.add_to(spec, friction=self.sim.floor_friction, textured=textured)
             return
@@ -175,23 +175,11 @@ class Scene:
         floor.material = "grid"
 
     def _add_actuators(self, spec: mujoco.MjSpec) -> None:
+        self.actions.actuator.check(self.robot, self.sim.timestep, self.actions.kind)
         for joint in self.robot.joints:
             if joint.passive:
                 continue
-            actuator = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-            actuator.forcelimited = True
-            actuator.forcerange = [-joint.effort_limit, joint.effort_limit]
-            if self.actions.kind == "position":
-                if joint.kp == 0:
-                    raise ValueError(
-                        f"actions.kind='position': joint {joint.name!r} of {self.robot.name!r} has kp=0; "
-                        "give it gains or use actions.kind=effort"
-                    )
-                actuator.gainprm[0] = joint.kp
-                actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
-                actuator.biasprm[1], actuator.biasprm[2] = -joint.kp, -joint.kd
-            else:
-                actuator.gainprm[0] = 1.0
+            self.actions.actuator.add_to(spec, joint, self.actions.kind)
 
     def _add_sensors(self, spec: mujoco.MjSpec) -> None:
         fields = mujoco.mjtConDataField
@@ -259,8 +247,8 @@ class Scene:
         return nodes
 
 
-def _add_surroundings(spec: mujoco.MjSpec) -> None:
-    """A sun and a sky."""
+def add_surroundings(spec: mujoco.MjSpec) -> None:
+    """Add a sun and a sky, for pictures."""
     spec.worldbody.add_light(
         pos=[0.0, 0.0, 6.0], dir=[0.2, 0.3, -1.0], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, castshadow=True
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl_assets.robot import Robot
 
+from robot_rl_envs.actuators import Actuator, PositionPd
 from robot_rl_envs.terms import term_info
 
 if TYPE_CHECKING:
@@ -238,14 +239,16 @@ class Actions:
     """How the policy's outputs drive the joints.
 
     Attributes:
-        kind: "position" (target = default + scale * action, PD in the engine) or "effort" (force = scale * action).
+        kind: "position" (target = default + scale * action) or "effort" (force = scale * action).
         clip: bound on the raw action's magnitude.
         scale: multiplies the robot's ``action_scale``.
+        actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuators`.
     """
 
     kind: str = "position"
     clip: float = 10.0
     scale: float = 1.0
+    actuator: Actuator = field(default_factory=PositionPd)
 
     def __post_init__(self) -> None:
         _require(self.kind in ("position", "effort"), "actions.kind", self.kind, "must be position or effort")

@@ -15,6 +15,7 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs import derive as derive_module
+from robot_rl_envs.fuse.actuating import Drive
 from robot_rl_envs.fuse.layout import (
     LOG_EPISODES,
     LOG_LENGTH,
@@ -41,6 +42,7 @@ __all__ = [
     "LOG_RETURN",
     "LOG_STEPS",
     "LOG_TERMS",
+    "Drive",
     "Kernels",
     "Layout",
     "ObservationSlot",
@@ -58,10 +60,11 @@ class Kernels:
     after_physics: wp.Kernel
     observe: wp.Kernel
     startup: wp.Kernel
+    actuate: wp.Kernel | None
     source: str
 
 
-def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: Any) -> Kernels:
+def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: Any, *, drive: Drive) -> Kernels:
     """Generate the source for ``task``, fill ``layout``'s parameters and register the kernels (compiled on launch)."""
     writer = Writer(layout)
     write_act(writer, scene, task)
@@ -70,6 +73,7 @@ def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: A
         write_group(writer, name, group)
     write_observe(writer, task)
     write_startup(writer, task)
+    drive.write(writer)
     body = "\n".join(writer.lines)
     names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(writer.functions.items()))
     digest = hashlib.sha256((body + names).encode()).hexdigest()[:12]
@@ -77,6 +81,7 @@ def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: A
     namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": chain, "stream": stream, **writer.functions}
     for name in ("derive", "update_contacts", "clear_world", "place_on_terrain", "world_faults"):
         namespace[name] = getattr(derive_module, name)
+    namespace |= drive.namespace
     renamed = body.replace(GROUP, f"observe_{digest}_")
     linecache.cache[filename] = (len(renamed), None, renamed.splitlines(keepends=True), filename)
     exec(compile(renamed, filename, "exec"), namespace)
@@ -86,6 +91,8 @@ def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: A
     options = {"enable_backward": False}
     kernels: dict[str, Any] = {
         name: wp.kernel(namespace[name], module="unique", enable_backward=False, module_options=options)
-        for name in ("act", "after_physics", "observe", "startup")
+        for name in ("act", "after_physics", "observe", "startup", "actuate")
+        if name in namespace
     }
+    kernels.setdefault("actuate", None)
     return Kernels(**kernels, source=renamed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from robot_rl_envs.engines.base import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, FAULT_OBSERVATION, FAULT_REWARD
+from robot_rl_envs.fuse.actuating import write_delay_draw
 from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_LENGTH, LOG_QUARANTINED, LOG_RETURN, LOG_STEPS
 from robot_rl_envs.fuse.observing import GROUP
 from robot_rl_envs.fuse.writer import Writer
@@ -20,6 +21,7 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
     )
     w.add(1, "i = first + wp.tid()")
     w.add(1, "s.dirty[i] = 0")
+    output = "joint_target" if task.actions.actuator.explicit else "ctrl"
     for j, joint in enumerate(joint for joint in scene.robot.joints if not joint.passive):
         position = task.actions.kind == "position"
         offset = w.layout.param(f"actions.offset.{joint.name}", joint.default_pos if position else 0.0)
@@ -30,7 +32,7 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
         # clamp makes a bound of NaN: what is not finite is kept, for the world to be quarantined
         kept = f"wp.where(wp.isfinite(actions[i, {j}]), wp.clamp(actions[i, {j}], -{clip}, {clip}), actions[i, {j}])"
         w.add(1, f"s.action[i, {j}] = {kept}")
-        w.add(1, f"s.ctrl[i, {j}] = {offset} + {scale} * s.action[i, {j}]")
+        w.add(1, f"s.{output}[i, {j}] = {offset} + {scale} * s.action[i, {j}]")
 
 
 def _write_terminations(w: Writer, task: Task) -> None:
@@ -199,6 +201,7 @@ def _write_reset(w: Writer, task: Task) -> None:
             w.rng(2, f"events.{name}")
             w.add(2, w.call(f"events.{name}", term, "s, i, rng"))
             w.add(2, f"s.dirty[i] = s.dirty[i] | {_DIRTY[term.info.writes]}")
+    write_delay_draw(w, task, 2)
     w.add(2, "clear_world(s, i)")
     w.add(2, "derive(s, c, i)")
     _write_commands(w, task, 2, timed=False)

@@ -1,0 +1,296 @@
+"""What drives a joint: MuJoCo's own servo or DC motor, a PD law of our own, or a learned network.
+
+Whatever the model, an action means the same: a joint target (with ``actions.kind="position"``), so a trained policy's
+exported contract does not depend on it.
+
+===============  ===================================================================  ==========================
+class            torque of one joint, before the clip to its effort limit             computed
+===============  ===================================================================  ==========================
+`PositionPd`     ``kp (target - q) - kd qd``                                          by the engine, implicitly
+`DcMotor`        the same, within what a supply voltage drives against the back-EMF   by the engine, implicitly
+`ExplicitPd`     the same law and, if wanted, the same curve                          by our kernel, each substep
+`ActuatorNet`    a small network of the last position errors and velocities           by our kernel, each substep
+===============  ===================================================================  ==========================
+
+"Implicitly": MuJoCo's integrator knows how the torque changes with speed, so stiff gains stay stable at long time
+steps. See docs/actuators.md for which one to take.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from robot_rl_assets.robot import Joint, Robot
+
+from robot_rl_envs.actuator_net import NetFile, load_actuator_net
+
+MAX_DELAY_HISTORY = 256
+"""Samples of delayed targets at most."""
+MAX_NET_LAG = 64
+"""Substeps that a network may look back at most."""
+
+
+def _require(condition: bool, name: str, value: Any, right: str) -> None:
+    if not condition:
+        raise ValueError(f"actuator.{name}={value!r}: {right}")
+
+
+@dataclass(kw_only=True, slots=True)
+class Actuator:
+    """What all actuators have: a delay between the policy's output and the motor.
+
+    Attributes:
+        delay_s: (lo, hi) [s]: each world draws its delay at every reset and rounds it to whole substeps. (0, 0): none,
+            at no cost.
+        delay_history: substeps of targets that are kept; the longest delay must fit in.
+        explicit: whether our kernel computes the torque, in each substep.
+    """
+
+    delay_s: tuple[float, float] = (0.0, 0.0)
+    delay_history: int = 16
+
+    explicit: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises:
+            ValueError: a field is out of range; the line names it.
+        """
+        fits = len(self.delay_s) == 2 and all(math.isfinite(value) for value in self.delay_s)
+        fits = fits and 0.0 <= self.delay_s[0] <= self.delay_s[1]
+        _require(fits, "delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi [s]")
+        right = f"must be in [1, {MAX_DELAY_HISTORY}] substeps"
+        _require(1 <= self.delay_history <= MAX_DELAY_HISTORY, "delay_history", self.delay_history, right)
+
+    @property
+    def delayed(self) -> bool:
+        """Whether there is a delay at all."""
+        return self.delay_s[1] > 0.0
+
+    def check(self, robot: Robot, timestep: float, kind: str) -> None:
+        """Check against a robot and a physics step before anything is built.
+
+        Args:
+            robot: the robot.
+            timestep: physics step [s].
+            kind: ``actions.kind``, "position" or "effort".
+
+        Raises:
+            ValueError: the delay does not fit in the history, or a joint lacks what the actuator needs.
+        """
+        steps = round(self.delay_s[1] / timestep)
+        if steps > self.delay_history:
+            raise ValueError(
+                f"actions.actuator.delay_s={self.delay_s!r}: {self.delay_s[1]:g} s are {steps} substeps of "
+                f"{timestep:g} s, but actuator.delay_history={self.delay_history} keeps only "
+                f"{self.delay_history * timestep:g} s; set delay_history to {steps} or more"
+            )
+        if self.explicit and kind != "position":
+            raise ValueError(
+                f"actions.kind={kind!r}: {type(self).__name__} turns joint targets into torques; use "
+                "actions.kind=position, or PositionPd or DcMotor, which take efforts, too"
+            )
+
+    def add_to(self, spec: Any, joint: Joint, kind: str = "position") -> Any:
+        """Add the MuJoCo actuator of one joint to a ``mujoco.MjSpec`` and return it.
+
+        Its control is the joint target (PositionPd, DcMotor), the effort with ``kind="effort"``, or the torque that our
+        kernel computes (ExplicitPd, ActuatorNet). The spec's ``option.timestep`` must be set.
+        """
+        import mujoco
+
+        actuator = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        actuator.forcelimited = True
+        actuator.forcerange = [-joint.effort_limit, joint.effort_limit]
+        if kind == "effort" or self.explicit:
+            actuator.gainprm[0] = 1.0
+        else:
+            actuator.gainprm[0] = joint.kp
+            actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+            actuator.biasprm[1], actuator.biasprm[2] = -joint.kp, -joint.kd
+        if self.delayed and not self.explicit:
+            actuator.nsample = self.delay_history
+            actuator.delay = engine_delay(round(self.delay_s[1] / spec.option.timestep), spec.option.timestep)
+        return actuator
+
+
+def engine_delay(steps: int, timestep: float) -> float:
+    """MuJoCo's delay [s] that makes exactly ``steps`` substeps.
+
+    MuJoCo takes the newest sample that is at least ``delay`` old. Half a substep less keeps that choice clear of the
+    rounding of its clock, which is float32 in mujoco_warp.
+    """
+    return max(0.0, (steps - 0.5) * timestep)
+
+
+def _check_gains(robot: Robot, kind: str) -> None:
+    for joint in robot.joints:
+        if kind == "position" and not joint.passive and joint.kp == 0:
+            raise ValueError(
+                f"actions.kind='position': joint {joint.name!r} of {robot.name!r} has kp=0; "
+                "give it gains or use actions.kind=effort"
+            )
+
+
+@dataclass(kw_only=True, slots=True)
+class PositionPd(Actuator):
+    """MuJoCo's position servo with the joint's kp and kd: the fastest, and the default.
+
+    With ``actions.kind="effort"`` a plain motor: the control is the torque itself.
+    """
+
+    def check(self, robot: Robot, timestep: float, kind: str) -> None:
+        """See :meth:`Actuator.check`; with ``kind="position"`` every driven joint needs a kp."""
+        Actuator.check(self, robot, timestep, kind)
+        _check_gains(robot, kind)
+
+
+@dataclass(kw_only=True, slots=True)
+class DcMotor(Actuator):
+    """MuJoCo's DC motor under a position controller: torque falls with speed as a supply voltage allows.
+
+    The motor and its gear are one, seen at the joint. From a joint's effort limit E and velocity limit w0 (its speed
+    without load) follow the motor constant ``K = V / w0`` and the resistance ``R = K V / (saturation_effort E)``; then
+
+        v = clip(R / K (kp (target - q) - kd qd) + K qd, -V, V)
+        torque = clip(K / R (v - K qd), -E, E)
+
+    Within the voltage that is the PD law itself; beyond it, ``saturation_effort E (+-1 - qd / w0)``.
+
+    Attributes:
+        saturation_effort: torque at standstill that the voltage would drive, in effort limits. 1: the torque falls from
+            standstill on; 2: the effort limit holds up to half the velocity limit.
+        voltage: supply voltage V [V]; it scales the current and leaves torques as they are.
+    """
+
+    saturation_effort: float = 1.0
+    voltage: float = 24.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises:
+            ValueError: a field is out of range; the line names it.
+        """
+        Actuator.__post_init__(self)
+        for name in ("saturation_effort", "voltage"):
+            value = getattr(self, name)
+            _require(math.isfinite(value) and value > 0.0, name, value, "must be a finite number > 0")
+
+    def check(self, robot: Robot, timestep: float, kind: str) -> None:
+        """See :meth:`Actuator.check`; with ``kind="position"`` every driven joint needs a kp."""
+        Actuator.check(self, robot, timestep, kind)
+        _check_gains(robot, kind)
+
+    def electrical(self, joint: Joint) -> tuple[float, float]:
+        """Motor constant K [V s/rad = N m/A] and resistance R [Ohm] of a joint, seen at the joint."""
+        constant = self.voltage / joint.velocity_limit
+        return constant, constant * self.voltage / (self.saturation_effort * joint.effort_limit)
+
+    def add_to(self, spec: Any, joint: Joint, kind: str = "position") -> Any:
+        """See :meth:`Actuator.add_to`; an effort is the controller's feed-forward, within the same voltage."""
+        import mujoco
+
+        actuator = Actuator.add_to(self, spec, joint, kind)
+        constant, resistance = self.electrical(joint)
+        position = kind == "position"
+        inputs = mujoco.mjtCtrlInput.mjINPUT_POS if position else mujoco.mjtCtrlInput.mjINPUT_FF
+        kp, kd = (joint.kp, joint.kd) if position else (0.0, 0.0)
+        actuator.set_to_dcmotor(
+            [constant, constant], resistance, controller=[kp, 0.0, kd, 0.0, 0.0, self.voltage], ctrlspec=int(inputs)
+        )
+        return actuator
+
+
+@dataclass(kw_only=True, slots=True)
+class ExplicitPd(Actuator):
+    """The PD law computed by our kernel in each substep, clipped by the effort limit and a torque-speed curve.
+
+        torque = strength clip(clip(kp (target - q) - kd qd, S (-1 - qd / w0), S (1 - qd / w0)), -E, E)
+
+    with ``S = saturation_effort E``. Gains and strength are each world's own: see the event ``explicit_gains``.
+
+    Attributes:
+        saturation_effort: torque at standstill of the linear torque-speed curve, in effort limits; 0: no such curve.
+    """
+
+    saturation_effort: float = 0.0
+
+    explicit: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises:
+            ValueError: a field is out of range; the line names it.
+        """
+        Actuator.__post_init__(self)
+        value = self.saturation_effort
+        _require(math.isfinite(value) and value >= 0.0, "saturation_effort", value, "must be a finite number >= 0")
+
+    def check(self, robot: Robot, timestep: float, kind: str) -> None:
+        """See :meth:`Actuator.check`; every driven joint needs a kp."""
+        Actuator.check(self, robot, timestep, kind)
+        _check_gains(robot, kind)
+
+
+@dataclass(kw_only=True, slots=True)
+class ActuatorNet(Actuator):
+    """A learned actuator: a small network from position errors and velocities to torque (Hwangbo et al. 2019).
+
+    One network drives all joints. It is evaluated in each substep; its torque is clipped by the effort limit and
+    multiplied by the world's strength. Hwangbo et al., "Learning agile and dynamic motor skills for legged robots",
+    Science Robotics 4 (26), 2019.
+
+    Attributes:
+        file: a safetensors file as :func:`robot_rl_envs.actuator_net.save_actuator_net` writes it; absolute, or
+            relative to the robot's folder or to the working directory.
+    """
+
+    file: str = ""
+
+    explicit: ClassVar[bool] = True
+
+    def check(self, robot: Robot, timestep: float, kind: str) -> None:
+        """See :meth:`Actuator.check`; reads the file, too.
+
+        Raises:
+            ValueError: there is no such file, it holds no such network, or its lags are no whole substeps.
+        """
+        Actuator.check(self, robot, timestep, kind)
+        self.lag_steps(self.load(robot), timestep)
+
+    def load(self, robot: Robot) -> NetFile:
+        """Read the network for ``robot``.
+
+        Raises:
+            ValueError: there is no such file, or a layer of it has the wrong shape.
+        """
+        folders = [robot.model.parent, Path.cwd()]
+        for folder in folders:
+            path = folder / Path(self.file).expanduser()
+            if self.file and path.is_file():
+                return load_actuator_net(path)
+        looked = "" if Path(self.file).is_absolute() else f" in {' or '.join(str(folder) for folder in folders)}"
+        raise ValueError(
+            f"actions.actuator.file={self.file!r}: no such file{looked}; docs/actuators.md tells how to make one"
+        )
+
+    def lag_steps(self, net: NetFile, timestep: float) -> list[int]:
+        """The network's lags in substeps.
+
+        Raises:
+            ValueError: a lag is no whole number of substeps, or longer than MAX_NET_LAG of them.
+        """
+        steps = []
+        for lag in net.lags_s:
+            count = lag / timestep
+            steps.append(round(count))
+            if abs(count - steps[-1]) > 0.01 or steps[-1] > MAX_NET_LAG:
+                raise ValueError(
+                    f"actions.actuator.file={self.file!r}: its lag of {lag:g} s is {count:.3g} substeps of "
+                    f"sim.timestep={timestep:g} s; wants a whole number of at most {MAX_NET_LAG}"
+                )
+        return steps
