@@ -167,7 +167,7 @@ class Renderer:
         centre, self._reach = _extent(model, floating=self._free.size > 0)
         self._model = _prepare(model, width, height, self._reach)
         self._data = mujoco.MjData(self._model)
-        self._scene = mujoco.MjvScene(self._model, maxgeom=MAX_GEOMS)
+        self._scene = mujoco.MjvScene(self._model, maxgeom=max(MAX_GEOMS, model.ngeom + 1000))
         self._scene.flags[mujoco.mjtRndFlag.mjRND_HAZE] = True
         self._option = mujoco.MjvOption()
         # 200 % glyphs are never used: text is drawn on the finished picture.

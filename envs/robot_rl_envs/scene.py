@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 FORCE_COLUMNS = 4
 """Columns of a foot's contact sensor: found, and the net force (3) [N]."""
 
+SUN, HIGH_SUN = (0.2, 0.3, -1.0), (0.0, 0.0, -1.0)
+"""Direction of the light in pictures of a plane, and of ground that has sides."""
+
 _JOINT_KINDS = {int(mujoco.mjtJoint.mjJNT_HINGE): 1, int(mujoco.mjtJoint.mjJNT_SLIDE): 2}
 _SOLVERS = {"newton": "mjSOL_NEWTON", "cg": "mjSOL_CG", "pgs": "mjSOL_PGS"}
 _CONES = {"pyramidal": "mjCONE_PYRAMIDAL", "elliptic": "mjCONE_ELLIPTIC"}
@@ -147,7 +150,8 @@ class Scene:
 
     def _add_floor(self, spec: mujoco.MjSpec, *, textured: bool) -> None:
         if textured:
-            add_surroundings(spec)
+            # Slanting light makes a height field speckle itself with its own shadow.
+            add_surroundings(spec, sun=SUN if self.terrain is None else HIGH_SUN)
         if self.terrain is not None:
             self.terrain.add_to(spec, friction=self.sim.floor_friction, textured=textured)
             return
@@ -201,6 +205,20 @@ class Scene:
         qpos[self.joint_qpos] = [joint.default_pos for joint in self.robot.joints]
         return qpos
 
+    def initial_history(self) -> np.ndarray:
+        """(nhistory,) the delay buffers a world starts an episode with: before it, targets were the default pose."""
+        data = mujoco.MjData(self.model)
+        position = self.actions.kind == "position"
+        for joint in self.robot.joints:
+            if joint.passive:
+                continue
+            k = self._id("actuator", joint.name)
+            samples = int(self.model.actuator_history[k, 0])
+            if samples:
+                value = joint.default_pos if position else 0.0
+                mujoco.mj_initCtrlHistory(self.model, data, k, None, np.full((samples, 1), value))
+        return data.history.copy()
+
     def _chain(self) -> Chain:
         paths = [self._path(int(self.model.geom_bodyid[geom])) for geom in self.foot_geoms]
         nodes = [node for path in paths for node in path]
@@ -247,10 +265,10 @@ class Scene:
         return nodes
 
 
-def add_surroundings(spec: mujoco.MjSpec) -> None:
-    """Add a sun and a sky, for pictures."""
+def add_surroundings(spec: mujoco.MjSpec, sun: tuple[float, float, float] = HIGH_SUN) -> None:
+    """Add a sun, whose light goes along ``sun``, and a sky, for pictures."""
     spec.worldbody.add_light(
-        pos=[0.0, 0.0, 6.0], dir=[0.2, 0.3, -1.0], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, castshadow=True
+        pos=[0.0, 0.0, 6.0], dir=list(sun), type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, castshadow=True
     )
     spec.add_texture(
         name="sky",

@@ -45,6 +45,7 @@ COMMANDS = {
     "video": "film a policy",
     "play": "drive a policy in the browser: sliders, pushes, speed",
     "report": "write the run's HTML page: curves, throughput, evaluation, video",
+    "terrain": "draw a terrain: stairs, gaps, waves, the ground of a task",
     "list": "tasks, robots, engines, policies, runs",
     "bench": "measure the environment or the learner against its rival",
     "new": "write the skeleton of a task or a robot, with its test",

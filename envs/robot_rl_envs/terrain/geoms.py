@@ -42,7 +42,7 @@ def add_hfield(terrain: Terrain, spec: Any, friction: float, textured: bool) -> 
     _make_ground(floor, friction)
     if textured:
         step = max(1, -(-max(ny, nx) // MAX_TEXTURE))
-        pixels = colour(terrain.heights)[::step, ::step]
+        pixels = colour(terrain.heights)[::-step, ::step]
         texture = spec.add_texture(name="terrain", type=mujoco.mjtTexture.mjTEXTURE_2D)
         texture.height, texture.width, texture.nchannel = pixels.shape
         texture.data = pixels.tobytes()
@@ -64,7 +64,7 @@ def add_boxes(terrain: Terrain, spec: Any, friction: float, textured: bool) -> N
 
     assert terrain.boxes is not None
     bottom = float(terrain.heights.min()) - BELOW
-    rgb = colour(terrain.boxes[:, 4], max(float(np.abs(terrain.heights).max()), 0.3)) / 255.0
+    rgb = colour(terrain.boxes[:, 4], max(float(np.abs(terrain.heights).max()), 0.05)) / 255.0
     cell = terrain.resolution
     for k, (top, behind, left, right, height) in enumerate(terrain.boxes):
         box = spec.worldbody.add_geom(name=f"floor_{k}" if k else "floor", type=mujoco.mjtGeom.mjGEOM_BOX)

@@ -21,13 +21,13 @@ def colour(heights: np.ndarray, scale: float | None = None) -> np.ndarray:
 
     Args:
         heights: of any shape (...) [m].
-        scale: height of the last colour [m]; the largest height above or below 0 by default, at least 0.3 m.
+        scale: height of the last colour [m]; the largest height above or below 0 by default, at least 5 cm.
 
     Returns:
         (..., 3) uint8.
     """
     if scale is None:
-        scale = max(float(np.abs(heights).max(initial=0.0)), 0.3)
+        scale = max(float(np.abs(heights).max(initial=0.0)), 0.05)
     at = np.clip(heights / scale, -1.0, 1.0)
     places = [place for place, _ in STOPS]
     channels = [np.interp(at, places, [rgb[k] for _, rgb in STOPS]) for k in range(3)]

@@ -1,0 +1,210 @@
+"""robot-rl terrain: what a terrain looks like, and what it is made of."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.cli.options import describe, option, read
+from robot_rl.errors import UserError, suggest
+
+if TYPE_CHECKING:
+    from robot_rl_envs.terrain import Terrain, TerrainCfg
+
+MAX_WIDTH = 8192
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl terrain."""
+
+    name: str = option("", "a kind of ground such as stairs, the mixture rough, a task with a terrain, or list")
+    seed: int = option(-1, "seed of what is random about it; the terrain's own by default")
+    rows: int = option(0, "levels of difficulty; the terrain's own by default")
+    form: str = option("", "hfield or boxes; the terrain's own by default")
+    level: int = option(-1, "row to look at; about the last but one by default")
+    column: int = option(-1, "column to look at; the first of two, or in the middle, by default")
+    distance: float = option(0.0, "from there to the camera [m]; 1.2 tiles, or more where there are many, by default")
+    robot: str = option("unitree_go2", "who stands there for scale; none for nobody")
+    spawns: bool = option(True, "mark where robots start")
+    size: int = option(1400, "width of the picture [px]; it is half as high")
+    out: str = option("", "the .png; terrain_<name>.png by default")
+
+
+HELP = f"""\
+robot-rl terrain: the map from above beside a view of it, as a picture; what it is made of, as text
+
+usage: robot-rl terrain NAME [key=value ...]      robot-rl terrain list
+
+{describe(Options)}
+
+Any number of the terrain can be set by name, such as terrain.tiles.stairs_up.step_height=[0.05,0.2],
+terrain.num_columns=4 or terrain.resolution=0.05.
+"""
+
+
+@dataclass(kw_only=True, slots=True)
+class _Ground:
+    """What a terrain's numbers are set in, as a task's are."""
+
+    terrain: Any
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Writes the picture and says what is on it."""
+    options, dotted = read(Options, [word if "=" in word else f"name={word}" for word in arguments])
+    from robot_rl_envs.terrain import PRESETS, build_terrain
+
+    from robot_rl.cli.settings import asked
+
+    if options.name in ("", "list"):
+        print("\n".join(kind_lines()))
+        return 0
+    if not 200 <= options.size <= MAX_WIDTH:
+        raise UserError(f"size={options.size}: must lie in [200, {MAX_WIDTH}] pixels")
+    if not 0 <= options.distance <= 1000:
+        raise UserError(f"distance={options.distance:g}: must lie in [0, 1000] m")
+    cfg = find_terrain(options, dotted)
+    with asked():
+        terrain = build_terrain(cfg, _robot(options))
+    level = _place("level", options.level, cfg.num_rows, round(0.75 * (cfg.num_rows - 1)))
+    column = _place("column", options.column, cfg.num_columns, 0 if cfg.num_columns < 3 else cfg.num_columns // 2)
+    text = PRESETS[options.name][0] if options.name in PRESETS else "the ground of a task"
+    print(f"{options.name}: {text}")
+    print("\n".join(facts(terrain)))
+    print(_draw(terrain, options, level, column))
+    return 0
+
+
+def kind_lines() -> list[str]:
+    """A line for each terrain that can be had by name, and for each task that has one."""
+    from robot_rl_envs.terrain import PRESETS
+    from robot_rl_tasks import registry
+
+    from robot_rl.cli.settings import find_task
+
+    width = max(len(name) for name in PRESETS)
+    lines = ["terrains:", *(f"  {name:<{width}}  {text}" for name, (text, _) in PRESETS.items())]
+    tasks = [name for name in registry.list_tasks() if find_task(name).terrain is not None]
+    return [*lines, *(["tasks with a terrain:", *(f"  {name}" for name in tasks)] if tasks else [])]
+
+
+def find_terrain(options: Options, dotted: Mapping[str, Any]) -> "TerrainCfg":
+    """The terrain that the options name, with numbers set by dotted name.
+
+    Raises:
+        UserError: There is no such terrain, or a number does not fit.
+    """
+    from robot_rl_envs.terrain import PRESETS
+    from robot_rl_tasks import registry
+
+    from robot_rl.cli import tree as trees
+    from robot_rl.cli.settings import find_task
+
+    name = options.name
+    if name in PRESETS:
+        ground = _Ground(terrain=PRESETS[name][1]())
+    elif name in registry.list_tasks():
+        ground = _Ground(terrain=find_task(name).terrain)
+        if ground.terrain is None:
+            raise UserError(f"name={name}: this task's ground is an endless plane; robot-rl terrain list shows others")
+    else:
+        known = [*PRESETS, *registry.list_tasks()]
+        raise UserError(f"name={name}: no terrain or task of this name; {suggest(name, known)}")
+    short = {"terrain.seed": options.seed, "terrain.num_rows": options.rows, "terrain.form": options.form}
+    given = {key: value for key, value in short.items() if value != _unset(key)}
+    return trees.apply_tree(ground, trees.override(trees.task_tree(ground), {**dotted, **given})).terrain
+
+
+def _unset(key: str) -> Any:
+    """The default of a short option, which leaves the terrain's own value."""
+    return {"terrain.seed": -1, "terrain.num_rows": 0, "terrain.form": ""}[key]
+
+
+def _place(name: str, value: int, count: int, default: int) -> int:
+    if not -1 <= value < count:
+        raise UserError(f"{name}={value}: must lie in [0, {count - 1}]")
+    return default if value < 0 else value
+
+
+def _robot(options: Options) -> Any:
+    from robot_rl_assets.registry import get_robot
+
+    from robot_rl.cli.settings import asked
+
+    if options.robot in ("", "none"):
+        return None
+    with asked():
+        return get_robot(options.robot)
+
+
+def facts(terrain: "Terrain") -> list[str]:
+    """What a terrain is made of, a fact a line.
+
+    Args:
+        terrain: The ground.
+    """
+    cfg = terrain.cfg
+    lines = []
+    width = max(len(name) for name in terrain.kinds)
+    for name in dict.fromkeys(terrain.kinds):
+        tile, columns = cfg.tiles[name], terrain.kinds.count(name)
+        own = ", ".join(_number(field.name, getattr(tile, field.name)) for field in dataclasses.fields(tile))
+        lines.append(f"  {name:<{width}}  {columns} column{'s' * (columns != 1)}: {own}")
+    order = "rising by row" if cfg.curriculum else "drawn at random"
+    low, high = float(terrain.difficulty.min()), float(terrain.difficulty.max())
+    lines.append(
+        f"  {cfg.num_rows} rows x {cfg.num_columns} columns of {cfg.tile_size:g} m, difficulty {low:.3g} to "
+        f"{high:.3g} {order}, seed {cfg.seed}"
+    )
+    ny, nx = terrain.heights.shape
+    what = "height field" if terrain.boxes is None else f"{len(terrain.boxes)} boxes, from a map"
+    lines.append(
+        f"  {what} of {nx} x {ny} cells of {cfg.resolution:g} m, {nx * cfg.resolution:.4g} x "
+        f"{ny * cfg.resolution:.4g} m, border {cfg.border:g} m"
+    )
+    bottom, top = float(terrain.heights.min()), float(terrain.heights.max())
+    lines.append(
+        f"  heights {bottom:.2f} to {top:.2f} m, {100 * terrain.steep_share:.1f} % of the cells steeper than 45 "
+        f"degrees, {terrain.origins.shape[0] * terrain.origins.shape[1]} spawn points"
+    )
+    return lines
+
+
+def _number(name: str, value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"{name} {value[0]:g} to {value[1]:g}"
+    return f"{name} {str(value).lower() if isinstance(value, bool) else f'{value:g}'}"
+
+
+def _draw(terrain: "Terrain", options: Options, level: int, column: int) -> Path:
+    """Writes the picture.
+
+    Raises:
+        UserError: There is no OpenGL, or no picture can be written there.
+    """
+    from robot_rl_envs.render import NoGLError
+
+    from robot_rl.viewer.ground import GroundView, draw_ground
+
+    out = Path(options.out or f"terrain_{options.name}.png")
+    if out.suffix.lower() != ".png":
+        raise UserError(f"out={out}: must end in .png")
+    if not out.parent.is_dir():
+        raise UserError(f"out={out}: there is no folder {out.parent}")
+    tiles = 1.2 if len(set(terrain.kinds)) < 3 else 2.2
+    view = GroundView(
+        title=options.name.replace("_", " "),
+        width=options.size,
+        spawns=options.spawns,
+        level=level,
+        column=column,
+        distance=options.distance or tiles * terrain.cfg.tile_size,
+    )
+    try:
+        picture = draw_ground(terrain, _robot(options), view)
+    except NoGLError as error:
+        raise UserError(f"terrain: {error}") from None
+    picture.save(out, optimize=True)
+    return out
