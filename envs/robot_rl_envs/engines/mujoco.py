@@ -50,6 +50,8 @@ class MujocoEngine:
             for name in ("sensordata", "actuator_force")
             if getattr(self.data, name).size
         ]
+        if model.nhistory:
+            self.batch.bind("history")[...] = scene.initial_history()
         self._fresh = self.batch.state[0].copy()
         self._expanded: dict[str, tuple[np.ndarray, wp.array, np.ndarray]] = {}
         self._mirror_state()

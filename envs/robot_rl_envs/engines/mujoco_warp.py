@@ -40,6 +40,20 @@ def _clear_reset_worlds(
             sensordata_out[i, k] = 0.0
 
 
+@wp.kernel(enable_backward=False)
+def _clear_histories(
+    dirty: wp.array(dtype=wp.int32),
+    bit: int,
+    fresh: wp.array(dtype=wp.float32),
+    # outputs
+    history_out: wp.array2d(dtype=wp.float32),
+):
+    i = wp.tid()
+    if (dirty[i] & bit) != 0:
+        for k in range(history_out.shape[1]):
+            history_out[i, k] = fresh[k]
+
+
 class MujocoWarpEngine:
     """The GPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
 
@@ -67,6 +81,9 @@ class MujocoWarpEngine:
             qpos=d.qpos, qvel=d.qvel, ctrl=d.ctrl, sensordata=d.sensordata, actuator_force=d.actuator_force
         )
         self._expanded: dict[str, wp.array] = {}
+        self._fresh_history = wp.array(scene.initial_history(), dtype=wp.float32, device=device)
+        if scene.model.nhistory:
+            d.history.assign(np.tile(scene.initial_history(), (num_envs, 1)))
 
     def step(self, substeps: int) -> None:
         """Advance every world by ``substeps`` physics steps; capturable."""
@@ -84,6 +101,14 @@ class MujocoWarpEngine:
             outputs=[d.time, d.qacc_warmstart, d.act, d.sensordata],
             device=self.device,
         )
+        if self.model.nhistory:
+            wp.launch(
+                _clear_histories,
+                dim=self.num_envs,
+                inputs=[dirty, DIRTY_STATE, self._fresh_history],
+                outputs=[d.history],
+                device=self.device,
+            )
 
     def expand(self, field: str) -> wp.array:
         """Give a model field per-world values; return a live (num_envs, n, k) float32 alias."""
@@ -118,12 +143,13 @@ class MujocoWarpEngine:
         """MuJoCo Warp keeps no warning count."""
         return None
 
-    def get_state(self) -> np.ndarray:
-        """(num_envs, nq + 2 nv + 1) float32: qpos, qvel, qacc_warmstart, time."""
+    def _state_arrays(self) -> list[wp.array]:
         d = self.warp_data
-        return np.concatenate(
-            [d.qpos.numpy(), d.qvel.numpy(), d.qacc_warmstart.numpy(), d.time.numpy()[:, None]], axis=1
-        )
+        return [d.qpos, d.qvel, d.qacc_warmstart, d.time, *([d.history] if self.model.nhistory else [])]
+
+    def get_state(self) -> np.ndarray:
+        """(num_envs, nq + 2 nv + 1 + nhistory) float32: qpos, qvel, qacc_warmstart, time, delay buffers."""
+        return np.concatenate([array.numpy().reshape(self.num_envs, -1) for array in self._state_arrays()], axis=1)
 
     def set_state(self, state: np.ndarray) -> None:
         """Restore :meth:`get_state`'s array.
@@ -131,12 +157,10 @@ class MujocoWarpEngine:
         Raises:
             ValueError: the shape differs.
         """
-        nq, nv = self.model.nq, self.model.nv
-        if state.shape != (self.num_envs, nq + 2 * nv + 1):
-            raise ValueError(f"engine state has shape {state.shape}, wants {(self.num_envs, nq + 2 * nv + 1)}")
-        d = self.warp_data
-        state = state.astype(np.float32)
-        d.qpos.assign(state[:, :nq])
-        d.qvel.assign(state[:, nq : nq + nv])
-        d.qacc_warmstart.assign(state[:, nq + nv : nq + 2 * nv])
-        d.time.assign(state[:, -1])
+        arrays = self._state_arrays()
+        ends = np.cumsum([array.shape[1] if array.ndim > 1 else 1 for array in arrays])
+        if state.shape != (self.num_envs, ends[-1]):
+            raise ValueError(f"engine state has shape {state.shape}, wants {(self.num_envs, int(ends[-1]))}")
+        parts = np.split(state.astype(np.float32), ends[:-1], axis=1)
+        for array, part in zip(arrays, parts, strict=True):
+            array.assign(part.reshape(array.shape))
