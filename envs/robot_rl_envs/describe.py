@@ -103,7 +103,7 @@ def _mirror_of(slot: ObservationSlot, scene: Scene) -> tuple[list[int], list[flo
 def mirror_maps(task: Task, scene: Scene, layout: Layout, device: str) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Permutation and sign of every observation group and of "action" under the left-right mirror."""
     maps = {}
-    for group in task.observations:
+    for group in task.vectors:
         perm: list[int] = []
         sign: list[float] = []
         for slot in layout.groups[group]:

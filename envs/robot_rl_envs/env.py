@@ -11,6 +11,7 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from robot_rl_envs import build, fuse
+from robot_rl_envs.cameras.group import Images
 from robot_rl_envs.describe import describe_policy, mirror_maps
 from robot_rl_envs.engines import make_engine
 from robot_rl_envs.launch import Recorder
@@ -116,10 +117,12 @@ class Env(VecEnv):
         self._results = [
             [torch.zeros(self.num_envs, dtype=kind, device=self.device) for kind in kinds] for _ in range(2)
         ]
-        self._final_obs = TensorDict(dict(self._final_torch), batch_size=[self.num_envs])
+        self._final_obs = [TensorDict(dict(self._final_torch), batch_size=[self.num_envs]) for _ in range(2)]
         self._turn = 0
         self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log)[0])
         self._record_stages(self._recorder)
+        self._images = Images(self.cfg, self.scene, self.engine, self._arrays, seed=self.seed, world_offset=world_offset)
+        self._images.attach(self._out, self._returned, self._observations, self._final_obs)
 
     def _record_stages(self, recorder: Recorder) -> None:
         """Record each launch once; replaying a recorded launch skips packing its arguments."""
@@ -152,6 +155,7 @@ class Env(VecEnv):
         self._observe_first.launch()
         self._torch_terms.observe(self._out_torch)
         self.engine.write_back(self._arrays["dirty"])
+        self._images.update()
         self.state.terminated.zero_()
         self._turn = 0
         self._hand_out()
@@ -196,6 +200,7 @@ class Env(VecEnv):
         else:
             self._after_and_observe.launch()
         self.engine.write_back(self._arrays["dirty"])
+        self._images.update()
 
     def _capture(self) -> None:
         with wp.ScopedDevice(self.device), wp.ScopedCapture(force_module_load=False) as capture:
@@ -212,7 +217,7 @@ class Env(VecEnv):
         rewards.copy_(state.reward)
         time_outs.copy_(state.time_out)
         torch.logical_or(state.terminated, state.time_out, out=dones)
-        extras = {"time_outs": time_outs, "final_obs": self._final_obs, "valid": state.quarantined == 0, "log": {}}
+        extras = {"time_outs": time_outs, "final_obs": self._final_obs[self._turn], "valid": state.quarantined == 0, "log": {}}
         return self.get_observations(), rewards, dones, extras
 
     def get_observations(self) -> TensorDict:
@@ -305,7 +310,7 @@ class Env(VecEnv):
 
     def describe_policy(self) -> dict[str, Any]:
         """A JSON-able description of what the policy reads and drives, for the exported contract."""
-        return describe_policy(self.cfg, self.scene, self._layout)
+        return describe_policy(self.cfg, self.scene, self._layout) | self._images.describe()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Everything needed to go on from here, bit for bit on the CPU."""
@@ -314,7 +319,8 @@ class Env(VecEnv):
         tensors["engine"] = torch.from_numpy(self.engine.get_state())
         tensors["params"] = wp.to_torch(self._params).clone()
         tensors["log"] = wp.to_torch(self._log).clone()
-        return tensors | {f"obs.{name}": tensor.clone() for name, tensor in self._out_torch.items()}
+        tensors |= {f"obs.{name}": tensor.clone() for name, tensor in self._out_torch.items()}
+        return tensors | self._images.state_dict()
 
     def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:
         """Restore :meth:`state_dict`.
@@ -340,9 +346,11 @@ class Env(VecEnv):
         wp.to_torch(self._log).copy_(tensors["log"])
         for name, tensor in self._out_torch.items():
             tensor.copy_(tensors[f"obs.{name}"])
+        self._images.load_state_dict(tensors)
         self._hand_out()
 
     def close(self) -> None:
         """Let the graph and the threads go; the arrays go with the object."""
         self._graph = None
         self._recorder.close()
+        self._images.close()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuators import Actuator, PositionPd
+from robot_rl_envs.cameras.config import ImageGroup
 from robot_rl_envs.terms import term_info
 
 if TYPE_CHECKING:
@@ -279,7 +280,7 @@ class Task:
         sim: physics options.
         episode_length_s: an episode's length [s].
         actions: how actions drive the joints.
-        observations: "actor" (what a robot can sense) and "critic" (anything).
+        observations: "actor" (what a robot can sense) and "critic" (anything); further groups may be of images.
         rewards, terminations, commands, events, curricula, metrics: named terms.
         terrain: the ground; None is an endless plane.
         only_positive_rewards: floor the summed reward of a step at zero.
@@ -293,7 +294,7 @@ class Task:
     name: str
     robot: Robot
     rewards: dict[str, Any]
-    observations: dict[str, ObservationGroup]
+    observations: dict[str, ObservationGroup | ImageGroup]
     summary: str = ""
     sim: Sim = field(default_factory=Sim)
     episode_length_s: float = 20.0
@@ -313,10 +314,21 @@ class Task:
 
     def __post_init__(self) -> None:
         _require(self.episode_length_s > 0, "episode_length_s", self.episode_length_s, "must be > 0 s")
-        _require("actor" in self.observations, "observations", sorted(self.observations), "needs a group 'actor'")
+        _require("actor" in self.vectors, "observations", sorted(self.vectors), "needs a group 'actor' of terms")
         for section, kind in _SECTIONS.items():
             _check_terms(section, kind, getattr(self, section))
-        for name, group in self.observations.items():
+        for name in self.observations:
             _require(str(name).isidentifier(), "observations", name, "a group's name must be letters, digits and _")
+        for name, group in self.vectors.items():
             _require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
             _check_terms(f"observations.{name}", "observation", group.terms)
+
+    @property
+    def vectors(self) -> dict[str, ObservationGroup]:
+        """The observation groups made of terms: (num_envs, width) each."""
+        return {name: group for name, group in self.observations.items() if not isinstance(group, ImageGroup)}
+
+    @property
+    def images(self) -> dict[str, ImageGroup]:
+        """The observation groups of cameras: (num_envs, channels, height, width) each."""
+        return {name: group for name, group in self.observations.items() if isinstance(group, ImageGroup)}

@@ -101,7 +101,9 @@ class Camera:
             value = getattr(self, side)
             whole = isinstance(value, int) and not isinstance(value, bool)
             _require(whole and 1 <= value <= MAX_SIDE, f"{name}: {side}", value, f"must be an int in [1, {MAX_SIDE}]")
-        _require(0 < self.near < self.far < math.inf, f"{name}: near, far", (self.near, self.far), "want 0 < near < far")
+        _require(
+            0 < self.near < self.far < math.inf, f"{name}: near, far", (self.near, self.far), "want 0 < near < far"
+        )
         _require(isinstance(self.every, int) and 1 <= self.every <= 1000, f"{name}: every", self.every, "[1, 1000]")
         delays = _range(f"{name}: delay_steps", self.delay_steps, 100)
         whole = all(k == int(k) for k in delays)

@@ -41,6 +41,8 @@ class Shots:
     ``slots`` images are kept where there is a delay, none where there is none.
     """
 
+    step_count: wp.array(dtype=wp.int32)  # the environment's: control steps since the reset
+    counter: wp.array(dtype=wp.int32)  # the environment's: control steps ever
     mount_pos: wp.array(dtype=wp.vec3)  # in the body's frame [m]
     mount_quat: wp.array(dtype=wp.vec4)
     phase: wp.array(dtype=wp.int32)  # step, modulo every, in which images are taken
@@ -56,9 +58,7 @@ class Shots:
 def draw_faults(c: Lens, a: Shots, i: int, rng: wp.uint32):
     """Draw world i's mount, phase, delay and share of lost images, and forget its images."""
     j = c.pos_jitter
-    off = wp.vec3(
-        (2.0 * wp.randf(rng) - 1.0) * j, (2.0 * wp.randf(rng) - 1.0) * j, (2.0 * wp.randf(rng) - 1.0) * j
-    )
+    off = wp.vec3((2.0 * wp.randf(rng) - 1.0) * j, (2.0 * wp.randf(rng) - 1.0) * j, (2.0 * wp.randf(rng) - 1.0) * j)
     angle = c.angle_jitter
     turn_x = quat_from_axis_angle(wp.vec3(1.0, 0.0, 0.0), (2.0 * wp.randf(rng) - 1.0) * angle)
     turn_y = quat_from_axis_angle(wp.vec3(0.0, 1.0, 0.0), (2.0 * wp.randf(rng) - 1.0) * angle)
@@ -101,8 +101,6 @@ def aim(
     c: Lens,
     a: Shots,
     first: int,
-    step_count: wp.array(dtype=wp.int32),
-    counter: wp.array(dtype=wp.int32),
     xpos: wp.array2d(dtype=wp.vec3),
     xmat: wp.array2d(dtype=wp.mat33),
     # outputs
@@ -112,9 +110,9 @@ def aim(
     """Decide in which worlds a picture is taken and told in this step, and point their cameras."""
     row = wp.tid()
     i = first + row
-    step = step_count[i]
+    step = a.step_count[i]
     fresh = step == 0
-    rng = stream(c.seed, c.world_offset + i, counter[i], c.salt)
+    rng = stream(c.seed, c.world_offset + i, a.counter[i], c.salt)
     lost = wp.randf(rng)
     if fresh:
         draw_faults(c, a, i, rng)
@@ -164,9 +162,8 @@ def depth_value(c: Lens, depth: float, rng: wp.uint32) -> float:
 @wp.kernel(enable_backward=False)
 def take_depth(
     c: Lens,
+    a: Shots,
     first: int,
-    counter: wp.array(dtype=wp.int32),
-    slot: wp.array(dtype=wp.int32),
     rendered: wp.array2d(dtype=wp.float32),
     # outputs
     image: wp.array4d(dtype=wp.float32),
@@ -174,12 +171,12 @@ def take_depth(
     """Read a rendered depth image into ``image`` (worlds, slots, 1, pixels) where one was taken."""
     row, pixel = wp.tid()
     i = first + row
-    k = slot[i]
+    k = a.slot[i]
     if k < 0:
         return
     rng = wp.uint32(0)
     if c.noise > 0.0 or c.missing > 0.0:
-        lane = stream(c.seed, c.world_offset + i, counter[i], c.pixel_salt)
+        lane = stream(c.seed, c.world_offset + i, a.counter[i], c.pixel_salt)
         rng = wp.rand_init(int(lane), pixel)
     image[i, k, 0, pixel] = depth_value(c, rendered[row, pixel], rng)
 
@@ -187,9 +184,8 @@ def take_depth(
 @wp.kernel(enable_backward=False)
 def take_rgb(
     c: Lens,
+    a: Shots,
     first: int,
-    counter: wp.array(dtype=wp.int32),
-    slot: wp.array(dtype=wp.int32),
     rendered: wp.array2d(dtype=wp.uint32),
     # outputs
     image: wp.array4d(dtype=wp.float32),
@@ -197,7 +193,7 @@ def take_rgb(
     """Read a rendered colour image into ``image`` (worlds, slots, 3, pixels) where one was taken."""
     row, pixel = wp.tid()
     i = first + row
-    k = slot[i]
+    k = a.slot[i]
     if k < 0:
         return
     packed = rendered[row, pixel]
@@ -205,7 +201,7 @@ def take_rgb(
     green = float((packed >> wp.uint32(8)) & wp.uint32(255)) / 255.0
     blue = float(packed & wp.uint32(255)) / 255.0
     if c.noise > 0.0:
-        lane = stream(c.seed, c.world_offset + i, counter[i], c.pixel_salt)
+        lane = stream(c.seed, c.world_offset + i, a.counter[i], c.pixel_salt)
         rng = wp.rand_init(int(lane), pixel)
         red = wp.clamp(red + c.noise * wp.randn(rng), 0.0, 1.0)
         green = wp.clamp(green + c.noise * wp.randn(rng), 0.0, 1.0)

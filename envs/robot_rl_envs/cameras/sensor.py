@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 import warp as wp
 
@@ -32,8 +31,8 @@ _SHOTS = {
 class CameraSensor:
     """The images of one :class:`~robot_rl_envs.cameras.ImageGroup` in all worlds.
 
-    Everything is masks: a step is the same launches whoever takes a picture, so that it can be captured in a CUDA graph.
-    A world that takes none looks into the empty sky, which costs next to nothing.
+    Everything is masks: a step is the same launches whoever takes a picture, so that a CUDA graph can hold it. A world
+    that takes none looks into the empty sky, which costs little.
 
     Attributes:
         name: of the group.
@@ -69,7 +68,7 @@ class CameraSensor:
         Raises:
             ValueError: the camera does not fit the robot's model.
         """
-        self.name, self.group, self._state, self._device = name, group, state, device
+        self.name, self.group, self._device = name, group, device
         self._qpos = state["qpos"]
         worlds = self._qpos.shape[0]
         self._views = Views(scene, group, num_envs=worlds, device=device, num_threads=num_threads)
@@ -81,10 +80,14 @@ class CameraSensor:
         self._kept = wp.zeros((worlds, slots, channels, height * width), dtype=wp.float32, device=device)
         self._lens = self._make_lens(seed, world_offset)
         self._shots = Shots()
+        self._shots.step_count, self._shots.counter = state["step_count"], state["counter"]
         for field, dtype in _SHOTS.items():
             setattr(self._shots, field, wp.zeros(worlds, dtype=dtype, device=device))
         self._shots.taken = wp.zeros((worlds, slots), dtype=wp.int32, device=device)
         target = self._kept if slots else flat
+        self._tells = slots > 0
+        # A CPU may look: where no world takes a picture, nothing has to be rendered.
+        self._slots = None if device.startswith("cuda") else self._shots.slot.numpy()
         self._commands = {part.first: self._record(part, target, flat) for part in self._views.parts}
         self._views.parts[0].render()  # compiled here, once, before threads or a graph ask for it
 
@@ -105,17 +108,16 @@ class CameraSensor:
 
     def _record(self, part: View, target: wp.array, out: wp.array) -> tuple[Any, list[Any]]:
         """Record the launches before and after a part's rendering."""
-        data, state, lens, shots, first = part.data, self._state, self._lens, self._shots, part.first
+        data, lens, shots, first = part.data, self._lens, self._shots, part.first
         poses = [data.xpos, data.xmat, data.cam_xpos, data.cam_xmat]
-        steps = [state["step_count"], state["counter"]]
         pixels = (part.count, part.image.shape[1])
         kernel = take_rgb if self.group.kind == "rgb" else take_depth
 
-        def record(kernel: wp.Kernel, dim: Any, inputs: list[Any]) -> Any:
+        def record(kernel: Any, dim: Any, inputs: list[Any]) -> Any:
             return wp.launch(kernel, dim=dim, inputs=inputs, device=self._device, record_cmd=True)
 
-        before = record(aim, part.count, [lens, shots, first, *steps, *poses])
-        after = [record(kernel, pixels, [lens, first, state["counter"], shots.slot, part.image, target])]
+        before = record(aim, part.count, [lens, shots, first, *poses])
+        after = [record(kernel, pixels, [lens, shots, first, part.image, target])]
         if target is not out:
             after.append(record(tell, pixels, [first, shots.show, target, out]))
         return before, after
@@ -128,6 +130,10 @@ class CameraSensor:
         before, after = self._commands[part.first]
         part.place(self._qpos)
         before.launch()
+        if self._slots is not None and (self._slots[part.first : part.first + part.count] < 0).all():
+            if self._tells:
+                after[-1].launch()
+            return
         part.render()
         for command in after:
             command.launch()
@@ -163,7 +169,8 @@ class CameraSensor:
             tensor.copy_(tensors[name])
 
     def _tensors(self) -> dict[str, torch.Tensor]:
-        arrays = {name: getattr(self._shots, name) for name in (*_SHOTS, "taken")}
+        drawn = ("mount_pos", "mount_quat", "phase", "delay", "dropout", "taken", "told")
+        arrays = {name: getattr(self._shots, name) for name in drawn}
         arrays |= {"kept": self._kept, "out": self.out}
         return {name: wp.to_torch(array) for name, array in arrays.items() if array.size}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -23,6 +24,17 @@ FAR_RGB = 200.0
 VISUAL_GROUPS = [0, 1, 2]
 """Geom groups that MuJoCo's viewers show."""
 EVERY_GROUP = list(range(6))
+MOST_BOXES = 32
+"""Boxes that stand still in the world are merged into meshes where there are more."""
+SHADES = 8
+"""Steps of each colour that merged boxes keep apart."""
+_BOX_SIGNS = np.array([[x, y, z] for z in (-1, 1) for y in (-1, 1) for x in (-1, 1)], dtype=float)
+_BOX_FACES = np.array(
+    [
+        *([0, 2, 1], [1, 2, 3], [4, 5, 6], [5, 7, 6], [0, 1, 4], [1, 5, 4]),
+        *([2, 6, 3], [3, 6, 7], [0, 4, 2], [2, 4, 6], [1, 3, 5], [3, 7, 5]),
+    ]
+)
 
 
 def camera_model(scene: Scene, group: ImageGroup) -> mujoco.MjModel:
@@ -34,6 +46,7 @@ def camera_model(scene: Scene, group: ImageGroup) -> mujoco.MjModel:
     rgb = group.kind == "rgb"
     spec = scene.make_spec(visual=group.geometry == "visual", textured=rgb)
     group.camera.add_to(spec, scene.robot)
+    merge_boxes(spec)
     # No physics happens here: without contacts there is nothing to allocate for them.
     for geom in spec.geoms:
         geom.contype = geom.conaffinity = 0
@@ -47,13 +60,43 @@ def camera_model(scene: Scene, group: ImageGroup) -> mujoco.MjModel:
     return model
 
 
+def merge_boxes(spec: mujoco.MjSpec) -> None:
+    """Replace many boxes that stand still in the world by a few meshes, one a colour.
+
+    A geom's bounds are computed in every world and step; a mesh has one search tree for all of them.
+    """
+    boxes = [geom for geom in spec.worldbody.geoms if geom.type == mujoco.mjtGeom.mjGEOM_BOX]
+    if len(boxes) <= MOST_BOXES:
+        return
+    colours: dict[tuple[float, ...], list[Any]] = {}
+    for box in boxes:
+        colours.setdefault(tuple(np.round(np.asarray(box.rgba) * SHADES) / SHADES), []).append(box)
+    for k, (rgba, same) in enumerate(colours.items()):
+        corners = np.concatenate([_corners(box) for box in same])
+        faces = (8 * np.arange(len(same))[:, None, None] + _BOX_FACES).reshape(-1, 3)
+        mesh = spec.add_mesh(name=f"boxes_{k}", uservert=corners.ravel(), userface=faces.ravel())
+        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+        merged = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_MESH, meshname=f"boxes_{k}", rgba=rgba)
+        merged.contype = merged.conaffinity = 0
+        merged.group = same[0].group
+    for box in boxes:
+        spec.delete(box)
+
+
+def _corners(box: Any) -> np.ndarray:
+    """(8, 3) corners of a box geom, in the world [m]."""
+    turn = np.zeros(9)
+    mujoco.mju_quat2Mat(turn, np.asarray(box.quat, dtype=float))
+    return np.asarray(box.pos) + (_BOX_SIGNS * np.asarray(box.size)) @ turn.reshape(3, 3).T
+
+
 class View:
     """Worlds ``first`` .. ``first + count`` seen by one camera: poses and renderer of their own.
 
     Attributes:
         first, count: the worlds.
         data: their poses.
-        image: (count, pixels) what was rendered last: depth [m], 0 where nothing is met, or colours packed as 0xAARRGGBB.
+        image: (count, pixels) what was rendered last: depth [m], 0 where nothing is met, or colours, 0xAARRGGBB.
     """
 
     def __init__(self, model: Any, data: Any, context: Any, first: int, count: int, *, rgb: bool):
@@ -62,7 +105,7 @@ class View:
         self._rgb = rgb
         self.image = context.rgb_data if rgb else context.depth_data
 
-    def place(self, qpos: wp.array) -> None:
+    def place(self, qpos: Any) -> None:
         """Put the worlds' bodies, geoms and lights where ``qpos`` (num_envs, nq) has them."""
         wp.copy(self.data.qpos, qpos[self.first : self.first + self.count])
         mjw.kinematics(self._model, self.data)
@@ -96,7 +139,7 @@ class Views:
             warp_model = mjw.put_model(self.model)
             context = None
             self.parts = []
-            for first, end in zip(edges[:-1], edges[1:], strict=True):
+            for first, end in pairwise(edges):
                 worlds = end - first
                 if context is None:
                     context = self._make_context(group, worlds)

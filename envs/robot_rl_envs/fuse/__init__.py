@@ -69,7 +69,7 @@ def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: A
     writer = Writer(layout)
     write_act(writer, scene, task)
     write_after(writer, task)
-    for name, group in task.observations.items():
+    for name, group in task.vectors.items():
         write_group(writer, name, group)
     write_observe(writer, task)
     write_startup(writer, task)
@@ -85,7 +85,7 @@ def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: A
     renamed = body.replace(GROUP, f"observe_{digest}_")
     linecache.cache[filename] = (len(renamed), None, renamed.splitlines(keepends=True), filename)
     exec(compile(renamed, filename, "exec"), namespace)
-    for name in task.observations:
+    for name in task.vectors:
         full = f"observe_{digest}_{name}"
         namespace[full] = wp.func(namespace[full], module=wp.get_module(f"robot_rl_{task.name}_{digest}"))
     options = {"enable_backward": False}

@@ -67,7 +67,7 @@ def _check_indices(task: Task, scene: Scene) -> None:
     sections = {
         name: getattr(task, name) for name in ("rewards", "terminations", "commands", "events", "curricula", "metrics")
     }
-    sections |= {f"observations.{name}": group.terms for name, group in task.observations.items()}
+    sections |= {f"observations.{name}": group.terms for name, group in task.vectors.items()}
     for section, terms in sections.items():
         for name, term in terms.items():
             for param, value in getattr(term, "params", {}).items():
@@ -86,7 +86,7 @@ def make_layout(task: Task, scene: Scene) -> Layout:
     """
     _check_indices(task, scene)
     layout = Layout()
-    for group_name, group in task.observations.items():
+    for group_name, group in task.vectors.items():
         slots, offset = [], 0
         for name, term in group.terms.items():
             torch_term = isinstance(term, TorchTerm)

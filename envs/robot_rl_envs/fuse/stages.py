@@ -133,7 +133,7 @@ def write_after(w: Writer, task: Task) -> None:
 
 def write_observe(w: Writer, task: Task) -> None:
     """Write the stage that observes, ends episodes and resets worlds."""
-    groups = list(task.observations)
+    groups = list(task.vectors)
     w.add(0, "def observe(")
     w.add(1, "s: SceneState, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64),")
     w.add(1, "first: int, initial: int,")
