@@ -23,8 +23,9 @@ ABOUT = {
         "envs/robot_rl_envs/scene.py",
         "envs/robot_rl_envs/engines/mujoco.py",
         "envs/robot_rl_envs/engines/mujoco_warp.py",
+        "envs/robot_rl_envs/cameras/views.py",
     ),
-    "mujoco_warp": ("envs/robot_rl_envs/engines/mujoco_warp.py",),
+    "mujoco_warp": ("envs/robot_rl_envs/engines/mujoco_warp.py", "envs/robot_rl_envs/cameras/views.py"),
 }
 # Formats that run code when they are read.
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
