@@ -2,10 +2,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast check format install install-dev bench bench-env bench-learner clean
+.PHONY: help run test test-fast check format install install-dev bench bench-env bench-learner rival-mjlab bench-mjlab clean
 
 VENV := .venv
 BIN := $(VENV)/bin
+RIVAL := .venv-mjlab
 # The first Python >= 3.11 that answers; PYTHON=... names another.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
@@ -55,6 +56,11 @@ bench-env: $(CORE)  ## environment steps against the bare physics
 bench-learner: $(CORE)  ## the PPO update against rsl_rl's
 	$(BIN)/robot-rl bench learner
 
+rival-mjlab: $(RIVAL)/.installed  ## .venv-mjlab with mjlab, a rival that pins other versions of MuJoCo
+
+bench-mjlab: $(CORE) $(RIVAL)/.installed  ## environment steps against mjlab's, on the CPU
+	$(BIN)/robot-rl bench env task=go2_flat rival=mjlab repeats=9 out=benchmarks/bench_env_mjlab.json
+
 install: $(CORE)  ## .venv with what training needs
 
 install-dev: $(DEV)  ## .venv with what developing needs
@@ -72,6 +78,14 @@ define install
 	$(PIP) install -q -c constraints.txt -e '$(1)'
 	rm -f $(VENV)/.core-* $(VENV)/.dev-*
 endef
+
+# PyTorch first here, too: the exact version's CPU build, before anything asks for the newest.
+$(RIVAL)/.installed: benchmarks/mjlab-constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	$(PYTHON) -m venv $(RIVAL)
+	$(RIVAL)/bin/python -m pip --disable-pip-version-check install -q -c $< $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(RIVAL)/bin/python -m pip --disable-pip-version-check install -q -c $< mjlab
+	touch $@
 
 $(CORE): | $(BIN)/python
 	$(call install,.)

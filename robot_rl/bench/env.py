@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from robot_rl.bench.profile import profile_env
 from robot_rl.bench.result import make_result
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 BLOCK_STEPS = 20
 """Control steps of one timed block."""
+PROFILE_BLOCKS = 10
+"""Blocks over which the stages of a step are timed."""
 
 
 class _Bare:
@@ -42,12 +45,14 @@ class _Bare:
         self.batch.step(nstep=self.substeps)
 
 
-def _actions(env: Env, generator: torch.Generator) -> torch.Tensor:
+def random_actions(env: Env, generator: torch.Generator) -> torch.Tensor:
+    """Actions of one block, (:data:`BLOCK_STEPS`, N, num_actions), normal with a deviation of 0.5."""
     shape = (BLOCK_STEPS, env.num_envs, env.num_actions)
     return (0.5 * torch.randn(shape, generator=generator)).to(env.device)
 
 
-def _seconds(run: Callable[[], None], device: str) -> float:
+def seconds(run: Callable[[], object], device: str) -> float:
+    """How long ``run`` takes, what it queued on a GPU included [s]."""
     if device.startswith("cuda"):
         torch.cuda.synchronize()
     start = time.perf_counter()
@@ -70,15 +75,15 @@ def _block(env: Env, bare: _Bare | None, actions: torch.Tensor) -> tuple[float, 
         for action in numpy_actions:
             bare.step(action)
 
-    mine = _seconds(ours, env.device)
+    mine = seconds(ours, env.device)
     if bare is None or state is None:
         return mine, float("nan")
     numpy_actions = actions.numpy().astype(np.float64)
     bare.start(state)
-    return mine, _seconds(rival, env.device)
+    return mine, seconds(rival, env.device)
 
 
-def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0) -> dict[str, Any]:
+def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0, profile: bool = True) -> dict[str, Any]:
     """Time the environment under random actions; on the CPU engine in turn with bare ``Batch.step``.
 
     Both start each block from the same states and take the same actions, so the contacts they solve are the same. The
@@ -88,18 +93,21 @@ def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0) 
         make_env: builds the environment.
         repeats: timed blocks of :data:`BLOCK_STEPS` control steps; one more warms up.
         seed: seed of the random actions.
+        profile: whether to time the stages of a step, too, in blocks after the figure's.
 
     Returns:
-        The result in the form of :func:`robot_rl.bench.result.make_result`; ``ratio`` is ours / bare.
+        The result in the form of :func:`robot_rl.bench.result.make_result`; ``ratio`` is ours / bare, and ``profile``
+        (where asked for) is what :func:`robot_rl.bench.profile.profile_env` returned.
     """
     env = make_env()
     bare = _Bare(env) if env.engine.name == "mujoco" else None
     generator = torch.Generator().manual_seed(seed)
-    times = [_block(env, bare, _actions(env, generator)) for _ in range(repeats + 1)][1:]
+    times = [_block(env, bare, random_actions(env, generator)) for _ in range(repeats + 1)][1:]
     work = env.num_envs * BLOCK_STEPS
     rows = {f"{env.cfg.name} on {env.engine.name}": [work / mine for mine, _ in times]}
     if bare is not None:
         rows["bare mujoco.batch.Batch.step"] = [work / other for _, other in times]
+    stages = profile_env(env, [random_actions(env, generator) for _ in range(PROFILE_BLOCKS)]) if profile else None
     env.close()
     notes = {
         "num_envs": env.num_envs,
@@ -108,4 +116,45 @@ def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0) 
         "solver": f"{env.cfg.sim.solver} {env.cfg.sim.iterations}/{env.cfg.sim.ls_iterations}, {env.cfg.sim.cone} cone",
         "device": env.device,
     }
-    return make_result(f"env {env.cfg.name}", rows, unit="control steps/s", notes=notes)
+    result = make_result(f"env {env.cfg.name}", rows, unit="control steps/s", notes=notes)
+    return result | ({"profile": stages} if stages else {})
+
+
+def ours_settings(env: Env, sample: int = 64) -> dict[str, Any]:
+    """The settings that the environment's physics runs under, with contacts and constraint rows a world as it is now.
+
+    Args:
+        env: the environment.
+        sample: worlds over which contacts and rows are averaged.
+    """
+    import mujoco
+
+    model, data = env.scene.model, mujoco.MjData(env.scene.model)
+    opt, contacts, rows = model.opt, [], []
+    for qpos, qvel in zip(env.state.qpos[:sample].cpu(), env.state.qvel[:sample].cpu(), strict=True):
+        data.qpos[:], data.qvel[:] = qpos.numpy(), qvel.numpy()
+        mujoco.mj_forward(model, data)
+        contacts.append(data.ncon)
+        rows.append(data.nefc)
+    colliding = model.geom_condim[(model.geom_contype | model.geom_conaffinity) != 0]
+    threads = getattr(env.engine, "num_threads", 1)
+    return {
+        "num_envs": env.num_envs,
+        "robot": env.cfg.robot.name,
+        "timestep_s": opt.timestep,
+        "decimation": env.cfg.sim.decimation,
+        "integrator": mujoco.mjtIntegrator(opt.integrator).name.removeprefix("mjINT_").lower(),
+        "solver": mujoco.mjtSolver(opt.solver).name.removeprefix("mjSOL_").lower(),
+        "iterations": opt.iterations,
+        "ls_iterations": opt.ls_iterations,
+        "tolerance": opt.tolerance,
+        "cone": mujoco.mjtCone(opt.cone).name.removeprefix("mjCONE_").lower(),
+        "impratio": opt.impratio,
+        "jacobian": "sparse" if mujoco.mj_isSparse(model) else "dense",
+        "dofs": model.nv,
+        "colliding_geoms": len(colliding),
+        "condim": f"{colliding.min()} to {colliding.max()}",
+        "threads": f"torch {torch.get_num_threads()}, physics {threads}",
+        "contacts_per_world": round(float(np.mean(contacts)), 2),
+        "constraints_per_world": round(float(np.mean(rows)), 2),
+    }

@@ -1,5 +1,6 @@
 """robot-rl bench: ours beside the rival, in turn, in one run."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,10 @@ class EnvOptions:
     engine: str = option("auto", "the environment's engine")
     repeats: int = option(31, "timed blocks of each")
     seed: int = option(0, "seed of worlds and actions")
+    profile: bool = option(True, "time the stages of a step, too, after the figure's blocks")
+    rival: str = option("", "mjlab: measure beside its flat quadruped, on the CPU, instead of beside bare physics")
+    rival_python: str = option("", "the interpreter mjlab is installed for; .venv-mjlab/bin/python by default")
+    rival_worlds: str = option("[64,128,256,512,1024]", "numbers of worlds to try the rival at; its best counts")
     out: str = option("", "file for the figures as JSON")
 
 
@@ -40,7 +45,7 @@ robot-rl bench: measure ours and the rival in turn (A B A B), in one run
 
 usage: robot-rl bench env|learner [key=value ...]
 
-env: control steps a second under random actions, against bare mujoco.batch.Batch.step
+env: control steps a second under random actions, against bare mujoco.batch.Batch.step, or rival=mjlab
 {describe(EnvOptions)}
 
 learner: the PPO update, against rsl_rl's at equal arithmetic
@@ -75,11 +80,34 @@ def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
 
     options, dotted = read(EnvOptions, arguments)
     _check_repeats(options.repeats)
+    if options.rival not in ("", "mjlab"):
+        raise UserError(f"rival={options.rival}: must be mjlab, or left out")
+    if options.rival and options.device not in ("auto", "cpu"):
+        raise UserError(f"device={options.device}: rival=mjlab is measured on the CPU; device=cpu")
+    options.device = "cpu" if options.rival else options.device
     told = {key: getattr(options, key) for key in ("num_envs", "engine", "seed")}
     cfg = resolve(trees.override(default_tree(options.task, options.device), {**told, **dotted}))
+    if options.rival:
+        return _bench_mjlab(cfg, options), options.out
     from robot_rl.bench import env
 
-    return env.bench_env(cfg.make_env, repeats=options.repeats, seed=options.seed), options.out
+    result = env.bench_env(cfg.make_env, repeats=options.repeats, seed=options.seed, profile=options.profile)
+    return result, options.out
+
+
+def _bench_mjlab(cfg: Any, options: EnvOptions) -> dict[str, Any]:
+    from robot_rl.bench import mjlab
+
+    python = mjlab.find_python(options.rival_python)
+    worlds = parse_value(options.rival_worlds, "rival_worlds")
+    worlds = worlds if isinstance(worlds, list) else [worlds]
+    if not worlds or not all(isinstance(number, int) and number > 0 for number in worlds):
+        raise UserError(f"rival_worlds={options.rival_worlds}: must be whole numbers of at least 1, such as [256,1024]")
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    return mjlab.bench_mjlab(cfg.make_env, python, repeats=options.repeats, worlds=worlds, seed=options.seed, say=say)
 
 
 def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
@@ -106,22 +134,39 @@ def _check_repeats(repeats: int) -> None:
 
 
 def show(result: Mapping[str, Any]) -> None:
-    """Prints a result: who, value, spread; the ratio of ours to the rival's; the settings."""
+    """Prints a result: who, value, spread; the ratio of ours to the rival's; the stages of a step; the settings."""
+    print(f"{result['name']}: {result['machine']['cpu']}, {result['machine']['cores']} cores")
+    rows = [(row["who"], _figure(row["value"]), _figure(row["spread"]), row["unit"]) for row in result["rows"]]
+    _print_table(("who", "value", "spread", "unit"), rows, right=(1, 2))
+    if result.get("ratio") is not None:
+        print(f"ratio ours / rival: {result['ratio']:.3f}")
+    if profile := result.get("profile"):
+        stages = [(name, f"{one['share']:.1%}", f"{one['ms']:.3f}") for name, one in profile["stages"].items()]
+        _print_table((f"stage of a step of {profile['step_ms']:.2f} ms", "share", "ms"), stages, right=(1, 2))
+    for key, value in result.get("notes", {}).items():
+        if key != "settings":
+            print(f"  {key}: {value}")
+            continue
+        names = dict.fromkeys(name for settings in value.values() for name in settings if name != "versions")
+        cells = [(name, *(_setting(settings.get(name, "")) for settings in value.values())) for name in names]
+        _print_table(("setting", *value), cells)
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    print(f"{result['name']}: {result['machine']['cpu']}, {result['machine']['cores']} cores")
     table = Table()
-    for name in ("who", "value", "spread", "unit"):
-        table.add_column(name, justify="right" if name in ("value", "spread") else "left")
-    for row in result["rows"]:
-        table.add_row(row["who"], _figure(row["value"]), _figure(row["spread"]), row["unit"])
+    for k, name in enumerate(head):
+        table.add_column(name, justify="right" if k in right else "left")
+    for row in rows:
+        table.add_row(*row)
     Console().print(table)
-    if result.get("ratio") is not None:
-        print(f"ratio ours / rival: {result['ratio']:.3f}")
-    for key, value in result.get("notes", {}).items():
-        print(f"  {key}: {value}")
 
 
 def _figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _setting(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,207 @@
+"""``robot-rl bench env rival=mjlab``: our environment beside mjlab's flat quadruped on the same CPU, in turn.
+
+mjlab pins other versions of MuJoCo and Warp, so it lives in a virtual environment of its own and runs as a second
+process (:mod:`robot_rl.bench.mjlab_worker`), which waits on its input while ours steps.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from robot_rl.bench.env import BLOCK_STEPS, ours_settings, random_actions, seconds
+from robot_rl.bench.result import make_result
+from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from robot_rl_envs.env import Env
+
+ROOT = Path(__file__).parents[2]
+DEFAULT_PYTHON = ".venv-mjlab/bin/python"
+WORKER = Path(__file__).with_name("mjlab_worker.py")
+WORLDS = (64, 128, 256, 512, 1024)
+"""Numbers of worlds tried for each of the rival's configurations; it is measured at its best."""
+BLOCK_S = 2.0
+"""Wished length of one of the rival's timed blocks [s]; at least two steps."""
+WARM_UP_STEPS = 25
+"""Control steps of both before the first timed block, so that robots have met the ground."""
+
+_QUICK = {"mujoco.jacobian": "sparse", "mujoco.cone": "pyramidal"}
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "mjlab, default": {},
+    "mjlab, sparse and pyramidal": _QUICK,
+    "mjlab, fastest found": {**_QUICK, "mujoco.iterations": 5, "mujoco.ls_iterations": 8, "njmax": 64, "nconmax": 16},
+}
+"""The rival's simulation settings that are changed, by row. Buffers (njmax, nconmax) cost time on its CPU backend."""
+
+
+def find_python(named: str) -> Path:
+    """The rival's interpreter: the one named, else the one that ``make rival-mjlab`` makes.
+
+    Raises:
+        UserError: it is not there.
+    """
+    path = Path(named) if named else ROOT / DEFAULT_PYTHON
+    if not path.is_file():
+        raise UserError(
+            f"rival_python={named or DEFAULT_PYTHON}: no such interpreter; 'make rival-mjlab' makes it, that is: "
+            "python3.11 -m venv .venv-mjlab && "
+            ".venv-mjlab/bin/pip install -c benchmarks/mjlab-constraints.txt torch mjlab"
+        )
+    return path
+
+
+class Rival:
+    """The rival's process; a context manager that ends it.
+
+    Args:
+        python: the interpreter of its virtual environment.
+        worker: the script it runs.
+    """
+
+    def __init__(self, python: Path, worker: Path = WORKER):
+        self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by __exit__
+        # Isolated, so that nothing of this project's environment is found there.
+        self._process = subprocess.Popen(
+            [str(python), "-I", str(worker)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+
+    def __enter__(self) -> Rival:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._log.close()
+
+    def ask(self, do: str, name: str, **words: Any) -> dict[str, Any]:
+        """Send one request and wait for its answer.
+
+        Raises:
+            UserError: the rival failed; the line ends with its own last words.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps({"do": do, "name": name, **words}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        answer = json.loads(line) if line else {"error": self._last_words()}
+        if "error" in answer:
+            raise UserError(f"rival=mjlab: {name}: {answer['error']}")
+        return answer
+
+    def _last_words(self) -> str:
+        self._process.wait()
+        self._log.seek(0)
+        lines = [line.strip() for line in self._log if line.strip()]
+        return f"ended with code {self._process.returncode}: {lines[-1] if lines else 'without a word'}"
+
+
+class Contestant:
+    """One configuration of the rival, at the number of worlds where it is quickest.
+
+    Attributes:
+        who: the configuration's name.
+        settings: what its physics runs under.
+        tried: control steps a second by number of worlds.
+    """
+
+    def __init__(self, rival: Rival, who: str, worlds: Sequence[int], seed: int, say: Callable[[str], None]):
+        self.who, self._rival = who, rival
+        sim = CONFIGURATIONS[who]
+        self.tried: dict[int, float] = {}
+        for num_envs in worlds:
+            self.settings = self._make(num_envs, sim, seed)
+            self._step(2)
+            self.tried[num_envs] = 3 * num_envs / self._step(3)
+            say(f"{who}: {num_envs} worlds, {self.tried[num_envs]:.0f} control steps/s (not warm yet)")
+        best = max(self.tried, key=self.tried.__getitem__)
+        if best != self.settings["num_envs"]:
+            self.settings = self._make(best, sim, seed)
+        self._step(WARM_UP_STEPS - 3)
+        pace = self._step(3) / 3
+        self.block_steps = max(2, round(BLOCK_S / pace))
+        say(f"{who}: measured at {best} worlds, {self.block_steps} steps a block")
+
+    def block(self) -> float:
+        """Control steps a second over one block."""
+        return self.block_steps * self.settings["num_envs"] / self._step(self.block_steps)
+
+    def contacts(self) -> dict[str, float]:
+        """Contacts and constraint rows of a world."""
+        return self._rival.ask("contacts", self.who)
+
+    def _make(self, num_envs: int, sim: dict[str, Any], seed: int) -> dict[str, Any]:
+        return self._rival.ask("make", self.who, num_envs=num_envs, sim=sim, seed=seed)
+
+    def _step(self, steps: int) -> float:
+        return self._rival.ask("block", self.who, steps=steps)["seconds"]
+
+
+def bench_mjlab(
+    make_env: Callable[[], Env],
+    python: Path,
+    *,
+    repeats: int = 7,
+    worlds: Sequence[int] = WORLDS,
+    seed: int = 0,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Time our environment and mjlab's in turn, each under random actions, each alone while the others wait.
+
+    Args:
+        make_env: builds our environment.
+        python: the rival's interpreter, of :func:`find_python`.
+        repeats: timed blocks of each.
+        worlds: numbers of worlds to try the rival at.
+        seed: seed of worlds and actions.
+        say: takes a line of progress.
+
+    Returns:
+        The result in the form of :func:`robot_rl.bench.result.make_result`; ``ratio`` is that to the rival's default,
+        ``notes["ratios"]`` holds all, ``notes["settings"]`` the solver's settings side by side.
+
+    Raises:
+        UserError: the rival failed.
+    """
+    with Rival(python) as rival:
+        say("the rival starts; with cold caches its kernels compile for some minutes")
+        rivals = [Contestant(rival, who, worlds, seed, say) for who in CONFIGURATIONS]
+        env = make_env()
+        generator = torch.Generator().manual_seed(seed)
+
+        def ours() -> float:
+            actions = random_actions(env, generator)
+            return len(actions) * env.num_envs / seconds(lambda: [env.step(action) for action in actions], env.device)
+
+        for _ in range(-(-WARM_UP_STEPS // BLOCK_STEPS)):
+            ours()
+        rows: dict[str, list[float]] = {f"{env.cfg.name} on {env.engine.name}": []}
+        rows |= {contestant.who: [] for contestant in rivals}
+        for k in range(repeats):
+            for values, block in zip(rows.values(), (ours, *(one.block for one in rivals)), strict=True):
+                values.append(block())
+            say(f"turn {k + 1} of {repeats}: " + ", ".join(f"{values[-1]:,.0f}" for values in rows.values()))
+        mine, *others = rows
+        settings = {mine: ours_settings(env), **{one.who: one.settings | one.contacts() for one in rivals}}
+        env.close()
+    notes = {
+        "ratios": {
+            who: round(statistics.median(a / b for a, b in zip(rows[mine], rows[who], strict=True)), 1)
+            for who in others
+        },
+        "worlds_tried": {one.who: {n: round(value) for n, value in one.tried.items()} for one in rivals},
+        "settings": settings,
+    }
+    return make_result(f"env {env.cfg.name} and mjlab", rows, unit="control steps/s", notes=notes)

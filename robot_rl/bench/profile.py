@@ -1,0 +1,106 @@
+"""Where a control step's time goes: the stages of one environment, timed one by one."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from robot_rl_envs.env import Env
+
+PHYSICS, MIRRORS = "physics", "float32 mirrors"
+REST = "rest (Python between the stages)"
+
+
+class _Stopwatch:
+    """Adds up the time spent in methods of single objects while they are watched."""
+
+    def __init__(self, device: str):
+        self.spent: dict[str, float] = defaultdict(float)
+        self._synchronize = torch.cuda.synchronize if device.startswith("cuda") else None
+        self._watched: list[tuple[Any, str]] = []
+
+    def watch(self, owner: Any, method: str, stage: str) -> None:
+        """Time ``owner.method`` under the name ``stage``, until :meth:`release`."""
+        run, spent, synchronize = getattr(owner, method), self.spent, self._synchronize
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            result = run(*args, **kwargs)
+            if synchronize:
+                synchronize()
+            spent[stage] += time.perf_counter() - start
+            return result
+
+        setattr(owner, method, timed)
+        self._watched.append((owner, method))
+
+    def release(self) -> None:
+        """Take every timer off again."""
+        for owner, method in reversed(self._watched):
+            delattr(owner, method)
+        self._watched.clear()
+
+
+@contextmanager
+def _watched(env: Env) -> Iterator[dict[str, float]]:
+    """Time every stage of ``env``; the float32 mirrors' time still holds that of the physics they follow."""
+    watch = _Stopwatch(env.device)
+    batch = getattr(env.engine, "batch", None)
+    kernels = {
+        "act kernel": [env._act],
+        "actuator kernels": list(env._actuate or ()),
+        "after-physics and observe kernels": [env._after_and_observe, env._after, env._observe],
+    }
+    for name, stages in kernels.items():
+        for stage in stages:
+            watch.watch(stage, "launch", name)
+    for method in ("finish", "observe"):
+        watch.watch(env._torch_terms, method, "torch terms")
+    watch.watch(env.engine, "step", PHYSICS if batch is None else MIRRORS)
+    if batch is not None:
+        watch.watch(batch, "step", PHYSICS)
+    watch.watch(env.engine, "write_back", "write-back of resets and events")
+    watch.watch(env, "_hand_out", "results handed out")
+    try:
+        yield watch.spent
+    finally:
+        watch.release()
+
+
+def profile_env(env: Env, blocks: Sequence[torch.Tensor]) -> dict[str, Any]:
+    """Time the stages of a control step. On a GPU each is waited for, outside the graph: its figure is slower there.
+
+    Args:
+        env: the environment; it is stepped.
+        blocks: actions, (steps, N, num_actions) each.
+
+    Returns:
+        ``step_ms`` [ms], and ``stages``: name -> {``share`` of the step, ``ms`` a step}; the shares add up to 1.
+    """
+    steps = sum(len(actions) for actions in blocks)
+    with _watched(env) as spent:
+        start = time.perf_counter()
+        for actions in blocks:
+            for action in actions:
+                env._actions_torch.copy_(action)
+                env._advance()
+                env._hand_out()
+        total = time.perf_counter() - start
+    if MIRRORS in spent:
+        spent[MIRRORS] -= spent[PHYSICS]
+    stages = {name: seconds for name, seconds in spent.items() if seconds > 0.0}
+    stages[REST] = total - sum(stages.values())
+    return {
+        "step_ms": round(1e3 * total / steps, 3),
+        "stages": {
+            name: {"share": round(seconds / total, 4), "ms": round(1e3 * seconds / steps, 4)}
+            for name, seconds in sorted(stages.items(), key=lambda stage: -stage[1])
+        },
+    }
