@@ -310,6 +310,9 @@ def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mu
         10,
     )
     vis.map.znear, vis.map.zfar, vis.map.shadowclip, vis.map.haze = 0.02, 60.0, 4.0, 0.35
+    if not (model.geom_type == 0).any():
+        # A terrain, no endless plane: haze need not hide a horizon, and a wider shadow map speckles slopes.
+        vis.map.zfar, vis.map.shadowclip = 400.0, 2.0
     vis.rgba.haze[:] = (0.98, 0.98, 1.0, 1.0)
     return model
 

@@ -193,7 +193,7 @@ def _draw(terrain: "Terrain", options: Options, level: int, column: int) -> Path
         raise UserError(f"out={out}: must end in .png")
     if not out.parent.is_dir():
         raise UserError(f"out={out}: there is no folder {out.parent}")
-    tiles = 1.2 if len(set(terrain.kinds)) < 3 else 2.2
+    tiles = 1.2 if len(set(terrain.kinds)) < 3 else 3.2
     view = GroundView(
         title=options.name.replace("_", " "),
         width=options.size,

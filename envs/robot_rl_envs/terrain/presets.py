@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from robot_rl_envs.terrain.cfg import TerrainCfg
 from robot_rl_envs.terrain.tiles import (
@@ -36,33 +37,37 @@ def rough_terrains() -> TerrainCfg:
     )
 
 
-def _one_kind(name: str, tile: Tile) -> Callable[[], TerrainCfg]:
+def _one_kind(name: str, kind: Callable[..., Tile], **fields: Any) -> Callable[[], TerrainCfg]:
     """What makes a terrain of a single kind: five levels, two columns that differ by what is drawn."""
-    return lambda: TerrainCfg(tiles={name: tile}, num_rows=5, num_columns=2, border=5.0)
+    return lambda: TerrainCfg(tiles={name: kind(**fields)}, num_rows=5, num_columns=2, border=5.0)
 
 
 def _both(name: str, kind: Callable[..., Tile]) -> Callable[[], TerrainCfg]:
     """What makes a terrain of a kind that leads up in one column and down in the other."""
-    tiles = {f"{name}_up": kind(up=True), f"{name}_down": kind(up=False)}
-    return lambda: TerrainCfg(tiles=tiles, num_rows=5, num_columns=2, border=5.0)
+
+    def make() -> TerrainCfg:
+        tiles = {f"{name}_up": kind(up=True), f"{name}_down": kind(up=False)}
+        return TerrainCfg(tiles=tiles, num_rows=5, num_columns=2, border=5.0)
+
+    return make
 
 
 PRESETS: dict[str, tuple[str, Callable[[], TerrainCfg]]] = {
-    "flat": ("level ground", _one_kind("flat", Flat())),
-    "random_rough": ("uneven everywhere, up to 8 cm", _one_kind("random_rough", RandomRough())),
-    "slope_up": ("uphill from the platform, up to 22 degrees", _one_kind("slope_up", Slope(up=True))),
-    "slope_down": ("downhill from the platform, up to 22 degrees", _one_kind("slope_down", Slope(up=False))),
+    "flat": ("level ground", _one_kind("flat", Flat)),
+    "random_rough": ("uneven everywhere, up to 8 cm", _one_kind("random_rough", RandomRough)),
+    "slope_up": ("uphill from the platform, up to 22 degrees", _one_kind("slope_up", Slope, up=True)),
+    "slope_down": ("downhill from the platform, up to 22 degrees", _one_kind("slope_down", Slope, up=False)),
     "slopes": ("uphill and downhill", _both("slope", Slope)),
-    "stairs_up": ("upstairs from the platform, steps of 3 to 18 cm", _one_kind("stairs_up", Stairs(up=True))),
-    "stairs_down": ("downstairs from the platform, steps of 3 to 18 cm", _one_kind("stairs_down", Stairs(up=False))),
+    "stairs_up": ("upstairs from the platform, steps of 3 to 18 cm", _one_kind("stairs_up", Stairs, up=True)),
+    "stairs_down": ("downstairs from the platform, steps of 3 to 18 cm", _one_kind("stairs_down", Stairs, up=False)),
     "stairs": ("upstairs and downstairs", _both("stairs", Stairs)),
     "stepping_stones": (
         "stones of 80 to 30 cm, 10 to 30 cm apart over a pit",
-        _one_kind("stepping_stones", SteppingStones()),
+        _one_kind("stepping_stones", SteppingStones),
     ),
-    "gaps": ("trenches of 10 to 50 cm around the platform", _one_kind("gaps", Gaps())),
-    "waves": ("hills and hollows, up to 25 cm", _one_kind("waves", Waves())),
-    "obstacles": ("blocks of up to 25 cm", _one_kind("obstacles", Obstacles())),
+    "gaps": ("trenches of 10 to 50 cm around the platform", _one_kind("gaps", Gaps)),
+    "waves": ("hills and hollows, up to 25 cm", _one_kind("waves", Waves)),
+    "obstacles": ("blocks of up to 25 cm", _one_kind("obstacles", Obstacles)),
     "rough": ("the mixture that robots learn to walk on", rough_terrains),
 }
-"""Name -> what it is in a line, and what makes its cfg."""
+"""Name -> what it is in a line, and what makes its cfg, anew each time."""

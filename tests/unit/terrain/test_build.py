@@ -48,6 +48,13 @@ def test_every_ready_terrain_is_built_and_says_what_it_is():
         assert len(text) > 5
 
 
+def test_a_ready_terrain_is_made_anew_each_time():
+    for _, make in PRESETS.values():
+        for name, tile in make().tiles.items():
+            tile.platform = 0.5
+            assert make().tiles[name].platform == 2.0
+
+
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(small):
     first, again, other = small("obstacles"), small("obstacles"), small("obstacles", seed=1)
     assert first.heights.tobytes() == again.heights.tobytes()
