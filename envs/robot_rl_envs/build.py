@@ -53,6 +53,8 @@ def extra_fields(task: Task, scene: Scene, num_envs: int) -> Extra:
             extra[name] = (wp.vec3, 1, (num_envs,))
         else:
             extra[name] = (wp.float32, 1 + len(sizes), (num_envs, *sizes))
+    if any(term.info.writes == "wrench" for term in task.events.values()):
+        extra["xfrc_applied"] = (wp.float32, 3, ())
     for name in model_fields(task):
         extra[struct_name(name)] = (wp.float32, 3, ())
         extra[f"{struct_name(name)}_nominal"] = (wp.float32, 2, ())
@@ -105,6 +107,8 @@ def allocate(engine: Engine, scene: Scene, layout: Layout, extra: Extra, fields:
         name = struct_name(field)
         arrays[name] = engine.expand(field)
         arrays[f"{name}_nominal"] = wp.clone(arrays[name][0])
+    if "xfrc_applied" in extra:
+        arrays["xfrc_applied"] = engine.wrenches()
     for name, (dtype, _, shape) in extra.items():
         if shape:
             arrays[name] = wp.zeros(shape, dtype=dtype, device=device)

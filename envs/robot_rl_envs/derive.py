@@ -153,6 +153,15 @@ def place_on_terrain(s: Any, i: int):
 
 
 @wp.func
+def clear_wrench(s: Any, i: int):
+    """Let go of every body of world i."""
+    for b in range(s.wrench_left_s.shape[1]):
+        s.wrench_left_s[i, b] = 0.0
+        for k in range(6):
+            s.xfrc_applied[i, b, k] = 0.0
+
+
+@wp.func
 def world_faults(s: Any, i: int) -> int:
     """FAULT_STATE and FAULT_ACTION where world i's state or action is not finite, or a velocity is absurd; else 0."""
     faults = wp.int32(0)

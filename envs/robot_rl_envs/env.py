@@ -14,6 +14,7 @@ from robot_rl_envs import build, fuse
 from robot_rl_envs.cameras.group import Images
 from robot_rl_envs.describe import describe_policy, mirror_maps
 from robot_rl_envs.engines import make_engine
+from robot_rl_envs.engines.base import DIRTY_MODEL
 from robot_rl_envs.launch import Recorder
 from robot_rl_envs.scene import make_scene
 from robot_rl_envs.state import CONSTANTS, Chain, State, make_chain, make_struct
@@ -87,9 +88,11 @@ class Env(VecEnv):
             setattr(self._s, name, array)
         self._s.seed, self._s.world_offset = self.seed & 0x3FFFFFFF, world_offset
         self._s.step_dt, self._s.step_dt64 = self.step_dt, self.step_dt
+        self._s.episode_steps = self.max_episode_length
         if self.scene.terrain is not None:
             self._s.terrain_grid = wp.vec3(*self.scene.terrain.grid)
             self._s.terrain_stepped = int(self.scene.terrain.stepped)
+            self._s.terrain_tile_size = self.scene.terrain.cfg.tile_size
         self._arrays |= self._drive.state
         self.state = State(self._arrays)
         self._params = wp.array(np.array(self._layout.values, dtype=np.float32), dtype=wp.float32, device=self.device)
@@ -140,10 +143,14 @@ class Env(VecEnv):
     def _start(self) -> None:
         self._startup.launch()
         self.engine.write_back(self._arrays["dirty"])
-        if any(event.info.set_const for event in self.cfg.events.values() if event.mode == "startup"):
-            self.engine.set_const()
+        self._set_const()
         self.state.dirty.zero_()
         self.reset()
+
+    def _set_const(self) -> None:
+        modes = {event.mode for event in self.cfg.events.values() if event.info.set_const}
+        if modes:
+            self.engine.set_const(again=modes != {"startup"})
 
     # -- stepping ----------------------------------------------------------------------------------------------------
 
@@ -336,11 +343,10 @@ class Env(VecEnv):
         for name in self._arrays:
             if f"state.{name}" in tensors and f"state.{name}" in mine:
                 wp.to_torch(self._arrays[name]).copy_(tensors[f"state.{name}"])
-        self.state.dirty.fill_(4)
+        self.state.dirty.fill_(DIRTY_MODEL)
         self.engine.write_back(self._arrays["dirty"])
         self.engine.set_state(tensors["engine"].cpu().numpy())
-        if any(event.info.set_const for event in self.cfg.events.values()):
-            self.engine.set_const()
+        self._set_const()
         self.state.dirty.zero_()
         wp.to_torch(self._params).copy_(tensors["params"])
         wp.to_torch(self._log).copy_(tensors["log"])

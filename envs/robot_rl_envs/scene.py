@@ -77,7 +77,7 @@ class Scene:
         foot_sensor: (nf,) address of each foot's contact sensor.
         base: whether the robot has a floating base.
         terrain: the ground, None on an endless plane.
-        sizes: widths that terms and state fields name: "joints", "actions", "feet".
+        sizes: widths that terms and state fields name: "joints", "actions", "feet", "bodies".
     """
 
     def __init__(self, robot: Robot, sim: Sim, actions: Actions, terrain: Terrain | None = None):
@@ -101,6 +101,7 @@ class Scene:
         self.default_qpos = self._default_qpos()
         self.chain = self._chain()
         self.sizes = {"joints": len(robot.joints), "actions": len(self.actuated), "feet": len(robot.feet)}
+        self.sizes["bodies"] = model.nbody
 
     @property
     def actuated(self) -> list[str]:

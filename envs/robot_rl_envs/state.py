@@ -40,6 +40,7 @@ FIELDS: dict[str, tuple[Any, tuple[str | int, ...], str]] = {
     "terrain_level": (wp.int32, (), "row of the terrain the world starts on: its difficulty"),
     "terrain_column": (wp.int32, (), "column of the terrain the world starts on: its kind"),
     "env_origin_w": (wp.vec3, (), "where the world's robot starts: the ground below its default pose [m]"),
+    "command_range": (wp.float32, (), "how far the commands' range has grown: 0 at first, 1 the whole"),
     "command_left_s": (wp.float32, ("nc",), "time until each command is drawn anew [s]"),
     "command_hold": (wp.int32, (), "1: commands are held by hand, nothing draws them"),
     "interval_left_s": (wp.float32, ("ni",), "time until each interval event [s]"),
@@ -118,7 +119,8 @@ def make_struct(extra: dict[str, tuple[Any, int]]) -> Any:
             raise ValueError(f"state field {name!r} is taken; choose another name")
         annotations[name] = wp.array(dtype=dtype, ndim=ndim)
     scalars = {"seed": wp.int32, "world_offset": wp.int32, "step_dt": wp.float32, "step_dt64": wp.float64}
-    scalars |= {"terrain_grid": wp.vec3, "terrain_stepped": wp.int32}
+    scalars |= {"terrain_grid": wp.vec3, "terrain_stepped": wp.int32, "terrain_tile_size": wp.float32}
+    scalars |= {"episode_steps": wp.int32}
     annotations |= scalars
     return wp.struct(type("SceneState", (), {"__annotations__": annotations, "__module__": __name__}))
 

@@ -18,6 +18,9 @@ SOLVERS = ("newton", "cg", "pgs")
 CONES = ("pyramidal", "elliptic")
 INTEGRATORS = ("implicitfast", "euler", "rk4")
 
+NAMED = ("body", "joint")
+"""Parameters that may be given by name instead of by index."""
+
 _SECTIONS = {
     "rewards": "reward",
     "terminations": "termination",
@@ -51,13 +54,16 @@ def _check_terms(section: str, kind: str, terms: dict[str, Any]) -> None:
 
 
 class _Term:
-    """Base of the term entries: a function, its parameters, and a check that they fit."""
+    """Base of the term entries: a function, its parameters, and a check that they fit.
+
+    A ``body`` or ``joint`` may be given by its name, which is looked up when the environment is built.
+    """
 
     kind = ""
     fn: Any
-    params: dict[str, float]
+    params: dict[str, Any]
 
-    def _bind(self, fn: Any, params: dict[str, float]) -> None:
+    def _bind(self, fn: Any, params: dict[str, Any]) -> None:
         info = term_info(fn)
         if info.kind != self.kind:
             raise ValueError(f"{info.name} is a {info.kind} term and was listed as a {self.kind}")
@@ -65,7 +71,10 @@ class _Term:
             wanted = ", ".join(info.params) or "none"
             raise ValueError(f"{self.kind} {info.name}: parameters {', '.join(params) or 'none'} given, wants {wanted}")
         self.fn = fn
-        self.params = {name: _figure(f"{self.kind} {info.name}: {name}", params[name]) for name in info.params}
+        self.params = {}
+        for name in info.params:
+            named = name in NAMED and self.kind != "observation" and isinstance(params[name], str)
+            self.params[name] = params[name] if named else _figure(f"{self.kind} {info.name}: {name}", params[name])
 
     @property
     def info(self) -> Any:
@@ -78,7 +87,7 @@ class Reward(_Term):
 
     kind = "reward"
 
-    def __init__(self, fn: Any, *, weight: float, **params: float):
+    def __init__(self, fn: Any, *, weight: float, **params: float | str):
         self._bind(fn, params)
         self.weight = _figure(f"reward {self.info.name}: weight", weight)
 
@@ -88,7 +97,7 @@ class Metric(_Term):
 
     kind = "metric"
 
-    def __init__(self, fn: Any, **params: float):
+    def __init__(self, fn: Any, **params: float | str):
         self._bind(fn, params)
 
 
@@ -97,7 +106,7 @@ class Termination(_Term):
 
     kind = "termination"
 
-    def __init__(self, fn: Any, *, time_out: bool = False, **params: float):
+    def __init__(self, fn: Any, *, time_out: bool = False, **params: float | str):
         self._bind(fn, params)
         self.time_out = bool(time_out)
 
@@ -150,14 +159,14 @@ class Event(_Term):
 
     kind = "event"
 
-    def __init__(self, fn: Any, *, mode: str = "reset", interval_s: tuple[float, float] = (8.0, 12.0), **params: float):
+    def __init__(
+        self, fn: Any, *, mode: str = "reset", interval_s: tuple[float, float] = (8.0, 12.0), **params: float | str
+    ):
         self._bind(fn, params)
-        _require(mode in ("startup", "reset", "interval"), "mode", mode, "must be startup, reset or interval")
-        if self.info.set_const:
-            line = (
-                f"{self.info.name} changes masses or inertias, whose constants are recomputed once: use mode='startup'"
-            )
-            _require(mode == "startup", "mode", mode, line)
+        modes = self.info.modes
+        *first, last = modes
+        right = f"{', '.join(first)} or {last}" if first else last
+        _require(mode in modes, "mode", mode, f"must be {right} for {self.info.name}")
         lo, hi = interval_s
         _require(0 < lo <= hi, "interval_s", interval_s, "must be (lo, hi) with 0 < lo <= hi")
         self.mode, self.interval_s = mode, (float(lo), float(hi))

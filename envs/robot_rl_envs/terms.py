@@ -34,6 +34,13 @@ FIXED_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "curriculum": ("s", "i", "rng"),
 }
 
+MODES = ("startup", "reset", "interval")
+"""When an event may happen."""
+WRITES = ("state", "velocity", "model", "wrench")
+"""What an event may write: qpos and qvel, qvel alone, per-world model fields, or forces on bodies."""
+Fields = dict[str, tuple[str | int, ...]]
+Check = Callable[[dict[str, float], Any], None]
+
 SIGNALS = ("joint_pos", "joint_vel", "imu_gyro", "imu_quat_wxyz", "command", "last_action", "clock")
 
 
@@ -54,10 +61,15 @@ class TermInfo:
         transform: how the signal becomes the observation.
         mirror: how the left-right mirror acts: "joints", "actions", "feet", or a sign for each element.
         fields: state fields the term adds to the struct, name -> trailing shape.
-        update: a command's ``@wp.func (s, i, *params)`` that runs in every step, on the same parameters.
+        update: a ``@wp.func (s, i, *params)`` of a command, event or curriculum that runs in every step, on the same
+            parameters.
+        check: ``check(params, scene)``, called when an environment is built; raises a ValueError that begins with a
+            parameter's name where the parameters make no sense for that robot.
         model_fields: per-world model fields an event randomizes.
+        covers: what of the model an event draws, for the check that no two events draw the same.
         set_const: an event after which MuJoCo's derived constants must be recomputed.
-        writes: what an event changes: "state", "velocity" or "model".
+        writes: what an event changes: one of :data:`WRITES`.
+        modes: when an event may happen.
     """
 
     kind: str
@@ -72,9 +84,12 @@ class TermInfo:
     mirror: str | tuple[float, ...] = ()
     fields: dict[str, tuple[str | int, ...]] = field(default_factory=dict)
     update: Any = None
+    check: "Check | None" = None
     model_fields: tuple[str, ...] = ()
+    covers: tuple[str, ...] = ()
     set_const: bool = False
     writes: str = "state"
+    modes: tuple[str, ...] = ()
 
 
 def term_info(fn: Any) -> TermInfo:
@@ -153,38 +168,56 @@ def observation(
     return wrap
 
 
-def command(*, fields: dict[str, tuple[str | int, ...]] | None = None, update: Any = None) -> Callable[[Any], Any]:
+def _mark_updated(kind: str, fn: Any, *, update: Any, **declared: Any) -> Any:
+    """Mark a term that may have a function for every step, which takes the same parameters."""
+    marked = _mark(kind, fn, update=update, **declared)
+    if update is not None:
+        wanted = ("s", "i", *marked.term_info.params)
+        if tuple(inspect.signature(update.func).parameters) != wanted:
+            raise ValueError(f"@{kind} {fn.key}: its update's arguments must be {', '.join(wanted)}")
+    return marked
+
+
+def command(
+    *, fields: Fields | None = None, update: Any = None, check: Check | None = None
+) -> Callable[[Any], Any]:
     """Mark a ``@wp.func (s, i, rng, *params)`` as a command term.
 
     Args:
         fields: its own state fields, name -> trailing shape.
         update: a ``@wp.func (s, i, *params)`` with the same parameters, called in every step in the worlds whose
             command is not held by hand, e.g. to turn a heading into a yaw rate.
+        check: see :class:`TermInfo`.
 
     Raises:
         ValueError: ``update`` has other parameters.
     """
 
     def wrap(fn: Any) -> Any:
-        marked = _mark("command", fn, fields=dict(fields or {}), update=update)
-        if update is not None:
-            arguments = tuple(inspect.signature(update.func).parameters)
-            if arguments != ("s", "i", *marked.term_info.params):
-                wanted = ", ".join(("s", "i", *marked.term_info.params))
-                raise ValueError(f"@command {fn.key}: its update's arguments must be {wanted}")
-        return marked
+        return _mark_updated("command", fn, update=update, fields=dict(fields or {}), check=check)
 
     return wrap
 
 
-def curriculum(*, fields: dict[str, tuple[str | int, ...]] | None = None) -> Callable[[Any], Any]:
+def curriculum(
+    *, fields: Fields | None = None, update: Any = None, check: Check | None = None
+) -> Callable[[Any], Any]:
     """Mark a ``@wp.func (s, i, rng, *params)`` as a curriculum: it sees the state that an episode ended in.
 
-    It is not called at the very first reset, nor in a world that was quarantined. ``fields`` are its own state fields.
+    It is not called at the very first reset, nor in a world that was quarantined.
+
+    Args:
+        fields: its own state fields, name -> trailing shape.
+        update: a ``@wp.func (s, i, *params)`` with the same parameters, called in every step, e.g. to keep a sum over
+            the episode; ``s.step_count[i]`` is 1 in an episode's first.
+        check: see :class:`TermInfo`.
+
+    Raises:
+        ValueError: ``update`` has other parameters.
     """
 
     def wrap(fn: Any) -> Any:
-        return _mark("curriculum", fn, fields=dict(fields or {}))
+        return _mark_updated("curriculum", fn, update=update, fields=dict(fields or {}), check=check)
 
     return wrap
 
@@ -193,27 +226,36 @@ def event(
     *,
     writes: str = "state",
     model_fields: tuple[str, ...] = (),
+    covers: tuple[str, ...] = (),
     set_const: bool = False,
-    fields: dict[str, tuple[str | int, ...]] | None = None,
+    fields: Fields | None = None,
+    update: Any = None,
+    check: Check | None = None,
+    modes: tuple[str, ...] = MODES,
 ) -> Callable[[Any], Any]:
     """Mark a ``@wp.func (s, i, rng, *params)`` as an event term.
 
     Args:
-        writes: "state" (qpos and qvel), "velocity" (qvel alone) or "model" (per-world model fields).
+        writes: "state" (qpos and qvel), "velocity" (qvel alone), "model" (per-world model fields) or "wrench"
+            (``s.xfrc_applied``).
         model_fields: MuJoCo model fields that get per-world values, e.g. ``("geom_friction",)``; the nominal values
             are ``s.<field>_nominal``.
+        covers: what exactly it draws, where that is less than whole model fields.
         set_const: recompute the model's derived constants afterwards (after masses or inertias changed).
         fields: state fields of its own, name -> trailing shape.
+        update: a ``@wp.func (s, i, *params)`` with the same parameters, called in every step before interval events.
+        check: see :class:`TermInfo`.
+        modes: when it may happen.
 
     Raises:
-        ValueError: ``writes`` is none of the three.
+        ValueError: ``writes`` is none of these, or ``update`` has other parameters.
     """
-    if writes not in ("state", "velocity", "model"):
-        raise ValueError(f"writes={writes!r}: must be state, velocity or model")
+    if writes not in WRITES:
+        raise ValueError(f"writes={writes!r}: must be one of {', '.join(WRITES)}")
+    declared = {"writes": writes, "model_fields": model_fields, "set_const": set_const, "check": check, "modes": modes}
+    declared |= {"fields": dict(fields or {}), "covers": covers or model_fields}
 
     def wrap(fn: Any) -> Any:
-        return _mark(
-            "event", fn, writes=writes, model_fields=model_fields, set_const=set_const, fields=dict(fields or {})
-        )
+        return _mark_updated("event", fn, update=update, **declared)
 
     return wrap

@@ -134,7 +134,11 @@ def _apply(value: Any, tree: Any, path: str) -> Any:
     if _is_term(value):
         set_to = {name: tree.get(name, old) for name, old in known.items()}
         options = {name: _apply(old, set_to[name], f"{path}.{name}") for name, old in _term_options(value).items()}
-        params = {name: coerce(float(old), set_to[name], f"{path}.{name}") for name, old in value.params.items()}
+        # a body or joint may be given by its name or by its index, whichever the task has
+        params = {
+            name: set_to[name] if isinstance(old, str) else coerce(float(old), set_to[name], f"{path}.{name}")
+            for name, old in value.params.items()
+        }
         return _rebuild(path, lambda: type(value)(value.fn, **options, **params))
     if isinstance(value, Mapping):
         kept = {name: part for name, part in value.items() if name in tree or name not in known}

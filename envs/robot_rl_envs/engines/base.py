@@ -16,6 +16,10 @@ DIRTY_STATE = 2
 """A world that was reset: qpos and qvel were written, the rest of its state starts afresh."""
 DIRTY_MODEL = 4
 """A world whose expanded model fields were written."""
+DIRTY_CONST = 8
+"""A world whose masses, inertias or armature were among them: the constants that derive from these are out of date."""
+DIRTY_WRENCH = 16
+"""A world whose applied forces were written."""
 
 
 FAULT_STATE, FAULT_ACTION, FAULT_REWARD, FAULT_OBSERVATION, FAULT_RAISED, FAULT_OVERFLOW = (1 << k for k in range(6))
@@ -70,8 +74,8 @@ class Engine(Protocol):
         """Take over what events and resets wrote.
 
         Args:
-            dirty: (num_envs,) int32 bit mask of DIRTY_VELOCITY, DIRTY_STATE, DIRTY_MODEL; other worlds keep their
-                full-precision state untouched.
+            dirty: (num_envs,) int32 bit mask of DIRTY_VELOCITY, DIRTY_STATE, DIRTY_MODEL, DIRTY_CONST, DIRTY_WRENCH;
+                other worlds keep their full-precision state untouched.
         """
         ...
 
@@ -79,8 +83,19 @@ class Engine(Protocol):
         """Give a model field per-world values; return them, (num_envs, n, k) float32, live after write_back."""
         ...
 
-    def set_const(self) -> None:
-        """Recompute the model constants that derive from masses, inertias and armature, in every world."""
+    def set_const(self, *, again: bool = False) -> None:
+        """Recompute the model constants that derive from masses, inertias and armature, in every world.
+
+        Args:
+            again: from now on :meth:`write_back` does so for worlds with DIRTY_CONST.
+        """
+        ...
+
+    def wrenches(self) -> wp.array:
+        """Let forces be applied to bodies: (num_envs, nbody, 6) float32, live after write_back.
+
+        Force [N] at the body's centre of mass and torque [N m], world frame; 0 after a reset.
+        """
         ...
 
     def rays(self, origins: Any, directions: Any) -> Any:

@@ -12,7 +12,14 @@ import numpy as np
 import warp as wp
 from mujoco.batch import Batch, SimulationError
 
-from robot_rl_envs.engines.base import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, EngineData
+from robot_rl_envs.engines.base import (
+    DIRTY_CONST,
+    DIRTY_MODEL,
+    DIRTY_STATE,
+    DIRTY_VELOCITY,
+    DIRTY_WRENCH,
+    EngineData,
+)
 
 if TYPE_CHECKING:
     from robot_rl_envs.scene import Scene
@@ -54,6 +61,8 @@ class MujocoEngine:
             self.batch.bind("history")[...] = scene.initial_history()
         self._fresh = self.batch.state[0].copy()
         self._expanded: dict[str, tuple[np.ndarray, wp.array, np.ndarray]] = {}
+        self._wrenches: wp.array | None = None
+        self._again = False
         self._mirror_state()
 
     def _mirror_state(self) -> None:
@@ -94,6 +103,12 @@ class MujocoEngine:
         if changed.size:
             for values, _, mirror in self._expanded.values():
                 values.reshape(mirror.shape)[changed] = mirror[changed]
+        stale = np.flatnonzero(mask & DIRTY_CONST) if self._again else changed[:0]
+        if stale.size:
+            self.batch.set_const(stale)
+        held = np.flatnonzero(mask & DIRTY_WRENCH)
+        if held.size and self._wrenches is not None:
+            self._rows["xfrc_applied"][held] = self._wrenches.numpy()[held]
 
     def expand(self, field: str) -> wp.array:
         """Give a model field per-world values; return the (num_envs, n, k) float32 mirror."""
@@ -106,9 +121,17 @@ class MujocoEngine:
             self._expanded[field] = (values, mirror, mirror.numpy())
         return self._expanded[field][1]
 
-    def set_const(self) -> None:
-        """Run mj_setConst in every world."""
+    def set_const(self, *, again: bool = False) -> None:
+        """Run mj_setConst in every world, and from now on, with ``again``, in those whose masses were written."""
         self.batch.set_const()
+        self._again = again
+
+    def wrenches(self) -> wp.array:
+        """The forces applied to bodies: a (num_envs, nbody, 6) float32 mirror."""
+        if self._wrenches is None:
+            self._rows["xfrc_applied"] = self.batch.bind("xfrc_applied")
+            self._wrenches = _zeros(self.num_envs, self.model.nbody, 6)
+        return self._wrenches
 
     def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
         """Cast rays against all geoms, the robot's included; see the protocol."""

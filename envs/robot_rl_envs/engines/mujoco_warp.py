@@ -13,7 +13,7 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engines.base import DIRTY_STATE, EngineData
+from robot_rl_envs.engines.base import DIRTY_CONST, DIRTY_STATE, EngineData
 
 if TYPE_CHECKING:
     from robot_rl_envs.scene import Scene
@@ -81,6 +81,7 @@ class MujocoWarpEngine:
             qpos=d.qpos, qvel=d.qvel, ctrl=d.ctrl, sensordata=d.sensordata, actuator_force=d.actuator_force
         )
         self._expanded: dict[str, wp.array] = {}
+        self._again = False
         self._fresh_history = wp.array(scene.initial_history(), dtype=wp.float32, device=device)
         if scene.model.nhistory:
             d.history.assign(np.tile(scene.initial_history(), (num_envs, 1)))
@@ -109,14 +110,19 @@ class MujocoWarpEngine:
                 outputs=[d.history],
                 device=self.device,
             )
+        # A CPU may look whether a world needs it; a graph holds the launches whoever does.
+        if self._again and (self.capturable or (dirty.numpy() & DIRTY_CONST).any()):
+            with wp.ScopedDevice(self.device):
+                mjw.set_const(self.warp_model, self.warp_data)
 
     def expand(self, field: str) -> wp.array:
         """Give a model field per-world values; return a live (num_envs, n, k) float32 alias."""
         if field not in self._expanded:
-            shared = getattr(self.warp_model, field)
+            holder, name = (self.warp_model.opt, field[4:]) if field.startswith("opt.") else (self.warp_model, field)
+            shared = getattr(holder, name)
             tiled = np.repeat(shared.numpy()[:1], self.num_envs, axis=0)
             own = wp.array(tiled, dtype=shared.dtype, device=self.device)
-            setattr(self.warp_model, field, own)
+            setattr(holder, name, own)
             columns = int(np.prod(tiled.shape[2:])) if tiled.ndim > 2 else 1
             alias = wp.array(
                 ptr=own.ptr, dtype=wp.float32, shape=(self.num_envs, tiled.shape[1], columns), device=self.device
@@ -125,8 +131,18 @@ class MujocoWarpEngine:
             self._expanded[field] = alias
         return self._expanded[field]
 
-    def set_const(self) -> None:
+    def wrenches(self) -> wp.array:
+        """The forces applied to bodies: a live (num_envs, nbody, 6) float32 alias."""
+        own = self.warp_data.xfrc_applied
+        alias = wp.array(
+            ptr=own.ptr, dtype=wp.float32, shape=(self.num_envs, self.model.nbody, 6), device=self.device
+        )
+        alias._owner = own
+        return alias
+
+    def set_const(self, *, again: bool = False) -> None:
         """Recompute the derived constants, for each world its own."""
+        self._again = again
         with wp.ScopedDevice(self.device):
             for field in ("body_subtreemass", "dof_invweight0", "body_invweight0"):
                 shared = getattr(self.warp_model, field)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
+import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
 from robot_rl_envs.scene import Scene
-from robot_rl_envs.task import Task, TorchTerm
+from robot_rl_envs.task import NAMED, Task, TorchTerm
 
 LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_QUARANTINED, LOG_STEPS, LOG_TERMS = range(6)
 
@@ -35,6 +35,7 @@ class Layout:
         log: log name -> index in the log array.
         rewards: names of the reward terms, in the order of ``episode_sums``.
         commands, intervals: names, in the order of their timers.
+        resolved: path of a parameter given by a name ("events.load.body") -> its index.
     """
 
     params: dict[str, int] = field(default_factory=dict)
@@ -45,12 +46,13 @@ class Layout:
     rewards: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     intervals: list[str] = field(default_factory=list)
+    resolved: dict[str, float] = field(default_factory=dict)
 
-    def param(self, path: str, value: float) -> str:
+    def param(self, path: str, value: Any) -> str:
         """Reserve a place for a parameter, once for all stages; return the expression that reads it."""
         if path not in self.params:
             self.params[path] = len(self.values)
-            self.values.append(float(value))
+            self.values.append(float(self.resolved.get(path, value)))
         return f"p[{self.params[path]}]"
 
 
@@ -61,31 +63,69 @@ def resolve_size(size: int | str, scene: Scene) -> int:
     return scene.sizes[size]
 
 
-def _check_indices(task: Task, scene: Scene) -> None:
-    """Refuse a term's ``joint`` or ``body`` that the robot does not have: on the device nothing would notice."""
-    counts = {"joint": len(scene.robot.joints), "body": scene.model.nbody}
-    sections = {
-        name: getattr(task, name) for name in ("rewards", "terminations", "commands", "events", "curricula", "metrics")
-    }
-    sections |= {f"observations.{name}": group.terms for name, group in task.vectors.items()}
-    for section, terms in sections.items():
+def _sections(task: Task) -> dict[str, dict[str, Any]]:
+    """All terms of a task by the path of the section they are listed in."""
+    names = ("rewards", "terminations", "commands", "events", "curricula", "metrics")
+    sections = {name: getattr(task, name) for name in names}
+    return sections | {f"observations.{name}": group.terms for name, group in task.vectors.items()}
+
+
+def _resolve(path: str, value: Any, names: list[str], robot: str) -> float:
+    """The index that ``value``, an index or a name, means; refused where the robot has none: a device would not."""
+    if isinstance(value, str):
+        if value in names:
+            return float(names.index(value))
+        near = difflib.get_close_matches(value, names, n=1)
+        right = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}"
+        raise ValueError(f"{path}={value!r}: {robot!r} has no {path.rpartition('.')[2]} of that name; {right}")
+    if not (0 <= value < len(names) and value == int(value)):
+        kind = path.rpartition(".")[2]
+        raise ValueError(f"{path}={value!r}: {robot!r} has {kind} indices 0 to {len(names) - 1}")
+    return value
+
+
+def _check_terms(task: Task, scene: Scene) -> dict[str, float]:
+    """Check every term's parameters against the robot; return the indices of those given by name, by path."""
+    model = scene.model
+    names = {"joint": list(scene.robot.joint_names), "body": [model.body(b).name for b in range(model.nbody)]}
+    resolved = {}
+    for section, terms in _sections(task).items():
         for name, term in terms.items():
-            for param, value in getattr(term, "params", {}).items():
-                count = counts.get(param, math.inf)
-                if param in counts and not (0 <= value < count and value == int(value)):
-                    raise ValueError(
-                        f"{section}.{name}.{param}={value!r}: {scene.robot.name!r} has {param} indices 0 to {count - 1}"
-                    )
+            params = dict(getattr(term, "params", {}))
+            for param in NAMED:
+                if param in params:
+                    path = f"{section}.{name}.{param}"
+                    params[param] = resolved[path] = _resolve(path, params[param], names[param], scene.robot.name)
+            check = None if isinstance(term, TorchTerm) else term.info.check
+            if check is not None:
+                try:
+                    check(params, scene)
+                except ValueError as error:
+                    raise ValueError(f"{section}.{name}.{error}") from None
+    return resolved
+
+
+def _check_overlaps(task: Task, resolved: dict[str, float]) -> None:
+    """Refuse two events that draw the same of the model: each starts from the nominal, the second undoes the first."""
+    owners: dict[str, list[tuple[float | None, str]]] = {}
+    for name, event in task.events.items():
+        targets = [resolved[f"events.{name}.{param}"] for param in NAMED if param in event.params]
+        target = targets[0] if targets else None
+        for cover in event.info.covers if event.info.writes == "model" else ():
+            for other, before in owners.setdefault(cover, []):
+                if other is None or target is None or other == target:
+                    raise ValueError(f"events.{name}: draws {cover}, which events.{before} draws, too; keep one of them")
+            owners[cover].append((target, name))
 
 
 def make_layout(task: Task, scene: Scene) -> Layout:
     """Reserve a place for every observation, reward, timer and log entry of ``task``.
 
     Raises:
-        ValueError: a term names a joint or a body by an index that the robot does not have.
+        ValueError: a term's parameters make no sense for the robot, or two events draw the same of the model.
     """
-    _check_indices(task, scene)
-    layout = Layout()
+    layout = Layout(resolved=_check_terms(task, scene))
+    _check_overlaps(task, layout.resolved)
     for group_name, group in task.vectors.items():
         slots, offset = [], 0
         for name, term in group.terms.items():

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from robot_rl_envs.engines.base import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, FAULT_OBSERVATION, FAULT_REWARD
+from robot_rl_envs.derive import clear_wrench
+from robot_rl_envs.engines.base import (
+    DIRTY_CONST,
+    DIRTY_MODEL,
+    DIRTY_STATE,
+    DIRTY_VELOCITY,
+    DIRTY_WRENCH,
+    FAULT_OBSERVATION,
+    FAULT_REWARD,
+)
 from robot_rl_envs.fuse.actuating import write_delay_draw
 from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_LENGTH, LOG_QUARANTINED, LOG_RETURN, LOG_STEPS
 from robot_rl_envs.fuse.observing import GROUP
 from robot_rl_envs.fuse.writer import Writer
 from robot_rl_envs.scene import Scene
-from robot_rl_envs.task import Task, TorchTerm
+from robot_rl_envs.task import Event, Task, TorchTerm
 
-_DIRTY = {"state": DIRTY_STATE, "velocity": DIRTY_VELOCITY, "model": DIRTY_MODEL}
+_DIRTY = {"state": DIRTY_STATE, "velocity": DIRTY_VELOCITY, "model": DIRTY_MODEL, "wrench": DIRTY_WRENCH}
+
+
+def _write_event(w: Writer, name: str, term: Event, indent: int) -> None:
+    """Call an event and note what it wrote; its random stream is open."""
+    bits = _DIRTY[term.info.writes] | (DIRTY_CONST if term.info.set_const else 0)
+    w.add(indent, w.call(f"events.{name}", term, "s, i, rng"))
+    w.add(indent, f"s.dirty[i] = s.dirty[i] | {bits}")
 
 
 def write_act(w: Writer, scene: Scene, task: Task) -> None:
@@ -92,6 +108,17 @@ def _write_commands(w: Writer, task: Task, indent: int, *, timed: bool) -> None:
         w.rng(indent + 1, path)
         w.add(indent + 1, f"s.command_left_s[i, {k}] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
         w.add(indent + 1, w.call(path, term, "s, i, rng"))
+        if term.info.update is not None:
+            w.add(indent, "if s.command_hold[i] == 0:")
+            w.add(indent + 1, w.call(path, term, "s, i", term.info.update))
+
+
+def _write_updates(w: Writer, task: Task) -> None:
+    """What events and curricula do in every step."""
+    for section, terms in (("curricula", task.curricula), ("events", task.events)):
+        for name, term in terms.items():
+            if term.info.update is not None:
+                w.add(1, w.call(f"{section}.{name}", term, "s, i", term.info.update))
 
 
 def _write_interval_events(w: Writer, task: Task) -> None:
@@ -103,8 +130,7 @@ def _write_interval_events(w: Writer, task: Task) -> None:
         w.add(1, f"if s.interval_left_s[i, {k}] <= 0.0:")
         w.rng(2, path)
         w.add(2, f"s.interval_left_s[i, {k}] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
-        w.add(2, w.call(path, term, "s, i, rng"))
-        w.add(2, f"s.dirty[i] = s.dirty[i] | {_DIRTY[term.info.writes]}")
+        _write_event(w, name, term, 2)
 
 
 def write_after(w: Writer, task: Task) -> None:
@@ -127,6 +153,7 @@ def write_after(w: Writer, task: Task) -> None:
         w.add(2, f"wp.atomic_add(log, {index}, wp.float64({w.call(f'metrics.{name}', term, 's, i')}))")
     w.add(1, "for j in range(s.joint_vel.shape[1]):")
     w.add(2, "s.last_joint_vel[i, j] = s.joint_vel[i, j]")
+    _write_updates(w, task)
     _write_commands(w, task, 1, timed=True)
     _write_interval_events(w, task)
 
@@ -196,11 +223,13 @@ def _write_reset(w: Writer, task: Task) -> None:
     w.add(3, "s.qvel[i, k] = 0.0")
     if task.terrain is not None:
         w.add(2, "place_on_terrain(s, i)")
+    if any(term.info.writes == "wrench" for term in task.events.values()):
+        w.functions["clear_wrench"] = clear_wrench
+        w.add(2, "clear_wrench(s, i)")
     for name, term in task.events.items():
         if term.mode == "reset":
             w.rng(2, f"events.{name}")
-            w.add(2, w.call(f"events.{name}", term, "s, i, rng"))
-            w.add(2, f"s.dirty[i] = s.dirty[i] | {_DIRTY[term.info.writes]}")
+            _write_event(w, name, term, 2)
     write_delay_draw(w, task, 2)
     w.add(2, "clear_world(s, i)")
     w.add(2, "derive(s, c, i)")
@@ -228,5 +257,4 @@ def write_startup(w: Writer, task: Task) -> None:
     for name, term in task.events.items():
         if term.mode == "startup":
             w.rng(1, f"events.{name}")
-            w.add(1, w.call(f"events.{name}", term, "s, i, rng"))
-            w.add(1, f"s.dirty[i] = s.dirty[i] | {_DIRTY[term.info.writes]}")
+            _write_event(w, name, term, 1)

@@ -301,12 +301,6 @@ def test_motor_strength_acts(go2_task):
     assert sag(0.5) > 1.7 * sag(1.0)
 
 
-def test_derived_constants_wait_for_no_reset(go2_task):
-    """Masses are drawn at startup: at a reset nobody would recompute what follows from them."""
-    with pytest.raises(ValueError, match="base_mass.*startup"):
-        Event(events.base_mass, mode="reset", body=1, mass=1.0, com=0.02)
-
-
 def test_warnings_are_counted_where_they_happen(go2_task):
     env = make_env(go2_task(), num_envs=3, engine="mujoco")
     env.engine.batch.qvel[1, 0] = np.nan
