@@ -8,6 +8,7 @@ import numpy as np
 import warp as wp
 
 from robot_rl_envs.fuse.actuating import actuator_fields, native_model_fields
+from robot_rl_envs.fuse.observing import pipe_shapes
 from robot_rl_envs.state import CONSTANTS, FIELDS
 
 if TYPE_CHECKING:
@@ -40,13 +41,14 @@ def model_fields(task: Task) -> list[str]:
     return sorted(drawn | set(native_model_fields(task)))
 
 
-def extra_fields(task: Task, scene: Scene, num_envs: int) -> Extra:
-    """Fields that the task's terms declare, and those of the randomized model."""
+def extra_fields(task: Task, scene: Scene, layout: Layout, num_envs: int) -> Extra:
+    """Fields that the task's terms declare, those that its sensors remember, and those of the randomized model."""
     declared: dict[str, tuple[str | int, ...]] = {"command": (3,)}
     for section in (task.commands, task.events, task.curricula):
         for term in section.values():
             declared |= term.info.fields
     extra: Extra = actuator_fields(task, scene, num_envs)
+    extra |= {name: (wp.float32, 2, (num_envs, columns)) for name, columns in pipe_shapes(layout).items()}
     for name, shape in declared.items():
         sizes = tuple(scene.sizes[n] if isinstance(n, str) else n for n in shape)
         if sizes == (3,):

@@ -76,7 +76,7 @@ class Env(VecEnv):
     # -- building ----------------------------------------------------------------------------------------------------
 
     def _build(self, world_offset: int) -> None:
-        extra = build.extra_fields(self.cfg, self.scene, self.num_envs)
+        extra = build.extra_fields(self.cfg, self.scene, self._layout, self.num_envs)
         struct = make_struct({name: (dtype, ndim) for name, (dtype, ndim, _) in extra.items()})
         self._drive = fuse.Drive(self.cfg, self.scene, self.num_envs, self.device)
         self._kernels = fuse.make_kernels(self.cfg, self.scene, self._layout, struct, Chain, drive=self._drive)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuators import Actuator, PositionPd
+from robot_rl_envs.pipeline import OPTIONS, check_options
 from robot_rl_envs.cameras.config import ImageGroup
 from robot_rl_envs.terms import term_info
 
@@ -112,9 +113,34 @@ class Termination(_Term):
 
 
 class Observation(_Term):
-    """An observation term: ``clip(fn + noise * U(-1, 1), -clip, clip) * scale``, with ``history`` last values."""
+    """An observation term: the value of ``fn`` on its way through a sensor to the policy.
+
+    value, + bias (+ drift), + noise, delay, dropout, clip, scale, history. In a group with ``noise=False`` the first
+    five are off. All but ``history``, ``delay_steps`` and ``noise_kind`` are live parameters.
+
+    Args:
+        fn: the term.
+        noise: bound of uniform noise, or standard deviation of gaussian noise, of each element in each step.
+        scale: factor, applied after the clip.
+        clip: bound on the value's magnitude.
+        history: how many values the policy sees, oldest first.
+        options: ``noise_kind`` "uniform" or "gaussian"; ``bias``: each element's own offset, drawn in +-bias at every
+            reset; ``drift``: it walks on by this per sqrt(second); ``delay_s`` = (lo, hi) [s]: drawn by each world at
+            every reset and rounded to control steps; ``delay_steps``: control steps kept for it, 0 for what hi needs;
+            ``dropout``: the probability that a step's value is lost and the last one that arrived is repeated. The
+            others are parameters of ``fn``.
+
+    Raises:
+        ValueError: an option is out of range, or a parameter is not one of ``fn``.
+    """
 
     kind = "observation"
+    noise_kind: str
+    bias: float
+    drift: float
+    delay_s: tuple[float, float]
+    delay_steps: int
+    dropout: float
 
     def __init__(
         self,
@@ -124,13 +150,16 @@ class Observation(_Term):
         scale: float = 1.0,
         clip: float = 100.0,
         history: int = 1,
-        **params: float,
+        **options: Any,
     ):
-        self._bind(fn, params)
+        pipeline = check_options({name: options.pop(name) for name in OPTIONS if name in options})
+        self._bind(fn, options)
         _require(noise >= 0, "noise", noise, "must be >= 0")
         _require(clip > 0, "clip", clip, "must be > 0")
         _require(isinstance(history, int) and 1 <= history <= 100, "history", history, "must be an int in [1, 100]")
         self.noise, self.scale, self.clip, self.history = float(noise), float(scale), float(clip), history
+        for name, value in pipeline.items():
+            setattr(self, name, value)
 
 
 class Command(_Term):

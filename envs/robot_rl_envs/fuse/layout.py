@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
+from robot_rl_envs.pipeline import Pipe, make_pipe
 from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import NAMED, Task, TorchTerm
 
@@ -14,13 +15,17 @@ LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_QUARANTINED, LOG_STEPS, LOG_TERMS = ra
 
 @dataclass(slots=True)
 class ObservationSlot:
-    """Where one observation term lies in its group: ``offset`` .. ``offset + size * history``, oldest value first."""
+    """Where one observation term lies in its group: ``offset`` .. ``offset + size * history``, oldest value first.
+
+    ``pipe`` says where it keeps what its sensor remembers; None where that is nothing.
+    """
 
     name: str
     term: Any
     offset: int
     size: int
     history: int
+    pipe: Pipe | None = None
 
 
 @dataclass(slots=True)
@@ -32,6 +37,7 @@ class Layout:
         values: the parameter array's initial content.
         groups: observation group -> its slots.
         widths: observation group -> width.
+        pipes: observation group -> columns of what its terms' sensors remember; only groups that need some.
         log: log name -> index in the log array.
         rewards: names of the reward terms, in the order of ``episode_sums``.
         commands, intervals: names, in the order of their timers.
@@ -42,6 +48,7 @@ class Layout:
     values: list[float] = field(default_factory=list)
     groups: dict[str, list[ObservationSlot]] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
+    pipes: dict[str, int] = field(default_factory=dict)
     log: dict[str, int] = field(default_factory=dict)
     rewards: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
@@ -127,13 +134,20 @@ def make_layout(task: Task, scene: Scene) -> Layout:
     layout = Layout(resolved=_check_terms(task, scene))
     _check_overlaps(task, layout.resolved)
     for group_name, group in task.vectors.items():
-        slots, offset = [], 0
+        slots, offset, columns = [], 0, 0
         for name, term in group.terms.items():
             torch_term = isinstance(term, TorchTerm)
             size = term.size if torch_term else resolve_size(term.info.size, scene)
             history = 1 if torch_term else term.history
-            slots.append(ObservationSlot(name, term, offset, size, history))
+            slot = ObservationSlot(name, term, offset, size, history)
+            if not torch_term:
+                pipe = make_pipe(f"observations.{group_name}.{name}", term, size, columns, task.sim.step_dt)
+                slot.pipe = pipe if group.noise else None
+            columns += slot.pipe.width if slot.pipe else 0
+            slots.append(slot)
             offset += size * history
+        if columns:
+            layout.pipes[group_name] = columns
         layout.groups[group_name], layout.widths[group_name] = slots, offset
     layout.rewards = list(task.rewards)
     layout.commands = list(task.commands)

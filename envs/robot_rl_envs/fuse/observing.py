@@ -1,12 +1,30 @@
-"""The function that fills one observation group: every term's value on its way from the state to the policy."""
+"""The function that fills one observation group: every term's value on its way from the state to the policy.
+
+A value gets its sensor's bias and noise, waits in a ring until the world's own delay is over, may get lost, and is
+clipped, scaled and put at the end of its history. A term that asks for none of it has no text for it. What a sensor
+remembers lies in ``s.pipe_<group>``. With ``fresh`` an episode starts: everything is drawn anew and the ring filled
+with the first value. A world that is done is observed twice, on the state it ended in and then afresh.
+"""
 
 from __future__ import annotations
 
+from robot_rl_envs.fuse.layout import Layout, ObservationSlot
 from robot_rl_envs.fuse.writer import Writer
+from robot_rl_envs.pipeline import Pipe
 from robot_rl_envs.task import Observation, ObservationGroup, TorchTerm
 
 GROUP = "observe$"
 """Stands for the name of a group's function until the text's digest is known; no term can be called so."""
+
+
+def pipe_field(group: str) -> str:
+    """The field of ``s`` in which a group's sensors remember."""
+    return f"pipe_{group}"
+
+
+def pipe_shapes(layout: Layout) -> dict[str, int]:
+    """Columns of each of those fields, by the field's name."""
+    return {pipe_field(group): columns for group, columns in layout.pipes.items()}
 
 
 def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
@@ -18,26 +36,80 @@ def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
     w.add(1, "v = float(0.0)")
     w.add(1, "good = int(1)")
     for slot in w.layout.groups[name]:
-        if isinstance(slot.term, TorchTerm):
-            continue
-        path = f"observations.{name}.{slot.name}"
-        term: Observation = slot.term
-        noisy = group.noise and term.noise > 0
-        scale = w.layout.param(f"{path}.scale", term.scale)
-        clip = w.layout.param(f"{path}.clip", term.clip)
-        noise = w.layout.param(f"{path}.noise", term.noise)
-        if noisy:
-            w.rng(1, path)
-        w.add(1, f"for j in range({slot.size}):")
-        w.add(2, f"v = {w.call(path, term, 's, i, j')}")
-        if noisy:
-            w.add(2, f"v = v + {noise} * (2.0 * wp.randf(rng) - 1.0)")
-        w.add(2, "if not wp.isfinite(v):")
-        w.add(3, "good = 0")
-        w.add(2, f"v = wp.clamp(v, -{clip}, {clip}) * {scale}")
-        last = slot.offset + (slot.history - 1) * slot.size
-        for h in range(slot.history - 1):
-            at = slot.offset + h * slot.size
-            w.add(2, f"dst[i, {at} + j] = wp.where(fresh == 1, v, src[i, {at + slot.size} + j])")
-        w.add(2, f"dst[i, {last} + j] = v")
+        if not isinstance(slot.term, TorchTerm):
+            _write_term(w, name, slot, group.noise)
     w.add(1, "return good")
+
+
+def _write_term(w: Writer, group: str, slot: ObservationSlot, noisy: bool) -> None:
+    path = f"observations.{group}.{slot.name}"
+    term: Observation = slot.term
+    noisy = noisy and term.noise > 0
+    scale = w.layout.param(f"{path}.scale", term.scale)
+    clip = w.layout.param(f"{path}.clip", term.clip)
+    noise = w.layout.param(f"{path}.noise", term.noise)
+    pipe, q = slot.pipe or Pipe(), f"s.{pipe_field(group)}"
+    _write_draws(w, path, slot, pipe, q)
+    if noisy:
+        w.rng(1, path)
+    w.add(1, f"for j in range({slot.size}):")
+    w.add(2, f"v = {w.call(path, term, 's, i, j')}")
+    if pipe.bias >= 0:
+        w.add(2, f"v = v + {q}[i, {pipe.bias} + j]")
+    if noisy:
+        draw = "wp.randn(rng)" if term.noise_kind == "gaussian" else "(2.0 * wp.randf(rng) - 1.0)"
+        w.add(2, f"v = v + {noise} * {draw}")
+    w.add(2, "if not wp.isfinite(v):")
+    w.add(3, "good = 0")
+    _write_passage(w, slot, pipe, q)
+    w.add(2, f"v = wp.clamp(v, -{clip}, {clip}) * {scale}")
+    last = slot.offset + (slot.history - 1) * slot.size
+    for h in range(slot.history - 1):
+        at = slot.offset + h * slot.size
+        w.add(2, f"dst[i, {at} + j] = wp.where(fresh == 1, v, src[i, {at + slot.size} + j])")
+    w.add(2, f"dst[i, {last} + j] = v")
+
+
+def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str) -> None:
+    """What is drawn before the elements: bias and its walk, the world's delay, whether this step's value is lost."""
+    term: Observation = slot.term
+    if pipe.bias >= 0:
+        bias = w.layout.param(f"{path}.bias", term.bias)
+        w.add(1, "if fresh == 1:")
+        w.rng(2, f"{path}.bias")
+        w.add(2, f"for j in range({slot.size}):")
+        w.add(3, f"{q}[i, {pipe.bias} + j] = {bias} * (2.0 * wp.randf(rng) - 1.0)")
+    if term.drift > 0 and pipe.bias >= 0:
+        drift = w.layout.param(f"{path}.drift", term.drift)
+        w.add(1, "if fresh == 0:")
+        w.rng(2, f"{path}.drift")
+        w.add(2, f"for j in range({slot.size}):")
+        walked = f"{drift} * wp.sqrt(s.step_dt) * wp.randn(rng)"
+        w.add(3, f"{q}[i, {pipe.bias} + j] = {q}[i, {pipe.bias} + j] + {walked}")
+    if pipe.ring >= 0:
+        lo, hi = (w.layout.param(f"{path}.delay_s.{n}", value) for n, value in enumerate(term.delay_s))
+        w.add(1, "if fresh == 1:")
+        w.rng(2, f"{path}.delay_s")
+        steps = f"wp.floor(({lo} + ({hi} - {lo}) * wp.randf(rng)) / s.step_dt + 0.5)"
+        w.add(2, f"{q}[i, {pipe.lag}] = wp.clamp({steps}, 0.0, {float(pipe.depth - 1)})")
+        # The ring turns by one place a step; the place to read lies as many behind as the delay has steps.
+        w.add(1, f"newest = s.step_count[i] % {pipe.depth}")
+        w.add(1, f"arriving = (newest + {pipe.depth} - int({q}[i, {pipe.lag}])) % {pipe.depth}")
+    if pipe.held >= 0:
+        dropout = w.layout.param(f"{path}.dropout", term.dropout)
+        w.rng(1, f"{path}.dropout")
+        w.add(1, f"arrived = wp.where(wp.randf(rng) < {dropout}, fresh, 1)")
+
+
+def _write_passage(w: Writer, slot: ObservationSlot, pipe: Pipe, q: str) -> None:
+    """One element through the ring, and past the chance to be lost."""
+    if pipe.ring >= 0:
+        w.add(2, "if fresh == 1:")
+        w.add(3, f"for k in range({pipe.depth}):")
+        w.add(4, f"{q}[i, {pipe.ring} + k * {slot.size} + j] = v")
+        w.add(2, f"{q}[i, {pipe.ring} + newest * {slot.size} + j] = v")
+        w.add(2, f"v = {q}[i, {pipe.ring} + arriving * {slot.size} + j]")
+    if pipe.held >= 0:
+        w.add(2, "if arrived == 1:")
+        w.add(3, f"{q}[i, {pipe.held} + j] = v")
+        w.add(2, f"v = {q}[i, {pipe.held} + j]")
