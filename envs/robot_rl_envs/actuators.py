@@ -116,6 +116,33 @@ class Actuator:
         return actuator
 
 
+def check_events(actuator: Actuator, events: dict[str, Any]) -> None:
+    """Refuse events that draw another kind of actuator's gains than ``actuator``'s: on the device nothing would notice.
+
+    Args:
+        actuator: the task's actuator.
+        events: its events by name.
+
+    Raises:
+        ValueError: an event does not fit; the line names it and the one to take.
+    """
+    kind = type(actuator).__name__
+    right = "explicit_gains" if actuator.explicit else "dc_motor_gains" if kind == "DcMotor" else "motor_strength"
+    for name, event in events.items():
+        info = event.info
+        gains = bool({"actuator_gainprm", "actuator_biasprm"} & set(info.model_fields))
+        # an explicit actuator is a motor of gain 1 to the engine: its strength may be scaled there, too
+        fits = {
+            "explicit_gains": actuator.explicit,
+            "dc_motor_gains": kind == "DcMotor",
+            "motor_strength": kind != "DcMotor",
+        }.get(info.name, not gains or kind == "PositionPd")
+        if not fits:
+            raise ValueError(
+                f"events.{name}: {info.name} does not fit actions.actuator={kind}; use {right} to draw its gains"
+            )
+
+
 def engine_delay(steps: int, timestep: float) -> float:
     """MuJoCo's delay [s] that makes exactly ``steps`` substeps.
 

@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 from robot_rl_assets.robot import Robot
 
+from robot_rl_envs.actuators import check_events
 from robot_rl_envs.task import Actions, Sim, Task
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Chain:
 
 def make_scene(task: Task) -> Scene:
     """Compile the scene of ``task``: its robot on its ground."""
+    check_events(task.actions.actuator, task.events)
     terrain = None
     if task.terrain is not None:
         from robot_rl_envs.terrain import build_terrain
