@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robot_rl.viewer.drive import heading
-from robot_rl.viewer.shapes import SHAPES, Mesh, join
+from robot_rl.viewer.shapes import SHAPES, Mesh, height_field, join
 
 if TYPE_CHECKING:
     import mujoco
@@ -53,7 +53,7 @@ def geom_colour(model: mujoco.MjModel, geom: int) -> np.ndarray:
 
 
 def geom_mesh(model: mujoco.MjModel, geom: int) -> Mesh | None:
-    """The triangles of a geom in its own frame; None for planes and height fields."""
+    """The triangles of a geom in its own frame; None for planes."""
     import mujoco
 
     kind = mujoco.mjtGeom(int(model.geom_type[geom])).name.removeprefix("mjGEOM_")
@@ -63,6 +63,14 @@ def geom_mesh(model: mujoco.MjModel, geom: int) -> Mesh | None:
         vertices = model.mesh_vert[first : first + count]
         first, count = int(model.mesh_faceadr[data]), int(model.mesh_facenum[data])
         return Mesh(vertices.astype(np.float32), model.mesh_face[first : first + count].astype(np.int32))
+    if kind == "HFIELD":
+        data = int(model.geom_dataid[geom])
+        rows, columns, first = (
+            int(values[data]) for values in (model.hfield_nrow, model.hfield_ncol, model.hfield_adr)
+        )
+        size = model.hfield_size[data]
+        heights = model.hfield_data[first : first + rows * columns].reshape(rows, columns) * size[2]
+        return height_field(heights, size)
     return SHAPES[kind](model.geom_size[geom]) if kind in SHAPES else None
 
 
@@ -136,7 +144,13 @@ class RobotScene:
             plane_opacity=1.0,
             shadow_opacity=0.5,
             position=(0.0, 0.0, self._floor_z),
+            visible=bool(planes.size) or not self._has_terrain(),
         )
+
+    def _has_terrain(self) -> bool:
+        """Whether the ground is a height field or boxes, which a level grid would hide."""
+        floor = self._mj.mj_name2id(self._model, self._mj.mjtObj.mjOBJ_GEOM, "floor")
+        return floor >= 0 and int(self._model.geom_type[floor]) != int(self._mj.mjtGeom.mjGEOM_PLANE)
 
     def look_from(self, client: viser.ClientHandle) -> None:
         """Gives a browser that has just connected a good view of the robot."""

@@ -74,6 +74,28 @@ def cylinder(size: np.ndarray, slices: int = 28) -> Mesh:
     return join([side, *caps])
 
 
+def height_field(heights: np.ndarray, size: np.ndarray, limit: int = 400_000) -> Mesh:
+    """The upper side of a height field, its cells divided as MuJoCo does.
+
+    Args:
+        heights: (ny, nx) heights [m], rows along y.
+        size: half lengths along x and y [m]; further numbers are not used.
+        limit: vertices at most; of a larger field every second, third, ... point is taken.
+    """
+    step = 1
+    while -(-heights.shape[0] // step) * -(-heights.shape[1] // step) > limit:
+        step += 1
+    rows, columns = (np.unique([*range(0, count, step), count - 1]) for count in heights.shape)
+    y = -size[1] + rows * 2 * size[1] / (heights.shape[0] - 1)
+    x = -size[0] + columns * 2 * size[0] / (heights.shape[1] - 1)
+    points = np.stack([*np.meshgrid(x, y), heights[np.ix_(rows, columns)]], axis=-1)
+    corner = (np.arange(len(rows) - 1)[:, None] * len(columns) + np.arange(len(columns) - 1)).ravel()
+    across, along = corner + 1, corner + len(columns)
+    lower, upper = (corner, across, along + 1), (corner, along + 1, along)
+    faces = np.concatenate([np.stack(lower, axis=1), np.stack(upper, axis=1)])
+    return Mesh(points.reshape(-1, 3).astype(np.float32), faces.astype(np.int32))
+
+
 def _turned(profile: list[tuple[float, float]], slices: int) -> Mesh:
     """The surface that a profile of (radius, z), from low to high, sweeps about the z axis."""
     angle = np.linspace(0, 2 * np.pi, slices, endpoint=False)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from robot_rl.viewer.scene import body_meshes, geom_colour
-from robot_rl.viewer.shapes import box, capsule, cylinder, ellipsoid, sphere
+from robot_rl.viewer.shapes import box, capsule, cylinder, ellipsoid, height_field, sphere
 
 
 def volume(mesh) -> float:
@@ -74,3 +74,31 @@ def test_mesh_geom():
     </mujoco>""")
     ((_, _, mesh),) = body_meshes(model, 1)
     assert volume(mesh) == pytest.approx(1 / 6, rel=1e-4)
+
+
+def test_a_height_field_is_where_it_is_simulated_and_its_triangles_look_up():
+    rng = np.random.default_rng(0)
+    spec = mujoco.MjSpec()
+    spec.add_hfield(name="ground", nrow=7, ncol=11, size=[2.0, 1.0, 0.5, 0.1], userdata=rng.random(77))
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="ground", pos=[3.0, -1.0, 0.2])
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    ((_, _, mesh),) = body_meshes(model, 0)
+    assert (len(mesh.vertices), len(mesh.faces)) == (77, 120)
+    corners = mesh.vertices[mesh.faces].astype(float)
+    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    assert (normal[:, 2] > 0).all()
+    # A ray down onto the middle of each triangle hits it there.
+    for middle in corners.mean(axis=1):
+        distance = mujoco.mj_ray(
+            model, data, middle + np.array([0.0, 0, 2]), np.array([0.0, 0, -1]), None, 1, -1, np.zeros(1, np.int32)
+        )
+        assert distance == pytest.approx(2.0, abs=1e-5)
+
+
+def test_a_large_height_field_is_thinned_out_up_to_its_edges():
+    mesh = height_field(np.zeros((100, 50)), np.array([5.0, 10.0, 1.0]), limit=700)
+    assert len(mesh.vertices) <= 800
+    assert mesh.vertices.min(axis=0).tolist() == [-5.0, -10.0, 0.0]
+    assert mesh.vertices.max(axis=0).tolist() == [5.0, 10.0, 0.0]
