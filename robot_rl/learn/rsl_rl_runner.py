@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ class RslRlRunner(Session):
         effective = replace(cfg, symmetry="none" if cfg.symmetry == "none" else "augment")
         super().__init__(env, effective, run_dir=run_dir, seed=seed, observer=observer, writer=writer)
         torch.manual_seed(seed)
-        self._timed = _TimedEnv(env)
+        self._timed = _TimedEnv(env, {*cfg.actor_groups, *cfg.critic_groups})
         settings = rsl_rl_cfg(self.cfg, self.mirrors, self.device)
         with contextlib.redirect_stdout(io.StringIO()):
             self.runner = OnPolicyRunner(self._timed, settings, log_dir=None, device=str(self.device))
@@ -240,10 +240,13 @@ class _Log(Logger):
 
 
 class _TimedEnv(VecEnv):
-    """An environment that measures the time of its steps."""
+    """An environment that measures the time of its steps, and hands on the observations that are learned from.
 
-    def __init__(self, env: VecEnv) -> None:
-        self.env = env
+    rsl_rl stores every group it is given, images that nobody reads included.
+    """
+
+    def __init__(self, env: VecEnv, groups: Collection[str]) -> None:
+        self.env, self._groups = env, tuple(groups)
         self.seconds = 0.0
 
     def __getattr__(self, name: str) -> Any:
@@ -260,14 +263,14 @@ class _TimedEnv(VecEnv):
 
     def get_observations(self) -> TensorDict:
         """Return the environment's observations."""
-        return self.env.get_observations()
+        return self.env.get_observations().select(*self._groups, strict=False)
 
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict]:
         """Step the environment and add to its time."""
         begin = time.perf_counter()
-        result = self.env.step(actions)
+        obs, *rest = self.env.step(actions)
         self.seconds += time.perf_counter() - begin
-        return result
+        return obs.select(*self._groups, strict=False), *rest
 
     def pop_seconds(self) -> float:
         """Return the seconds spent in steps since the last call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -19,7 +20,7 @@ from robot_rl_envs.cameras.config import ImageGroup
 if TYPE_CHECKING:
     from robot_rl_envs.scene import Scene
 
-FAR_RGB = 200.0
+FAR_RGB = 256.0
 """What is farther is sky in a colour image [m]."""
 VISUAL_GROUPS = [0, 1, 2]
 """Geom groups that MuJoCo's viewers show."""
@@ -52,7 +53,8 @@ def camera_model(scene: Scene, group: ImageGroup) -> mujoco.MjModel:
         geom.contype = geom.conaffinity = 0
     model = spec.compile()
     model.stat.extent = 1.0
-    model.vis.map.zfar = FAR_RGB if rgb else group.camera.far
+    # It is compiled into the renderer: powers of two, so that cameras of about the same range share one.
+    model.vis.map.zfar = FAR_RGB if rgb else 2.0 ** math.ceil(math.log2(group.camera.far))
     # As the project's pictures are lit.
     light = model.vis.headlight
     light.ambient[:], light.diffuse[:], light.specular[:] = 0.42, 0.35, 0.05
