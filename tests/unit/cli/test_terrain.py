@@ -102,3 +102,21 @@ def test_facts_of_a_terrain_with_drawn_difficulty():
     assert "drawn at random" in text
     assert f"{len(terrain.boxes)} boxes" in text
     assert "2 spawn points" in text
+
+
+def test_the_ground_of_a_task_is_drawn_with_the_task_s_numbers(run, in_tmp, gl, monkeypatch):
+    from robot_rl_tasks import registry
+
+    from robot_rl.cli import settings
+
+    task = settings.find_task("go2_flat")
+    task.terrain = PRESETS["gaps"][1]()
+    monkeypatch.setattr(settings, "find_task", lambda name: task)
+    monkeypatch.setattr(registry, "list_tasks", lambda: ["go2_gaps"])
+    code, out, err = run("terrain", "go2_gaps", "rows=2", "size=200", "terrain.tiles.gaps.depth=0.4")
+    assert code == 0, err
+    assert "depth 0.4" in out
+    assert "heights -0.40 to 0.00 m" in out
+    assert out.splitlines()[-1] == "terrain_go2_gaps.png"
+    assert task.terrain.tiles["gaps"].depth == 1.0
+    assert "\ntasks with a terrain:\n  go2_gaps\n" in run("terrain", "list")[1]
