@@ -116,7 +116,7 @@ class Env(VecEnv):
             )
             for groups in self._returned
         ]
-        kinds = (torch.float32, torch.bool, torch.bool)
+        kinds = (torch.float32, torch.bool, torch.bool, torch.bool)
         self._results = [
             [torch.zeros(self.num_envs, dtype=kind, device=self.device) for kind in kinds] for _ in range(2)
         ]
@@ -124,7 +124,9 @@ class Env(VecEnv):
         self._turn = 0
         self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log)[0])
         self._record_stages(self._recorder)
-        self._images = Images(self.cfg, self.scene, self.engine, self._arrays, seed=self.seed, world_offset=world_offset)
+        self._images = Images(
+            self.cfg, self.scene, self.engine, self._arrays, seed=self.seed, world_offset=world_offset
+        )
         self._images.attach(self._out, self._returned, self._observations, self._final_obs)
 
     def _record_stages(self, recorder: Recorder) -> None:
@@ -219,12 +221,13 @@ class Env(VecEnv):
         self._turn = 1 - self._turn
         for name, array in self._returned[self._turn].items():
             wp.copy(array, self._out[name])
-        rewards, dones, time_outs = self._results[self._turn]
+        rewards, dones, time_outs, valid = self._results[self._turn]
         state = self.state
         rewards.copy_(state.reward)
         time_outs.copy_(state.time_out)
         torch.logical_or(state.terminated, state.time_out, out=dones)
-        extras = {"time_outs": time_outs, "final_obs": self._final_obs[self._turn], "valid": state.quarantined == 0, "log": {}}
+        torch.logical_not(state.quarantined, out=valid)
+        extras = {"time_outs": time_outs, "final_obs": self._final_obs[self._turn], "valid": valid, "log": {}}
         return self.get_observations(), rewards, dones, extras
 
     def get_observations(self) -> TensorDict:

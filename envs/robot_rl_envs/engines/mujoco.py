@@ -20,6 +20,7 @@ from robot_rl_envs.engines.base import (
     DIRTY_WRENCH,
     EngineData,
 )
+from robot_rl_envs.engines.rows import RowWriter
 
 if TYPE_CHECKING:
     from robot_rl_envs.scene import Scene
@@ -63,6 +64,8 @@ class MujocoEngine:
         self._expanded: dict[str, tuple[np.ndarray, wp.array, np.ndarray]] = {}
         self._wrenches: wp.array | None = None
         self._again = False
+        # What write_back copies, recorded at its first call: again when a field was expanded since.
+        self._writer: RowWriter | None = None
         self._mirror_state()
 
     def _mirror_state(self) -> None:
@@ -88,27 +91,27 @@ class MujocoEngine:
 
     def write_back(self, dirty: wp.array) -> None:
         """Take over the rows that events and resets wrote; see the protocol."""
-        mask = dirty.numpy()
-        if not mask.any():
+        rows = self._writer
+        if rows is None or not rows.covers(dirty):
+            rows = self._writer = self._record(dirty)
+        found = rows.any()
+        if not found:
             return
-        reset = np.flatnonzero(mask & DIRTY_STATE)
-        if reset.size:
-            self.batch.state[reset] = self._fresh
-            for name, mirror in self._mirrors.items():
-                self._rows[name][reset] = mirror[reset]
-        moved = np.flatnonzero((mask & (DIRTY_VELOCITY | DIRTY_STATE)) == DIRTY_VELOCITY)
-        if moved.size:
-            self._rows["qvel"][moved] = self._mirrors["qvel"][moved]
-        changed = np.flatnonzero(mask & DIRTY_MODEL)
-        if changed.size:
-            for values, _, mirror in self._expanded.values():
-                values.reshape(mirror.shape)[changed] = mirror[changed]
-        stale = np.flatnonzero(mask & DIRTY_CONST) if self._again else changed[:0]
-        if stale.size:
-            self.batch.set_const(stale)
-        held = np.flatnonzero(mask & DIRTY_WRENCH)
-        if held.size and self._wrenches is not None:
-            self._rows["xfrc_applied"][held] = self._wrenches.numpy()[held]
+        rows.launch(found)
+        if self._again and found & DIRTY_CONST:
+            self.batch.set_const(np.flatnonzero(dirty.numpy() & DIRTY_CONST))
+
+    def _record(self, dirty: wp.array) -> RowWriter:
+        rows = RowWriter(dirty)
+        rows.start(DIRTY_STATE, self._fresh, self.batch.state)
+        for name in self._mirrors:
+            rows.copy(DIRTY_STATE, DIRTY_STATE, getattr(self.data, name), self._rows[name])
+        rows.copy(DIRTY_VELOCITY | DIRTY_STATE, DIRTY_VELOCITY, self.data.qvel, self._rows["qvel"])
+        for values, mirror, _ in self._expanded.values():
+            rows.copy(DIRTY_MODEL, DIRTY_MODEL, mirror, values)
+        if self._wrenches is not None:
+            rows.copy(DIRTY_WRENCH, DIRTY_WRENCH, self._wrenches, self._rows["xfrc_applied"])
+        return rows
 
     def expand(self, field: str) -> wp.array:
         """Give a model field per-world values; return the (num_envs, n, k) float32 mirror."""
@@ -119,6 +122,7 @@ class MujocoEngine:
             # Rounded at once in every world: a checkpoint's float32 values are then all there is to restore.
             flat[...] = mirror.numpy()
             self._expanded[field] = (values, mirror, mirror.numpy())
+            self._writer = None
         return self._expanded[field][1]
 
     def set_const(self, *, again: bool = False) -> None:
@@ -131,6 +135,7 @@ class MujocoEngine:
         if self._wrenches is None:
             self._rows["xfrc_applied"] = self.batch.bind("xfrc_applied")
             self._wrenches = _zeros(self.num_envs, self.model.nbody, 6)
+            self._writer = None
         return self._wrenches
 
     def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
