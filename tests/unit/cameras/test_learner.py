@@ -1,0 +1,62 @@
+"""Learners take the groups they are told to and leave images alone."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from robot_rl_assets.registry import get_robot
+from robot_rl_envs.cameras import Camera, ImageGroup
+from robot_rl_envs.make import make_env
+from robot_rl_envs.mdp import observations, rewards
+from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
+
+from robot_rl.config import LearnerCfg, NetworkCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.rsl_rl_runner import RslRlRunner
+from robot_rl.learn.runner import Runner
+
+CFG = LearnerCfg(num_steps=4, actor=NetworkCfg(hidden=(8,)), critic=NetworkCfg(hidden=(8,)))
+
+
+@pytest.fixture
+def env():
+    terms = {"angle": Observation(observations.joint_pos_rel), "speed": Observation(observations.joint_vel)}
+    camera = Camera(name="side", body="world", pos=(0, -3, 1), forward=(0, 1, 0), far=6.0, width=16, height=12)
+    task = Task(
+        name="seen_cart",
+        robot=get_robot("cartpole"),
+        sim=Sim(timestep=0.02, decimation=2),
+        episode_length_s=0.2,
+        actions=Actions(kind="effort"),
+        observations={
+            "actor": ObservationGroup(terms=terms),
+            "critic": ObservationGroup(terms=dict(terms)),
+            "side": ImageGroup(camera=camera, geometry="visual"),
+        },
+        rewards={"alive": Reward(rewards.alive, weight=1.0)},
+    )
+    one = make_env(task, num_envs=4, engine="mujoco", num_threads=1)
+    yield one
+    one.close()
+
+
+def test_ours_learns_beside_images_and_keeps_none(env, tmp_path):
+    runner = Runner(env, CFG, run_dir=tmp_path)
+    assert torch.isfinite(torch.tensor(runner.learn(2)["loss/value"]))
+    shapes = [value.shape for value in (getattr(runner._rollout, name) for name in ("actor_obs", "critic_obs"))]
+    assert shapes == [(4, 4, 4), (5, 4, 4)]
+    again = Runner(env, CFG, run_dir=tmp_path / "again")
+    again.load(runner.checkpoint)
+    assert again.learn(3)["iteration"] == 3
+
+
+def test_rsl_rl_stores_no_images(env, tmp_path):
+    runner = RslRlRunner(env, replace(CFG, name="rsl_rl"), run_dir=tmp_path)
+    runner.learn(1)
+    stored = runner.runner.alg.storage.observations
+    assert sorted(stored.keys()) == ["actor", "critic"]
+
+
+def test_an_image_as_the_actors_observation_is_refused(env, tmp_path):
+    with pytest.raises(UserError, match=r"actor_groups: group 'side' has shape \(4, 1, 12, 16\)"):
+        Runner(env, replace(CFG, actor_groups=("actor", "side")), run_dir=tmp_path)
