@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Extra = dict[str, tuple[Any, int, tuple[int, ...]]]
 """Name -> dtype, number of dimensions, shape (empty: the array is the engine's) of a field beyond the fixed ones."""
 
-ENGINE_ARRAYS = ("qpos", "qvel", "ctrl", "sensordata", "actuator_force")
+ENGINE_ARRAYS = ("qpos", "qvel", "ctrl", "sensordata", "actuator_force", "overflow")
 
 
 def field_sizes(scene: Scene, layout: Layout) -> dict[str, int]:

@@ -8,13 +8,24 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.engines.base import FAULT_ACTION, FAULT_STATE
+from robot_rl_envs.engines.base import (
+    FAULT_ACTION,
+    FAULT_OVERFLOW,
+    FAULT_RAISED,
+    FAULT_STATE,
+    MAX_SPEED,
+    OVERFLOW_BITS,
+    OVERFLOW_RAISED,
+)
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate, quat_rotate_inverse
 from robot_rl_envs.terrain.lookup import terrain_height
 
 CONTACT_FORCE_N = 1.0
 """A foot is in contact from this net force on [N]."""
 BAD_STATE, BAD_ACTION = wp.constant(FAULT_STATE), wp.constant(FAULT_ACTION)
+RAISED, OVERFLOWED = wp.constant(FAULT_RAISED), wp.constant(FAULT_OVERFLOW)
+RAISED_BIT, OVERFLOWED_BITS = wp.constant(OVERFLOW_RAISED), wp.constant(OVERFLOW_BITS)
+TOO_FAST = wp.constant(MAX_SPEED)
 
 
 @wp.func
@@ -163,15 +174,38 @@ def clear_wrench(s: Any, i: int):
 
 @wp.func
 def world_faults(s: Any, i: int) -> int:
-    """FAULT_STATE and FAULT_ACTION where world i's state or action is not finite, or a velocity is absurd; else 0."""
+    """What is wrong with world i before anything is computed from it; 0 where nothing is.
+
+    FAULT_STATE and FAULT_ACTION where its state or action is not finite, or a velocity is absurd; FAULT_RAISED and
+    FAULT_OVERFLOW where the engine says so.
+    """
     faults = wp.int32(0)
+    if (s.overflow[i] & RAISED_BIT) != 0:
+        faults = faults | RAISED
+    if (s.overflow[i] & OVERFLOWED_BITS) != 0:
+        faults = faults | OVERFLOWED
     for k in range(s.qpos.shape[1]):
         if not wp.isfinite(s.qpos[i, k]):
             faults = faults | BAD_STATE
     for k in range(s.qvel.shape[1]):
-        if not wp.isfinite(s.qvel[i, k]) or wp.abs(s.qvel[i, k]) > 1.0e4:
+        if not wp.isfinite(s.qvel[i, k]) or wp.abs(s.qvel[i, k]) > TOO_FAST:
             faults = faults | BAD_STATE
     for k in range(s.action.shape[1]):
         if not wp.isfinite(s.action[i, k]):
             faults = faults | BAD_ACTION
     return faults
+
+
+@wp.func
+def park_world(s: Any, i: int):
+    """Put world i at rest in its default pose until its reset: no term ever computes with, or indexes by, a NaN."""
+    for k in range(s.qpos.shape[1]):
+        s.qpos[i, k] = s.default_qpos[k]
+    for k in range(s.qvel.shape[1]):
+        s.qvel[i, k] = 0.0
+    for k in range(s.sensordata.shape[1]):
+        s.sensordata[i, k] = 0.0
+    for k in range(s.actuator_force.shape[1]):
+        s.actuator_force[i, k] = 0.0
+    for k in range(s.action.shape[1]):
+        s.action[i, k] = 0.0

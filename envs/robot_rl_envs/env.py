@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from robot_rl_envs.cameras.group import Images
 from robot_rl_envs.describe import describe_policy, mirror_maps
 from robot_rl_envs.engines import make_engine
 from robot_rl_envs.engines.base import DIRTY_MODEL
+from robot_rl_envs.flight import REASONS
 from robot_rl_envs.launch import Recorder
+from robot_rl_envs.quarantine import Quarantine
 from robot_rl_envs.scene import make_scene
 from robot_rl_envs.state import CONSTANTS, Chain, State, make_chain, make_struct
 from robot_rl_envs.task import Task
@@ -79,7 +82,10 @@ class Env(VecEnv):
         extra = build.extra_fields(self.cfg, self.scene, self._layout, self.num_envs)
         struct = make_struct({name: (dtype, ndim) for name, (dtype, ndim, _) in extra.items()})
         self._drive = fuse.Drive(self.cfg, self.scene, self.num_envs, self.device)
-        self._kernels = fuse.make_kernels(self.cfg, self.scene, self._layout, struct, Chain, drive=self._drive)
+        names = [build.struct_name(name) for name in self._model_fields]
+        self._kernels = fuse.make_kernels(
+            self.cfg, self.scene, self._layout, struct, Chain, drive=self._drive, fields=names
+        )
         self._chain = make_chain(self.scene, self.device)
         self._arrays = build.allocate(self.engine, self.scene, self._layout, extra, self._model_fields)
         self._drive.fill(self._arrays)
@@ -97,6 +103,7 @@ class Env(VecEnv):
         self.state = State(self._arrays)
         self._params = wp.array(np.array(self._layout.values, dtype=np.float32), dtype=wp.float32, device=self.device)
         self._recorder = Recorder(self.num_envs, self.device, getattr(self.engine, "num_threads", 1))
+        self._quarantine = Quarantine(self, self._layout, self._arrays, self._recorder.starts, world_offset)
         width = fuse.LOG_TERMS + len(self._layout.log)
         self._log = wp.zeros((len(self._recorder.starts), width), dtype=wp.float64, device=self.device)
         self._actions = wp.zeros((self.num_envs, self.num_actions), dtype=wp.float32, device=self.device)
@@ -131,16 +138,16 @@ class Env(VecEnv):
 
     def _record_stages(self, recorder: Recorder) -> None:
         """Record each launch once; replaying a recorded launch skips packing its arguments."""
-        s, c, p, log = self._s, self._chain, self._params, self._log
+        s, f, c, p, log = self._s, self._quarantine.flight, self._chain, self._params, self._log
         groups = [*self._out.values(), *self._final.values()]
         kernels, record = self._kernels, recorder.record
-        self._act = record(kernels.act, lambda _, first: [s, p, self._actions, first], threads=False)
-        self._after = record(kernels.after_physics, lambda k, first: [s, c, p, log[k], first])
-        self._observe = record(kernels.observe, lambda k, first: [s, c, p, log[k], first, 0, *groups])
+        self._act = record(kernels.act, lambda _, first: [s, f, p, self._actions, first], threads=False)
+        self._after = record(kernels.after_physics, lambda k, first: [s, f, c, p, log[k], first])
+        self._observe = record(kernels.observe, lambda k, first: [s, f, c, p, log[k], first, 0, *groups])
         self._after_and_observe = self._after.then(self._observe)
-        self._observe_first = record(kernels.observe, lambda k, first: [s, c, p, log[k], first, 1, *groups])
+        self._observe_first = record(kernels.observe, lambda k, first: [s, f, c, p, log[k], first, 1, *groups])
         self._startup = record(kernels.startup, lambda _, first: [s, p, first])
-        self._actuate = self._drive.record(recorder, kernels.actuate, s)
+        self._actuate = self._drive.record(recorder, kernels.actuate, s, f)
 
     def _start(self) -> None:
         self._startup.launch()
@@ -280,12 +287,18 @@ class Env(VecEnv):
         Returns:
             ``episode/return``, ``episode/length_s`` (of episodes that ended; absent when none did), ``reward/<term>``
             (per second), ``termination/<name>`` (share of ended episodes), ``tracking/<metric>``, ``episodes``,
-            ``quarantined``.
+            ``quarantined`` (worlds), and where there are any ``quarantined/<reason>``.
+
+        Raises:
+            OSError: the file of a quarantined world cannot be written.
         """
+        self._quarantine.collect()
         log = self._log.numpy().sum(axis=0)
         self._log.zero_()
         episodes, length = log[fuse.LOG_EPISODES], log[fuse.LOG_LENGTH]
-        metrics = {"episodes": float(episodes), "quarantined": float(log[fuse.LOG_QUARANTINED])}
+        faults = log[fuse.LOG_FAULTS : fuse.LOG_TERMS]
+        metrics = {"episodes": float(episodes), "quarantined": float(faults.sum())}
+        metrics |= {f"quarantined/{name}": float(n) for name, n in zip(REASONS, faults, strict=True) if n > 0}
         if episodes > 0:
             metrics["episode/return"] = float(log[fuse.LOG_RETURN] / episodes)
             metrics["episode/length_s"] = float(length / episodes)
@@ -295,6 +308,19 @@ class Env(VecEnv):
             if divisor > 0:
                 metrics[name] = float(log[k] / divisor)
         return metrics
+
+    @property
+    def quarantine_dir(self) -> Path | None:
+        """Where files about quarantined worlds go, at each :meth:`pop_metrics`; None keeps none."""
+        return self._quarantine.directory
+
+    @quarantine_dir.setter
+    def quarantine_dir(self, path: Path | str | None) -> None:
+        self._quarantine.directory = path
+
+    def pop_notices(self) -> list[str]:
+        """Lines for the user about quarantined worlds, the first of each reason, that nobody has seen yet."""
+        return self._quarantine.pop_notices()
 
     # -- what others need to know ------------------------------------------------------------------------------------
 
@@ -356,10 +382,12 @@ class Env(VecEnv):
         for name, tensor in self._out_torch.items():
             tensor.copy_(tensors[f"obs.{name}"])
         self._images.load_state_dict(tensors)
+        self._quarantine.forget()
         self._hand_out()
 
     def close(self) -> None:
-        """Let the graph and the threads go; the arrays go with the object."""
+        """Write what was quarantined last, let the graph and the threads go; the arrays go with the object."""
+        self._quarantine.collect()
         self._graph = None
         self._recorder.close()
         self._images.close()

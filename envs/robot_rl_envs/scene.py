@@ -139,6 +139,8 @@ class Scene:
     def _compile(self, *, visual: bool) -> mujoco.MjModel:
         spec = self.make_spec(visual=visual, textured=visual)
         spec.option.timestep = self.sim.timestep
+        if self.sim.memory:
+            spec.memory = self.sim.memory
         self._add_actuators(spec)
         self._add_sensors(spec)
         option = spec.option

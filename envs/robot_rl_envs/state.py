@@ -51,6 +51,7 @@ FIELDS: dict[str, tuple[Any, tuple[str | int, ...], str]] = {
     "terminated": (wp.int32, (), "1 where the episode ended by a failure"),
     "time_out": (wp.int32, (), "1 where it ended by its time"),
     "quarantined": (wp.int32, (), "why this step quarantined the world: FAULT_* bits of engines.base, 0 if not"),
+    "fault_term": (wp.int32, (), "index of the reward or observation term that was not finite in this step, else -1"),
     "reward": (wp.float32, (), "this step's reward"),
     "episode_return": (wp.float32, (), "sum of rewards of the running episode"),
     "episode_sums": (wp.float32, ("nr",), "sum of each reward term over the running episode"),
@@ -110,6 +111,7 @@ def make_struct(extra: dict[str, tuple[Any, int]]) -> Any:
     annotations: dict[str, Any] = {}
     for name in ("qpos", "qvel", "ctrl", "sensordata", "actuator_force"):
         annotations[name] = wp.array(dtype=wp.float32, ndim=2)
+    annotations["overflow"] = wp.array(dtype=wp.int32)
     for name, (dtype, shape, _) in FIELDS.items():
         annotations[name] = wp.array(dtype=dtype, ndim=1 + len(shape))
     for name, (dtype, ndim, _) in CONSTANTS.items():

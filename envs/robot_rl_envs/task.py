@@ -240,6 +240,7 @@ class Sim:
         floor_friction: sliding friction of the floor.
         nconmax: contacts a world at most (mujoco_warp); 0 lets the engine choose.
         njmax: constraint rows a world at most (mujoco_warp); 0 lets the engine choose.
+        memory: bytes for contacts and constraints (mujoco); 0 lets the engine choose.
     """
 
     timestep: float = 0.005
@@ -252,6 +253,7 @@ class Sim:
     floor_friction: float = 1.0
     nconmax: int = 0
     njmax: int = 0
+    memory: int = 0
 
     def __post_init__(self) -> None:
         _require(0 < self.timestep <= 0.05, "sim.timestep", self.timestep, "must be in (0, 0.05] s")
@@ -266,6 +268,10 @@ class Sim:
         )
         for name in ("iterations", "ls_iterations"):
             _require(1 <= getattr(self, name) <= 1000, f"sim.{name}", getattr(self, name), "must be in [1, 1000]")
+        for name in ("nconmax", "njmax", "memory"):
+            _require(
+                getattr(self, name) >= 0, f"sim.{name}", getattr(self, name), "must be 0 (the engine's own) or more"
+            )
 
     @property
     def step_dt(self) -> float:

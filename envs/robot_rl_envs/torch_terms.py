@@ -64,31 +64,33 @@ class TorchTerms:
     def _check_observations(self) -> None:
         """Quarantine the worlds in which an observation of the state they are in is not finite."""
         state = self.state
-        bad = torch.zeros_like(state.terminated, dtype=torch.bool)
-        for _, slot in self.observations:
-            bad |= ~slot.term.fn(state).reshape(bad.shape[0], -1).isfinite().all(dim=1)
-        bad &= state.quarantined == 0
+        bad, fine = torch.zeros_like(state.terminated, dtype=torch.bool), state.quarantined == 0
+        for group, slot in self.observations:
+            spoilt = ~slot.term.fn(state).reshape(bad.shape[0], -1).isfinite().all(dim=1)
+            index = self.layout.observations.index(f"{group}.{slot.name}")
+            state.fault_term.masked_fill_(spoilt & fine & ~bad, index)
+            bad |= spoilt
+        bad &= fine
         state.quarantined.bitwise_or_(bad.to(torch.int32) * FAULT_OBSERVATION)
         state.terminated.masked_fill_(bad, 1)
         state.episode_return.sub_(state.reward * bad)
         state.reward.masked_fill_(bad, 0.0)
-        self.log[fuse.LOG_QUARANTINED] += bad.sum()
 
     def _add_rewards(self) -> None:
         """Complete the sum that the fused kernel began; a term that is not finite quarantines its world."""
         state = self.state
         bad = state.quarantined > 0
-        known = bad.sum()
         for name, term in self.rewards:
             value = term.weight * term.fn(state) * self.task.sim.step_dt
-            bad = bad | ~value.isfinite()
+            spoilt, index = ~value.isfinite(), self.layout.rewards.index(name)
+            state.fault_term.masked_fill_(spoilt & ~bad, index)
+            bad = bad | spoilt
             value = value.nan_to_num(0.0, 0.0, 0.0)
             state.reward.add_(value)
-            state.episode_sums[:, self.layout.rewards.index(name)] += value
+            state.episode_sums[:, index] += value
         if self.task.only_positive_rewards:
             state.reward.clamp_(min=0.0)
         state.reward.masked_fill_(bad, 0.0)
         state.episode_return.add_(state.reward)
         state.quarantined.bitwise_or_((bad & (state.quarantined == 0)).to(torch.int32) * FAULT_REWARD)
         state.terminated.masked_fill_(bad, 1)
-        self.log[fuse.LOG_QUARANTINED] += bad.sum() - known

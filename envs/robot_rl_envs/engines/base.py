@@ -26,6 +26,17 @@ FAULT_STATE, FAULT_ACTION, FAULT_REWARD, FAULT_OBSERVATION, FAULT_RAISED, FAULT_
 """Why a world is quarantined: its state, action, reward or observation is not finite, its engine raised, or a buffer of
 its engine was too small."""
 
+MAX_SPEED = 1.0e4
+"""A generalized velocity beyond this is no motion but an explosion [m/s, rad/s]."""
+
+OVERFLOW_CONSTRAINTS, OVERFLOW_NONZEROS, OVERFLOW_PAIRS, OVERFLOW_CONTACTS = (1 << k for k in range(4))
+OVERFLOW_CCD, OVERFLOW_HFIELD, OVERFLOW_MATCHES, OVERFLOW_DOFS = (1 << k for k in range(4, 8))
+"""Bits of ``EngineData.overflow``: which buffer was full. mujoco_warp's own ``OverflowType``, kept by both engines."""
+OVERFLOW_RAISED = 1 << 30
+"""Bit of ``EngineData.overflow``: the engine raised in this world, which kept the state it had before."""
+OVERFLOW_BITS = (1 << 8) - 1
+"""The bits that make a world's physics wrong: not a solver that used up its iterations, which is a choice of speed."""
+
 
 @dataclass(kw_only=True, slots=True)
 class EngineData:
@@ -37,6 +48,9 @@ class EngineData:
         ctrl: (num_envs, nu) controls, written before a step.
         sensordata: (num_envs, nsensordata), describing the last substep.
         actuator_force: (num_envs, nu) [N, N m], of the last substep.
+        overflow: (num_envs,) int32: OVERFLOW_* bits that the engine sets; the environment clears them at each step.
+        needed: (num_envs, 2) int32: constraint rows and contacts that a full buffer should have held, the most seen so
+            far; 0 where it was large enough or the engine does not tell.
     """
 
     qpos: wp.array
@@ -44,6 +58,8 @@ class EngineData:
     ctrl: wp.array
     sensordata: wp.array
     actuator_force: wp.array
+    overflow: wp.array
+    needed: wp.array
 
 
 class Engine(Protocol):
@@ -68,6 +84,16 @@ class Engine(Protocol):
 
     def step(self, substeps: int) -> None:
         """Apply ``data.ctrl`` and advance every world by ``substeps`` physics steps."""
+        ...
+
+    def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
+        """One line about what went wrong inside the engine, with the setting to change.
+
+        Args:
+            world: index of the world.
+            overflow: its bits.
+            needed: its row of ``data.needed``.
+        """
         ...
 
     def write_back(self, dirty: wp.array) -> None:

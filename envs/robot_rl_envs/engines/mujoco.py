@@ -18,12 +18,19 @@ from robot_rl_envs.engines.base import (
     DIRTY_STATE,
     DIRTY_VELOCITY,
     DIRTY_WRENCH,
+    OVERFLOW_CONSTRAINTS,
+    OVERFLOW_CONTACTS,
+    OVERFLOW_RAISED,
     EngineData,
 )
 from robot_rl_envs.engines.rows import RowWriter
 
 if TYPE_CHECKING:
     from robot_rl_envs.scene import Scene
+
+# MuJoCo's counters of warnings that its arena was full, next to each other: mjWARN_CONTACTFULL, mjWARN_CNSTRFULL.
+_FULL = slice(1, 3)
+_FULL_BITS = (OVERFLOW_CONTACTS, OVERFLOW_CONSTRAINTS)
 
 
 def _zeros(*shape: int) -> wp.array:
@@ -49,7 +56,13 @@ class MujocoEngine:
             ctrl=_zeros(num_envs, model.nu),
             sensordata=_zeros(num_envs, model.nsensordata),
             actuator_force=_zeros(num_envs, model.nu),
+            overflow=wp.zeros(num_envs, dtype=wp.int32, device="cpu"),
+            needed=wp.zeros((num_envs, 2), dtype=wp.int32, device="cpu"),
         )
+        self._overflow = self.data.overflow.numpy()
+        self._full = self.batch.warning.reshape(num_envs, -1, 2)[:, _FULL, 1]
+        self._seen = self._full.copy()
+        self._errors: dict[int, str] = {}
         self._mirrors = {name: getattr(self.data, name).numpy() for name in ("qpos", "qvel")}
         self._rows = {name: self.batch.bind(name) for name in ("qpos", "qvel", "ctrl")}
         self._ctrl = self.data.ctrl.numpy()
@@ -75,19 +88,30 @@ class MujocoEngine:
     def step(self, substeps: int) -> None:
         """Apply ``data.ctrl`` and advance every world by ``substeps`` physics steps.
 
-        A world in which MuJoCo raised is marked by NaN in its mirrored qpos, for the environment to quarantine.
+        A world in which MuJoCo raised keeps its state; ``data.overflow`` marks it, and one whose arena was full.
         """
         self._rows["ctrl"][...] = self._ctrl
-        failed = None
         try:
             self.batch.step(nstep=substeps)
         except SimulationError as error:
-            failed = error.ids
+            self._overflow[error.ids] |= OVERFLOW_RAISED
+            self._errors |= {int(world): self.batch.error(int(world)) for world in error.ids}
+        if not np.array_equal(self._full, self._seen):
+            for k, bit in enumerate(_FULL_BITS):
+                self._overflow[self._full[:, k] > self._seen[:, k]] |= bit
+            self._seen[...] = self._full
         self._mirror_state()
         for source, mirror in self._outputs:
             mirror[...] = source
-        if failed is not None:
-            self._mirrors["qpos"][failed] = np.nan
+
+    def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
+        """One line about what MuJoCo ran into in a world; see the protocol."""
+        arena = self.model.narena
+        advice = f"sim.memory={arena} bytes are too few for its contacts and constraints: set sim.memory={2 * arena}"
+        if not overflow & OVERFLOW_RAISED:
+            return advice
+        message = " ".join(self._errors.get(world, "MuJoCo raised").split())
+        return f"{message}; {advice}" if "memory" in message else message
 
     def write_back(self, dirty: wp.array) -> None:
         """Take over the rows that events and resets wrote; see the protocol."""

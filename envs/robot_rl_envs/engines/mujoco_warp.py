@@ -13,7 +13,18 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engines.base import DIRTY_CONST, DIRTY_STATE, EngineData
+from robot_rl_envs.engines.base import (
+    DIRTY_CONST,
+    DIRTY_STATE,
+    OVERFLOW_CCD,
+    OVERFLOW_CONSTRAINTS,
+    OVERFLOW_CONTACTS,
+    OVERFLOW_HFIELD,
+    OVERFLOW_MATCHES,
+    OVERFLOW_NONZEROS,
+    OVERFLOW_PAIRS,
+    EngineData,
+)
 
 if TYPE_CHECKING:
     from robot_rl_envs.scene import Scene
@@ -54,6 +65,25 @@ def _clear_histories(
             history_out[i, k] = fresh[k]
 
 
+@wp.kernel(enable_backward=False)
+def _measure_need(
+    nefc: wp.array(dtype=wp.int32),
+    nacon: wp.array(dtype=wp.int32),
+    ncollision: wp.array(dtype=wp.int32),
+    njmax: int,
+    naconmax: int,
+    nworld: int,
+    # outputs
+    needed_out: wp.array2d(dtype=wp.int32),
+):
+    i = wp.tid()
+    if nefc[i] > njmax:
+        needed_out[i, 0] = wp.max(needed_out[i, 0], nefc[i])
+    contacts = wp.max(nacon[0], ncollision[0])
+    if contacts > naconmax:
+        needed_out[i, 1] = wp.max(needed_out[i, 1], (contacts + nworld - 1) / nworld)
+
+
 class MujocoWarpEngine:
     """The GPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
 
@@ -73,12 +103,20 @@ class MujocoWarpEngine:
         model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         with wp.ScopedDevice(device):
             self.warp_model = mjw.put_model(model)
+            # Whatever is full is in data.overflow: what matters is quarantined and reported, once, with a remedy.
+            self.warp_model.opt.warn_overflow = 0
             self.warp_data = mjw.make_data(
                 model, nworld=num_envs, nconmax=scene.sim.nconmax or None, njmax=scene.sim.njmax or None
             )
         d = self.warp_data
         self.data = EngineData(
-            qpos=d.qpos, qvel=d.qvel, ctrl=d.ctrl, sensordata=d.sensordata, actuator_force=d.actuator_force
+            qpos=d.qpos,
+            qvel=d.qvel,
+            ctrl=d.ctrl,
+            sensordata=d.sensordata,
+            actuator_force=d.actuator_force,
+            overflow=d.overflow,
+            needed=wp.zeros((num_envs, 2), dtype=wp.int32, device=device),
         )
         self._expanded: dict[str, wp.array] = {}
         self._again = False
@@ -88,9 +126,32 @@ class MujocoWarpEngine:
 
     def step(self, substeps: int) -> None:
         """Advance every world by ``substeps`` physics steps; capturable."""
+        d = self.warp_data
+        sizes = [d.nefc, d.nacon, d.ncollision, d.njmax, d.naconmax, self.num_envs]
         with wp.ScopedDevice(self.device):
             for _ in range(substeps):
                 mjw.step(self.warp_model, self.warp_data)
+                wp.launch(_measure_need, dim=self.num_envs, inputs=sizes, outputs=[self.data.needed])
+
+    def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
+        """One line about which buffer was full, with the size to set; see the protocol."""
+        d, lines = self.warp_data, []
+        if overflow & (OVERFLOW_CONSTRAINTS | OVERFLOW_NONZEROS):
+            rows, have = needed[0], int(d.njmax)
+            size = f"needs about {rows}" if rows > have else f"try {2 * have}"
+            lines.append(f"sim.njmax={have} is too small: {size} (constraint rows of world {world})")
+        if overflow & (OVERFLOW_PAIRS | OVERFLOW_CONTACTS | OVERFLOW_CCD):
+            contacts, have = needed[1], int(d.naconmax) // self.num_envs
+            size = f"needs about {contacts}" if contacts > have else f"try {2 * have}"
+            lines.append(
+                f"sim.nconmax={have} is too small: {size} (contacts a world on average; the worlds share one "
+                "buffer, so nobody knows which of them lost some)"
+            )
+        if overflow & OVERFLOW_HFIELD:
+            lines.append("a geom touches too many cells of the height field: give the terrain a coarser resolution")
+        if overflow & OVERFLOW_MATCHES:
+            lines.append("a contact sensor matches more contacts than it can sort: fewer geoms should touch at once")
+        return "; ".join(lines) or f"a buffer of mujoco_warp was full (its overflow bits: {overflow})"
 
     def write_back(self, dirty: wp.array) -> None:
         """Clear what a reset world must not inherit: its clock, warm start, activations and sensor values."""
@@ -134,9 +195,7 @@ class MujocoWarpEngine:
     def wrenches(self) -> wp.array:
         """The forces applied to bodies: a live (num_envs, nbody, 6) float32 alias."""
         own = self.warp_data.xfrc_applied
-        alias = wp.array(
-            ptr=own.ptr, dtype=wp.float32, shape=(self.num_envs, self.model.nbody, 6), device=self.device
-        )
+        alias = wp.array(ptr=own.ptr, dtype=wp.float32, shape=(self.num_envs, self.model.nbody, 6), device=self.device)
         alias._owner = own
         return alias
 

@@ -15,11 +15,12 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs import derive as derive_module
+from robot_rl_envs import flight as flight_module
 from robot_rl_envs.fuse.actuating import Drive
 from robot_rl_envs.fuse.layout import (
     LOG_EPISODES,
+    LOG_FAULTS,
     LOG_LENGTH,
-    LOG_QUARANTINED,
     LOG_RETURN,
     LOG_STEPS,
     LOG_TERMS,
@@ -37,8 +38,8 @@ from robot_rl_envs.task import Task
 
 __all__ = [
     "LOG_EPISODES",
+    "LOG_FAULTS",
     "LOG_LENGTH",
-    "LOG_QUARANTINED",
     "LOG_RETURN",
     "LOG_STEPS",
     "LOG_TERMS",
@@ -64,14 +65,19 @@ class Kernels:
     source: str
 
 
-def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: Any, *, drive: Drive) -> Kernels:
-    """Generate the source for ``task``, fill ``layout``'s parameters and register the kernels (compiled on launch)."""
+def make_kernels(
+    task: Task, scene: Scene, layout: Layout, struct: Any, chain: Any, *, drive: Drive, fields: list[str]
+) -> Kernels:
+    """Generate the source for ``task``, fill ``layout``'s parameters and register the kernels (compiled on launch).
+
+    ``fields`` are the randomized model fields of ``s``.
+    """
     writer = Writer(layout)
     write_act(writer, scene, task)
     write_after(writer, task)
     for name, group in task.vectors.items():
         write_group(writer, name, group)
-    write_observe(writer, task)
+    write_observe(writer, task, fields)
     write_startup(writer, task)
     drive.write(writer)
     body = "\n".join(writer.lines)
@@ -79,8 +85,10 @@ def make_kernels(task: Task, scene: Scene, layout: Layout, struct: Any, chain: A
     digest = hashlib.sha256((body + names).encode()).hexdigest()[:12]
     filename = f"<robot_rl {task.name} {digest}>"
     namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": chain, "stream": stream, **writer.functions}
-    for name in ("derive", "update_contacts", "clear_world", "place_on_terrain", "world_faults"):
+    for name in ("derive", "update_contacts", "clear_world", "place_on_terrain", "world_faults", "park_world"):
         namespace[name] = getattr(derive_module, name)
+    for name in ("Flight", "record_start", "record_action", "record_control", "record_end", "dump", "reason_of"):
+        namespace[name] = getattr(flight_module, name)
     namespace |= drive.namespace
     renamed = body.replace(GROUP, f"observe_{digest}_")
     linecache.cache[filename] = (len(renamed), None, renamed.splitlines(keepends=True), filename)

@@ -160,7 +160,7 @@ class Drive:
             np.tile(self.arrays["default_target"].numpy(), (arrays["joint_target"].shape[0], 1))
         )
 
-    def record(self, recorder: Recorder, kernel: Any, s: Any) -> list[Stage]:
+    def record(self, recorder: Recorder, kernel: Any, s: Any, flight: Any) -> list[Stage]:
         """Record the stage once for each substep of a control period; empty where the engine drives the joints."""
         if not self:
             return []
@@ -170,16 +170,16 @@ class Drive:
         # A PD law is over before a second thread would be awake.
         options: dict[str, Any] = {"threads": self._net is not None, "columns": len(self.scene.actuated)}
         return [
-            recorder.record(kernel, lambda _, first, m=m: [s, a, m, first], **options)
+            recorder.record(kernel, lambda _, first, m=m: [s, a, flight, m, first], **options)
             for m in range(self.task.sim.decimation)
         ]
 
     def write(self, w: Writer) -> None:
-        """Write the stage: ``actuate(s, a, substep, first)`` over worlds and driven joints."""
+        """Write the stage: ``actuate(s, a, f, substep, first)`` over worlds and driven joints."""
         if not self:
             return
         w.functions |= {name: getattr(drive, name) for name in _FUNCTIONS}
-        w.add(0, "def actuate(s: SceneState, a: Drive, substep: int, first: int):")
+        w.add(0, "def actuate(s: SceneState, a: Drive, f: Flight, substep: int, first: int):")
         w.add(1, "row, j = wp.tid()")
         w.add(1, "i = first + row")
         if self.actuator.delayed:
@@ -195,6 +195,7 @@ class Drive:
             if isinstance(self.actuator, ExplicitPd) and self.actuator.saturation_effort > 0:
                 w.add(1, "torque = torque_speed(torque, vel, a.stall[j], a.no_load[j])")
         w.add(1, "s.ctrl[i, j] = s.strength[i, j] * wp.clamp(torque, -a.limit[j], a.limit[j])")
+        w.add(1, "record_control(s, f, i, substep, j)")
 
     def _write_net(self, w: Writer, net: NetFile) -> None:
         w.functions[net.activation] = getattr(drive, net.activation)

@@ -6,11 +6,14 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
+from robot_rl_envs.flight import REASONS
 from robot_rl_envs.pipeline import Pipe, make_pipe
 from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import NAMED, Task, TorchTerm
 
-LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_QUARANTINED, LOG_STEPS, LOG_TERMS = range(6)
+LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_STEPS, LOG_FAULTS = range(5)
+"""The log's first entries; from LOG_FAULTS on quarantined worlds by reason, from LOG_TERMS on those of the terms."""
+LOG_TERMS = LOG_FAULTS + len(REASONS)
 
 
 @dataclass(slots=True)
@@ -54,6 +57,11 @@ class Layout:
     commands: list[str] = field(default_factory=list)
     intervals: list[str] = field(default_factory=list)
     resolved: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def observations(self) -> list[str]:
+        """Names of the observation terms, "group.term", in the order of all groups."""
+        return [f"{group}.{slot.name}" for group, slots in self.groups.items() for slot in slots]
 
     def param(self, path: str, value: Any) -> str:
         """Reserve a place for a parameter, once for all stages; return the expression that reads it."""
@@ -121,7 +129,9 @@ def _check_overlaps(task: Task, resolved: dict[str, float]) -> None:
         for cover in event.info.covers if event.info.writes == "model" else ():
             for other, before in owners.setdefault(cover, []):
                 if other is None or target is None or other == target:
-                    raise ValueError(f"events.{name}: draws {cover}, which events.{before} draws, too; keep one of them")
+                    raise ValueError(
+                        f"events.{name}: draws {cover}, which events.{before} draws, too; keep one of them"
+                    )
             owners[cover].append((target, name))
 
 

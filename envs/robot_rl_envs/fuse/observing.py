@@ -28,7 +28,7 @@ def pipe_shapes(layout: Layout) -> dict[str, int]:
 
 
 def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
-    """Write the function of one group; it returns 0 where a value was not finite, else 1."""
+    """Write the function of one group; it returns 1, or where a value was not finite -k, k its term's index."""
     w.add(0, f"def {GROUP}{name}(")
     w.add(1, "s: SceneState, i: int, p: wp.array(dtype=wp.float32), fresh: int,")
     w.add(1, "src: wp.array2d(dtype=wp.float32), dst: wp.array2d(dtype=wp.float32),")
@@ -59,8 +59,8 @@ def _write_term(w: Writer, group: str, slot: ObservationSlot, noisy: bool) -> No
     if noisy:
         draw = "wp.randn(rng)" if term.noise_kind == "gaussian" else "(2.0 * wp.randf(rng) - 1.0)"
         w.add(2, f"v = v + {noise} * {draw}")
-    w.add(2, "if not wp.isfinite(v):")
-    w.add(3, "good = 0")
+    w.add(2, "if not wp.isfinite(v) and good == 1:")
+    w.add(3, f"good = -{w.layout.observations.index(f'{group}.{slot.name}')}")
     _write_passage(w, slot, pipe, q)
     w.add(2, f"v = wp.clamp(v, -{clip}, {clip}) * {scale}")
     last = slot.offset + (slot.history - 1) * slot.size

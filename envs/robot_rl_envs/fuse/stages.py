@@ -13,7 +13,7 @@ from robot_rl_envs.engines.base import (
     FAULT_REWARD,
 )
 from robot_rl_envs.fuse.actuating import write_delay_draw
-from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_LENGTH, LOG_QUARANTINED, LOG_RETURN, LOG_STEPS
+from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_FAULTS, LOG_LENGTH, LOG_RETURN, LOG_STEPS
 from robot_rl_envs.fuse.observing import GROUP
 from robot_rl_envs.fuse.writer import Writer
 from robot_rl_envs.scene import Scene
@@ -32,11 +32,15 @@ def _write_event(w: Writer, name: str, term: Event, indent: int) -> None:
 def write_act(w: Writer, scene: Scene, task: Task) -> None:
     """Write the stage that turns actions into controls."""
     clip = w.layout.param("actions.clip", task.actions.clip)
+    w.add(0, "def act(")
     w.add(
-        0, "def act(s: SceneState, p: wp.array(dtype=wp.float32), actions: wp.array2d(dtype=wp.float32), first: int):"
+        1, "s: SceneState, f: Flight, p: wp.array(dtype=wp.float32), actions: wp.array2d(dtype=wp.float32), first: int"
     )
+    w.add(0, "):")
     w.add(1, "i = first + wp.tid()")
+    w.add(1, "record_start(s, f, i)")
     w.add(1, "s.dirty[i] = 0")
+    w.add(1, "s.overflow[i] = 0")
     output = "joint_target" if task.actions.actuator.explicit else "ctrl"
     for j, joint in enumerate(joint for joint in scene.robot.joints if not joint.passive):
         position = task.actions.kind == "position"
@@ -49,6 +53,9 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
         kept = f"wp.where(wp.isfinite(actions[i, {j}]), wp.clamp(actions[i, {j}], -{clip}, {clip}), actions[i, {j}])"
         w.add(1, f"s.action[i, {j}] = {kept}")
         w.add(1, f"s.{output}[i, {j}] = {offset} + {scale} * s.action[i, {j}]")
+        if output == "ctrl":
+            w.add(1, f"record_control(s, f, i, 0, {j})")
+    w.add(1, "record_action(s, f, i)")
 
 
 def _write_terminations(w: Writer, task: Task) -> None:
@@ -77,7 +84,9 @@ def _write_rewards(w: Writer, task: Task) -> None:
         weight = w.layout.param(f"rewards.{name}.weight", term.weight)
         w.add(1, f"r = {weight} * {w.call(f'rewards.{name}', term, 's, i')} * s.step_dt")
         w.add(1, "if not wp.isfinite(r):")
-        w.add(2, f"faults = faults | {FAULT_REWARD}")
+        w.add(2, "if faults == 0:")
+        w.add(3, f"faults = faults | {FAULT_REWARD}")
+        w.add(3, f"s.fault_term[i] = {k}")
         w.add(2, "r = 0.0")
         w.add(1, f"s.episode_sums[i, {k}] = s.episode_sums[i, {k}] + r")
         w.add(1, "total = total + r")
@@ -86,7 +95,6 @@ def _write_rewards(w: Writer, task: Task) -> None:
     w.add(1, "if faults != 0:")
     w.add(2, "total = 0.0")
     w.add(2, "terminated = 1")
-    w.add(2, f"wp.atomic_add(log, {LOG_QUARANTINED}, wp.float64(1.0))")
     w.add(1, "if terminated == 1:")
     w.add(2, "time_out = 0")
     w.add(1, "s.quarantined[i] = faults")
@@ -136,12 +144,17 @@ def _write_interval_events(w: Writer, task: Task) -> None:
 def write_after(w: Writer, task: Task) -> None:
     """Write the stage on the state that physics left: terminations, rewards, metrics, commands, interval events."""
     w.add(0, "def after_physics(")
-    w.add(1, "s: SceneState, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64), first: int")
+    w.add(1, "s: SceneState, f: Flight, c: Chain, p: wp.array(dtype=wp.float32),")
+    w.add(1, "log: wp.array(dtype=wp.float64), first: int")
     w.add(0, "):")
     w.add(1, "i = first + wp.tid()")
     for name in ("counter", "step_count", "episode_length"):
         w.add(1, f"s.{name}[i] = s.{name}[i] + 1")
+    w.add(1, "s.fault_term[i] = -1")
     w.add(1, "faults = world_faults(s, i)")
+    w.add(1, "if faults != 0:")
+    w.add(2, "record_end(s, f, i)")
+    w.add(2, "park_world(s, i)")
     w.add(1, "derive(s, c, i)")
     w.add(1, "update_contacts(s, c, i)")
     _write_terminations(w, task)
@@ -158,20 +171,23 @@ def write_after(w: Writer, task: Task) -> None:
     _write_interval_events(w, task)
 
 
-def write_observe(w: Writer, task: Task) -> None:
+def write_observe(w: Writer, task: Task, fields: list[str]) -> None:
     """Write the stage that observes, ends episodes and resets worlds."""
     groups = list(task.vectors)
     w.add(0, "def observe(")
-    w.add(1, "s: SceneState, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64),")
+    w.add(1, "s: SceneState, f: Flight, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64),")
     w.add(1, "first: int, initial: int,")
     for kind in ("out", "final"):
         w.add(1, " ".join(f"{kind}_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
     w.add(0, "):")
     w.add(1, "i = first + wp.tid()")
+    w.add(1, "code = int(1)")
     _write_observe_running(w, groups)
     w.add(1, "if done == 1:")
     w.add(2, "if initial == 0:")
-    _write_end_of_episode(w, task, groups)
+    _write_final(w, groups)
+    _write_quarantine(w, groups, fields)
+    _write_end_of_episode(w, task)
     _write_reset(w, task)
     for name in groups:
         w.add(2, f"good = {GROUP}{name}(s, i, p, 1, out_{name}, out_{name})")
@@ -185,28 +201,59 @@ def _write_observe_running(w: Writer, groups: list[str]) -> None:
     w.add(2, f"if (s.dirty[i] & {DIRTY_VELOCITY}) != 0:")
     w.add(3, "derive(s, c, i)")
     for name in groups:
-        w.add(2, f"good = wp.min(good, {GROUP}{name}(s, i, p, 0, out_{name}, out_{name}))")
-    w.add(2, "if good == 0:")
+        w.add(2, f"code = {GROUP}{name}(s, i, p, 0, out_{name}, out_{name})")
+        w.add(2, "if good == 1:")
+        w.add(3, "good = code")
+    w.add(2, "if good != 1:")
     w.add(3, "done = 1")
-    w.add(3, "s.terminated[i] = 1")
-    w.add(3, f"s.quarantined[i] = s.quarantined[i] | {FAULT_OBSERVATION}")
-    w.add(3, "s.episode_return[i] = s.episode_return[i] - s.reward[i]")
-    w.add(3, "s.reward[i] = 0.0")
-    w.add(3, f"wp.atomic_add(log, {LOG_QUARANTINED}, wp.float64(1.0))")
+    _write_blind(w, 3)
 
 
-def _write_end_of_episode(w: Writer, task: Task, groups: list[str]) -> None:
-    """The last observation, the episode's sums, and what the world learns from it."""
+def _write_blind(w: Writer, indent: int) -> None:
+    """The world ends here, for an observation is not finite: nothing of this step counts."""
+    w.add(indent, "s.terminated[i] = 1")
+    w.add(indent, "s.time_out[i] = 0")
+    w.add(indent, f"s.quarantined[i] = s.quarantined[i] | {FAULT_OBSERVATION}")
+    w.add(indent, "s.fault_term[i] = -good")
+    w.add(indent, "s.episode_return[i] = s.episode_return[i] - s.reward[i]")
+    w.add(indent, "s.reward[i] = 0.0")
+
+
+def _write_final(w: Writer, groups: list[str]) -> None:
+    """The observation that the episode ended in; it may be the first that is not finite."""
     w.add(3, "if s.quarantined[i] == 0:")
     for name in groups:
-        w.add(4, f"good = {GROUP}{name}(s, i, p, 0, out_{name}, final_{name})")
-    for name, term in task.curricula.items():
-        w.rng(4, f"curricula.{name}")
-        w.add(4, w.call(f"curricula.{name}", term, "s, i, rng"))
-    w.add(3, "else:")
+        w.add(4, f"code = {GROUP}{name}(s, i, p, 0, out_{name}, final_{name})")
+        w.add(4, "if good == 1:")
+        w.add(5, "good = code")
+    w.add(4, "if good != 1:")
+    _write_blind(w, 5)
+
+
+def _write_quarantine(w: Writer, groups: list[str], fields: list[str]) -> None:
+    """What is done in a quarantined world before its reset: it is counted, and its last moments are put aside."""
+    w.add(3, "if s.quarantined[i] != 0:")
     for name in groups:
         w.add(4, f"for j in range(final_{name}.shape[1]):")
         w.add(5, f"final_{name}[i, j] = 0.0")
+    w.add(4, f"wp.atomic_add(log, {LOG_FAULTS} + reason_of(s.quarantined[i]), wp.float64(1.0))")
+    w.add(4, "slot = dump(s, f, i, first)")
+    w.add(4, "if slot >= 0:")
+    w.add(5, "at = int(0)")
+    for name in fields:
+        w.add(5, f"for j in range(s.{name}.shape[1]):")
+        w.add(6, f"for k in range(s.{name}.shape[2]):")
+        w.add(7, f"f.models[slot, at] = s.{name}[i, j, k]")
+        w.add(7, "at = at + 1")
+
+
+def _write_end_of_episode(w: Writer, task: Task) -> None:
+    """The episode's sums, and what the world learns from it."""
+    if task.curricula:
+        w.add(3, "if s.quarantined[i] == 0:")
+    for name, term in task.curricula.items():
+        w.rng(4, f"curricula.{name}")
+        w.add(4, w.call(f"curricula.{name}", term, "s, i, rng"))
     w.add(3, f"wp.atomic_add(log, {LOG_EPISODES}, wp.float64(1.0))")
     w.add(3, f"wp.atomic_add(log, {LOG_RETURN}, wp.float64(s.episode_return[i]))")
     w.add(3, f"wp.atomic_add(log, {LOG_LENGTH}, wp.float64(float(s.step_count[i]) * s.step_dt))")
