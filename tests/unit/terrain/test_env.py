@@ -86,3 +86,19 @@ def test_a_terrain_without_a_spawn_point_is_refused_when_the_environment_is_buil
     task.terrain.tiles["stairs_up"].platform = 1.0
     with pytest.raises(ValueError, match=r"terrain\.tiles\.stairs_up \(row 0, column 0\): leaves no spawn point"):
         make_env(task, num_envs=2, engine="mujoco", num_threads=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["hfield", "boxes"])
+def test_robots_stand_on_the_gpu_s_engine_as_on_the_cpu_s(form):
+    bases = []
+    for engine in ("mujoco", "mujoco_warp"):
+        env = make_env(stand("stairs", form=form, num_rows=2), num_envs=4, engine=engine)
+        env.reset()
+        for _ in range(15):
+            env.step(torch.zeros(4, env.num_actions))
+        assert env.state.foot_height_w.numpy() == pytest.approx(0.0, abs=2e-3)
+        assert len(np.unique(env.state.env_origin_w.numpy()[:, 2])) >= 2
+        bases.append((env.state.base_pos_w - env.state.env_origin_w).numpy())
+        env.close()
+    assert bases[0] == pytest.approx(bases[1], abs=5e-3)
