@@ -126,7 +126,7 @@ def _check_overlaps(task: Task, resolved: dict[str, float]) -> None:
     for name, event in task.events.items():
         targets = [resolved[f"events.{name}.{param}"] for param in NAMED if param in event.params]
         target = targets[0] if targets else None
-        for cover in event.info.covers if event.info.writes == "model" else ():
+        for cover in event.info.covers:
             for other, before in owners.setdefault(cover, []):
                 if other is None or target is None or other == target:
                     raise ValueError(

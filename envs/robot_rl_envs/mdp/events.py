@@ -7,11 +7,20 @@ from typing import Any
 
 import warp as wp
 
+from robot_rl_envs.checks import check_above, check_least, check_range, movable_com, moving_body
 from robot_rl_envs.quat import quat_from_axis_angle
 from robot_rl_envs.terms import event
 
 
-@event(writes="state")
+def _check_spread(*names: str) -> Any:
+    def check(params: dict[str, float], scene: Any) -> None:
+        for name in names:
+            check_least(params, name, 0.0)
+
+    return check
+
+
+@event(writes="state", check=_check_spread("xy", "yaw", "velocity"))
 @wp.func
 def reset_base(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: float):
     """Spread the base over +-xy [m] and +-yaw [rad], with +-velocity [m/s, rad/s] in every direction."""
@@ -24,7 +33,7 @@ def reset_base(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: 
         s.qvel[i, k] = velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="state")
+@event(writes="state", check=_check_spread("position", "velocity"))
 @wp.func
 def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Put the joints at the default pose +-position [rad or m], within their limits, with +-velocity [rad/s or m/s]."""
@@ -34,7 +43,7 @@ def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: floa
         s.qvel[i, s.joint_dof[j]] = velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="state")
+@event(writes="state", check=_check_spread("spread", "velocity"))
 @wp.func
 def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, spread: float, velocity: float):
     """Put one joint, given by its index, at centre +-spread [rad or m] with +-velocity."""
@@ -43,7 +52,7 @@ def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, 
     s.qvel[i, s.joint_dof[j]] = velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="velocity")
+@event(writes="velocity", check=_check_spread("xy", "yaw"))
 @wp.func
 def push(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float):
     """Add +-xy [m/s] to the base's horizontal velocity and +-yaw [rad/s] to its turn."""
@@ -52,7 +61,11 @@ def push(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float):
     s.qvel[i, 5] = s.qvel[i, 5] + yaw * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="model", model_fields=("geom_friction",))
+def _check_friction(params: dict[str, float], scene: Any) -> None:
+    check_range(params, "lo", "hi", least=0.0)
+
+
+@event(writes="model", model_fields=("geom_friction",), covers=("geom_friction[0]",), check=_check_friction)
 @wp.func
 def foot_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Draw one sliding friction in [lo, hi] for all feet of a world."""
@@ -61,7 +74,23 @@ def foot_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
         s.geom_friction[i, s.foot_geoms[f], 0] = mu
 
 
-@event(writes="model", model_fields=("body_mass", "body_inertia", "body_ipos"), set_const=True)
+def _check_base_mass(params: dict[str, float], scene: Any) -> None:
+    body = moving_body(params, scene)
+    mass = float(scene.model.body_mass[body])
+    check_least(params, "mass", 0.0)
+    check_least(params, "com", 0.0)
+    if params["mass"] >= mass:
+        raise ValueError(f"mass={params['mass']:g}: must be less than {mass:g} kg, the mass of the body itself")
+    if params["com"] > 0:
+        movable_com(body, scene)
+
+
+@event(
+    writes="model",
+    model_fields=("body_mass", "body_inertia", "body_ipos"),
+    set_const=True,
+    check=_check_base_mass,
+)
 @wp.func
 def base_mass(s: Any, i: int, rng: wp.uint32, body: float, mass: float, com: float):
     """Add +-mass [kg] to a body, its inertia scaled alike, and move its centre of mass by +-com [m] along each axis."""
@@ -74,7 +103,12 @@ def base_mass(s: Any, i: int, rng: wp.uint32, body: float, mass: float, com: flo
         s.body_ipos[i, b, k] = s.body_ipos_nominal[b, k] + com * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"))
+def _check_strength(params: dict[str, float], scene: Any) -> None:
+    check_above(params, "lo", 0.0, ": gains are multiplied by it")
+    check_range(params, "lo", "hi")
+
+
+@event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"), check=_check_strength)
 @wp.func
 def motor_strength(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Scale each motor's gains (or, driven by effort, its force) by a factor in [lo, hi]."""

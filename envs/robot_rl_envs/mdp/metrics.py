@@ -28,3 +28,17 @@ def yaw_vel_error(s: Any, i: int) -> float:
 def joint_cos(s: Any, i: int, joint: float) -> float:
     """Cos of one joint's angle: 1 upright."""
     return wp.cos(s.joint_pos[i, int(joint)])
+
+
+@metric
+@wp.func
+def terrain_level(s: Any, i: int) -> float:
+    """Row of the terrain that the world is on: its difficulty, 0 the easiest."""
+    return float(s.terrain_level[i])
+
+
+@metric
+@wp.func
+def command_range(s: Any, i: int) -> float:
+    """How far the world's command range has grown: 0 at first, 1 the whole."""
+    return s.command_range[i]

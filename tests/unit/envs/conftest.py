@@ -6,6 +6,7 @@ worked out by hand or in NumPy, without a simulator in between.
 
 import importlib
 import pkgutil
+import zlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,6 +38,33 @@ def pytest_generate_tests(metafunc):
     for kind in FIXED_ARGUMENTS:
         if f"{kind}_term" in metafunc.fixturenames:
             metafunc.parametrize(f"{kind}_term", sorted(terms_of(kind)))
+
+
+def pcg(state):
+    """One round of the PCG hash (RXS-M-XS, 32 bits): O'Neill 2014."""
+    state = np.uint64(state) & np.uint64(0xFFFFFFFF)
+    word = (state * np.uint64(747796405) + np.uint64(2891336453)) & np.uint64(0xFFFFFFFF)
+    word = (((word >> ((word >> np.uint64(28)) + np.uint64(4))) ^ word) * np.uint64(277803737)) & np.uint64(0xFFFFFFFF)
+    return (word >> np.uint64(22)) ^ word
+
+
+class Stream:
+    """The draws of one world, step and term: a hash of seed, term's name, world and counter, then one round a draw."""
+
+    def __init__(self, seed, path, world, counter):
+        salt = zlib.crc32(path.encode()) & 0xFFFFFF
+        lane = pcg(np.uint64(seed + salt) + pcg(world))
+        self.state = pcg(lane + pcg(int(counter)))
+
+    def uniform(self, lo=-1.0, hi=1.0):
+        self.state = pcg(self.state)
+        return np.float64(lo) + (hi - lo) * float(self.state >> np.uint64(8)) / 2**24
+
+
+@pytest.fixture(scope="session")
+def stream():
+    """The class of random streams: stream(seed, path, world, counter).uniform(lo, hi) draws."""
+    return Stream
 
 
 class Puppet:

@@ -1,6 +1,5 @@
 """Every command and event of the library against NumPy, draw by draw: the streams are part of what a seed means."""
 
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +12,6 @@ N, SEED, OFFSET = 16, 12345, 3
 BODY, JOINT = 1, 4
 DEFAULT = np.tile([0.0, 0.9, -1.8], 4)
 DT = 0.02
-
-
-def pcg(state):
-    """One round of the PCG hash (RXS-M-XS, 32 bits): O'Neill 2014."""
-    state = np.uint64(state) & np.uint64(0xFFFFFFFF)
-    word = (state * np.uint64(747796405) + np.uint64(2891336453)) & np.uint64(0xFFFFFFFF)
-    word = (((word >> ((word >> np.uint64(28)) + np.uint64(4))) ^ word) * np.uint64(277803737)) & np.uint64(0xFFFFFFFF)
-    return (word >> np.uint64(22)) ^ word
-
-
-class Stream:
-    """The draws of one world, step and term: a hash of seed, term's name, world and counter, then one round a draw."""
-
-    def __init__(self, path, world, counter):
-        salt = zlib.crc32(path.encode()) & 0xFFFFFF
-        lane = pcg(np.uint64(SEED + salt) + pcg(world))
-        self.state = pcg(lane + pcg(int(counter)))
-
-    def uniform(self, lo=-1.0, hi=1.0):
-        self.state = pcg(self.state)
-        return np.float64(lo) + (hi - lo) * float(self.state >> np.uint64(8)) / 2**24
 
 
 def reset_base(draw, world, xy, yaw, velocity):
@@ -118,8 +96,13 @@ EVENTS = {
 ELSEWHERE = {
     "explicit_gains": "test_terms_actuation.py",
     "dc_motor_gains": "test_terms_actuation.py",
+    "heading_velocity": "test_terms_commands.py",
+    **dict.fromkeys(("body_mass", "body_payload", "body_com", "body_inertia"), "test_terms_randomize.py"),
+    **dict.fromkeys(("principal_inertia", "foot_spin_friction", "foot_solref"), "test_terms_randomize.py"),
+    **dict.fromkeys(("foot_solimp", "joint_damping", "joint_friction"), "test_terms_randomize.py"),
+    **dict.fromkeys(("joint_armature", "gravity", "motor_gains", "wrench"), "test_terms_randomize.py"),
 }
-"""Events that this task's actuators do not have, and the file beside this one that checks them."""
+"""Terms that this task does not have, and the file beside this one that checks them."""
 
 VELOCITY = {"vx_lo": -1.0, "vx_hi": 1.5, "vy_lo": -0.6, "vy_hi": 0.5, "yaw_lo": -0.9, "yaw_hi": 1.1, "standing": 0.3}
 
@@ -181,7 +164,7 @@ def worlds(doll):
     return [{name: getattr(s, name)[i] for name in ("qpos", "qvel", *model_fields(s))} for i in range(N)]
 
 
-def test_event_is_its_formula(event_term, drawn):
+def test_event_is_its_formula(event_term, drawn, stream):
     if event_term in ELSEWHERE:
         assert event_term in (Path(__file__).parent / ELSEWHERE[event_term]).read_text()
         return
@@ -197,7 +180,7 @@ def test_event_is_its_formula(event_term, drawn):
         want = nominal_world(drawn)
         for name, (when, params, happen, _) in EVENTS.items():
             if (when == "interval") == (mode == "interval"):
-                draw = Stream(f"events.{name}", i + OFFSET, 0 if when == "startup" else counter).uniform
+                draw = stream(SEED, f"events.{name}", i + OFFSET, 0 if when == "startup" else counter).uniform
                 if when == "interval":
                     draw()  # the time until the next one
                 happen(draw, want, **params)
@@ -205,25 +188,28 @@ def test_event_is_its_formula(event_term, drawn):
     assert np.std([left(world) for world in got], axis=0).max() > 0
 
 
-def test_command_is_its_formula(command_term, drawn):
+def test_command_is_its_formula(command_term, drawn, stream):
     """At a reset: first how long it lasts, then the command itself."""
+    if command_term in ELSEWHERE:
+        assert command_term in (Path(__file__).parent / ELSEWHERE[command_term]).read_text()
+        return
     assert command_term in COMMANDS, f"no NumPy formula for commands.{command_term}: add one to COMMANDS"
     params, formula = COMMANDS[command_term]
     s = fresh(drawn)
     for i in range(N):
-        draw = Stream(f"commands.{command_term}", i + OFFSET, s.counter[i]).uniform
+        draw = stream(SEED, f"commands.{command_term}", i + OFFSET, s.counter[i]).uniform
         assert s.command_left_s[i, 0] == pytest.approx(draw(*RESAMPLE_S), rel=1e-5)
         np.testing.assert_allclose(s.command[i], formula(draw, **params), atol=1e-6)
     standing = np.all(s.command == 0, axis=1)
     assert 0 < standing.sum() < N
 
 
-def test_pushes_and_commands_come_when_their_time_is_up(puppet, drawn):
+def test_pushes_and_commands_come_when_their_time_is_up(puppet, drawn, stream):
     """A world alone is pushed when its interval ends, with its own draw, and then waits for another interval."""
     doll = puppet(drawn.env.cfg, num_envs=N, seed=SEED, world_offset=OFFSET)
     first = doll.snapshot()
     for i in range(N):
-        draw = Stream("events.push.first", i + OFFSET, 0).uniform
+        draw = stream(SEED, "events.push.first", i + OFFSET, 0).uniform
         assert first.interval_left_s[i, 0] == pytest.approx(draw(*INTERVAL_S), rel=1e-5)
     qpos, qvel = first.qpos, np.zeros((N, 18))
     due, asked = first.interval_left_s[:, 0].copy(), first.command_left_s[:, 0].copy()
@@ -235,12 +221,12 @@ def test_pushes_and_commands_come_when_their_time_is_up(puppet, drawn):
         for i in range(N):
             want = {"qvel": np.zeros(18)}
             if due[i] <= 1e-6:
-                draw = Stream("events.push", i + OFFSET, 1 + step).uniform
+                draw = stream(SEED, "events.push", i + OFFSET, 1 + step).uniform
                 due[i] = draw(*INTERVAL_S)
                 push(draw, want, **EVENTS["push"][1])
             np.testing.assert_allclose(s.qvel[i], want["qvel"], atol=1e-6)
             if asked[i] <= 1e-6:
-                draw = Stream("commands.uniform_velocity", i + OFFSET, 1 + step).uniform
+                draw = stream(SEED, "commands.uniform_velocity", i + OFFSET, 1 + step).uniform
                 asked[i] = draw(*RESAMPLE_S)
                 command[i] = uniform_velocity(draw, **VELOCITY)
             np.testing.assert_allclose(s.command[i], command[i], atol=1e-6)

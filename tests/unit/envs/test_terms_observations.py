@@ -43,6 +43,8 @@ METRICS = {
     "lin_vel_error": ({}, lambda s: np.hypot(*(s.command - s.base_lin_vel_b)[:, :2].T)),
     "yaw_vel_error": ({}, lambda s: np.abs(s.command[:, 2] - s.qvel[:, 5])),
     "joint_cos": ({"joint": 1}, lambda s, joint: np.cos(s.qpos[:, 7 + joint])),
+    "terrain_level": ({}, lambda s: s.terrain_level),
+    "command_range": ({}, lambda s: s.command_range),
 }
 
 
@@ -63,6 +65,8 @@ def seen(puppet, go2_states, library):
     doll.put("command", rng.uniform(-1, 1, size=(N, 3)) * (rng.random((N, 1)) < 0.7))
     doll.put("step_count", rng.integers(0, 400, size=N))
     doll.put("foot_air_time_s", rng.uniform(0, 0.5, size=(N, 4)))
+    doll.put("terrain_level", np.arange(N) % 7)
+    doll.put("command_range", np.linspace(0, 1, N) ** 2)
     actions = rng.normal(size=(N, 12)).astype(np.float32)
     obs, _, _, _ = doll.step(actions, **go2_states(7, N))
     s = doll.snapshot()

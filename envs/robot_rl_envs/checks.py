@@ -1,0 +1,101 @@
+"""Checks of a term's parameters when an environment is built; each error's line begins with the parameter's name."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def check_range(
+    params: dict[str, float], lo: str, hi: str, *, least: float = -math.inf, most: float = math.inf
+) -> None:
+    """Check that ``lo <= hi`` and that both lie in [least, most].
+
+    Raises:
+        ValueError: they do not.
+    """
+    check_least(params, lo, least)
+    if params[lo] > params[hi]:
+        raise ValueError(f"{lo}={params[lo]:g}: must be at most {hi}={params[hi]:g}")
+    if params[hi] > most:
+        raise ValueError(f"{hi}={params[hi]:g}: must be at most {most:g}")
+
+
+def check_least(params: dict[str, float], name: str, least: float, why: str = "") -> None:
+    """Check that a parameter is at least ``least``; ``why`` goes into the line.
+
+    Raises:
+        ValueError: it is less.
+    """
+    if params[name] < least:
+        raise ValueError(f"{name}={params[name]:g}: must be at least {least:g}{why}")
+
+
+def check_above(params: dict[str, float], name: str, bound: float, why: str = "") -> None:
+    """Check that a parameter is greater than ``bound``; ``why`` goes into the line.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if params[name] <= bound:
+        raise ValueError(f"{name}={params[name]:g}: must be greater than {bound:g}{why}")
+
+
+def check_share(params: dict[str, float], name: str) -> None:
+    """Check that a parameter lies in [0, 1].
+
+    Raises:
+        ValueError: it does not.
+    """
+    if not 0 <= params[name] <= 1:
+        raise ValueError(f"{name}={params[name]:g}: must lie in [0, 1]")
+
+
+def moving_body(params: dict[str, float], scene: Any, name: str = "body") -> int:
+    """The body that a parameter names, which must be one with a mass.
+
+    Raises:
+        ValueError: it is the world, or weighs nothing.
+    """
+    body = int(params[name])
+    mass = float(scene.model.body_mass[body])
+    if body == 0 or mass <= 0:
+        label = scene.model.body(body).name
+        raise ValueError(f"{name}={body}: {label!r} has no mass; take a body of {scene.robot.name!r} that has one")
+    return body
+
+
+def movable_com(body: int, scene: Any) -> None:
+    """Check that MuJoCo reads the centre of mass of a body.
+
+    Where the model has it in the body's origin, the compiler notes so and the position is never read again.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if scene.model.body_sameframe[body] == 1 or scene.model.body_simple[body] != 0:
+        raise ValueError(
+            f"body={body}: the model of {scene.robot.name!r} has the centre of mass of "
+            f"{scene.model.body(body).name!r} in its origin, and MuJoCo then reads no other; give its <inertial> a pos"
+        )
+
+
+def check_feet(params: dict[str, float], scene: Any, name: str) -> None:
+    """Check that there are feet to draw something for.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if not scene.robot.feet:
+        raise ValueError(f"{name}={params[name]:g}: robot {scene.robot.name!r} has no feet; leave the event out")
+
+
+def contact_dimensions(scene: Any) -> list[int]:
+    """Dimension of each foot's contact with the ground: that of the geom of higher priority, else the larger one."""
+    model, floor = scene.model, 0
+    found = []
+    for foot in scene.foot_geoms:
+        higher = int(model.geom_priority[foot]) - int(model.geom_priority[floor])
+        pair = (int(model.geom_condim[foot]), int(model.geom_condim[floor]))
+        found.append(pair[0] if higher > 0 else pair[1] if higher < 0 else max(pair))
+    return found

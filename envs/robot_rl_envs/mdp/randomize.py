@@ -1,0 +1,344 @@
+"""Domain randomization: events that draw per-world model fields, and forces on bodies.
+
+Each draw starts from the model's nominal value, so nothing compounds over resets. What derives from masses, inertias
+and armature is recomputed by the engine for the worlds that changed, whenever that is: at startup, reset or interval.
+"""
+
+from typing import Any
+
+import warp as wp
+
+from robot_rl_envs.checks import (
+    check_above,
+    check_feet,
+    check_least,
+    check_range,
+    contact_dimensions,
+    movable_com,
+    moving_body,
+)
+from robot_rl_envs.engines.base import DIRTY_WRENCH
+from robot_rl_envs.terms import event
+
+RELEASED = wp.constant(DIRTY_WRENCH)
+
+
+def _scale(scene: Any, params: dict[str, float], what: str) -> None:
+    check_above(params, "lo", 0.0, f": the {what} is multiplied by it")
+    check_range(params, "lo", "hi")
+
+
+def _check_body_mass(params: dict[str, float], scene: Any) -> None:
+    moving_body(params, scene)
+    _scale(scene, params, "mass")
+
+
+@event(writes="model", model_fields=("body_mass", "body_inertia"), set_const=True, check=_check_body_mass)
+@wp.func
+def body_mass(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
+    """Multiply a body's mass and inertia by one factor in [lo, hi]: the same shape, of another density."""
+    b = int(body)
+    factor = lo + (hi - lo) * wp.randf(rng)
+    s.body_mass[i, b, 0] = s.body_mass_nominal[b, 0] * factor
+    for k in range(3):
+        s.body_inertia[i, b, k] = s.body_inertia_nominal[b, k] * factor
+
+
+def _check_payload(params: dict[str, float], scene: Any) -> None:
+    mass = float(scene.model.body_mass[moving_body(params, scene)])
+    check_above(params, "lo", -mass, f": the body's mass is {mass:g} kg")
+    check_range(params, "lo", "hi")
+
+
+@event(writes="model", model_fields=("body_mass", "body_inertia"), set_const=True, check=_check_payload)
+@wp.func
+def body_payload(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
+    """Add a mass in [lo, hi] [kg] to a body, spread as its own is: the inertia is scaled alike."""
+    b = int(body)
+    factor = (s.body_mass_nominal[b, 0] + lo + (hi - lo) * wp.randf(rng)) / s.body_mass_nominal[b, 0]
+    s.body_mass[i, b, 0] = s.body_mass_nominal[b, 0] * factor
+    for k in range(3):
+        s.body_inertia[i, b, k] = s.body_inertia_nominal[b, k] * factor
+
+
+def _check_body_com(params: dict[str, float], scene: Any) -> None:
+    body = moving_body(params, scene)
+    for name in ("x", "y", "z"):
+        check_least(params, name, 0.0)
+    if params["x"] > 0 or params["y"] > 0 or params["z"] > 0:
+        movable_com(body, scene)
+
+
+@event(writes="model", model_fields=("body_ipos",), set_const=True, check=_check_body_com)
+@wp.func
+def body_com(s: Any, i: int, rng: wp.uint32, body: float, x: float, y: float, z: float):
+    """Move a body's centre of mass by +-x, +-y, +-z [m] along the axes of the body's frame."""
+    b = int(body)
+    s.body_ipos[i, b, 0] = s.body_ipos_nominal[b, 0] + x * (2.0 * wp.randf(rng) - 1.0)
+    s.body_ipos[i, b, 1] = s.body_ipos_nominal[b, 1] + y * (2.0 * wp.randf(rng) - 1.0)
+    s.body_ipos[i, b, 2] = s.body_ipos_nominal[b, 2] + z * (2.0 * wp.randf(rng) - 1.0)
+
+
+def _check_body_inertia(params: dict[str, float], scene: Any) -> None:
+    moving_body(params, scene)
+    check_above(params, "lo", 0.0, ": a second moment of a mass is; 0 or less makes the inertia invalid")
+    check_range(params, "lo", "hi")
+
+
+@event(writes="model", model_fields=("body_inertia",), set_const=True, check=_check_body_inertia)
+@wp.func
+def body_inertia(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
+    """Redistribute a body's mass: multiply its second moment along each principal axis by a factor in [lo, hi].
+
+    With principal moments I_k the second moments are c_k = (I_x + I_y + I_z) / 2 - I_k = integral of x_k^2 dm >= 0, and
+    I_x = c_y + c_z and so on. An inertia is that of some distribution of mass exactly where all c_k are (Traversaro et
+    al., "Identification of fully physical consistent inertial parameters using optimization on manifolds", IROS 2016;
+    Wensing, Kim and Slotine, "Linear matrix inequalities for physically-consistent inertial parameter identification",
+    RA-L 2018), so every draw is positive definite and keeps the triangle inequality.
+    """
+    b = int(body)
+    half = float(0.0)
+    for k in range(3):
+        half = half + 0.5 * s.body_inertia_nominal[b, k]
+    moment = wp.vec3(0.0, 0.0, 0.0)
+    for k in range(3):
+        moment[k] = (half - s.body_inertia_nominal[b, k]) * (lo + (hi - lo) * wp.randf(rng))
+    total = moment[0] + moment[1] + moment[2]
+    for k in range(3):
+        s.body_inertia[i, b, k] = total - moment[k]
+
+
+def _check_principal_inertia(params: dict[str, float], scene: Any) -> None:
+    body = moving_body(params, scene)
+    _scale(scene, params, "inertia")
+    moments = sorted(float(value) for value in scene.model.body_inertia[body])
+    if moments[2] * params["hi"] > (moments[0] + moments[1]) * params["lo"]:
+        most = params["lo"] * (moments[0] + moments[1]) / moments[2]
+        raise ValueError(
+            f"hi={params['hi']:g}: can make the inertia of {scene.model.body(body).name!r} invalid (its largest "
+            f"principal moment more than the sum of the others); at most {most:.6g} with lo={params['lo']:g}, or "
+            "use body_inertia"
+        )
+
+
+@event(writes="model", model_fields=("body_inertia",), set_const=True, check=_check_principal_inertia)
+@wp.func
+def principal_inertia(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
+    """Multiply each principal moment of a body's inertia by a factor of its own in [lo, hi].
+
+    Ranges that could break the triangle inequality are refused; ``body_inertia`` has no such limit.
+    """
+    b = int(body)
+    for k in range(3):
+        s.body_inertia[i, b, k] = s.body_inertia_nominal[b, k] * (lo + (hi - lo) * wp.randf(rng))
+
+
+def _check_foot_spin(params: dict[str, float], scene: Any) -> None:
+    check_feet(params, scene, "torsional_lo")
+    check_range(params, "torsional_lo", "torsional_hi", least=0.0)
+    check_range(params, "rolling_lo", "rolling_hi", least=0.0)
+    condim = min(contact_dimensions(scene))
+    for name, least in (("torsional_hi", 4), ("rolling_hi", 6)):
+        if params[name] > 0 and condim < least:
+            raise ValueError(
+                f"{name}={params[name]:g}: acts in contacts of condim {least} or more, and the feet of "
+                f"{scene.robot.name!r} have condim {condim}; set it to 0, or the model's condim to {least}"
+            )
+
+
+@event(writes="model", model_fields=("geom_friction",), covers=("geom_friction[1:]",), check=_check_foot_spin)
+@wp.func
+def foot_spin_friction(
+    s: Any, i: int, rng: wp.uint32, torsional_lo: float, torsional_hi: float, rolling_lo: float, rolling_hi: float
+):
+    """Draw one torsional and one rolling friction [m] for all feet of a world; see ``foot_friction`` for sliding."""
+    torsional = torsional_lo + (torsional_hi - torsional_lo) * wp.randf(rng)
+    rolling = rolling_lo + (rolling_hi - rolling_lo) * wp.randf(rng)
+    for f in range(s.foot_geoms.shape[0]):
+        s.geom_friction[i, s.foot_geoms[f], 1] = torsional
+        s.geom_friction[i, s.foot_geoms[f], 2] = rolling
+
+
+def _check_foot_solref(params: dict[str, float], scene: Any) -> None:
+    check_feet(params, scene, "time_lo")
+    least = 2 * scene.model.opt.timestep
+    check_least(params, "time_lo", least, " s, two physics steps: MuJoCo takes no shorter one")
+    check_range(params, "time_lo", "time_hi")
+    check_above(params, "damping_lo", 0.0)
+    check_range(params, "damping_lo", "damping_hi")
+
+
+@event(writes="model", model_fields=("geom_solref",), check=_check_foot_solref)
+@wp.func
+def foot_solref(s: Any, i: int, rng: wp.uint32, time_lo: float, time_hi: float, damping_lo: float, damping_hi: float):
+    """Draw how soft the feet of a world are: the contact's time constant [s] and damping ratio."""
+    time = time_lo + (time_hi - time_lo) * wp.randf(rng)
+    damping = damping_lo + (damping_hi - damping_lo) * wp.randf(rng)
+    for f in range(s.foot_geoms.shape[0]):
+        s.geom_solref[i, s.foot_geoms[f], 0] = time
+        s.geom_solref[i, s.foot_geoms[f], 1] = damping
+
+
+def _check_foot_solimp(params: dict[str, float], scene: Any) -> None:
+    check_feet(params, scene, "dmin_lo")
+    for name in ("dmin", "dmax"):
+        check_range(params, f"{name}_lo", f"{name}_hi", least=0.0001, most=0.9999)
+    check_above(params, "width_lo", 0.0)
+    check_range(params, "width_lo", "width_hi")
+    if params["dmin_hi"] > params["dmax_lo"]:
+        raise ValueError(f"dmin_hi={params['dmin_hi']:g}: must be at most dmax_lo={params['dmax_lo']:g}")
+
+
+@event(writes="model", model_fields=("geom_solimp",), check=_check_foot_solimp)
+@wp.func
+def foot_solimp(
+    s: Any,
+    i: int,
+    rng: wp.uint32,
+    dmin_lo: float,
+    dmin_hi: float,
+    dmax_lo: float,
+    dmax_hi: float,
+    width_lo: float,
+    width_hi: float,
+):
+    """Draw the impedance of a world's feet: dmin at the surface, dmax from a depth of width [m] on."""
+    dmin = dmin_lo + (dmin_hi - dmin_lo) * wp.randf(rng)
+    dmax = dmax_lo + (dmax_hi - dmax_lo) * wp.randf(rng)
+    width = width_lo + (width_hi - width_lo) * wp.randf(rng)
+    for f in range(s.foot_geoms.shape[0]):
+        s.geom_solimp[i, s.foot_geoms[f], 0] = dmin
+        s.geom_solimp[i, s.foot_geoms[f], 1] = dmax
+        s.geom_solimp[i, s.foot_geoms[f], 2] = width
+
+
+def _check_joints(field: str, what: str) -> Any:
+    def check(params: dict[str, float], scene: Any) -> None:
+        check_range(params, "lo", "hi", least=0.0)
+        if not getattr(scene.model, field)[scene.joint_dof].any():
+            raise ValueError(
+                f"hi={params['hi']:g}: the joints of {scene.robot.name!r} have no {what} to be multiplied; give its "
+                "model some, or leave the event out"
+            )
+
+    return check
+
+
+@event(writes="model", model_fields=("dof_damping",), check=_check_joints("dof_damping", "damping"))
+@wp.func
+def joint_damping(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+    """Multiply each joint's viscous damping by a factor of its own in [lo, hi]."""
+    for j in range(s.joint_dof.shape[0]):
+        d = s.joint_dof[j]
+        s.dof_damping[i, d, 0] = s.dof_damping_nominal[d, 0] * (lo + (hi - lo) * wp.randf(rng))
+
+
+@event(writes="model", model_fields=("dof_frictionloss",), check=_check_joints("dof_frictionloss", "dry friction"))
+@wp.func
+def joint_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+    """Multiply each joint's dry friction by a factor of its own in [lo, hi]."""
+    for j in range(s.joint_dof.shape[0]):
+        d = s.joint_dof[j]
+        s.dof_frictionloss[i, d, 0] = s.dof_frictionloss_nominal[d, 0] * (lo + (hi - lo) * wp.randf(rng))
+
+
+@event(writes="model", model_fields=("dof_armature",), set_const=True, check=_check_joints("dof_armature", "armature"))
+@wp.func
+def joint_armature(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+    """Multiply each joint's armature, the inertia of its rotor and gears, by a factor of its own in [lo, hi]."""
+    for j in range(s.joint_dof.shape[0]):
+        d = s.joint_dof[j]
+        s.dof_armature[i, d, 0] = s.dof_armature_nominal[d, 0] * (lo + (hi - lo) * wp.randf(rng))
+
+
+def _check_gravity(params: dict[str, float], scene: Any) -> None:
+    if not scene.model.opt.gravity.any():
+        raise ValueError(f"lo={params['lo']:g}: the model of {scene.robot.name!r} has no gravity to be multiplied")
+    why = ": without gravity nothing stands" if scene.base else ": gravity keeps its direction"
+    check_above(params, "lo", 0.0, why)
+    check_range(params, "lo", "hi")
+
+
+@event(writes="model", model_fields=("opt.gravity",), check=_check_gravity)
+@wp.func
+def gravity(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+    """Multiply a world's gravity by a factor in [lo, hi]."""
+    factor = lo + (hi - lo) * wp.randf(rng)
+    for k in range(3):
+        s.gravity[i, k, 0] = s.gravity_nominal[k, 0] * factor
+
+
+def _check_motor_gains(params: dict[str, float], scene: Any) -> None:
+    if scene.actions.kind != "position":
+        raise ValueError(f"kp_lo={params['kp_lo']:g}: actions.kind='effort' has no gains; use motor_strength")
+    check_range(params, "kp_lo", "kp_hi", least=0.0)
+    check_range(params, "kd_lo", "kd_hi", least=0.0)
+
+
+@event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"), check=_check_motor_gains)
+@wp.func
+def motor_gains(s: Any, i: int, rng: wp.uint32, kp_lo: float, kp_hi: float, kd_lo: float, kd_hi: float):
+    """Multiply each servo's kp and kd by factors of their own; for the engine's own position servo."""
+    for a in range(s.ctrl.shape[1]):
+        kp = kp_lo + (kp_hi - kp_lo) * wp.randf(rng)
+        kd = kd_lo + (kd_hi - kd_lo) * wp.randf(rng)
+        s.actuator_gainprm[i, a, 0] = s.actuator_gainprm_nominal[a, 0] * kp
+        s.actuator_biasprm[i, a, 1] = s.actuator_biasprm_nominal[a, 1] * kp
+        s.actuator_biasprm[i, a, 2] = s.actuator_biasprm_nominal[a, 2] * kd
+
+
+@wp.func
+def release_wrench(
+    s: Any, i: int, body: float, force_xy: float, force_z: float, torque: float, duration_lo: float, duration_hi: float
+):
+    """Count down, and let go of the body when the time is over."""
+    b = int(body)
+    if s.wrench_left_s[i, b] > 0.0:
+        s.wrench_left_s[i, b] = s.wrench_left_s[i, b] - s.step_dt
+        if s.wrench_left_s[i, b] < 0.5 * s.step_dt:
+            s.wrench_left_s[i, b] = 0.0
+            for k in range(6):
+                s.xfrc_applied[i, b, k] = 0.0
+            s.dirty[i] = s.dirty[i] | RELEASED
+
+
+def _check_wrench(params: dict[str, float], scene: Any) -> None:
+    moving_body(params, scene)
+    for name in ("force_xy", "force_z", "torque"):
+        check_least(params, name, 0.0)
+    check_least(params, "duration_lo", scene.sim.step_dt, " s, a control step")
+    check_range(params, "duration_lo", "duration_hi")
+
+
+@event(
+    writes="wrench",
+    covers=("forces on a body",),
+    fields={"wrench_left_s": ("bodies",)},
+    update=release_wrench,
+    check=_check_wrench,
+    modes=("reset", "interval"),
+)
+@wp.func
+def wrench(
+    s: Any,
+    i: int,
+    rng: wp.uint32,
+    body: float,
+    force_xy: float,
+    force_z: float,
+    torque: float,
+    duration_lo: float,
+    duration_hi: float,
+):
+    """Push a body for a time in [duration_lo, duration_hi] [s], rounded to control steps, world frame.
+
+    The force at its centre of mass is +-force_xy along x and y and +-force_z along z [N], the torque +-torque about
+    each axis [N m]; they replace what the body was pushed by before, and end with the episode.
+    """
+    b = int(body)
+    for k in range(2):
+        s.xfrc_applied[i, b, k] = force_xy * (2.0 * wp.randf(rng) - 1.0)
+    s.xfrc_applied[i, b, 2] = force_z * (2.0 * wp.randf(rng) - 1.0)
+    for k in range(3):
+        s.xfrc_applied[i, b, 3 + k] = torque * (2.0 * wp.randf(rng) - 1.0)
+    s.wrench_left_s[i, b] = duration_lo + (duration_hi - duration_lo) * wp.randf(rng)
