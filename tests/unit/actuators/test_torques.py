@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+import warp as wp
+from robot_rl_envs import drive
 from robot_rl_envs.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
 
 KINDS = {
@@ -83,6 +85,26 @@ def test_network_is_its_reference(activation, go2, put_states, random_net, froze
             )
             np.testing.assert_allclose(seen.pop(0), np.clip(torque, -effort, effort), atol=1e-4, rtol=1e-5)
     assert np.abs(torque).max() > 1.0
+
+
+@wp.kernel(enable_backward=False)
+def activate(x: wp.array(dtype=wp.float32), tanh_out: wp.array(dtype=wp.float32), elu_out: wp.array(dtype=wp.float32)):
+    i = wp.tid()
+    tanh_out[i] = drive.tanh(x[i])
+    elu_out[i] = drive.elu(x[i])
+
+
+def test_activations_without_a_call_are_exact_to_rounding():
+    """Also far out, where the fraction is cut off."""
+    x = np.concatenate([np.linspace(-12, 12, 50001), [-1e30, 1e30, 0.0]]).astype(np.float32)
+    given = wp.array(x, device="cpu")
+    tanh, elu = wp.zeros_like(given), wp.zeros_like(given)
+    wp.launch(activate, dim=len(x), inputs=[given, tanh, elu], device="cpu")
+    exact = x.astype(np.float64)
+    np.testing.assert_allclose(tanh.numpy(), np.tanh(exact), atol=3e-7)
+    np.testing.assert_allclose(
+        elu.numpy(), np.where(exact > 0, exact, np.expm1(np.minimum(exact, 0))), atol=3e-7, rtol=1e-7
+    )
 
 
 @pytest.mark.parametrize("hidden", [(5,), (40, 3, 17)])
