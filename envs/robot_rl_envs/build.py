@@ -9,6 +9,7 @@ import warp as wp
 
 from robot_rl_envs.fuse.actuating import actuator_fields, native_model_fields
 from robot_rl_envs.fuse.observing import pipe_shapes
+from robot_rl_envs.sensing import make_sensing
 from robot_rl_envs.state import CONSTANTS, FIELDS
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def field_sizes(scene: Scene, layout: Layout) -> dict[str, int]:
 def model_fields(task: Task) -> list[str]:
     """MuJoCo model fields that get per-world values, because an event or an actuator of ``task`` randomizes them."""
     drawn = {name for event in task.events.values() for name in event.info.model_fields}
-    return sorted(drawn | set(native_model_fields(task)))
+    return sorted(drawn | set(native_model_fields(task)) | set(make_sensing(task).model_fields()))
 
 
 def extra_fields(task: Task, scene: Scene, layout: Layout, num_envs: int) -> Extra:
@@ -47,7 +48,7 @@ def extra_fields(task: Task, scene: Scene, layout: Layout, num_envs: int) -> Ext
     for section in (task.commands, task.events, task.curricula):
         for term in section.values():
             declared |= term.info.fields
-    extra: Extra = actuator_fields(task, scene, num_envs)
+    extra: Extra = actuator_fields(task, scene, num_envs) | scene.sensing.fields(scene, num_envs)
     extra |= {name: (wp.float32, 2, (num_envs, columns)) for name, columns in pipe_shapes(layout).items()}
     for name, shape in declared.items():
         sizes = tuple(scene.sizes[n] if isinstance(n, str) else n for n in shape)
@@ -109,11 +110,14 @@ def allocate(engine: Engine, scene: Scene, layout: Layout, extra: Extra, fields:
         name = struct_name(field)
         arrays[name] = engine.expand(field)
         arrays[f"{name}_nominal"] = wp.clone(arrays[name][0])
+    if "history" in extra:
+        arrays["history"] = engine.history()
     if "xfrc_applied" in extra:
         arrays["xfrc_applied"] = engine.wrenches()
     for name, (dtype, _, shape) in extra.items():
         if shape:
             arrays[name] = wp.zeros(shape, dtype=dtype, device=device)
+    scene.sensing.fill(arrays, scene)
     return arrays
 
 

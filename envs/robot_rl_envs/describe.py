@@ -32,11 +32,14 @@ def _joint_rows(scene: Scene) -> list[dict[str, Any]]:
     return rows
 
 
-def _observation_row(slot: ObservationSlot) -> dict[str, Any]:
+def _observation_row(slot: ObservationSlot, scene: Scene) -> dict[str, Any]:
     if isinstance(slot.term, TorchTerm):
         return {"name": slot.name, "signal": None, "transform": "identity", "size": slot.size}
     info = slot.term.info
-    params: dict[str, Any] = dict(slot.term.params)
+    params: dict[str, Any] = {name: v for name, v in slot.term.params.items() if name not in info.source.simulated}
+    if info.signal == "height_scan":
+        scan = scene.sensing.sensors.height_scan
+        params["grid"] = {"size": list(scan.size), "resolution": scan.resolution, "offset": list(scan.offset)}
     if info.signal == "clock":
         params |= {"gate": "command", "gate_norm": MOVING_COMMAND}
     return {
@@ -73,7 +76,7 @@ def describe_policy(task: Task, scene: Scene, layout: Layout) -> dict[str, Any]:
         "actions": actions,
         "action_kind": task.actions.kind,
         "action_clip": task.actions.clip,
-        "observations": [_observation_row(slot) for slot in layout.groups["actor"]],
+        "observations": [_observation_row(slot, scene) for slot in layout.groups["actor"]],
         "control_period_s": task.sim.step_dt,
         "physics_timestep_s": task.sim.timestep,
         "command": commands[0] if commands else None,
@@ -90,13 +93,16 @@ def _mirror_of(slot: ObservationSlot, scene: Scene) -> tuple[list[int], list[flo
             keep = [k for k, joint in enumerate(robot.joints) if not joint.passive]
             perm, sign = [keep.index(perm[k]) for k in keep], [sign[k] for k in keep]
         return perm, sign
-    if rule == "feet":
-        return list(robot.foot_mirror), [1.0] * slot.size
+    if rule in ("feet", "foot_forces"):
+        feet = len(robot.foot_mirror)
+        return [start + k for start in range(0, slot.size, feet) for k in robot.foot_mirror], [1.0] * slot.size
+    if isinstance(rule, str) and (sensor := scene.sensing.mirror(rule)) is not None:
+        return sensor
     if isinstance(rule, tuple) and len(rule) == slot.size:
         return list(range(slot.size)), [float(k) for k in rule]
     raise ValueError(
         f"observation {slot.name!r} declares no left-right mirror (mirror={rule!r}): declare one sign an element, "
-        "'joints', 'actions' or 'feet', or set the task's mirror to False"
+        "'joints', 'actions', 'feet' or 'height_scan', or set the task's mirror to False"
     )
 
 

@@ -19,6 +19,7 @@ from robot_rl_envs.engines.base import DIRTY_MODEL
 from robot_rl_envs.flight import REASONS
 from robot_rl_envs.launch import Recorder
 from robot_rl_envs.quarantine import Quarantine
+from robot_rl_envs.scan import RayScan
 from robot_rl_envs.scene import make_scene
 from robot_rl_envs.state import CONSTANTS, Chain, State, make_chain, make_struct
 from robot_rl_envs.task import Task
@@ -130,6 +131,7 @@ class Env(VecEnv):
         self._final_obs = [TensorDict(dict(self._final_torch), batch_size=[self.num_envs]) for _ in range(2)]
         self._turn = 0
         self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log)[0])
+        self._scan = RayScan(self.scene, self.engine, self._arrays)
         self._record_stages(self._recorder)
         self._images = Images(
             self.cfg, self.scene, self.engine, self._arrays, seed=self.seed, world_offset=world_offset
@@ -148,6 +150,8 @@ class Env(VecEnv):
         self._observe_first = record(kernels.observe, lambda k, first: [s, f, c, p, log[k], first, 1, *groups])
         self._startup = record(kernels.startup, lambda _, first: [s, p, first])
         self._actuate = self._drive.record(recorder, kernels.actuate, s, f)
+        if self._scan:
+            self._observe_reset = record(kernels.observe_reset, lambda _, first: [s, p, first, *self._out.values()])
 
     def _start(self) -> None:
         self._startup.launch()
@@ -169,6 +173,7 @@ class Env(VecEnv):
         self.state.time_out.zero_()
         self.state.counter.add_(1)
         self._observe_first.launch()
+        self._look_again()
         self._torch_terms.observe(self._out_torch)
         self.engine.write_back(self._arrays["dirty"])
         self._images.update()
@@ -208,15 +213,25 @@ class Env(VecEnv):
                 self.engine.step(1)
         else:
             self.engine.step(self.cfg.sim.decimation)
+        if self._scan:
+            self._scan.look()
         if self._torch_terms:
             self._after.launch()
             self._torch_terms.finish(self._final_torch)
             self._observe.launch()
-            self._torch_terms.observe(self._out_torch)
         else:
             self._after_and_observe.launch()
+        self._look_again()
+        if self._torch_terms:
+            self._torch_terms.observe(self._out_torch)
         self.engine.write_back(self._arrays["dirty"])
         self._images.update()
+
+    def _look_again(self) -> None:
+        """With a scan by rays: observe the worlds that were reset, once the rays have been cast where they start."""
+        if self._scan:
+            self._scan.look()
+            self._observe_reset.launch()
 
     def _capture(self) -> None:
         with wp.ScopedDevice(self.device), wp.ScopedCapture(force_module_load=False) as capture:
@@ -333,7 +348,9 @@ class Env(VecEnv):
         """The robot's raw signals without noise.
 
         Returns:
-            joint_pos, joint_vel (N, nj), imu_gyro (N, 3) [rad/s, base frame], imu_quat_wxyz (N, 4), command (N, 3).
+            joint_pos, joint_vel (N, nj), imu_gyro (N, 3) [rad/s], imu_quat_wxyz (N, 4), command (N, 3), foot_contact
+            and foot_force (N, nf) [N]; and, where a term reads them, imu_acc (N, 3) [m/s^2] and height_scan (N, n)
+            [m]. The IMU's are in its own frame where a term reads it there, else in the base's.
         """
         state = self.state
         return {
@@ -342,7 +359,9 @@ class Env(VecEnv):
             "imu_gyro": state.base_ang_vel_b.clone(),
             "imu_quat_wxyz": state.base_quat_wxyz.clone(),
             "command": state.command.clone(),
-        }
+            "foot_contact": state.foot_contact.clone(),
+            "foot_force": state.foot_force.clone(),
+        } | self.scene.sensing.signals(state)
 
     def describe_policy(self) -> dict[str, Any]:
         """A JSON-able description of what the policy reads and drives, for the exported contract."""

@@ -11,6 +11,8 @@ import numpy as np
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuators import check_events
+from robot_rl_envs.engines.base import GROUND_GROUP
+from robot_rl_envs.sensing import Sensing, make_sensing
 from robot_rl_envs.task import Actions, Sim, Task
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ def make_scene(task: Task) -> Scene:
         from robot_rl_envs.terrain import build_terrain
 
         terrain = build_terrain(task.terrain, task.robot)
-    return Scene(task.robot, task.sim, task.actions, terrain)
+    return Scene(task.robot, task.sim, task.actions, terrain, make_sensing(task))
 
 
 class Scene:
@@ -79,13 +81,24 @@ class Scene:
         foot_sensor: (nf,) address of each foot's contact sensor.
         base: whether the robot has a floating base.
         terrain: the ground, None on an endless plane.
-        sizes: widths that terms and state fields name: "joints", "actions", "feet", "bodies".
+        sensing: the sensors that the task's terms read.
+        sizes: widths that terms and state fields name: "joints", "actions", "feet", "bodies", "height_scan",
+            "foot_forces".
     """
 
-    def __init__(self, robot: Robot, sim: Sim, actions: Actions, terrain: Terrain | None = None):
+    def __init__(
+        self,
+        robot: Robot,
+        sim: Sim,
+        actions: Actions,
+        terrain: Terrain | None = None,
+        sensing: Sensing | None = None,
+    ):
         self.robot, self.sim, self.actions, self.terrain = robot, sim, actions, terrain
+        self.sensing = sensing or Sensing()
         self.model = self._compile(visual=False)
         model = self.model
+        model.geom_group[model.geom_bodyid == 0] = GROUND_GROUP
         ids = [self._id("joint", joint.name) for joint in robot.joints]
         self.joint_ids = np.array(ids)
         self.joint_qpos = model.jnt_qposadr[ids].astype(np.int32)
@@ -104,6 +117,7 @@ class Scene:
         self.chain = self._chain()
         self.sizes = {"joints": len(robot.joints), "actions": len(self.actuated), "feet": len(robot.feet)}
         self.sizes["bodies"] = model.nbody
+        self.sizes |= self.sensing.bind(self)
 
     @property
     def actuated(self) -> list[str]:
@@ -202,6 +216,7 @@ class Scene:
                 objname=foot,
                 intprm=[spec_bits, net_force, 1],
             )
+        self.sensing.add_to(spec, self)
 
     def _default_qpos(self) -> np.ndarray:
         qpos = self.model.qpos0.copy()
@@ -222,6 +237,7 @@ class Scene:
             if samples:
                 value = joint.default_pos if position else 0.0
                 mujoco.mj_initCtrlHistory(self.model, data, k, None, np.full((samples, 1), value))
+        self.sensing.fill_history(self.model, data)
         return data.history.copy()
 
     def _chain(self) -> Chain:

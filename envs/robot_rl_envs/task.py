@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuators import Actuator, PositionPd
-from robot_rl_envs.pipeline import OPTIONS, check_options
 from robot_rl_envs.cameras.config import ImageGroup
+from robot_rl_envs.pipeline import OPTIONS, check_options
+from robot_rl_envs.sensors import Sensors
 from robot_rl_envs.terms import term_info
 
 if TYPE_CHECKING:
@@ -327,6 +328,7 @@ class Task:
         observations: "actor" (what a robot can sense) and "critic" (anything); further groups may be of images.
         rewards, terminations, commands, events, curricula, metrics: named terms.
         terrain: the ground; None is an endless plane.
+        sensors: where sensors sit and what they cover; the observation terms say which are read.
         only_positive_rewards: floor the summed reward of a step at zero.
         mirror: the task is left-right symmetric.
         num_envs: worlds by default (cpu, gpu).
@@ -349,6 +351,7 @@ class Task:
     curricula: dict[str, Curriculum] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)
     terrain: "TerrainCfg | None" = None
+    sensors: Sensors = field(default_factory=Sensors)
     only_positive_rewards: bool = False
     mirror: bool = False
     num_envs: tuple[int, int] = (1024, 4096)

@@ -36,12 +36,39 @@ FIXED_ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 MODES = ("startup", "reset", "interval")
 """When an event may happen."""
-WRITES = ("state", "velocity", "model", "wrench")
-"""What an event may write: qpos and qvel, qvel alone, per-world model fields, or forces on bodies."""
+WRITES = ("state", "velocity", "model", "wrench", "nothing")
+"""What an event may write of the engine's: qpos and qvel, qvel alone, per-world model fields, forces on bodies."""
 Fields = dict[str, tuple[str | int, ...]]
 Check = Callable[[dict[str, float], Any], None]
 
-SIGNALS = ("joint_pos", "joint_vel", "imu_gyro", "imu_quat_wxyz", "command", "last_action", "clock")
+SIGNALS = (
+    "joint_pos",
+    "joint_vel",
+    "imu_gyro",
+    "imu_quat_wxyz",
+    "imu_acc",
+    "foot_contact",
+    "foot_force",
+    "height_scan",
+    "command",
+    "last_action",
+    "clock",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """The sensor that an observation term reads.
+
+    Attributes:
+        uses: what has to be there: of "imu", "imu_acc", "encoders", "foot_forces", "height_scan".
+        simulated: parameters that describe the sensor's faults and are no part of an exported policy.
+        clean: a ``@wp.func (s, i, j, *params)`` that groups with ``noise=False`` read instead; None: the term itself.
+    """
+
+    uses: tuple[str, ...] = ()
+    simulated: tuple[str, ...] = ()
+    clean: Any = None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -53,13 +80,16 @@ class TermInfo:
         name: the function's name.
         params: parameter names in order.
         summary: first line of the docstring.
-        size: observation width: an int, or "joints", "actions", "feet".
+        size: observation width: an int, or one of ``Scene.sizes``: "joints", "actions", "feet", "height_scan",
+            "foot_forces".
         unit: SI unit of an observation.
-        frame: reference frame of an observation ("base", "world", "joint", "none").
+        frame: reference frame of an observation ("base", "imu", "heading", "world", "joint", "none").
         signal: the robot signal an observation comes from, one of :data:`SIGNALS`; None: privileged, no robot can
             measure it.
         transform: how the signal becomes the observation.
-        mirror: how the left-right mirror acts: "joints", "actions", "feet", or a sign for each element.
+        mirror: how the left-right mirror acts: "joints", "actions", "feet", "foot_forces", "height_scan", "imu_polar"
+            (a vector in the IMU's frame), "imu_axial" (an angular velocity there), or a sign for each element.
+        source: the sensor an observation reads.
         fields: state fields the term adds to the struct, name -> trailing shape.
         update: a ``@wp.func (s, i, *params)`` of a command, event or curriculum that runs in every step, on the same
             parameters.
@@ -82,6 +112,7 @@ class TermInfo:
     signal: str | None = None
     transform: str = "identity"
     mirror: str | tuple[float, ...] = ()
+    source: Source = field(default_factory=Source)
     fields: dict[str, tuple[str | int, ...]] = field(default_factory=dict)
     update: Any = None
     check: "Check | None" = None
@@ -144,6 +175,7 @@ def observation(
     signal: str | None = None,
     transform: str = "identity",
     mirror: str | tuple[float, ...] = (),
+    source: Source | None = None,
 ) -> Callable[[Any], Any]:
     """Mark a ``@wp.func (s, i, j, *params) -> float`` as an observation term; see :class:`TermInfo`.
 
@@ -163,6 +195,7 @@ def observation(
             signal=signal,
             transform=transform,
             mirror=mirror,
+            source=source or Source(),
         )
 
     return wrap
@@ -178,9 +211,7 @@ def _mark_updated(kind: str, fn: Any, *, update: Any, **declared: Any) -> Any:
     return marked
 
 
-def command(
-    *, fields: Fields | None = None, update: Any = None, check: Check | None = None
-) -> Callable[[Any], Any]:
+def command(*, fields: Fields | None = None, update: Any = None, check: Check | None = None) -> Callable[[Any], Any]:
     """Mark a ``@wp.func (s, i, rng, *params)`` as a command term.
 
     Args:
@@ -199,9 +230,7 @@ def command(
     return wrap
 
 
-def curriculum(
-    *, fields: Fields | None = None, update: Any = None, check: Check | None = None
-) -> Callable[[Any], Any]:
+def curriculum(*, fields: Fields | None = None, update: Any = None, check: Check | None = None) -> Callable[[Any], Any]:
     """Mark a ``@wp.func (s, i, rng, *params)`` as a curriculum: it sees the state that an episode ended in.
 
     It is not called at the very first reset, nor in a world that was quarantined.
@@ -236,8 +265,8 @@ def event(
     """Mark a ``@wp.func (s, i, rng, *params)`` as an event term.
 
     Args:
-        writes: "state" (qpos and qvel), "velocity" (qvel alone), "model" (per-world model fields) or "wrench"
-            (``s.xfrc_applied``).
+        writes: "state" (qpos and qvel), "velocity" (qvel alone), "model" (per-world model fields), "wrench"
+            (``s.xfrc_applied``) or "nothing" of the engine's.
         model_fields: MuJoCo model fields that get per-world values, e.g. ``("geom_friction",)``; the nominal values
             are ``s.<field>_nominal``.
         covers: what exactly it draws, where that is less than whole model fields.

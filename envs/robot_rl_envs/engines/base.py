@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     import numpy as np
     import warp as wp
 
+GROUND_GROUP = 5
+"""Geom group of the ground in the simulated model, for rays that are to see nothing else."""
+
 DIRTY_VELOCITY = 1
 """A world whose qvel was written."""
 DIRTY_STATE = 2
@@ -60,6 +63,23 @@ class EngineData:
     actuator_force: wp.array
     overflow: wp.array
     needed: wp.array
+
+
+class Rays(Protocol):
+    """Rays of every world, with buffers of their own.
+
+    Attributes:
+        origins, directions: (num_envs, n) vec3, world frame [m]; written before :meth:`cast`.
+        distances: (num_envs, n) along the direction's length [m], -1 where nothing is hit.
+    """
+
+    origins: wp.array
+    directions: wp.array
+    distances: wp.array
+
+    def cast(self) -> None:
+        """Fill :attr:`distances` from the state as it is."""
+        ...
 
 
 class Engine(Protocol):
@@ -126,6 +146,14 @@ class Engine(Protocol):
 
     def rays(self, origins: Any, directions: Any) -> Any:
         """Cast rays: origins [m], directions (num_envs, n, 3), world frame; distances (num_envs, n) [m], -1 none."""
+        ...
+
+    def make_rays(self, count: int, *, ground_only: bool = False) -> Rays:
+        """Buffers for ``count`` rays a world, against all geoms or the ground's alone."""
+        ...
+
+    def history(self) -> wp.array:
+        """MuJoCo's buffers of past sensor values and controls, (num_envs, nhistory) float32, live."""
         ...
 
     def get_state(self) -> np.ndarray:

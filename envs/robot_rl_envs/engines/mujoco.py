@@ -18,6 +18,7 @@ from robot_rl_envs.engines.base import (
     DIRTY_STATE,
     DIRTY_VELOCITY,
     DIRTY_WRENCH,
+    GROUND_GROUP,
     OVERFLOW_CONSTRAINTS,
     OVERFLOW_CONTACTS,
     OVERFLOW_RAISED,
@@ -35,6 +36,26 @@ _FULL_BITS = (OVERFLOW_CONTACTS, OVERFLOW_CONSTRAINTS)
 
 def _zeros(*shape: int) -> wp.array:
     return wp.zeros(shape, dtype=wp.float32, device="cpu")
+
+
+class MujocoRays:
+    """Rays of every world by ``Batch.ray``, which makes its results anew; see :class:`.base.Rays`."""
+
+    def __init__(self, batch: Batch, num_envs: int, count: int, *, ground_only: bool):
+        self._batch = batch
+        self._group = np.array([ground_only is False or k == GROUND_GROUP for k in range(6)], dtype=np.uint8)
+        self.origins = wp.zeros((num_envs, count), dtype=wp.vec3, device="cpu")
+        self.directions = wp.zeros((num_envs, count), dtype=wp.vec3, device="cpu")
+        self.distances = _zeros(num_envs, count)
+        self._given = [array.numpy() for array in (self.origins, self.directions)]
+        self._exact = [np.zeros((num_envs, count, 3)) for _ in range(2)]
+        self._found = self.distances.numpy()
+
+    def cast(self) -> None:
+        """Fill the distances."""
+        for exact, given in zip(self._exact, self._given, strict=True):
+            exact[...] = given
+        self._found[...] = self._batch.ray(*self._exact, geomgroup=self._group)[0]
 
 
 class MujocoEngine:
@@ -76,6 +97,7 @@ class MujocoEngine:
         self._fresh = self.batch.state[0].copy()
         self._expanded: dict[str, tuple[np.ndarray, wp.array, np.ndarray]] = {}
         self._wrenches: wp.array | None = None
+        self._history: wp.array | None = None
         self._again = False
         # What write_back copies, recorded at its first call: again when a field was expanded since.
         self._writer: RowWriter | None = None
@@ -165,6 +187,18 @@ class MujocoEngine:
     def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
         """Cast rays against all geoms, the robot's included; see the protocol."""
         return self.batch.ray(origins, directions)[0]
+
+    def make_rays(self, count: int, *, ground_only: bool = False) -> MujocoRays:
+        """Buffers for ``count`` rays a world; see the protocol."""
+        return MujocoRays(self.batch, self.num_envs, count, ground_only=ground_only)
+
+    def history(self) -> wp.array:
+        """A float32 mirror of MuJoCo's buffers of past values, from now on copied in every step."""
+        if self._history is None:
+            self._history = _zeros(self.num_envs, self.model.nhistory)
+            self._outputs.append((self.batch.bind("history"), self._history.numpy()))
+            self._history.numpy()[...] = self._outputs[-1][0]
+        return self._history
 
     def warnings(self) -> np.ndarray:
         """(num_envs,) how many warnings MuJoCo has counted in each world."""

@@ -6,7 +6,7 @@ It runs on the CPU too, serially: good for parity tests, not for training.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mujoco
 import mujoco_warp as mjw
@@ -16,6 +16,7 @@ import warp as wp
 from robot_rl_envs.engines.base import (
     DIRTY_CONST,
     DIRTY_STATE,
+    GROUND_GROUP,
     OVERFLOW_CCD,
     OVERFLOW_CONSTRAINTS,
     OVERFLOW_CONTACTS,
@@ -82,6 +83,42 @@ def _measure_need(
     contacts = wp.max(nacon[0], ncollision[0])
     if contacts > naconmax:
         needed_out[i, 1] = wp.max(needed_out[i, 1], (contacts + nworld - 1) / nworld)
+
+
+class WarpRays:
+    """Rays of every world by ``mujoco_warp.rays``; see :class:`robot_rl_envs.engines.base.Rays`."""
+
+    def __init__(self, engine: MujocoWarpEngine, count: int, *, ground_only: bool):
+        self._engine, shape = engine, (engine.num_envs, count)
+        self._everything = not ground_only
+        with wp.ScopedDevice(engine.device):
+            self.origins, self.directions, self._normals = (wp.zeros(shape, dtype=wp.vec3) for _ in range(3))
+            self.distances = wp.zeros(shape, dtype=wp.float32)
+            self._geoms = wp.zeros(shape, dtype=wp.int32)
+            self._exclude = wp.full(count, -1, dtype=wp.int32)
+            groups = [-1.0 if self._everything else float(k == GROUND_GROUP) for k in range(6)]
+            self._groups = wp.types.vector(length=6, dtype=wp.float32)(*groups)
+            # where static geoms are is not known before the first step
+            mjw.kinematics(engine.warp_model, engine.warp_data)
+
+    def cast(self) -> None:
+        """Fill the distances."""
+        m, d = self._engine.warp_model, self._engine.warp_data
+        with wp.ScopedDevice(self._engine.device):
+            if self._everything:
+                mjw.kinematics(m, d)
+            mjw.rays(
+                m,
+                d,
+                self.origins,
+                self.directions,
+                self._groups,
+                True,
+                self._exclude,
+                self.distances,
+                self._geoms,
+                self._normals,
+            )
 
 
 class MujocoWarpEngine:
@@ -210,9 +247,21 @@ class MujocoWarpEngine:
                     setattr(self.warp_model, field, wp.array(tiled, dtype=shared.dtype, device=self.device))
             mjw.set_const(self.warp_model, self.warp_data)
 
-    def rays(self, origins: Any, directions: Any) -> Any:
-        """Cast rays; see the protocol."""
-        raise ValueError("rays are not offered by engine=mujoco_warp yet: use engine=mujoco")
+    def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        """Cast rays against all geoms, the robot's included; see the protocol."""
+        rays = self.make_rays(np.shape(origins)[-2])
+        for array, values in ((rays.origins, origins), (rays.directions, directions)):
+            array.assign(np.broadcast_to(np.asarray(values, np.float32), (*array.shape, 3)))
+        rays.cast()
+        return rays.distances.numpy()
+
+    def make_rays(self, count: int, *, ground_only: bool = False) -> WarpRays:
+        """Buffers for ``count`` rays a world; capturable; see the protocol."""
+        return WarpRays(self, count, ground_only=ground_only)
+
+    def history(self) -> wp.array:
+        """MuJoCo's buffers of past values: the live array."""
+        return self.warp_data.history
 
     def warnings(self) -> None:
         """MuJoCo Warp keeps no warning count."""

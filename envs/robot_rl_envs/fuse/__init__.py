@@ -62,6 +62,7 @@ class Kernels:
     observe: wp.Kernel
     startup: wp.Kernel
     actuate: wp.Kernel | None
+    observe_reset: wp.Kernel | None
     source: str
 
 
@@ -77,7 +78,7 @@ def make_kernels(
     write_after(writer, task)
     for name, group in task.vectors.items():
         write_group(writer, name, group)
-    write_observe(writer, task, fields)
+    write_observe(writer, scene, task, fields)
     write_startup(writer, task)
     drive.write(writer)
     body = "\n".join(writer.lines)
@@ -99,8 +100,9 @@ def make_kernels(
     options = {"enable_backward": False}
     kernels: dict[str, Any] = {
         name: wp.kernel(namespace[name], module="unique", enable_backward=False, module_options=options)
-        for name in ("act", "after_physics", "observe", "startup", "actuate")
+        for name in ("act", "after_physics", "observe", "startup", "actuate", "observe_reset")
         if name in namespace
     }
-    kernels.setdefault("actuate", None)
+    for name in ("actuate", "observe_reset"):
+        kernels.setdefault(name, None)
     return Kernels(**kernels, source=renamed)

@@ -41,10 +41,10 @@ def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
     w.add(1, "return good")
 
 
-def _write_term(w: Writer, group: str, slot: ObservationSlot, noisy: bool) -> None:
+def _write_term(w: Writer, group: str, slot: ObservationSlot, group_noise: bool) -> None:
     path = f"observations.{group}.{slot.name}"
     term: Observation = slot.term
-    noisy = noisy and term.noise > 0
+    noisy = group_noise and term.noise > 0
     scale = w.layout.param(f"{path}.scale", term.scale)
     clip = w.layout.param(f"{path}.clip", term.clip)
     noise = w.layout.param(f"{path}.noise", term.noise)
@@ -53,7 +53,8 @@ def _write_term(w: Writer, group: str, slot: ObservationSlot, noisy: bool) -> No
     if noisy:
         w.rng(1, path)
     w.add(1, f"for j in range({slot.size}):")
-    w.add(2, f"v = {w.call(path, term, 's, i, j')}")
+    value = w.call(path, term, "s, i, j", None if group_noise else term.info.source.clean)
+    w.add(2, f"v = {value}")
     if pipe.bias >= 0:
         w.add(2, f"v = v + {q}[i, {pipe.bias} + j]")
     if noisy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from robot_rl_envs import sensing
 from robot_rl_envs.derive import clear_wrench
 from robot_rl_envs.engines.base import (
     DIRTY_CONST,
@@ -19,7 +20,13 @@ from robot_rl_envs.fuse.writer import Writer
 from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Event, Task, TorchTerm
 
-_DIRTY = {"state": DIRTY_STATE, "velocity": DIRTY_VELOCITY, "model": DIRTY_MODEL, "wrench": DIRTY_WRENCH}
+_DIRTY = {
+    "state": DIRTY_STATE,
+    "velocity": DIRTY_VELOCITY,
+    "model": DIRTY_MODEL,
+    "wrench": DIRTY_WRENCH,
+    "nothing": 0,
+}
 
 
 def _write_event(w: Writer, name: str, term: Event, indent: int) -> None:
@@ -155,8 +162,10 @@ def write_after(w: Writer, task: Task) -> None:
     w.add(1, "if faults != 0:")
     w.add(2, "record_end(s, f, i)")
     w.add(2, "park_world(s, i)")
+    sensing.write_before(w, task)
     w.add(1, "derive(s, c, i)")
     w.add(1, "update_contacts(s, c, i)")
+    sensing.write_update(w, task)
     _write_terminations(w, task)
     _write_rewards(w, task)
     w.add(1, "if faults == 0:")
@@ -171,7 +180,7 @@ def write_after(w: Writer, task: Task) -> None:
     _write_interval_events(w, task)
 
 
-def write_observe(w: Writer, task: Task, fields: list[str]) -> None:
+def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> None:
     """Write the stage that observes, ends episodes and resets worlds."""
     groups = list(task.vectors)
     w.add(0, "def observe(")
@@ -188,7 +197,14 @@ def write_observe(w: Writer, task: Task, fields: list[str]) -> None:
     _write_final(w, groups)
     _write_quarantine(w, groups, fields)
     _write_end_of_episode(w, task)
-    _write_reset(w, task)
+    _write_reset(w, scene, task)
+    if scene.sensing.rays:
+        # The engine has to look around where the world starts before it can be observed there.
+        w.add(0, "def observe_reset(s: SceneState, p: wp.array(dtype=wp.float32), first: int,")
+        w.add(1, " ".join(f"out_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
+        w.add(0, "):")
+        w.add(1, "i = first + wp.tid()")
+        w.add(1, "if wp.max(s.terminated[i], s.time_out[i]) == 1:")
     for name in groups:
         w.add(2, f"good = {GROUP}{name}(s, i, p, 1, out_{name}, out_{name})")
 
@@ -261,7 +277,7 @@ def _write_end_of_episode(w: Writer, task: Task) -> None:
         w.add(3, f"wp.atomic_add(log, {w.layout.log[f'reward/{name}']}, wp.float64(s.episode_sums[i, {k}]))")
 
 
-def _write_reset(w: Writer, task: Task) -> None:
+def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
     """Back to the default pose at the world's origin, then the reset events and a new command."""
     w.add(2, f"s.dirty[i] = s.dirty[i] | {DIRTY_STATE}")
     w.add(2, "for k in range(s.qpos.shape[1]):")
@@ -278,8 +294,10 @@ def _write_reset(w: Writer, task: Task) -> None:
             w.rng(2, f"events.{name}")
             _write_event(w, name, term, 2)
     write_delay_draw(w, task, 2)
+    sensing.write_delay(w, task, scene)
     w.add(2, "clear_world(s, i)")
     w.add(2, "derive(s, c, i)")
+    sensing.write_reset(w, task)
     _write_commands(w, task, 2, timed=False)
 
 

@@ -94,10 +94,10 @@ def base_height(s: Any, i: int, j: int) -> float:
     return s.base_pos_w[i][2]
 
 
-@observation(size="feet", frame="world", mirror="feet")
+@observation(size="feet", signal="foot_contact", mirror="feet")
 @wp.func
 def foot_contact(s: Any, i: int, j: int) -> float:
-    """1 for each foot that touches the ground: privileged."""
+    """1 for each foot that touches the ground, 0 for one that does not."""
     return s.foot_contact[i, j]
 
 
