@@ -59,7 +59,7 @@ bench-learner: $(CORE)  ## the PPO update against rsl_rl's
 rival-mjlab: $(RIVAL)/.installed  ## .venv-mjlab with mjlab, a rival that pins other versions of MuJoCo
 
 bench-mjlab: $(CORE) $(RIVAL)/.installed  ## environment steps against mjlab's, on the CPU
-	$(BIN)/robot-rl bench env task=go2_flat rival=mjlab repeats=9 out=benchmarks/bench_env_mjlab.json
+	$(BIN)/robot-rl bench env task=go2_flat rival=mjlab num_envs=1024 out=benchmarks/bench_env_mjlab.json
 
 install: $(CORE)  ## .venv with what training needs
 
