@@ -345,23 +345,8 @@ class Env(VecEnv):
         return mirror_maps(self.cfg, self.scene, self._layout, self.device) if self.cfg.mirror else None
 
     def robot_state(self) -> dict[str, torch.Tensor]:
-        """The robot's raw signals without noise.
-
-        Returns:
-            joint_pos, joint_vel (N, nj), imu_gyro (N, 3) [rad/s], imu_quat_wxyz (N, 4), command (N, 3), foot_contact
-            and foot_force (N, nf) [N]; and, where a term reads them, imu_acc (N, 3) [m/s^2] and height_scan (N, n)
-            [m]. The IMU's are in its own frame where a term reads it there, else in the base's.
-        """
-        state = self.state
-        return {
-            "joint_pos": state.joint_pos.clone(),
-            "joint_vel": state.joint_vel.clone(),
-            "imu_gyro": state.base_ang_vel_b.clone(),
-            "imu_quat_wxyz": state.base_quat_wxyz.clone(),
-            "command": state.command.clone(),
-            "foot_contact": state.foot_contact.clone(),
-            "foot_force": state.foot_force.clone(),
-        } | self.scene.sensing.signals(state)
+        """The robot's raw signals without noise, one row a world; see :meth:`.sensing.Sensing.signals`."""
+        return self.scene.sensing.signals(self.state)
 
     def describe_policy(self) -> dict[str, Any]:
         """A JSON-able description of what the policy reads and drives, for the exported contract."""

@@ -212,8 +212,19 @@ class Sensing:
     # -- what the robot itself reads ---------------------------------------------------------------------------------
 
     def signals(self, state: Any) -> dict[str, torch.Tensor]:
-        """The signals of a real robot that come from sensors which the task's terms read, without noise."""
-        found: dict[str, torch.Tensor] = {}
+        """The signals of a real robot, without noise.
+
+        Args:
+            state: ``Env.state``.
+
+        Returns:
+            joint_pos, joint_vel (N, nj), imu_gyro (N, 3) [rad/s], imu_quat_wxyz (N, 4), command (N, 3), foot_contact
+            and foot_force (N, nf) [N]; and, where a term reads them, imu_acc (N, 3) [m/s^2] and height_scan (N, n) [m].
+            The IMU's are in its own frame where a term reads it there, else in the base's.
+        """
+        fields = {"imu_gyro": "base_ang_vel_b", "imu_quat_wxyz": "base_quat_wxyz"}
+        names = ("joint_pos", "joint_vel", "imu_gyro", "imu_quat_wxyz", "command", "foot_contact", "foot_force")
+        found: dict[str, torch.Tensor] = {name: getattr(state, fields.get(name, name)).clone() for name in names}
         if self.imu:
             mount = state.imu_mount_wxyz.expand(state.base_quat_wxyz.shape)
             turn = _multiply(mount, state.imu_tilt_wxyz)
