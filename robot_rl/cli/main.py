@@ -46,6 +46,7 @@ COMMANDS = {
     "play": "drive a policy in the browser: sliders, pushes, speed",
     "report": "write the run's HTML page: curves, throughput, evaluation, video",
     "terrain": "draw a terrain: stairs, gaps, waves, the ground of a task",
+    "inspect": "what happened to a world that was quarantined: replay, curves, pictures",
     "list": "tasks, robots, engines, policies, runs",
     "bench": "measure the environment or the learner against its rival",
     "new": "write the skeleton of a task or a robot, with its test",

@@ -1,7 +1,7 @@
 """What one sees while training: a bar in a terminal, a line every few seconds in a log."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -21,16 +21,17 @@ class Progress:
     With a terminal it is a bar (iterations, time left) over a line: steps/s, return, episode length, tracking error.
     """
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, last: int, notices: Callable[[], list[str]] = list) -> None:
         """Wait for the first row.
 
         Args:
             last: Iterations in all.
+            notices: Returns the lines that the environment has for the user since it was last asked.
         """
         from rich.console import Console
 
         self._console = Console(stderr=True)
-        self._first, self._last = 0, last
+        self._first, self._last, self._notices = 0, last, notices
         self._bar: Any = None
         self._live: Any = None
         self._start = self._printed = time.monotonic()
@@ -53,6 +54,9 @@ class Progress:
             self._first = done
             if self._console.is_terminal:
                 self._show_bar()
+        for line in self._notices():
+            counts = [f"{row[key]:.0f} {key[12:]}" for key in row if key.startswith("quarantined/")]
+            self._console.print(f"iteration {done} ({', '.join(counts)}): {line}", soft_wrap=True, highlight=False)
         if self._bar is not None:
             self._draw(done, row)
             return

@@ -45,7 +45,8 @@ sweeps, one run after another (Hydra's multirun and launchers):
   robot-rl train -m task=go2_flat seed=1,2,3 ppo.entropy_coef=0.002,0.01
 
 Ctrl-C finishes the iteration, saves, and says how to go on. The run directory holds run.yaml (every setting, versions,
-git commit), metrics.jsonl, tb/ (TensorBoard) and checkpoints/; export, eval, video and report add the rest.
+git commit), metrics.jsonl, tb/ (TensorBoard) and checkpoints/; export, eval, video and report add the rest. A world
+that breaks (its state is not finite, a buffer is full) is reset, counted, and put into quarantine/ for inspect.
 """
 
 
@@ -123,8 +124,9 @@ def learn(env: Any, cfg: "TrainCfg", run_dir: "RunDir", prepare: Callable[[Any],
     from robot_rl.learn.make import make_runner
     from robot_rl.metrics.writers import MetricsWriter
 
+    env.quarantine_dir = run_dir.path / "quarantine"
     writer = MetricsWriter(run_dir.path, cfg.wandb, name=f"{run_dir.task}/{run_dir.run_id}")
-    with writer, Progress(cfg.learner.max_iterations) as progress:
+    with writer, Progress(cfg.learner.max_iterations, env.pop_notices) as progress:
         with asked():
             runner = make_runner(
                 env, cfg.learner, run_dir=run_dir.path, seed=cfg.seed, observer=progress, writer=writer

@@ -1,0 +1,87 @@
+"""robot-rl inspect: what happened to a quarantined world."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robot_rl.cli.options import describe, option, read_all
+from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from robot_rl.inspect.growth import Growth
+    from robot_rl.inspect.record import Record
+    from robot_rl.inspect.replay import Replay
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl inspect."""
+
+    out: str = option("", "the .html; beside the file by default, with a .png of its pictures where OpenGL is there")
+
+
+HELP = f"""\
+robot-rl inspect: what happened to a world that was quarantined
+
+usage: robot-rl inspect <file.npz> [key=value ...]
+
+{describe(Options)}
+
+A run keeps such files in runs/<task>/<run id>/quarantine/, 20 at most. The table says what was wrong, when and where;
+the world is stepped again by plain MuJoCo under the recorded controls; the page draws all of it.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the table, writes the page."""
+    from robot_rl.inspect.film import encode, film, strip
+    from robot_rl.inspect.growth import fastest
+    from robot_rl.inspect.page import render_page
+    from robot_rl.inspect.record import read_record
+    from robot_rl.inspect.replay import replay
+    from robot_rl.run_dir import write_atomic
+
+    files = [word for word in arguments if "=" not in word]
+    if len(files) != 1:
+        raise UserError(
+            f"inspect takes one file, got {len(files)}: robot-rl inspect runs/<task>/<run id>/quarantine/<file>.npz"
+        )
+    options = read_all(Options, [word for word in arguments if word not in files])
+    record = read_record(files[0])
+    page = Path(options.out) if options.out else record.path.with_suffix(".html")
+    if page.suffix != ".html":
+        raise UserError(f"out={options.out}: must end in .html")
+    result, growths, frames = replay(record), fastest(record), film(record)
+    show(record, result, growths)
+    write_atomic(page, render_page(record, result, growths, frames))
+    print(f"\n{page}")
+    if frames:
+        picture = page.with_suffix(".png")
+        picture.write_bytes(encode(strip(frames)))
+        print(picture)
+    return 0
+
+
+def show(record: "Record", result: "Replay", growths: "list[Growth]") -> None:
+    """Prints what, when and why, the replay's verdict, and the last steps of what grew."""
+    from robot_rl.inspect.charts import short
+
+    about = record.about
+    rows = [
+        (
+            "what",
+            f"world {about['world']} of {about['task']} ({about['robot']}, {about['engine']}, seed {about['seed']})",
+        ),
+        ("when", f"{about['time_s']:.2f} s into the episode, control step {about['counter']} of the run"),
+        *(("why", line) for line in about["why"]),
+        ("replay", result.verdict),
+        *(("", note) for note in result.notes),
+    ]
+    for name, text in rows:
+        print(f"{name:<8}{text}")
+    if growths:
+        width = max(len(growth.name) for growth in growths)
+        print("\nfastest growing, last control steps:")
+        for growth in growths:
+            print(f"  {growth.name:<{width}}" + "".join(f"{short(value):>10}" for value in growth.values))

@@ -1,0 +1,1 @@
+"""What happened to a quarantined world: its file read, replayed and drawn."""

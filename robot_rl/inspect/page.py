@@ -1,0 +1,180 @@
+"""The page of a quarantined world: one HTML file that refers to nothing outside itself and runs no script."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robot_rl.inspect.charts import Chart, draw, short
+from robot_rl.inspect.film import encode
+from robot_rl.inspect.growth import Growth
+from robot_rl.inspect.record import Record
+from robot_rl.inspect.replay import Replay
+
+STYLE = Path(__file__).parents[1] / "metrics" / "templates" / "report.css"
+OWN_STYLE = """
+.why { padding: 0.9rem 1.1rem; list-style: none; border-left: 3px solid var(--t2); background: var(--panel); }
+.why li { font-size: 1.05rem; overflow-wrap: anywhere; }
+.strip { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 10.5rem), 1fr)); gap: 0.6rem; }
+.strip figcaption { font-size: 0.8rem; color: var(--soft); }
+.strip img { display: block; width: 100%; border-radius: 6px; }
+.strip .last img { outline: 2px solid var(--t2); outline-offset: 1px; }
+.chart.suspect { border-color: var(--t2); }
+.chart .far, .far { color: var(--t2); font-weight: 600; }
+.chart .far { font-size: 0.8rem; margin-left: auto; }
+.plot .dashed { fill: none; stroke: var(--soft); stroke-dasharray: 4 3; }
+.plot .lost { fill: none; stroke: var(--t2); stroke-width: 2; }
+.charts + .charts { margin-top: 0.75rem; }
+td, th { white-space: nowrap; }
+"""
+
+
+def render_page(record: Record, result: Replay, growths: list[Growth], frames: list[tuple[int, np.ndarray]]) -> str:
+    """The whole page as one string."""
+    title = f"{record.about['task']}: world {record.about['world']}"
+    style = STYLE.read_text(encoding="utf-8") + OWN_STYLE
+    why = "".join(f"<li>{escape(line[0].upper() + line[1:])}</li>" for line in record.about["why"])
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
+        "style-src 'unsafe-inline'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f'<header><h1>{escape(title)}</h1><p class="run mono">{escape(record.path.name)}</p>{_facts(record)}</header>\n'
+        f'<ul class="why">{why}</ul>\n'
+        + _section(
+            "The last moments",
+            "As recorded; a state that is not finite is drawn as the world last stood.",
+            _strip(record, frames),
+        )
+        + _section("Replay", "The recorded controls, stepped again by plain MuJoCo.", _replay(record, result))
+        + _section("What grew", "The last control steps of the quantities that ran away the fastest.", _growth(growths))
+        + _section("Base", "Where the robot was.", _charts(_base_charts(record)))
+        + _section("Joint positions", "Highlighted: what the reasons mention.", _charts(_joints(record, "position")))
+        + _section("Joint velocities", "One point a control step, at its end.", _charts(_joints(record, "velocity")))
+        + _section("Actions", "What the policy asked for; each holds for one control step.", _charts(_actions(record)))
+        + f"<footer><p>Made from <code>{escape(str(record.path))}</code>.</p></footer>\n</body>\n</html>\n"
+    )
+
+
+def _section(title: str, text: str, body: str) -> str:
+    if not body:
+        return ""
+    return (
+        f'<section><div class="head"><h2>{escape(title)}</h2><p>{escape(text)}</p></div><div>{body}</div></section>\n'
+    )
+
+
+def _facts(record: Record) -> str:
+    about: dict[str, Any] = record.about
+    facts = {
+        "Robot": about["robot"],
+        "Engine": about["engine"],
+        "World": about["world"],
+        "Seed": about["seed"],
+        "Into the episode": f"{about['time_s']:.2f} s",
+        "Control step": f"{about['counter']} of the run",
+        "Physics step": f"{1000 * about['timestep']:.3g} ms × {about['decimation']}",
+        "Actuator": about["actuator"],
+        "MuJoCo": about["mujoco"],
+        "Written": about["created"],
+    }
+    rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(str(value))}</dd></div>" for name, value in facts.items())
+    return f'<dl class="facts">{rows}</dl>'
+
+
+def _strip(record: Record, frames: list[tuple[int, np.ndarray]]) -> str:
+    cells = ""
+    for k, frame in frames:
+        data = base64.b64encode(encode(frame, "JPEG", quality=84)).decode()
+        last = k == len(record.step) - 1
+        text = "the end" if last else _milliseconds(record.times[k])
+        name = ' class="last"' if last else ""
+        image = f'<img src="data:image/jpeg;base64,{data}" alt="{text}">'
+        cells += f"<figure{name}>{image}<figcaption>{text}</figcaption></figure>"
+    return f'<div class="strip">{cells}</div>' if cells else ""
+
+
+def _replay(record: Record, result: Replay) -> str:
+    notes = "".join(f'<p class="under">{escape(note)}</p>' for note in result.notes)
+    rows = ""
+    for t, (dq, dv) in enumerate(result.differences):
+        bad = t == result.bad_step
+        what = f'<span class="far">not finite from substep {result.bad_substep} on</span>' if bad else ""
+        rows += (
+            f'<tr><th scope="row">{_milliseconds(record.times[t + 1])}</th><td>{short(dq)}</td><td>{short(dv)}</td>'
+            f"<td>{what}</td></tr>"
+        )
+    table = (
+        '<div class="scroll"><table><thead><tr><th scope="col">State at</th><th scope="col">Largest difference in '
+        'position</th><th scope="col">in velocity</th><th scope="col"></th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+        if rows
+        else ""
+    )
+    return f"<p>{escape(result.verdict)}</p>{notes}{table}"
+
+
+def _growth(growths: list[Growth]) -> str:
+    rows = ""
+    for growth in growths:
+        cells = "".join(
+            f"<td>{short(value)}</td>" if np.isfinite(value) else f'<td class="far">{short(value)}</td>'
+            for value in growth.values
+        )
+        rows += f'<tr><th scope="row">{escape(growth.name)}</th>{cells}</tr>'
+    return f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>' if rows else ""
+
+
+def _charts(charts: list[Chart]) -> str:
+    return f'<div class="charts small">{"".join(draw(chart) for chart in charts)}</div>' if charts else ""
+
+
+def _base_charts(record: Record) -> list[Chart]:
+    charts = []
+    if record.about.get("floating"):
+        speed = np.linalg.norm(record.qvel[:, :3].astype(np.float64), axis=1)
+        turn = np.linalg.norm(record.qvel[:, 3:6].astype(np.float64), axis=1)
+        charts = [
+            Chart(title="Base height", unit="m", times=record.times, values=record.qpos[:, 2]),
+            Chart(title="Base speed", unit="m/s", times=record.times, values=speed, bounds=(0.0, 0.0)),
+            Chart(title="Base turn rate", unit="rad/s", times=record.times, values=turn, bounds=(0.0, 0.0)),
+        ]
+    reward = Chart(title="Reward", unit="a step", times=record.times[1:], values=record.reward)
+    return [*charts, reward] if len(record.reward) > 1 else charts
+
+
+def _joints(record: Record, what: str) -> list[Chart]:
+    about, charts = record.about, []
+    targets = dict(zip(about["action_names"], range(record.ctrl.shape[2]), strict=False))
+    names, values, unit = (
+        (about["qpos_names"], record.qpos, "rad or m")
+        if what == "position"
+        else (about["dof_names"], record.qvel, "rad/s or m/s")
+    )
+    for name in about["joint_names"]:
+        if name not in names:
+            continue
+        chart = Chart(title=name, unit=unit, times=record.times, values=values[:, names.index(name)])
+        chart.suspect = name in record.suspects()
+        if what == "position" and name in targets and about["actuator"] in ("PositionPd", "DcMotor"):
+            chart.target, chart.target_name = record.ctrl[:, 0, targets[name]], "control"
+        charts.append(chart)
+    return charts
+
+
+def _actions(record: Record) -> list[Chart]:
+    charts = []
+    for k, name in enumerate(record.about["action_names"]):
+        chart = Chart(title=name, unit="", times=record.times[:-1], values=record.action[:, k])
+        chart.suspect = any(f"action of {name} " in line for line in record.about["why"])
+        charts.append(chart)
+    return charts if len(record.action) > 1 else []
+
+
+def _milliseconds(time: float) -> str:
+    return f"{1000 * time:.0f} ms".replace("-", "−")

@@ -1,0 +1,153 @@
+"""Reads the file of a quarantined world. Nothing in it is executed: arrays, and one JSON string."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    import mujoco
+
+FORMAT = "robot-rl quarantine 1"
+MAX_SPEED = 1.0e4
+"""The environment takes a generalized velocity beyond this for an explosion [m/s, rad/s]."""
+
+ARRAYS = ("step", "written", "command", "qpos", "qvel", "action", "ctrl", "reward", "model")
+NAMES = ("qpos_names", "dof_names", "action_names", "joint_names")
+TEXTS = ("task", "robot", "engine", "mujoco", "reason", "actuator", "created")
+NUMBERS = ("world", "seed", "counter", "time_s", "timestep", "decimation")
+
+
+@dataclass(kw_only=True, slots=True)
+class Record:
+    """The last control steps of one world: T steps between T + 1 states, the last of which is the bad one.
+
+    Attributes:
+        path: the file.
+        about: everything that has a name; see docs/quarantine.md.
+        step: (T + 1,) control steps since the reset.
+        written: (T + 1,) nonzero where an event changed the state after the step before.
+        command: (T + 1, 3).
+        qpos, qvel: (T + 1, nq), (T + 1, nv).
+        action: (T, na).
+        ctrl: (T, S, nu); S is 1, or the substeps where each has its own.
+        reward: (T,) of each step; 0 in the bad one.
+        model: bytes of an MJB file.
+    """
+
+    path: Path
+    about: dict[str, Any]
+    step: np.ndarray
+    written: np.ndarray
+    command: np.ndarray
+    qpos: np.ndarray
+    qvel: np.ndarray
+    action: np.ndarray
+    ctrl: np.ndarray
+    reward: np.ndarray
+    model: bytes
+
+    @property
+    def step_dt(self) -> float:
+        """Control period [s]."""
+        return self.about["timestep"] * self.about["decimation"]
+
+    @property
+    def times(self) -> np.ndarray:
+        """(T + 1,) time of each state before the last one [s], from negative to 0."""
+        return (np.arange(len(self.step)) - len(self.step) + 1) * self.step_dt
+
+    def suspects(self) -> set[str]:
+        """Names of joints and actions that the reasons mention."""
+        text = " ".join(self.about["why"])
+        names = [*self.about["joint_names"], *self.about["action_names"]]
+        return {name for name in names if f" {name} " in f" {text.replace(';', ' ').replace(')', ' ')} "}
+
+
+def read_record(path: Path | str) -> Record:
+    """Read a file.
+
+    Raises:
+        UserError: there is no such file, it is no file of a quarantined world, or it is damaged.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; a run keeps them in runs/<task>/<run id>/quarantine/")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile) or "about" not in archive.files:
+                raise UserError(f"{path}: no file of a quarantined world")
+            about = json.loads(str(archive["about"]))
+            arrays = {name: archive[name] for name in ARRAYS if name in archive.files}
+    except UserError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(f"{path}: damaged, or no file of a quarantined world ({_first_line(error)})") from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        found = about.get("format") if isinstance(about, dict) else None
+        raise UserError(f"{path}: format {found!r}, this robot-rl reads {FORMAT!r}")
+    _check(path, about, arrays)
+    model = arrays.pop("model").tobytes()
+    if hashlib.sha256(model).hexdigest() != about.get("model_sha256"):
+        raise UserError(f"{path}: damaged, the model in it is not the one that was written")
+    return Record(path=path, about=about, model=model, **arrays)
+
+
+def load_model(record: Record) -> mujoco.MjModel | str:
+    """The world's model, or why it cannot be had: in words."""
+    import mujoco
+
+    made = record.about["mujoco"]
+    if made != mujoco.__version__:
+        return (
+            f"it was made by MuJoCo {made}, here is {mujoco.__version__}, and a model is read by its own version alone"
+        )
+    try:
+        model = mujoco.MjModel.from_binary_path("world.mjb", {"world.mjb": record.model})
+    except (ValueError, RuntimeError) as error:
+        return f"MuJoCo cannot read the model ({_first_line(error)})"
+    if (model.nq, model.nv, model.nu) != (record.qpos.shape[1], record.qvel.shape[1], record.ctrl.shape[2]):
+        return "the model in it has other sizes than the states"
+    return model
+
+
+def _check(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Refuse a file whose parts do not fit together."""
+    missing = [name for name in ARRAYS if name not in arrays]
+    missing += [name for name in (*NAMES, *TEXTS, *NUMBERS, "why") if name not in about]
+    if missing:
+        raise UserError(f"{path}: damaged, it lacks {', '.join(missing)}")
+    texts = all(isinstance(about[name], str) for name in TEXTS)
+    numbers = all(_number(about[name]) for name in NUMBERS) and about["timestep"] > 0 and about["decimation"] >= 1
+    lists = all(
+        isinstance(about[name], list) and all(isinstance(n, str) for n in about[name]) for name in (*NAMES, "why")
+    )
+    if not (texts and numbers and lists):
+        raise UserError(f"{path}: damaged, a value of its description has the wrong type")
+    steps = len(arrays["action"]) if arrays["action"].ndim == 2 else 0
+    ndim = {"step": 1, "written": 1, "reward": 1, "model": 1, "ctrl": 3}
+    shaped = all(array.ndim == ndim.get(name, 2) and array.dtype.kind in "iuf" for name, array in arrays.items())
+    lengths = {"ctrl": steps, "reward": steps, "action": steps, "model": len(arrays["model"])}
+    fits = shaped and all(len(array) == lengths.get(name, steps + 1) for name, array in arrays.items())
+    widths = {"qpos": "qpos_names", "qvel": "dof_names", "action": "action_names"}
+    fits = fits and all(arrays[name].shape[1] == len(about[names]) for name, names in widths.items())
+    if steps < 1 or not fits or arrays["ctrl"].shape[1] not in (1, about["decimation"]):
+        raise UserError(f"{path}: damaged, its arrays do not fit together")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:120]
