@@ -268,9 +268,9 @@ class _TimedEnv(VecEnv):
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict]:
         """Step the environment and add to its time."""
         begin = time.perf_counter()
-        obs, *rest = self.env.step(actions)
+        obs, rewards, dones, extras = self.env.step(actions)
         self.seconds += time.perf_counter() - begin
-        return obs.select(*self._groups, strict=False), *rest
+        return obs.select(*self._groups, strict=False), rewards, dones, extras
 
     def pop_seconds(self) -> float:
         """Return the seconds spent in steps since the last call."""
