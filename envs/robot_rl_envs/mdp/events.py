@@ -11,6 +11,9 @@ from robot_rl_envs.checks import check_above, check_least, check_range, movable_
 from robot_rl_envs.quat import quat_from_axis_angle
 from robot_rl_envs.terms import event
 
+MIN_FRICTION = wp.constant(0.01)
+"""Contacts with less turn NaN: a Go2 on pyramidal cones at 0.001 in float32 and at 0.00001 in float64."""
+
 
 def _check_spread(*names: str) -> Any:
     def check(params: dict[str, float], scene: Any) -> None:
@@ -68,8 +71,8 @@ def _check_friction(params: dict[str, float], scene: Any) -> None:
 @event(writes="model", model_fields=("geom_friction",), covers=("geom_friction[0]",), check=_check_friction)
 @wp.func
 def foot_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
-    """Draw one sliding friction in [lo, hi] for all feet of a world."""
-    mu = lo + (hi - lo) * wp.randf(rng)
+    """Draw one sliding friction in [lo, hi] for all feet of a world; less than 0.01 becomes 0.01."""
+    mu = wp.max(lo + (hi - lo) * wp.randf(rng), MIN_FRICTION)
     for f in range(s.foot_geoms.shape[0]):
         s.geom_friction[i, s.foot_geoms[f], 0] = mu
 

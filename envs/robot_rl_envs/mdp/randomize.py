@@ -20,6 +20,8 @@ from robot_rl_envs.checks import (
 from robot_rl_envs.engines.base import DIRTY_WRENCH
 from robot_rl_envs.terms import event
 
+MIN_SPIN = wp.constant(1.0e-5)
+"""mjMINMU: MuJoCo raises a smaller torsional or rolling friction to it."""
 RELEASED = wp.constant(DIRTY_WRENCH)
 
 
@@ -152,8 +154,8 @@ def foot_spin_friction(
     s: Any, i: int, rng: wp.uint32, torsional_lo: float, torsional_hi: float, rolling_lo: float, rolling_hi: float
 ):
     """Draw one torsional and one rolling friction [m] for all feet of a world; see ``foot_friction`` for sliding."""
-    torsional = torsional_lo + (torsional_hi - torsional_lo) * wp.randf(rng)
-    rolling = rolling_lo + (rolling_hi - rolling_lo) * wp.randf(rng)
+    torsional = wp.max(torsional_lo + (torsional_hi - torsional_lo) * wp.randf(rng), MIN_SPIN)
+    rolling = wp.max(rolling_lo + (rolling_hi - rolling_lo) * wp.randf(rng), MIN_SPIN)
     for f in range(s.foot_geoms.shape[0]):
         s.geom_friction[i, s.foot_geoms[f], 1] = torsional
         s.geom_friction[i, s.foot_geoms[f], 2] = rolling

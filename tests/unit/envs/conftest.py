@@ -136,10 +136,7 @@ def cart_task():
     return make
 
 
-@pytest.fixture
-def go2_task():
-    """make(**fields): a Go2 on the floor, by default without events, commands and noise."""
-
+def make_go2_task():
     def make(**fields):
         own = {
             "name": "stand",
@@ -159,6 +156,18 @@ def go2_task():
         return Task(**(own | fields))
 
     return make
+
+
+@pytest.fixture
+def go2_task():
+    """make(**fields): a Go2 on the floor, by default without events, commands and noise."""
+    return make_go2_task()
+
+
+@pytest.fixture(scope="session")
+def go2_task_once():
+    """The same for fixtures that live longer than a test."""
+    return make_go2_task()
 
 
 @pytest.fixture

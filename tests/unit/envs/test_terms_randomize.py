@@ -206,7 +206,7 @@ def draw_inertias(s: Bodies, body: float, lo: float, hi: float):
 
 @pytest.mark.parametrize("body", range(1, 14))
 def test_ten_thousand_inertias_are_all_physically_possible(robot, env, body):
-    """Positive definite, and no principal moment above the sum of the others: of every body, drawn from a wide range."""
+    """Positive definite, and no principal moment above the sum of the others, of every body and over a wide range."""
     count = 10_000
     s = Bodies()
     nominal = env.scene.model.body_inertia.astype(np.float32)
