@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robot_rl_deploy.strict import ContractError, at_least, decode, refuse, unique
-from robot_rl_deploy.terms import FIXED_SIZES, ObservationSpec, term_size
+from robot_rl_deploy.terms import DECLARED_SIGNALS, FIXED_SIZES, ObservationSpec, term_size
 
 SCHEMA_VERSION = 1
 LAYOUT = {"order": "term_major", "history": "oldest_first", "fill": "first_value"}
@@ -235,7 +235,8 @@ class Contract:
         """Widths of the signals; the clock is none, since it comes from counting steps."""
         joints, action = len(self.joints), len(self.actions)
         sizes = {"joint_pos": joints, "joint_vel": joints, "command": len(self.command), "last_action": action}
-        return FIXED_SIZES | sizes
+        declared = {term.signal: term.size for term in reversed(self.observations) if term.signal in DECLARED_SIGNALS}
+        return FIXED_SIZES | declared | sizes
 
     def _check_actions(self) -> None:
         known = {joint.name: joint for joint in self.joints}

@@ -118,6 +118,8 @@ class Observer:
             return projected_gravity(value)
         if term.transform == "minus_default":
             value = value - self._default_pos
+        if term.transform == "minus_offset":
+            value = value - np.float32(term.params["offset"])
         if term.signal in JOINT_SIGNALS:
             value = value[:, self._subset[index]]
         if term.transform == "sin_cos":

@@ -8,12 +8,17 @@ from robot_rl_deploy.strict import ContractError, at_least, decode, number, refu
 
 MAX_HISTORY = 1000
 
-# Signal -> frames it may be given in. What is not here cannot be measured on a robot.
+# Signal -> frames it may be given in. What is not here cannot be measured on a robot. "imu" is the frame of the unit
+# itself as it is mounted, "heading" one at the base that is level and turns with it.
 SIGNALS: dict[str, tuple[str, ...]] = {
     "joint_pos": ("joint",),
     "joint_vel": ("joint",),
-    "imu_gyro": ("base",),
-    "imu_quat_wxyz": ("base", "world"),
+    "imu_gyro": ("base", "imu"),
+    "imu_quat_wxyz": ("base", "world", "imu"),
+    "imu_acc": ("imu",),
+    "foot_contact": ("none",),
+    "foot_force": ("none",),
+    "height_scan": ("heading",),
     "command": ("base",),
     "last_action": ("none",),
     "clock": ("none",),
@@ -25,17 +30,56 @@ TRANSFORMS: dict[str, dict[str, tuple[str, ...]]] = {
         "joint_vel": ("rad/s", "m/s"),
         "imu_gyro": ("rad/s",),
         "imu_quat_wxyz": ("1",),
+        "imu_acc": ("m/s^2",),
+        "foot_contact": ("1",),
+        "foot_force": ("N",),
         "command": ("m/s, m/s, rad/s", "m/s", "rad/s", "m", "rad", "1"),
         "last_action": ("1",),
     },
     "minus_default": {"joint_pos": ("rad", "m")},
+    "minus_offset": {"height_scan": ("m",)},
     "sin_cos": {"joint_pos": ("1",)},
     "projected_gravity": {"imu_quat_wxyz": ("1",)},
     "sin_cos_phase": {"clock": ("1",)},
 }
 GATES = ("none", "command")
 JOINT_SIGNALS = ("joint_pos", "joint_vel")
-FIXED_SIZES = {"imu_gyro": 3, "imu_quat_wxyz": 4}
+FIXED_SIZES = {"imu_gyro": 3, "imu_quat_wxyz": 4, "imu_acc": 3}
+# Signals as wide as the first term that reads them says: one value a foot, or a point of the grid.
+DECLARED_SIGNALS = ("foot_contact", "foot_force", "height_scan")
+PARAMS = {"sin_cos_phase": {"frequency_hz", "gate", "gate_norm"}, "minus_offset": {"offset", "grid"}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridSpec:
+    """The points of a height scan around the base, in a frame that is level and turns with it.
+
+    Rows run along x (forward), from the rear to the front; the first row is the rightmost, at the lowest y. The signal
+    is the height of the base's origin above the ground at each point [m].
+
+    Attributes:
+        size: Extent along x and y [m].
+        resolution: Distance between points [m].
+        offset: Of the grid's middle from the base's origin, x and y [m].
+    """
+
+    size: tuple[float, ...]
+    resolution: float
+    offset: tuple[float, ...]
+
+    def count(self, where: str) -> int:
+        """How many points.
+
+        Raises:
+            ContractError: The grid makes no sense.
+        """
+        at_least(f"{where}.resolution", self.resolution, 0, strictly=True)
+        if len(self.size) != 2 or min(self.size) < 0:
+            refuse(f"{where}.size", list(self.size), "it must be [x, y] of at least 0 m")
+        if len(self.offset) != 2:
+            refuse(f"{where}.offset", list(self.offset), "it must be [x, y]")
+        columns, rows = (int(extent / self.resolution + 1e-6) + 1 for extent in self.size)
+        return rows * columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +97,8 @@ class ObservationSpec:
         clip: Lowest and highest transformed value; None for no clip.
         history: Number of frames, 1 for the newest alone.
         params: "joints" (names, joint signals only; all joints where absent); for `sin_cos_phase` "frequency_hz",
-            "gate" ("none" or "command") and "gate_norm": both values are 0 where the command's norm is below it.
+            "gate" ("none" or "command") and "gate_norm": both values are 0 where the command's norm is below it; for
+            `minus_offset` "offset" [m], which is subtracted, and "grid", a `GridSpec`.
     """
 
     name: str
@@ -89,7 +134,7 @@ class ObservationSpec:
         self._check_params(where)
 
     def _check_params(self, where: str) -> None:
-        allowed = {"frequency_hz", "gate", "gate_norm"} if self.transform == "sin_cos_phase" else set()
+        allowed = PARAMS.get(self.transform, set())
         optional = {"joints"} if self.signal in JOINT_SIGNALS else set()
         for key in sorted(self.params.keys() - allowed - optional):
             refuse(f"{where} params.{key}", self.params[key], f"there is no such parameter of {self.transform}")
@@ -98,7 +143,12 @@ class ObservationSpec:
         if "joints" in self.params:
             names = decode(tuple[str, ...], self.params["joints"], f"{where} params.joints")
             unique(f"{where} params.joints", names)
-        if allowed:
+        if self.transform == "minus_offset":
+            number(self.params["offset"], f"{where} params.offset")
+            grid = decode(GridSpec, self.params["grid"], f"{where} params.grid")
+            if self.size != (count := grid.count(f"{where} params.grid")):
+                refuse(f"{where} size", self.size, f"its grid has {count} points")
+        if self.transform == "sin_cos_phase":
             for key in ("frequency_hz", "gate_norm"):
                 at_least(f"{where} params.{key}", number(self.params[key], f"{where} params.{key}"), 0)
             if self.params["gate"] not in GATES:

@@ -46,8 +46,14 @@ class Sensing:
         mount_site: the site the unit sits at.
     """
 
-    def __init__(self, sensors: Sensors | None = None, used: frozenset[str] = frozenset(), decimation: int = 1):
-        self.sensors, self.used = sensors or Sensors(), used
+    def __init__(
+        self,
+        sensors: Sensors | None = None,
+        used: frozenset[str] = frozenset(),
+        decimation: int = 1,
+        in_base: tuple[str, ...] = (),
+    ):
+        self.sensors, self.used, self._in_base = sensors or Sensors(), used, in_base
         self.substeps = self.sensors.foot_force.substeps or decimation
         self.mount_quat = np.array([1.0, 0.0, 0.0, 0.0])
         self.mount_site = ""
@@ -119,12 +125,17 @@ class Sensing:
         """Find everything in the compiled model; return the widths that terms name.
 
         Raises:
-            ValueError: the unit's body moves against the base.
+            ValueError: the unit's body moves against the base, or its values are read in two frames.
         """
         model = scene.model
         self._gravity = model.opt.gravity.copy()
         if self.mount_site:
             self.mount_quat = self._mount_in_base(scene)
+        if self.imu and self._in_base and abs(self.mount_quat[0]) < 1.0 - 1e-9:
+            raise ValueError(
+                f"{self._in_base[0]}: reads the IMU in the base frame, other terms in the unit's own, which is "
+                f"turned by {self.mount_quat.round(4).tolist()}; a robot has one of them: use the imu terms alone"
+            )
         if "imu_acc" in self.used:
             sensor = model.sensor(ACCELEROMETER).id
             columns = (model.sensor_adr, model.sensor_historyadr, model.sensor_history[:, 0])
@@ -294,7 +305,13 @@ def _matrix(q: np.ndarray) -> np.ndarray:
 
 def make_sensing(task: Task) -> Sensing:
     """The sensors of ``task``."""
-    return Sensing(task.sensors, used_sensors(task), task.sim.decimation)
+    actor = getattr(task.observations["actor"], "terms", {})
+    in_base = [
+        f"observations.actor.{name}"
+        for name, term in actor.items()
+        if hasattr(term, "params") and term.info.frame == "base" and (term.info.signal or "").startswith("imu")
+    ]
+    return Sensing(task.sensors, used_sensors(task), task.sim.decimation, tuple(in_base))
 
 
 # -- the text of the stages --------------------------------------------------------------------------------------------

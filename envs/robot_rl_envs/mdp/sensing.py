@@ -68,7 +68,15 @@ def imu_acc(s: Any, i: int, j: int) -> float:
     return tilted(s, i, s.imu_acc[i])[j]
 
 
-@event(writes="nothing", fields={"imu_tilt_wxyz": (4,)}, modes=("startup", "reset"))
+def check_mount(params: dict[str, float], scene: Any) -> None:
+    """Refuse a misalignment that nothing would feel, or that is no small one."""
+    if not 0.0 <= params["rpy"] <= 0.5:
+        raise ValueError(f"rpy={params['rpy']!r}: must be in [0, 0.5] rad")
+    if not scene.sensing.imu:
+        raise ValueError(f"rpy={params['rpy']!r}: no observation reads the IMU in its own frame; use sensing.imu_gyro")
+
+
+@event(writes="nothing", fields={"imu_tilt_wxyz": (4,)}, modes=("startup", "reset"), check=check_mount)
 @wp.func
 def imu_mount(s: Any, i: int, rng: wp.uint32, rpy: float):
     """Mount the inertial measurement unit askew by up to +-rpy [rad] about each of its axes."""

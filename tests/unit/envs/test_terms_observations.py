@@ -103,5 +103,5 @@ def test_a_term_that_a_robot_measures_says_how(observation_term, library):
     info = library("observation")[observation_term].term_info
     assert info.summary.endswith(".") or ":" in info.summary
     assert info.frame in ("base", "world", "joint", "none")
-    privileged = {"base_lin_vel", "base_height", "foot_contact", "foot_height", "foot_air_time", "joint_torque"}
+    privileged = {"base_lin_vel", "base_height", "foot_height", "foot_air_time", "joint_torque"}
     assert (info.signal is None) == (observation_term in privileged)
