@@ -17,6 +17,7 @@ from robot_rl_envs.describe import describe_policy, mirror_maps
 from robot_rl_envs.engines import make_engine
 from robot_rl_envs.engines.base import DIRTY_MODEL
 from robot_rl_envs.flight import REASONS
+from robot_rl_envs.handout import HandOut
 from robot_rl_envs.launch import Recorder
 from robot_rl_envs.quarantine import Quarantine
 from robot_rl_envs.scan import RayScan
@@ -113,30 +114,15 @@ class Env(VecEnv):
         self._out, self._final = buffers["out"], buffers["final"]
         self._out_torch = {name: wp.to_torch(array) for name, array in self._out.items()}
         self._final_torch = {name: wp.to_torch(array) for name, array in self._final.items()}
-        # Two of each in turn, so that the last step's results stay readable. Copied by Warp: torch would wake its
-        # thread pool for arrays of this size, which costs more than the copy.
-        self._returned = [build.group_arrays(self._layout, self.num_envs, self.device) for _ in range(2)]
-        self._observations = [
-            TensorDict(
-                {name: wp.to_torch(array) for name, array in groups.items()},
-                batch_size=[self.num_envs],
-                device=self.device,
-            )
-            for groups in self._returned
-        ]
-        kinds = (torch.float32, torch.bool, torch.bool, torch.bool)
-        self._results = [
-            [torch.zeros(self.num_envs, dtype=kind, device=self.device) for kind in kinds] for _ in range(2)
-        ]
-        self._final_obs = [TensorDict(dict(self._final_torch), batch_size=[self.num_envs]) for _ in range(2)]
-        self._turn = 0
+        self._results = HandOut(self._layout, self._out, self._final, self.num_envs, self.device)
         self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log)[0])
         self._scan = RayScan(self.scene, self.engine, self._arrays)
         self._record_stages(self._recorder)
         self._images = Images(
             self.cfg, self.scene, self.engine, self._arrays, seed=self.seed, world_offset=world_offset
         )
-        self._images.attach(self._out, self._returned, self._observations, self._final_obs)
+        results = self._results
+        self._images.attach(self._out, results.returned, results.observations, results.final_obs)
 
     def _record_stages(self, recorder: Recorder) -> None:
         """Record each launch once; replaying a recorded launch skips packing its arguments."""
@@ -178,8 +164,8 @@ class Env(VecEnv):
         self.engine.write_back(self._arrays["dirty"])
         self._images.update()
         self.state.terminated.zero_()
-        self._turn = 0
-        self._hand_out()
+        self._results.restart()
+        self._results.fill(self.state)
         return self.get_observations()
 
     def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
@@ -202,7 +188,7 @@ class Env(VecEnv):
             self._advance()
             if self.engine.capturable and not self._torch_terms:
                 self._capture()
-        return self._hand_out()
+        return self._results.fill(self.state)
 
     def _advance(self) -> None:
         """Everything of a step that is a launch: one CUDA graph where the engine allows it."""
@@ -238,23 +224,9 @@ class Env(VecEnv):
             self._advance()
         self._graph = capture.graph
 
-    def _hand_out(self) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """Copy the results into the buffers whose turn it is, so that the last step's stay readable."""
-        self._turn = 1 - self._turn
-        for name, array in self._returned[self._turn].items():
-            wp.copy(array, self._out[name])
-        rewards, dones, time_outs, valid = self._results[self._turn]
-        state = self.state
-        rewards.copy_(state.reward)
-        time_outs.copy_(state.time_out)
-        torch.logical_or(state.terminated, state.time_out, out=dones)
-        torch.logical_not(state.quarantined, out=valid)
-        extras = {"time_outs": time_outs, "final_obs": self._final_obs[self._turn], "valid": valid, "log": {}}
-        return self.get_observations(), rewards, dones, extras
-
     def get_observations(self) -> TensorDict:
         """The current observation groups, each (N, width)."""
-        return self._observations[self._turn]
+        return self._results.current
 
     # -- commands, parameters, metrics -------------------------------------------------------------------------------
 
@@ -387,7 +359,7 @@ class Env(VecEnv):
             tensor.copy_(tensors[f"obs.{name}"])
         self._images.load_state_dict(tensors)
         self._quarantine.forget()
-        self._hand_out()
+        self._results.fill(self.state)
 
     def close(self) -> None:
         """Write what was quarantined last, let the graph and the threads go; the arrays go with the object."""

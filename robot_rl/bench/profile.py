@@ -67,7 +67,7 @@ def _watched(env: Env) -> Iterator[dict[str, float]]:
     if batch is not None:
         watch.watch(batch, "step", PHYSICS)
     watch.watch(env.engine, "write_back", "write-back of resets and events")
-    watch.watch(env, "_hand_out", "results handed out")
+    watch.watch(env._results, "fill", "results handed out")
     try:
         yield watch.spent
     finally:
@@ -91,7 +91,7 @@ def profile_env(env: Env, blocks: Sequence[torch.Tensor]) -> dict[str, Any]:
             for action in actions:
                 env._actions_torch.copy_(action)
                 env._advance()
-                env._hand_out()
+                env._results.fill(env.state)
         total = time.perf_counter() - start
     if MIRRORS in spent:
         spent[MIRRORS] -= spent[PHYSICS]

@@ -118,7 +118,8 @@ class MujocoEngine:
         except SimulationError as error:
             self._overflow[error.ids] |= OVERFLOW_RAISED
             self._errors |= {int(world): self.batch.error(int(world)) for world in error.ids}
-        if not np.array_equal(self._full, self._seen):
+        # The count first: it allocates nothing, and no world has ever been full as a rule.
+        if np.count_nonzero(self._full) and not np.array_equal(self._full, self._seen):
             for k, bit in enumerate(_FULL_BITS):
                 self._overflow[self._full[:, k] > self._seen[:, k]] |= bit
             self._seen[...] = self._full
