@@ -41,7 +41,7 @@ def make_spec(*, visual=False, textured=False):
 class Rig:
     """A sensor over worlds whose qpos and counters a test sets."""
 
-    def __init__(self, camera, poses=None, *, num_envs=1, kind="depth", **options):
+    def __init__(self, camera, poses=None, *, num_envs=1, kind="depth", name="eye", **options):
         from robot_rl_envs.cameras.sensor import CameraSensor
 
         rest = [0, 0, CARRIER, 1, 0, 0, 0]
@@ -51,7 +51,7 @@ class Rig:
         scene = SimpleNamespace(make_spec=make_spec, robot=SimpleNamespace(name="rig"))
         state = {"qpos": self.qpos, **steps}
         group = ImageGroup(camera=camera, kind=kind)
-        self.sensor = CameraSensor("eye", group, scene, state, device="cpu", **options)
+        self.sensor = CameraSensor(name, group, scene, state, device="cpu", **options)
         self.step_count, self.counter = (steps[name].numpy() for name in ("step_count", "counter"))
         self.camera, self.model = camera, self.sensor._views.model
         self.first = True
@@ -104,10 +104,10 @@ def rig():
     """rig(poses=None, num_envs=1, kind="depth", threads=1, **camera): a Rig with a camera on the carrier."""
     made = []
 
-    def make(poses=None, *, num_envs=1, kind="depth", num_threads=1, seed=0, world_offset=0, **fields):
+    def make(poses=None, *, num_envs=1, kind="depth", group="eye", num_threads=1, seed=0, world_offset=0, **fields):
         own = {"name": "eye", "body": "carrier", "width": 32, "height": 24, "far": 8.0, "fovy": 60.0} | LOOKS_DOWN
         options = {"num_threads": num_threads, "seed": seed, "world_offset": world_offset}
-        made.append(Rig(Camera(**(own | fields)), poses, num_envs=num_envs, kind=kind, **options))
+        made.append(Rig(Camera(**(own | fields)), poses, num_envs=num_envs, kind=kind, name=group, **options))
         return made[-1]
 
     yield make

@@ -91,8 +91,9 @@ def test_a_restored_sensor_goes_on_with_the_same_bits(rig):
         np.testing.assert_array_equal(other.step(reset=[t % 6]), one.step(reset=[t % 6]))
 
 
-def test_two_groups_of_one_camera_are_off_alike(rig):
-    faults = {"pos_jitter": 0.1, "delay_steps": (0, 3), "every": 3}
-    one, other = (rig(num_envs=8, seed=2, **faults, **OVER_GROUND) for _ in range(2))
-    other.sensor.name = "other"
+def test_two_groups_of_one_camera_are_off_alike_and_noisy_each_in_its_own_way(rig):
+    faults = {"pos_jitter": 0.1, "delay_steps": (0, 3), "every": 3, "seed": 2, "num_envs": 8}
+    one, other = (rig(group=name, **faults, **OVER_GROUND) for name in ("one", "other"))
     np.testing.assert_array_equal(run(one, 6), run(other, 6))
+    one, other = (rig(group=name, noise=0.1, **faults, **OVER_GROUND) for name in ("one", "other"))
+    assert (one.step() != other.step()).mean() > 0.9
