@@ -13,6 +13,7 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
+from robot_rl_envs.engines.derived import DerivedConstants
 from robot_rl_envs.engines.base import (
     DIRTY_CONST,
     DIRTY_STATE,
@@ -156,7 +157,7 @@ class MujocoWarpEngine:
             needed=wp.zeros((num_envs, 2), dtype=wp.int32, device=device),
         )
         self._expanded: dict[str, wp.array] = {}
-        self._again = False
+        self._derived: DerivedConstants | None = None
         self._fresh_history = wp.array(scene.initial_history(), dtype=wp.float32, device=device)
         if scene.model.nhistory:
             d.history.assign(np.tile(scene.initial_history(), (num_envs, 1)))
@@ -208,10 +209,8 @@ class MujocoWarpEngine:
                 outputs=[d.history],
                 device=self.device,
             )
-        # A CPU may look whether a world needs it; a graph holds the launches whoever does.
-        if self._again and (self.capturable or (dirty.numpy() & DIRTY_CONST).any()):
-            with wp.ScopedDevice(self.device):
-                mjw.set_const(self.warp_model, self.warp_data)
+        if self._derived is not None:
+            self._derived.recompute(dirty, DIRTY_CONST)
 
     def expand(self, field: str) -> wp.array:
         """Give a model field per-world values; return a live (num_envs, n, k) float32 alias."""
@@ -237,8 +236,12 @@ class MujocoWarpEngine:
         return alias
 
     def set_const(self, *, again: bool = False) -> None:
-        """Recompute the derived constants, for each world its own."""
-        self._again = again
+        """Recompute the derived constants, for each world its own.
+
+        Raises:
+            ValueError: ``again`` with a model that has tendons or flexes, whose constants take MuJoCo Warp hundreds of
+                launches a step.
+        """
         with wp.ScopedDevice(self.device):
             for field in ("body_subtreemass", "dof_invweight0", "body_invweight0"):
                 shared = getattr(self.warp_model, field)
@@ -246,6 +249,12 @@ class MujocoWarpEngine:
                     tiled = np.repeat(shared.numpy(), self.num_envs, axis=0)
                     setattr(self.warp_model, field, wp.array(tiled, dtype=shared.dtype, device=self.device))
             mjw.set_const(self.warp_model, self.warp_data)
+            if again:
+                # From now on the same launches for every world, so that a restored run has the bits of the first.
+                self._derived = self._derived or DerivedConstants(
+                    self.model, self.warp_model, self.num_envs, self.device
+                )
+                self._derived.recompute(wp.full(self.num_envs, DIRTY_CONST, dtype=wp.int32), DIRTY_CONST)
 
     def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
         """Cast rays against all geoms, the robot's included; see the protocol."""

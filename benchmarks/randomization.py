@@ -1,0 +1,120 @@
+"""What each family of randomization costs: control steps of go2_flat with it beside those without, in turns.
+
+    python benchmarks/randomization.py [worlds] [rounds]
+
+Every variant is an environment of its own; a round steps each of them for a while, so that whatever else the machine
+does hits all alike. Printed: the median over rounds of a variant's time relative to the plain task's in the same round.
+"""
+
+import copy
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from robot_rl_envs.env import Env
+from robot_rl_envs.make import make_env
+from robot_rl_envs.mdp import commands, curricula, events, randomize
+from robot_rl_envs.task import Command, Curriculum, Event
+from robot_rl_tasks.registry import get_task
+
+STEPS = 20
+RANGES = {"vx_lo": -1.0, "vx_hi": 1.5, "vy_lo": -0.6, "vy_hi": 0.6, "yaw_lo": -1.0, "yaw_hi": 1.0}
+HEADING = {"stiffness": 0.8, "heading_share": 0.8, "standing": 0.1, "min_speed": 0.15, "range_lo": 0.3}
+WRENCH = {"force_xy": 30.0, "force_z": 10.0, "torque": 3.0, "duration_lo": 0.1, "duration_hi": 0.4}
+
+
+def variants() -> dict[str, tuple[dict[str, Event], dict[str, Any]]]:
+    """Name -> (events, more fields of the task)."""
+    inertial = {
+        "mass": Event(randomize.body_mass, body="base_link", lo=0.9, hi=1.2),
+        "com": Event(randomize.body_com, body="base_link", x=0.03, y=0.02, z=0.02),
+        "inertia": Event(randomize.body_inertia, body="FL_thigh", lo=0.8, hi=1.25),
+        "armature": Event(randomize.joint_armature, lo=0.8, hi=1.3),
+    }
+    contacts = {
+        "solref": Event(randomize.foot_solref, time_lo=0.014, time_hi=0.03, damping_lo=0.8, damping_hi=1.2),
+        "solimp": Event(
+            randomize.foot_solimp,
+            dmin_lo=0.85,
+            dmin_hi=0.92,
+            dmax_lo=0.93,
+            dmax_hi=0.98,
+            width_lo=0.0008,
+            width_hi=0.002,
+        ),
+    }
+    joints = {
+        "damping": Event(randomize.joint_damping, lo=0.7, hi=1.4),
+        "dry": Event(randomize.joint_friction, lo=0.5, hi=1.5),
+    }
+    wrench = {"wrench": Event(randomize.wrench, mode="interval", interval_s=(3.0, 6.0), body="base_link", **WRENCH)}
+    pushed = {"push": Event(events.push, mode="interval", interval_s=(6.0, 10.0), xy=0.5, yaw=0.3)}
+    gravity = {"gravity": Event(randomize.gravity, lo=0.95, hi=1.05)}
+    gains = {"gains": Event(randomize.motor_gains, kp_lo=0.9, kp_hi=1.1, kd_lo=0.8, kd_hi=1.2)}
+    heading = {"commands": {"velocity": Command(commands.heading_velocity, resample_s=(4.0, 8.0), **RANGES, **HEADING)}}
+    grown = {"curricula": {"range": Curriculum(curricula.command_range, threshold=0.7, step=0.1, std=0.5)}}
+    everything = inertial | contacts | joints | wrench | pushed | gravity | gains
+    return {
+        "nothing (again)": ({}, {}),
+        "push": (pushed, {}),
+        "masses, centres of mass, inertias, armature": (inertial, {}),
+        "contacts": (contacts, {}),
+        "joints": (joints, {}),
+        "gravity": (gravity, {}),
+        "gains": (gains, {}),
+        "wrench": (wrench, {}),
+        "heading command, command range": ({}, heading | grown),
+        "all of it": (everything, heading | grown),
+    }
+
+
+def make(worlds: int, drawn: dict[str, Event], fields: dict[str, Any]) -> Env:
+    """An environment of go2_flat whose randomization is ``drawn``, its worlds at random ages."""
+    task = copy.copy(get_task("go2_flat"))
+    task.events = {name: task.events[name] for name in ("base", "joints", "friction")} | drawn
+    for name, value in fields.items():
+        setattr(task, name, value)
+    env = make_env(task, num_envs=worlds, engine="mujoco", num_threads=1)
+    ages = torch.randint(0, env.max_episode_length, (worlds,), generator=torch.Generator().manual_seed(0))
+    env.episode_length_buf = ages.to(env.episode_length_buf.dtype)
+    return env
+
+
+def timed(env: Env) -> float:
+    """Seconds of STEPS control steps."""
+    actions = torch.zeros(env.num_envs, env.num_actions)
+    start = time.perf_counter()
+    for _ in range(STEPS):
+        env.step(actions)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Prints the table."""
+    worlds, rounds = (int(value) for value in (sys.argv[1:] + ["256", "15"][len(sys.argv) - 1 :]))
+    envs = {"nothing": make(worlds, {}, {})} | {name: make(worlds, *parts) for name, parts in variants().items()}
+    for env in envs.values():
+        timed(env)
+    times = {name: [] for name in envs}
+    for _ in range(rounds):
+        for name, env in envs.items():
+            times[name].append(timed(env))
+    plain = np.array(times["nothing"])
+    print(f"nothing: {worlds * STEPS / np.median(plain):,.0f} control steps/s, {worlds} worlds, 1 thread")
+    for name, values in times.items():
+        if name != "nothing":
+            print(f"{name}: {100 * (np.median(np.array(values) / plain) - 1):+.1f} %")
+    batch = envs["masses, centres of mass, inertias, armature"].engine.batch
+    ids = np.arange(min(16, worlds))
+    spent = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        batch.set_const(ids)
+        spent.append((time.perf_counter() - start) / len(ids))
+    print(f"constants recomputed: {1e6 * np.median(spent):.0f} us a world that was reset")
+
+
+if __name__ == "__main__":
+    main()
