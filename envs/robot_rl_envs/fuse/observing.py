@@ -53,7 +53,7 @@ def _write_term(w: Writer, group: str, slot: ObservationSlot, group_noise: bool)
     _write_draws(w, path, slot, pipe, q)
     if noisy:
         w.rng(1, path)
-    w.add(1, "odd = 0.0")
+    w.add(1, "odd = float(0.0)")
     w.add(1, f"for j in range({slot.size}):")
     value = w.call(path, term, "s, i, j", None if group_noise else term.info.source.clean)
     w.add(2, f"v = {value}")
