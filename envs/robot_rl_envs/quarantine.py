@@ -39,7 +39,7 @@ WORDS = {
     "raised": "the engine raised an error",
     "action": "the action was not finite",
     "overflow": "a buffer of the engine was full",
-    "state": "the state was not finite",
+    "state": "the state was not finite, or absurdly fast",
     "reward": "a reward was not finite",
     "observation": "an observation was not finite",
 }
@@ -183,7 +183,7 @@ class Quarantine:
         f.claimed.zero_()
         paths = []
         for slot in used:
-            mark = dict(zip(MARKS, (int(value) for value in marks[slot]), strict=True))
+            mark: dict[str, int] = dict(zip(MARKS, (int(value) for value in marks[slot]), strict=True))
             if self._written >= MAX_FILES:
                 self._tell("files", f"{self._directory} holds {MAX_FILES} files: further worlds are only counted")
                 break

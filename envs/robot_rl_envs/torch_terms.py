@@ -58,7 +58,8 @@ class TorchTerms:
         """Write the observations of the current state into ``groups``, in the worlds ``where`` (N,) (None: all)."""
         for group, slot in self.observations:
             view = groups[group][:, slot.offset : slot.offset + slot.size]
-            value = slot.term.fn(self.state).reshape(view.shape)
+            # What is not finite even after the reset is caught in the next step; no learner is given it meanwhile.
+            value = slot.term.fn(self.state).reshape(view.shape).nan_to_num(0.0, 0.0, 0.0)
             view.copy_(value if where is None else torch.where(where[:, None], value, view))
 
     def _check_observations(self) -> None:

@@ -52,7 +52,8 @@ def run(arguments: Sequence[str]) -> int:
     page = Path(options.out) if options.out else record.path.with_suffix(".html")
     if page.suffix != ".html":
         raise UserError(f"out={options.out}: must end in .html")
-    result, growths, frames = replay(record), fastest(record), film(record)
+    result, growths = replay(record), fastest(record)
+    frames = film(record, result.bad_name)
     show(record, result, growths)
     write_atomic(page, render_page(record, result, growths, frames))
     print(f"\n{page}")

@@ -20,10 +20,9 @@ class Chart:
         title: what is drawn.
         unit: of the vertical axis.
         times: (n,) [s].
-        values: (n,); what is not finite is marked at the top.
+        values: (n,); what is not finite is marked at the top, and an end far away from all before by its value.
         suspect: highlighted, for the reasons mention it.
         target: (m, values) a second, dashed line over the first m times; None for none.
-        target_name: what it is.
         bounds: (lo, hi) that the vertical axis includes at least, (nan, nan) for none.
     """
 
@@ -33,13 +32,14 @@ class Chart:
     values: np.ndarray
     suspect: bool = False
     target: np.ndarray | None = None
-    target_name: str = ""
     bounds: tuple[float, float] = field(default=(math.nan, math.nan))
 
 
 def draw(chart: Chart) -> str:
     """The chart as a <figure>."""
-    lines = [chart.values] if chart.target is None else [chart.values, chart.target]
+    flown = _flies_off(chart.values)
+    seen = chart.values[:-1] if flown else chart.values
+    lines = [seen] if chart.target is None else [seen, chart.target]
     finite = np.concatenate(
         [line[np.isfinite(line)] for line in lines] + [[b for b in chart.bounds if math.isfinite(b)]]
     )
@@ -49,7 +49,11 @@ def draw(chart: Chart) -> str:
     marks = _ticks(low, high)
     low, high = min(low, marks[0]), max(high, marks[-1])
     x = _scale(float(chart.times[0]), float(chart.times[-1]), LEFT, WIDTH - RIGHT)
-    y = _scale(low, high, HEIGHT - BOTTOM, TOP)
+    inside = _scale(low, high, HEIGHT - BOTTOM, TOP)
+
+    def y(value: float) -> float:
+        return min(max(inside(value), TOP - 6), HEIGHT - BOTTOM + 6)
+
     parts = []
     for mark in marks:
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>')
@@ -71,15 +75,26 @@ def draw(chart: Chart) -> str:
     for time in chart.times[~np.isfinite(chart.values)]:
         cx = min(float(x(time)), WIDTH - RIGHT - 4)
         parts.append(f'<path class="lost" d="M{cx - 4:.1f} {TOP - 4}l8 8m0 -8l-8 8"><title>not finite</title></path>')
-    lost = '<span class="far">not finite</span>' if not np.isfinite(chart.values).all() else ""
-    dashed = f'<span class="unit">dashed: {escape(chart.target_name)}</span>' if chart.target is not None else ""
+    lost = "" if np.isfinite(chart.values).all() else '<span class="far">not finite</span>'
+    if flown:
+        lost = f'<span class="far">ends at {short(float(chart.values[-1]))}</span>'
     kind = "chart suspect" if chart.suspect else "chart"
     return (
         f'<figure class="{kind}"><figcaption><span class="title">{escape(chart.title)}</span>'
-        f'<span class="unit">{escape(chart.unit)}</span>{dashed}{lost}</figcaption><div class="plot">'
+        f'<span class="unit">{escape(chart.unit)}</span>{lost}</figcaption><div class="plot">'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(chart.title)}">{"".join(parts)}</svg>'
         "</div></figure>"
     )
+
+
+def _flies_off(values: np.ndarray) -> bool:
+    """Whether the last value is so far from all before that they would become one flat line."""
+    before = values[:-1][np.isfinite(values[:-1])]
+    if not before.size or not math.isfinite(values[-1]):
+        return False
+    low, high = float(before.min()), float(before.max())
+    spread = max(high - low, 0.1 * max(abs(low), abs(high)), 1e-3)
+    return bool(values[-1] > high + 3 * spread or values[-1] < low - 3 * spread)
 
 
 def short(value: float) -> str:

@@ -18,8 +18,12 @@ MAX_FRAMES = 8
 GROUND, BODY, SUSPECT = (1.0, 1.0, 1.0, 1.0), (0.5, 0.64, 0.82, 1.0), (1.0, 0.42, 0.16, 1.0)
 
 
-def film(record: Record) -> list[tuple[int, np.ndarray]]:
+def film(record: Record, words: str = "") -> list[tuple[int, np.ndarray]]:
     """Draw the last recorded states; one that is not finite is drawn as the world last stood.
+
+    Args:
+        record: the record.
+        words: what the replay says is broken: the links it mentions get another colour, too.
 
     Returns:
         (index of the state, (HEIGHT, WIDTH, 3) uint8) of each picture; none where there is no model or no OpenGL.
@@ -34,7 +38,7 @@ def film(record: Record) -> list[tuple[int, np.ndarray]]:
     if not finite.size:
         return []
     try:
-        with Renderer(_painted(model, record), WIDTH, HEIGHT) as renderer:
+        with Renderer(_painted(model, record.suspects(words)), WIDTH, HEIGHT) as renderer:
             frames = []
             for k in chosen:
                 before = finite[finite <= k]
@@ -62,13 +66,13 @@ def encode(image: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
     return stream.getvalue()
 
 
-def _painted(model: mujoco.MjModel, record: Record) -> mujoco.MjModel:
+def _painted(model: mujoco.MjModel, suspects: set[str]) -> mujoco.MjModel:
     """A copy whose collision shapes can be seen."""
     model = copy.copy(model)
     model.geom_group[:] = 0
     model.geom_matid[:] = -1
     moving = model.body_weldid[model.geom_bodyid] > 0
     model.geom_rgba[:] = np.where(moving[:, None], BODY, GROUND)
-    for name in record.suspects() & {model.joint(j).name for j in range(model.njnt)}:
+    for name in suspects & {model.joint(j).name for j in range(model.njnt)}:
         model.geom_rgba[model.geom_bodyid == model.joint(name).bodyid[0]] = SUSPECT
     return model

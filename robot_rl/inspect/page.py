@@ -16,10 +16,12 @@ from robot_rl.inspect.record import Record
 from robot_rl.inspect.replay import Replay
 
 STYLE = Path(__file__).parents[1] / "metrics" / "templates" / "report.css"
+DASHED = "Dashed: the target that was set. Highlighted: what the reasons mention."
 OWN_STYLE = """
 .why { padding: 0.9rem 1.1rem; list-style: none; border-left: 3px solid var(--t2); background: var(--panel); }
 .why li { font-size: 1.05rem; overflow-wrap: anywhere; }
-.strip { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 10.5rem), 1fr)); gap: 0.6rem; }
+.strip { display: grid; grid-template-columns: repeat(4, 1fr); gap: 0.6rem; }
+@media (max-width: 44rem) { .strip { grid-template-columns: repeat(2, 1fr); } }
 .strip figcaption { font-size: 0.8rem; color: var(--soft); }
 .strip img { display: block; width: 100%; border-radius: 6px; }
 .strip .last img { outline: 2px solid var(--t2); outline-offset: 1px; }
@@ -54,8 +56,14 @@ def render_page(record: Record, result: Replay, growths: list[Growth], frames: l
         + _section("Replay", "The recorded controls, stepped again by plain MuJoCo.", _replay(record, result))
         + _section("What grew", "The last control steps of the quantities that ran away the fastest.", _growth(growths))
         + _section("Base", "Where the robot was.", _charts(_base_charts(record)))
-        + _section("Joint positions", "Highlighted: what the reasons mention.", _charts(_joints(record, "position")))
-        + _section("Joint velocities", "One point a control step, at its end.", _charts(_joints(record, "velocity")))
+        + _section(
+            "Joint positions",
+            DASHED,
+            _charts(_joints(record, result, "position")),
+        )
+        + _section(
+            "Joint velocities", "One point a control step, at its end.", _charts(_joints(record, result, "velocity"))
+        )
         + _section("Actions", "What the policy asked for; each holds for one control step.", _charts(_actions(record)))
         + f"<footer><p>Made from <code>{escape(str(record.path))}</code>.</p></footer>\n</body>\n</html>\n"
     )
@@ -104,7 +112,7 @@ def _replay(record: Record, result: Replay) -> str:
     rows = ""
     for t, (dq, dv) in enumerate(result.differences):
         bad = t == result.bad_step
-        what = f'<span class="far">not finite from substep {result.bad_substep} on</span>' if bad else ""
+        what = f'<span class="far">broken from substep {result.bad_substep} on</span>' if bad else ""
         rows += (
             f'<tr><th scope="row">{_milliseconds(record.times[t + 1])}</th><td>{short(dq)}</td><td>{short(dv)}</td>'
             f"<td>{what}</td></tr>"
@@ -148,21 +156,21 @@ def _base_charts(record: Record) -> list[Chart]:
     return [*charts, reward] if len(record.reward) > 1 else charts
 
 
-def _joints(record: Record, what: str) -> list[Chart]:
+def _joints(record: Record, result: Replay, what: str) -> list[Chart]:
     about, charts = record.about, []
     targets = dict(zip(about["action_names"], range(record.ctrl.shape[2]), strict=False))
     names, values, unit = (
-        (about["qpos_names"], record.qpos, "rad or m")
+        (about["qpos_names"], record.qpos, "rad, m")
         if what == "position"
-        else (about["dof_names"], record.qvel, "rad/s or m/s")
+        else (about["dof_names"], record.qvel, "rad/s, m/s")
     )
     for name in about["joint_names"]:
         if name not in names:
             continue
         chart = Chart(title=name, unit=unit, times=record.times, values=values[:, names.index(name)])
-        chart.suspect = name in record.suspects()
+        chart.suspect = name in record.suspects(result.bad_name)
         if what == "position" and name in targets and about["actuator"] in ("PositionPd", "DcMotor"):
-            chart.target, chart.target_name = record.ctrl[:, 0, targets[name]], "control"
+            chart.target = record.ctrl[:, 0, targets[name]]
         charts.append(chart)
     return charts
 

@@ -67,9 +67,9 @@ class Record:
         """(T + 1,) time of each state before the last one [s], from negative to 0."""
         return (np.arange(len(self.step)) - len(self.step) + 1) * self.step_dt
 
-    def suspects(self) -> set[str]:
-        """Names of joints and actions that the reasons mention."""
-        text = " ".join(self.about["why"])
+    def suspects(self, words: str = "") -> set[str]:
+        """Names of joints and actions that the reasons, or other words about them, mention."""
+        text = " ".join([*self.about["why"], words])
         names = [*self.about["joint_names"], *self.about["action_names"]]
         return {name for name in names if f" {name} " in f" {text.replace(';', ' ').replace(')', ' ')} "}
 
@@ -84,14 +84,15 @@ def read_record(path: Path | str) -> Record:
     if not path.is_file():
         raise UserError(f"{path}: no such file; a run keeps them in runs/<task>/<run id>/quarantine/")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile) or "about" not in archive.files:
-                raise UserError(f"{path}: no file of a quarantined world")
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile) or "about" not in archive.files:
+            raise UserError(f"{path}: no file of a quarantined world")
+        with archive:
             about = json.loads(str(archive["about"]))
             arrays = {name: archive[name] for name in ARRAYS if name in archive.files}
     except UserError:
         raise
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path}: damaged, or no file of a quarantined world ({_first_line(error)})") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         found = about.get("format") if isinstance(about, dict) else None

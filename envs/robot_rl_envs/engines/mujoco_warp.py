@@ -13,7 +13,6 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engines.derived import DerivedConstants
 from robot_rl_envs.engines.base import (
     DIRTY_CONST,
     DIRTY_STATE,
@@ -27,6 +26,7 @@ from robot_rl_envs.engines.base import (
     OVERFLOW_PAIRS,
     EngineData,
 )
+from robot_rl_envs.engines.derived import DerivedConstants
 
 if TYPE_CHECKING:
     from robot_rl_envs.scene import Scene

@@ -263,6 +263,34 @@ def test_quarantined_worlds_do_not_spoil_the_update(make_point_env, small_cfg):
     assert all(bool(p.isfinite().all()) for p in runner.actor.parameters())
 
 
+@pytest.mark.parametrize("rubbish", [math.nan, 1e6])
+def test_training_is_the_same_whatever_a_quarantined_world_leaves(make_point_env, small_cfg, rubbish):
+    """One world in each step is quarantined: its reward and its last observation are masked, not merely finite."""
+
+    def train(left_behind):
+        env = make_point_env()
+        step, count = env.step, []
+
+        def sick(actions):
+            obs, reward, done, extras = step(actions)
+            count.append(None)
+            bad = torch.arange(64) == 7 * len(count) % 64
+            final = obs.clone()
+            for tensor in final.values():
+                tensor[bad] = left_behind
+            extras = {**extras, "valid": ~bad, "final_obs": final}
+            return obs, torch.where(bad, left_behind, reward), done | bad, extras
+
+        env.step = sick
+        runner = Runner(env, small_cfg)
+        runner.learn(3)
+        return [*runner.actor.state_dict().values(), *runner.critic.state_dict().values()]
+
+    masked, spoilt = train(0.0), train(rubbish)
+    assert all(bool(tensor.isfinite().all()) for tensor in spoilt)
+    assert all(torch.equal(one, other) for one, other in zip(masked, spoilt, strict=True))
+
+
 def test_a_loss_that_is_not_finite_stops_before_it_is_saved(make_point_env, small_cfg, tmp_path):
     env = make_point_env()
     step = env.step
