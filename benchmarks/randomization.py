@@ -1,9 +1,10 @@
-"""What each family of randomization costs: control steps of go2_flat with it beside those without, in turns.
+"""What each family of randomization costs on go2_flat: the share of a control step that its kernels and copies take.
 
     python benchmarks/randomization.py [worlds] [rounds]
 
-Every variant is an environment of its own; a round steps each of them for a while, so that whatever else the machine
-does hits all alike. Printed: the median over rounds of a variant's time relative to the plain task's in the same round.
+Physics is left out while a variant is timed, for randomized physics takes more or fewer solver iterations, which is no
+cost of randomizing; bare physics with every field per world, all at their nominal values, is beside that of go2_flat's
+own. Processor time, one thread, medians over rounds in turns. Worlds end by their time limit of 20 s, at random ages.
 """
 
 import copy
@@ -82,37 +83,61 @@ def make(worlds: int, drawn: dict[str, Event], fields: dict[str, Any]) -> Env:
     return env
 
 
-def timed(env: Env) -> float:
-    """Seconds of STEPS control steps."""
+def timed(env: Env, steps: int) -> float:
+    """Processor seconds of a control step."""
     actions = torch.zeros(env.num_envs, env.num_actions)
-    start = time.perf_counter()
-    for _ in range(STEPS):
+    start = time.process_time()
+    for _ in range(steps):
         env.step(actions)
-    return time.perf_counter() - start
+    return (time.process_time() - start) / steps
+
+
+def without_physics(env: Env, steps: int) -> float:
+    """Processor seconds of a control step in which the robots stand where they are."""
+    step, env.engine.step = env.engine.step, lambda substeps: None
+    seconds = timed(env, steps)
+    env.engine.step = step
+    return seconds
+
+
+def bare(env: Env, steps: int) -> float:
+    """Processor seconds of the physics of a control step, from the standing pose, every field at its nominal value."""
+    for field in env._model_fields:
+        values = env.engine.batch.expand(field)
+        holder = env.scene.model.opt if field.startswith("opt.") else env.scene.model
+        values[...] = getattr(holder, field.rpartition(".")[2])
+    env.engine.batch.set_const()
+    env.engine.batch.reset()
+    env.engine.batch.qpos[...] = env.scene.default_qpos
+    env.engine.batch.ctrl[...] = env.scene.robot.default_pos()
+    start = time.process_time()
+    for _ in range(steps):
+        env.engine.bare_step(env.cfg.sim.decimation)
+    return (time.process_time() - start) / steps
 
 
 def main() -> None:
-    """Prints the table."""
+    """Prints the tables."""
     worlds, rounds = (int(value) for value in (sys.argv[1:] + ["256", "15"][len(sys.argv) - 1 :]))
-    envs = {"nothing": make(worlds, {}, {})} | {name: make(worlds, *parts) for name, parts in variants().items()}
-    for env in envs.values():
-        timed(env)
+    plain = make(worlds, {}, {})
+    envs = {"nothing": plain} | {name: make(worlds, *parts) for name, parts in variants().items()}
+    whole = np.median([timed(plain, STEPS) for _ in range(rounds)])
     times = {name: [] for name in envs}
     for _ in range(rounds):
         for name, env in envs.items():
-            times[name].append(timed(env))
-    plain = np.array(times["nothing"])
-    print(f"nothing: {worlds * STEPS / np.median(plain):,.0f} control steps/s, {worlds} worlds, 1 thread")
+            times[name].append(without_physics(env, 5 * STEPS))
+    print(f"a control step: {1e6 * whole / worlds:.1f} us a world, {worlds} worlds, one thread")
     for name, values in times.items():
-        if name != "nothing":
-            print(f"{name}: {100 * (np.median(np.array(values) / plain) - 1):+.1f} %")
-    batch = envs["masses, centres of mass, inertias, armature"].engine.batch
-    ids = np.arange(min(16, worlds))
-    spent = []
+        share = np.median(np.array(values) - np.array(times["nothing"])) / whole
+        print(f"{name}: {100 * share:+.2f} % of a step" if name != "nothing" else "events of go2_flat's reset alone: 0")
+    pairs = [(bare(plain, STEPS), bare(envs["all of it"], STEPS)) for _ in range(rounds)]
+    share = np.median([with_fields / without for without, with_fields in pairs]) - 1
+    print(f"bare physics with every field per world: {100 * share:+.1f} %")
+    batch, ids, spent = envs["all of it"].engine.batch, np.arange(min(16, worlds)), []
     for _ in range(rounds):
-        start = time.perf_counter()
+        start = time.process_time()
         batch.set_const(ids)
-        spent.append((time.perf_counter() - start) / len(ids))
+        spent.append((time.process_time() - start) / len(ids))
     print(f"constants recomputed: {1e6 * np.median(spent):.0f} us a world that was reset")
 
 
