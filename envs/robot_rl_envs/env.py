@@ -215,8 +215,7 @@ class Env(VecEnv):
 
     def _look_again(self) -> None:
         """With a scan by rays: observe the worlds that were reset, once the rays have been cast where they start."""
-        if self._scan:
-            self._scan.look()
+        if self._scan and self._scan.look_again(self._arrays["dirty"]):
             self._observe_reset.launch()
 
     def _capture(self) -> None:

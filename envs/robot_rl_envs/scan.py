@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import warp as wp
 
+from robot_rl_envs.engines.base import DIRTY_STATE
 from robot_rl_envs.measure import heading_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class RayScan:
     """
 
     def __init__(self, scene: Scene, engine: Engine, arrays: dict[str, wp.array]):
-        self._active = scene.sensing.rays
+        self._active, self._blind = scene.sensing.rays, engine.capturable
         if not self._active:
             return
         points = arrays["scan_points"]
@@ -91,3 +92,13 @@ class RayScan:
         self._aim.launch()
         self._rays.cast()
         self._measure.launch()
+
+    def look_again(self, dirty: wp.array) -> bool:
+        """Scan where worlds that were reset start; whether there were any, or may have been.
+
+        A CPU may look at ``dirty`` (N,) and spare the rays; a graph holds the launches in any case.
+        """
+        if not self._blind and not (dirty.numpy() & DIRTY_STATE).any():
+            return False
+        self.look()
+        return True
