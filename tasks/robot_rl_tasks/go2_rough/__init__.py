@@ -125,11 +125,11 @@ def make_task(*, sees: bool = True) -> Task:
         terminations={
             "tilted": Termination(terminations.tilted, limit_rad=1.2),
             "low": Termination(terminations.clearance_below, height=0.12),
-            "far": Termination(terminations.far_from_origin, time_out=True, limit=10.0),
+            "far": Termination(terminations.far_from_origin, time_out=True, limit=5.0),
         },
         commands=_commands(),
         events=_events(),
-        curricula={"levels": Curriculum(curricula.terrain_levels, promote_share=1.0, demote_share=0.4)},
+        curricula={"levels": Curriculum(curricula.terrain_levels, promote_share=1.0, demote_share=0.25)},
         metrics={
             "lin_vel_error": Metric(metrics.lin_vel_error),
             "yaw_vel_error": Metric(metrics.yaw_vel_error),
