@@ -334,3 +334,11 @@ def test_any_number_of_threads_and_a_restored_state_give_the_same_bits(task):
     kept = one.state_dict()
     three.load_state_dict(kept)
     assert torch.equal(rollout(one, 20, first=20), rollout(three, 20, first=20))
+
+
+@pytest.mark.slow
+def test_a_restored_state_gives_the_same_bits_on_mujoco_warp(task):
+    one, two = (make_env(task, num_envs=4, engine="mujoco_warp", seed=4) for _ in range(2))
+    rollout(one, 20)
+    two.load_state_dict(one.state_dict())
+    assert torch.equal(rollout(one, 20, first=20), rollout(two, 20, first=20))
