@@ -102,3 +102,40 @@ def scan_heights(s: Any, i: int):
         x = pos[0] + turn[0] * point[0] - turn[1] * point[1]
         y = pos[1] + turn[1] * point[0] + turn[0] * point[1]
         s.height_scan[i, j] = wp.clamp(pos[2] - terrain_height(s, x, y), -s.scan_reach[0], s.scan_reach[0])
+
+
+@wp.kernel(enable_backward=False)
+def aim_scan(
+    qpos: wp.array2d(dtype=wp.float32),
+    points: wp.array(dtype=wp.vec2),
+    top: float,
+    # outputs
+    origins_out: wp.array2d(dtype=wp.vec3),
+):
+    """Where the ray of world i's point j starts: above the point [m], at height top."""
+    i, j = wp.tid()
+    turn = heading_of(wp.normalize(wp.vec4(qpos[i, 3], qpos[i, 4], qpos[i, 5], qpos[i, 6])))
+    point = points[j]
+    x = qpos[i, 0] + turn[0] * point[0] - turn[1] * point[1]
+    y = qpos[i, 1] + turn[1] * point[0] + turn[0] * point[1]
+    if wp.isfinite(x) and wp.isfinite(y):
+        origins_out[i, j] = wp.vec3(x, y, top)
+    else:
+        origins_out[i, j] = wp.vec3(0.0, 0.0, top)  # of a world that is to be quarantined
+
+
+@wp.kernel(enable_backward=False)
+def measure_scan(
+    qpos: wp.array2d(dtype=wp.float32),
+    distances: wp.array2d(dtype=wp.float32),
+    top: float,
+    reach: float,
+    # outputs
+    scan_out: wp.array2d(dtype=wp.float32),
+):
+    """Height of world i's base above what the ray of point j hit [m]; reach where it hit nothing."""
+    i, j = wp.tid()
+    height = reach
+    if distances[i, j] >= 0.0:
+        height = wp.clamp(qpos[i, 2] - (top - distances[i, j]), -reach, reach)
+    scan_out[i, j] = height

@@ -6,13 +6,13 @@ for ground that no map describes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import warp as wp
 
 from robot_rl_envs.engines.base import DIRTY_STATE
-from robot_rl_envs.measure import heading_of
+from robot_rl_envs.measure import aim_scan, measure_scan
 
 if TYPE_CHECKING:
     from robot_rl_envs.engines import Engine
@@ -20,41 +20,6 @@ if TYPE_CHECKING:
 
 ABOVE = 0.5
 """Rays start this far above the highest ground [m]."""
-
-
-@wp.kernel(enable_backward=False)
-def _aim(
-    qpos: wp.array2d(dtype=wp.float32),
-    points: wp.array(dtype=wp.vec2),
-    top: float,
-    # outputs
-    origins_out: wp.array2d(dtype=wp.vec3),
-):
-    i, j = wp.tid()
-    turn = heading_of(wp.normalize(wp.vec4(qpos[i, 3], qpos[i, 4], qpos[i, 5], qpos[i, 6])))
-    point = points[j]
-    x = qpos[i, 0] + turn[0] * point[0] - turn[1] * point[1]
-    y = qpos[i, 1] + turn[1] * point[0] + turn[0] * point[1]
-    if wp.isfinite(x) and wp.isfinite(y):
-        origins_out[i, j] = wp.vec3(x, y, top)
-    else:
-        origins_out[i, j] = wp.vec3(0.0, 0.0, top)  # of a world that is to be quarantined
-
-
-@wp.kernel(enable_backward=False)
-def _measure(
-    qpos: wp.array2d(dtype=wp.float32),
-    distances: wp.array2d(dtype=wp.float32),
-    top: float,
-    reach: float,
-    # outputs
-    scan_out: wp.array2d(dtype=wp.float32),
-):
-    i, j = wp.tid()
-    height = reach
-    if distances[i, j] >= 0.0:
-        height = wp.clamp(qpos[i, 2] - (top - distances[i, j]), -reach, reach)
-    scan_out[i, j] = height
 
 
 class RayScan:
@@ -77,11 +42,11 @@ class RayScan:
         reach = scene.sensing.sensors.height_scan.max_distance
         self._rays = engine.make_rays(points.shape[0], ground_only=True)
         self._rays.directions.fill_(wp.vec3(0.0, 0.0, -1.0))
-        options = {"dim": dim, "device": engine.device, "record_cmd": True}
+        options: dict[str, Any] = {"dim": dim, "device": engine.device, "record_cmd": True}
         qpos = arrays["qpos"]
-        self._aim = wp.launch(_aim, inputs=[qpos, points, top, self._rays.origins], **options)
-        self._measure = wp.launch(
-            _measure, inputs=[qpos, self._rays.distances, top, reach, arrays["height_scan"]], **options
+        self._aim: Any = wp.launch(aim_scan, inputs=[qpos, points, top, self._rays.origins], **options)
+        self._measure: Any = wp.launch(
+            measure_scan, inputs=[qpos, self._rays.distances, top, reach, arrays["height_scan"]], **options
         )
 
     def __bool__(self) -> bool:

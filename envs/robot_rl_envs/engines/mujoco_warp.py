@@ -6,7 +6,7 @@ It runs on the CPU too, serially: good for parity tests, not for training.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import mujoco_warp as mjw
@@ -92,13 +92,16 @@ class WarpRays:
     def __init__(self, engine: MujocoWarpEngine, count: int, *, ground_only: bool):
         self._engine, shape = engine, (engine.num_envs, count)
         self._everything = not ground_only
+        self.origins: Any
+        self.directions: Any
+        self._normals: Any
         with wp.ScopedDevice(engine.device):
             self.origins, self.directions, self._normals = (wp.zeros(shape, dtype=wp.vec3) for _ in range(3))
-            self.distances = wp.zeros(shape, dtype=wp.float32)
-            self._geoms = wp.zeros(shape, dtype=wp.int32)
+            self.distances: Any = wp.zeros(shape, dtype=wp.float32)
+            self._geoms: Any = wp.zeros(shape, dtype=wp.int32)
             self._exclude = wp.full(count, -1, dtype=wp.int32)
             groups = [-1.0 if self._everything else float(k == GROUND_GROUP) for k in range(6)]
-            self._groups = wp.types.vector(length=6, dtype=wp.float32)(*groups)
+            self._groups: Any = wp.types.vector(length=6, dtype=wp.float32)(*groups)
             # where static geoms are is not known before the first step
             mjw.kinematics(engine.warp_model, engine.warp_data)
 

@@ -62,7 +62,7 @@ class Kernels:
     observe: wp.Kernel
     startup: wp.Kernel
     actuate: wp.Kernel | None
-    observe_reset: wp.Kernel | None
+    observe_reset: Any
     source: str
 
 
