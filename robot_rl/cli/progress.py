@@ -56,7 +56,9 @@ class Progress:
                 self._show_bar()
         for line in self._notices():
             counts = [f"{row[key]:.0f} {key[12:]}" for key in row if key.startswith("quarantined/")]
-            self._console.print(f"iteration {done} ({', '.join(counts)}): {line}", soft_wrap=True, highlight=False)
+            self._console.print(
+                f"iteration {done} ({', '.join(counts)}): {line}", soft_wrap=True, highlight=False, markup=False
+            )
         if self._bar is not None:
             self._draw(done, row)
             return

@@ -81,7 +81,7 @@ def _measure_need(
     i = wp.tid()
     if nefc[i] > njmax:
         needed_out[i, 0] = wp.max(needed_out[i, 0], nefc[i])
-    contacts = wp.max(nacon[0], ncollision[0])
+    contacts = wp.where(nacon[0] > ncollision[0], nacon[0], ncollision[0])
     if contacts > naconmax:
         needed_out[i, 1] = wp.max(needed_out[i, 1], (contacts + nworld - 1) / nworld)
 

@@ -35,3 +35,16 @@ def test_lines_in_a_log_and_a_bar_in_a_terminal(monkeypatch, terminal):
         assert "12/12" in text
     else:
         assert [line.split()[1] for line in text.splitlines()] == ["3/12", "12/12"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_the_environment_has_to_say_is_a_line_of_its_own(monkeypatch, terminal):
+    """A quarantined world is named once, with the counts of the iteration; brackets are no markup."""
+    screen, lines = io.StringIO(), [["world 3: [b] is nan; robot-rl inspect x.npz"], []]
+    progress = Progress(5, lambda: lines.pop(0))
+    progress._console = Console(file=screen, force_terminal=terminal, width=150)
+    with progress:
+        for iteration in (4, 5):
+            progress({**ROW, "iteration": iteration, "quarantined": 2.0, "quarantined/state": 2.0})
+    text = screen.getvalue()
+    assert text.count("iteration 4 (2 state): world 3: [b] is nan; robot-rl inspect x.npz") == 1
