@@ -1,7 +1,7 @@
 """What a task is: a robot, simulation options and named lists of terms. Plain data; nothing is compiled here."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -340,7 +340,7 @@ class Task:
     name: str
     robot: Robot
     rewards: dict[str, Any]
-    observations: dict[str, ObservationGroup | ImageGroup]
+    observations: Mapping[str, ObservationGroup | ImageGroup]
     summary: str = ""
     sim: Sim = field(default_factory=Sim)
     episode_length_s: float = 20.0

@@ -43,15 +43,15 @@ def make_task() -> Task:
         terminations={"off_rail": Termination(terminations.joint_beyond, joint=SLIDER, limit=1.75)},
         events={
             "cart": Event(events.reset_joint_to, joint=SLIDER, centre=0.0, spread=0.2, velocity=0.1),
-            "pole": Event(events.reset_joint_to, joint=HINGE, centre=math.pi, spread=0.3, velocity=0.2),
+            "pole": Event(events.reset_joint_to, joint=HINGE, centre=math.pi, spread=math.pi, velocity=0.2),
         },
         metrics={"upright": Metric(metrics.joint_cos, joint=HINGE)},
         mirror=True,
         num_envs=(512, 4096),
         learner={
             "num_steps": 16,
-            "max_iterations": 150,
-            "ppo.gamma": 0.98,
+            "max_iterations": 200,
+            "ppo.gamma": 0.99,
             "actor.hidden": [64, 64],
             "critic.hidden": [64, 64],
         },
