@@ -123,7 +123,7 @@ def _command(command: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     for key, value in command["ranges"].items():
         if isinstance(value, (list, tuple)):
             ranges[key] = value
-        elif key.endswith("_lo"):
+        elif key.endswith("_lo") and f"{key.removesuffix('_lo')}_hi" in command["ranges"]:
             name = key.removesuffix("_lo")
-            ranges[name] = (value, command["ranges"].get(f"{name}_hi"))
+            ranges[name] = (value, command["ranges"][f"{name}_hi"])
     return [{"name": name, "lower": limits[0], "upper": limits[1]} for name, limits in ranges.items()]

@@ -22,7 +22,7 @@ class EnvOptions:
     repeats: int = option(31, "timed blocks of each")
     seed: int = option(0, "seed of worlds and actions")
     profile: bool = option(True, "time the stages of a step, too, after the figure's blocks")
-    rival: str = option("", "mjlab: measure beside its flat quadruped, on the CPU, instead of beside bare physics")
+    rival: str = option("", "mjlab: beside its flat quadruped on the CPU, not beside bare physics")
     rival_python: str = option("", "the interpreter mjlab is installed for; .venv-mjlab/bin/python by default")
     rival_worlds: str = option("[64,128,256,512,1024]", "numbers of worlds to try the rival at; its best counts")
     out: str = option("", "file for the figures as JSON")

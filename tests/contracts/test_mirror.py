@@ -21,6 +21,9 @@ def pair(build):
     for env in envs:
         env.moves = {}
         env.engine.step = lambda substeps, env=env: put(env, env.moves)
+        # terrain is not symmetric; level ground is
+        env.state.terrain_heights.zero_()
+        env.state.terrain_origins.zero_()
         for path in env.params():
             if path.endswith(".noise"):
                 env.set_param(path, 0.0)
@@ -105,7 +108,7 @@ def play(env, past, now, turn):
     for state in (past, now):
         fields = {name: state[name] for name in ("qpos", "qvel", "sensordata", "actuator_force")}
         env.moves = {name: value for name, value in fields.items() if value.size}
-        put(env, {"command": state["command"], "command_left_s": 99.0, "interval_left_s": 99.0})
+        put(env, {"command": state["command"], "command_hold": 1, "interval_left_s": 99.0})
         put(env, {"step_count": turn, "action": state["before"], "prev_action": state["earlier"]})
         if env.cfg.robot.feet:
             put(env, {name: state[name] for name in ("foot_contact", "foot_air_time_s")})
@@ -150,6 +153,7 @@ def test_mirrored_actions_move_the_robot_mirrored(build):
     scene = one.scene
     start = {"qpos": scene.default_qpos[None].copy(), "qvel": np.zeros((1, scene.model.nv))}
     if scene.base:
+        start["qpos"][0, :3] += one.state.env_origin_w[0].numpy()
         start["qpos"][0, 2] += 0.5  # in the air: contacts would magnify every gram
     partner, sign = joint_mirror(one.cfg.robot)
     index, action_sign = one.mirror["action"]

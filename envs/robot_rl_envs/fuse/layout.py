@@ -67,7 +67,8 @@ class Layout:
         """Reserve a place for a parameter, once for all stages; return the expression that reads it."""
         if path not in self.params:
             self.params[path] = len(self.values)
-            self.values.append(float(self.resolved[path] if path in self.resolved else value))
+            number: Any = self.resolved.get(path, value)
+            self.values.append(float(number))
         return f"p[{self.params[path]}]"
 
 

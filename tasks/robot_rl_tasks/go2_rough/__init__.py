@@ -1,4 +1,4 @@
-"""Unitree Go2 crosses rough ground: slopes, stairs, obstacles, in rows that get harder as each world gets better.
+"""Unitree Go2 crosses slopes, stairs and obstacles, in rows that get harder as it gets better.
 
 The robot follows a velocity command. It sees the ground around it as a height scan, which a robot has from its depth
 cameras or lidar; `go2_rough_blind` is the same task without it.

@@ -1,4 +1,4 @@
-"""Unitree Go2 crosses rough ground without seeing it: the task `go2_rough`, its actor without the height scan."""
+"""Unitree Go2 crosses rough ground blind: the task `go2_rough`, its actor without the height scan."""
 
 from robot_rl_envs.task import Task
 
