@@ -129,7 +129,7 @@ class Env(VecEnv):
         s, f, c, p, log = self._s, self._quarantine.flight, self._chain, self._params, self._log
         groups = [*self._out.values(), *self._final.values()]
         kernels, record = self._kernels, recorder.record
-        self._act = record(kernels.act, lambda _, first: [s, f, p, self._actions, first], threads=False)
+        self._act = record(kernels.act, lambda _, first: [s, f, p, self._actions, first])
         self._after = record(kernels.after_physics, lambda k, first: [s, f, c, p, log[k], first])
         self._observe = record(kernels.observe, lambda k, first: [s, f, c, p, log[k], first, 0, *groups])
         self._after_and_observe = self._after.then(self._observe)

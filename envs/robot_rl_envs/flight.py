@@ -45,7 +45,8 @@ class Flight:
     """The recorder's arrays.
 
     Attributes:
-        rows: (N, length, width) the rings; the row of control step n is n modulo length, NaN where there is none yet.
+        rows: (length, N, width) the rings, so that a step writes one stretch of memory; the row of control step n is n
+            modulo length, NaN where there is none yet.
         slots: (S, length, width) rings of quarantined worlds.
         marks: (S, len(MARKS)).
         models: (S, k) the randomized model fields of these worlds, one after the other.
@@ -84,34 +85,34 @@ def reason_of(faults: int) -> int:
 @wp.func
 def record_start(s: Any, f: Flight, i: int):
     """Write the state and the command that world i begins its control step with."""
-    row = s.counter[i] % f.rows.shape[1]
-    f.rows[i, row, 0] = float(s.step_count[i])
-    f.rows[i, row, 1] = float(s.dirty[i])
-    f.rows[i, row, _AT_REWARD] = s.reward[i]
+    row = s.counter[i] % f.rows.shape[0]
+    f.rows[row, i, 0] = float(s.step_count[i])
+    f.rows[row, i, 1] = float(s.dirty[i])
+    f.rows[row, i, _AT_REWARD] = s.reward[i]
     for k in range(3):
-        f.rows[i, row, _AT_COMMAND + k] = s.command[i][k]
+        f.rows[row, i, _AT_COMMAND + k] = s.command[i][k]
     at = _AT_QPOS + s.qpos.shape[1]
     for k in range(s.qpos.shape[1]):
-        f.rows[i, row, _AT_QPOS + k] = s.qpos[i, k]
+        f.rows[row, i, _AT_QPOS + k] = s.qpos[i, k]
     for k in range(s.qvel.shape[1]):
-        f.rows[i, row, at + k] = s.qvel[i, k]
+        f.rows[row, i, at + k] = s.qvel[i, k]
 
 
 @wp.func
 def record_action(s: Any, f: Flight, i: int):
     """Write the action of world i into the row of its control step."""
-    row = s.counter[i] % f.rows.shape[1]
+    row = s.counter[i] % f.rows.shape[0]
     at = _AT_QPOS + s.qpos.shape[1] + s.qvel.shape[1]
     for k in range(s.action.shape[1]):
-        f.rows[i, row, at + k] = s.action[i, k]
+        f.rows[row, i, at + k] = s.action[i, k]
 
 
 @wp.func
 def record_control(s: Any, f: Flight, i: int, substep: int, j: int):
     """Write control j of one substep."""
-    row = s.counter[i] % f.rows.shape[1]
+    row = s.counter[i] % f.rows.shape[0]
     at = _AT_QPOS + s.qpos.shape[1] + s.qvel.shape[1] + s.action.shape[1]
-    f.rows[i, row, at + substep * s.ctrl.shape[1] + j] = s.ctrl[i, j]
+    f.rows[row, i, at + substep * s.ctrl.shape[1] + j] = s.ctrl[i, j]
 
 
 @wp.func
@@ -132,9 +133,9 @@ def dump(s: Any, f: Flight, i: int, first: int) -> int:
     if mine >= f.slots_per_chunk:
         return -1
     slot = chunk * f.slots_per_chunk + mine
-    for t in range(f.rows.shape[1]):
+    for t in range(f.rows.shape[0]):
         for k in range(f.rows.shape[2]):
-            f.slots[slot, t, k] = f.rows[i, t, k]
+            f.slots[slot, t, k] = f.rows[t, i, k]
     f.marks[slot, 0] = i
     f.marks[slot, 1] = s.counter[i]
     f.marks[slot, 2] = s.step_count[i]

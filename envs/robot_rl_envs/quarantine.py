@@ -129,7 +129,7 @@ class Quarantine:
         slots = len(starts) * per_chunk
         size = max(1, sum(math.prod(shape) for shape in self._fields.values()))
         f = self.flight = Flight()
-        f.rows = wp.full((env.num_envs, *shape), float("nan"), dtype=wp.float32, device=device)
+        f.rows = wp.full((shape[0], env.num_envs, shape[1]), float("nan"), dtype=wp.float32, device=device)
         f.slots = wp.zeros((slots, *shape), dtype=wp.float32, device=device)
         f.marks = wp.zeros((slots, len(MARKS)), dtype=wp.int32, device=device)
         f.models = wp.zeros((slots, size), dtype=wp.float32, device=device)
