@@ -17,6 +17,16 @@ from robot_rl_envs.task import (
 
 GAIT_HZ = 2.0
 BASE_BODY = 1
+LEARNER = {
+    "num_steps": 24,
+    "ppo.entropy_coef": 0.005,
+    "ppo.schedule": "linear",
+    "ppo.learning_rate": 1e-3,
+    "actor.init_std": 0.5,
+    "symmetry": "network",
+}
+"""What a trotting Go2 learns with, on any ground."""
+LEARNER_CPU = {"actor.hidden": [128, 128], "critic.hidden": [128, 128]}
 
 
 def _observations() -> dict[str, ObservationGroup]:
@@ -102,15 +112,7 @@ def make_task() -> Task:
         only_positive_rewards=True,
         mirror=True,
         num_envs=(512, 4096),
-        learner={
-            "num_steps": 24,
-            "max_iterations": 400,
-            "ppo.entropy_coef": 0.005,
-            "ppo.schedule": "linear",
-            "ppo.learning_rate": 1e-3,
-            "actor.init_std": 0.5,
-            "symmetry": "network",
-        },
-        learner_cpu={"actor.hidden": [128, 128], "critic.hidden": [128, 128]},
+        learner=LEARNER | {"max_iterations": 400},
+        learner_cpu=dict(LEARNER_CPU),
         solved=("tracking/lin_vel_error", 0.25),
     )

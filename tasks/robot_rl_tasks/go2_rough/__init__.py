@@ -30,8 +30,7 @@ from robot_rl_envs.task import (
 )
 from robot_rl_envs.terrain import rough_terrains
 
-GAIT_HZ = 2.0
-BASE_BODY = 1
+from robot_rl_tasks.go2_flat import BASE_BODY, GAIT_HZ, LEARNER, LEARNER_CPU
 
 
 def _observations(*, sees: bool) -> dict[str, ObservationGroup]:
@@ -138,14 +137,6 @@ def make_task(*, sees: bool = True) -> Task:
         only_positive_rewards=True,
         mirror=True,
         num_envs=(512, 4096),
-        learner={
-            "num_steps": 24,
-            "max_iterations": 1500,
-            "ppo.entropy_coef": 0.005,
-            "ppo.schedule": "linear",
-            "ppo.learning_rate": 1e-3,
-            "actor.init_std": 0.5,
-            "symmetry": "network",
-        },
-        learner_cpu={"actor.hidden": [128, 128], "critic.hidden": [128, 128]},
+        learner=LEARNER | {"max_iterations": 1500},
+        learner_cpu=dict(LEARNER_CPU),
     )
