@@ -93,7 +93,9 @@ def read_record(path: Path | str) -> Record:
     except UserError:
         raise
     except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"{path}: damaged, or no file of a quarantined world ({_first_line(error)})") from None
+        # NumPy takes any foreign file for a pickle and says how to load one, which is what nobody should do.
+        why = "no zip archive" if "pickle" in str(error) else _first_line(error)
+        raise UserError(f"{path}: damaged, or no file of a quarantined world ({why})") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         found = about.get("format") if isinstance(about, dict) else None
         raise UserError(f"{path}: format {found!r}, this robot-rl reads {FORMAT!r}")
