@@ -58,3 +58,13 @@ def test_bad_input_is_one_line(words, line, capsys):
 def test_a_page_has_its_name(recorded, capsys):
     assert main(["inspect", str(recorded), "out=page.txt"]) == 2
     assert "out=page.txt: must end in .html" in capsys.readouterr().err
+
+
+def test_a_foreign_file_is_refused_without_advice_to_load_pickles(tmp_path, capsys):
+    file = tmp_path / "foreign.npz"
+    file.write_text("junk")
+    assert main(["inspect", str(file)]) == 2
+    line = capsys.readouterr().err
+    assert str(file) in line
+    assert "no zip archive" in line
+    assert "pickle" not in line
