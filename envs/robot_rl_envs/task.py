@@ -75,8 +75,13 @@ class _Term:
         self.fn = fn
         self.params = {}
         for name in info.params:
-            named = name in NAMED and self.kind != "observation" and isinstance(params[name], str)
+            named = name in self.named and isinstance(params[name], str)
             self.params[name] = params[name] if named else _figure(f"{self.kind} {info.name}: {name}", params[name])
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Parameters that may be given as the name of a body or joint."""
+        return () if self.kind == "observation" else NAMED
 
     @property
     def info(self) -> Any:

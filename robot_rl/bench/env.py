@@ -22,7 +22,7 @@ PROFILE_BLOCKS = 10
 """Blocks over which the stages of a step are timed."""
 
 
-class _Bare:
+class BareBatch:
     """``mujoco.batch.Batch`` of the environment's own model with nothing bound but its state rows."""
 
     def __init__(self, env: Env):
@@ -62,7 +62,7 @@ def seconds(run: Callable[[], object], device: str) -> float:
     return time.perf_counter() - start
 
 
-def _block(env: Env, bare: _Bare | None, actions: torch.Tensor) -> tuple[float, float]:
+def _block(env: Env, bare: BareBatch | None, actions: torch.Tensor) -> tuple[float, float]:
     """Time one block of ours and one of the rival's, from the same states with the same actions [s]."""
     state = env.engine.get_state() if bare else None
 
@@ -100,7 +100,7 @@ def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0, 
         (where asked for) is what :func:`robot_rl.bench.profile.profile_env` returned.
     """
     env = make_env()
-    bare = _Bare(env) if env.engine.name == "mujoco" else None
+    bare = BareBatch(env) if env.engine.name == "mujoco" else None
     generator = torch.Generator().manual_seed(seed)
     times = [_block(env, bare, random_actions(env, generator)) for _ in range(repeats + 1)][1:]
     work = env.num_envs * BLOCK_STEPS

@@ -134,17 +134,19 @@ def _apply(value: Any, tree: Any, path: str) -> Any:
     if _is_term(value):
         set_to = {name: tree.get(name, old) for name, old in known.items()}
         options = {name: _apply(old, set_to[name], f"{path}.{name}") for name, old in _term_options(value).items()}
-        # a body or joint may be given by its name or by its index, whichever the task has
-        params = {
-            name: set_to[name] if isinstance(old, str) else coerce(float(old), set_to[name], f"{path}.{name}")
-            for name, old in value.params.items()
-        }
+        params = {name: _param(value, name, old, set_to[name], path) for name, old in value.params.items()}
         return _rebuild(path, lambda: type(value)(value.fn, **options, **params))
     if isinstance(value, Mapping):
         kept = {name: part for name, part in value.items() if name in tree or name not in known}
         return {name: _apply(kept[name], tree[name], f"{path}.{name}") if name in tree else kept[name] for name in kept}
     changes = {name: _apply(getattr(value, name), part, f"{path}.{name}") for name, part in tree.items()}
     return _rebuild(path, lambda: dataclasses.replace(value, **changes))
+
+
+def _param(term: Any, name: str, old: float | str, new: Any, path: str) -> Any:
+    """A term's parameter: a number, or the name of a body or joint, which the term itself checks."""
+    named = isinstance(new, str) and name in getattr(term, "named", ())
+    return new if named or isinstance(old, str) else coerce(float(old), new, f"{path}.{name}")
 
 
 def _known_keys(tree: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> None:

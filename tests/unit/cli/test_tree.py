@@ -96,3 +96,9 @@ def test_numbers_keep_their_kind():
     assert isinstance(coerce(3, 4.0, "x"), int)
     assert isinstance(coerce(3.0, 4, "x"), float)
     assert coerce((1.0, 2.0), [3, 4], "x") == (3.0, 4.0)
+
+
+def test_a_body_may_be_named_where_the_task_has_its_index(task):
+    changed = apply_tree(task, override(task_tree(task), {"events.mass.body": "base_link"}))
+    assert changed.events["mass"].params["body"] == "base_link"
+    assert task.events["mass"].params["body"] == 1.0
