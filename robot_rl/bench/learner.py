@@ -142,7 +142,7 @@ def _copy_storage(storage: Any, obs: Sequence[TensorDict], rollout: Rollout) -> 
     rollout.critic_obs[:-1].copy_(storage.observations["critic"])
     rollout.critic_obs[-1].copy_(obs[-1]["critic"])
     rollout.action.copy_(storage.actions)
-    rollout.mean.copy_(storage.distribution_params[0])
+    rollout.out.copy_(storage.distribution_params[0])
     rollout.reward.copy_(storage.rewards.squeeze(-1))
     rollout.done.copy_(storage.dones.squeeze(-1))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robot_rl.cli import bench_gymnasium
 from robot_rl.cli.options import describe, option, parse_value, read, read_all
 from robot_rl.cli.source import OVERRIDES_HELP
 from robot_rl.errors import UserError, suggest
@@ -43,13 +44,17 @@ class LearnerOptions:
 HELP = f"""\
 robot-rl bench: measure ours and the rival in turn (A B A B), in one run
 
-usage: robot-rl bench env|learner [key=value ...]
+usage: robot-rl bench env|learner|gymnasium [key=value ...]
 
 env: control steps a second under random actions, against bare mujoco.batch.Batch.step, or rival=mjlab
 {describe(EnvOptions)}
 
 learner: the PPO update, against rsl_rl's at equal arithmetic
 {describe(LearnerOptions)}
+
+gymnasium: trainings in Gymnasium's v5 environments on our engine, against PPO with CleanRL's settings and
+stable-baselines3's, which benchmarks/gymnasium_rivals.py ran once; any setting with a dot is our learner's or task's
+{describe(bench_gymnasium.GymnasiumOptions)}
 
 Values are medians, spreads quartile distances; figures are worth what the machine was quiet.
 {OVERRIDES_HELP}"""
@@ -59,14 +64,14 @@ def run(arguments: Sequence[str]) -> int:
     """Measures, prints the table and writes the figures."""
     from robot_rl.run_dir import write_json
 
-    benches = {"env": bench_env, "learner": bench_learner}
+    benches = {"env": bench_env, "learner": bench_learner, "gymnasium": bench_gymnasium.bench_gymnasium}
     what = [word for word in arguments if "=" not in word]
     if len(what) != 1 or what[0] not in benches:
         raise UserError(
             f"bench {' '.join(what)}: must be one of {', '.join(benches)}; {suggest(''.join(what), benches)}"
         )
     result, out = benches[what[0]]([word for word in arguments if "=" in word])
-    show(result)
+    (bench_gymnasium.show if what[0] == "gymnasium" else show)(result)
     if out:
         write_json(Path(out), result)
         print(out)
@@ -137,22 +142,23 @@ def show(result: Mapping[str, Any]) -> None:
     """Prints a result: who, value, spread; the ratio of ours to the rival's; the stages of a step; the settings."""
     print(f"{result['name']}: {result['machine']['cpu']}, {result['machine']['cores']} cores")
     rows = [(row["who"], _figure(row["value"]), _figure(row["spread"]), row["unit"]) for row in result["rows"]]
-    _print_table(("who", "value", "spread", "unit"), rows, right=(1, 2))
+    print_table(("who", "value", "spread", "unit"), rows, right=(1, 2))
     if result.get("ratio") is not None:
         print(f"ratio ours / rival: {result['ratio']:.3f}")
     if profile := result.get("profile"):
         stages = [(name, f"{one['share']:.1%}", f"{one['ms']:.3f}") for name, one in profile["stages"].items()]
-        _print_table((f"stage of a step of {profile['step_ms']:.2f} ms", "share", "ms"), stages, right=(1, 2))
+        print_table((f"stage of a step of {profile['step_ms']:.2f} ms", "share", "ms"), stages, right=(1, 2))
     for key, value in result.get("notes", {}).items():
         if key != "settings":
             print(f"  {key}: {value}")
             continue
         names = dict.fromkeys(name for settings in value.values() for name in settings if name != "versions")
         cells = [(name, *(_setting(settings.get(name, "")) for settings in value.values())) for name in names]
-        _print_table(("setting", *value), cells)
+        print_table(("setting", *value), cells)
 
 
-def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+    """Prints a table; columns in `right` are aligned to the right."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,65 +1,19 @@
-"""What a learner can be told: networks, PPO, rollout length, normalization and symmetry."""
+"""What a learner can be told: PPO, rollout length, normalization and symmetry."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from robot_rl.errors import UserError, suggest
+from robot_rl.config.checks import check_choice, check_range
+from robot_rl.config.extras import AmpCfg, ReferenceCfg, RndCfg, TeacherCfg
+from robot_rl.config.networks import NetworkCfg
+from robot_rl.errors import UserError
 
-ACTIVATIONS = ("elu", "relu", "silu", "tanh")
 SCHEDULES = ("adaptive", "fixed", "linear")
 SYMMETRIES = ("none", "augment", "network")
 BOOTSTRAPS = ("final", "state")
-LEARNERS = ("ppo", "rsl_rl")
-
-
-def check_range(name: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:
-    """Raise UserError unless low <= value <= high (low < value where `open_low`); infinite bounds are allowed."""
-    if math.isnan(value) or value > high or value < low or (open_low and value == low):
-        bracket = "(" if open_low else "["
-        raise UserError(f"{name}: {value} is out of range, must be in {bracket}{low:g}, {high:g}]")
-
-
-def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raise UserError unless `value` is one of `choices`."""
-    if value not in choices:
-        raise UserError(f"{name}: '{value}' is unknown, {suggest(value, choices)} (one of {', '.join(choices)})")
-
-
-@dataclass(kw_only=True, slots=True)
-class NetworkCfg:
-    """A multilayer perceptron; the standard deviation matters to an actor alone.
-
-    Attributes:
-        hidden: units of each hidden layer. With a symmetric network every width must be even.
-        activation: one of ACTIVATIONS.
-        output_gain: gain of the last layer's orthogonal start; small makes the first policy's mean nearly zero.
-        init_std: standard deviation of every action at the start [action units].
-        min_std: least standard deviation.
-        max_std: greatest standard deviation.
-    """
-
-    hidden: tuple[int, ...] = (512, 256, 128)
-    activation: str = "elu"
-    output_gain: float = 0.01
-    init_std: float = 1.0
-    min_std: float = 0.01
-    max_std: float = 10.0
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        self.hidden = tuple(self.hidden)
-        if not self.hidden:
-            raise UserError("hidden: () is out of range, must name at least one layer such as [128, 128]")
-        for width in self.hidden:
-            check_range("hidden", width, 1, 65536)
-        check_choice("activation", self.activation, ACTIVATIONS)
-        check_range("output_gain", self.output_gain, 0.0, 100.0, open_low=True)
-        check_range("min_std", self.min_std, 0.0, 100.0, open_low=True)
-        check_range("max_std", self.max_std, self.min_std, 100.0)
-        check_range("init_std", self.init_std, self.min_std, self.max_std)
+LEARNERS = ("ppo", "rsl_rl", "distill")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -123,7 +77,7 @@ class LearnerCfg:
     """Everything about learning that is not the task.
 
     Attributes:
-        name: "ppo" (ours) or "rsl_rl" (its own runner on the same environment).
+        name: "ppo" (ours), "rsl_rl" (its own runner on the same environment) or "distill" (imitate a teacher).
         num_steps: control steps of every world in one rollout.
         max_iterations: iterations in all.
         save_interval: iterations between checkpoints; one is always written at the end.
@@ -135,6 +89,13 @@ class LearnerCfg:
         stagger_episodes: start the worlds at random times of their first episode, so that time-outs do not coincide.
         actor_groups: observation groups that the actor sees.
         critic_groups: observation groups that the critic sees.
+        several_critics: one critic for each group of rewards that the task names, its advantages normalized by
+            themselves (where the environment tells rewards by group).
+        reward_weights: weight of each of these groups' advantages, in the environment's order; empty: all 1.
+        teacher: whom "distill" imitates.
+        rnd: random network distillation, a reward for what is new.
+        amp: an adversarial motion prior, a reward for moving as recorded motion does.
+        reference: a penalty for leaving a frozen policy.
     """
 
     name: str = "ppo"
@@ -149,6 +110,12 @@ class LearnerCfg:
     stagger_episodes: bool = True
     actor_groups: tuple[str, ...] = ("actor",)
     critic_groups: tuple[str, ...] = ("critic",)
+    several_critics: bool = False
+    reward_weights: tuple[float, ...] = ()
+    teacher: TeacherCfg = field(default_factory=TeacherCfg)
+    rnd: RndCfg = field(default_factory=RndCfg)
+    amp: AmpCfg = field(default_factory=AmpCfg)
+    reference: ReferenceCfg = field(default_factory=ReferenceCfg)
 
     def __post_init__(self) -> None:
         """Check the ranges."""

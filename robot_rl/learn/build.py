@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.config import LearnerCfg, from_dict
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError
 from robot_rl.learn.checkpoint import check_shapes, latest_checkpoint, load_checkpoint
+from robot_rl.learn.extras import Extra
+from robot_rl.learn.layout import make_layout
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.storage import Dims
 from robot_rl.learn.symmetry import AugmentSymmetry, Mirror, check_mirror
 
 Mirrors = Mapping[str, Mirror]
 """Mirrors by "actor", "critic" and "action"."""
-
-
-def group_dim(obs: TensorDict, groups: Sequence[str], field: str) -> int:
-    """Return the components of some observation groups together.
-
-    Args:
-        obs: observations, each group (N, D).
-        groups: names of groups.
-        field: the setting that names them, for messages.
-
-    Raises:
-        UserError: a group that does not exist, or one that is no vector a world.
-    """
-    total = 0
-    for group in groups:
-        names = list(map(str, obs.keys()))
-        if group not in names:
-            raise UserError(f"{field}: the environment has no group '{group}', {suggest(group, names)}")
-        if obs[group].ndim != 2:
-            raise UserError(f"{field}: group '{group}' has shape {tuple(obs[group].shape)}, must be (num_envs, size)")
-        total += obs[group].shape[1]
-    return total
 
 
 def make_networks(
@@ -61,9 +42,58 @@ def make_networks(
     pair, single = None, None
     if cfg.symmetry == "network" and checked is not None:
         pair, single = (checked["actor"], checked["action"]), checked["critic"]
-    actor = Actor(dims.actor, dims.action, cfg.actor, normalize=cfg.normalize_obs, mirror=pair, generator=generator)
-    critic = Critic(dims.critic, cfg.critic, normalize=cfg.normalize_obs, mirror=single, generator=generator)
+    actor = Actor(
+        dims.actor_layout,
+        dims.action,
+        cfg.actor,
+        normalize=cfg.normalize_obs,
+        mirror=pair,
+        choices=tuple(dims.choices),
+        generator=generator,
+    )
+    critic = Critic(
+        dims.critic_layout,
+        cfg.critic,
+        num_values=dims.num_values,
+        normalize=cfg.normalize_obs,
+        mirror=single,
+        generator=generator,
+    )
     return actor, critic
+
+
+def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
+    """Return the sizes that an environment dictates.
+
+    Args:
+        env: the environment. Used where there: `action_choices` (choices of each component of discrete actions) and
+            `reward_groups` (names of the groups that rewards come in).
+        cfg: the learner's configuration.
+
+    Raises:
+        UserError: an observation group that does not exist, or several critics without groups of rewards.
+    """
+    obs = env.get_observations()
+    actor = make_layout(obs, cfg.actor_groups, "actor_groups")
+    critic = make_layout(obs, cfg.critic_groups, "critic_groups")
+    rewards = tuple(getattr(env, "reward_groups", None) or ())
+    if cfg.several_critics and len(rewards) < 2:
+        raise UserError(
+            f"several_critics: the environment has {len(rewards)} groups of rewards, must be 2 or more "
+            "(give the task's rewards a `group`)"
+        )
+    num_values = len(rewards) if cfg.several_critics else 1
+    if cfg.reward_weights and len(cfg.reward_weights) != num_values:
+        raise UserError(f"reward_weights: {len(cfg.reward_weights)} of them, must be {num_values}")
+    return Dims(
+        actor=actor.size,
+        critic=critic.size,
+        action=env.num_actions,
+        actor_shapes=actor.shapes,
+        critic_shapes=critic.shapes,
+        choices=tuple(getattr(env, "action_choices", None) or ()),
+        num_values=num_values,
+    )
 
 
 def make_augmentation(
@@ -74,6 +104,19 @@ def make_augmentation(
     if cfg.symmetry != "augment" or checked is None:
         return None
     return AugmentSymmetry(**{name: (perm.to(device), sign.to(device)) for name, (perm, sign) in checked.items()})
+
+
+def make_extras(cfg: LearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str, seed: int) -> tuple[Extra, ...]:
+    """Return what a configuration adds to the algorithm, on its device.
+
+    Args:
+        cfg: the learner's configuration.
+        env: the environment.
+        dims: sizes of observations and actions.
+        device: where the algorithm runs.
+        seed: of weights and random numbers.
+    """
+    return ()
 
 
 def checked_mirrors(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None) -> dict[str, Mirror] | None:
@@ -95,21 +138,22 @@ class Policy:
         path: the checkpoint.
     """
 
-    def __init__(self, actor: Actor, groups: Sequence[str], meta: dict[str, Any], path: Path) -> None:
+    def __init__(self, actor: Actor, meta: dict[str, Any], path: Path) -> None:
         """Wrap an actor.
 
         Args:
             actor: the network, on the device of the observations.
-            groups: observation groups that it sees.
             meta: the checkpoint's description.
             path: the checkpoint.
         """
-        self.actor, self.groups, self.meta, self.path = actor, tuple(groups), meta, path
+        self.actor, self.meta, self.path = actor, meta, path
 
     @torch.no_grad()
     def __call__(self, obs: TensorDict) -> Tensor:
-        """Return mean actions (N, A) at observations of N worlds."""
-        return self.actor.mean(torch.cat([obs[group] for group in self.groups], dim=-1))
+        """Return actions without noise (N, A) at observations of N worlds."""
+        layout = self.actor.layout
+        device = obs[layout.spans[0].group].device
+        return self.actor.mean(layout.gather(obs, torch.empty(obs.batch_size[0], layout.size, device=device)))
 
 
 def make_policy(run_dir: Path, checkpoint: Path | None = None, device: torch.device | str = "cpu") -> Policy:
@@ -130,7 +174,7 @@ def make_policy(run_dir: Path, checkpoint: Path | None = None, device: torch.dev
     state = {name.removeprefix("actor."): t for name, t in tensors.items() if name.startswith("actor.")}
     check_shapes(path, state, actor.state_dict())
     actor.load_state_dict(state)
-    return Policy(actor.to(device).eval(), cfg.actor_groups, meta, path)
+    return Policy(actor.to(device).eval(), meta, path)
 
 
 def mirrors_to_meta(mirrors: Mirrors | None) -> dict[str, Any] | None:

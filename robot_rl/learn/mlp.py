@@ -18,7 +18,7 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "sil
 
 
 def make_activation(name: str) -> nn.Module:
-    """Return the activation of that name (one of `robot_rl.config.learner.ACTIVATIONS`)."""
+    """Return the activation of that name (one of `robot_rl.config.networks.ACTIVATIONS`)."""
     return _ACTIVATIONS[name]()
 
 

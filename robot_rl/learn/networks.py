@@ -1,118 +1,148 @@
-"""Actor and critic: multilayer perceptrons with the observation normalizer inside and a Gaussian over actions."""
+"""Actor and critic: a normalizer, a multilayer perceptron, and for the actor a distribution over actions."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
-from robot_rl.learn import gaussian
+from robot_rl.learn.distributions import Params, make_distribution
+from robot_rl.learn.layout import Layout
 from robot_rl.learn.mlp import Mlp
 from robot_rl.learn.normalizer import Normalizer
 from robot_rl.learn.symmetry import Mirror, SymmetricMlp
 
 
-class Actor(nn.Module):
-    """The policy: a Gaussian whose mean is a network's output and whose deviation is a parameter.
+class Network(nn.Module):
+    """What actor and critic have in common: raw observations in, outputs of a perceptron out.
 
     Attributes:
-        obs_dim: components of an observation.
-        action_dim: components of an action.
+        layout: which components of an observation belong to which group.
+        obs_dim: components D of an observation.
         normalizer: normalizes raw observations; None where the configuration says so.
-        body: the network.
-        log_std: (action_dim,) logarithm of the standard deviation, before mirroring and clamping.
-        partner: (action_dim,) index of each action's mirror partner.
+        body: the perceptron.
     """
-
-    partner: Tensor
 
     def __init__(
         self,
-        obs_dim: int,
+        layout: Layout | int,
+        out_dim: int,
+        cfg: NetworkCfg,
+        *,
+        normalize: bool,
+        mirrors: tuple[Mirror, Mirror] | None,
+        generator: torch.Generator | None,
+    ) -> None:
+        """Build the network.
+
+        Args:
+            layout: groups of the observation, or its components.
+            out_dim: outputs P.
+            cfg: widths and activation.
+            normalize: hold a normalizer.
+            mirrors: mirrors of observation and output; where given, the network is equivariant under them.
+            generator: source of the weights.
+        """
+        super().__init__()
+        self.layout = layout if isinstance(layout, Layout) else Layout({"": (layout,)})
+        self.obs_dim = self.layout.size
+        self.normalizer = Normalizer(self.obs_dim, mirrors[0] if mirrors else None) if normalize else None
+        if mirrors is None:
+            self.body: Mlp | SymmetricMlp = Mlp(self.obs_dim, out_dim, cfg, generator)
+        else:
+            self.body = SymmetricMlp(*mirrors, cfg, generator)
+
+    def encode(self, obs: Tensor) -> Tensor:
+        """Return what `outputs` takes from raw observations (..., D): normalized and in the perceptron's basis.
+
+        It holds no weights that are learned by gradients, so a learner does it once for a whole rollout.
+        """
+        return self.body.encode(obs if self.normalizer is None else self.normalizer(obs))
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Map encoded observations (B, F) to outputs (B, P)."""
+        return self.body(x)
+
+
+class Actor(Network):
+    """The policy: a distribution over actions whose parameters are a network's output.
+
+    Attributes:
+        action_dim: components A of an action.
+        distribution: the distribution.
+    """
+
+    def __init__(
+        self,
+        layout: Layout | int,
         action_dim: int,
         cfg: NetworkCfg,
         *,
         normalize: bool = True,
         mirror: tuple[Mirror, Mirror] | None = None,
+        choices: tuple[int, ...] = (),
         generator: torch.Generator | None = None,
     ) -> None:
         """Build the network.
 
         Args:
-            obs_dim: components of an observation.
+            layout: groups of the observation, or its components.
             action_dim: components of an action.
-            cfg: widths, activation, standard deviation.
+            cfg: widths, activation, distribution.
             normalize: hold a normalizer.
             mirror: mirrors of observation and action; where given, the policy is equivariant under them.
+            choices: choices of each component of a discrete action; empty where actions are continuous.
             generator: source of the weights.
         """
-        super().__init__()
-        self.obs_dim, self.action_dim = obs_dim, action_dim
-        self.normalizer = Normalizer(obs_dim, mirror[0] if mirror else None) if normalize else None
-        if mirror is None:
-            self.body: Mlp | SymmetricMlp = Mlp(obs_dim, action_dim, cfg, generator)
-        else:
-            self.body = SymmetricMlp(mirror[0], mirror[1], cfg, generator)
-        self.log_std = nn.Parameter(torch.full((action_dim,), math.log(cfg.init_std)))
-        self._log_std_range = (math.log(cfg.min_std), math.log(cfg.max_std))
-        partner = mirror[1][0] if mirror else torch.arange(action_dim)
-        self.register_buffer("partner", partner.clone(), persistent=False)
-        self._has_mirror = mirror is not None
-
-    def encode(self, obs: Tensor) -> Tensor:
-        """Return what the network takes from raw observations (..., obs_dim): normalized and in its basis."""
-        return self.body.encode(obs if self.normalizer is None else self.normalizer(obs))
+        distribution = make_distribution(action_dim, cfg, choices=choices, partner=mirror[1][0] if mirror else None)
+        mirrors = (mirror[0], distribution.mirror_out(mirror[1])) if mirror else None
+        super().__init__(layout, distribution.out_dim, cfg, normalize=normalize, mirrors=mirrors, generator=generator)
+        self.action_dim = action_dim
+        self.distribution = distribution
 
     def mean(self, obs: Tensor) -> Tensor:
-        """Return the mean action (B, action_dim) at raw observations (B, obs_dim)."""
-        return self.body(self.encode(obs))
+        """Return what the policy does without noise, (B, A), at raw observations (B, D)."""
+        return self.distribution.mode(self.params(obs))
 
-    def current_log_std(self) -> Tensor:
-        """Return the logarithm of the standard deviation (action_dim,), equal for mirrored partners and clamped."""
-        log_std = self.log_std
-        if self._has_mirror:
-            log_std = 0.5 * (log_std + log_std[self.partner])
-        return log_std.clamp(*self._log_std_range)
+    def params(self, obs: Tensor) -> Params:
+        """Return the distribution's parameters at raw observations (B, D)."""
+        return self.distribution.params(self.outputs(self.encode(obs)))
 
-    def act(self, obs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Draw actions at raw observations.
+    def act(self, obs: Tensor, noise: Tensor, frozen: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Draw raw actions at raw observations.
 
         Args:
-            obs: (B, obs_dim) raw observations.
-            noise: (B, action_dim) standard normal numbers; drawn here where None.
+            obs: (B, D) raw observations.
+            noise: (B, A) random numbers (`Distribution.draw_noise`).
+            frozen: what `Distribution.snapshot` returned; saves computing it again.
 
         Returns:
-            action (B, action_dim), its log-probability (B,), mean (B, action_dim), standard deviation (action_dim,).
+            raw actions (B, A) and the outputs (B, P) that they were drawn at.
         """
-        mean, log_std = self.mean(obs), self.current_log_std()
-        noise = torch.randn_like(mean) if noise is None else noise
-        action = torch.addcmul(mean, log_std.exp(), noise)
-        return action, gaussian.log_prob(action, mean, log_std), mean, log_std.exp()
+        out = self.outputs(self.encode(obs))
+        return self.distribution.sample(self.distribution.params(out, frozen), noise), out
 
     def export_module(self) -> nn.Module:
-        """Return a module in evaluation mode from raw observations (B, obs_dim) to mean actions (B, action_dim).
+        """Return a module in evaluation mode from raw observations (B, D) to actions without noise (B, A).
 
         It holds copies, the normalizer among them, and is a chain of linear layers whatever the training network is.
         """
         return ExportedActor(self).eval()
 
 
-class Critic(nn.Module):
-    """The value function.
+class Critic(Network):
+    """The value function, or several of them that share a normalizer.
 
     Attributes:
-        obs_dim: components of an observation.
-        normalizer: normalizes raw observations; None where the configuration says so.
-        body: the network.
+        num_values: values K of a state.
     """
 
     def __init__(
         self,
-        obs_dim: int,
+        layout: Layout | int,
         cfg: NetworkCfg,
         *,
+        num_values: int = 1,
         normalize: bool = True,
         mirror: Mirror | None = None,
         generator: torch.Generator | None = None,
@@ -120,32 +150,30 @@ class Critic(nn.Module):
         """Build the network.
 
         Args:
-            obs_dim: components of an observation.
+            layout: groups of the observation, or its components.
             cfg: widths and activation.
+            num_values: values K of a state.
             normalize: hold a normalizer.
             mirror: mirror of the observation; where given, a state and its image have the same value.
             generator: source of the weights.
         """
-        super().__init__()
-        self.obs_dim = obs_dim
-        self.normalizer = Normalizer(obs_dim, mirror) if normalize else None
-        if mirror is None:
-            self.body: Mlp | SymmetricMlp = Mlp(obs_dim, 1, cfg, generator)
-        else:
-            unchanged = (torch.zeros(1, dtype=torch.int64), torch.ones(1))
-            self.body = SymmetricMlp(mirror, unchanged, cfg, generator)
+        unchanged = (torch.arange(num_values), torch.ones(num_values))
+        mirrors = (mirror, unchanged) if mirror else None
+        super().__init__(layout, num_values, cfg, normalize=normalize, mirrors=mirrors, generator=generator)
+        self.num_values = num_values
 
-    def encode(self, obs: Tensor) -> Tensor:
-        """Return what the network takes from raw observations (..., obs_dim): normalized and in its basis."""
-        return self.body.encode(obs if self.normalizer is None else self.normalizer(obs))
+    def values(self, x: Tensor) -> Tensor:
+        """Return the values of encoded observations (B, F): (B,), or (B, K) where there are several."""
+        out = self.outputs(x)
+        return out.squeeze(-1) if self.num_values == 1 else out
 
     def value(self, obs: Tensor) -> Tensor:
-        """Return the value (B,) of raw observations (B, obs_dim)."""
-        return self.body(self.encode(obs)).squeeze(-1)
+        """Return the values of raw observations (B, D): (B,), or (B, K) where there are several."""
+        return self.values(self.encode(obs))
 
 
 class ExportedActor(nn.Module):
-    """Raw observation in, mean action out: what goes into a policy bundle."""
+    """Raw observation in, action without noise out: what goes into a policy bundle."""
 
     mean: Tensor
     scale: Tensor
@@ -156,8 +184,9 @@ class ExportedActor(nn.Module):
         normalizer = actor.normalizer or Normalizer(actor.obs_dim)
         self.register_buffer("mean", normalizer.mean.detach().cpu().clone())
         self.register_buffer("scale", normalizer.scale.detach().cpu().clone())
-        self.body = actor.body.dense()
+        dense, mode = actor.body.dense(), actor.distribution.mode_of_out()
+        self.body = dense if isinstance(mode, nn.Identity) else nn.Sequential(dense, mode)
 
     def forward(self, obs: Tensor) -> Tensor:
-        """Map raw observations (B, obs_dim) to mean actions (B, action_dim)."""
+        """Map raw observations (B, D) to actions (B, A)."""
         return self.body((obs - self.mean) * self.scale)

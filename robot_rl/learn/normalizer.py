@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from robot_rl.learn.ranks import ALONE, Ranks
+
 EPSILON = 1e-2
 """Added to the deviation: a component that hardly varies is not blown up."""
 
@@ -54,23 +56,24 @@ class Normalizer(nn.Module):
         return (obs - self.mean) * self.scale
 
     @torch.no_grad()
-    def update(self, obs: Tensor, valid: Tensor | None = None) -> None:
+    def update(self, obs: Tensor, valid: Tensor | None = None, ranks: Ranks = ALONE) -> None:
         """Take in observations (Chan et al. 1979, parallel variance).
 
         Args:
             obs: (B, D) observations.
             valid: (B,) bool; rows that are false are left out. None: all count.
+            ranks: the processes whose observations count together.
         """
-        if valid is None:
+        if valid is None and ranks.size == 1:
             added = torch.full_like(self.count, obs.shape[0])
             mean = obs.mean(0)
             var = (obs - mean).square_().mean(0)  # Several times faster than torch.var_mean on a CPU.
         else:
-            weight = valid.to(obs.dtype)[:, None]
-            added = valid.sum().to(self.count.dtype)
-            size = weight.sum().clamp(min=1.0)
-            mean = (obs * weight).sum(0) / size
-            var = ((obs - mean).square() * weight).sum(0) / size
+            weight = torch.ones_like(obs[:, :1]) if valid is None else valid.to(obs.dtype)[:, None]
+            added = ranks.sum_(weight.sum().to(self.count.dtype))
+            size = added.clamp(min=1).to(obs.dtype)
+            mean = ranks.sum_((obs * weight).sum(0)) / size
+            var = ranks.sum_(((obs - mean).square() * weight).sum(0)) / size
         if self._is_mirrored:
             mean, var = self._mirrored_moments(mean, var)
         self.count += added

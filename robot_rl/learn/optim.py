@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from robot_rl.learn.ranks import ALONE, Ranks
+
 
 class FlatAdam:
     """Fused Adam (Kingma & Ba 2015) with the step size on the device.
@@ -20,13 +22,16 @@ class FlatAdam:
         learning_rate: () step size; write to it in place.
     """
 
-    def __init__(self, networks: Sequence[nn.Module], learning_rate: float, max_grad_norm: float) -> None:
+    def __init__(
+        self, networks: Sequence[nn.Module], learning_rate: float, max_grad_norm: float, *, ranks: Ranks = ALONE
+    ) -> None:
         """Move the parameters of the networks into the flat array.
 
         Args:
             networks: the networks, on their final device; each is clipped by itself.
             learning_rate: step size at the start.
             max_grad_norm: norm that each network's gradient is clipped to.
+            ranks: the processes whose gradients are averaged.
         """
         groups = [[p for p in network.parameters() if p.requires_grad] for network in networks]
         everything = [p for group in groups for p in group]
@@ -43,7 +48,7 @@ class FlatAdam:
                 p.grad = self.grads[span].view_as(p)
                 start += p.numel()
             self._clipped.append(self.grads[first:start])
-        self.max_grad_norm = max_grad_norm
+        self.max_grad_norm, self.ranks = max_grad_norm, ranks
         self.learning_rate = torch.full((), learning_rate, device=self.params.device)
         self._adam = torch.optim.Adam([self.params], lr=self.learning_rate, fused=True)
 
@@ -53,7 +58,8 @@ class FlatAdam:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Clip the gradient of each network and take a step."""
+        """Average the gradient over the ranks, clip it network by network, and take a step."""
+        self.ranks.mean_(self.grads)
         for grads in self._clipped:
             norm = torch.linalg.vector_norm(grads)
             grads.mul_((self.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))

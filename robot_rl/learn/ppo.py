@@ -2,20 +2,24 @@
 
 Where this departs from the usual implementations: the critic is not evaluated while the rollout is collected but once
 after it; a time-out bootstraps from the value of the observation it ended at; minibatches are drawn anew in each epoch;
-the step size lives on the device, so the adaptive schedule (as in rsl_rl) reads nothing back.
+the step size lives on the device, so the adaptive schedule (as in rsl_rl) reads nothing back. Whatever else takes part
+(curiosity, a motion prior, a reference policy) is an object handed in, see `robot_rl.learn.extras`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from robot_rl.config import PPOCfg
 from robot_rl.errors import UserError
-from robot_rl.learn import gaussian
+from robot_rl.learn.extras import Extra
 from robot_rl.learn.gae import advantages, timeout_bonus
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.optim import FlatAdam
+from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.storage import Batch, Rollout
 from robot_rl.learn.symmetry import AugmentSymmetry
 
@@ -42,6 +46,9 @@ class PPO:
         *,
         symmetry: AugmentSymmetry | None = None,
         generator: torch.Generator | None = None,
+        extras: Sequence[Extra] = (),
+        reward_weights: Sequence[float] = (),
+        ranks: Ranks = ALONE,
     ) -> None:
         """Take over two networks, which must be on their final device.
 
@@ -51,10 +58,16 @@ class PPO:
             cfg: the hyperparameters.
             symmetry: adds mirrored samples to every batch.
             generator: source of the minibatches, on the device of the networks.
+            extras: what else takes part.
+            reward_weights: weight of each critic's advantages; empty: all 1.
+            ranks: the processes that train together.
         """
         self.actor, self.critic, self.cfg = actor, critic, cfg
         self.symmetry, self.generator = symmetry, generator
-        self.optimizer = FlatAdam((actor, critic), cfg.learning_rate, cfg.max_grad_norm)
+        self.extras, self.ranks = tuple(extras), ranks
+        device = next(actor.parameters()).device
+        self.reward_weights = torch.tensor(list(reward_weights) or [1.0] * critic.num_values, device=device)
+        self.optimizer = FlatAdam((actor, critic), cfg.learning_rate, cfg.max_grad_norm, ranks=ranks)
 
     def update(self, rollout: Rollout, progress: float = 0.0) -> dict[str, Tensor]:
         """Learn from a rollout, then let the normalizers see it.
@@ -64,58 +77,79 @@ class PPO:
             progress: share of the training that is done, in [0, 1], for the linear schedule.
 
         Returns:
-            Means over the minibatches by name (STATISTICS), each a tensor () on the device.
+            Means over the minibatches by name (STATISTICS) and what the extras say, each a tensor () on the device.
         """
         if self.cfg.schedule == "linear":
             self.optimizer.learning_rate.fill_(self.cfg.learning_rate * (1.0 - progress))
         statistics = self.fit(self.make_batch(rollout))
+        for extra in self.extras:
+            statistics |= extra.update(rollout, progress)
         self.update_normalizers(rollout)
         return statistics
 
     @torch.no_grad()
     def make_batch(self, rollout: Rollout) -> Batch:
         """Turn a rollout into samples with advantages and returns, flattened over steps and worlds."""
-        num_steps, num_envs = rollout.reward.shape
         actor_in = self.actor.encode(rollout.actor_obs.flatten(0, 1))
         critic_in = self.critic.encode(rollout.critic_obs.flatten(0, 1))
-        values = self.critic.body(critic_in).view(num_steps + 1, num_envs)
-        reward = rollout.reward + timeout_bonus(self._timeout_values(rollout, values), rollout.time_out, self.cfg.gamma)
+        num_steps, num_envs = rollout.done.shape
+        values = self.critic.values(critic_in).unflatten(0, (num_steps + 1, num_envs))
         valid = rollout.valid if rollout.has_invalid else None
-        done = rollout.done
-        if valid is not None:  # A quarantined sample passes nothing on to the samples before it.
-            reward, done = torch.where(valid, reward, values[:-1]), done | ~valid
-        advantage = advantages(reward, values, done, self.cfg.gamma, self.cfg.lam)
+        advantage = self.advantages(rollout, values, valid)
         count = num_steps * num_envs
-        value, action, mean = values[:-1].reshape(-1), rollout.action.flatten(0, 1), rollout.mean.flatten(0, 1)
+        value, action, out = values[:-1].flatten(0, 1), rollout.action.flatten(0, 1), rollout.out.flatten(0, 1)
+        distribution = self.actor.distribution
         batch = Batch(
             actor_in=actor_in,
             critic_in=critic_in[:count],
             action=action,
-            mean=mean,
-            log_prob=gaussian.log_prob(action, mean, self.actor.current_log_std()),
+            out=out,
+            log_prob=distribution.log_prob(action, distribution.params(out)),
             value=value,
-            advantage=_normalize(advantage.reshape(-1), None if valid is None else valid.reshape(-1)),
-            returns=advantage.reshape(-1) + value,
+            advantage=self._combine(advantage.flatten(0, 1), None if valid is None else valid.reshape(-1)),
+            returns=advantage.flatten(0, 1) + value,
+            more={name: t.flatten(0, 1) for extra in self.extras for name, t in extra.samples(rollout).items()},
         )
         if valid is not None:
             weight = valid.reshape(-1).to(value.dtype)
-            batch.weight = weight / weight.mean().clamp(min=1e-8)
+            batch.weight = weight / self.ranks.mean_(weight.mean()).clamp(min=1e-8)
         if self.symmetry is not None:
             batch = self.symmetry.extend(batch, rollout, self.actor, self.critic)
         return batch
+
+    def advantages(self, rollout: Rollout, values: Tensor, valid: Tensor | None) -> Tensor:
+        """Return the advantages of a rollout, (T, N), or (T, N, K) with several critics.
+
+        Args:
+            rollout: the rollout.
+            values: (T + 1, N) or (T + 1, N, K) values of its states.
+            valid: (T, N) samples that may be learned from; None: all.
+        """
+        reward, done, time_out = rollout.reward, rollout.done, rollout.time_out
+        for extra in self.extras:
+            if (added := extra.reward(rollout)) is not None:
+                added = added if reward.ndim == 2 else added[..., None] / reward.shape[-1]
+                reward = extra.reward_weight * reward + added
+        if values.ndim == 3:  # Each critic has a value of its own; episodes end for all of them.
+            done, time_out = done[..., None], time_out[..., None]
+            valid = None if valid is None else valid[..., None]
+        reward = reward + timeout_bonus(self._timeout_values(rollout, values), time_out, self.cfg.gamma)
+        if valid is not None:  # A quarantined sample passes nothing on to the samples before it.
+            reward, done = torch.where(valid, reward, values[:-1]), done | ~valid
+        return advantages(reward, values, done, self.cfg.gamma, self.cfg.lam)
 
     def fit(self, batch: Batch) -> dict[str, Tensor]:
         """Run the epochs over a batch and return the means of STATISTICS over the minibatches."""
         size = batch.value.shape[0] // self.cfg.minibatches
         if size == 0:
             raise UserError(f"ppo.minibatches: {self.cfg.minibatches} is more than the {batch.value.shape[0]} samples")
-        old_log_std = self.actor.current_log_std().detach().clone()
+        frozen = self.actor.distribution.snapshot()
         total = torch.zeros(len(STATISTICS), device=batch.value.device)
         for _ in range(self.cfg.epochs):
             order = torch.randperm(batch.value.shape[0], generator=self.generator, device=batch.value.device)
             for start in range(0, size * self.cfg.minibatches, size):
                 part = batch.rows(order[start : start + size])
-                loss, statistics = self.loss(part, old_log_std)
+                loss, statistics = self.loss(part, frozen)
                 self.optimizer.zero_grad()
                 loss.backward()
                 self.optimizer.step()
@@ -123,50 +157,67 @@ class PPO:
         total /= self.cfg.epochs * self.cfg.minibatches
         return dict(zip(STATISTICS, total.unbind(), strict=True))
 
-    def loss(self, batch: Batch, old_log_std: Tensor) -> tuple[Tensor, Tensor]:
+    def loss(self, batch: Batch, frozen: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the loss () of a minibatch and its STATISTICS; adapts the step size to the divergence on the way.
 
         Args:
             batch: the minibatch.
-            old_log_std: (A,) log deviation of the policy that acted.
+            frozen: `Distribution.snapshot` of the policy that acted.
         """
-        cfg, weight = self.cfg, batch.weight
-        mean, log_std = self.actor.body(batch.actor_in), self.actor.current_log_std()
-        value = self.critic.body(batch.critic_in).squeeze(-1)
-        ratio = torch.exp(gaussian.log_prob(batch.action, mean, log_std) - batch.log_prob)
+        cfg, weight, distribution = self.cfg, batch.weight, self.actor.distribution
+        params = distribution.params(self.actor.outputs(batch.actor_in))
+        value = self.critic.values(batch.critic_in)
+        ratio = torch.exp(distribution.log_prob(batch.action, params) - batch.log_prob)
         clipped = ratio.clamp(1.0 - cfg.clip, 1.0 + cfg.clip)
         surrogate = -_mean(torch.minimum(batch.advantage * ratio, batch.advantage * clipped), weight)
         error = (value - batch.returns).square()
         if cfg.clip_value_loss:
             near = batch.value + (value - batch.value).clamp(-cfg.clip, cfg.clip)
             error = torch.maximum(error, (near - batch.returns).square())
-        value_loss, entropy = _mean(error, weight), gaussian.entropy(log_std)
+        value_loss = _mean(error if error.ndim == 1 else error.sum(-1), weight)
+        entropy = distribution.entropy(params)
+        entropy = entropy if entropy.ndim == 0 else _mean(entropy, weight)
+        total = surrogate + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
+        for extra in self.extras:
+            if (term := extra.loss(batch, params)) is not None:
+                total = total + term
         with torch.no_grad():
-            divergence = _mean(gaussian.kl(batch.mean, old_log_std, mean, log_std), weight)
+            divergence = _mean(distribution.kl(distribution.params(batch.out, frozen), params), weight)
             if cfg.schedule == "adaptive":
-                self._adapt(divergence)
+                self._adapt(self.ranks.mean_(divergence))
             clip_share = _mean((ratio != clipped).to(ratio.dtype), weight)
             statistics = torch.stack((value_loss, surrogate, entropy, divergence, clip_share)).detach()
-        return surrogate + cfg.value_coef * value_loss - cfg.entropy_coef * entropy, statistics
+        return total, statistics
 
     def update_normalizers(self, rollout: Rollout) -> None:
         """Let the normalizers see the observations of a rollout."""
         valid = rollout.valid.reshape(-1) if rollout.has_invalid else None
         for network, obs in ((self.actor, rollout.actor_obs), (self.critic, rollout.critic_obs[:-1])):
             if network.normalizer is not None:
-                network.normalizer.update(obs.flatten(0, 1), valid)
+                network.normalizer.update(obs.flatten(0, 1), valid, self.ranks)
 
     def _timeout_values(self, rollout: Rollout, values: Tensor) -> Tensor:
-        """Return (T, N) the value at which an episode that was cut short would have gone on."""
+        """Return (T, N), or (T, N, K), the value at which an episode that was cut short would have gone on."""
         if self.cfg.bootstrap == "state" or not rollout.has_final_obs:
             return values[:-1]
         final = rollout.final_obs.flatten(0, 1)
         if final.device.type != "cpu":
             return self.critic.value(final).view_as(rollout.reward)
         rows = rollout.time_out.reshape(-1).nonzero().squeeze(-1)  # No device waits here: this is the CPU.
-        result = torch.zeros_like(rollout.reward).reshape(-1)
+        result = torch.zeros_like(values[:-1].flatten(0, 1))
         result[rows] = self.critic.value(final[rows])
         return result.view_as(rollout.reward)
+
+    def _combine(self, advantage: Tensor, valid: Tensor | None) -> Tensor:
+        """Return the advantages (B,) that the policy learns from, of mean 0 and deviation 1.
+
+        With several critics each one's are normalized by themselves, weighed and added, so that no group of rewards
+        drowns another by its scale (Mysore et al. 2022); the sum is normalized again.
+        """
+        if advantage.ndim == 1:
+            return _normalize(advantage, valid, self.ranks)
+        parts = [_normalize(part, valid, self.ranks) for part in advantage.unbind(-1)]
+        return _normalize(torch.stack(parts, dim=-1) @ self.reward_weights, valid, self.ranks)
 
     def _adapt(self, divergence: Tensor) -> None:
         """Steer the step size so that the divergence stays between half and twice the desired one.
@@ -185,11 +236,12 @@ def _mean(x: Tensor, weight: Tensor | None) -> Tensor:
     return x.mean() if weight is None else (x * weight).mean()
 
 
-def _normalize(advantage: Tensor, valid: Tensor | None) -> Tensor:
-    """Return advantages (B,) with mean 0 and deviation 1 over the valid ones; the others become 0."""
-    if valid is None:
+def _normalize(advantage: Tensor, valid: Tensor | None, ranks: Ranks) -> Tensor:
+    """Return advantages (B,) with mean 0 and deviation 1 over the valid ones of all ranks; the others become 0."""
+    if valid is None and ranks.size == 1:
         return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-    count = valid.sum().clamp(min=2)
-    centered = torch.where(valid, advantage, 0.0)
-    centered = torch.where(valid, advantage - centered.sum() / count, 0.0)
-    return centered / ((centered.square().sum() / (count - 1)).sqrt() + 1e-8)
+    valid = torch.ones_like(advantage, dtype=torch.bool) if valid is None else valid
+    count = ranks.sum_(valid.sum()).clamp(min=2)
+    total = ranks.sum_(torch.where(valid, advantage, 0.0).sum())
+    centered = torch.where(valid, advantage - total / count, 0.0)
+    return centered / ((ranks.sum_(centered.square().sum()) / (count - 1)).sqrt() + 1e-8)

@@ -85,7 +85,7 @@ class RslRlRunner(Session):
         copy_from_rsl_rl(self.runner.alg, self.actor, self.critic)
         metrics = {f"loss/{name}": float(value) for name, value in losses.items()}
         metrics["policy/learning_rate"] = float(self.runner.alg.learning_rate)
-        metrics["policy/std"] = float(self.actor.current_log_std().detach().exp().mean())
+        metrics["policy/std"] = float(self.actor.distribution.spread())
         metrics |= self._pop_metrics()
         simulate_s = self._timed.pop_seconds()
         seconds = {"simulate": simulate_s, "infer": collect_s - simulate_s, "learn": learn_s}
@@ -196,7 +196,7 @@ def copy_to_rsl_rl(actor: Actor, critic: Critic, algorithm: Any) -> None:
             normalizer._var.copy_(ours.normalizer.var)
             normalizer._std = (1.0 / ours.normalizer.scale - EPSILON).view_as(normalizer._mean)
             normalizer.count.copy_(ours.normalizer.count)
-    algorithm.actor.distribution.log_std_param.copy_(actor.log_std)
+    algorithm.actor.distribution.log_std_param.copy_(actor.distribution.log_std)
 
 
 @torch.no_grad()
@@ -211,7 +211,7 @@ def copy_from_rsl_rl(algorithm: Any, actor: Actor, critic: Critic) -> None:
             ours.normalizer.var.copy_(normalizer._var.view(-1))
             ours.normalizer.count.copy_(normalizer.count)
             ours.normalizer.refresh()
-    actor.log_std.copy_(algorithm.actor.distribution.log_std_param)
+    actor.distribution.log_std.copy_(algorithm.actor.distribution.log_std_param)
 
 
 class _EnoughError(Exception):

@@ -13,8 +13,9 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.config import LearnerCfg
-from robot_rl.learn.build import make_augmentation
+from robot_rl.learn.build import make_augmentation, make_extras
 from robot_rl.learn.interrupt import StopRequest
+from robot_rl.learn.layout import make_layout
 from robot_rl.learn.ppo import PPO
 from robot_rl.learn.session import Observer, Session, with_prefix
 from robot_rl.learn.storage import Rollout, make_rollout
@@ -44,8 +45,26 @@ class Runner(Session):
         self._noise_source = torch.Generator(self.device).manual_seed(seed + 1)
         self._order_source = torch.Generator(self.device).manual_seed(seed + 2)
         augmentation = make_augmentation(cfg, self.dims, self.mirrors, self.device)
-        self.algorithm = PPO(self.actor, self.critic, cfg.ppo, symmetry=augmentation, generator=self._order_source)
-        self._rollout = make_rollout(cfg.num_steps, env.num_envs, self.dims, self.device)
+        self.extras = make_extras(cfg, env, self.dims, self.device, seed)
+        self.algorithm = PPO(
+            self.actor,
+            self.critic,
+            cfg.ppo,
+            symmetry=augmentation,
+            generator=self._order_source,
+            extras=self.extras,
+            reward_weights=cfg.reward_weights,
+        )
+        obs = env.get_observations()
+        self._kept = {group: make_layout(obs, (group,), extra.name) for extra in self.extras for group in extra.groups}
+        self._rollout = make_rollout(
+            cfg.num_steps,
+            env.num_envs,
+            self.dims,
+            self.device,
+            out_dim=self.actor.distribution.out_dim,
+            groups={group: layout.size for group, layout in self._kept.items()},
+        )
         self._watch = Stopwatch(self.device)
         self._obs: TensorDict | None = None
 
@@ -59,6 +78,8 @@ class Runner(Session):
 
     def _state(self) -> dict[str, Tensor]:
         state = {f"optimizer.{name}": tensor for name, tensor in self.algorithm.optimizer.state_dict().items()}
+        for extra in self.extras:
+            state |= {f"extra.{extra.name}.{name}": tensor for name, tensor in extra.state_dict().items()}
         state["random.noise"] = self._noise_source.get_state()
         state["random.order"] = self._order_source.get_state()
         return state
@@ -66,6 +87,8 @@ class Runner(Session):
     def _loaded(self, state: Mapping[str, Tensor]) -> None:
         if state:
             self.algorithm.optimizer.load_state_dict(with_prefix(state, "optimizer."))
+            for extra in self.extras:
+                extra.load_state_dict(with_prefix(state, f"extra.{extra.name}."))
             self._noise_source.set_state(state["random.noise"])
             self._order_source.set_state(state["random.order"])
 
@@ -84,7 +107,8 @@ class Runner(Session):
         self._watch.lap("other")
         statistics = self.algorithm.update(self._rollout, self.iteration / max(last, 1))
         statistics["policy/learning_rate"] = self.algorithm.optimizer.learning_rate
-        statistics["policy/std"] = self.actor.current_log_std().detach().exp().mean()
+        if (spread := self.actor.distribution.spread()) is not None:
+            statistics["policy/std"] = spread
         self._watch.lap("learn")
         values = torch.stack(list(statistics.values())).tolist()
         metrics = dict(zip(statistics, values, strict=True))
@@ -98,29 +122,40 @@ class Runner(Session):
         """Fill the rollout. Nothing is read from the device; the environment's tensors are copied at once."""
         rollout, watch = self._rollout, self._watch
         obs = self._start() if self._obs is None else self._obs
-        rollout.noise.normal_(generator=self._noise_source)
+        distribution = self.actor.distribution
+        distribution.draw_noise(rollout.noise, self._noise_source)
         rollout.has_final_obs = rollout.has_invalid = False
-        std = self.actor.current_log_std().exp()
+        frozen = distribution.snapshot()
         watch.lap("infer")
         for t in range(self.cfg.num_steps):
-            torch.cat([obs[group] for group in self.cfg.actor_groups], dim=-1, out=rollout.actor_obs[t])
-            torch.cat([obs[group] for group in self.cfg.critic_groups], dim=-1, out=rollout.critic_obs[t])
+            self._observe(obs, t)
+            self.actor.layout.gather(obs, rollout.actor_obs[t])
             watch.lap("other")
-            mean = rollout.mean[t].copy_(self.actor.mean(rollout.actor_obs[t]))
-            action = torch.addcmul(mean, std, rollout.noise[t], out=rollout.action[t])
+            action, out = self.actor.act(rollout.actor_obs[t], rollout.noise[t], frozen)
+            rollout.action[t].copy_(action)
+            rollout.out[t].copy_(out)
             watch.lap("infer")
-            obs, reward, done, extras = self.env.step(action)
+            obs, reward, done, extras = self.env.step(distribution.to_env(action))
             watch.lap("simulate")
             self._record(rollout, t, reward, done, extras)
             watch.lap("other")
-        torch.cat([obs[group] for group in self.cfg.critic_groups], dim=-1, out=rollout.critic_obs[-1])
+        self._observe(obs, self.cfg.num_steps)
         if rollout.has_invalid:
             rollout.blank_invalid()
         self._obs = obs
 
+    def _observe(self, obs: TensorDict, t: int) -> None:
+        """Copy what others than the actor see into row t of the rollout."""
+        self.critic.layout.gather(obs, self._rollout.critic_obs[t])
+        for group, layout in self._kept.items():
+            layout.gather(obs, self._rollout.groups[group][t])
+
     def _record(self, rollout: Rollout, t: int, reward: Tensor, done: Tensor, extras: dict[str, Any]) -> None:
         """Copy what a step returned into row t of the rollout."""
-        rollout.reward[t].copy_(reward.view(-1))
+        if rollout.reward.ndim == 3:
+            rollout.reward[t].copy_(extras["rewards"])
+        else:
+            rollout.reward[t].copy_(reward.view(-1))
         rollout.done[t].copy_(done.view(-1))
         if "time_outs" in extras:
             torch.logical_and(extras["time_outs"].view(-1), rollout.done[t], out=rollout.time_out[t])
@@ -129,9 +164,9 @@ class Runner(Session):
         if "final_obs" in extras:
             rollout.has_final_obs = True
             final = extras["final_obs"]
-            torch.cat([final[group] for group in self.cfg.critic_groups], dim=-1, out=rollout.final_obs[t])
+            self.critic.layout.gather(final, rollout.final_obs[t])
         if "valid" in extras:
             rollout.has_invalid = True
             rollout.valid[t].copy_(extras["valid"].view(-1))
         if self._tracker is not None:
-            self._tracker.add(rollout.reward[t], rollout.done[t], extras.get("log", {}))
+            self._tracker.add(reward.view(-1), rollout.done[t], extras.get("log", {}))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from robot_rl.config import LearnerCfg, to_dict
 from robot_rl.errors import Interrupted
-from robot_rl.learn.build import checked_mirrors, group_dim, make_networks, mirrors_to_meta
+from robot_rl.learn.build import checked_mirrors, make_dims, make_networks, mirrors_to_meta
 from robot_rl.learn.checkpoint import check_shapes, load_checkpoint, save_checkpoint
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.interrupt import StopRequest
@@ -71,12 +71,7 @@ class Session(ABC):
         self.device = torch.device(env.device)
         self._observers = [observer] if callable(observer) else list(observer or [])
         self._writer = writer
-        obs = env.get_observations()
-        self.dims = Dims(
-            actor=group_dim(obs, cfg.actor_groups, "actor_groups"),
-            critic=group_dim(obs, cfg.critic_groups, "critic_groups"),
-            action=env.num_actions,
-        )
+        self.dims: Dims = make_dims(env, cfg)
         self.mirrors = checked_mirrors(cfg, self.dims, getattr(env, "mirror", None))
         actor, critic = make_networks(cfg, self.dims, self.mirrors, torch.Generator().manual_seed(seed))
         self.actor: Actor = actor.to(self.device)

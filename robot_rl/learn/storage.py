@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from torch import Tensor
+
+from robot_rl.learn.layout import Layout
 
 
 @dataclass(slots=True, kw_only=True)
@@ -16,11 +19,29 @@ class Dims:
         actor: components of the actor's observation.
         critic: components of the critic's observation.
         action: components of an action.
+        actor_shapes: shape of each group that the actor sees, in order; empty: one group of `actor` components.
+        critic_shapes: the same of the critic.
+        choices: choices of each component of a discrete action; empty where actions are continuous.
+        num_values: values of a state, one for each group of rewards.
     """
 
     actor: int
     critic: int
     action: int
+    actor_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    critic_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    choices: tuple[int, ...] = ()
+    num_values: int = 1
+
+    @property
+    def actor_layout(self) -> Layout:
+        """Layout of the actor's observation."""
+        return Layout(self.actor_shapes or {"": (self.actor,)})
+
+    @property
+    def critic_layout(self) -> Layout:
+        """Layout of the critic's observation."""
+        return Layout(self.critic_shapes or {"": (self.critic,)})
 
 
 @dataclass(slots=True)
@@ -31,13 +52,14 @@ class Rollout:
         actor_obs: (T, N, Da) raw observations of the actor before each step.
         critic_obs: (T + 1, N, Dc) raw observations of the critic before each step, and after the last.
         final_obs: (T, N, Dc) critic observations at which episodes ended; rows without an end hold anything.
-        noise: (T, N, A) standard normal numbers that the actions are made of.
-        action: (T, N, A) actions.
-        mean: (T, N, A) their means.
-        reward: (T, N) rewards.
+        noise: (T, N, A) random numbers that the actions are made of.
+        action: (T, N, A) raw actions (`Distribution.sample`).
+        out: (T, N, P) outputs of the actor's network that they were drawn at.
+        reward: (T, N) rewards, (T, N, K) where there are several critics.
         done: (T, N) bool, the episode ended with this step.
         time_out: (T, N) bool, it was cut short.
         valid: (T, N) bool, the sample may be learned from; false where a world was quarantined.
+        groups: other observation groups that something learns from, (T + 1, N, D) each.
         has_final_obs: the environment told final observations.
         has_invalid: `valid` may hold false.
     """
@@ -47,25 +69,46 @@ class Rollout:
     final_obs: Tensor
     noise: Tensor
     action: Tensor
-    mean: Tensor
+    out: Tensor
     reward: Tensor
     done: Tensor
     time_out: Tensor
     valid: Tensor
+    groups: dict[str, Tensor] = field(default_factory=dict)
     has_final_obs: bool = False
     has_invalid: bool = False
 
     def blank_invalid(self) -> None:
         """Replace what a quarantined world left, which need not be finite, by zeros."""
         bad = ~self.valid
-        for tensor in (self.actor_obs, self.critic_obs[:-1], self.final_obs, self.action, self.mean):
+        for tensor in (self.actor_obs, self.critic_obs[:-1], self.final_obs, self.action, self.out):
             tensor.masked_fill_(bad[..., None], 0.0)
         self.critic_obs[-1].masked_fill_(bad[-1, :, None], 0.0)
-        self.reward.masked_fill_(bad, 0.0)
+        for tensor in self.groups.values():
+            tensor[:-1].masked_fill_(bad[..., None], 0.0)
+            tensor[-1].masked_fill_(bad[-1, :, None], 0.0)
+        self.reward.masked_fill_(bad if self.reward.ndim == 2 else bad[..., None], 0.0)
 
 
-def make_rollout(num_steps: int, num_envs: int, dims: Dims, device: str | torch.device) -> Rollout:
-    """Allocate a rollout of T = num_steps steps and N = num_envs worlds."""
+def make_rollout(
+    num_steps: int,
+    num_envs: int,
+    dims: Dims,
+    device: str | torch.device,
+    *,
+    out_dim: int | None = None,
+    groups: Mapping[str, int] | None = None,
+) -> Rollout:
+    """Allocate a rollout.
+
+    Args:
+        num_steps: steps T.
+        num_envs: worlds N.
+        dims: sizes of observations and actions.
+        device: where it lies.
+        out_dim: outputs P of the actor's network; as many as actions where None.
+        groups: components of other observation groups to keep.
+    """
     shape = (num_steps, num_envs)
 
     def floats(*tail: int, steps: int = num_steps) -> Tensor:
@@ -80,11 +123,12 @@ def make_rollout(num_steps: int, num_envs: int, dims: Dims, device: str | torch.
         final_obs=floats(dims.critic),
         noise=floats(dims.action),
         action=floats(dims.action),
-        mean=floats(dims.action),
-        reward=floats(),
+        out=floats(dims.action if out_dim is None else out_dim),
+        reward=floats() if dims.num_values == 1 else floats(dims.num_values),
         done=flags(False),
         time_out=flags(False),
         valid=flags(True),
+        groups={name: floats(size, steps=num_steps + 1) for name, size in (groups or {}).items()},
     )
 
 
@@ -95,36 +139,40 @@ class Batch:
     Attributes:
         actor_in: (B, Fa) what the actor's network takes (`Actor.encode`).
         critic_in: (B, Fc) what the critic's network takes.
-        action: (B, A) actions.
-        mean: (B, A) means under the policy that acted.
+        action: (B, A) raw actions.
+        out: (B, P) outputs of the network that acted.
         log_prob: (B,) log-probabilities under it.
-        value: (B,) values before the update.
+        value: (B,) values before the update; (B, K) where there are several critics.
         advantage: (B,) normalized advantages.
-        returns: (B,) targets of the value function.
+        returns: (B,) targets of the value function; (B, K) where there are several critics.
         weight: (B,) weight in every mean, mean 1; None: all alike.
+        more: what extras asked for (`robot_rl.learn.extras.Extra.samples`), (B, ...) each.
     """
 
     actor_in: Tensor
     critic_in: Tensor
     action: Tensor
-    mean: Tensor
+    out: Tensor
     log_prob: Tensor
     value: Tensor
     advantage: Tensor
     returns: Tensor
     weight: Tensor | None = None
-
-    def tensors(self) -> list[Tensor]:
-        """Return the fields that are there, in order."""
-        fields = [self.actor_in, self.critic_in, self.action, self.mean]
-        fields += [self.log_prob, self.value, self.advantage, self.returns]
-        return fields if self.weight is None else [*fields, self.weight]
+    more: dict[str, Tensor] = field(default_factory=dict)
 
     def rows(self, index: Tensor) -> Batch:
         """Return the samples at the indices (b,)."""
-        return Batch(*(tensor.index_select(0, index) for tensor in self.tensors()))
+        picked = {name: tensor.index_select(0, index) for name, tensor in self._tensors().items()}
+        more = {name: tensor.index_select(0, index) for name, tensor in self.more.items()}
+        return replace(self, **picked, more=more)
 
     def join(self, other: Batch) -> Batch:
-        """Return these samples followed by others."""
-        pairs = zip(self.tensors(), other.tensors(), strict=True)
-        return Batch(*(torch.cat(pair) for pair in pairs))
+        """Return these samples followed by others, which have the same fields."""
+        theirs = other._tensors()
+        joined = {name: torch.cat((tensor, theirs[name])) for name, tensor in self._tensors().items()}
+        more = {name: torch.cat((tensor, other.more[name])) for name, tensor in self.more.items()}
+        return replace(self, **joined, more=more)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "more"}
+        return {name: value for name, value in values.items() if value is not None}

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn import gaussian
 from robot_rl.learn.fused import FUSED_ACTIVATIONS, Workspace
 from robot_rl.learn.fused_symmetric import PairedLayer, run_symmetric
 from robot_rl.learn.mlp import Affine, affines, make_activation, make_chain, make_weights
@@ -204,8 +203,8 @@ class AugmentSymmetry:
         """
         actor_in = actor.encode(reflect(rollout.actor_obs.flatten(0, 1), self.actor))
         critic_in = critic.encode(reflect(rollout.critic_obs[:-1].flatten(0, 1), self.critic))
-        action, mean = reflect(batch.action, self.action), actor.body(actor_in)
-        log_prob = gaussian.log_prob(action, mean, actor.current_log_std())
+        action, out = reflect(batch.action, self.action), actor.outputs(actor_in)
+        log_prob = actor.distribution.log_prob(action, actor.distribution.params(out))
         own = torch.ones_like(log_prob) if batch.weight is None else batch.weight
         weight = torch.cat((own, own * (log_prob - batch.log_prob).clamp(max=0.0).exp()))
         image = replace(
@@ -213,9 +212,9 @@ class AugmentSymmetry:
             actor_in=actor_in,
             critic_in=critic_in,
             action=action,
-            mean=mean,
+            out=out,
             log_prob=log_prob,
-            value=critic.body(critic_in).squeeze(-1),
+            value=critic.values(critic_in),
             weight=None,
         )
         return replace(replace(batch, weight=None).join(image), weight=weight / weight.mean())

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from robot_rl.config.learner import check_choice
+from robot_rl.config.checks import check_choice
 
 WANDB_MODES = ("off", "offline", "online")
 HEADER = ("iteration", "env_steps", "time_s")

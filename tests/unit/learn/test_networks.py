@@ -93,18 +93,18 @@ def test_divergence_agrees_with_torch():
 def test_acting_draws_what_it_says():
     actor = Actor(4, 2, NetworkCfg(hidden=(8,), init_std=0.3), generator=torch.Generator().manual_seed(0))
     obs, noise = torch.randn(6, 4), torch.randn(6, 2)
-    action, log_prob, mean, std = actor.act(obs, noise)
-    torch.testing.assert_close(std, torch.tensor([0.3, 0.3]))
+    action, mean = actor.act(obs, noise)
+    torch.testing.assert_close(mean, actor.mean(obs))
     torch.testing.assert_close(action, mean + 0.3 * noise)
-    expected = torch.distributions.Normal(mean, std).log_prob(action).sum(-1)
-    torch.testing.assert_close(log_prob, expected)
+    expected = torch.distributions.Normal(mean, 0.3).log_prob(action).sum(-1)
+    torch.testing.assert_close(actor.distribution.log_prob(action, actor.params(obs)), expected)
 
 
 def test_deviation_stays_in_its_range():
     actor = Actor(4, 2, NetworkCfg(hidden=(8,), min_std=0.1, max_std=2.0))
     with torch.no_grad():
-        actor.log_std.copy_(torch.tensor([-9.0, 9.0]))
-    torch.testing.assert_close(actor.current_log_std().exp(), torch.tensor([0.1, 2.0]))
+        actor.distribution.log_std.copy_(torch.tensor([-9.0, 9.0]))
+    torch.testing.assert_close(actor.distribution.current().exp(), torch.tensor([0.1, 2.0]))
 
 
 def test_seeded_weights_leave_the_global_stream_alone():

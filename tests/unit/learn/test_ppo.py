@@ -49,9 +49,9 @@ def rollout_of(actor, rollout, generator):
     rollout.has_final_obs = True
     with torch.no_grad():
         for t in range(rollout.reward.shape[0]):  # Step by step, as a rollout is collected.
-            action, _, mean, _ = actor.act(rollout.actor_obs[t], rollout.noise[t])
+            action, mean = actor.act(rollout.actor_obs[t], rollout.noise[t])
             rollout.action[t].copy_(action)
-            rollout.mean[t].copy_(mean)
+            rollout.out[t].copy_(mean)
     return rollout
 
 
@@ -165,7 +165,7 @@ def test_first_minibatch_has_ratio_one():
         with torch.no_grad():
             mean = algorithm.actor.body(batch.actor_in)
             ratios.append(
-                (gaussian.log_prob(batch.action, mean, algorithm.actor.current_log_std()) - batch.log_prob).exp()
+                (gaussian.log_prob(batch.action, mean, algorithm.actor.distribution.current()) - batch.log_prob).exp()
             )
         return plain(batch, old_log_std)
 
@@ -181,7 +181,7 @@ def test_a_normalizer_that_moves_before_the_update_would_show():
     batch = algorithm.make_batch(rollout)
     with torch.no_grad():
         log_prob = gaussian.log_prob(
-            batch.action, algorithm.actor.body(batch.actor_in), algorithm.actor.current_log_std()
+            batch.action, algorithm.actor.body(batch.actor_in), algorithm.actor.distribution.current()
         )
     assert float((log_prob - batch.log_prob).exp().sub(1.0).abs().max()) > 1e-3
 
@@ -242,7 +242,7 @@ def test_more_minibatches_than_samples():
 
 def test_update_raises_the_surrogate_and_lowers_the_value_loss():
     algorithm, rollout = make_random(schedule="fixed", learning_rate=3e-3, epochs=20, clip_value_loss=False)
-    old = algorithm.actor.current_log_std().detach().clone()
+    old = algorithm.actor.distribution.current().detach().clone()
     batch = algorithm.make_batch(rollout)
     before = algorithm.loss(batch, old)[1].tolist()
     algorithm.fit(batch)

@@ -61,7 +61,7 @@ def test_its_checkpoint_starts_our_learner(make_point_env, cfg, tmp_path):
     first.learn(1)
     second = Runner(make_point_env(), replace(cfg, name="ppo"))
     second.load(first.checkpoint, weights_only=True)
-    assert torch.equal(second.actor.log_std, first.actor.log_std)
+    assert torch.equal(second.actor.distribution.log_std, first.actor.distribution.log_std)
 
 
 def test_ctrl_c(make_point_env, cfg, tmp_path):
@@ -108,7 +108,7 @@ def test_equal_arithmetic(clip_value_loss):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(mine.normalizer.mean, other.obs_normalizer._mean.view(-1))
         torch.testing.assert_close(mine.normalizer.var, other.obs_normalizer._var.view(-1))
-    torch.testing.assert_close(pair.ours.actor.log_std, pair.theirs.actor.distribution.log_std_param)
+    torch.testing.assert_close(pair.ours.actor.distribution.log_std, pair.theirs.actor.distribution.log_std_param)
 
 
 @pytest.mark.gpu

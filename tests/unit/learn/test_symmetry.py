@@ -23,9 +23,9 @@ def make_rollout_of(actor, steps=4, worlds=8):
     for tensor in (rollout.actor_obs, rollout.critic_obs, rollout.noise, rollout.reward):
         tensor.normal_(generator=generator)
     with torch.no_grad():
-        action, _, mean, _ = actor.act(rollout.actor_obs.flatten(0, 1), rollout.noise.flatten(0, 1))
+        action, mean = actor.act(rollout.actor_obs.flatten(0, 1), rollout.noise.flatten(0, 1))
     rollout.action.copy_(action.view_as(rollout.action))
-    rollout.mean.copy_(mean.view_as(rollout.mean))
+    rollout.out.copy_(mean.view_as(rollout.out))
     return rollout
 
 
@@ -49,11 +49,11 @@ def test_policy_and_value_are_symmetric_to_the_bit(activation):
         critic.normalizer.update(torch.randn(60, 3) + 1.0)
     obs, state = torch.randn(40, 6), torch.randn(40, 3)
     with torch.no_grad():
-        actor.log_std.normal_()
+        actor.distribution.log_std.normal_()
         mean = actor.mean(obs)
         assert torch.equal(actor.mean(reflect(obs, ACTOR)), reflect(mean, ACTION))
         assert torch.equal(critic.value(reflect(state, CRITIC)), critic.value(state))
-        assert torch.equal(actor.current_log_std()[ACTION[0]], actor.current_log_std())
+        assert torch.equal(actor.distribution.current()[ACTION[0]], actor.distribution.current())
     assert float(mean.std()) > 0.05
 
 
@@ -102,14 +102,14 @@ def test_mirrored_samples_have_their_own_probabilities_and_values():
     with torch.no_grad():
         mean = actor.mean(reflect(rollout.actor_obs.flatten(0, 1), ACTOR))
         action = reflect(rollout.action.flatten(0, 1), ACTION)
-        own = gaussian.log_prob(action, mean, actor.current_log_std())
+        own = gaussian.log_prob(action, mean, actor.distribution.current())
         torch.testing.assert_close(batch.log_prob[32:], own)
         torch.testing.assert_close(
             batch.value[32:], critic.value(reflect(rollout.critic_obs[:-1], CRITIC).flatten(0, 1))
         )
         # The ratio of every sample is 1 before the first step; with the original's probability it would not be.
         ratio = (
-            gaussian.log_prob(batch.action, actor.body(batch.actor_in), actor.current_log_std()) - batch.log_prob
+            gaussian.log_prob(batch.action, actor.body(batch.actor_in), actor.distribution.current()) - batch.log_prob
         ).exp()
     torch.testing.assert_close(ratio, torch.ones(64), atol=1e-5, rtol=0.0)
     assert float((own - batch.log_prob[:32]).abs().max()) > 0.1

@@ -1,0 +1,109 @@
+"""The curves of ``robot-rl bench gymnasium`` as one SVG: return over control steps, and over wall-clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from robot_rl.bench.gymnasium_rivals import RIVALS
+
+WIDTH, HEIGHT = 230, 150
+LEFT, RIGHT, TOP, BOTTOM = 44, 10, 24, 26
+HEAD = 30
+COLOURS = {"ours": "#0b62c4", "cleanrl": "#d1660a", "sb3": "#5a8f29"}
+NAMES = {"ours": "robot-rl", **RIVALS}
+
+
+def draw(table: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]]) -> str:
+    """Draw one column an environment: means over seeds, with a band from the lowest to the highest seed.
+
+    Args:
+        table: rows of the result, for the names of the environments.
+        runs: trainings of ours ("rival" is "ours") and of the rivals.
+
+    Returns:
+        The SVG.
+    """
+    width, height = WIDTH * max(1, len(table)), HEAD + 2 * HEIGHT
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="10" fill="#333">',
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+    ]
+    x = LEFT
+    for key, name in NAMES.items():
+        parts.append(f'<line x1="{x}" x2="{x + 18}" y1="15" y2="15" stroke="{COLOURS[key]}" stroke-width="2"/>')
+        parts.append(f'<text x="{x + 23}" y="19" font-size="12">{escape(name)}</text>')
+        x += 40 + 6.5 * len(name)
+    for k, row in enumerate(table):
+        mine = {key: [r for r in runs if r["env"] == row["env"] and r["rival"] == key] for key in NAMES}
+        lines = {key: curves(found) for key, found in mine.items() if found}
+        for below, unit in enumerate(("M steps", "min")):
+            shown = {key: (seconds / 60.0 if below else steps / 1e6, *y) for key, (steps, seconds, *y) in lines.items()}
+            title = row["env"] if not below else ""
+            panel = _panel(shown, title, unit)
+            parts.append(f'<g transform="translate({k * WIDTH} {HEAD + below * HEIGHT})">{panel}</g>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def curves(runs: Sequence[dict[str, Any]]) -> tuple[np.ndarray, ...]:
+    """Return control steps, seconds (mean), and the mean, lowest and highest return over the seeds, each (n,).
+
+    Points before every seed has finished an episode are not finite.
+    """
+    steps = np.array(min((run["curve"]["steps"] for run in runs), key=len), dtype=float)
+    seconds, values = [], []
+    for run in runs:
+        at = np.array(run["curve"]["steps"], dtype=float)
+        seconds.append(np.interp(steps, at, run["curve"]["seconds"]))
+        values.append(np.interp(steps, at, [math.nan if v is None else v for v in run["curve"]["return"]]))
+    stack = np.array(values)
+    return steps, np.mean(seconds, axis=0), stack.mean(axis=0), stack.min(axis=0), stack.max(axis=0)
+
+
+def _panel(lines: dict[str, tuple[np.ndarray, ...]], title: str, unit: str) -> str:
+    """One diagram; lines are (x, mean, lowest, highest) by contestant."""
+    finite = [part[np.isfinite(part)] for _, *ys in lines.values() for part in ys]
+    values = np.concatenate([*finite, [0.0]])
+    right = max([float(x[-1]) for x, *_ in lines.values()], default=1.0)
+    low, high = float(values.min()), max(float(values.max()), 1.0)
+    ticks = _ticks(low, high)
+    low, high = min(low, ticks[0]), max(high, ticks[-1])
+
+    def px(value: float) -> float:
+        return LEFT + value / right * (WIDTH - LEFT - RIGHT)
+
+    def py(value: float) -> float:
+        return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+
+    parts = [f'<text x="{LEFT}" y="{TOP - 9}" font-size="12" font-weight="bold">{escape(title)}</text>']
+    for tick in ticks:
+        y = py(tick)
+        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
+        parts.append(f'<text x="{LEFT - 5}" y="{y + 3:.1f}" text-anchor="end">{tick:.0f}</text>')
+    for tick in _ticks(0.0, right):
+        if tick <= right * 1.001:
+            text = f"{tick:g}"
+            parts.append(f'<text x="{px(tick):.1f}" y="{HEIGHT - BOTTOM + 12}" text-anchor="middle">{text}</text>')
+    parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 3}" text-anchor="end">{unit}</text>')
+    for key, (x, mean, lowest, highest) in lines.items():
+        known = np.isfinite(mean)
+        above = [f"{px(a):.1f},{py(b):.1f}" for a, b in zip(x[known], highest[known], strict=True)]
+        under = [f"{px(a):.1f},{py(b):.1f}" for a, b in zip(x[known], lowest[known], strict=True)][::-1]
+        middle = [f"{px(a):.1f},{py(b):.1f}" for a, b in zip(x[known], mean[known], strict=True)]
+        colour = COLOURS[key]
+        parts.append(f'<polygon points="{" ".join(above + under)}" fill="{colour}" opacity="0.15"/>')
+        parts.append(f'<polyline points="{" ".join(middle)}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+    return "".join(parts)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Three to five round values that enclose a range from below and reach into its top."""
+    rough = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= rough * 0.999)
+    return [step * k for k in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]

@@ -1,0 +1,230 @@
+"""robot-rl bench gymnasium: ours in Gymnasium's environments, beside the rivals of a file or of the same run."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robot_rl.cli.options import option, read
+from robot_rl.errors import UserError, suggest
+
+LIVE_ENV = "HalfCheetah-v5"
+
+
+@dataclass(kw_only=True, slots=True)
+class GymnasiumOptions:
+    """Options of robot-rl bench gymnasium."""
+
+    envs: str = option("", "such as HalfCheetah-v5,Hopper-v5; all five by default")
+    seeds: str = option("1,2,3", "a training for each")
+    steps: int = option(1_000_000, "control steps of a training, over all worlds")
+    num_envs: int = option(0, "worlds of ours; the task says how many by default")
+    rival: str = option("committed", f"committed: their file; live: {LIVE_ENV}'s in this run too, in turn with ours")
+    rival_runs: str = option("", "the rivals' file; benchmarks/gymnasium_rivals.json by default")
+    rival_python: str = option("", "the rivals' interpreter; .venv-gymrivals/bin/python by default")
+    resume: bool = option(False, "keep trainings that out= holds already, where their settings are the same")
+    out: str = option("", "file for the figures as JSON, written after every training")
+    svg: str = option("", "file for the curves; beside out= by default")
+
+
+class Board:
+    """The trainings so far, in the file they are written to after each.
+
+    Args:
+        options: the command's.
+        envs: Gymnasium's names.
+    """
+
+    def __init__(self, options: GymnasiumOptions, envs: Sequence[str]):
+        from robot_rl.bench import gymnasium_rivals, gymnasium_v5
+
+        self.envs, self.out = envs, Path(options.out) if options.out else None
+        self.svg = Path(options.svg) if options.svg else self.out.with_suffix(".svg") if self.out else None
+        self.committed = gymnasium_rivals.read_runs(Path(options.rival_runs or gymnasium_v5.COMMITTED))
+        self.ours: list[dict[str, Any]] = []
+        self.live: list[dict[str, Any]] = []
+        if options.resume and self.out and self.out.is_file():
+            try:
+                before = json.loads(self.out.read_text())
+                self._before = [*before["runs"], *before["live"]]
+            except (ValueError, KeyError, TypeError) as error:
+                raise UserError(f"out={self.out}: damaged ({error}); remove it, or leave resume= out") from None
+        else:
+            self._before = []
+
+    def known(self, env_id: str, rival: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+        """A training that the file held before, with the same settings."""
+        for run in self._before:
+            same = (run["env"], run["rival"], run["seed"]) == (env_id, rival, seed)
+            if same and all(run.get(key) == value for key, value in settings.items()):
+                return run
+        return None
+
+    def add(self, run: dict[str, Any]) -> None:
+        """Take in a training, and write the files."""
+        (self.ours if run["rival"] == "ours" else self.live).append(run)
+        if self.out:
+            from robot_rl.run_dir import write_atomic
+
+            write_atomic(self.out, dump(self.result()))
+        if self.svg:
+            from robot_rl.bench.gymnasium_chart import draw
+            from robot_rl.run_dir import write_atomic
+
+            live = {one["env"] for one in self.live}
+            beside = [*self.live, *(one for one in self.committed if one["env"] not in live)]
+            write_atomic(self.svg, draw(self.result()["table"], [*self.ours, *beside]))
+
+    def result(self) -> dict[str, Any]:
+        """The benchmark's result as it stands."""
+        from robot_rl.bench.gymnasium_v5 import make_table_result
+
+        return make_table_result(self.envs, self.ours, self.committed, self.live)
+
+
+def bench_gymnasium(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Trains ours, and the rivals where they run live; returns the result, and no file: it is written already."""
+    options, dotted = read(GymnasiumOptions, arguments)
+    envs, seeds, python = _checked(options)
+    board = Board(options, envs)
+    if options.rival == "live" and python is None:
+        say("rival=live: no .venv-gymrivals here, so the rivals are those of the file; 'make rival-gymnasium' makes it")
+    for seed in seeds:
+        for env_id in envs:
+            board.add(_ours(env_id, seed, options, dotted, board))
+            if env_id == LIVE_ENV and python:
+                for run in _rivals(env_id, seed, options, python, board):
+                    board.add(run)
+    return board.result(), ""
+
+
+def _checked(options: GymnasiumOptions) -> tuple[list[str], list[int], Path | None]:
+    """The environments, the seeds and the rivals' interpreter (None where the rivals do not run).
+
+    Raises:
+        UserError: an option that cannot be used.
+    """
+    from robot_rl.bench import gymnasium_rivals
+
+    envs = list(filter(None, options.envs.split(","))) or list(gymnasium_rivals.ENVS)
+    for name in envs:
+        if name not in gymnasium_rivals.ENVS:
+            raise UserError(f"envs={options.envs}: no '{name}'; {suggest(name, gymnasium_rivals.ENVS)}")
+    words = options.seeds.split(",")
+    if not all(word.isdigit() for word in words) or len(set(words)) < len(words):
+        raise UserError(f"seeds={options.seeds}: must be different whole numbers, such as 1,2,3")
+    for name, value, least in (("steps", options.steps, 2048), ("num_envs", options.num_envs, 0)):
+        if value < least:
+            raise UserError(f"{name}={value}: must be at least {least}")
+    if options.rival not in ("committed", "live"):
+        raise UserError(f"rival={options.rival}: must be committed or live")
+    if options.resume and not options.out:
+        raise UserError("resume=true: needs out=, the file whose trainings are kept")
+    python = None
+    if options.rival == "live":
+        default = gymnasium_rivals.ROOT / gymnasium_rivals.DEFAULT_PYTHON
+        if options.rival_python or default.is_file():
+            python = gymnasium_rivals.find_python(options.rival_python)
+    return envs, [int(word) for word in words], python
+
+
+def _ours(env_id: str, seed: int, options: GymnasiumOptions, dotted: Mapping[str, Any], board: Board) -> dict[str, Any]:
+    from robot_rl.bench.gymnasium_v5 import TASKS, train_ours
+    from robot_rl.cli import tree as trees
+    from robot_rl.cli.settings import default_tree, resolve
+
+    told = {"device": "cpu", "seed": seed, **({"num_envs": options.num_envs} if options.num_envs else {})}
+    cfg = resolve(trees.override(default_tree(TASKS[env_id], "cpu"), {**told, **dotted}))
+    rollout = cfg.num_envs * cfg.learner.num_steps
+    # As JSON gives it back: tuples are lists there.
+    tree = json.loads(json.dumps({key: value for key, value in cfg.tree.items() if key not in ("root", "metrics")}))
+    settings = {"steps": options.steps // rollout * rollout, "settings": tree}
+    if found := board.known(env_id, "ours", seed, settings):
+        say(f"{env_id}:ours:{seed}: kept")
+        return found
+    say(f"{env_id}:ours:{seed}: {cfg.num_envs} worlds")
+    run = train_ours(cfg.make_env, cfg.learner, env_id, seed=seed, steps=options.steps, say=_tenth(env_id, seed))
+    say(f"{env_id}:ours:{seed}: return {run['return']}, {run['train_s']:.0f} s")
+    curve = run.pop("curve")
+    return {**run, "settings": tree, "curve": curve}
+
+
+def _rivals(env_id: str, seed: int, options: GymnasiumOptions, python: Path, board: Board) -> list[dict[str, Any]]:
+    from robot_rl.bench.gymnasium_rivals import RIVALS, Job, train_one
+
+    runs = []
+    for rival in RIVALS:
+        found = board.known(env_id, rival, seed, {"steps": options.steps // 2048 * 2048})
+        runs.append(found or train_one(python, Job(env_id, rival, seed), options.steps, say))
+    return runs
+
+
+def _tenth(env_id: str, seed: int):  # noqa: ANN202
+    """What says every tenth point of a curve."""
+    count = 0
+
+    def tell(point: dict[str, Any]) -> None:
+        nonlocal count
+        count += 1
+        if count % 10 == 0:
+            value = "no episode yet" if point["return"] is None else f"return {point['return']:.0f}"
+            say(f"{env_id}:ours:{seed}: {point['step']:,} steps, {value}, {point['seconds']:.0f} s")
+
+    return tell
+
+
+def say(line: str) -> None:
+    """Prints a line of progress."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def dump(result: Mapping[str, Any]) -> str:
+    """The result as JSON, a training a line."""
+    runs = {key: result[key] for key in ("runs", "live")}
+    head = json.dumps({key: value for key, value in result.items() if key not in runs}, indent=2)
+    lists = [f'  "{key}": [\n' + ",\n".join(json.dumps(run) for run in value) + "\n  ]" for key, value in runs.items()]
+    return head[:-2] + ",\n" + ",\n".join(lists) + "\n}\n"
+
+
+def show(result: Mapping[str, Any]) -> None:
+    """Prints the table: ours, the better rival, both measures, the wall-clock, what is met."""
+    from robot_rl.bench.gymnasium_rivals import RIVALS
+    from robot_rl.bench.gymnasium_v5 import TIME_SHARE
+    from robot_rl.cli.bench import print_table
+
+    print(f"{result['name']}: {result['machine']['cpu']}, {result['machine']['cores']} cores")
+    head = (
+        "environment",
+        "who",
+        "return",
+        "evaluated",
+        "s",
+        "seeds",
+        "of the better",
+        f"time, <= {TIME_SHARE:g}",
+        "met",
+    )
+    rows = []
+    for row in result["table"]:
+        for name in ("ours", *RIVALS):
+            if not (one := row[name]):
+                continue
+            who = "robot-rl" if name == "ours" else name + (" (live)" if row["live"] else "")
+            figures = [f"{one['return']:.0f} ± {one['spread']:.0f}"]
+            figures += [f"{one['evaluation']:.0f} ± {one['evaluation_spread']:.0f}", f"{one['train_s']:.0f}"]
+            verdict = ("", "", "better" if name == row["better"] else "")
+            if name == "ours" and row["better"]:
+                verdict = (f"{row['ratio'] or 0:.2f}", f"{row['time_ratio']:.2f}", "yes" if row["met"] else "no")
+            rows.append((row["env"] if name == "ours" else "", who, *figures, str(len(one["seeds"])), *verdict))
+        if not row["better"]:
+            rows.append((row["env"], "rivals not run yet: benchmarks/gymnasium_rivals.py", *[""] * 7))
+    print_table(head, rows, right=(2, 3, 4, 5, 6, 7))
+    for row in result["table"]:
+        if row["better"] and not row["same_cpu"]:
+            print(f"{row['env']}: the rival's wall-clock is of another machine: {', '.join(row[row['better']]['cpu'])}")
+    for name, about in RIVALS.items():
+        print(f"  {name}: {about}")
+    for key, value in result["notes"].items():
+        print(f"  {key}: {value}")

@@ -1,0 +1,21 @@
+"""Checks of settings, each with one line that names the field, the value and what would be right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from robot_rl.errors import UserError, suggest
+
+
+def check_range(name: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:
+    """Raise UserError unless low <= value <= high (low < value where `open_low`); infinite bounds are allowed."""
+    if math.isnan(value) or value > high or value < low or (open_low and value == low):
+        bracket = "(" if open_low else "["
+        raise UserError(f"{name}: {value} is out of range, must be in {bracket}{low:g}, {high:g}]")
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """Raise UserError unless `value` is one of `choices`."""
+    if value not in choices:
+        raise UserError(f"{name}: '{value}' is unknown, {suggest(value, choices)} (one of {', '.join(choices)})")

@@ -1,0 +1,1 @@
+"""Environments of Gymnasium as the learner takes them; no simulator is imported here."""

@@ -1,0 +1,54 @@
+"""What can be handed to the algorithm beside actor and critic: further rewards, losses, and things that learn."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from robot_rl.learn.distributions import Params
+from robot_rl.learn.storage import Batch, Rollout
+
+
+class Extra(nn.Module):
+    """Something that takes part in the algorithm. Each hook does nothing unless it is overridden.
+
+    Checkpoints keep `state_dict()` under "extra.<name>.": what a resumed run needs to be the run must be in there, the
+    state of an optimizer of its own and of its random numbers included.
+
+    Attributes:
+        name: what its statistics and its part of a checkpoint are called.
+        groups: observation groups that the rollout must keep for it (`Rollout.groups`).
+        reward_weight: factor of the task's reward where it is there.
+    """
+
+    name: str = ""
+    groups: tuple[str, ...] = ()
+    reward_weight: float = 1.0
+
+    @torch.no_grad()
+    def reward(self, rollout: Rollout) -> Tensor | None:
+        """Return a reward (T, N) to add to the task's; None: none."""
+        return None
+
+    @torch.no_grad()
+    def samples(self, rollout: Rollout) -> dict[str, Tensor]:
+        """Return tensors (T, N, ...) that minibatches shall hold in `Batch.more`, under names of its own."""
+        return {}
+
+    def loss(self, batch: Batch, params: Params) -> Tensor | None:
+        """Return a term () of a minibatch's loss, differentiable; None: none.
+
+        Args:
+            batch: the minibatch.
+            params: the policy's current parameters there.
+        """
+        return None
+
+    def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
+        """Learn after the policy's epochs; return statistics () by name for the log.
+
+        Args:
+            rollout: the rollout.
+            progress: share of the training that is done, in [0, 1].
+        """
+        return {}

@@ -1,0 +1,88 @@
+"""Which components of a network's flat observation belong to which observation group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+
+from robot_rl.errors import UserError, suggest
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The components of one group.
+
+    Attributes:
+        group: its name.
+        start: first component.
+        stop: component after the last.
+        shape: shape of the group in the environment, without the worlds.
+    """
+
+    group: str
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+
+
+class Layout:
+    """Observation groups side by side, each flattened.
+
+    Attributes:
+        spans: the groups in order.
+        size: components D in all.
+    """
+
+    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Lay groups out.
+
+        Args:
+            shapes: shape of each group, without the worlds, in order.
+        """
+        spans, start = [], 0
+        for group, shape in shapes.items():
+            stop = start + math.prod(shape)
+            spans.append(Span(group, start, stop, tuple(int(n) for n in shape)))
+            start = stop
+        self.spans, self.size = tuple(spans), start
+        self._flat = all(len(span.shape) == 1 for span in spans)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each group, as the constructor takes it."""
+        return {span.group: span.shape for span in self.spans}
+
+    def gather(self, obs: TensorDict, out: Tensor) -> Tensor:
+        """Write the groups of observations, (N, *shape) each, side by side into (N, D) and return it."""
+        if self._flat:
+            return torch.cat([obs[span.group] for span in self.spans], dim=-1, out=out)
+        for span in self.spans:
+            out[:, span.start : span.stop].copy_(obs[span.group].flatten(1))
+        return out
+
+
+def make_layout(obs: TensorDict, groups: Sequence[str], field: str) -> Layout:
+    """Return the layout of some observation groups.
+
+    Args:
+        obs: observations, each group (N, ...).
+        groups: names of groups.
+        field: the setting that names them, for messages.
+
+    Raises:
+        UserError: a group that does not exist, or one that has no components.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    names = list(map(str, obs.keys()))
+    for group in groups:
+        if group not in names:
+            raise UserError(f"{field}: the environment has no group '{group}', {suggest(group, names)}")
+        shapes[group] = tuple(obs[group].shape[1:])
+        if not shapes[group]:
+            raise UserError(f"{field}: group '{group}' has shape {tuple(obs[group].shape)}, must be (num_envs, ...)")
+    return Layout(shapes)
