@@ -23,6 +23,7 @@ from torch import Tensor
 
 from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
+from robot_rl.learn.distributions import Gaussian
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.normalizer import EPSILON
@@ -85,7 +86,7 @@ class RslRlRunner(Session):
         copy_from_rsl_rl(self.runner.alg, self.actor, self.critic)
         metrics = {f"loss/{name}": float(value) for name, value in losses.items()}
         metrics["policy/learning_rate"] = float(self.runner.alg.learning_rate)
-        metrics["policy/std"] = float(self.actor.distribution.spread())
+        metrics["policy/std"] = float(_gaussian(self.actor).spread())
         metrics |= self._pop_metrics()
         simulate_s = self._timed.pop_seconds()
         seconds = {"simulate": simulate_s, "infer": collect_s - simulate_s, "learn": learn_s}
@@ -142,6 +143,9 @@ def rsl_rl_cfg(cfg: LearnerCfg, mirrors: Mapping[str, Mirror] | None, device: to
         UserError: a setting that rsl_rl has no counterpart of.
     """
     ppo = cfg.ppo
+    for name, is_on in _ours_alone(cfg).items():
+        if is_on:
+            raise UserError(f"{name}: the rsl_rl learner does not have it here; use learner=ppo")
     if ppo.schedule == "adaptive" and (ppo.min_learning_rate, ppo.max_learning_rate) != (1e-5, 1e-2):
         raise UserError("ppo.min_learning_rate, ppo.max_learning_rate: rsl_rl has 1e-05 and 0.01 built in")
     algorithm = {
@@ -184,6 +188,19 @@ def rsl_rl_cfg(cfg: LearnerCfg, mirrors: Mapping[str, Mirror] | None, device: to
     }
 
 
+def _ours_alone(cfg: LearnerCfg) -> dict[str, bool]:
+    """Return what only our learner does, by setting, and whether it is asked for."""
+    parts = {"actor": cfg.actor, "critic": cfg.critic}
+    return {
+        **{f"{name}.conv.groups": bool(part.conv.groups) for name, part in parts.items()},
+        **{f"{name}.memory.kind": part.memory.kind != "none" for name, part in parts.items()},
+        "several_critics": cfg.several_critics,
+        "rnd.weight": cfg.rnd.weight > 0,
+        "amp.weight": cfg.amp.weight > 0,
+        "reference.run": bool(cfg.reference.run),
+    }
+
+
 @torch.no_grad()
 def copy_to_rsl_rl(actor: Actor, critic: Critic, algorithm: Any) -> None:
     """Copy weights, deviation and normalizers of our networks into those of an rsl_rl algorithm."""
@@ -196,7 +213,7 @@ def copy_to_rsl_rl(actor: Actor, critic: Critic, algorithm: Any) -> None:
             normalizer._var.copy_(ours.normalizer.var)
             normalizer._std = (1.0 / ours.normalizer.scale - EPSILON).view_as(normalizer._mean)
             normalizer.count.copy_(ours.normalizer.count)
-    algorithm.actor.distribution.log_std_param.copy_(actor.distribution.log_std)
+    algorithm.actor.distribution.log_std_param.copy_(_gaussian(actor).log_std)
 
 
 @torch.no_grad()
@@ -211,7 +228,16 @@ def copy_from_rsl_rl(algorithm: Any, actor: Actor, critic: Critic) -> None:
             ours.normalizer.var.copy_(normalizer._var.view(-1))
             ours.normalizer.count.copy_(normalizer.count)
             ours.normalizer.refresh()
-    actor.distribution.log_std.copy_(algorithm.actor.distribution.log_std_param)
+    _gaussian(actor).log_std.copy_(algorithm.actor.distribution.log_std_param)
+
+
+def _gaussian(actor: Actor) -> Gaussian:
+    """Return the actor's distribution, the one that rsl_rl has as well."""
+    if not isinstance(actor.distribution, Gaussian):
+        raise UserError(
+            "actor.distribution, actor.state_std: the rsl_rl learner has a Gaussian with one deviation alone"
+        )
+    return actor.distribution
 
 
 class _EnoughError(Exception):
