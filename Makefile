@@ -2,11 +2,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast check format install install-dev bench bench-env bench-learner rival-mjlab bench-mjlab clean
+.PHONY: help run test test-fast check format install install-dev bench bench-env bench-learner rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 RIVAL := .venv-mjlab
+GYM_RIVALS := .venv-gymrivals
 # The first Python >= 3.11 that answers; PYTHON=... names another.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
@@ -61,6 +62,11 @@ rival-mjlab: $(RIVAL)/.installed  ## .venv-mjlab with mjlab, a rival that pins o
 bench-mjlab: $(CORE) $(RIVAL)/.installed  ## environment steps against mjlab's, on the CPU
 	$(BIN)/robot-rl bench env task=go2_flat rival=mjlab num_envs=1024 out=benchmarks/bench_env_mjlab.json
 
+rival-gymnasium: $(GYM_RIVALS)/.installed  ## .venv-gymrivals with stable-baselines3 and Gymnasium
+
+bench-gymnasium: $(CORE)  ## ours in Gymnasium's environments, against the rivals that were run once
+	$(BIN)/robot-rl bench gymnasium out=benchmarks/bench_gymnasium.json
+
 install: $(CORE)  ## .venv with what training needs
 
 install-dev: $(DEV)  ## .venv with what developing needs
@@ -85,6 +91,13 @@ $(RIVAL)/.installed: benchmarks/mjlab-constraints.txt
 	$(PYTHON) -m venv $(RIVAL)
 	$(RIVAL)/bin/python -m pip --disable-pip-version-check install -q -c $< $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	$(RIVAL)/bin/python -m pip --disable-pip-version-check install -q -c $< mjlab
+	touch $@
+
+$(GYM_RIVALS)/.installed: benchmarks/gymnasium-constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	$(PYTHON) -m venv $(GYM_RIVALS)
+	$(GYM_RIVALS)/bin/python -m pip --disable-pip-version-check install -q -c $< $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(GYM_RIVALS)/bin/python -m pip --disable-pip-version-check install -q -c $< stable-baselines3 'gymnasium[mujoco]'
 	touch $@
 
 $(CORE): | $(BIN)/python

@@ -164,22 +164,21 @@ def compare(env_id: str, ours: Sequence[dict[str, Any]], rivals: Sequence[dict[s
         "env", "ours" and the rivals' names with :func:`summary` of each, "better" (the rival with the higher return,
         None without one), "ratio" of the returns, "reached" (ours is at least the better's mean less its spread),
         "reached_evaluation" (the same by the evaluation), "time_ratio", "quick" (at most :data:`TIME_SHARE`),
-        "same_cpu", "met" (reached and quick).
+        "same_cpu", "met" (reached and quick; None, and nothing before it, where ours or the rivals are missing).
     """
     row: dict[str, Any] = {"env": env_id, "ours": summary([run for run in ours if run["env"] == env_id])}
     for name in RIVALS:
         row[name] = summary([run for run in rivals if run["env"] == env_id and run["rival"] == name])
     there = [name for name in RIVALS if row[name]]
     mine = row["ours"]
-    if not there or not mine:
-        return row | {"better": None, "met": None}
-    better = max(there, key=lambda name: row[name]["return"])
+    better = row["better"] = max(there, key=lambda name: row[name]["return"]) if there else None
+    if better is None or not mine:
+        return row | {"met": None}
     best = row[better]
     evaluated = max((row[name] for name in there), key=lambda one: one["evaluation"])
     time_ratio = mine["train_s"] / best["train_s"]
     reached = mine["return"] >= best["return"] - best["spread"]
     return row | {
-        "better": better,
         "ratio": round(mine["return"] / best["return"], 3) if best["return"] > 0.0 else None,
         "reached": reached,
         "reached_evaluation": mine["evaluation"] >= evaluated["evaluation"] - evaluated["evaluation_spread"],

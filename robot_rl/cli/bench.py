@@ -157,8 +157,8 @@ def show(result: Mapping[str, Any]) -> None:
         print_table(("setting", *value), cells)
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
-    """Prints a table; columns in `right` are aligned to the right."""
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), least: int = 0) -> None:
+    """Prints a table; columns in `right` are aligned to the right, and it may be `least` characters wide."""
     from rich.console import Console
     from rich.table import Table
 
@@ -167,7 +167,9 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
         table.add_column(name, justify="right" if k in right else "left")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console = Console()
+    console.width = max(console.width, least)
+    console.print(table)
 
 
 def _figure(value: float) -> str:

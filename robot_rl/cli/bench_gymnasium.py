@@ -215,14 +215,14 @@ def show(result: Mapping[str, Any]) -> None:
             figures = [f"{one['return']:.0f} ± {one['spread']:.0f}"]
             figures += [f"{one['evaluation']:.0f} ± {one['evaluation_spread']:.0f}", f"{one['train_s']:.0f}"]
             verdict = ("", "", "better" if name == row["better"] else "")
-            if name == "ours" and row["better"]:
+            if name == "ours" and row["met"] is not None:
                 verdict = (f"{row['ratio'] or 0:.2f}", f"{row['time_ratio']:.2f}", "yes" if row["met"] else "no")
-            rows.append((row["env"] if name == "ours" else "", who, *figures, str(len(one["seeds"])), *verdict))
-        if not row["better"]:
-            rows.append((row["env"], "rivals not run yet: benchmarks/gymnasium_rivals.py", *[""] * 7))
-    print_table(head, rows, right=(2, 3, 4, 5, 6, 7))
+            rows.append((row["env"], who, *figures, str(len(one["seeds"])), *verdict))
+    print_table(head, rows, right=(2, 3, 4, 5, 6, 7), least=120)
     for row in result["table"]:
-        if row["better"] and not row["same_cpu"]:
+        if not row["better"]:
+            print(f"{row['env']}: its rivals were not run yet; benchmarks/gymnasium_rivals.py does")
+        elif row["met"] is not None and not row["same_cpu"]:
             print(f"{row['env']}: the rival's wall-clock is of another machine: {', '.join(row[row['better']]['cpu'])}")
     for name, about in RIVALS.items():
         print(f"  {name}: {about}")

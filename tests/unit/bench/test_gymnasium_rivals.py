@@ -75,7 +75,8 @@ def test_the_return_is_that_of_the_last_hundred_episodes():
     assert (result["last"], result["episodes"], result["length"]) == (100, 270, 7)
     assert result["curve"]["steps"] == [*range(10, 951, 10), 960]
     assert result["curve"]["return"][:9] == [None] * 9
-    assert result["curve"]["return"][9] is None  # step 100 is told of after the second rollout's end, at 192
+    # Step 100 is told of at 192, after the first 30 episodes.
+    assert result["curve"]["return"][9] == 214.5
     assert [point["step"] for point in points] == result["curve"]["steps"]
 
 
