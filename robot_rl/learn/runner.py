@@ -170,3 +170,5 @@ class Runner(Session):
             rollout.valid[t].copy_(extras["valid"].view(-1))
         if self._tracker is not None:
             self._tracker.add(reward.view(-1), rollout.done[t], extras.get("log", {}))
+            for group, layout in self._kept.items():
+                layout.gather(final, rollout.ends[group][t])

@@ -62,6 +62,7 @@ class Rollout:
         groups: other observation groups that something learns from, (T + 1, N, D) each.
         has_final_obs: the environment told final observations.
         has_invalid: `valid` may hold false.
+        ends: the same groups at which episodes ended, (T, N, D) each; rows without an end hold anything.
     """
 
     actor_obs: Tensor
@@ -77,11 +78,13 @@ class Rollout:
     groups: dict[str, Tensor] = field(default_factory=dict)
     has_final_obs: bool = False
     has_invalid: bool = False
+    ends: dict[str, Tensor] = field(default_factory=dict)
 
     def blank_invalid(self) -> None:
         """Replace what a quarantined world left, which need not be finite, by zeros."""
         bad = ~self.valid
-        for tensor in (self.actor_obs, self.critic_obs[:-1], self.final_obs, self.action, self.out):
+        kept = (self.actor_obs, self.critic_obs[:-1], self.final_obs, self.action, self.out)
+        for tensor in (*kept, *self.ends.values()):
             tensor.masked_fill_(bad[..., None], 0.0)
         self.critic_obs[-1].masked_fill_(bad[-1, :, None], 0.0)
         for tensor in self.groups.values():
@@ -91,6 +94,27 @@ class Rollout:
 
 
 def make_rollout(
+    def following(self, group: str) -> tuple[Tensor, Tensor]:
+        """Return what each step led to in one of `groups`, in the same episode, and where that is known.
+
+        Args:
+            group: its name.
+
+        Returns:
+            (T, N, D) observations, the episode's last one where it ended, and (T, N) bool: false where the sample or
+            the one after it may not be learned from, and where an episode ended and the environment does not tell how.
+            Rows that are not known hold zeros.
+        """
+        after, known = self.groups[group][1:], torch.ones_like(self.done)
+        if self.has_final_obs:
+            after = torch.where(self.done[..., None], self.ends[group], after)
+        else:
+            known = ~self.done
+        if self.has_invalid:
+            known = known & self.valid
+            known[:-1] &= self.valid[1:] | self.done[:-1]
+        return torch.where(known[..., None], after, 0.0), known
+
     num_steps: int,
     num_envs: int,
     dims: Dims,
@@ -131,6 +155,7 @@ def make_rollout(
         groups={name: floats(size, steps=num_steps + 1) for name, size in (groups or {}).items()},
     )
 
+        ends={name: floats(size) for name, size in (groups or {}).items()},
 
 @dataclass(slots=True)
 class Batch:
