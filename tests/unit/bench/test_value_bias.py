@@ -1,0 +1,13 @@
+"""What is added at a time-out decides where a value function ends up."""
+
+import pytest
+
+from robot_rl.bench.value_bias import value_bias
+
+
+@pytest.mark.parametrize("limit", [10, 100])
+def test_only_the_value_of_the_final_observation_is_without_bias(limit):
+    bias = {name: value_bias(name, gamma=0.99, limit=limit) for name in ("final", "state", "none")}
+    assert abs(bias["final"]) < 1e-8
+    assert bias["state"] < -0.002
+    assert bias["none"] < 5 * bias["state"]
