@@ -14,6 +14,10 @@ class UserError(ValueError):
     """
 
 
+class PeerError(RuntimeError):
+    """Another of the processes that train together ended or failed, so this one ends as well, with one line."""
+
+
 class Interrupted(KeyboardInterrupt):
     """Training was stopped by the user, after its state was saved.
 

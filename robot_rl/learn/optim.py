@@ -14,11 +14,13 @@ class FlatAdam:
     """Fused Adam (Kingma & Ba 2015) with the step size on the device.
 
     All parameters become views of one array and all gradients views of another, so clearing, clipping and stepping
-    are a few operations whatever the number of layers, and nothing is read back.
+    are a few operations whatever the number of layers, and nothing is read back. Everything stays where it is from the
+    first step to the last, as a CUDA graph demands.
 
     Attributes:
         params: (P,) every parameter, network after network.
         grads: (P,) their gradients.
+        also: () a number that is averaged over the ranks in the same message as the gradient.
         learning_rate: () step size; write to it in place.
     """
 
@@ -36,7 +38,8 @@ class FlatAdam:
         groups = [[p for p in network.parameters() if p.requires_grad] for network in networks]
         everything = [p for group in groups for p in group]
         self.params = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in everything]))
-        self.grads = torch.zeros_like(self.params)
+        self._message = torch.zeros(self.params.numel() + 1, device=self.params.device)
+        self.grads, self.also = self._message[:-1], self._message[-1]
         self.params.grad = self.grads
         self._clipped: list[Tensor] = []
         start = 0
@@ -50,16 +53,32 @@ class FlatAdam:
             self._clipped.append(self.grads[first:start])
         self.max_grad_norm, self.ranks = max_grad_norm, ranks
         self.learning_rate = torch.full((), learning_rate, device=self.params.device)
-        self._adam = torch.optim.Adam([self.params], lr=self.learning_rate, fused=True)
+        on_cuda = self.params.device.type == "cuda"
+        self._adam = torch.optim.Adam([self.params], lr=self.learning_rate, fused=True, capturable=on_cuda)
+        self._moments = {
+            "step": torch.zeros((), device=self.params.device),
+            "exp_avg": torch.zeros_like(self.params.data),
+            "exp_avg_sq": torch.zeros_like(self.params.data),
+        }
+        self._adam.state[self.params] = self._moments
 
     def zero_grad(self) -> None:
         """Set every gradient to zero."""
         self.grads.zero_()
 
-    @torch.no_grad()
     def step(self) -> None:
         """Average the gradient over the ranks, clip it network by network, and take a step."""
-        self.ranks.mean_(self.grads)
+        self.reduce()
+        self.apply()
+
+    @torch.no_grad()
+    def reduce(self) -> None:
+        """Average the gradient, and the number `also` with it, over the ranks."""
+        self.ranks.mean_(self._message)
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Clip the gradient network by network, and take a step."""
         for grads in self._clipped:
             norm = torch.linalg.vector_norm(grads)
             grads.mul_((self.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
@@ -67,21 +86,10 @@ class FlatAdam:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the moments (P,), the step count and the step size."""
-        state = self._adam.state.get(self.params, {})
-        values = self.params.data  # before the first step: zeros of its own for each moment, as files cannot share them
-        return {
-            "exp_avg": state.get("exp_avg", torch.zeros_like(values)),
-            "exp_avg_sq": state.get("exp_avg_sq", torch.zeros_like(values)),
-            "step": state.get("step", torch.zeros((), device=values.device)),
-            "learning_rate": self.learning_rate,
-        }
+        return {**self._moments, "learning_rate": self.learning_rate}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take over what `state_dict` returned."""
-        device = self.params.device
         self.learning_rate.copy_(state["learning_rate"])
-        self._adam.state[self.params] = {
-            "step": state["step"].to(device, torch.float32).clone(),
-            "exp_avg": state["exp_avg"].to(device).clone(),
-            "exp_avg_sq": state["exp_avg_sq"].to(device).clone(),
-        }
+        for name, tensor in self._moments.items():
+            tensor.copy_(state[name])

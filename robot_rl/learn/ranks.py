@@ -1,8 +1,24 @@
-"""The processes that train together: sums and means over them."""
+"""The processes that train together: sums, means and messages over them.
+
+Each process simulates its own worlds and holds its own copy of the networks. Started alike and stepped by the same mean
+gradient, the copies stay equal to the bit, since a sum over the processes arrives with the same bits in each of them.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
 from torch import Tensor
+
+from robot_rl.errors import PeerError, UserError
+
+T = TypeVar("T")
+SEED_STRIDE = 1_000_003
+"""Distance of two processes' seeds: far beyond the few that a run's streams lie apart."""
 
 
 class Ranks:
@@ -16,6 +32,11 @@ class Ranks:
     rank: int = 0
     size: int = 1
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes files and talks to the user."""
+        return self.rank == 0
+
     def sum_(self, x: Tensor) -> Tensor:
         """Replace a tensor by its sum over all processes and return it."""
         return x
@@ -24,6 +45,174 @@ class Ranks:
         """Replace a tensor by its mean over all processes and return it."""
         return x
 
+    def broadcast_(self, tensors: Iterable[Tensor]) -> None:
+        """Replace tensors by those of the first process."""
+
+    def gather(self, value: T) -> list[T]:
+        """Return every process's value, which JSON can hold, by rank."""
+        return [value]
+
+    def any(self, flags: Sequence[bool]) -> list[bool]:
+        """Return for each flag whether it is true in any process."""
+        return list(flags)
+
+    def first(self, make: Callable[[], T]) -> T:
+        """Return what `make` returns in the first process, which alone calls it; JSON must be able to hold it.
+
+        Raises:
+            PeerError: `make` failed there; the first process raises what `make` raised.
+        """
+        return make()
+
+    def seed(self, seed: int) -> int:
+        """Return the seed of a stream that every process draws by itself; the first one's is `seed`."""
+        return seed + SEED_STRIDE * self.rank
+
+    def share(self, total: int, name: str) -> int:
+        """Return this process's part of something that is divided evenly.
+
+        Raises:
+            UserError: it cannot be, with its name.
+        """
+        if total % self.size:
+            raise UserError(f"{name}={total}: must be a multiple of the {self.size} processes that train together")
+        return total // self.size
+
+    def close(self) -> None:
+        """Leave the group."""
+
 
 ALONE = Ranks()
 """One process."""
+
+
+class DistributedRanks(Ranks):
+    """Processes that talk through torch.distributed: gloo between CPUs, NCCL between GPUs.
+
+    A process that lost another raises PeerError.
+    """
+
+    def __init__(self, rank: int, size: int, device: str) -> None:
+        """Join the group that the environment's MASTER_ADDR and MASTER_PORT name; waits for all to join.
+
+        Args:
+            rank: index of this process.
+            size: processes in all.
+            device: where this process's networks will be.
+        """
+        import torch.distributed as dist
+
+        self.rank, self.size, self._dist = rank, size, dist
+        cuda = torch.device(device).type == "cuda"
+        if cuda:
+            torch.cuda.set_device(device)
+        self._call(dist.init_process_group, "cpu:gloo,cuda:nccl" if cuda else "gloo", rank=rank, world_size=size)
+
+    def sum_(self, x: Tensor) -> Tensor:
+        """Replace a tensor by its sum over all processes and return it."""
+        self._call(self._dist.all_reduce, x)
+        return x
+
+    def mean_(self, x: Tensor) -> Tensor:
+        """Replace a tensor by its mean over all processes and return it."""
+        return self.sum_(x).div_(self.size)
+
+    @torch.no_grad()
+    def broadcast_(self, tensors: Iterable[Tensor]) -> None:
+        """Replace tensors by those of the first process, in one message for each type and device."""
+        groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+        for tensor in tensors:
+            groups.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+        for members in groups.values():
+            message = torch.cat([tensor.detach().reshape(-1) for tensor in members])
+            self._call(self._dist.broadcast, message, 0)
+            for tensor, part in zip(members, message.split([t.numel() for t in members]), strict=True):
+                tensor.copy_(part.view_as(tensor))
+
+    def gather(self, value: T) -> list[T]:
+        """Return every process's value, which JSON can hold, by rank."""
+        body = json.dumps(value).encode()
+        lengths = torch.zeros(self.size, dtype=torch.int64)
+        lengths[self.rank] = len(body)
+        counts = self.sum_(lengths).tolist()
+        message = torch.zeros(max(counts), dtype=torch.uint8)
+        message[: len(body)] = torch.frombuffer(bytearray(body), dtype=torch.uint8)
+        parts = [torch.empty_like(message) for _ in counts]
+        self._call(self._dist.all_gather, parts, message)
+        return [json.loads(part.numpy().tobytes()[:count]) for part, count in zip(parts, counts, strict=True)]
+
+    def any(self, flags: Sequence[bool]) -> list[bool]:
+        """Return for each flag whether it is true in any process."""
+        message = torch.tensor(list(flags), dtype=torch.int32)
+        return [count > 0 for count in self.sum_(message).tolist()]
+
+    def first(self, make: Callable[[], T]) -> T:
+        """Return what `make` returns in the first process, which alone calls it."""
+        answer: dict[str, Any] = {}
+        problem: BaseException | None = None
+        if self.is_first:
+            try:
+                answer = {"value": make()}
+            except Exception as error:  # Told to the others, then raised.
+                problem, answer = error, {"error": f"{type(error).__name__}: {error}"}
+        told = self.gather(answer)[0]
+        if problem is not None:
+            raise problem
+        if "error" in told:
+            raise PeerError(f"ended with process 0 ({told['error']})")
+        return answer["value"] if self.is_first else told["value"]
+
+    def close(self) -> None:
+        """Leave the group."""
+        if self._dist.is_initialized():
+            self._dist.destroy_process_group()
+
+    def _call(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        try:
+            return operation(*arguments, **options)
+        except RuntimeError as error:
+            line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise PeerError(f"process {self.rank} of {self.size} lost the others ({line})") from error
+
+
+def make_ranks(device: str = "cpu", environ: Mapping[str, str] | None = None) -> Ranks:
+    """Join the processes that torchrun started with this one; alone where it did not.
+
+    Args:
+        device: where this process's networks will be.
+        environ: environment variables; those of the process where None.
+
+    Raises:
+        UserError: the variables that torchrun sets do not fit together.
+        PeerError: the others cannot be reached.
+    """
+    rank, size = find_rank(environ)
+    return ALONE if size == 1 else DistributedRanks(rank, size, device)
+
+
+def find_rank(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
+    """Return this process's index and the number of processes, as torchrun tells them: RANK and WORLD_SIZE.
+
+    Raises:
+        UserError: they are no numbers, or do not fit together.
+    """
+    rank, size = _number("RANK", 0, environ), _number("WORLD_SIZE", 1, environ)
+    if size < 1 or not 0 <= rank < size:
+        raise UserError(f"RANK={rank}, WORLD_SIZE={size}: must be 0 <= RANK < WORLD_SIZE; torchrun sets both")
+    return rank, size
+
+
+def find_local_rank(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
+    """Return this process's index and the number of processes on this machine: LOCAL_RANK and LOCAL_WORLD_SIZE."""
+    rank, size = find_rank(environ)
+    if size == 1:
+        return 0, 1
+    return _number("LOCAL_RANK", rank, environ), _number("LOCAL_WORLD_SIZE", size, environ)
+
+
+def _number(name: str, default: int, environ: Mapping[str, str] | None) -> int:
+    text = (os.environ if environ is None else environ).get(name, "")
+    try:
+        return int(text or default)
+    except ValueError:
+        raise UserError(f"{name}={text}: must be a whole number, as torchrun sets it") from None
