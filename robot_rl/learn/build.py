@@ -14,6 +14,7 @@ from torch import Tensor
 from robot_rl.config import LearnerCfg, from_dict
 from robot_rl.errors import UserError
 from robot_rl.learn.checkpoint import check_shapes, latest_checkpoint, load_checkpoint
+from robot_rl.learn.conv import check_images
 from robot_rl.learn.extras import Extra
 from robot_rl.learn.layout import make_layout
 from robot_rl.learn.networks import Actor, Critic
@@ -66,16 +67,20 @@ def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
     """Return the sizes that an environment dictates.
 
     Args:
-        env: the environment. Used where there: `action_choices` (choices of each component of discrete actions) and
-            `reward_groups` (names of the groups that rewards come in).
+        env: the environment. Used where there: `action_choices` (choices of each component of discrete actions),
+            `reward_groups` (names of the groups that rewards come in) and `observation_terms` (parts of observation
+            groups, as `robot_rl.learn.layout.Layout` takes them).
         cfg: the learner's configuration.
 
     Raises:
-        UserError: an observation group that does not exist, or several critics without groups of rewards.
+        UserError: an observation group that does not exist, an encoder that does not fit what it is to take, or several
+            critics without groups of rewards.
     """
-    obs = env.get_observations()
-    actor = make_layout(obs, cfg.actor_groups, "actor_groups")
-    critic = make_layout(obs, cfg.critic_groups, "critic_groups")
+    obs, terms = env.get_observations(), dict(getattr(env, "observation_terms", None) or {})
+    actor = make_layout(obs, cfg.actor_groups, "actor_groups", terms)
+    critic = make_layout(obs, cfg.critic_groups, "critic_groups", terms)
+    check_images(actor, cfg.actor.conv, "actor.conv", "actor_groups")
+    check_images(critic, cfg.critic.conv, "critic.conv", "critic_groups")
     rewards = tuple(getattr(env, "reward_groups", None) or ())
     if cfg.several_critics and len(rewards) < 2:
         raise UserError(
@@ -91,6 +96,7 @@ def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
         action=env.num_actions,
         actor_shapes=actor.shapes,
         critic_shapes=critic.shapes,
+        terms={name: terms[name] for name in (*cfg.actor.conv.groups, *cfg.critic.conv.groups) if name in terms},
         choices=tuple(getattr(env, "action_choices", None) or ()),
         num_values=num_values,
     )
@@ -119,12 +125,42 @@ def make_extras(cfg: LearnerCfg, env: VecEnv, dims: Dims, device: torch.device |
     return ()
 
 
+def env_mirrors(env: VecEnv, cfg: LearnerCfg) -> Mirrors | None:
+    """Return the environment's mirrors of what actor and critic see and of actions; None where none is needed or known.
+
+    Args:
+        env: the environment; its `mirror` has those of observation groups by name, and of "action".
+        cfg: the learner's configuration.
+
+    Raises:
+        UserError: a group that an environment with a mirror has none for.
+    """
+    known: Mirrors | None = getattr(env, "mirror", None) if cfg.symmetry != "none" else None
+    if known is None:
+        return None
+    found = {"action": known["action"]}
+    for name, groups in (("actor", cfg.actor_groups), ("critic", cfg.critic_groups)):
+        perm, sign, size = [], [], 0
+        for group in groups:
+            if group not in known:
+                raise UserError(
+                    f"symmetry: '{cfg.symmetry}' needs a mirror of group '{group}', there is none; use 'none'"
+                )
+            perm.append(known[group][0] + size)
+            sign.append(known[group][1])
+            size += len(known[group][0])
+        found[name] = torch.cat(perm), torch.cat(sign)
+    return found
+
+
 def checked_mirrors(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None) -> dict[str, Mirror] | None:
     """Return the environment's mirrors on the CPU after checking them; None where no symmetry is asked for."""
     if cfg.symmetry == "none":
         return None
     if mirrors is None:
         raise UserError(f"symmetry: '{cfg.symmetry}' needs an environment with a mirror, this one has none; use 'none'")
+    if dims.choices:
+        raise UserError(f"symmetry: '{cfg.symmetry}' is for actions that are numbers, these are choices; use 'none'")
     sizes = {"actor": dims.actor, "critic": dims.critic, "action": dims.action}
     return {name: check_mirror(name, mirrors[name], size) for name, size in sizes.items()}
 

@@ -20,7 +20,7 @@ PairedLayer = tuple[Tensor, Tensor, Tensor]
 
 
 def run_symmetric(work: Workspace, x: Tensor, layers: Sequence[PairedLayer]) -> Tensor:
-    """Return even and odd outputs side by side (B, even + odd), differentiable with respect to the weights.
+    """Return even and odd outputs side by side (B, even + odd), differentiable with respect to both inputs and weights.
 
     Args:
         work: arrays to compute in.
@@ -86,8 +86,6 @@ class _SymmetricFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, work: Workspace, *parts: Tensor) -> Tensor:
-        if ctx.needs_input_grad[0]:
-            raise RuntimeError("the fused symmetric network gives no gradient of its input; use the plain path")
         out = _forward(work, x, list(zip(parts[::3], parts[1::3], parts[2::3], strict=True)), keep=True)
         work.generation += 1
         ctx.work, ctx.generation = work, work.generation
@@ -101,6 +99,7 @@ class _SymmetricFunction(torch.autograd.Function):
         check_generation(work, ctx.generation)
         num_even = layers[-1][0].shape[0]
         results = [torch.zeros_like(part) for part in parts]
+        grad_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
         for block in work.blocks(x.shape[0], _widths(layers), keep=True, spaces=2):
             grad = (grads[0][block.span, :num_even], grads[0][block.span, num_even:])
             for i in range(len(layers) - 1, 0, -1):
@@ -118,7 +117,10 @@ class _SymmetricFunction(torch.autograd.Function):
                 _combine(below, spare)
                 grad = spare
             _weight_gradients(results[:3], grad, _split(x[block.span], layers), 1.0)
-        return None, None, *results
+            if grad_x is not None:
+                for below, above, weight in zip(_split(grad_x[block.span], layers), grad, layers[0][::2], strict=True):
+                    torch.mm(above, weight, out=below)
+        return grad_x, None, *results
 
 
 def _weight_gradients(results: Sequence[Tensor], grad: Pair, value: Pair, scale: float) -> None:

@@ -15,13 +15,13 @@ from robot_rl.errors import UserError, suggest
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The components of one group.
+    """The components of one group, or of a term of one.
 
     Attributes:
-        group: its name.
+        group: its name; of a term "group.term".
         start: first component.
         stop: component after the last.
-        shape: shape of the group in the environment, without the worlds.
+        shape: its shape in the environment, without the worlds.
     """
 
     group: str
@@ -35,14 +35,17 @@ class Layout:
 
     Attributes:
         spans: the groups in order.
+        terms: parts of groups that have a name and a shape of their own, as "group.term".
         size: components D in all.
     """
 
-    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, shapes: Mapping[str, Sequence[int]], terms: Mapping[str, Sequence[int]] | None = None) -> None:
         """Lay groups out.
 
         Args:
             shapes: shape of each group, without the worlds, in order.
+            terms: by "group.term" the first component within the group, then the shape; those of other groups are
+                left out.
         """
         spans, start = [], 0
         for group, shape in shapes.items():
@@ -51,11 +54,26 @@ class Layout:
             start = stop
         self.spans, self.size = tuple(spans), start
         self._flat = all(len(span.shape) == 1 for span in spans)
+        begin = {span.group: span.start for span in spans}
+        self.terms = tuple(
+            Span(name, begin[group] + first, begin[group] + first + math.prod(shape), tuple(shape))
+            for name, (first, *shape) in (terms or {}).items()
+            if (group := name.rpartition(".")[0]) in begin
+        )
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each group, as the constructor takes it."""
         return {span.group: span.shape for span in self.spans}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the groups and of their terms."""
+        return [span.group for span in (*self.spans, *self.terms)]
+
+    def find(self, name: str) -> Span | None:
+        """Return the components of a group, or of a term of one; None where there is no such thing."""
+        return next((span for span in (*self.spans, *self.terms) if span.group == name), None)
 
     def gather(self, obs: TensorDict, out: Tensor) -> Tensor:
         """Write the groups of observations, (N, *shape) each, side by side into (N, D) and return it."""
@@ -66,13 +84,16 @@ class Layout:
         return out
 
 
-def make_layout(obs: TensorDict, groups: Sequence[str], field: str) -> Layout:
+def make_layout(
+    obs: TensorDict, groups: Sequence[str], field: str, terms: Mapping[str, Sequence[int]] | None = None
+) -> Layout:
     """Return the layout of some observation groups.
 
     Args:
         obs: observations, each group (N, ...).
         groups: names of groups.
         field: the setting that names them, for messages.
+        terms: parts of groups, as `Layout` takes them.
 
     Raises:
         UserError: a group that does not exist, or one that has no components.
@@ -85,4 +106,4 @@ def make_layout(obs: TensorDict, groups: Sequence[str], field: str) -> Layout:
         shapes[group] = tuple(obs[group].shape[1:])
         if not shapes[group]:
             raise UserError(f"{field}: group '{group}' has shape {tuple(obs[group].shape)}, must be (num_envs, ...)")
-    return Layout(shapes)
+    return Layout(shapes, terms)

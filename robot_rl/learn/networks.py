@@ -1,11 +1,15 @@
-"""Actor and critic: a normalizer, a multilayer perceptron, and for the actor a distribution over actions."""
+"""Actor and critic: normalizer, encoders of images, multilayer perceptron, and the actor's distribution of actions."""
 
 from __future__ import annotations
+
+import copy
 
 import torch
 from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.conv import Encoders
 from robot_rl.learn.distributions import Params, make_distribution
 from robot_rl.learn.layout import Layout
 from robot_rl.learn.mlp import Mlp
@@ -20,6 +24,7 @@ class Network(nn.Module):
         layout: which components of an observation belong to which group.
         obs_dim: components D of an observation.
         normalizer: normalizes raw observations; None where the configuration says so.
+        encoders: what images go through before the perceptron.
         body: the perceptron.
     """
 
@@ -46,22 +51,26 @@ class Network(nn.Module):
         super().__init__()
         self.layout = layout if isinstance(layout, Layout) else Layout({"": (layout,)})
         self.obs_dim = self.layout.size
-        self.normalizer = Normalizer(self.obs_dim, mirrors[0] if mirrors else None) if normalize else None
-        if mirrors is None:
-            self.body: Mlp | SymmetricMlp = Mlp(self.obs_dim, out_dim, cfg, generator)
+        mirror = mirrors[0] if mirrors else None
+        self.encoders = Encoders(self.layout, cfg, mirror=mirror, generator=generator)
+        self.normalizer = Normalizer(self.obs_dim, mirror, self.encoders.pools) if normalize else None
+        if mirrors is None or self.encoders.mirror is None:
+            self.body: Mlp | SymmetricMlp = Mlp(self.encoders.out_dim, out_dim, cfg, generator)
         else:
-            self.body = SymmetricMlp(*mirrors, cfg, generator)
+            self.body = SymmetricMlp(self.encoders.mirror, mirrors[1], cfg, generator)
 
     def encode(self, obs: Tensor) -> Tensor:
-        """Return what `outputs` takes from raw observations (..., D): normalized and in the perceptron's basis.
+        """Return what `outputs` takes from raw observations (..., D): normalized, and in the perceptron's basis.
 
-        It holds no weights that are learned by gradients, so a learner does it once for a whole rollout.
+        Where something that learns comes before the perceptron, the basis has to wait. This holds no
+        weights that are learned by gradients, so a learner does it once for a whole rollout.
         """
-        return self.body.encode(obs if self.normalizer is None else self.normalizer(obs))
+        x = obs if self.normalizer is None else self.normalizer(obs)
+        return self.body.encode(x) if self.encoders.is_identity else x
 
     def outputs(self, x: Tensor) -> Tensor:
         """Map encoded observations (B, F) to outputs (B, P)."""
-        return self.body(x)
+        return self.body(x if self.encoders.is_identity else self.body.encode(self.encoders(x)))
 
 
 class Actor(Network):
@@ -125,7 +134,11 @@ class Actor(Network):
     def export_module(self) -> nn.Module:
         """Return a module in evaluation mode from raw observations (B, D) to actions without noise (B, A).
 
-        It holds copies, the normalizer among them, and is a chain of linear layers whatever the training network is.
+        It holds copies, the normalizer among them, and its perceptron is a chain of linear layers whatever the training
+        network is.
+
+        Raises:
+            UserError: the policy sees or does what a bundle's contract has no words for.
         """
         return ExportedActor(self).eval()
 
@@ -181,12 +194,25 @@ class ExportedActor(nn.Module):
     def __init__(self, actor: Actor) -> None:
         """Copy what inference needs from an actor, to the CPU."""
         super().__init__()
+        _check_exportable(actor.layout)
         normalizer = actor.normalizer or Normalizer(actor.obs_dim)
         self.register_buffer("mean", normalizer.mean.detach().cpu().clone())
         self.register_buffer("scale", normalizer.scale.detach().cpu().clone())
+        self.encoders = copy.deepcopy(actor.encoders).cpu()
         dense, mode = actor.body.dense(), actor.distribution.mode_of_out()
         self.body = dense if isinstance(mode, nn.Identity) else nn.Sequential(dense, mode)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Map raw observations (B, D) to actions (B, A)."""
-        return self.body((obs - self.mean) * self.scale)
+        return self.body(self.encoders.plain((obs - self.mean) * self.scale))
+
+
+def _check_exportable(layout: Layout) -> None:
+    """Refuse observations that are not one vector: a bundle's contract describes the terms of one group."""
+    groups = ", ".join(span.group for span in layout.spans)
+    if any(len(span.shape) > 1 for span in layout.spans):
+        raise UserError(f"export: the policy sees images ({groups}), a bundle's contract describes one vector alone")
+    if len(layout.spans) > 1:
+        raise UserError(
+            f"export: the policy sees the groups {groups}, a bundle's contract describes one; join their terms"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,13 +34,17 @@ class Normalizer(nn.Module):
     perm: Tensor
     sign: Tensor
 
-    def __init__(self, size: int, mirror: tuple[Tensor, Tensor] | None = None) -> None:
+    def __init__(
+        self, size: int, mirror: tuple[Tensor, Tensor] | None = None, pools: Sequence[tuple[int, int, int]] = ()
+    ) -> None:
         """Start as the identity (mean 0, deviation 1 - EPSILON).
 
         Args:
             size: components D of an observation.
             mirror: (D,) permutation and sign; where given, the statistics are those of the observations and their
                 mirror images together, so that normalizing and mirroring commute.
+            pools: (start, stop, channels) of images: a channel's pixels have one mean and one deviation, so that a
+                pixel that has hardly ever changed is not blown up when it does.
         """
         super().__init__()
         self.register_buffer("mean", torch.zeros(size))
@@ -49,7 +54,7 @@ class Normalizer(nn.Module):
         perm, sign = mirror or (torch.empty(0, dtype=torch.int64), torch.empty(0))
         self.register_buffer("perm", perm.clone(), persistent=False)
         self.register_buffer("sign", sign.clone(), persistent=False)
-        self._is_mirrored = mirror is not None
+        self._is_mirrored, self._pools = mirror is not None, tuple(pools)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Normalize observations (..., D)."""
@@ -74,6 +79,8 @@ class Normalizer(nn.Module):
             size = added.clamp(min=1).to(obs.dtype)
             mean = ranks.sum_((obs * weight).sum(0)) / size
             var = ranks.sum_(((obs - mean).square() * weight).sum(0)) / size
+        for start, stop, channels in self._pools:
+            _pool(mean[start:stop].view(channels, -1), var[start:stop].view(channels, -1))
         if self._is_mirrored:
             mean, var = self._mirrored_moments(mean, var)
         self.count += added
@@ -95,3 +102,10 @@ class Normalizer(nn.Module):
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self.refresh()
+
+
+def _pool(mean: Tensor, var: Tensor) -> None:
+    """Replace means and variances (channels, pixels) in place by those over all pixels of a channel."""
+    level = mean.mean(1, keepdim=True)
+    var.copy_((var + (mean - level).square()).mean(1, keepdim=True).expand_as(var))
+    mean.copy_(level.expand_as(mean))

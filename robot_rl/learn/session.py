@@ -14,7 +14,7 @@ from torch import Tensor
 
 from robot_rl.config import LearnerCfg, to_dict
 from robot_rl.errors import Interrupted
-from robot_rl.learn.build import checked_mirrors, make_dims, make_networks, mirrors_to_meta
+from robot_rl.learn.build import checked_mirrors, env_mirrors, make_dims, make_networks, mirrors_to_meta
 from robot_rl.learn.checkpoint import check_shapes, load_checkpoint, save_checkpoint
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.interrupt import StopRequest
@@ -72,7 +72,7 @@ class Session(ABC):
         self._observers = [observer] if callable(observer) else list(observer or [])
         self._writer = writer
         self.dims: Dims = make_dims(env, cfg)
-        self.mirrors = checked_mirrors(cfg, self.dims, getattr(env, "mirror", None))
+        self.mirrors = checked_mirrors(cfg, self.dims, env_mirrors(env, cfg))
         actor, critic = make_networks(cfg, self.dims, self.mirrors, torch.Generator().manual_seed(seed))
         self.actor: Actor = actor.to(self.device)
         self.critic: Critic = critic.to(self.device)

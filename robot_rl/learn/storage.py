@@ -21,6 +21,7 @@ class Dims:
         action: components of an action.
         actor_shapes: shape of each group that the actor sees, in order; empty: one group of `actor` components.
         critic_shapes: the same of the critic.
+        terms: parts of groups that a network treats by themselves (`robot_rl.learn.layout.Layout`).
         choices: choices of each component of a discrete action; empty where actions are continuous.
         num_values: values of a state, one for each group of rewards.
     """
@@ -30,18 +31,19 @@ class Dims:
     action: int
     actor_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     critic_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    terms: Mapping[str, Sequence[int]] = field(default_factory=dict)
     choices: tuple[int, ...] = ()
     num_values: int = 1
 
     @property
     def actor_layout(self) -> Layout:
         """Layout of the actor's observation."""
-        return Layout(self.actor_shapes or {"": (self.actor,)})
+        return Layout(self.actor_shapes or {"": (self.actor,)}, self.terms)
 
     @property
     def critic_layout(self) -> Layout:
         """Layout of the critic's observation."""
-        return Layout(self.critic_shapes or {"": (self.critic,)})
+        return Layout(self.critic_shapes or {"": (self.critic,)}, self.terms)
 
 
 @dataclass(slots=True)
