@@ -75,6 +75,21 @@ def describe_policy(task: Task, scene: Scene, layout: Layout) -> dict[str, Any]:
         "joints": _joint_rows(scene),
         "actions": actions,
         "action_kind": task.actions.kind,
+def observation_terms(scene: Scene, layout: Layout) -> dict[str, tuple[int, ...]]:
+    """Where each term lies in its group, by "group.term": its first component, then its shape.
+
+    A grid's shape is (history, rows, columns), that of any other term (history * size,).
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for group, slots in layout.groups.items():
+        for slot in slots:
+            is_grid = not isinstance(slot.term, TorchTerm) and slot.term.info.signal == "height_scan"
+            grid = (slot.history, *scene.sensing.sensors.height_scan.shape)
+            shape = grid if is_grid else (slot.history * slot.size,)
+            found[f"{group}.{slot.name}"] = (slot.offset, *shape)
+    return found
+
+
         "action_clip": task.actions.clip,
         "observations": [_observation_row(slot, scene) for slot in layout.groups["actor"]],
         "control_period_s": task.sim.step_dt,

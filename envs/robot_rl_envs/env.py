@@ -13,7 +13,7 @@ from tensordict import TensorDict
 
 from robot_rl_envs import build, fuse
 from robot_rl_envs.cameras.group import Images
-from robot_rl_envs.describe import describe_policy, mirror_maps
+from robot_rl_envs.describe import describe_policy, mirror_maps, observation_terms
 from robot_rl_envs.engines import make_engine
 from robot_rl_envs.engines.base import DIRTY_MODEL
 from robot_rl_envs.flight import REASONS
@@ -314,6 +314,11 @@ class Env(VecEnv):
     def mirror(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]] | None:
         """Left-right mirror of each observation group and of "action": ``mirrored = x[..., perm] * sign``; or None."""
         return mirror_maps(self.cfg, self.scene, self._layout, self.device) if self.cfg.mirror else None
+
+    @property
+    def observation_terms(self) -> dict[str, tuple[int, ...]]:
+        """Where each term lies in its group, by "group.term": its first component, then its shape."""
+        return observation_terms(self.scene, self._layout)
 
     def robot_state(self) -> dict[str, torch.Tensor]:
         """The robot's raw signals without noise, one row a world; see :meth:`.sensing.Sensing.signals`."""
