@@ -75,9 +75,9 @@ class Normalizer(nn.Module):
             var = (obs - mean).square_().mean(0)  # Several times faster than torch.var_mean on a CPU.
         else:
             weight = torch.ones_like(obs[:, :1]) if valid is None else valid.to(obs.dtype)[:, None]
-            added = ranks.sum_(weight.sum().to(self.count.dtype))
-            size = added.clamp(min=1).to(obs.dtype)
-            mean = ranks.sum_((obs * weight).sum(0)) / size
+            sums = ranks.sum_(torch.cat(((obs * weight).sum(0), weight.sum(0))).double())
+            added, size = sums[-1].to(self.count.dtype), sums[-1].clamp(min=1)
+            mean = (sums[:-1] / size).to(obs.dtype)
             var = ranks.sum_(((obs - mean).square() * weight).sum(0)) / size
         for start, stop, channels in self._pools:
             _pool(mean[start:stop].view(channels, -1), var[start:stop].view(channels, -1))
