@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
+from tensordict import TensorDict
 from torch import Tensor, nn
 
 from robot_rl.learn.distributions import Params
 from robot_rl.learn.storage import Batch, Rollout
+from robot_rl.learn.symmetry import Mirror
 
 
 class Extra(nn.Module):
@@ -26,6 +31,17 @@ class Extra(nn.Module):
     reward_weight: float = 1.0
 
     @torch.no_grad()
+    def act(self, obs: TensorDict, t: int, action: Tensor) -> Tensor:
+        """Return the actions (N, A) that the worlds take in step t of a rollout, the policy's own unless overridden.
+
+        Args:
+            obs: observations of the N worlds before the step.
+            t: step of the rollout.
+            action: (N, A) the policy's actions, as the environment takes them.
+        """
+        return action
+
+    @torch.no_grad()
     def reward(self, rollout: Rollout) -> Tensor | None:
         """Return a reward (T, N) to add to the task's; None: none."""
         return None
@@ -33,6 +49,16 @@ class Extra(nn.Module):
     @torch.no_grad()
     def samples(self, rollout: Rollout) -> dict[str, Tensor]:
         """Return tensors (T, N, ...) that minibatches shall hold in `Batch.more`, under names of its own."""
+        return {}
+
+    @torch.no_grad()
+    def mirrored(self, samples: Mapping[str, Tensor], action: Mirror) -> dict[str, Tensor]:
+        """Return those of a batch's `more` (B, ...) that differ in the mirror image, by name.
+
+        Args:
+            samples: `Batch.more`.
+            action: mirror of the action.
+        """
         return {}
 
     def loss(self, batch: Batch, params: Params) -> Tensor | None:
@@ -52,3 +78,14 @@ class Extra(nn.Module):
             progress: share of the training that is done, in [0, 1].
         """
         return {}
+
+    def described(self) -> dict[str, Any]:
+        """Return what a checkpoint's description shall say of it, JSON-able."""
+        return {}
+
+    def check(self, described: Mapping[str, Any]) -> None:
+        """Compare itself with what `described` said when a checkpoint was written, before a run is resumed.
+
+        Raises:
+            UserError: the run cannot go on with it.
+        """

@@ -36,7 +36,10 @@ class PPO:
         critic: the value function.
         optimizer: steps both.
         cfg: the hyperparameters.
+        statistics: what `loss` tells of a minibatch.
     """
+
+    statistics: tuple[str, ...] = STATISTICS
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class PPO:
             progress: share of the training that is done, in [0, 1], for the linear schedule.
 
         Returns:
-            Means over the minibatches by name (STATISTICS) and what the extras say, each a tensor () on the device.
+            Means over the minibatches by name (`statistics`) and what the extras say, each a tensor () on the device.
         """
         if self.cfg.schedule == "linear":
             self.optimizer.learning_rate.fill_(self.cfg.learning_rate * (1.0 - progress))
@@ -114,7 +117,10 @@ class PPO:
             weight = valid.reshape(-1).to(value.dtype)
             batch.weight = weight / self.ranks.mean_(weight.mean()).clamp(min=1e-8)
         if self.symmetry is not None:
-            batch = self.symmetry.extend(batch, rollout, self.actor, self.critic)
+            more: dict[str, Tensor] = {}
+            for extra in self.extras:
+                more |= extra.mirrored(batch.more, self.symmetry.action)
+            batch = self.symmetry.extend(batch, rollout, self.actor, self.critic, more)
         return batch
 
     def advantages(self, rollout: Rollout, values: Tensor, valid: Tensor | None) -> Tensor:
@@ -139,12 +145,12 @@ class PPO:
         return advantages(reward, values, done, self.cfg.gamma, self.cfg.lam)
 
     def fit(self, batch: Batch) -> dict[str, Tensor]:
-        """Run the epochs over a batch and return the means of STATISTICS over the minibatches."""
+        """Run the epochs over a batch and return the means of `statistics` over the minibatches."""
         size = batch.value.shape[0] // self.cfg.minibatches
         if size == 0:
             raise UserError(f"ppo.minibatches: {self.cfg.minibatches} is more than the {batch.value.shape[0]} samples")
         frozen = self.actor.distribution.snapshot()
-        total = torch.zeros(len(STATISTICS), device=batch.value.device)
+        total = torch.zeros(len(self.statistics), device=batch.value.device)
         for _ in range(self.cfg.epochs):
             order = torch.randperm(batch.value.shape[0], generator=self.generator, device=batch.value.device)
             for start in range(0, size * self.cfg.minibatches, size):
@@ -155,10 +161,10 @@ class PPO:
                 self.optimizer.step()
                 total += statistics
         total /= self.cfg.epochs * self.cfg.minibatches
-        return dict(zip(STATISTICS, total.unbind(), strict=True))
+        return dict(zip(self.statistics, total.unbind(), strict=True))
 
     def loss(self, batch: Batch, frozen: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the loss () of a minibatch and its STATISTICS; adapts the step size to the divergence on the way.
+        """Return the loss () of a minibatch and its `statistics`; adapts the step size to the divergence on the way.
 
         Args:
             batch: the minibatch.
@@ -166,28 +172,32 @@ class PPO:
         """
         cfg, weight, distribution = self.cfg, batch.weight, self.actor.distribution
         params = distribution.params(self.actor.outputs(batch.actor_in))
-        value = self.critic.values(batch.critic_in)
         ratio = torch.exp(distribution.log_prob(batch.action, params) - batch.log_prob)
         clipped = ratio.clamp(1.0 - cfg.clip, 1.0 + cfg.clip)
-        surrogate = -_mean(torch.minimum(batch.advantage * ratio, batch.advantage * clipped), weight)
-        error = (value - batch.returns).square()
-        if cfg.clip_value_loss:
-            near = batch.value + (value - batch.value).clamp(-cfg.clip, cfg.clip)
-            error = torch.maximum(error, (near - batch.returns).square())
-        value_loss = _mean(error if error.ndim == 1 else error.sum(-1), weight)
+        surrogate = -mean_over(torch.minimum(batch.advantage * ratio, batch.advantage * clipped), weight)
+        value_loss = self.value_loss(batch)
         entropy = distribution.entropy(params)
-        entropy = entropy if entropy.ndim == 0 else _mean(entropy, weight)
+        entropy = entropy if entropy.ndim == 0 else mean_over(entropy, weight)
         total = surrogate + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
         for extra in self.extras:
             if (term := extra.loss(batch, params)) is not None:
                 total = total + term
         with torch.no_grad():
-            divergence = _mean(distribution.kl(distribution.params(batch.out, frozen), params), weight)
+            divergence = mean_over(distribution.kl(distribution.params(batch.out, frozen), params), weight)
             if cfg.schedule == "adaptive":
                 self._adapt(self.ranks.mean_(divergence))
-            clip_share = _mean((ratio != clipped).to(ratio.dtype), weight)
+            clip_share = mean_over((ratio != clipped).to(ratio.dtype), weight)
             statistics = torch.stack((value_loss, surrogate, entropy, divergence, clip_share)).detach()
         return total, statistics
+
+    def value_loss(self, batch: Batch) -> Tensor:
+        """Return the critic's squared error () over a minibatch."""
+        value, clip = self.critic.values(batch.critic_in), self.cfg.clip
+        error = (value - batch.returns).square()
+        if self.cfg.clip_value_loss:
+            near = batch.value + (value - batch.value).clamp(-clip, clip)
+            error = torch.maximum(error, (near - batch.returns).square())
+        return mean_over(error if error.ndim == 1 else error.sum(-1), batch.weight)
 
     def update_normalizers(self, rollout: Rollout) -> None:
         """Let the normalizers see the observations of a rollout."""
@@ -232,7 +242,8 @@ class PPO:
         rate.copy_(torch.where(divergence > 2.0 * cfg.desired_kl, slower, torch.where(is_low, faster, rate)))
 
 
-def _mean(x: Tensor, weight: Tensor | None) -> Tensor:
+def mean_over(x: Tensor, weight: Tensor | None) -> Tensor:
+    """Return the mean () of samples (B,), weighed where there are weights."""
     return x.mean() if weight is None else (x * weight).mean()
 
 

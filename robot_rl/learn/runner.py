@@ -92,6 +92,13 @@ class Runner(Session):
             self._noise_source.set_state(state["random.noise"])
             self._order_source.set_state(state["random.order"])
 
+    def _described(self) -> dict[str, Any]:
+        return {"extras": {extra.name: extra.described() for extra in self.extras}}
+
+    def _check(self, meta: Mapping[str, Any]) -> None:
+        for extra in self.extras:
+            extra.check(meta.get("extras", {}).get(extra.name, {}))
+
     def _start(self) -> TensorDict:
         """Return the first observations; at the very start the worlds are put at random times of their episode."""
         obs = self.env.get_observations()
@@ -112,7 +119,7 @@ class Runner(Session):
         self._watch.lap("learn")
         values = torch.stack(list(statistics.values())).tolist()
         metrics = dict(zip(statistics, values, strict=True))
-        if not math.isfinite(metrics["loss/value"] + metrics["loss/surrogate"]):
+        if not all(math.isfinite(value) for name, value in metrics.items() if name.startswith("loss/")):
             raise FloatingPointError(f"the loss is not finite in iteration {self.iteration + 1}: {metrics}")
         metrics |= self._pop_metrics()
         return self._finish_iteration(metrics, self._watch.read())
@@ -134,8 +141,11 @@ class Runner(Session):
             action, out = self.actor.act(rollout.actor_obs[t], rollout.noise[t], frozen)
             rollout.action[t].copy_(action)
             rollout.out[t].copy_(out)
+            env_action = distribution.to_env(action)
+            for extra in self.extras:
+                env_action = extra.act(obs, t, env_action)
             watch.lap("infer")
-            obs, reward, done, extras = self.env.step(distribution.to_env(action))
+            obs, reward, done, extras = self.env.step(env_action)
             watch.lap("simulate")
             self._record(rollout, t, reward, done, extras)
             watch.lap("other")

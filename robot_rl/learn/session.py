@@ -131,6 +131,7 @@ class Session(ABC):
             "dims": to_dict(self.dims),
             "mirror": mirrors_to_meta(self.mirrors),
             "torch": torch.__version__,
+            **self._described(),
         }
         path = self.run_dir / "checkpoints" / self._checkpoint_name()
         self.checkpoint = save_checkpoint(path, self._networks() | self._state(), meta)
@@ -144,9 +145,12 @@ class Session(ABC):
             weights_only: take networks and normalizers alone, to begin a new training from them.
 
         Raises:
-            UserError: it is missing, damaged, or of another architecture (with both shapes).
+            UserError: it is missing, damaged, or of another architecture (with both shapes), or the run cannot go on
+                with what this runner was given.
         """
         tensors, meta = load_checkpoint(path)
+        if not weights_only:
+            self._check(meta)
         check_shapes(path, tensors, self._networks() if weights_only else self._networks() | self._state())
         self.actor.load_state_dict(with_prefix(tensors, "actor."))
         self.critic.load_state_dict(with_prefix(tensors, "critic."))
@@ -167,6 +171,13 @@ class Session(ABC):
     @abstractmethod
     def _loaded(self, state: Mapping[str, Tensor]) -> None:
         """Take over what `_state` returned, after the networks were loaded; empty where only these were."""
+
+    def _described(self) -> dict[str, Any]:
+        """Return what a checkpoint's description says besides."""
+        return {}
+
+    def _check(self, meta: Mapping[str, Any]) -> None:  # noqa: B027  (a runner need not have anything to check)
+        """Raise UserError where the run of a checkpoint so described cannot be resumed by this runner."""
 
     def _finish_iteration(self, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> dict[str, float]:
         """Count an iteration, write its row, keep a checkpoint when it is due, and return the row.

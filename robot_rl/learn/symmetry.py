@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -192,7 +193,9 @@ class AugmentSymmetry:
         """
         self.actor, self.critic, self.action = actor, critic, action
 
-    def extend(self, batch: Batch, rollout: Rollout, actor: Actor, critic: Critic) -> Batch:
+    def extend(
+        self, batch: Batch, rollout: Rollout, actor: Actor, critic: Critic, more: Mapping[str, Tensor] | None = None
+    ) -> Batch:
         """Return the batch of a rollout followed by its mirror image.
 
         Args:
@@ -200,6 +203,7 @@ class AugmentSymmetry:
             rollout: the rollout, for its raw observations.
             actor: the policy that acted.
             critic: the value function.
+            more: what differs of `Batch.more` in the image.
         """
         actor_in = actor.encode(reflect(rollout.actor_obs.flatten(0, 1), self.actor))
         critic_in = critic.encode(reflect(rollout.critic_obs[:-1].flatten(0, 1), self.critic))
@@ -216,6 +220,7 @@ class AugmentSymmetry:
             log_prob=log_prob,
             value=critic.values(critic_in),
             weight=None,
+            more=batch.more | dict(more or {}),
         )
         return replace(replace(batch, weight=None).join(image), weight=weight / weight.mean())
 
