@@ -13,7 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
+from robot_rl.errors import UserError
 from robot_rl.learn import gaussian
+
+_MIDDLE_WEIGHT = 8.0 / 15.0
+_OUTER_NODES = tuple(
+    (math.sqrt(5.0 + sign * math.sqrt(10.0)), (7.0 - sign * 2.0 * math.sqrt(10.0)) / 60.0) for sign in (-1.0, 1.0)
+)
+"""Nodes and weights of the mean over a standard normal number, exact for polynomials up to degree nine."""
 
 Params = tuple[Tensor, ...]
 Mirror = tuple[Tensor, Tensor]
@@ -71,8 +78,12 @@ class Distribution(nn.Module):
         """Return the environment's actions of raw ones (B, A)."""
         return raw
 
-    def spread(self) -> Tensor | None:
-        """Return the mean standard deviation () for the log; None where it depends on the state."""
+    def spread(self, out: Tensor | None = None) -> Tensor | None:
+        """Return the mean standard deviation () for the log; None where there is none.
+
+        Args:
+            out: (..., P) outputs of the network to take the mean over, where it depends on them.
+        """
         return None
 
     def mirror_out(self, action: Mirror) -> Mirror:
@@ -147,7 +158,7 @@ class Gaussian(Distribution):
         """Return the mean."""
         return params[0]
 
-    def spread(self) -> Tensor:
+    def spread(self, out: Tensor | None = None) -> Tensor:
         """Return the mean standard deviation ()."""
         return self.current().detach().exp().mean()
 
@@ -193,6 +204,10 @@ class StateGaussian(Distribution):
         """Return the mean."""
         return params[0]
 
+    def spread(self, out: Tensor | None = None) -> Tensor | None:
+        """Return the mean standard deviation () at outputs (..., P)."""
+        return None if out is None else self.params(out)[1].detach().exp().mean()
+
     def mirror_out(self, action: Mirror) -> Mirror:
         """Return the mirror of [mean, deviation]: a deviation changes places with its partner's and keeps its sign."""
         perm, sign = action
@@ -207,7 +222,8 @@ class Squashed(Distribution):
     """A Gaussian through tanh: actions in (-bound, bound) (Haarnoja et al. 2018, appendix C).
 
     The raw action is the Gaussian's. Divergences are the Gaussian's, since tanh is invertible; the entropy has the mean
-    of log |d action / d raw|, by three-point Gauss-Hermite quadrature.
+    of log |d action / d raw|, by Gauss-Hermite quadrature in five points: off by less than 0.01 nat a component up to a
+    deviation of 1 before the tanh, by less than 0.1 up to 2.
     """
 
     def __init__(self, inner: Gaussian | StateGaussian, bound: float) -> None:
@@ -239,10 +255,11 @@ class Squashed(Distribution):
 
     def entropy(self, params: Params) -> Tensor:
         """Return the entropy (B,) of the squashed actions."""
-        mean, log_std = params
-        side = math.sqrt(3.0) * log_std.exp()
-        outer = self._log_slope(mean + side) + self._log_slope(mean - side)
-        return self.inner.entropy(params) + (outer / 6.0 + self._log_slope(mean) * (2.0 / 3.0)).sum(-1)
+        mean, std = params[0], params[1].exp()
+        slope = _MIDDLE_WEIGHT * self._log_slope(mean)
+        for node, weight in _OUTER_NODES:
+            slope = slope + weight * (self._log_slope(mean + node * std) + self._log_slope(mean - node * std))
+        return self.inner.entropy(params) + slope.sum(-1)
 
     def kl(self, old: Params, new: Params) -> Tensor:
         """Return the divergence (B,)."""
@@ -256,9 +273,9 @@ class Squashed(Distribution):
         """Return bound * tanh(raw)."""
         return self.bound * torch.tanh(raw)
 
-    def spread(self) -> Tensor | None:
+    def spread(self, out: Tensor | None = None) -> Tensor | None:
         """Return the mean standard deviation () before the tanh."""
-        return self.inner.spread()
+        return self.inner.spread(out)
 
     def mirror_out(self, action: Mirror) -> Mirror:
         """Return the Gaussian's: tanh is odd."""
@@ -323,6 +340,14 @@ class Categorical(Distribution):
         """Return the most probable indices."""
         return torch.stack([part.argmax(-1) for part in params], dim=-1).to(params[0].dtype)
 
+    def mirror_out(self, action: Mirror) -> Mirror:
+        """Raise UserError: a choice has no sign to mirror."""
+        raise UserError("symmetry: the actions are choices, which have no mirror; use symmetry=none")
+
+    def mode_of_out(self) -> nn.Module:
+        """Raise UserError: a robot's joints take targets."""
+        raise UserError("export: the policy makes choices, a bundle's contract has targets of joints alone")
+
 
 def make_distribution(
     action_dim: int, cfg: NetworkCfg, *, choices: Sequence[int] = (), partner: Tensor | None = None
@@ -334,8 +359,14 @@ def make_distribution(
         cfg: the actor's configuration.
         choices: choices of each component where the environment's actions are discrete; else empty.
         partner: (A,) mirror partners of the actions; None without symmetry.
+
+    Raises:
+        UserError: a distribution of real numbers is asked for where actions are choices.
     """
     if choices:
+        if cfg.distribution != "gaussian" or cfg.state_std:
+            asked = f"distribution: '{cfg.distribution}'" if cfg.distribution != "gaussian" else "state_std: True"
+            raise UserError(f"actor.{asked} is for actions that are numbers, these are choices; leave it out")
         return Categorical(choices)
     inner = StateGaussian(action_dim, cfg) if cfg.state_std else Gaussian(action_dim, cfg, partner)
     return Squashed(inner, cfg.bound) if cfg.distribution == "squashed" else inner

@@ -114,7 +114,7 @@ class Runner(Session):
         self._watch.lap("other")
         statistics = self.algorithm.update(self._rollout, self.iteration / max(last, 1))
         statistics["policy/learning_rate"] = self.algorithm.optimizer.learning_rate
-        if (spread := self.actor.distribution.spread()) is not None:
+        if (spread := self.actor.distribution.spread(self._rollout.out)) is not None:
             statistics["policy/std"] = spread
         self._watch.lap("learn")
         values = torch.stack(list(statistics.values())).tolist()
