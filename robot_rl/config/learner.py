@@ -36,6 +36,7 @@ class PPOCfg:
         max_grad_norm: gradient norm that each network is clipped to.
         clip_value_loss: keep the new value within `clip` of the old one (Schulman's variant).
         bootstrap: value added at a time-out: "final" is V(final observation), "state" is V(s_t) as in rsl_rl.
+        cuda_graph: on a GPU record the step over a minibatch as a CUDA graph, and replay it.
     """
 
     gamma: float = 0.99
@@ -53,6 +54,7 @@ class PPOCfg:
     max_grad_norm: float = 1.0
     clip_value_loss: bool = True
     bootstrap: str = "final"
+    cuda_graph: bool = True
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -24,11 +24,14 @@ class Extra(nn.Module):
         name: what its statistics and its part of a checkpoint are called.
         groups: observation groups that the rollout must keep for it (`Rollout.groups`).
         reward_weight: factor of the task's reward where it is there.
+        capturable: what `loss` does may be recorded as a CUDA graph: it reads no number that changes from Python and
+            nothing back from the device.
     """
 
     name: str = ""
     groups: tuple[str, ...] = ()
     reward_weight: float = 1.0
+    capturable: bool = False
 
     @torch.no_grad()
     def act(self, obs: TensorDict, t: int, action: Tensor) -> Tensor:

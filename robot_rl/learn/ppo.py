@@ -9,6 +9,7 @@ the step size lives on the device, so the adaptive schedule (as in rsl_rl) reads
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from robot_rl.config import PPOCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.extras import Extra
 from robot_rl.learn.gae import advantages, timeout_bonus
+from robot_rl.learn.graphed import make_graphed
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.ranks import ALONE, Ranks
@@ -36,6 +38,7 @@ class PPO:
         critic: the value function.
         optimizer: steps both.
         cfg: the hyperparameters.
+        graphed: replays the steps from CUDA graphs; None where they run as they are.
         statistics: what `loss` tells of a minibatch.
     """
 
@@ -71,6 +74,7 @@ class PPO:
         device = next(actor.parameters()).device
         self.reward_weights = torch.tensor(list(reward_weights) or [1.0] * critic.num_values, device=device)
         self.optimizer = FlatAdam((actor, critic), cfg.learning_rate, cfg.max_grad_norm, ranks=ranks)
+        self.graphed = make_graphed(self, device)
 
     def update(self, rollout: Rollout, progress: float = 0.0) -> dict[str, Tensor]:
         """Learn from a rollout, then let the normalizers see it.
@@ -120,7 +124,7 @@ class PPO:
             more: dict[str, Tensor] = {}
             for extra in self.extras:
                 more |= extra.mirrored(batch.more, self.symmetry.action)
-            batch = self.symmetry.extend(batch, rollout, self.actor, self.critic, more)
+            batch = self.symmetry.extend(batch, rollout, self.actor, self.critic, more=more, ranks=self.ranks)
         return batch
 
     def advantages(self, rollout: Rollout, values: Tensor, valid: Tensor | None) -> Tensor:
@@ -151,20 +155,42 @@ class PPO:
             raise UserError(f"ppo.minibatches: {self.cfg.minibatches} is more than the {batch.value.shape[0]} samples")
         frozen = self.actor.distribution.snapshot()
         total = torch.zeros(len(self.statistics), device=batch.value.device)
+        step = self.graphed.bind(batch, size, frozen) if self.graphed else partial(self.step, batch, frozen=frozen)
         for _ in range(self.cfg.epochs):
             order = torch.randperm(batch.value.shape[0], generator=self.generator, device=batch.value.device)
             for start in range(0, size * self.cfg.minibatches, size):
-                part = batch.rows(order[start : start + size])
-                loss, statistics = self.loss(part, frozen)
-                self.optimizer.zero_grad()
-                loss.backward()
-                self.optimizer.step()
-                total += statistics
+                total += step(order[start : start + size])
         total /= self.cfg.epochs * self.cfg.minibatches
         return dict(zip(self.statistics, total.unbind(), strict=True))
 
+    def step(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
+        """Learn from a minibatch and return the `statistics`; the arguments are those of `differentiate`."""
+        statistics = self.differentiate(batch, index, frozen)
+        self.optimizer.reduce()
+        self.improve()
+        return statistics
+
+    def differentiate(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
+        """Leave the gradient of a minibatch's loss in the optimizer and return the `statistics`.
+
+        Args:
+            batch: the samples.
+            index: (b,) which of them.
+            frozen: `Distribution.snapshot` of the policy that acted.
+        """
+        self.optimizer.zero_grad()
+        loss, statistics = self.loss(batch.rows(index), frozen)
+        loss.backward()
+        return statistics
+
+    def improve(self) -> None:
+        """Adapt the step size to the divergence, and step along the gradient; both are means over the ranks."""
+        if self.cfg.schedule == "adaptive":
+            self._adapt(self.optimizer.also)
+        self.optimizer.apply()
+
     def loss(self, batch: Batch, frozen: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the loss () of a minibatch and its `statistics`; adapts the step size to the divergence on the way.
+        """Return the loss () of a minibatch and its `statistics`; the divergence is left in `optimizer.also`.
 
         Args:
             batch: the minibatch.
@@ -184,8 +210,7 @@ class PPO:
                 total = total + term
         with torch.no_grad():
             divergence = mean_over(distribution.kl(distribution.params(batch.out, frozen), params), weight)
-            if cfg.schedule == "adaptive":
-                self._adapt(self.ranks.mean_(divergence))
+            self.optimizer.also.copy_(divergence)
             clip_share = mean_over((ratio != clipped).to(ratio.dtype), weight)
             statistics = torch.stack((value_loss, surrogate, entropy, divergence, clip_share)).detach()
         return total, statistics
@@ -252,7 +277,7 @@ def _normalize(advantage: Tensor, valid: Tensor | None, ranks: Ranks) -> Tensor:
     if valid is None and ranks.size == 1:
         return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     valid = torch.ones_like(advantage, dtype=torch.bool) if valid is None else valid
-    count = ranks.sum_(valid.sum()).clamp(min=2)
-    total = ranks.sum_(torch.where(valid, advantage, 0.0).sum())
+    count, total = ranks.sum_(torch.stack((valid.sum(), torch.where(valid, advantage, 0.0).sum()))).unbind()
+    count = count.clamp(min=2)
     centered = torch.where(valid, advantage - total / count, 0.0)
     return centered / ((ranks.sum_(centered.square().sum()) / (count - 1)).sqrt() + 1e-8)

@@ -62,11 +62,10 @@ class RslRlRunner(Session):
             self.runner = OnPolicyRunner(self._timed, settings, log_dir=None, device=str(self.device))
         self.runner.logger = _Log(self)
         self._row: dict[str, float] = {}
-        self._stop: StopRequest | None = None
         copy_to_rsl_rl(self.actor, self.critic, self.runner.alg)
 
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
-        self._stop, self._last = stop, last
+        self._last = last
         if last > self.iteration:
             self.runner.current_learning_iteration = self.iteration
             stagger = self.cfg.stagger_episodes and self.iteration == 0
@@ -92,7 +91,7 @@ class RslRlRunner(Session):
         seconds = {"simulate": simulate_s, "infer": collect_s - simulate_s, "learn": learn_s}
         self._row = self._finish_iteration(metrics, seconds)
         self._set_linear_rate(self._last)
-        if self._is_enough(self._row) or (self._stop is not None and self._stop.requested):
+        if self._is_enough(self._row):
             raise _EnoughError
 
     def _set_linear_rate(self, last: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +20,9 @@ from robot_rl.learn.checkpoint import check_shapes, load_checkpoint, save_checkp
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.networks import Actor, Critic
+from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.storage import Dims
+from robot_rl.metrics.iteration import PARTS, merge_rows, overlap_share, time_parts
 from robot_rl.metrics.writers import MetricsWriter
 
 Observer = Callable[[dict[str, float]], bool | None]
@@ -51,6 +54,7 @@ class Session(ABC):
         seed: int = 1,
         observer: Observer | Iterable[Observer] | None = None,
         writer: MetricsWriter | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         """Build the networks.
 
@@ -61,12 +65,13 @@ class Session(ABC):
             run_dir: where metrics and checkpoints go; None keeps nothing.
             seed: of weights, actions and minibatches; the environment has its own.
             observer: called once an iteration, or several of them; one that returns True ends the training.
-            writer: takes the metrics; made for `run_dir` where None.
+            writer: takes the metrics; made for `run_dir` where None. Of several processes the first alone writes.
+            ranks: the processes that train together; `env` holds this one's worlds.
 
         Raises:
             UserError: an observation group that does not exist, or a symmetry that the environment does not have.
         """
-        self.env, self.cfg, self.seed = env, cfg, seed
+        self.env, self.cfg, self.seed, self.ranks = env, cfg, seed, ranks
         self.run_dir = None if run_dir is None else Path(run_dir)
         self.device = torch.device(env.device)
         self._observers = [observer] if callable(observer) else list(observer or [])
@@ -76,13 +81,14 @@ class Session(ABC):
         actor, critic = make_networks(cfg, self.dims, self.mirrors, torch.Generator().manual_seed(seed))
         self.actor: Actor = actor.to(self.device)
         self.critic: Critic = critic.to(self.device)
+        ranks.broadcast_([*actor.parameters(), *actor.buffers(), *critic.parameters(), *critic.buffers()])
         own_metrics = getattr(env, "pop_metrics", None)
         tracker = EpisodeTracker(env.num_envs, float(getattr(env, "step_dt", 1.0)), self.device)
         self._tracker = None if own_metrics else tracker
         self._pop_metrics: Callable[[], dict[str, float]] = own_metrics or tracker.pop
         self.iteration, self.env_steps, self.time_s = 0, 0, 0.0
         self.checkpoint: Path | None = None
-        self._mark = 0.0
+        self._mark, self._request, self._is_stopped = 0.0, StopRequest(), False
 
     def learn(self, max_iterations: int | None = None) -> dict[str, float]:
         """Train until so many iterations are done in all, an observer says stop, or the user interrupts.
@@ -100,12 +106,13 @@ class Session(ABC):
         """
         last = self.cfg.max_iterations if max_iterations is None else max_iterations
         own = None
-        if self._writer is None and self.run_dir is not None:
+        if self._writer is None and self.run_dir is not None and self.ranks.is_first:
             own = self._writer = MetricsWriter(self.run_dir)
         self._mark = time.perf_counter()
         try:
-            with StopRequest() as stop:
-                row = self._run(last, stop)
+            with StopRequest() as self._request:
+                self._is_stopped = False
+                row = self._run(last, self._request)
                 if self.checkpoint is None or self.checkpoint.name != self._checkpoint_name():
                     self.save()
         except KeyboardInterrupt as error:
@@ -114,7 +121,7 @@ class Session(ABC):
             if own is not None:
                 own.close()
                 self._writer = None
-        if stop.requested:
+        if self._is_stopped:
             raise Interrupted(self.checkpoint, self.iteration)
         return row
 
@@ -131,11 +138,17 @@ class Session(ABC):
             "dims": to_dict(self.dims),
             "mirror": mirrors_to_meta(self.mirrors),
             "torch": torch.__version__,
+            "processes": self.ranks.size,
             **self._described(),
         }
         path = self.run_dir / "checkpoints" / self._checkpoint_name()
-        self.checkpoint = save_checkpoint(path, self._networks() | self._state(), meta)
-        return self.checkpoint
+        tensors, own = self._networks() | self._state(), self._streams()
+        streams = self.ranks.gather({name: stream.get_state().tolist() for name, stream in own.items()})
+        for rank, states in enumerate(streams[1:], start=1):
+            tensors |= {f"rank{rank}.{name}": torch.tensor(state).byte() for name, state in states.items()}
+        self.ranks.first(lambda: str(save_checkpoint(path, tensors, meta)))
+        self.checkpoint = path
+        return path
 
     def load(self, path: Path, *, weights_only: bool = False) -> None:
         """Take over a checkpoint.
@@ -157,8 +170,9 @@ class Session(ABC):
         if weights_only:
             self._loaded({})
             return
-        self._loaded(tensors)
         self.iteration, self.env_steps, self.time_s = meta["iteration"], meta["env_steps"], meta["time_s"]
+        self._loaded(tensors)
+        self._load_streams(tensors)
 
     @abstractmethod
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
@@ -172,6 +186,21 @@ class Session(ABC):
     def _loaded(self, state: Mapping[str, Tensor]) -> None:
         """Take over what `_state` returned, after the networks were loaded; empty where only these were."""
 
+    def _streams(self) -> dict[str, torch.Generator]:
+        """Return the random streams that every process has for itself, by their name in `_state`."""
+        return {}
+
+    def _load_streams(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over this process's own random streams; one that the run did not have before starts new ones."""
+        if self.ranks.is_first:
+            return
+        for number, (name, stream) in enumerate(self._streams().items()):
+            state = tensors.get(f"rank{self.ranks.rank}.{name}")
+            if state is None:
+                stream.manual_seed(self.ranks.seed(self.seed) + (self.iteration << 32) + number)
+            else:
+                stream.set_state(state)
+
     def _described(self) -> dict[str, Any]:
         """Return what a checkpoint's description says besides."""
         return {}
@@ -182,23 +211,33 @@ class Session(ABC):
     def _finish_iteration(self, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> dict[str, float]:
         """Count an iteration, write its row, keep a checkpoint when it is due, and return the row.
 
-        An iteration lasts from the end of the one before, so writing, observers and checkpoints are in "other".
+        An iteration lasts from the end of the one before, so writing, observers and checkpoints are in "other". The row
+        is that of all processes together; one that waits for another does so in "learn".
 
         Args:
             metrics: the learner's and the environment's numbers.
             seconds: time by part, "simulate", "infer" and "learn" [s].
+
+        Raises:
+            FloatingPointError: a loss is not finite, in this process or another.
         """
         now = time.perf_counter()
         elapsed, self._mark = now - self._mark, now
-        steps = self.cfg.num_steps * self.env.num_envs
+        parts = {part: seconds.get(part, 0.0) for part in PARTS[:-1]}
+        parts["other"] = max(0.0, elapsed - sum(parts.values()))
+        metrics = {"elapsed": elapsed, **{f"perf/{part}_s": value for part, value in parts.items()}, **metrics}
+        if self.ranks.size > 1:
+            metrics = merge_rows(self.ranks.gather(metrics))
+        if not all(math.isfinite(value) for name, value in metrics.items() if name.startswith("loss/")):
+            raise FloatingPointError(self._not_finite(metrics))
+        elapsed = metrics.pop("elapsed")
+        steps = self.cfg.num_steps * self.env.num_envs * self.ranks.size
         self.iteration += 1
         self.env_steps += steps
         self.time_s += elapsed
         row: dict[str, float] = {"iteration": self.iteration, "env_steps": self.env_steps, "time_s": self.time_s}
-        parts = {part: seconds.get(part, 0.0) for part in ("simulate", "infer", "learn")}
         row["perf/steps_per_s"] = steps / elapsed
-        row |= {f"perf/{part}_s": value for part, value in parts.items()}
-        row["perf/other_s"] = max(0.0, elapsed - sum(parts.values()))
+        row["perf/overlap_share"] = overlap_share(time_parts(metrics))
         row |= metrics
         if self._writer is not None:
             self._writer.write(self.iteration, row)
@@ -207,9 +246,30 @@ class Session(ABC):
         return row
 
     def _is_enough(self, row: dict[str, float]) -> bool:
-        """Show a row to every observer; true where one of them has seen enough."""
+        """Show a row to every observer; true where one of them has seen enough or the user wants to stop.
+
+        All processes get the same answer, whichever of them was asked to stop.
+        """
         answers = [observer(row) for observer in self._observers]
-        return any(answers)
+        enough, self._is_stopped = self.ranks.any((any(answers), self._request.requested))
+        return enough or self._is_stopped
+
+    def _not_finite(self, metrics: Mapping[str, float]) -> str:
+        """Return a line about losses that are not finite, with the process whose rollout is not, if one is not."""
+        losses = {name: value for name, value in metrics.items() if name.startswith("loss/")}
+        wrong = {name: value for name, value in losses.items() if not math.isfinite(value)}
+        found = self.ranks.gather(self._unsound())
+        where = [
+            f"the rollout's {', '.join(names)}" + (f" in process {rank}" if self.ranks.size > 1 else "")
+            for rank, names in enumerate(found)
+            if names
+        ]
+        cause = f"; not finite: {'; '.join(where)}" if where else ""
+        return f"the loss is not finite in iteration {self.iteration + 1}: {wrong}{cause}"
+
+    def _unsound(self) -> list[str]:
+        """Return the names of what this process learned from that holds numbers which are not finite."""
+        return []
 
     def _networks(self) -> dict[str, Tensor]:
         parts: dict[str, Any] = {"actor": self.actor, "critic": self.critic}

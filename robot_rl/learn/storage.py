@@ -62,9 +62,9 @@ class Rollout:
         time_out: (T, N) bool, it was cut short.
         valid: (T, N) bool, the sample may be learned from; false where a world was quarantined.
         groups: other observation groups that something learns from, (T + 1, N, D) each.
+        ends: the same groups at which episodes ended, (T, N, D) each; rows without an end hold anything.
         has_final_obs: the environment told final observations.
         has_invalid: `valid` may hold false.
-        ends: the same groups at which episodes ended, (T, N, D) each; rows without an end hold anything.
     """
 
     actor_obs: Tensor
@@ -78,9 +78,9 @@ class Rollout:
     time_out: Tensor
     valid: Tensor
     groups: dict[str, Tensor] = field(default_factory=dict)
+    ends: dict[str, Tensor] = field(default_factory=dict)
     has_final_obs: bool = False
     has_invalid: bool = False
-    ends: dict[str, Tensor] = field(default_factory=dict)
 
     def blank_invalid(self) -> None:
         """Replace what a quarantined world left, which need not be finite, by zeros."""
@@ -94,8 +94,6 @@ class Rollout:
             tensor[-1].masked_fill_(bad[-1, :, None], 0.0)
         self.reward.masked_fill_(bad if self.reward.ndim == 2 else bad[..., None], 0.0)
 
-
-def make_rollout(
     def following(self, group: str) -> tuple[Tensor, Tensor]:
         """Return what each step led to in one of `groups`, in the same episode, and where that is known.
 
@@ -117,6 +115,8 @@ def make_rollout(
             known[:-1] &= self.valid[1:] | self.done[:-1]
         return torch.where(known[..., None], after, 0.0), known
 
+
+def make_rollout(
     num_steps: int,
     num_envs: int,
     dims: Dims,
@@ -155,9 +155,9 @@ def make_rollout(
         time_out=flags(False),
         valid=flags(True),
         groups={name: floats(size, steps=num_steps + 1) for name, size in (groups or {}).items()},
+        ends={name: floats(size) for name, size in (groups or {}).items()},
     )
 
-        ends={name: floats(size) for name, size in (groups or {}).items()},
 
 @dataclass(slots=True)
 class Batch:
@@ -199,6 +199,21 @@ class Batch:
         joined = {name: torch.cat((tensor, theirs[name])) for name, tensor in self._tensors().items()}
         more = {name: torch.cat((tensor, other.more[name])) for name, tensor in self.more.items()}
         return replace(self, **joined, more=more)
+
+    def clone(self) -> Batch:
+        """Return a copy in memory of its own."""
+        copies = {name: tensor.clone() for name, tensor in self._tensors().items()}
+        return replace(self, **copies, more={name: tensor.clone() for name, tensor in self.more.items()})
+
+    def copy_(self, other: Batch) -> None:
+        """Overwrite these samples by others, which have the same `shapes`."""
+        theirs = other._tensors() | other.more
+        for name, tensor in (self._tensors() | self.more).items():
+            tensor.copy_(theirs[name])
+
+    def shapes(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return name and shape of every tensor."""
+        return tuple((name, tuple(tensor.shape)) for name, tensor in (self._tensors() | self.more).items())
 
     def _tensors(self) -> dict[str, Tensor]:
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "more"}

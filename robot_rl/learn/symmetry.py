@@ -15,6 +15,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.fused import FUSED_ACTIVATIONS, Workspace
 from robot_rl.learn.fused_symmetric import PairedLayer, run_symmetric
 from robot_rl.learn.mlp import Affine, affines, make_activation, make_chain, make_weights
+from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.storage import Batch, Rollout
 
 if TYPE_CHECKING:
@@ -194,7 +195,14 @@ class AugmentSymmetry:
         self.actor, self.critic, self.action = actor, critic, action
 
     def extend(
-        self, batch: Batch, rollout: Rollout, actor: Actor, critic: Critic, more: Mapping[str, Tensor] | None = None
+        self,
+        batch: Batch,
+        rollout: Rollout,
+        actor: Actor,
+        critic: Critic,
+        *,
+        more: Mapping[str, Tensor] | None = None,
+        ranks: Ranks = ALONE,
     ) -> Batch:
         """Return the batch of a rollout followed by its mirror image.
 
@@ -204,6 +212,7 @@ class AugmentSymmetry:
             actor: the policy that acted.
             critic: the value function.
             more: what differs of `Batch.more` in the image.
+            ranks: the processes whose weights have mean 1 together.
         """
         actor_in = actor.encode(reflect(rollout.actor_obs.flatten(0, 1), self.actor))
         critic_in = critic.encode(reflect(rollout.critic_obs[:-1].flatten(0, 1), self.critic))
@@ -222,7 +231,7 @@ class AugmentSymmetry:
             weight=None,
             more=batch.more | dict(more or {}),
         )
-        return replace(replace(batch, weight=None).join(image), weight=weight / weight.mean())
+        return replace(replace(batch, weight=None).join(image), weight=weight / ranks.mean_(weight.mean()))
 
 
 def _sums(half: int, device: torch.device) -> Tensor:

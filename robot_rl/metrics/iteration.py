@@ -67,7 +67,7 @@ def merge_rows(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _merge(name: str, rows: Sequence[Mapping[str, float]]) -> float:
     having = [row for row in rows if name in row]
     values = [row[name] for row in having]
-    if name == "episodes" or name.split("/")[0] == "quarantined":
+    if name == "episodes" or name.partition("/")[0] == "quarantined":
         return sum(values)
     weights = [_weight(name, row) for row in having]
     if sum(weights) > 0:
@@ -76,7 +76,7 @@ def _merge(name: str, rows: Sequence[Mapping[str, float]]) -> float:
 
 
 def _weight(name: str, row: Mapping[str, float]) -> float:
-    kind = name.split("/")[0]
+    kind = name.partition("/")[0]
     if kind in ("episode", "termination"):
         return row.get("episodes", 1.0)
     return row.get("episodes", 1.0) * row.get("episode/length_s", 1.0) if kind == "reward" else 1.0

@@ -118,6 +118,7 @@ def test_adaptive_step_size(shift, rate, expected):
     algorithm = make_identities(schedule="adaptive", learning_rate=rate)
     batch = batch_of([shift], [0.0], [0.0], advantage=[0.0], value=[0.0], old_value=[0.0], returns=[0.0])
     algorithm.loss(batch, torch.zeros(1))
+    algorithm.improve()
     assert float(algorithm.optimizer.learning_rate) == pytest.approx(expected, rel=1e-5)
 
 
