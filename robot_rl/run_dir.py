@@ -29,6 +29,7 @@ PACKAGES = (
     "rsl-rl-lib",
     "numpy",
     "hydra-core",
+    "gymnasium",
     "onnx",
     "onnxruntime",
     "safetensors",
@@ -60,7 +61,7 @@ class RunDir:
         """
         while True:
             run_id = f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}-{secrets.token_hex(2)}"
-            path = Path(root) / task / run_id
+            path = Path(root) / task_folder(task) / run_id
             try:
                 path.mkdir(parents=True)
             except OSError as error:
@@ -90,9 +91,9 @@ class RunDir:
         known = _runs(base)
         task, _, run_id = run.rpartition("/")
         if run_id == "latest":
-            mine = [path for path in known if task in ("", path.parent.name)]
+            mine = [path for path in known if not task or path.parent.name in (task, task_folder(task))]
             if not mine:
-                where = base / task if task else base
+                where = base / task_folder(task) if task else base
                 raise UserError(f"{key}={run}: no run in {where}; robot-rl train makes one")
             return cls(max(mine, key=_age_key))
         return cls(_locate(run, base, known, key))
@@ -104,7 +105,7 @@ class RunDir:
 
     @property
     def task(self) -> str:
-        """The task's name: the name of the directory above."""
+        """The task's name: the name of the directory above; see `task_folder`."""
         return self.path.parent.name
 
     @property
@@ -211,6 +212,11 @@ class RunDir:
                     return
 
 
+def task_folder(task: str) -> str:
+    """The folder of a task's runs: its name, without what a path may not hold (gym:ALE/Pong-v5 is gym-ALE-Pong-v5)."""
+    return re.sub(r"[:/\\]", "-", task)
+
+
 def _runs(root: Path) -> list[Path]:
     """Directories of all runs under `root`: those with a run.yaml."""
     return [path.parent for path in root.glob("*/*/run.yaml")]
@@ -224,7 +230,8 @@ def _age_key(path: Path) -> tuple[str, int]:
 def _locate(run: str, base: Path, known: list[Path], key: str) -> Path:
     """The directory in `known` that `run` names, as an id, <task>/<id> or a path."""
     inside = base.resolve()
-    wanted = {(base / run).resolve(), Path(run).resolve()}
+    task, _, run_id = run.rpartition("/")
+    wanted = {(base / run).resolve(), (base / task_folder(task) / run_id).resolve(), Path(run).resolve()}
     for path in known:
         if path.name == run or path.resolve() in wanted:
             if not path.resolve().is_relative_to(inside):

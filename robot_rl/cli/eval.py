@@ -6,11 +6,15 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from robot_rl.cli.gym import is_gym
 from robot_rl.cli.options import describe, option, read
 from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
 from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from robot_rl.gym.task import GymTask
 
 
 @dataclass(kw_only=True, slots=True)
@@ -19,6 +23,7 @@ class Options(SourceOptions):
 
     episodes: int = option(100, "fresh worlds, one episode each")
     seconds: float = option(10.0, "length of an episode [s]")
+    steps: int = option(0, "longest episode of an environment of Gymnasium [steps]; its own time limit by default")
     seed: int = option(-1, "seed of the worlds; one of its own that no training uses by default")
     out: str = option("", "file for the figures; eval.json of the run by default")
 
@@ -31,13 +36,14 @@ usage: robot-rl eval [key=value ...]
 {describe(Options)}
 
 The exported policy is run by ONNX Runtime, its observations put together from raw robot state by the contract's names;
-both see the same recorded states, and their actions are compared.
+both see the same recorded states, and their actions are compared. In an environment of Gymnasium there is nothing to
+export: the torch policy plays whole episodes, and their return and length are told.
 {OVERRIDES_HELP}"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Evaluates and writes the figures."""
-    from robot_rl.evaluate import EVALUATION_SEED, evaluate_run, evaluation_task, write_evaluation
+    from robot_rl.evaluate import EVALUATION_SEED, evaluate_run, evaluation_task
 
     options, dotted = read(Options, arguments)
     if options.episodes < 1:
@@ -46,16 +52,51 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"seconds={options.seconds}: must lie in (1, 3600]; errors count from the first second on")
     source = find_source(options, dotted)
     seed = EVALUATION_SEED if options.seed < 0 else options.seed
+    if is_gym(source.cfg.task.name):
+        return _run_gym(source, options, seed, bool(dotted))
+    if options.steps:
+        raise UserError(f"steps={options.steps}: is for environments of Gymnasium; give seconds=")
     cfg = dataclasses.replace(source.cfg, task=evaluation_task(source.cfg.task))
     make_env = functools.partial(cfg.make_env, num_envs=options.episodes, seed=seed)
     result = evaluate_run(make_env, policy=_torch_policy(source), bundle=_bundle(source), seconds=options.seconds)
     show(source.name, result)
+    _write(source, options, result, is_changed=bool(dotted))
+    return 0
+
+
+def _write(source: Source, options: Options, result: Mapping[str, Any], *, is_changed: bool) -> None:
+    """Writes the figures where the user said, or into the run they are of."""
+    from robot_rl.evaluate import write_evaluation
+
     path = Path(options.out) if options.out else None
-    if path is None and source.run_dir is not None and not dotted:
+    if path is None and source.run_dir is not None and not is_changed:
         path = source.run_dir.eval_file
     if path is not None:
         write_evaluation(path, result)
         print(path)
+
+
+def _run_gym(source: Source, options: Options, seed: int, is_changed: bool) -> int:
+    """Evaluates in an environment of Gymnasium."""
+    from robot_rl.gym.evaluate import MAX_STEPS, evaluate_gym
+
+    if options.seconds != Options().seconds:
+        raise UserError(f"seconds={options.seconds}: {source.cfg.task.name} counts steps; give steps=")
+    if options.steps < 0:
+        raise UserError(f"steps={options.steps}: must be at least 1, or 0 for the environment's own limit")
+    cfg, task = source.cfg, cast("GymTask", source.cfg.task)
+    if "max_episode_steps" in task.settings:
+        task.settings["max_episode_steps"] = options.steps or task.settings["max_episode_steps"] or MAX_STEPS
+    limit = options.steps or task.settings.get("max_episode_steps") or MAX_STEPS
+    worlds = min(options.episodes, cfg.num_envs)
+    with contextlib.closing(task.make_env(worlds, seed=seed, device=cfg.device)) as env:
+        result = evaluate_gym(env, source.load(env), options.episodes, limit)
+    print(f"{source.name}: {result['episodes']} episodes, mean ± deviation over episodes")
+    for name, unit in (("return", ""), ("length", " steps")):
+        print(f"  {name:<6}  {_cell(result['torch'][name])}{unit}")
+    if result["episodes"] < options.episodes:
+        print(f"  {options.episodes - result['episodes']} more did not end in {limit} steps and are left out")
+    _write(source, options, result, is_changed=is_changed or bool(options.steps))
     return 0
 
 

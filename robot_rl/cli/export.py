@@ -65,10 +65,12 @@ def export_run(run_dir: "RunDir", out: Path) -> Any:
     from robot_rl_deploy.contract import TrainingSpec
     from robot_rl_deploy.export import export_policy
 
+    from robot_rl.cli.gym import refuse
     from robot_rl.cli.settings import asked, load
     from robot_rl.learn.build import make_policy
 
     cfg = load(run_dir, {"device": "cpu", "engine": "auto"})
+    refuse(cfg, "export", "names no robot's joints and sensors, so there is no contract to write; eval needs none")
     policy = make_policy(run_dir.path)
     commit = run_dir.read_config().get("git", {}).get("commit", "unknown")
     training = TrainingSpec(

@@ -6,6 +6,7 @@ before.
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -46,7 +47,7 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> No
     for tree in nodes.values():
         _check_sweep(tree, overrides)
     _store(nodes)
-    _run(arguments, job)
+    _run(_with_options(arguments, overrides), job)
 
 
 def _parse(arguments: Sequence[str]) -> list[Any]:
@@ -89,6 +90,20 @@ def _tasks(overrides: Sequence[Any]) -> list[str]:
     return found
 
 
+def _option(name: str) -> str:
+    """What a task's node is called in Hydra's store: an environment's id may hold what a path or Hydra reads."""
+    return re.sub(r"[^\w.-]", "-", name)
+
+
+def _with_options(arguments: Sequence[str], overrides: Sequence[Any]) -> list[str]:
+    """The command line with the nodes' names in the place of the tasks'."""
+    swapped = {}
+    for override in overrides:
+        if override.key_or_group == "task":
+            swapped[override.input_line] = f"task={','.join(_option(value) for value in _values(override))}"
+    return [swapped.get(argument, argument) for argument in arguments]
+
+
 def _device(overrides: Sequence[Any]) -> str:
     found = [value for override in overrides if override.key_or_group == "device" for value in _values(override)]
     if len({value.partition(":")[0] for value in found}) > 1:
@@ -128,7 +143,7 @@ def _store(nodes: dict[str, dict[str, Any]]) -> None:
     defaults = ["_self_", {"task": "???"}, *quiet]
     store.store(name="train", node={"defaults": defaults, "hydra": hydra})
     for name, tree in nodes.items():
-        store.store(group="task", name=name, package="_global_", node=tree)
+        store.store(group="task", name=_option(name), package="_global_", node=tree)
 
 
 def _run(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None:

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from robot_rl.cli.gym import refuse
 from robot_rl.cli.options import describe, option, read
 from robot_rl.cli.source import OVERRIDES_HELP, SourceOptions, find_source
 
@@ -39,6 +40,7 @@ def run(arguments: Sequence[str]) -> int:
 
     options, dotted = read(Options, arguments)
     source = find_source(options, {**dotted, "device": "cpu", "engine": "auto"})
+    refuse(source.cfg, "play", "is not a scene that the browser can show; robot-rl video films it")
     # A day: the user says when it is over.
     cfg = dataclasses.replace(source.cfg, task=dataclasses.replace(source.cfg.task, episode_length_s=86_400.0))
 

@@ -16,7 +16,8 @@ usage: robot-rl resume <run id> [key=value ...]
   root=runs            where runs are
   max_iterations=      go on to this many iterations in all; any other setting of the run can be changed, too
 
-Weights, optimizer, normalizers, random streams and counters are those of the checkpoint.
+Weights, optimizer, normalizers, random streams and counters are those of the checkpoint. Under torchrun several
+processes go on with the run, as many as before or not.
 """
 
 
@@ -26,6 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.cli.settings import load
     from robot_rl.cli.train import learn, say_what_next
     from robot_rl.learn.checkpoint import latest_checkpoint
+    from robot_rl.learn.ranks import make_ranks
     from robot_rl.run_dir import RunDir
 
     words = [f"run={word}" if index == 0 and "=" not in word else word for index, word in enumerate(arguments)]
@@ -45,9 +47,11 @@ def run(arguments: Sequence[str]) -> int:
                 f"max_iterations={last}: run {run_dir.run_id} has done {runner.iteration} iterations; "
                 f"give more, such as max_iterations={runner.iteration * 2}"
             )
-        run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration)
+        ranks.first(lambda: run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration))
 
-    with contextlib.closing(cfg.make_env()) as env:
-        learn(env, cfg, run_dir, prepare)
-    say_what_next(run_dir)
+    ranks = make_ranks(cfg.device)
+    with contextlib.closing(cfg.make_env(ranks=ranks)) as env:
+        learn(env, cfg, run_dir, prepare, ranks)
+    if ranks.is_first:
+        say_what_next(run_dir, cfg)
     return 0

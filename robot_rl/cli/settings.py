@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.cli import gym
 from robot_rl.cli import tree as trees
 from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
 from robot_rl.config.learner import LEARNERS
@@ -22,6 +23,8 @@ from robot_rl.run_dir import RunDir
 if TYPE_CHECKING:
     from robot_rl_envs.env import Env
     from robot_rl_envs.task import Task
+
+    from robot_rl.learn.ranks import Ranks
 
 FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
 WANDB = ("off", "offline", "online")
@@ -34,12 +37,12 @@ class TrainCfg:
     """A training run, resolved.
 
     Attributes:
-        task: The task with the overrides applied.
+        task: The task with the overrides applied; a `robot_rl.gym.task.GymTask` where its name begins with "gym:".
         learner: The learner's configuration.
         seed: Seed of every random stream.
-        num_envs: Number of worlds.
-        device: "cpu" or "cuda:<index>".
-        engine: "mujoco" or "mujoco_warp".
+        num_envs: Number of worlds, of all processes together.
+        device: "cpu" or "cuda:<index>"; of several processes on a machine each has a GPU of its own.
+        engine: "mujoco", "mujoco_warp" or, for such a task, "gymnasium".
         num_threads: Threads of the CPU engine; 0 takes all cores.
         init_from: The run whose weights training starts from; None for fresh ones.
         root: The directory of all runs.
@@ -59,28 +62,46 @@ class TrainCfg:
     wandb: str
     tree: dict[str, Any]
 
-    def make_env(self, num_envs: int | None = None, seed: int | None = None) -> "Env":
+    def make_env(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> "Env":
         """Builds the environment.
 
         Args:
             num_envs: Another number of worlds than training's.
             seed: Another seed than training's.
+            ranks: The processes that the worlds are divided among; None: all are this one's.
 
         Raises:
             UserError: The task does not fit the robot or the engine.
         """
+        worlds, first, threads = num_envs or self.num_envs, 0, self.num_threads
+        if ranks is not None and ranks.size > 1:
+            worlds = ranks.share(worlds, "num_envs")
+            first, threads = ranks.rank * worlds, threads or _own_cores()
+        seed = self.seed if seed is None else seed
+        if gym.is_gym(self.task.name):
+            return self._make_gym_env(worlds, seed + first)
         from robot_rl_envs.make import make_env
 
         start_warp()
         with asked():
             return make_env(
                 self.task,
-                num_envs=num_envs or self.num_envs,
+                num_envs=worlds,
                 device=self.device,
                 engine=self.engine,
-                seed=self.seed if seed is None else seed,
-                num_threads=self.num_threads,
+                seed=seed,
+                num_threads=threads,
+                world_offset=first,
             )
+
+    def _make_gym_env(self, num_envs: int, seed: int) -> Any:
+        env = self.task.make_env(num_envs, seed=seed, device=self.device)  # type: ignore[attr-defined]
+        try:
+            gym.check_learner(env, self)
+        except UserError:
+            env.close()
+            raise
+        return env
 
 
 @contextlib.contextmanager
@@ -135,13 +156,18 @@ def default_tree(name: str, device: str = "auto") -> dict[str, Any]:
     Raises:
         UserError: There is no such task or device.
     """
-    task = find_task(name)
     on_cpu = resolve_device(device) == "cpu"
-    learner = to_dict(apply_overrides(LearnerCfg(), {**task.learner, **(task.learner_cpu if on_cpu else {})}))
+    if gym.is_gym(name):
+        learner, parts = gym.default_parts(name)
+        num_envs = gym.NUM_ENVS
+    else:
+        task = find_task(name)
+        learner = to_dict(apply_overrides(LearnerCfg(), {**task.learner, **(task.learner_cpu if on_cpu else {})}))
+        num_envs, parts = task.num_envs[0 if on_cpu else 1], trees.task_tree(task)
     front = {
         "task": name,
         "seed": 1,
-        "num_envs": task.num_envs[0 if on_cpu else 1],
+        "num_envs": num_envs,
         "max_iterations": learner.pop("max_iterations"),
         "device": device,
         "engine": "auto",
@@ -150,7 +176,6 @@ def default_tree(name: str, device: str = "auto") -> dict[str, Any]:
         "root": "runs",
         "num_threads": 0,
     }
-    parts = trees.task_tree(task)
     metrics = {"wandb": "off", **parts.pop("metrics", {})}
     twice = (set(front) & set(parts)) | (set(front) & set(learner)) | (set(parts) & set(learner))
     if twice:
@@ -167,10 +192,9 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     Raises:
         UserError: A value of the wrong type or out of range, or something that is not to be had here.
     """
-    from robot_rl_envs.engines import resolve_engine
-
-    task = find_task(str(tree["task"]))
-    known = trees.task_tree(task)
+    is_gym = gym.is_gym(tree["task"])
+    task = gym.resolve_task(tree) if is_gym else find_task(str(tree["task"]))
+    known = dict.fromkeys(gym.OWN) if is_gym else trees.task_tree(task)
     metrics = dict(tree["metrics"])
     wandb = _choice("metrics.wandb", metrics.pop("wandb", "off"), WANDB)
     parts = {key: tree[key] for key in known if key in tree and key != "metrics"}
@@ -178,13 +202,12 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
         parts["metrics"] = metrics
     learner = {key: value for key, value in tree.items() if key not in (*FRONT, *known, "metrics")}
     device = resolve_device(tree["device"])
-    with asked():
-        engine = resolve_engine(str(tree["engine"]), device)
+    engine = gym.ENGINE if is_gym else _engine(str(tree["engine"]), device)
     if not str(tree["root"]).strip():
         raise UserError("root= is empty, must name the directory of all runs, such as root=runs")
     root = Path(str(tree["root"]))
     return TrainCfg(
-        task=trees.apply_tree(task, parts),
+        task=task if is_gym else trees.apply_tree(task, parts),
         learner=from_dict(LearnerCfg, {"name": _choice("learner", tree["learner"], LEARNERS), **learner}),
         seed=_whole("seed", tree["seed"], 0, MAX_SEED),
         num_envs=_whole("num_envs", tree["num_envs"], 1, MAX_ENVS),
@@ -227,7 +250,7 @@ def resolve_device(device: Any) -> str:
     name = str(device)
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
-        return "cuda:0" if count else "cpu"
+        return _own_gpu(name, 0, count) if count else "cpu"
     if name == "cpu":
         return name
     kind, colon, index = name.partition(":")
@@ -237,7 +260,33 @@ def resolve_device(device: Any) -> str:
     if int(index or 0) >= count:
         found = f"{count} GPU{'s' * (count != 1)} found" if count else "torch finds no GPU here"
         raise UserError(f"device={name}: {found}; use device=cpu, or auto")
-    return f"cuda:{int(index or 0)}"
+    return _own_gpu(name, int(index or 0), count)
+
+
+def _own_gpu(name: str, index: int, count: int) -> str:
+    """The GPU of that index; where torchrun started several processes here, the one of this process."""
+    from robot_rl.learn.ranks import find_local_rank
+
+    local, processes = find_local_rank()
+    if processes == 1:
+        return f"cuda:{index}"
+    if processes > count:
+        raise UserError(f"device={name}: {processes} processes on this machine, {count} GPUs; start as many as GPUs")
+    return f"cuda:{local}"
+
+
+def _own_cores() -> int:
+    """The cores of this process where torchrun started several on this machine."""
+    from robot_rl.learn.ranks import find_local_rank
+
+    return max(1, (os.cpu_count() or 1) // find_local_rank()[1])
+
+
+def _engine(name: str, device: str) -> str:
+    from robot_rl_envs.engines import resolve_engine
+
+    with asked():
+        return resolve_engine(name, device)
 
 
 def _whole(name: str, value: Any, least: int, most: int | None = None) -> int:

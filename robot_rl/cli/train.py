@@ -3,10 +3,12 @@
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from robot_rl.cli.settings import TrainCfg
+    from robot_rl.learn.ranks import Ranks
     from robot_rl.run_dir import RunDir
 
 TEXT = """\
@@ -16,6 +18,7 @@ usage: robot-rl train task=<name> [key=value ...] [-m] [--cfg job]
 
 tasks:
 {tasks}
+  gym:<id>             any environment of Gymnasium, such as gym:HalfCheetah-v5 or gym:<module>:<id>
 
 settings:
   seed=1               seed of every random stream; the same seed gives the same bits on a CPU
@@ -41,13 +44,24 @@ anything of the learner and of the task, by name:
   sim.timestep=0.004  sim.decimation=5  episode_length_s=10
   robot-rl train task=<name> --cfg job               prints every setting there is, with its value
 
+of an environment of Gymnasium:
+  vectorization=sync|async|own                       one process, a process a world, its own vector environment
+  actions=clip|rescale                               clip actions to their box, or stretch [-1, 1] onto it
+  env.<argument>=                                    what its constructor takes, and env.max_episode_steps
+
 sweeps, one run after another (Hydra's multirun and launchers):
   robot-rl train -m task=go2_flat seed=1,2,3 ppo.entropy_coef=0.002,0.01
+
+several processes, with the worlds divided evenly among them, each on a GPU of its own where there are GPUs:
+  torchrun --nproc-per-node 2 -m robot_rl.cli.main train task=go2_flat num_envs=8192
 
 Ctrl-C finishes the iteration, saves, and says how to go on. The run directory holds run.yaml (every setting, versions,
 git commit), metrics.jsonl, tb/ (TensorBoard) and checkpoints/; export, eval, video and report add the rest. A world
 that breaks (its state is not finite, a buffer is full) is reset, counted, and put into quarantine/ for inspect.
 """
+
+COMMANDS = ("export", "eval", "video", "report", "play")
+"""What can be done with a run."""
 
 
 def HELP() -> str:
@@ -86,6 +100,7 @@ def train(cfg: "TrainCfg") -> "RunDir":
         Interrupted: The user stopped it, after the state was saved.
     """
     from robot_rl.learn.checkpoint import latest_checkpoint
+    from robot_rl.learn.ranks import make_ranks
     from robot_rl.run_dir import RunDir
 
     weights = latest_checkpoint(cfg.init_from.path) if cfg.init_from else None
@@ -94,26 +109,38 @@ def train(cfg: "TrainCfg") -> "RunDir":
         if weights is not None:
             runner.load(weights, weights_only=True)
 
-    with contextlib.closing(cfg.make_env()) as env:
+    def begin() -> str:
         run_dir = RunDir.create(cfg.root, cfg.task.name, cfg.seed)
         try:
             run_dir.write_config(cfg.tree, sys.argv)
-            learn(env, cfg, run_dir, prepare)
         except BaseException:
             run_dir.discard()
             raise
-    say_what_next(run_dir)
+        return str(run_dir.path)
+
+    ranks = make_ranks(cfg.device)
+    with contextlib.closing(cfg.make_env(ranks=ranks)) as env:
+        run_dir = RunDir(Path(ranks.first(begin)))
+        try:
+            learn(env, cfg, run_dir, prepare, ranks)
+        except BaseException:
+            if ranks.is_first:
+                run_dir.discard()
+            raise
+    if ranks.is_first:
+        say_what_next(run_dir, cfg)
     return run_dir
 
 
-def learn(env: Any, cfg: "TrainCfg", run_dir: "RunDir", prepare: Callable[[Any], None]) -> None:
-    """Runs the iterations that are left, shows the progress and keeps the metrics.
+def learn(env: Any, cfg: "TrainCfg", run_dir: "RunDir", prepare: Callable[[Any], None], ranks: "Ranks") -> None:
+    """Runs the iterations that are left; the first process shows the progress and keeps the metrics.
 
     Args:
-        env: The environment.
+        env: The environment, with this process's worlds.
         cfg: The run, resolved.
         run_dir: Where metrics and checkpoints go.
         prepare: Called with the runner before it learns, to load a state.
+        ranks: The processes that train together.
 
     Raises:
         UserError: The learner does not fit the environment, or the state does not fit the learner.
@@ -125,27 +152,33 @@ def learn(env: Any, cfg: "TrainCfg", run_dir: "RunDir", prepare: Callable[[Any],
     from robot_rl.metrics.writers import MetricsWriter
 
     env.quarantine_dir = run_dir.path / "quarantine"
-    writer = MetricsWriter(run_dir.path, cfg.wandb, name=f"{run_dir.task}/{run_dir.run_id}")
-    with writer, Progress(cfg.learner.max_iterations, env.pop_notices) as progress:
+    options: dict[str, Any] = {"run_dir": run_dir.path, "seed": cfg.seed, "ranks": ranks}
+    with contextlib.ExitStack() as stack:
+        if ranks.is_first:
+            name = f"{run_dir.task}/{run_dir.run_id}"
+            options["writer"] = stack.enter_context(MetricsWriter(run_dir.path, cfg.wandb, name=name))
+            progress = Progress(cfg.learner.max_iterations, env.pop_notices)
+            options["observer"] = stack.enter_context(progress)
         with asked():
-            runner = make_runner(
-                env, cfg.learner, run_dir=run_dir.path, seed=cfg.seed, observer=progress, writer=writer
-            )
+            runner = make_runner(env, cfg.learner, **options)
             prepare(runner)
-        announce(cfg, run_dir)
+        if ranks.is_first:
+            announce(cfg, run_dir, ranks.size)
         runner.learn()
 
 
-def announce(cfg: "TrainCfg", run_dir: "RunDir") -> None:
+def announce(cfg: "TrainCfg", run_dir: "RunDir", processes: int = 1) -> None:
     """Says in one line what begins, and where it is written."""
     worlds = f"{cfg.num_envs} worlds, {cfg.engine} on {cfg.device}, seed {cfg.seed}"
+    worlds += f", {processes} processes" if processes > 1 else ""
     print(f"{cfg.task.name}: {worlds}, {cfg.learner.max_iterations} iterations -> {run_dir.path}", flush=True)
 
 
-def say_what_next(run_dir: "RunDir") -> None:
+def say_what_next(run_dir: "RunDir", cfg: "TrainCfg") -> None:
     """Says where the run is and what can be done with it."""
+    from robot_rl.cli.gym import is_gym
     from robot_rl.cli.options import run_words
 
     print(f"done: {run_dir.path}")
-    for command in ("export", "eval", "video", "report", "play"):
+    for command in ("eval", "video", "report") if is_gym(cfg.task.name) else COMMANDS:
         print(f"  robot-rl {command} run={run_words(run_dir.path)}")

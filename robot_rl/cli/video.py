@@ -4,10 +4,15 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from robot_rl.cli.gym import is_gym
 from robot_rl.cli.options import describe, option, read
-from robot_rl.cli.source import OVERRIDES_HELP, SourceOptions, find_source
+from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
 from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from robot_rl.viewer.video import VideoCfg
 
 
 @dataclass(kw_only=True, slots=True)
@@ -31,7 +36,7 @@ usage: robot-rl video [key=value ...]
 {describe(Options)}
 
 It is rendered without a display by EGL (Debian: libegl1 libegl-mesa0 libgl1-mesa-dri) or, with MUJOCO_GL=osmesa, by
-OSMesa (libosmesa6).
+OSMesa (libosmesa6). An environment of Gymnasium draws itself, in its render_mode rgb_array.
 {OVERRIDES_HELP}"""
 
 
@@ -52,9 +57,27 @@ def run(arguments: Sequence[str]) -> int:
     source = find_source(options, {**dotted, "device": "cpu", "engine": "auto"})
     default = source.run_dir.video_file if source.run_dir is not None else Path(f"{source.cfg.task.name}.mp4")
     out = Path(options.out) if options.out else default
+    if is_gym(source.cfg.task.name):
+        print(_film_gym(source, options, out, cfg))
+        return 0
     with contextlib.closing(source.cfg.make_env(num_envs=options.robots, seed=options.seed)) as env:
         try:
             print(record_video(env, source.load(env), out, cfg))
         except NoGLError as error:
             raise UserError(f"video: {error}") from None
     return 0
+
+
+def _film_gym(source: Source, options: Options, out: Path, cfg: "VideoCfg") -> Path:
+    """Films an environment of Gymnasium, which draws itself."""
+    from robot_rl.gym.film import pictures
+    from robot_rl.gym.task import asked
+    from robot_rl.viewer.video import write_video
+
+    for key in ("robots", "width", "height"):
+        if getattr(options, key) != getattr(Options(), key):
+            raise UserError(f"{key}={getattr(options, key)}: {source.cfg.task.name} draws itself; leave {key}= out")
+    task: Any = source.cfg.task
+    with asked(task.name), contextlib.closing(task.make_env(1, seed=options.seed, render_mode="rgb_array")) as env:
+        frames = pictures(env, source.load(env), cfg.seconds, cfg.fps)
+        return write_video(frames, out, cfg.fps, total=round(cfg.seconds * cfg.fps))

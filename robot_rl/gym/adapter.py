@@ -89,7 +89,8 @@ class GymEnv(VecEnv):
         obs, _ = self.env.reset(seed=seed)
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._statistics.clear()
-        self._obs = self._read(obs)
+        self._groups = self._reader.read(obs, self.device)
+        self._obs = self._as_observations(self._groups)
         return self._obs
 
     def get_observations(self) -> TensorDict:
@@ -102,7 +103,7 @@ class GymEnv(VecEnv):
         Returns:
             observations: groups (N, ...) to act on next.
             rewards: (N,).
-            dones: (N,) bool, what comes next belongs to another episode. With NEXT_STEP also where this step was a reset.
+            dones: (N,) bool, what comes next belongs to another episode; also where this step was a reset (NEXT_STEP).
             extras: "time_outs" (N,) bool, the episode was cut short and did not terminate; "final_obs", groups whose
                 rows are the last observations where an episode ended; with NEXT_STEP "valid" (N,) bool, false where
                 this step was a reset; "log", empty.
@@ -117,10 +118,11 @@ class GymEnv(VecEnv):
         reward = np.where(skipped, 0.0, np.asarray(reward)).astype(np.float32)
         self._over = terminated | time_out
         self._statistics.add(reward, self._over, terminated, skipped)
-        self._obs = final = self._read(obs)
+        self._groups = self._reader.read(obs, self.device)
+        self._obs = final = self._as_observations(self._groups)
         if self._over.any():
             if self.autoreset is AutoresetMode.SAME_STEP:
-                final = self._last_observations(info, time_out)
+                final = self._as_observations(self._last_groups(info, time_out))
             elif self.autoreset is AutoresetMode.DISABLED:
                 self._obs = self._restart()
         extras = {"time_outs": self._flags(time_out), "final_obs": final, "log": {}}
@@ -149,24 +151,21 @@ class GymEnv(VecEnv):
         """Close the vector environment."""
         self.env.close()
 
-    def _read(self, obs: Any) -> TensorDict:
-        return self._as_groups(self._reader.read(obs, self.device))
-
-    def _as_groups(self, groups: dict[str, Tensor]) -> TensorDict:
+    def _as_observations(self, groups: Mapping[str, Tensor]) -> TensorDict:
         return TensorDict(dict(groups), batch_size=[self.num_envs], device=self.device)
 
     def _flags(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self.device)
 
-    def _last_observations(self, info: Mapping[str, Any], time_out: np.ndarray) -> TensorDict:
+    def _last_groups(self, info: Mapping[str, Any], time_out: np.ndarray) -> dict[str, Tensor]:
         """The current observations with the last ones of episodes that ended in this step in their rows.
 
         Gymnasium defines a list of one observation a world, None where no episode ended; a batch is taken, too.
         """
-        told = info.get("final_obs")
-        if told is not None and not _is_list(told):
-            return self._read(told)
-        ended = [] if told is None else [int(k) for k in np.flatnonzero(self._over) if told[k] is not None]
+        told = info.get("final_obs", [None] * self.num_envs)
+        if not _is_list(told):
+            return self._reader.read(told, self.device)
+        ended = [int(k) for k in np.flatnonzero(self._over) if told[k] is not None]
         untold = set(np.flatnonzero(time_out).tolist()) - set(ended)
         if untold:
             raise UserError(
@@ -174,18 +173,19 @@ class GymEnv(VecEnv):
                 "last observation, as autoreset_mode SAME_STEP demands; a time-out cannot be learned from"
             )
         if not ended:
-            return self._obs
-        final = {name: group.clone() for name, group in self._obs.items()}
+            return self._groups
+        final = {name: group.clone() for name, group in self._groups.items()}
         index = torch.tensor(ended, device=self.device)
         for name, group in self._reader.read_rows([told[k] for k in ended], self.device).items():
             final[name][index] = group
-        return self._as_groups(final)
+        return final
 
     def _restart(self) -> TensorDict:
         """Reset the worlds whose episode ended in this step; the others' observations stay as they are."""
         obs, _ = self.env.reset(options={"reset_mask": self._over.copy()})
-        fresh, mask = self._read(obs), self._flags(self._over)
-        return self._as_groups({name: _choose(mask, fresh[name], group) for name, group in self._obs.items()})
+        fresh, mask = self._reader.read(obs, self.device), self._flags(self._over)
+        self._groups = {name: _choose(mask, fresh[name], group) for name, group in self._groups.items()}
+        return self._as_observations(self._groups)
 
 
 class Statistics:

@@ -83,20 +83,38 @@ def record_video(
     cfg = cfg or VideoCfg()
     if env.num_envs < cfg.num_robots:
         raise UserError(f"num_robots={cfg.num_robots}: the environment has {env.num_envs} world(s); make it larger")
+    frames = _frames(env, policy, cfg)
+    try:
+        return write_video(frames, path, cfg.fps, total=round(cfg.seconds * cfg.fps), progress=progress)
+    finally:
+        frames.close()
+
+
+def write_video(frames: Iterator[np.ndarray], path: Path | str, fps: int, *, total: int, progress: bool = True) -> Path:
+    """Writes pictures as an .mp4, which is replaced in one step when the video is whole.
+
+    Args:
+        frames: the pictures, (H, W, 3) uint8 with even sides.
+        path: the .mp4 to write.
+        fps: pictures a second.
+        total: how many there are, for the progress bar.
+        progress: draw a progress bar on the terminal.
+
+    Returns:
+        The path.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.{os.getpid()}.mp4")
-    frames = _frames(env, policy, cfg)
     try:
         # The first picture comes before the file: without OpenGL nothing is left behind.
         first = next(frames)
-        with _Encoder(part, cfg.fps, first.shape[1], first.shape[0]) as encoder:
+        with _Encoder(part, fps, first.shape[1], first.shape[0]) as encoder:
             encoder.add(first)
-            for frame in _bar(frames, total=round(cfg.seconds * cfg.fps) - 1, shown=progress):
+            for frame in _bar(frames, total=total - 1, shown=progress):
                 encoder.add(frame)
         part.replace(path)
     finally:
-        frames.close()
         part.unlink(missing_ok=True)
     return path
 
