@@ -81,6 +81,7 @@ def run(arguments: Sequence[str]) -> int:
 def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measures the environment; returns the result and where to write it."""
     from robot_rl.cli import tree as trees
+    from robot_rl.cli.gym import refuse
     from robot_rl.cli.settings import default_tree, resolve
 
     options, dotted = read(EnvOptions, arguments)
@@ -92,6 +93,7 @@ def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     options.device = "cpu" if options.rival else options.device
     told = {key: getattr(options, key) for key in ("num_envs", "engine", "seed")}
     cfg = resolve(trees.override(default_tree(options.task, options.device), {**told, **dotted}))
+    refuse(cfg, "bench env", "is no environment of ours; robot-rl bench gymnasium compares with others")
     if options.rival:
         return _bench_mjlab(cfg, options), options.out
     from robot_rl.bench import env
