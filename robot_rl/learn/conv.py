@@ -173,7 +173,10 @@ class Encoders(nn.Module):
 
 
 class ConvEncoder(nn.Module):
-    """Convolutions without padding, then a linear layer; an activation after each.
+    """Convolutions, then a linear layer; an activation after each.
+
+    Half a kernel of zeros is put around each picture: without it a stride of two would leave out the last rows and
+    columns of many sizes, such as what a height scan sees farthest ahead.
 
     Attributes:
         widest: most activations of a layer that an image takes, the image among them.
@@ -194,7 +197,7 @@ class ConvEncoder(nn.Module):
         for (before, after), kernel, stride in zip(
             pairwise(sizes), _each(conv.kernels, conv), _each(conv.strides, conv), strict=True
         ):
-            layers.append(skip_init(nn.Conv2d, before[0], after[0], kernel, stride=stride))
+            layers.append(skip_init(nn.Conv2d, before[0], after[0], kernel, stride=stride, padding=kernel // 2))
             layers.append(make_activation(cfg.activation))
         layers += [nn.Flatten(), skip_init(nn.Linear, math.prod(sizes[-1]), conv.features)]
         self.layers = nn.Sequential(*layers, make_activation(cfg.activation))
@@ -234,7 +237,7 @@ def _image_shape(span: Span, cfg: ConvCfg, field: str) -> Image:
 
 def _check_kernels(name: str, shape: Image, cfg: ConvCfg, field: str) -> None:
     for k, (size, kernel) in enumerate(zip((shape, *_sizes(shape, cfg)), _each(cfg.kernels, cfg), strict=False)):
-        if kernel > min(size[1:]):
+        if kernel > max(size[1:]):
             raise UserError(
                 f"{field}.kernels: {kernel} is larger than what convolution {k + 1} gets of '{name}', {size[1]} x "
                 f"{size[2]}; take smaller kernels or strides, or fewer of them"
@@ -247,10 +250,10 @@ def _each(values: Sequence[int], cfg: ConvCfg) -> Sequence[int]:
 
 
 def _sizes(shape: Image, cfg: ConvCfg) -> list[Image]:
-    """Shape after each convolution; not positive from where a kernel does not fit."""
-    sizes, (_, height, width) = [], shape
+    """Shape after each convolution."""
+    sizes, (_, *sides) = [], shape
     for channels, kernel, stride in zip(cfg.channels, _each(cfg.kernels, cfg), _each(cfg.strides, cfg), strict=True):
-        height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+        height, width = sides = [(side + 2 * (kernel // 2) - kernel) // stride + 1 for side in sides]
         sizes.append((channels, height, width))
     return sizes
 
