@@ -11,6 +11,7 @@ from robot_rl_envs.fuse.actuating import actuator_fields, native_model_fields
 from robot_rl_envs.fuse.observing import pipe_shapes
 from robot_rl_envs.sensing import make_sensing
 from robot_rl_envs.state import CONSTANTS, FIELDS
+from robot_rl_envs.watched import field_of
 
 if TYPE_CHECKING:
     from robot_rl_envs.engines import Engine
@@ -44,15 +45,18 @@ def model_fields(task: Task) -> list[str]:
 
 def extra_fields(task: Task, scene: Scene, layout: Layout, num_envs: int) -> Extra:
     """Fields that the task's terms declare, those that its sensors remember, and those of the randomized model."""
-    declared: dict[str, tuple[str | int, ...]] = {"command": (3,)}
-    for section in (task.commands, task.events, task.curricula):
+    declared: dict[str, Any] = {"command": (3,)}
+    for section in (task.commands, task.events, task.curricula, task.rewards):
         for term in section.values():
-            declared |= term.info.fields
+            declared |= term.info.fields if hasattr(term, "info") else {}
     extra: Extra = actuator_fields(task, scene, num_envs) | scene.sensing.fields(scene, num_envs)
     extra |= {name: (wp.float32, 2, (num_envs, columns)) for name, columns in pipe_shapes(layout).items()}
     for name, shape in declared.items():
         sizes = tuple(scene.sizes[n] if isinstance(n, str) else n for n in shape)
         if sizes == (3,):
+        if not isinstance(shape, tuple):
+            extra[name] = (shape, 1, (num_envs,))
+            continue
             extra[name] = (wp.vec3, 1, (num_envs,))
         else:
             extra[name] = (wp.float32, 1 + len(sizes), (num_envs, *sizes))
@@ -66,6 +70,11 @@ def extra_fields(task: Task, scene: Scene, layout: Layout, num_envs: int) -> Ext
 
 def struct_name(model_field: str) -> str:
     """The field of ``s`` that holds a model field: an option such as ``opt.gravity`` goes by its last name."""
+def watched_arrays(engine: Engine, scene: Scene) -> dict[str, wp.array]:
+    """The engine's own fields that terms read, by their name in ``s``."""
+    return {field_of(name): engine.watch(name) for name in scene.watched}
+
+
     return model_field.rpartition(".")[2]
 
 

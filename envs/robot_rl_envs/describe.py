@@ -58,16 +58,8 @@ def _observation_row(slot: ObservationSlot, scene: Scene) -> dict[str, Any]:
 
 def describe_policy(task: Task, scene: Scene, layout: Layout) -> dict[str, Any]:
     """Describe joints, actions, observations, rates and command ranges; JSON-able, floats unrounded."""
-    position = task.actions.kind == "position"
-    actions = [
-        {
-            "joint": joint.name,
-            "scale": joint.action_scale * task.actions.scale * (1.0 if position else joint.effort_limit),
-            "offset": joint.default_pos if position else 0.0,
-        }
-        for joint in scene.robot.joints
-        if not joint.passive
-    ]
+    driven = [(joint.name, *scene.action_map(joint)) for joint in scene.robot.joints if not joint.passive]
+    actions = [{"joint": name, "scale": scale, "offset": offset} for name, offset, scale in driven]
     commands = [{"name": name, "ranges": dict(term.params)} for name, term in task.commands.items()]
     return {
         "task": task.name,
@@ -75,6 +67,14 @@ def describe_policy(task: Task, scene: Scene, layout: Layout) -> dict[str, Any]:
         "joints": _joint_rows(scene),
         "actions": actions,
         "action_kind": task.actions.kind,
+        "action_clip": task.actions.clip,
+        "observations": [_observation_row(slot, scene) for slot in layout.groups["actor"]],
+        "control_period_s": task.sim.step_dt,
+        "physics_timestep_s": task.sim.timestep,
+        "command": commands[0] if commands else None,
+    }
+
+
 def observation_terms(scene: Scene, layout: Layout) -> dict[str, tuple[int, ...]]:
     """Where each term lies in its group, by "group.term": its first component, then its shape.
 
@@ -88,14 +88,6 @@ def observation_terms(scene: Scene, layout: Layout) -> dict[str, tuple[int, ...]
             shape = grid if is_grid else (slot.history * slot.size,)
             found[f"{group}.{slot.name}"] = (slot.offset, *shape)
     return found
-
-
-        "action_clip": task.actions.clip,
-        "observations": [_observation_row(slot, scene) for slot in layout.groups["actor"]],
-        "control_period_s": task.sim.step_dt,
-        "physics_timestep_s": task.sim.timestep,
-        "command": commands[0] if commands else None,
-    }
 
 
 def _mirror_of(slot: ObservationSlot, scene: Scene) -> tuple[list[int], list[float]]:

@@ -82,14 +82,16 @@ class Env(VecEnv):
 
     def _build(self, world_offset: int) -> None:
         extra = build.extra_fields(self.cfg, self.scene, self._layout, self.num_envs)
-        struct = make_struct({name: (dtype, ndim) for name, (dtype, ndim, _) in extra.items()})
+        watched = build.watched_arrays(self.engine, self.scene)
+        kinds = {name: (dtype, ndim) for name, (dtype, ndim, _) in extra.items()}
+        struct = make_struct(kinds | {name: (array.dtype, array.ndim) for name, array in watched.items()})
         self._drive = fuse.Drive(self.cfg, self.scene, self.num_envs, self.device)
         names = [build.struct_name(name) for name in self._model_fields]
         self._kernels = fuse.make_kernels(
             self.cfg, self.scene, self._layout, struct, Chain, drive=self._drive, fields=names
         )
         self._chain = make_chain(self.scene, self.device)
-        self._arrays = build.allocate(self.engine, self.scene, self._layout, extra, self._model_fields)
+        self._arrays = build.allocate(self.engine, self.scene, self._layout, extra, self._model_fields) | watched
         self._drive.fill(self._arrays)
         self._s = struct()
         for name, array in self._arrays.items():
@@ -136,7 +138,7 @@ class Env(VecEnv):
         self._observe_first = record(kernels.observe, lambda k, first: [s, f, c, p, log[k], first, 1, *groups])
         self._startup = record(kernels.startup, lambda _, first: [s, p, first])
         self._actuate = self._drive.record(recorder, kernels.actuate, s, f)
-        if self._scan:
+        if self.scene.looks_again:
             self._observe_reset = record(kernels.observe_reset, lambda _, first: [s, p, first, *self._out.values()])
 
     def _start(self) -> None:
@@ -214,8 +216,14 @@ class Env(VecEnv):
         self._images.update()
 
     def _look_again(self) -> None:
-        """With a scan by rays: observe the worlds that were reset, once the rays have been cast where they start."""
-        if self._scan and self._scan.look_again(self._arrays["dirty"]):
+        """Observe worlds that were reset once the engine has looked at them where they start, where terms need that."""
+        if not self.scene.looks_again:
+            return
+        dirty = self._arrays["dirty"]
+        looked = bool(self._scan) and self._scan.look_again(dirty)
+        if self.scene.watched:
+            looked = self.engine.look(dirty) or looked
+        if looked:
             self._observe_reset.launch()
 
     def _capture(self) -> None:

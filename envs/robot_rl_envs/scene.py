@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
-from robot_rl_assets.robot import Robot
+from robot_rl_assets.robot import Joint, Robot
 
-from robot_rl_envs.actuators import check_events
+from robot_rl_envs.actuators import PositionPd, check_events
 from robot_rl_envs.engines.base import GROUND_GROUP
 from robot_rl_envs.sensing import Sensing, make_sensing
 from robot_rl_envs.task import Actions, Sim, Task
+from robot_rl_envs.watched import STATE, watched_fields
 
 if TYPE_CHECKING:
     from robot_rl_envs.terrain import Terrain
@@ -64,7 +67,7 @@ def make_scene(task: Task) -> Scene:
         from robot_rl_envs.terrain import build_terrain
 
         terrain = build_terrain(task.terrain, task.robot)
-    return Scene(task.robot, task.sim, task.actions, terrain, make_sensing(task))
+    return Scene(task.robot, task.sim, task.actions, terrain, make_sensing(task), watched=watched_fields(task))
 
 
 class Scene:
@@ -82,6 +85,7 @@ class Scene:
         base: whether the robot has a floating base.
         terrain: the ground, None on an endless plane.
         sensing: the sensors that the task's terms read.
+        watched: fields of MuJoCo's own that the task's terms read; see :mod:`robot_rl_envs.watched`.
         sizes: widths that terms and state fields name: "joints", "actions", "feet", "bodies", "height_scan",
             "foot_forces".
     """
@@ -93,12 +97,13 @@ class Scene:
         actions: Actions,
         terrain: Terrain | None = None,
         sensing: Sensing | None = None,
+        *,
+        watched: tuple[str, ...] = (),
     ):
         self.robot, self.sim, self.actions, self.terrain = robot, sim, actions, terrain
-        self.sensing = sensing or Sensing()
-        self.model = self._compile(visual=False)
-        model = self.model
-        model.geom_group[model.geom_bodyid == 0] = GROUND_GROUP
+        self.sensing, self.watched = sensing or Sensing(), watched
+        self._check_complete()
+        self.model = model = self.compile()
         ids = [self._id("joint", joint.name) for joint in robot.joints]
         self.joint_ids = np.array(ids)
         self.joint_qpos = model.jnt_qposadr[ids].astype(np.int32)
@@ -125,6 +130,28 @@ class Scene:
         return [joint.name for joint in self.robot.joints if not joint.passive]
 
     @cached_property
+    def looks_again(self) -> bool:
+        """Whether the engine has to look at a world that was reset before it can be observed there."""
+        return self.sensing.rays or bool(set(self.watched) - STATE)
+
+    def compile(self, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
+        """The model to simulate, compiled anew.
+
+        Args:
+            extend: adds to the ``mujoco.MjSpec`` what an engine needs and no arrays of state depend on.
+        """
+        model = self._compile(visual=False, extend=extend)
+        model.geom_group[model.geom_bodyid == 0] = GROUND_GROUP
+        return model
+
+    def action_map(self, joint: Joint) -> tuple[float, float]:
+        """Offset and scale from a driven joint's action to its target [rad or m], its effort [N m or N] or control."""
+        if self.actions.kind == "direct":
+            return 0.0, self.actions.scale
+        scale = joint.action_scale * self.actions.scale
+        return (joint.default_pos, scale) if self.actions.kind == "position" else (0.0, scale * joint.effort_limit)
+
+    @cached_property
     def render_model(self) -> mujoco.MjModel:
         """The same scene with visual geoms, for pictures; its qpos is the simulated model's."""
         return self._compile(visual=True)
@@ -143,6 +170,8 @@ class Scene:
             textured: with light, sky and a pattern on the ground.
         """
         spec = mujoco.MjSpec.from_file(str(self.robot.model))
+        if self.robot.complete:
+            return spec
         if not visual:
             for geom in list(spec.geoms):
                 if geom.contype == 0 and geom.conaffinity == 0:
@@ -150,7 +179,7 @@ class Scene:
         self._add_floor(spec, textured=textured)
         return spec
 
-    def _compile(self, *, visual: bool) -> mujoco.MjModel:
+    def _compile(self, *, visual: bool, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
         spec = self.make_spec(visual=visual, textured=visual)
         spec.option.timestep = self.sim.timestep
         if self.sim.memory:
@@ -165,7 +194,12 @@ class Scene:
         option.integrator = int(getattr(mujoco.mjtIntegrator, _INTEGRATORS[sim.integrator]))
         # A world that turns NaN must stay NaN to be seen and quarantined, not be reset behind our back.
         option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-        return spec.compile()
+        if extend is not None:
+            extend(spec)
+        with warnings.catch_warnings():
+            if self.robot.complete:  # what is out of date in a file of others' making is theirs to change
+                warnings.simplefilter("ignore", UserWarning)
+            return spec.compile()
 
     def _add_floor(self, spec: mujoco.MjSpec, *, textured: bool) -> None:
         if textured:
@@ -197,7 +231,21 @@ class Scene:
         material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "grid"
         floor.material = "grid"
 
+    def _check_complete(self) -> None:
+        """Refuse what does not go with a model that is a whole scene, and "direct" actions with one that is not."""
+        kind, name = self.actions.kind, self.robot.name
+        if (kind == "direct") != self.robot.complete:
+            right = "its own actuators; use direct" if self.robot.complete else "no actuators; use position or effort"
+            raise ValueError(f"actions.kind={kind!r}: the model of robot {name!r} brings {right}")
+        if self.robot.complete and self.terrain is not None:
+            raise ValueError(f"terrain: the model of robot {name!r} brings its own ground; leave the terrain out")
+        if self.robot.complete and self.actions.actuator != PositionPd():
+            kind = type(self.actions.actuator).__name__
+            raise ValueError(f"actions.actuator={kind}: the model of robot {name!r} brings its own; leave it out")
+
     def _add_actuators(self, spec: mujoco.MjSpec) -> None:
+        if self.robot.complete:
+            return
         self.actions.actuator.check(self.robot, self.sim.timestep, self.actions.kind)
         for joint in self.robot.joints:
             if joint.passive:
@@ -228,6 +276,8 @@ class Scene:
     def initial_history(self) -> np.ndarray:
         """(nhistory,) the delay buffers a world starts an episode with: before it, targets were the default pose."""
         data = mujoco.MjData(self.model)
+        if not self.model.nhistory:
+            return data.history.copy()
         position = self.actions.kind == "position"
         for joint in self.robot.joints:
             if joint.passive:

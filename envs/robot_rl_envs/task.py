@@ -290,9 +290,10 @@ class Actions:
     """How the policy's outputs drive the joints.
 
     Attributes:
-        kind: "position" (target = default + scale * action) or "effort" (force = scale * action).
+        kind: "position" (target = default + scale * action), "effort" (force = scale * action) or, for a robot whose
+            model brings its own actuators, "direct" (control = scale * action).
         clip: bound on the raw action's magnitude.
-        scale: multiplies the robot's ``action_scale``.
+        scale: multiplies the robot's ``action_scale``; "direct" takes it alone.
         actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuators`.
     """
 
@@ -302,7 +303,8 @@ class Actions:
     actuator: Actuator = field(default_factory=PositionPd)
 
     def __post_init__(self) -> None:
-        _require(self.kind in ("position", "effort"), "actions.kind", self.kind, "must be position or effort")
+        right = "must be position or effort, or direct with a model that brings its own actuators"
+        _require(self.kind in ("position", "effort", "direct"), "actions.kind", self.kind, right)
         _require(self.clip > 0, "actions.clip", self.clip, "must be > 0")
 
 
@@ -346,6 +348,7 @@ class Task:
     robot: Robot
     rewards: dict[str, Any]
     observations: Mapping[str, ObservationGroup | ImageGroup]
+        deployable: a robot can measure what the actor sees; the exporter refuses a task that is not.
     summary: str = ""
     sim: Sim = field(default_factory=Sim)
     episode_length_s: float = 20.0
@@ -369,6 +372,7 @@ class Task:
         _require("actor" in self.vectors, "observations", sorted(self.vectors), "needs a group 'actor' of terms")
         for section, kind in _SECTIONS.items():
             _check_terms(section, kind, getattr(self, section))
+    deployable: bool = True
         for name in self.observations:
             _require(str(name).isidentifier(), "observations", name, "a group's name must be letters, digits and _")
         for name, group in self.vectors.items():

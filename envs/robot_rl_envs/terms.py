@@ -38,7 +38,9 @@ MODES = ("startup", "reset", "interval")
 """When an event may happen."""
 WRITES = ("state", "velocity", "model", "wrench", "nothing")
 """What an event may write of the engine's: qpos and qvel, qvel alone, per-world model fields, forces on bodies."""
-Fields = dict[str, tuple[str | int, ...]]
+Fields = dict[str, Any]
+"""State fields by name: the trailing shape of float32 values, or a Warp type such as ``wp.float64``: one a world."""
+Size = int | str | Callable[[Any], int]
 Check = Callable[[dict[str, float], Any], None]
 
 SIGNALS = (
@@ -80,8 +82,8 @@ class TermInfo:
         name: the function's name.
         params: parameter names in order.
         summary: first line of the docstring.
-        size: observation width: an int, or one of ``Scene.sizes``: "joints", "actions", "feet", "height_scan",
-            "foot_forces".
+        size: observation width: an int, one of ``Scene.sizes`` ("joints", "actions", "feet", "height_scan",
+            "foot_forces"), or a function of the scene.
         unit: SI unit of an observation.
         frame: reference frame of an observation ("base", "imu", "heading", "world", "joint", "none").
         signal: the robot signal an observation comes from, one of :data:`SIGNALS`; None: privileged, no robot can
@@ -90,7 +92,9 @@ class TermInfo:
         mirror: how the left-right mirror acts: "joints", "actions", "feet", "foot_forces", "height_scan", "imu_polar"
             (a vector in the IMU's frame), "imu_axial" (an angular velocity there), or a sign for each element.
         source: the sensor an observation reads.
-        fields: state fields the term adds to the struct, name -> trailing shape.
+        fields: state fields the term adds to the struct, see :data:`Fields`.
+        data: fields of MuJoCo's own that it reads as ``s.engine_<name>``, see ``Engine.watch``.
+        before: a ``@wp.func (s, i, *params)`` of a reward that runs before the physics, on the same parameters.
         update: a ``@wp.func (s, i, *params)`` of a command, event or curriculum that runs in every step, on the same
             parameters.
         check: ``check(params, scene)``, called when an environment is built; raises a ValueError that begins with a
@@ -106,14 +110,16 @@ class TermInfo:
     name: str
     params: tuple[str, ...]
     summary: str
-    size: int | str = 1
+    size: Size = 1
     unit: str = ""
     frame: str = "none"
     signal: str | None = None
     transform: str = "identity"
     mirror: str | tuple[float, ...] = ()
     source: Source = field(default_factory=Source)
-    fields: dict[str, tuple[str | int, ...]] = field(default_factory=dict)
+    fields: Fields = field(default_factory=dict)
+    data: tuple[str, ...] = ()
+    before: Any = None
     update: Any = None
     check: "Check | None" = None
     model_fields: tuple[str, ...] = ()
@@ -152,9 +158,25 @@ def _mark(kind: str, fn: Any, **declared: Any) -> Any:
     return fn
 
 
-def reward(fn: Any) -> Any:
-    """Mark a ``@wp.func (s, i, *params) -> float`` as a reward term."""
-    return _mark("reward", fn)
+def reward(fn: Any = None, *, fields: Fields | None = None, data: tuple[str, ...] = (), before: Any = None) -> Any:
+    """Mark a ``@wp.func (s, i, *params) -> float`` as a reward term; with or without arguments.
+
+    Args:
+        fn: the function.
+        fields: state fields of its own, such as what ``before`` notes.
+        data: fields of MuJoCo's own that it reads; see :class:`TermInfo`.
+        before: a ``@wp.func (s, i, *params)`` with the same parameters, called before the physics.
+
+    Raises:
+        ValueError: ``before`` has other parameters.
+    """
+
+    def wrap(marked: Any) -> Any:
+        marked = _mark("reward", marked, fields=dict(fields or {}), data=data, before=before)
+        _check_parameters("reward", marked, before, "before")
+        return marked
+
+    return wrap if fn is None else wrap(fn)
 
 
 def metric(fn: Any) -> Any:
@@ -162,20 +184,25 @@ def metric(fn: Any) -> Any:
     return _mark("metric", fn)
 
 
-def termination(fn: Any) -> Any:
-    """Mark a ``@wp.func (s, i, *params) -> int`` as a termination term."""
-    return _mark("termination", fn)
+def termination(fn: Any = None, *, data: tuple[str, ...] = ()) -> Any:
+    """Mark a ``@wp.func (s, i, *params) -> int`` as a termination term; ``data`` as in :class:`TermInfo`."""
+
+    def wrap(marked: Any) -> Any:
+        return _mark("termination", marked, data=data)
+
+    return wrap if fn is None else wrap(fn)
 
 
 def observation(
     *,
-    size: int | str = 1,
+    size: Size = 1,
     unit: str = "",
     frame: str = "none",
     signal: str | None = None,
     transform: str = "identity",
     mirror: str | tuple[float, ...] = (),
     source: Source | None = None,
+    data: tuple[str, ...] = (),
 ) -> Callable[[Any], Any]:
     """Mark a ``@wp.func (s, i, j, *params) -> float`` as an observation term; see :class:`TermInfo`.
 
@@ -196,18 +223,23 @@ def observation(
             transform=transform,
             mirror=mirror,
             source=source or Source(),
+            data=data,
         )
 
     return wrap
 
 
+def _check_parameters(kind: str, marked: Any, other: Any, name: str) -> None:
+    """Check that a function which belongs to a term takes the term's parameters."""
+    wanted = ("s", "i", *marked.term_info.params)
+    if other is not None and tuple(inspect.signature(other.func).parameters) != wanted:
+        raise ValueError(f"@{kind} {marked.key}: its {name}'s arguments must be {', '.join(wanted)}")
+
+
 def _mark_updated(kind: str, fn: Any, *, update: Any, **declared: Any) -> Any:
     """Mark a term that may have a function for every step, which takes the same parameters."""
     marked = _mark(kind, fn, update=update, **declared)
-    if update is not None:
-        wanted = ("s", "i", *marked.term_info.params)
-        if tuple(inspect.signature(update.func).parameters) != wanted:
-            raise ValueError(f"@{kind} {fn.key}: its update's arguments must be {', '.join(wanted)}")
+    _check_parameters(kind, marked, update, "update")
     return marked
 
 

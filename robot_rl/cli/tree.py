@@ -11,7 +11,7 @@ from typing import Any
 from robot_rl.errors import UserError, suggest
 
 # Fields of a task that say what it is, or that are read before the tree is made.
-NOT_IN_TREE = ("name", "summary", "robot", "learner", "learner_cpu", "num_envs", "solved")
+NOT_IN_TREE = ("name", "summary", "robot", "learner", "learner_cpu", "num_envs", "solved", "deployable")
 _HIDDEN = object()
 
 

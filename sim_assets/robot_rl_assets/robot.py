@@ -15,6 +15,9 @@ floor and terrain    1        0 (or more)
 
 A robot therefore touches the ground and never itself. Visual geoms are in group 2, collision geoms in group 3. Every
 body has an explicit inertial, so a scene for training may drop the visual geoms without a change of dynamics.
+
+A model that is a whole scene, with ground and actuators of its own, is the exception: its robot says `complete=True`,
+and nothing is added to it or left out.
 """
 
 import math
@@ -93,13 +96,14 @@ class Robot:
     Attributes:
         name: Name in the registry, that of the robot's folder.
         model: MJCF file, without actuators, floor or lights.
-        joints: Joints in the policy's order.
+        joints: Joints in the policy's order; of a complete model the driven ones in its actuators' order.
         base_body: Name of the floating base's body; None for a robot bolted down.
         base_height: Height of the base's origin above the ground in the default pose [m]; 0 with a fixed base.
         feet: Names of the feet: geom `<foot>` and site `<foot>_foot` at its centre.
         foot_radius: Radius of a foot's sphere [m]; 0 without feet.
         foot_mirror: For each foot the index of the one on the other side.
         imu_site: Site where the inertial measurement unit sits, None without one.
+        complete: The model file is a whole scene, with ground and actuators of its own.
     """
 
     name: str
@@ -111,6 +115,7 @@ class Robot:
     foot_radius: float = 0.0
     foot_mirror: tuple[int, ...] = ()
     imu_site: str | None = None
+    complete: bool = False
 
     def __post_init__(self) -> None:
         """Check that names are unique and that both mirror maps are involutions.

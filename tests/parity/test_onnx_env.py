@@ -17,6 +17,7 @@ from robot_rl.evaluate import evaluate_run, evaluation_task
 from robot_rl.evaluate.controllers import BundleController
 from robot_rl.learn.networks import Actor
 
+TASKS = [name for name in list_tasks() if get_task(name).deployable]
 RUN = TrainingSpec(run_id="test", task="test", git_commit="unknown", iteration=0)
 
 
@@ -27,7 +28,7 @@ def build(name, num_envs, episode_length_s=None):
     return make_env(task, num_envs=num_envs, engine="mujoco", seed=7, num_threads=1)
 
 
-@pytest.mark.parametrize("name", list_tasks())
+@pytest.mark.parametrize("name", TASKS)
 def test_observations_from_raw_state_are_the_environments(name):
     """Over a rollout with worlds that end on their own, time-outs and a reset of all."""
     env = build(name, 8, episode_length_s=1.2)
@@ -55,7 +56,7 @@ def test_observations_from_raw_state_are_the_environments(name):
     assert ended >= 8
 
 
-@pytest.fixture(scope="module", params=list_tasks())
+@pytest.fixture(scope="module", params=TASKS)
 def exported(request, tmp_path_factory):
     """An untrained actor of a task, and its bundle."""
     env = build(request.param, 2)
@@ -103,7 +104,7 @@ def test_evaluation_repeats_bit_for_bit(exported):
 
 def test_a_bundle_of_another_robot_or_rate_is_refused(exported):
     name, _, out = exported
-    other = next(task for task in list_tasks() if get_task(task).robot.name != get_task(name).robot.name)
+    other = next(task for task in TASKS if get_task(task).robot.name != get_task(name).robot.name)
     env = build(other, 1)
     with pytest.raises(ContractError, match="missing"):
         BundleController(out, env)

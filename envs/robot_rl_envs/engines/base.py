@@ -144,6 +144,25 @@ class Engine(Protocol):
         """
         ...
 
+    def watch(self, field: str) -> wp.array:
+        """A field of MuJoCo's own, (num_envs, rows, columns), live, in the engine's precision.
+
+        Args:
+            field: one of the scene's ``watched``; see :mod:`robot_rl_envs.watched`.
+        """
+        ...
+
+    def look(self, dirty: wp.array) -> bool:
+        """Do :meth:`write_back`, and bring the watched fields of worlds with DIRTY_STATE to their new state.
+
+        Args:
+            dirty: as for :meth:`write_back`.
+
+        Returns:
+            Whether there were such worlds, or may have been.
+        """
+        ...
+
     def rays(self, origins: Any, directions: Any) -> Any:
         """Cast rays: origins [m], directions (num_envs, n, 3), world frame; distances (num_envs, n) [m], -1 none."""
         ...

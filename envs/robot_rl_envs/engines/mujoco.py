@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import warp as wp
+from mujoco import mjtStage
 from mujoco.batch import Batch, SimulationError
 
 from robot_rl_envs.engines.base import (
@@ -24,7 +25,9 @@ from robot_rl_envs.engines.base import (
     OVERFLOW_RAISED,
     EngineData,
 )
-from robot_rl_envs.engines.rows import RowWriter
+from robot_rl_envs.engines.post_constraint import add_post_constraint
+from robot_rl_envs.engines.rows import RowLister, RowWriter, aliased
+from robot_rl_envs.watched import FORCES, POST_CONSTRAINT
 
 if TYPE_CHECKING:
     from robot_rl_envs.scene import Scene
@@ -68,7 +71,8 @@ class MujocoEngine:
     def __init__(self, scene: Scene, *, num_envs: int, num_threads: int = 0):
         self.model = scene.model
         self.num_envs = num_envs
-        self.batch = Batch(scene.model, num_envs, num_threads)
+        post = POST_CONSTRAINT.intersection(scene.watched)
+        self.batch = Batch(scene.compile(add_post_constraint) if post else scene.model, num_envs, num_threads)
         self.num_threads = self.batch.nthread
         model = scene.model
         self.data = EngineData(
@@ -101,6 +105,8 @@ class MujocoEngine:
         self._again = False
         # What write_back copies, recorded at its first call: again when a field was expanded since.
         self._writer: RowWriter | None = None
+        self._watched: dict[str, np.ndarray] = {}
+        self._looker: tuple[RowLister, RowWriter] | None = None
         self._mirror_state()
 
     def _mirror_state(self) -> None:
@@ -116,8 +122,7 @@ class MujocoEngine:
         try:
             self.batch.step(nstep=substeps)
         except SimulationError as error:
-            self._overflow[error.ids] |= OVERFLOW_RAISED
-            self._errors |= {int(world): self.batch.error(int(world)) for world in error.ids}
+            self._note(error)
         # The count first: it allocates nothing, and no world has ever been full as a rule.
         if np.count_nonzero(self._full) and not np.array_equal(self._full, self._seen):
             for k, bit in enumerate(_FULL_BITS):
@@ -126,6 +131,11 @@ class MujocoEngine:
         self._mirror_state()
         for source, mirror in self._outputs:
             mirror[...] = source
+
+    def _note(self, error: SimulationError) -> None:
+        """Mark the worlds in which MuJoCo raised."""
+        self._overflow[error.ids] |= OVERFLOW_RAISED
+        self._errors |= {int(world): self.batch.error(int(world)) for world in error.ids}
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
         """One line about what MuJoCo ran into in a world; see the protocol."""
@@ -184,6 +194,40 @@ class MujocoEngine:
             self._wrenches = _zeros(self.num_envs, self.model.nbody, 6)
             self._writer = None
         return self._wrenches
+
+    def watch(self, field: str) -> wp.array:
+        """A field of MuJoCo's own, (num_envs, rows, columns) float64: the batch's memory; see the protocol."""
+        if field not in self._watched:
+            self._watched[field] = self.batch.bind(field)
+            self._looker = None
+        values = self._watched[field]
+        shape = (self.num_envs, values.shape[1], int(np.prod(values.shape[2:])))
+        strides = (*values.strides[:2], values.itemsize)
+        return aliased(np.lib.stride_tricks.as_strided(values, shape, strides))
+
+    def look(self, dirty: wp.array) -> bool:
+        """Compute positions and velocities of worlds that were reset; forces there are zero. See the protocol."""
+        if self._looker is None:
+            self._looker = RowLister(dirty, DIRTY_STATE), self._forces_cleared(dirty)
+        lister, forces = self._looker
+        worlds = lister.list()
+        if not len(worlds):
+            return False
+        self.write_back(dirty)
+        try:
+            self.batch.forward(worlds, mjtStage.mjSTAGE_VEL)
+        except SimulationError as error:
+            self._note(error)
+        # What this stage leaves out holds the forces of some other world.
+        forces.launch(DIRTY_STATE)
+        return True
+
+    def _forces_cleared(self, dirty: wp.array) -> RowWriter:
+        rows = RowWriter(dirty)
+        for name in FORCES.intersection(self._watched):
+            values = self._watched[name].reshape(self.num_envs, -1)
+            rows.start(DIRTY_STATE, np.zeros(values.shape[1]), values)
+        return rows
 
     def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
         """Cast rays against all geoms, the robot's included; see the protocol."""

@@ -27,6 +27,7 @@ from robot_rl_envs.engines.base import (
     EngineData,
 )
 from robot_rl_envs.engines.derived import DerivedConstants
+from robot_rl_envs.watched import FORCES, POST_CONSTRAINT
 
 if TYPE_CHECKING:
     from robot_rl_envs.scene import Scene
@@ -65,6 +66,20 @@ def _clear_histories(
     if (dirty[i] & bit) != 0:
         for k in range(history_out.shape[1]):
             history_out[i, k] = fresh[k]
+
+
+@wp.kernel(enable_backward=False)
+def _clear_rows(
+    dirty: wp.array(dtype=wp.int32),
+    bit: int,
+    # outputs
+    values_out: wp.array3d(dtype=wp.float32),
+):
+    i = wp.tid()
+    if (dirty[i] & bit) != 0:
+        for j in range(values_out.shape[1]):
+            for k in range(values_out.shape[2]):
+                values_out[i, j, k] = 0.0
 
 
 @wp.kernel(enable_backward=False)
@@ -159,6 +174,8 @@ class MujocoWarpEngine:
             overflow=d.overflow,
             needed=wp.zeros((num_envs, 2), dtype=wp.int32, device=device),
         )
+        self._post = bool(POST_CONSTRAINT.intersection(scene.watched))
+        self._watched: dict[str, wp.array] = {}
         self._expanded: dict[str, wp.array] = {}
         self._derived: DerivedConstants | None = None
         self._fresh_history = wp.array(scene.initial_history(), dtype=wp.float32, device=device)
@@ -172,6 +189,8 @@ class MujocoWarpEngine:
         with wp.ScopedDevice(self.device):
             for _ in range(substeps):
                 mjw.step(self.warp_model, self.warp_data)
+                if self._post:
+                    mjw.rne_postconstraint(self.warp_model, self.warp_data)
                 wp.launch(_measure_need, dim=self.num_envs, inputs=sizes, outputs=[self.data.needed])
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
@@ -258,6 +277,25 @@ class MujocoWarpEngine:
                     self.model, self.warp_model, self.num_envs, self.device
                 )
                 self._derived.recompute(wp.full(self.num_envs, DIRTY_CONST, dtype=wp.int32), DIRTY_CONST)
+
+    def watch(self, field: str) -> wp.array:
+        """A field of MuJoCo's own, (num_envs, rows, columns) float32: the live array; see the protocol."""
+        own = getattr(self.warp_data, field)
+        shape = (self.num_envs, own.shape[1], wp.types.type_size_in_bytes(own.dtype) // 4)
+        alias = wp.array(ptr=own.ptr, dtype=wp.float32, shape=shape, device=self.device)
+        alias._owner = own
+        self._watched[field] = alias
+        return alias
+
+    def look(self, dirty: wp.array) -> bool:
+        """Compute positions and velocities of every world anew, since a graph cannot ask which; see the protocol."""
+        self.write_back(dirty)
+        with wp.ScopedDevice(self.device):
+            mjw.fwd_kinematics(self.warp_model, self.warp_data)
+            mjw.com_vel(self.warp_model, self.warp_data)
+            for field in FORCES.intersection(self._watched):
+                wp.launch(_clear_rows, dim=self.num_envs, inputs=[dirty, DIRTY_STATE], outputs=[self._watched[field]])
+        return True
 
     def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
         """Cast rays against all geoms, the robot's included; see the protocol."""

@@ -36,8 +36,42 @@ def _start_rows(
             target[i, k] = fresh[k]
 
 
-def _aliased(values: np.ndarray) -> wp.array:
-    """A Warp array over NumPy memory, of the same strides."""
+@wp.kernel(enable_backward=False)
+def _list_rows(
+    dirty: wp.array(dtype=wp.int32), bits: int, rows: wp.array(dtype=wp.int32), count: wp.array(dtype=wp.int32)
+):
+    n = wp.int32(0)
+    for i in range(dirty.shape[0]):
+        if (dirty[i] & bits) != 0:
+            rows[n] = i
+            n = n + 1
+    count[0] = n
+
+
+class RowLister:
+    """Indices of the worlds that have one of some bits, without an allocation.
+
+    Args:
+        dirty: (num_envs,) int32 bits.
+        bits: which to look for.
+    """
+
+    def __init__(self, dirty: wp.array, bits: int):
+        self._rows, self._count = (wp.zeros(size, dtype=wp.int32, device="cpu") for size in (dirty.shape[0], 1))
+        self._list: Any = wp.launch(
+            _list_rows, dim=1, inputs=[dirty, bits, self._rows, self._count], device="cpu", record_cmd=True
+        )
+        self._views = self._rows.numpy(), self._count.numpy()
+
+    def list(self) -> np.ndarray:
+        """The indices, sorted, int32; a view that the next call writes anew."""
+        self._list.launch()
+        rows, count = self._views
+        return rows[: int(count[0])]
+
+
+def aliased(values: np.ndarray) -> wp.array:
+    """A Warp array over NumPy memory of float64, of the same strides; the memory has to live on."""
     return wp.array(
         ptr=values.ctypes.data, dtype=wp.float64, shape=values.shape, strides=values.strides, device="cpu", copy=False
     )
@@ -66,7 +100,7 @@ class RowWriter:
     def start(self, bits: int, fresh: np.ndarray, target: np.ndarray) -> None:
         """Record: where one of ``bits`` is set, a row of ``target`` (num_envs, k) float64 becomes ``fresh`` (k,)."""
         start = wp.array(fresh, dtype=wp.float64, device="cpu")
-        self._record(_start_rows, bits, [self._dirty, bits, start, _aliased(target)], (start, target))
+        self._record(_start_rows, bits, [self._dirty, bits, start, aliased(target)], (start, target))
 
     def copy(self, bits: int, wanted: int, source: wp.array, target: np.ndarray) -> None:
         """Record: where ``bits`` of the mask are as ``wanted``, a row of ``source`` is copied into that of ``target``.
@@ -83,7 +117,7 @@ class RowWriter:
         flat = np.lib.stride_tricks.as_strided(
             target, (rows, target[0].size), (target.strides[0], target.itemsize), writeable=True
         )
-        inputs = [self._dirty, bits, wanted, source.reshape((rows, -1)), _aliased(flat)]
+        inputs = [self._dirty, bits, wanted, source.reshape((rows, -1)), aliased(flat)]
         self._record(_copy_rows, wanted, inputs, (source, target))
 
     def launch(self, found: int) -> None:

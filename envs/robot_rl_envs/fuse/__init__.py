@@ -83,7 +83,9 @@ def make_kernels(
     drive.write(writer)
     body = "\n".join(writer.lines)
     names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(writer.functions.items()))
-    digest = hashlib.sha256((body + names).encode()).hexdigest()[:12]
+    # What the engine hands out has its own precision: the same text on another engine is another kernel.
+    own = struct.hash.hex() if scene.watched else ""
+    digest = hashlib.sha256((body + names + own).encode()).hexdigest()[:12]
     filename = f"<robot_rl {task.name} {digest}>"
     namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": chain, "stream": stream, **writer.functions}
     for name in ("derive", "update_contacts", "clear_world", "place_on_terrain", "world_faults", "park_world"):

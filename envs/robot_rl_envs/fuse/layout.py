@@ -10,6 +10,7 @@ from robot_rl_envs.flight import REASONS
 from robot_rl_envs.pipeline import Pipe, make_pipe
 from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import NAMED, Task, TorchTerm
+from robot_rl_envs.terms import Size
 
 LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_STEPS, LOG_FAULTS = range(5)
 """The log's first entries; from LOG_FAULTS on quarantined worlds by reason, from LOG_TERMS on those of the terms."""
@@ -72,11 +73,11 @@ class Layout:
         return f"p[{self.params[path]}]"
 
 
-def resolve_size(size: int | str, scene: Scene) -> int:
-    """Turn a declared width (a number, or one of ``Scene.sizes``) into a number."""
+def resolve_size(size: Size, scene: Scene) -> int:
+    """Turn a declared width (a number, one of ``Scene.sizes``, or a function of the scene) into a number."""
     if isinstance(size, int):
         return size
-    return scene.sizes[size]
+    return scene.sizes[size] if isinstance(size, str) else size(scene)
 
 
 def _sections(task: Task) -> dict[str, dict[str, Any]]:

@@ -48,11 +48,13 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
     w.add(1, "record_start(s, f, i)")
     w.add(1, "s.dirty[i] = 0")
     w.add(1, "s.overflow[i] = 0")
+    for name, term in task.rewards.items():
+        if not isinstance(term, TorchTerm) and term.info.before is not None:
+            w.add(1, w.call(f"rewards.{name}", term, "s, i", term.info.before))
     output = "joint_target" if task.actions.actuator.explicit else "ctrl"
     for j, joint in enumerate(joint for joint in scene.robot.joints if not joint.passive):
-        position = task.actions.kind == "position"
-        offset = w.layout.param(f"actions.offset.{joint.name}", joint.default_pos if position else 0.0)
-        scale = joint.action_scale * task.actions.scale * (1.0 if position else joint.effort_limit)
+        offset, scale = scene.action_map(joint)
+        offset = w.layout.param(f"actions.offset.{joint.name}", offset)
         scale = w.layout.param(f"actions.scale.{joint.name}", scale)
         w.add(1, f"s.prev_prev_action[i, {j}] = s.prev_action[i, {j}]")
         w.add(1, f"s.prev_action[i, {j}] = s.action[i, {j}]")
@@ -198,8 +200,8 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     _write_quarantine(w, groups, fields)
     _write_end_of_episode(w, task)
     _write_reset(w, scene, task)
-    if scene.sensing.rays:
-        # The engine has to look around where the world starts before it can be observed there.
+    if scene.looks_again:
+        # The engine has to look at the world where it starts before it can be observed there.
         w.add(0, "def observe_reset(s: SceneState, p: wp.array(dtype=wp.float32), first: int,")
         w.add(1, " ".join(f"out_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
         w.add(0, "):")

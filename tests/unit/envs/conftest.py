@@ -33,7 +33,7 @@ def terms_of(kind):
     return found
 
 
-OWN_FILE = {"sensing": "test_terms_sensing"}
+OWN_FILE = {"sensing": "test_terms_sensing", "gymnasium": "test_terms_gymnasium"}
 """Modules of terms whose formulas have a file of their own; the others share one for each kind."""
 
 

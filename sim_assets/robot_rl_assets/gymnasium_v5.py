@@ -1,0 +1,79 @@
+"""The MuJoCo robots of Gymnasium's tasks of version 5, read from the files of the installed package `gymnasium`.
+
+Their models are whole scenes with ground and motors of their own (`Robot.complete`), and no machine was ever built like
+them: they are for comparison with what others report. They are therefore in no robot registry.
+"""
+
+import importlib.util
+from pathlib import Path
+from xml.etree import ElementTree
+
+from robot_rl_assets.robot import Joint, Robot
+
+FILES = {
+    "ant": "ant.xml",
+    "half_cheetah": "half_cheetah.xml",
+    "hopper": "hopper.xml",
+    "humanoid": "humanoid.xml",
+    "walker2d": "walker2d_v5.xml",
+}
+VELOCITY_LIMIT = 100.0  # [rad/s or m/s] no real joint says less
+
+
+def gymnasium_robot(name: str) -> Robot:
+    """One of Gymnasium's robots.
+
+    Args:
+        name: A key of `FILES`.
+
+    Raises:
+        ValueError: There is no such robot, or the package or its model file is not installed.
+    """
+    if name not in FILES:
+        raise ValueError(f"robot: unknown name '{name}'; Gymnasium's robots: {', '.join(FILES)}")
+    path = model_path(name)
+    root = ElementTree.parse(path).getroot()
+    bodies = [(body, joint) for body in root.iterfind("worldbody//body") for joint in body.findall("joint")]
+    base = next((body for body, joint in bodies if joint.get("type") == "free"), None)
+    joints = {joint.attrib["name"]: joint for _, joint in bodies if joint.get("type") != "free"}
+    usual = root.find("default/motor")
+    motors = {motor.attrib["joint"]: _effort(motor, usual) for motor in root.iterfind("actuator/motor")}
+    order = [*(joint for joint in joints if joint not in motors), *motors]
+    return Robot(
+        name=name,
+        model=path,
+        joints=tuple(
+            Joint(
+                name=joint,
+                default_pos=float(joints[joint].get("ref", "0")),
+                effort_limit=motors.get(joint, 0.0),
+                velocity_limit=VELOCITY_LIMIT,
+            )
+            for joint in order
+        ),
+        base_body=None if base is None else base.attrib["name"],
+        base_height=0.0 if base is None else float(base.attrib["pos"].split()[2]),
+        complete=True,
+    )
+
+
+def model_path(name: str) -> Path:
+    """The model file of a robot inside the installed package; nothing of the package is imported.
+
+    Raises:
+        ValueError: The package is not installed, or has no such file.
+    """
+    found = importlib.util.find_spec("gymnasium")
+    if found is None or not found.submodule_search_locations:
+        raise ValueError(f"robot '{name}': its model comes with gymnasium; pip install 'robot-rl[gymnasium]'")
+    path = Path(found.submodule_search_locations[0], "envs", "mujoco", "assets", FILES[name])
+    if not path.is_file():
+        raise ValueError(f"robot '{name}': the installed gymnasium has no {path}; pip install 'gymnasium>=1.2'")
+    return path
+
+
+def _effort(motor: ElementTree.Element, usual: ElementTree.Element | None) -> float:
+    """A motor's effort at full control [N m]; what it does not say itself is as usual in its file."""
+    defaults = {} if usual is None else usual.attrib
+    control = {**defaults, **motor.attrib}["ctrlrange"]
+    return float(motor.attrib["gear"]) * float(control.split()[1])

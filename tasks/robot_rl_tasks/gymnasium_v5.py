@@ -1,0 +1,89 @@
+"""What Gymnasium's MuJoCo tasks of version 5 have in common here: see the folders `ant_v5`, `half_cheetah_v5`, ...
+
+A step's observation, reward and end are Gymnasium's: `tests/parity/test_gymnasium_v5.py` compares them step by step.
+Rewards are weights per second everywhere, so a weight of a step is divided by the control period. Actions beyond the
+motors' range are clipped to it before anything reads them, as Gymnasium's `ClipAction` wrapper does.
+"""
+
+from typing import Any
+
+from robot_rl_assets.gymnasium_v5 import gymnasium_robot
+from robot_rl_envs.mdp import gymnasium
+from robot_rl_envs.task import Actions, Event, Metric, Observation, ObservationGroup, Reward, Sim, Task, Termination
+
+STEPS = 1000
+"""Control steps of an episode."""
+NO_LIMIT = 1.0e30
+"""A bound that nothing reaches, where a finite number is wanted."""
+WORLDS, ROLLOUT = 64, 32
+LEARNER = {
+    "num_steps": ROLLOUT,
+    "max_iterations": -(-1_000_000 // (WORLDS * ROLLOUT)),
+    "critic_groups": ["actor"],
+    "actor.hidden": [64, 64],
+    "critic.hidden": [64, 64],
+    "actor.activation": "tanh",
+    "critic.activation": "tanh",
+    "ppo.learning_rate": 1e-3,
+    "ppo.schedule": "linear",
+    "ppo.epochs": 10,
+    "ppo.minibatches": 8,
+    "ppo.entropy_coef": 0.0,
+}
+"""A million steps with small networks."""
+
+
+def observed(fn: Any, clip: float = NO_LIMIT) -> Observation:
+    """An observation as it is, within +-clip."""
+    return Observation(fn, clip=clip)
+
+
+def rewards_of_a_step(sim: Sim, terms: dict[str, tuple[Any, float, dict[str, Any]]]) -> dict[str, Reward]:
+    """Rewards from their weights in one control step.
+
+    Args:
+        sim: physics options, with the control period.
+        terms: name -> term, its weight in a step, its parameters.
+    """
+    return {name: Reward(fn, weight=weight / sim.step_dt, **given) for name, (fn, weight, given) in terms.items()}
+
+
+def make_gymnasium_task(
+    name: str,
+    *,
+    summary: str,
+    sim: Sim,
+    control: float,
+    observations: dict[str, Observation],
+    rewards: dict[str, tuple[Any, float, dict[str, Any]]],
+    noise: Event,
+    unhealthy: Termination | None = None,
+) -> Task:
+    """A task of Gymnasium's.
+
+    Args:
+        name: the task's name: the robot's and "_v5".
+        summary: one line for ``robot-rl list``.
+        sim: the model file's own physics options, and Gymnasium's ``frame_skip`` as decimation.
+        control: bound of the motors' control.
+        observations: what is observed, in Gymnasium's order.
+        rewards: name -> term, its weight in a step, its parameters.
+        noise: how an episode starts.
+        unhealthy: what ends it.
+    """
+    return Task(
+        name=name,
+        summary=summary,
+        robot=gymnasium_robot(name.removesuffix("_v5")),
+        sim=sim,
+        episode_length_s=STEPS * sim.step_dt,
+        actions=Actions(kind="direct", clip=control),
+        observations={"actor": ObservationGroup(terms=observations)},
+        rewards=rewards_of_a_step(sim, rewards),
+        terminations={} if unhealthy is None else {"unhealthy": unhealthy},
+        events={"noise": noise},
+        metrics={"speed": Metric(gymnasium.first_vel)},
+        num_envs=(WORLDS, 2048),
+        learner=LEARNER | {"actor.init_std": control},
+        deployable=False,
+    )
