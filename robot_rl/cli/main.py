@@ -1,6 +1,7 @@
 """robot-rl: finds the command, and turns every error into an exit code in one place.
 
-Exit codes: 0 done; 1 a fault of the program (with its traceback); 2 something asked for cannot be had (one line);
+Exit codes: 0 done; 1 a fault of the program (with its traceback), or a training whose loss is no longer finite or that
+lost one of its processes (one line); 2 something asked for cannot be had (one line);
 74 the disk is full; 130 interrupted, after the state was saved.
 """
 
@@ -10,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from robot_rl.errors import Interrupted, UserError, suggest
+from robot_rl.errors import Interrupted, PeerError, UserError, suggest
 
 # What mujoco itself takes; anything else raises at its import.
 GL_BACKENDS = (
@@ -32,6 +33,7 @@ GL_BACKENDS = (
     "0",
     "1",
 )
+EXIT_FAULT = 1
 EXIT_USER = 2
 EXIT_DISK_FULL = 74
 EXIT_INTERRUPTED = 130
@@ -135,13 +137,17 @@ def guarded(command: Callable[[], int]) -> int:
             return _say(f"the disk is full: {error}", EXIT_DISK_FULL)
         if isinstance(error, UserError | _contract_error()):
             return _say(str(error), EXIT_USER)
+        if isinstance(error, PeerError | FloatingPointError):
+            return _say(str(error), EXIT_FAULT)
         if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError | FileExistsError):
             return _say(f"cannot use {error.filename}: {(error.strerror or 'no permission').lower()}", EXIT_USER)
         raise
 
 
 def _say(line: str, code: int) -> int:
-    print(f"robot-rl: {' '.join(line.split())}", file=sys.stderr)
+    rank = os.environ.get("RANK", "0")  # Under torchrun: which of the processes speaks.
+    who = "robot-rl" if rank == "0" else f"robot-rl (process {rank})"
+    print(f"{who}: {' '.join(line.split())}", file=sys.stderr)
     return code
 
 

@@ -6,6 +6,7 @@ gradient, the copies stay equal to the bit, since a sum over the processes arriv
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,7 +107,10 @@ class DistributedRanks(Ranks):
         cuda = torch.device(device).type == "cuda"
         if cuda:
             torch.cuda.set_device(device)
-        self._call(dist.init_process_group, "cpu:gloo,cuda:nccl" if cuda else "gloo", rank=rank, world_size=size)
+        if not dist.is_initialized():  # A process joins once: a sweep trains several times in the same group.
+            backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+            self._call(dist.init_process_group, backend, rank=rank, world_size=size)
+            atexit.register(self.close)
 
     def sum_(self, x: Tensor) -> Tensor:
         """Replace a tensor by its sum over all processes and return it."""

@@ -1,0 +1,235 @@
+"""One of the processes of test_ranks.py: trains a small task in several ways and writes down what came out.
+
+RANK=.. WORLD_SIZE=.. MASTER_ADDR=.. MASTER_PORT=.. python rank_worker.py <directory> <case> ...
+"""
+
+import json
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rsl_rl.env import VecEnv
+from safetensors.torch import save_file
+from tensordict import TensorDict
+
+from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
+from robot_rl.errors import Interrupted, PeerError, UserError
+from robot_rl.learn import ppo as ppo_module
+from robot_rl.learn.ranks import ALONE, make_ranks
+from robot_rl.learn.runner import Runner
+
+WORLDS = 32
+CFG = LearnerCfg(
+    num_steps=6,
+    save_interval=2,
+    stagger_episodes=False,
+    actor=NetworkCfg(hidden=(16, 16), init_std=0.5),
+    critic=NetworkCfg(hidden=(16, 16), output_gain=1.0),
+    ppo=PPOCfg(learning_rate=3e-3, entropy_coef=0.01, epochs=3, minibatches=1),
+)
+
+
+class Line(VecEnv):
+    """Points on a line, of which every process has some; what a world draws depends on its index among all alone.
+
+    The worlds of the second half live at another place and are paid ten times as much: statistics of one half are far
+    from those of all.
+    """
+
+    def __init__(self, ranks, quarantine=False):
+        self.num_envs, self.num_actions, self.max_episode_length = WORLDS // ranks.size, 1, 7
+        self.device, self.cfg, self.step_dt = torch.device("cpu"), {}, 0.1
+        self.mirror = {
+            "actor": (torch.tensor([0]), torch.tensor([-1.0])),
+            "critic": (torch.tensor([0, 1]), torch.tensor([-1.0, 1.0])),
+            "action": (torch.tensor([0]), torch.tensor([-1.0])),
+        }
+        first = ranks.rank * self.num_envs
+        self.mine = slice(first, first + self.num_envs)
+        self.generator = torch.Generator().manual_seed(11)
+        self.episode_length_buf = torch.arange(WORLDS)[self.mine] % 7
+        self.far = (torch.arange(WORLDS) >= WORLDS // 2)[self.mine]
+        self.quarantine, self.steps = quarantine, 0
+        self.pos = self.draw()
+
+    def draw(self):
+        drawn = torch.rand(WORLDS, generator=self.generator)[self.mine] * 4.0 - 2.0
+        return torch.where(self.far, drawn + 3.0, drawn)
+
+    def get_observations(self):
+        age = self.episode_length_buf / self.max_episode_length
+        groups = {"actor": self.pos[:, None].clone(), "critic": torch.stack((self.pos, age), dim=-1)}
+        return TensorDict(groups, batch_size=[self.num_envs])
+
+    def step(self, actions):
+        self.steps += 1
+        self.pos = self.pos + 0.5 * actions[:, 0].clamp(-1.0, 1.0)
+        reward = -self.pos.square() * torch.where(self.far, 10.0, 1.0)
+        self.episode_length_buf += 1
+        time_outs = self.episode_length_buf >= self.max_episode_length
+        extras = {"time_outs": time_outs, "final_obs": self.get_observations(), "log": {"/distance": self.pos.abs()}}
+        if self.quarantine:  # Worlds 3 and 20 in turn: the halves never have the same number of valid samples.
+            sick = (torch.arange(WORLDS) == (3 if self.steps % 3 else 20))[self.mine]
+            extras["valid"], reward = ~sick, torch.where(sick, 1e6, reward)
+        self.pos = torch.where(time_outs, self.draw(), self.pos)
+        self.episode_length_buf[time_outs] = 0
+        return self.get_observations(), reward, time_outs, extras
+
+
+def draw_alike(runner, ranks):
+    """Let the worlds' action noise depend on their index among all, as one process would draw it."""
+    source = torch.Generator().manual_seed(5)
+
+    def draw(noise, generator):
+        steps, worlds, width = noise.shape
+        everything = torch.randn(steps, worlds * ranks.size, width, generator=source)
+        noise.copy_(everything[:, ranks.rank * worlds : (ranks.rank + 1) * worlds])
+
+    runner.actor.distribution.draw_noise = draw
+
+
+def outcome(runner, row):
+    state = {name: tensor.clone() for name, tensor in (runner._networks() | runner._state()).items()}
+    return state, {name: value for name, value in row.items() if not name.startswith(("perf/", "time_s"))}
+
+
+def train(ranks, cfg=CFG, quarantine=False, iterations=3):
+    runner = Runner(Line(ranks, quarantine), cfg, seed=7, ranks=ranks)
+    draw_alike(runner, ranks)
+    return outcome(runner, runner.learn(iterations))
+
+
+def equal(ranks):
+    return train(ranks)
+
+
+def quarantined(ranks):
+    return train(ranks, quarantine=True)
+
+
+def mirrored(ranks):
+    return train(ranks, replace(CFG, symmetry="augment"), quarantine=True)
+
+
+def by_itself(ranks):
+    """The usual mistake: each process normalizes the advantages by its own mean and deviation."""
+    normalize = ppo_module._normalize
+    ppo_module._normalize = lambda advantage, valid, _: normalize(advantage, valid, ALONE)
+    try:
+        return train(ranks)
+    finally:
+        ppo_module._normalize = normalize
+
+
+def minibatches(ranks):
+    """As a training is: minibatches and noise of its own in each process, the adaptive schedule."""
+    cfg = replace(CFG, ppo=replace(CFG.ppo, minibatches=4, epochs=2))
+    runner = Runner(Line(ranks), cfg, seed=7, ranks=ranks)
+    state, row = outcome(runner, runner.learn(4))
+    return state | {"noise": runner._rollout.noise.clone()}, row
+
+
+def resumed(ranks, directory):
+    """Two iterations, a checkpoint, a third; and the third again from the checkpoint."""
+    cfg = replace(CFG, ppo=replace(CFG.ppo, minibatches=4))
+    env = Line(ranks)
+    whole = Runner(env, cfg, run_dir=directory / "run", seed=7, ranks=ranks)
+    whole.learn(2)
+    other = Line(ranks)
+    other.pos, other.episode_length_buf = env.pos.clone(), env.episode_length_buf.clone()
+    other.generator.set_state(env.generator.get_state())
+    again = Runner(other, cfg, seed=99, ranks=ranks)
+    again.load(whole.checkpoint)
+    first, _ = outcome(whole, whole.learn(3))
+    second, row = outcome(again, again.learn(3))
+    same = all(torch.equal(first[name], second[name]) for name in first)
+    return {}, row | {"same": float(same), "streams": float(ranks.gather(first["random.noise"].tolist()).count(1))}
+
+
+def told(work):
+    try:
+        work()
+    except (FloatingPointError, Interrupted, PeerError, UserError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+def broken(ranks, directory):
+    """One process's rewards are no numbers from the second iteration on."""
+    env = Line(ranks)
+    step = env.step
+
+    def sick(actions):
+        obs, reward, done, extras = step(actions)
+        return obs, reward * (float("nan") if ranks.rank == ranks.size - 1 and env.steps > 6 else 1.0), done, extras
+
+    env.step = sick
+    runner = Runner(env, CFG, run_dir=directory / "broken", seed=7, ranks=ranks)
+    return {}, {"said": told(lambda: runner.learn(5)), "iteration": runner.iteration}
+
+
+def stopped(ranks, directory):
+    """The user stops one process in the second iteration."""
+
+    def press(row):
+        if ranks.rank == ranks.size - 1 and row["iteration"] == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    runner = Runner(Line(ranks), CFG, run_dir=directory / "stopped", seed=7, ranks=ranks, observer=press)
+    said = told(lambda: runner.learn(5))
+    return {}, {"said": said, "saved": str((directory / "stopped" / "checkpoints" / "000002").is_dir())}
+
+
+def refused(ranks, directory):
+    """What the first process cannot do ends the others; what cannot be divided is named."""
+
+    def fail():
+        raise UserError("root=/x: cannot make it")
+
+    answer = ranks.first(lambda: {"path": "there"})
+    return {}, {
+        "said": told(lambda: ranks.first(fail)),
+        "divided": told(lambda: ranks.share(33, "num_envs")),
+        "answer": answer["path"],
+        "everyone": ranks.gather({"rank": ranks.rank, "nan": float("nan")})[-1]["rank"],
+        "any": ranks.any([ranks.rank == 0, False]),
+    }
+
+
+def lose(ranks, directory):
+    """The other process ends in the middle of an iteration, without a word."""
+    env = Line(ranks)
+    step = env.step
+
+    def vanish(actions):
+        if ranks.rank == 1 and env.steps == 8:
+            os._exit(0)
+        return step(actions)
+
+    env.step = vanish
+    runner = Runner(env, CFG, seed=7, ranks=ranks)
+    (directory / "lost.txt").write_text(told(lambda: runner.learn(3)))
+
+
+def main():
+    directory = Path(sys.argv[1])
+    torch.set_num_threads(1)
+    ranks = make_ranks("cpu")
+    results = {}
+    cases = [case for case in sys.argv[2:] if case != "lost"]
+    for case in cases:
+        work = globals()[case]
+        takes = (ranks, directory) if case in ("resumed", "broken", "stopped", "refused") else (ranks,)
+        tensors, results[case] = work(*takes)
+        if tensors:
+            save_file(tensors, directory / f"{case}-{ranks.size}-{ranks.rank}.safetensors")
+    (directory / f"results-{ranks.size}-{ranks.rank}.json").write_text(json.dumps(results))
+    if len(cases) < len(sys.argv[2:]):
+        lose(ranks, directory)
+
+
+if __name__ == "__main__":
+    main()
