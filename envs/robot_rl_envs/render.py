@@ -163,7 +163,7 @@ class Renderer:
         self._mj = mujoco
         self.width, self.height = width, height
         self.camera = camera or CameraCfg()
-        self._free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+        self._free = travelling_joints(model)
         centre, self._reach = _extent(model, floating=self._free.size > 0)
         self._model = _prepare(model, width, height, self._reach)
         self._data = mujoco.MjData(self._model)
@@ -300,6 +300,12 @@ def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mu
     model.stat.extent = reach
     # A mirroring floor costs a second picture and looks like water.
     model.mat_reflectance[:] = 0.0
+    for plane in np.flatnonzero((model.geom_type == 0) & model.geom_size[:, :2].all(axis=1)):
+        # It has no end in the physics. A pattern that was stretched over it is then counted by the metre.
+        material = int(model.geom_matid[plane])
+        if material >= 0 and not model.mat_texuniform[material]:
+            model.mat_texrepeat[material] /= 2.0 * model.geom_size[plane, :2]
+        model.geom_size[plane, :2] = 0.0
     vis = model.vis
     vis.global_.offwidth, vis.global_.offheight, vis.global_.fovy = width, height, 40.0
     quality = vis.quality
@@ -315,6 +321,15 @@ def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mu
         vis.map.zfar, vis.map.shadowclip = 400.0, 2.0
     vis.rgba.haze[:] = (0.98, 0.98, 1.0, 1.0)
     return model
+
+
+def travelling_joints(model: mujoco.MjModel) -> np.ndarray:
+    """Joints by which a robot gets about: free ones, and a planar robot's slides without an end."""
+    import mujoco
+
+    kind, slide = model.jnt_type, int(mujoco.mjtJoint.mjJNT_SLIDE)
+    endless = (kind == slide) & (model.jnt_limited == 0) & (model.body_parentid[model.jnt_bodyid] == 0)
+    return np.flatnonzero((kind == int(mujoco.mjtJoint.mjJNT_FREE)) | endless)
 
 
 def _extent(model: mujoco.MjModel, *, floating: bool) -> tuple[np.ndarray, float]:

@@ -58,7 +58,8 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"steps={options.steps}: is for environments of Gymnasium; give seconds=")
     cfg = dataclasses.replace(source.cfg, task=evaluation_task(source.cfg.task))
     make_env = functools.partial(cfg.make_env, num_envs=options.episodes, seed=seed)
-    result = evaluate_run(make_env, policy=_torch_policy(source), bundle=_bundle(source), seconds=options.seconds)
+    bundle = _bundle(source) if cfg.task.deployable else None
+    result = evaluate_run(make_env, policy=_torch_policy(source), bundle=bundle, seconds=options.seconds)
     show(source.name, result)
     _write(source, options, result, is_changed=bool(dotted))
     return 0

@@ -46,6 +46,8 @@ class EpisodeMeter:
         self._return = torch.zeros(n, dtype=torch.float64, device=env.device)
         self._sums: dict[str, tuple[Tensor, Tensor]] = {}
         self._steps = 0
+        # What control means to a model's own actuators is not known here.
+        self._has_torques = description.get("action_kind") != "direct"
         self._driven = [i for i, joint in enumerate(description["joints"]) if joint["effort_limit"] > 0]
         scale = [action["scale"] for action in description["actions"]]
         self._scale = torch.tensor(scale, dtype=torch.float64, device=env.device)
@@ -76,9 +78,10 @@ class EpisodeMeter:
         state = self._env.state
         if self._tracks:
             self._track(state)
-        torque, speed = state.joint_torque[:, self._driven].double(), state.joint_vel[:, self._driven].double()
-        self._add("torque_rms", torque.square().mean(1), self.alive)
-        self._add("power", (torque * speed).clamp(min=0).sum(1), self.alive)
+        if self._has_torques:
+            torque, speed = state.joint_torque[:, self._driven].double(), state.joint_vel[:, self._driven].double()
+            self._add("torque_rms", torque.square().mean(1), self.alive)
+            self._add("power", (torque * speed).clamp(min=0).sum(1), self.alive)
         if self._feet:
             self._slip(state)
         target = action.double().clamp(-self._bound, self._bound) * self._scale
@@ -94,7 +97,8 @@ class EpisodeMeter:
             Metric -> (N,) float64 on the CPU, NaN where an episode was too short to have one.
         """
         values = {name: total / count for name, (total, count) in self._sums.items()}
-        values["torque_rms"] = values["torque_rms"].sqrt()
+        if self._has_torques:
+            values["torque_rms"] = values["torque_rms"].sqrt()
         values |= {"fall_rate": self.fell.double(), "return": self._return}
         return {name: values[name].cpu() for name in METRICS if name in values}
 

@@ -85,10 +85,11 @@ class RobotScene:
             model: the model to draw.
         """
         import mujoco
+        from robot_rl_envs.render import travelling_joints
 
         self._mj, self._server, self._model = mujoco, server, model
         self._data = mujoco.MjData(model)
-        self._free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+        self._free = travelling_joints(model)
         self._is_first = True
         self._set_stage()
         self._world = server.scene.add_frame(WORLD, show_axes=False)

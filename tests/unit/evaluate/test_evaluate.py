@@ -35,6 +35,13 @@ def test_tracking_counts_after_the_first_second_and_against_the_command_in_force
     assert result["yaw_vel_error"]["std"] == pytest.approx(0.27 / math.sqrt(2), abs=1e-7)
 
 
+def test_control_of_a_model_s_own_actuators_is_no_torque(scripted_env):
+    env = scripted_env()
+    description = env.describe_policy() | {"action_kind": "direct"}
+    env.describe_policy = lambda: description
+    assert set(run(env)) == set(run(scripted_env())) - {"torque_rms", "power"}
+
+
 def test_torque_power_and_slip_by_hand(scripted_env):
     script = {
         1: {

@@ -46,6 +46,37 @@ def test_camera_follows_and_jumps_after_a_reset(renderer):
     assert abs(np.nonzero(red(home))[1].mean() - 80) < 25
 
 
+PLANAR = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="1 1 0.1" rgba="0.8 0.8 0.8 1"/>
+    <body name="trunk" pos="0 0 0.3">
+      <joint type="slide" axis="1 0 0" range="{range}"/>
+      <joint type="slide" axis="0 0 1"/>
+      <joint type="hinge" axis="0 1 0"/>
+      <geom type="box" size="0.2 0.1 0.1" rgba="1 0 0 1"/>
+      <body><joint type="slide"/><geom size="0.02"/></body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_a_planar_robot_is_followed_however_far_it_runs_and_a_cart_on_its_rail_is_not(gl):
+    import mujoco
+
+    planar, cart = (mujoco.MjModel.from_xml_string(PLANAR.format(range=text)) for text in ("0 0", "-2 2"))
+    assert render.travelling_joints(planar).tolist() == [0, 1]
+    assert render.travelling_joints(cart).tolist() == [1]
+    with Renderer(planar, 160, 120) as renderer:
+        renderer.frame(np.zeros(4))
+        for x in np.linspace(0, 50, 200):
+            picture = renderer.frame(np.array([x, 0, 0, 0]))
+        assert 300 < red(picture).sum() < 0.3 * red(picture).size
+        assert picture[-1].std(axis=0).max() < 30
+        assert picture[-1].mean() > 60, "the ground goes on under it"
+
+
 def test_simulated_model_is_left_alone(gl, fake_env):
     model = fake_env().engine.model
     extent, width = model.stat.extent, model.vis.global_.offwidth
