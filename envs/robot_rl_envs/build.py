@@ -51,12 +51,14 @@ def extra_fields(task: Task, scene: Scene, layout: Layout, num_envs: int) -> Ext
             declared |= term.info.fields if hasattr(term, "info") else {}
     extra: Extra = actuator_fields(task, scene, num_envs) | scene.sensing.fields(scene, num_envs)
     extra |= {name: (wp.float32, 2, (num_envs, columns)) for name, columns in pipe_shapes(layout).items()}
+    if layout.reward_groups:
+        extra["reward_parts"] = (wp.float32, 2, (num_envs, len(layout.reward_groups)))
     for name, shape in declared.items():
-        sizes = tuple(scene.sizes[n] if isinstance(n, str) else n for n in shape)
-        if sizes == (3,):
         if not isinstance(shape, tuple):
             extra[name] = (shape, 1, (num_envs,))
             continue
+        sizes = tuple(scene.sizes[n] if isinstance(n, str) else n for n in shape)
+        if sizes == (3,):
             extra[name] = (wp.vec3, 1, (num_envs,))
         else:
             extra[name] = (wp.float32, 1 + len(sizes), (num_envs, *sizes))
@@ -68,13 +70,13 @@ def extra_fields(task: Task, scene: Scene, layout: Layout, num_envs: int) -> Ext
     return extra
 
 
-def struct_name(model_field: str) -> str:
-    """The field of ``s`` that holds a model field: an option such as ``opt.gravity`` goes by its last name."""
 def watched_arrays(engine: Engine, scene: Scene) -> dict[str, wp.array]:
     """The engine's own fields that terms read, by their name in ``s``."""
     return {field_of(name): engine.watch(name) for name in scene.watched}
 
 
+def struct_name(model_field: str) -> str:
+    """The field of ``s`` that holds a model field: an option such as ``opt.gravity`` goes by its last name."""
     return model_field.rpartition(".")[2]
 
 

@@ -179,7 +179,8 @@ class Env(VecEnv):
             dones: (N,) bool.
             extras: ``time_outs`` (N,) bool, ``final_obs`` TensorDict (rows valid where done: the observation of the
                 state the episode ended in, before the reset), ``valid`` (N,) bool (False where a world was
-                quarantined in this step), ``log`` (empty; see :meth:`pop_metrics`).
+                quarantined in this step), ``log`` (empty; see :meth:`pop_metrics`), and where the reward terms come in
+                several groups ``rewards`` (N, K), the sum of each, never floored.
         """
         if actions.shape != self._actions_torch.shape:
             raise ValueError(f"actions have shape {tuple(actions.shape)}, wants {tuple(self._actions_torch.shape)}")
@@ -322,6 +323,11 @@ class Env(VecEnv):
     def mirror(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]] | None:
         """Left-right mirror of each observation group and of "action": ``mirrored = x[..., perm] * sign``; or None."""
         return mirror_maps(self.cfg, self.scene, self._layout, self.device) if self.cfg.mirror else None
+
+    @property
+    def reward_groups(self) -> tuple[str, ...]:
+        """Groups of the reward terms, in the order of ``extras["rewards"]``; empty where there is one alone."""
+        return tuple(self._layout.reward_groups)
 
     @property
     def observation_terms(self) -> dict[str, tuple[int, ...]]:

@@ -45,6 +45,8 @@ class HandOut:
         )
         kinds = (torch.float32, torch.bool, torch.bool, torch.bool)
         self._results = [[torch.zeros(num_envs, dtype=kind, device=device) for kind in kinds] for _ in range(2)]
+        groups = layout.reward_groups
+        self._parts = [torch.zeros(num_envs, len(groups), device=device) for _ in range(2)] if groups else []
         self._turn = 0
 
     @property
@@ -68,4 +70,6 @@ class HandOut:
         torch.logical_or(state.terminated, state.time_out, out=dones)
         torch.logical_not(state.quarantined, out=valid)
         extras = {"time_outs": time_outs, "final_obs": self.final_obs[self._turn], "valid": valid, "log": {}}
+        if self._parts:
+            extras["rewards"] = self._parts[self._turn].copy_(state.reward_parts)
         return self.current, rewards, dones, extras

@@ -90,12 +90,16 @@ class _Term:
 
 
 class Reward(_Term):
-    """A reward term: ``weight * fn(s, i, **params)``, per second."""
+    """A reward term: ``weight * fn(s, i, **params)``, per second.
+
+    ``group`` names the rewards that one critic may value by itself (the learner's ``several_critics``).
+    """
 
     kind = "reward"
 
-    def __init__(self, fn: Any, *, weight: float, **params: float | str):
+    def __init__(self, fn: Any, *, weight: float, group: str = "task", **params: float | str):
         self._bind(fn, params)
+        self.group = str(group)
         self.weight = _figure(f"reward {self.info.name}: weight", weight)
 
 
@@ -218,6 +222,7 @@ class TorchTerm:
         weight: weight of a reward.
         size: width of an observation.
         time_out: for a termination.
+        group: group of a reward, as of :class:`Reward`.
     """
 
     kind: str
@@ -225,6 +230,7 @@ class TorchTerm:
     weight: float = 1.0
     size: int = 1
     time_out: bool = False
+    group: str = "task"
 
     def __post_init__(self) -> None:
         _require(self.kind in ("reward", "observation", "termination"), "TorchTerm.kind", self.kind, "unknown")
@@ -342,13 +348,13 @@ class Task:
         learner: dotted learner settings, e.g. ``{"ppo.gamma": 0.99}``.
         learner_cpu: the same, on top, where the device is a CPU.
         solved: ``(metric, bound)``: what counts as solved, for time-to-threshold figures.
+        deployable: a robot can measure what the actor sees; the exporter refuses a task that is not.
     """
 
     name: str
     robot: Robot
     rewards: dict[str, Any]
     observations: Mapping[str, ObservationGroup | ImageGroup]
-        deployable: a robot can measure what the actor sees; the exporter refuses a task that is not.
     summary: str = ""
     sim: Sim = field(default_factory=Sim)
     episode_length_s: float = 20.0
@@ -366,13 +372,13 @@ class Task:
     learner: dict[str, Any] = field(default_factory=dict)
     learner_cpu: dict[str, Any] = field(default_factory=dict)
     solved: tuple[str, float] | None = None
+    deployable: bool = True
 
     def __post_init__(self) -> None:
         _require(self.episode_length_s > 0, "episode_length_s", self.episode_length_s, "must be > 0 s")
         _require("actor" in self.vectors, "observations", sorted(self.vectors), "needs a group 'actor' of terms")
         for section, kind in _SECTIONS.items():
             _check_terms(section, kind, getattr(self, section))
-    deployable: bool = True
         for name in self.observations:
             _require(str(name).isidentifier(), "observations", name, "a group's name must be letters, digits and _")
         for name, group in self.vectors.items():

@@ -76,11 +76,13 @@ class TorchTerms:
         state.terminated.masked_fill_(bad, 1)
         state.episode_return.sub_(state.reward * bad)
         state.reward.masked_fill_(bad, 0.0)
+        if self.layout.reward_groups:
+            state.reward_parts.masked_fill_(bad[:, None], 0.0)
 
     def _add_rewards(self) -> None:
         """Complete the sum that the fused kernel began; a term that is not finite quarantines its world."""
         state = self.state
-        bad = state.quarantined > 0
+        bad, groups = state.quarantined > 0, self.layout.reward_groups
         for name, term in self.rewards:
             value = term.weight * term.fn(state) * self.task.sim.step_dt
             spoilt, index = ~value.isfinite(), self.layout.rewards.index(name)
@@ -89,9 +91,13 @@ class TorchTerms:
             value = value.nan_to_num(0.0, 0.0, 0.0)
             state.reward.add_(value)
             state.episode_sums[:, index] += value
+            if groups:
+                state.reward_parts[:, groups.index(term.group)] += value
         if self.task.only_positive_rewards:
             state.reward.clamp_(min=0.0)
         state.reward.masked_fill_(bad, 0.0)
+        if groups:
+            state.reward_parts.masked_fill_(bad[:, None], 0.0)
         state.episode_return.add_(state.reward)
         state.quarantined.bitwise_or_((bad & (state.quarantined == 0)).to(torch.int32) * FAULT_REWARD)
         state.terminated.masked_fill_(bad, 1)

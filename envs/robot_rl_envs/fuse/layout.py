@@ -44,6 +44,7 @@ class Layout:
         pipes: observation group -> columns of what its terms' sensors remember; only groups that need some.
         log: log name -> index in the log array.
         rewards: names of the reward terms, in the order of ``episode_sums``.
+        reward_groups: groups of the reward terms in order, where there are several; else empty.
         commands, intervals: names, in the order of their timers.
         resolved: path of a parameter given by a name ("events.load.body") -> its index.
     """
@@ -55,6 +56,7 @@ class Layout:
     pipes: dict[str, int] = field(default_factory=dict)
     log: dict[str, int] = field(default_factory=dict)
     rewards: list[str] = field(default_factory=list)
+    reward_groups: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     intervals: list[str] = field(default_factory=list)
     resolved: dict[str, float] = field(default_factory=dict)
@@ -162,6 +164,8 @@ def make_layout(task: Task, scene: Scene) -> Layout:
             layout.pipes[group_name] = columns
         layout.groups[group_name], layout.widths[group_name] = slots, offset
     layout.rewards = list(task.rewards)
+    groups = list(dict.fromkeys(getattr(term, "group", "task") for term in task.rewards.values()))
+    layout.reward_groups = groups if len(groups) > 1 else []
     layout.commands = list(task.commands)
     layout.intervals = [name for name, event in task.events.items() if event.mode == "interval"]
     names = [f"reward/{name}" for name in task.rewards]

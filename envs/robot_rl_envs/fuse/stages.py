@@ -82,10 +82,18 @@ def _write_terminations(w: Writer, task: Task) -> None:
         w.add(2, f"wp.atomic_add(log, {w.layout.log[f'termination/{name}']}, wp.float64(1.0))")
 
 
+def _clear_parts(w: Writer, indent: int) -> None:
+    """Begin the sums of the reward groups, which are never floored: a group of penalties would be nothing."""
+    for k in range(len(w.layout.reward_groups)):
+        w.add(indent, f"s.reward_parts[i, {k}] = 0.0")
+
+
 def _write_rewards(w: Writer, task: Task) -> None:
     # With torch terms the sum is not complete here: the environment floors it and adds it to the episode's.
     complete = not any(isinstance(term, TorchTerm) for term in task.rewards.values())
     w.add(1, "total = float(0.0)")
+    groups = w.layout.reward_groups
+    _clear_parts(w, 1)
     for k, name in enumerate(w.layout.rewards):
         term = task.rewards[name]
         if isinstance(term, TorchTerm):
@@ -99,10 +107,14 @@ def _write_rewards(w: Writer, task: Task) -> None:
         w.add(2, "r = 0.0")
         w.add(1, f"s.episode_sums[i, {k}] = s.episode_sums[i, {k}] + r")
         w.add(1, "total = total + r")
+        if groups:
+            part = f"s.reward_parts[i, {groups.index(term.group)}]"
+            w.add(1, f"{part} = {part} + r")
     if task.only_positive_rewards and complete:
         w.add(1, "total = wp.max(total, 0.0)")
     w.add(1, "if faults != 0:")
     w.add(2, "total = 0.0")
+    _clear_parts(w, 2)
     w.add(2, "terminated = 1")
     w.add(1, "if terminated == 1:")
     w.add(2, "time_out = 0")
@@ -235,6 +247,7 @@ def _write_blind(w: Writer, indent: int) -> None:
     w.add(indent, "s.fault_term[i] = -good")
     w.add(indent, "s.episode_return[i] = s.episode_return[i] - s.reward[i]")
     w.add(indent, "s.reward[i] = 0.0")
+    _clear_parts(w, indent)
 
 
 def _write_final(w: Writer, groups: list[str]) -> None:
