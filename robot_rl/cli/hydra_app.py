@@ -77,7 +77,7 @@ def _parse(arguments: Sequence[str]) -> list[Any]:
 def _values(override: Any) -> list[str]:
     """The value of an override, or all those that a sweep goes through, as text."""
     if override.is_sweep_override():
-        return [str(value) for value in override.sweep_string_iterator()]
+        return [str(getattr(value, "text", value)) for value in override.sweep_iterator()]
     return [str(override.value())]
 
 

@@ -1,6 +1,7 @@
 """robot-rl video: films a policy without a display."""
 
 import contextlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _film_gym(source: Source, options: Options, out: Path, cfg: "VideoCfg") -> Path:
     """Films an environment of Gymnasium, which draws itself."""
+    from robot_rl_envs.render import NoGLError, choose_backend
+
     from robot_rl.gym.film import pictures
     from robot_rl.gym.task import asked
     from robot_rl.viewer.video import write_video
@@ -78,6 +81,11 @@ def _film_gym(source: Source, options: Options, out: Path, cfg: "VideoCfg") -> P
         if getattr(options, key) != getattr(Options(), key):
             raise UserError(f"{key}={getattr(options, key)}: {source.cfg.task.name} draws itself; leave {key}= out")
     task: Any = source.cfg.task
+    if task.vectorization == "async":
+        task.vectorization = "sync"
+    # Those that MuJoCo draws need it; others draw without.
+    with contextlib.suppress(NoGLError):
+        os.environ.setdefault("MUJOCO_GL", choose_backend())
     with asked(task.name), contextlib.closing(task.make_env(1, seed=options.seed, render_mode="rgb_array")) as env:
         frames = pictures(env, source.load(env), cfg.seconds, cfg.fps)
         return write_video(frames, out, cfg.fps, total=round(cfg.seconds * cfg.fps))

@@ -37,8 +37,18 @@ def pictures(env: GymEnv, policy: Callable[[Any], Tensor], seconds: float, fps: 
             obs, _, done, _ = env.step(controller.act(env, obs))
             controller.reset(done)
             steps += 1
-        frames = env.env.render()
-        frame = None if not frames else np.asarray(frames[0])
-        if frame is None or frame.ndim != 3 or frame.shape[2] != 3:
-            raise UserError(f"video: {env.env} draws no pictures in render_mode rgb_array")
+        frame = _draw(env)
         yield np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2], dtype=np.uint8)
+
+
+def _draw(env: GymEnv) -> np.ndarray:
+    """The picture (H, W, 3) of the first world."""
+    try:
+        frames = env.env.render()
+    except Exception as error:  # Each draws by a library of its own, which is missing or fails in its own way.
+        line = next(iter(str(error).splitlines()), repr(error))
+        raise UserError(f"video: {env.env} cannot draw itself here: {line}") from error
+    frame = None if not frames else np.asarray(frames[0])
+    if frame is None or frame.ndim != 3 or frame.shape[2] != 3:
+        raise UserError(f"video: {env.env} draws no pictures in render_mode rgb_array")
+    return frame

@@ -194,12 +194,14 @@ def default_settings(task: GymTask) -> dict[str, Any]:
         raise UserError(f"vectorization={task.vectorization}: {task.name} has no {kind}")
     with asked(task.name) as gymnasium:
         creator = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
-    with contextlib.suppress(ValueError):
+    told: dict[str, Any] = dict(spec.kwargs)
+    with contextlib.suppress(ValueError):  # Some are compiled and have no signature.
         parameters = inspect.signature(creator).parameters.values()
-        told = {parameter.name: parameter.default for parameter in parameters} | dict(spec.kwargs)
-        settings = {name: value for name, value in told.items() if _is_plain(value) and name not in OWN_SETTINGS}
-        return {"max_episode_steps": spec.max_episode_steps} | settings
-    return {"max_episode_steps": spec.max_episode_steps}
+        told = {parameter.name: parameter.default for parameter in parameters} | told
+    settings = {name: value for name, value in told.items() if _is_plain(value) and name not in OWN_SETTINGS}
+    # Gymnasium puts a clock around single worlds, and tells a vector environment where the registration has a limit.
+    has_clock = task.vectorization != "own" or spec.max_episode_steps is not None
+    return ({"max_episode_steps": spec.max_episode_steps} if has_clock else {}) | settings
 
 
 def _is_plain(value: Any) -> bool:

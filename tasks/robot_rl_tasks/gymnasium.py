@@ -56,11 +56,20 @@ def make_vector(
     return TaskVectorEnv(get_task(task), num_envs, groups=groups, **options)
 
 
-def make_one(task: str, **options: Any) -> TaskEnv:
-    """Make one world of a task; see `make_vector`, whose options these are."""
+def make_one(
+    task: str,
+    *,
+    groups: Any = "actor",
+    engine: str = "auto",
+    device: str = "cpu",
+    num_threads: int = 0,
+    **options: Any,
+) -> TaskEnv:
+    """Make one world of a task; see `make_vector`, whose arguments these are."""
     from robot_rl_envs.gymnasium_env import TaskEnv
 
-    return TaskEnv(get_task(task), **options)
+    options |= {"engine": engine, "device": device, "num_threads": num_threads}
+    return TaskEnv(get_task(task), groups=groups, **options)
 
 
 def register() -> None:

@@ -147,6 +147,8 @@ def zeros():
 WALK_MODULE = '''
 """Registers a small environment, as somebody's module would."""
 
+import signal
+
 import gymnasium
 import numpy as np
 
@@ -173,6 +175,9 @@ class Reach(gymnasium.Env):
 
     def render(self):
         return np.full((40, 64, 3), 99, dtype=np.uint8)
+
+    def ctrl_c(self):
+        return signal.getsignal(signal.SIGINT)
 
 
 class Pick(Reach):
