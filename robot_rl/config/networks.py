@@ -17,20 +17,21 @@ class ConvCfg:
     """Convolutional encoders: each group of `groups` goes through one of its own, the others go past them.
 
     Attributes:
-        groups: observation groups that are images or grids; none: no encoder.
-        shape: (channels, height, width) or (height, width) of a group that arrives as a flat vector, such as a height
-            scan; empty: each group has its own shape.
+        groups: observation groups that are images or grids, or terms that are, as "group.term"; none: no encoder.
+        shape: (channels, height, width) or (height, width) of a group that arrives as a flat vector; empty: each has
+            its own shape, as cameras and height scans do.
         channels: channels of each convolution.
-        kernels: width of its square kernel; one for all or one each.
-        strides: its stride; one for all or one each.
+        kernels: width of its square kernel, one for all or one each; empty: twice the stride less one, so that every
+            pixel is covered.
+        strides: its stride, one for all or one each; empty: 2, and at first 4 for pictures with a side above 32 pixels.
         features: outputs of the linear layer after the last convolution.
     """
 
     groups: tuple[str, ...] = ()
     shape: tuple[int, ...] = ()
     channels: tuple[int, ...] = (16, 32)
-    kernels: tuple[int, ...] = (3,)
-    strides: tuple[int, ...] = (2,)
+    kernels: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
     features: int = 64
 
     def __post_init__(self) -> None:
@@ -43,7 +44,7 @@ class ConvCfg:
             for value in getattr(self, name):
                 check_range(name, value, 1, 65536)
         for name in ("kernels", "strides"):
-            if len(getattr(self, name)) not in (1, len(self.channels)):
+            if len(getattr(self, name)) not in (0, 1, len(self.channels)):
                 raise UserError(f"{name}: {list(getattr(self, name))}, must be one or {len(self.channels)} of them")
         check_range("features", self.features, 1, 65536)
 

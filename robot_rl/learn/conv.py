@@ -19,6 +19,9 @@ from robot_rl.learn.mlp import HIDDEN_GAIN, make_activation
 CHUNK_ELEMENTS = 2**23
 """Activations of one layer that are held at once where no gradient is asked for: 32 MB."""
 
+LARGE_SIDE = 32
+"""Pixels of a side from which on the first stride is 4: with 2 the first two layers take four times as long."""
+
 Mirror = tuple[Tensor, Tensor]
 Image = tuple[int, int, int]
 """Channels, height, width."""
@@ -194,9 +197,7 @@ class ConvEncoder(nn.Module):
         conv = cfg.conv
         sizes = [shape, *_sizes(shape, conv)]
         layers: list[nn.Module] = []
-        for (before, after), kernel, stride in zip(
-            pairwise(sizes), _each(conv.kernels, conv), _each(conv.strides, conv), strict=True
-        ):
+        for (before, after), (kernel, stride) in zip(pairwise(sizes), _windows(shape, conv), strict=True):
             layers.append(skip_init(nn.Conv2d, before[0], after[0], kernel, stride=stride, padding=kernel // 2))
             layers.append(make_activation(cfg.activation))
         layers += [nn.Flatten(), skip_init(nn.Linear, math.prod(sizes[-1]), conv.features)]
@@ -236,7 +237,7 @@ def _image_shape(span: Span, cfg: ConvCfg, field: str) -> Image:
 
 
 def _check_kernels(name: str, shape: Image, cfg: ConvCfg, field: str) -> None:
-    for k, (size, kernel) in enumerate(zip((shape, *_sizes(shape, cfg)), _each(cfg.kernels, cfg), strict=False)):
+    for k, (size, (kernel, _)) in enumerate(zip((shape, *_sizes(shape, cfg)), _windows(shape, cfg), strict=False)):
         if kernel > max(size[1:]):
             raise UserError(
                 f"{field}.kernels: {kernel} is larger than what convolution {k + 1} gets of '{name}', {size[1]} x "
@@ -244,15 +245,20 @@ def _check_kernels(name: str, shape: Image, cfg: ConvCfg, field: str) -> None:
             )
 
 
-def _each(values: Sequence[int], cfg: ConvCfg) -> Sequence[int]:
-    """One value for every convolution."""
-    return tuple(values) * len(cfg.channels) if len(values) == 1 else values
+def _windows(shape: Image, cfg: ConvCfg) -> list[tuple[int, int]]:
+    """Return kernel and stride of each convolution."""
+    count = len(cfg.channels)
+    strides = cfg.strides or (4 if max(shape[1:]) > LARGE_SIDE else 2, *(2,) * (count - 1))
+    strides = strides * count if len(strides) == 1 else strides
+    kernels = cfg.kernels or [2 * stride - 1 for stride in strides[:count]]
+    kernels = tuple(kernels) * count if len(kernels) == 1 else kernels
+    return list(zip(kernels[:count], strides[:count], strict=True))
 
 
 def _sizes(shape: Image, cfg: ConvCfg) -> list[Image]:
-    """Shape after each convolution."""
+    """Return the shape after each convolution."""
     sizes, (_, *sides) = [], shape
-    for channels, kernel, stride in zip(cfg.channels, _each(cfg.kernels, cfg), _each(cfg.strides, cfg), strict=True):
+    for channels, (kernel, stride) in zip(cfg.channels, _windows(shape, cfg), strict=True):
         height, width = sides = [(side + 2 * (kernel // 2) - kernel) // stride + 1 for side in sides]
         sizes.append((channels, height, width))
     return sizes

@@ -53,13 +53,21 @@ def test_an_encoder_by_hand():
     assert encoders.out_dim == 5
 
 
-@pytest.mark.parametrize("shape", [(8, 10), (11, 17), (12, 16), (9, 7)])
+@pytest.mark.parametrize("shape", [(8, 10), (11, 17), (12, 16), (9, 7), (64, 47), (33, 35)])
 def test_every_pixel_is_looked_at(shape):
     layout = Layout({"eye": shape})
     encoders = Encoders(layout, make_cfg(ConvCfg(groups=("eye",), channels=(3, 3, 3)), activation="tanh"))
     x = torch.zeros(1, layout.size, requires_grad=True)
     encoders(x).sum().backward()
     assert float(x.grad.abs().min()) > 0.0
+
+
+@pytest.mark.parametrize(("shape", "kernels", "strides"), [((11, 17), (3, 3), (2, 2)), ((64, 48), (7, 3), (4, 2))])
+def test_what_is_not_said_suits_the_picture(shape, kernels, strides):
+    encoders = Encoders(Layout({"eye": shape}), make_cfg(ConvCfg(groups=("eye",))))
+    found = [layer for layer in encoders.encoders[0].layers if isinstance(layer, torch.nn.Conv2d)]
+    assert [layer.kernel_size for layer in found] == [(size, size) for size in kernels]
+    assert [layer.stride for layer in found] == [(size, size) for size in strides]
 
 
 def test_a_term_inside_a_group_is_seen_as_a_picture():
@@ -161,6 +169,7 @@ BAD = [
     ({"groups": ("actor",)}, r"conv\.shape: 'actor' is a vector of 83 components; .* conv\.shape=\[height, width\]"),
     ({"groups": ("actor",), "shape": (8, 10)}, r"conv\.shape: \[8, 10\] has 80 components, 'actor' 83"),
     ({"groups": ("actor.scan",), "shape": (4, 20)}, r"conv\.shape: \[4, 20\] fits none of actor\.scan"),
+    ({"kernels": (1, 2, 3)}, r"kernels: \[1, 2, 3\], must be one or 2 of them"),
     ({"kernels": (11,)}, r"conv\.kernels: 11 is larger than what convolution 1 gets of 'actor\.scan', 8 x 10"),
     ({"kernels": (3, 7)}, r"conv\.kernels: 7 is larger than what convolution 2 gets of 'actor\.scan', 4 x 5"),
 ]
@@ -221,8 +230,9 @@ def test_same_seed_same_bits_and_a_policy_from_its_checkpoint(seeing, small_cfg,
     torch.set_num_threads(2)
     weights = []
     for k in range(2):
-        runner = Runner(seeing(), seeing_cfg(small_cfg, "both", "both.strip"), run_dir=tmp_path / str(k), seed=3)
-        runner.learn(3)
+        env = seeing(num_envs=16)
+        runner = Runner(env, seeing_cfg(small_cfg, "both", "both.strip"), run_dir=tmp_path / str(k), seed=3)
+        runner.learn(2)
         weights.append([p.detach() for p in runner.actor.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
     policy = make_policy(tmp_path / "0")
