@@ -1,4 +1,4 @@
-"""Learners take the groups they are told to and leave images alone."""
+"""Learners take the groups they are told to: images through an encoder, or not at all."""
 
 from dataclasses import replace
 
@@ -10,8 +10,9 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
 
-from robot_rl.config import LearnerCfg, NetworkCfg
+from robot_rl.config import ConvCfg, LearnerCfg, NetworkCfg
 from robot_rl.errors import UserError
+from robot_rl.learn.build import make_policy
 from robot_rl.learn.rsl_rl_runner import RslRlRunner
 from robot_rl.learn.runner import Runner
 
@@ -57,6 +58,33 @@ def test_rsl_rl_stores_no_images(env, tmp_path):
     assert sorted(stored.keys()) == ["actor", "critic"]
 
 
-def test_an_image_as_the_actors_observation_is_refused(env, tmp_path):
-    with pytest.raises(UserError, match=r"actor_groups: group 'side' has shape \(4, 1, 12, 16\)"):
+def test_an_image_without_an_encoder_is_refused(env, tmp_path):
+    line = r"actor_groups: group 'side' has shape \(num_envs, 1, 12, 16\), images, .* actor\.conv\.groups=\[side\]"
+    with pytest.raises(UserError, match=line):
         Runner(env, replace(CFG, actor_groups=("actor", "side")), run_dir=tmp_path)
+    with pytest.raises(UserError, match="rsl_rl"):
+        RslRlRunner(env, seeing("side", name="rsl_rl"), run_dir=tmp_path)
+
+
+def seeing(*groups, **fields):
+    actor = replace(CFG.actor, conv=ConvCfg(groups=("side",), channels=(4,), features=8))
+    return replace(CFG, actor=actor, actor_groups=groups, **fields)
+
+
+def test_ours_learns_from_images(env, tmp_path):
+    runner = Runner(env, seeing("actor", "side"), run_dir=tmp_path)
+    encoder = runner.actor.encoders.encoders[0]
+    before = [weight.detach().clone() for weight in encoder.parameters()]
+    assert torch.isfinite(torch.tensor(runner.learn(2)["loss/value"]))
+    assert all(not torch.equal(a, b) for a, b in zip(before, encoder.parameters(), strict=True))
+    obs = env.get_observations()
+    stored = runner.actor.layout.gather(obs, torch.empty(4, 4 + 12 * 16))
+    assert torch.equal(stored[:, 4:].view(4, 1, 12, 16), obs["side"])
+    policy = make_policy(tmp_path)
+    assert torch.equal(policy(obs), runner.actor.mean(stored).detach())
+    with torch.no_grad():
+        blind = runner.actor.mean(torch.cat((stored[:, :4], torch.zeros(4, 192)), dim=1))
+    assert not torch.equal(blind, policy(obs))
+    again = Runner(env, seeing("actor", "side"), run_dir=tmp_path / "again")
+    again.load(runner.checkpoint)
+    assert again.learn(3)["iteration"] == 3
