@@ -77,6 +77,7 @@ def crossed(name: str, policy: Any, seed: int) -> tuple[dict[str, list[float]], 
     for _ in range(round(SECONDS / env.step_dt)):
         obs, _, done, extras = env.step(policy(obs))
         done = done.bool()
+        policy.reset(done)
         path = (env.state.base_pos_w - env.state.env_origin_w)[:, :2].norm(dim=1)
         away |= running & ~done & (path >= AWAY)
         running &= ~away

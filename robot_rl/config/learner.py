@@ -131,3 +131,37 @@ class LearnerCfg:
             setattr(self, name, groups)
             if not groups:
                 raise UserError(f"{name}: () is out of range, must name at least one observation group")
+        self._check_memory()
+
+    @property
+    def sequence(self) -> int:
+        """Control steps of the sequences that a memory learns from; the rollout's where there is no memory."""
+        lengths = [cfg.memory.sequence for cfg in (self.actor, self.critic) if cfg.memory.kind != "none"]
+        return (lengths[0] if lengths else 0) or self.num_steps
+
+    def _check_memory(self) -> None:
+        """Check what memories are told to learn from."""
+        lengths = {}
+        for name, cfg in (("actor", self.actor), ("critic", self.critic)):
+            kind, sequence = cfg.memory.kind, cfg.memory.sequence
+            if kind == "none":
+                continue
+            if sequence > self.num_steps:
+                raise UserError(
+                    f"{name}.memory.sequence: {sequence} is longer than the rollout of num_steps={self.num_steps}"
+                )
+            if sequence and self.num_steps % sequence:
+                near = max(n for n in range(1, sequence) if self.num_steps % n == 0)
+                raise UserError(
+                    f"{name}.memory.sequence: {sequence} does not divide the rollout of num_steps={self.num_steps}, "
+                    f"{near} does"
+                )
+            if self.symmetry != "none":
+                raise UserError(
+                    f"{name}.memory.kind: '{kind}' has no mirror image; use symmetry=none, this is '{self.symmetry}'"
+                )
+            lengths[name] = sequence or self.num_steps
+        if len(set(lengths.values())) > 1:
+            raise UserError(
+                f"critic.memory.sequence: {lengths['critic']} steps, must be the actor's {lengths['actor']}"
+            )

@@ -30,8 +30,9 @@ class TorchController:
     """The torch policy, reading the environment's observation."""
 
     def __init__(self, policy: TorchPolicy) -> None:
-        """Wrap a policy from observation groups to mean actions."""
+        """Wrap a policy from observation groups to mean actions; one that remembers has a `reset(done)`."""
         self._policy = policy
+        self._forget = getattr(policy, "reset", None)
 
     def act(self, env: Any, obs: Any) -> Tensor:
         """Give actions (N, num_actions)."""
@@ -39,7 +40,9 @@ class TorchController:
             return self._policy(obs)
 
     def reset(self, done: Tensor) -> None:
-        """Nothing: the environment keeps what the observation remembers."""
+        """Let a policy with a memory forget; what the observation remembers the environment keeps."""
+        if self._forget is not None:
+            self._forget(done)
 
 
 class BundleController:

@@ -110,7 +110,16 @@ def latest_checkpoint(run_dir: Path) -> Path:
 
 
 def check_shapes(path: Path, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Raise UserError unless a checkpoint holds every wanted tensor in its shape; the message has both shapes."""
+    """Raise UserError unless a checkpoint holds every wanted tensor in its shape; the message has both shapes.
+
+    A part of a network that is not wanted, such as a memory, is refused, too.
+    """
+    for name, tensor in tensors.items():
+        if name.startswith(("actor.", "critic.")) and name not in wanted:
+            raise UserError(
+                f"checkpoint {path}: has '{name}' {tuple(tensor.shape)}, which this learner's networks do not have, "
+                "it is of another architecture"
+            )
     for name, tensor in wanted.items():
         if name not in tensors:
             raise UserError(f"checkpoint {path}: has no '{name}' {tuple(tensor.shape)}, it is of another architecture")

@@ -1,4 +1,4 @@
-"""Actor and critic: normalizer, encoders of images, multilayer perceptron, and the actor's distribution of actions."""
+"""Actor and critic: normalizer, encoders of images, memory, perceptron, and the actor's distribution of actions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ from robot_rl.errors import UserError
 from robot_rl.learn.conv import Encoders
 from robot_rl.learn.distributions import Params, make_distribution
 from robot_rl.learn.layout import Layout
+from robot_rl.learn.memory import Memory
 from robot_rl.learn.mlp import Mlp
 from robot_rl.learn.normalizer import Normalizer
 from robot_rl.learn.symmetry import Mirror, SymmetricMlp
+
+Past = tuple[Tensor, Tensor]
+"""What U sequences of L steps remember: the state (U, S) before the first step, and (L, U) bool, where a step begins an
+episode and nothing is remembered from before it."""
+UNKNOWN_PAST = "the network has a memory: say what it remembers"
 
 
 class Network(nn.Module):
@@ -25,6 +31,7 @@ class Network(nn.Module):
         obs_dim: components D of an observation.
         normalizer: normalizes raw observations; None where the configuration says so.
         encoders: what images go through before the perceptron.
+        memory: recurrent layers between encoders and perceptron; None where the configuration has none.
         body: the perceptron.
     """
 
@@ -54,10 +61,18 @@ class Network(nn.Module):
         mirror = mirrors[0] if mirrors else None
         self.encoders = Encoders(self.layout, cfg, mirror=mirror, generator=generator)
         self.normalizer = Normalizer(self.obs_dim, mirror, self.encoders.pools) if normalize else None
+        width = self.encoders.out_dim
+        self.memory = None if cfg.memory.kind == "none" else Memory(width, cfg.memory, generator)
         if mirrors is None or self.encoders.mirror is None:
-            self.body: Mlp | SymmetricMlp = Mlp(self.encoders.out_dim, out_dim, cfg, generator)
+            width = width if self.memory is None else self.memory.hidden
+            self.body: Mlp | SymmetricMlp = Mlp(width, out_dim, cfg, generator)
         else:
             self.body = SymmetricMlp(self.encoders.mirror, mirrors[1], cfg, generator)
+
+    @property
+    def state_size(self) -> int:
+        """Components S of what is remembered from step to step; 0 without a memory."""
+        return 0 if self.memory is None else self.memory.state_size
 
     def encode(self, obs: Tensor) -> Tensor:
         """Return what `outputs` takes from raw observations (..., D): normalized, and in the perceptron's basis.
@@ -66,11 +81,45 @@ class Network(nn.Module):
         weights that are learned by gradients, so a learner does it once for a whole rollout.
         """
         x = obs if self.normalizer is None else self.normalizer(obs)
-        return self.body.encode(x) if self.encoders.is_identity else x
+        return self.body.encode(x) if self.encoders.is_identity and self.memory is None else x
 
-    def outputs(self, x: Tensor) -> Tensor:
-        """Map encoded observations (B, F) to outputs (B, P)."""
-        return self.body(x if self.encoders.is_identity else self.body.encode(self.encoders(x)))
+    def outputs(self, x: Tensor, past: Past | None = None) -> Tensor:
+        """Map encoded observations (B, F) to outputs (B, P).
+
+        Args:
+            x: (B, F) encoded observations. With a memory: of U sequences of L steps, step after step, B = L U.
+            past: what the sequences remember; needed where there is a memory.
+        """
+        if self.memory is None:
+            return self.body(x if self.encoders.is_identity else self.body.encode(self.encoders(x)))
+        if past is None:
+            raise ValueError(UNKNOWN_PAST)
+        state, start = past
+        y = self.memory.sequence(self.encoders(x).unflatten(0, start.shape), state, start)
+        return self.body(y.flatten(0, 1))
+
+    def trace(self, x: Tensor, past: Past) -> tuple[Tensor, Tensor]:
+        """Return what `outputs` does and the memory's state (L, U, S) after each step, without gradients."""
+        assert self.memory is not None
+        y, states = self.memory.trace(self.encoders(x).unflatten(0, past[1].shape), *past)
+        return self.body(y.flatten(0, 1)), states
+
+    def step(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Go one step on.
+
+        Args:
+            x: (B, F) encoded observations.
+            state: (B, S) what is remembered, zeros at the start of an episode; needed where there is a memory.
+
+        Returns:
+            Outputs (B, P), and the state (B, S) after the step.
+        """
+        if self.memory is None:
+            return self.outputs(x), None
+        if state is None:
+            raise ValueError(UNKNOWN_PAST)
+        y, state = self.memory.step(self.encoders(x), state)
+        return self.body(y), state
 
 
 class Actor(Network):
@@ -109,27 +158,36 @@ class Actor(Network):
         self.action_dim = action_dim
         self.distribution = distribution
 
-    def mean(self, obs: Tensor) -> Tensor:
-        """Return what the policy does without noise, (B, A), at raw observations (B, D)."""
-        return self.distribution.mode(self.params(obs))
+    def mean(self, obs: Tensor, state: Tensor | None = None) -> Tensor:
+        """Return what the policy does without noise, (B, A), at raw observations (B, D); `state` as in `act`."""
+        return self.distribution.mode(self.params(obs, state))
 
-    def params(self, obs: Tensor) -> Params:
-        """Return the distribution's parameters at raw observations (B, D)."""
-        return self.distribution.params(self.outputs(self.encode(obs)))
+    def params(self, obs: Tensor, state: Tensor | None = None) -> Params:
+        """Return the distribution's parameters at raw observations (B, D); `state` as in `act`."""
+        return self.distribution.params(self._advance(obs, state))
 
-    def act(self, obs: Tensor, noise: Tensor, frozen: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def act(
+        self, obs: Tensor, noise: Tensor, frozen: Tensor | None = None, state: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Draw raw actions at raw observations.
 
         Args:
             obs: (B, D) raw observations.
             noise: (B, A) random numbers (`Distribution.draw_noise`).
             frozen: what `Distribution.snapshot` returned; saves computing it again.
+            state: (B, S) what the memory holds; overwritten by what it holds after this step.
 
         Returns:
             raw actions (B, A) and the outputs (B, P) that they were drawn at.
         """
-        out = self.outputs(self.encode(obs))
+        out = self._advance(obs, state)
         return self.distribution.sample(self.distribution.params(out, frozen), noise), out
+
+    def _advance(self, obs: Tensor, state: Tensor | None) -> Tensor:
+        out, after = self.step(self.encode(obs), state)
+        if state is not None and after is not None:
+            state.copy_(after)
+        return out
 
     def export_module(self) -> nn.Module:
         """Return a module in evaluation mode from raw observations (B, D) to actions without noise (B, A).
@@ -175,14 +233,26 @@ class Critic(Network):
         super().__init__(layout, num_values, cfg, normalize=normalize, mirrors=mirrors, generator=generator)
         self.num_values = num_values
 
-    def values(self, x: Tensor) -> Tensor:
+    def values(self, x: Tensor, past: Past | None = None) -> Tensor:
         """Return the values of encoded observations (B, F): (B,), or (B, K) where there are several."""
-        out = self.outputs(x)
-        return out.squeeze(-1) if self.num_values == 1 else out
+        return self._each(self.outputs(x, past))
 
-    def value(self, obs: Tensor) -> Tensor:
-        """Return the values of raw observations (B, D): (B,), or (B, K) where there are several."""
-        return self.values(self.encode(obs))
+    def value(self, obs: Tensor, state: Tensor | None = None) -> Tensor:
+        """Return the values of raw observations (B, D): (B,), or (B, K) where there are several.
+
+        Args:
+            obs: (B, D) raw observations.
+            state: (B, S) what is remembered from before them; needed where there is a memory.
+        """
+        return self._each(self.step(self.encode(obs), state)[0])
+
+    def trace(self, x: Tensor, past: Past) -> tuple[Tensor, Tensor]:
+        """Return what `values` does and the memory's state (L, U, S) after each step, without gradients."""
+        out, states = super().trace(x, past)
+        return self._each(out), states
+
+    def _each(self, out: Tensor) -> Tensor:
+        return out.squeeze(-1) if self.num_values == 1 else out
 
 
 class ExportedActor(nn.Module):

@@ -97,28 +97,27 @@ class PPO:
     @torch.no_grad()
     def make_batch(self, rollout: Rollout) -> Batch:
         """Turn a rollout into samples with advantages and returns, flattened over steps and worlds."""
-        actor_in = self.actor.encode(rollout.actor_obs.flatten(0, 1))
-        critic_in = self.critic.encode(rollout.critic_obs.flatten(0, 1))
-        num_steps, num_envs = rollout.done.shape
-        values = self.critic.values(critic_in).unflatten(0, (num_steps + 1, num_envs))
+        flat = rollout.flat
+        critic_in = self.critic.encode(rollout.critic_obs.flatten(0, 1)).unflatten(0, rollout.critic_obs.shape[:2])
+        values, states = self.values(rollout, critic_in)
         valid = rollout.valid if rollout.has_invalid else None
-        advantage = self.advantages(rollout, values, valid)
-        count = num_steps * num_envs
-        value, action, out = values[:-1].flatten(0, 1), rollout.action.flatten(0, 1), rollout.out.flatten(0, 1)
+        advantage = flat(self.advantages(rollout, values, valid, states))
+        value, action, out = flat(values[:-1]), flat(rollout.action), flat(rollout.out)
         distribution = self.actor.distribution
         batch = Batch(
-            actor_in=actor_in,
-            critic_in=critic_in[:count],
+            actor_in=self.actor.encode(flat(rollout.actor_obs)),
+            critic_in=flat(critic_in[:-1]),
             action=action,
             out=out,
             log_prob=distribution.log_prob(action, distribution.params(out)),
             value=value,
-            advantage=self._combine(advantage.flatten(0, 1), None if valid is None else valid.reshape(-1)),
-            returns=advantage.flatten(0, 1) + value,
-            more={name: t.flatten(0, 1) for extra in self.extras for name, t in extra.samples(rollout).items()},
+            advantage=self._combine(advantage, None if valid is None else flat(valid)),
+            returns=advantage + value,
+            more={name: flat(t) for extra in self.extras for name, t in extra.samples(rollout).items()},
+            **rollout.sequences(states),
         )
         if valid is not None:
-            weight = valid.reshape(-1).to(value.dtype)
+            weight = flat(valid).to(value.dtype)
             batch.weight = weight / self.ranks.mean_(weight.mean()).clamp(min=1e-8)
         if self.symmetry is not None:
             more: dict[str, Tensor] = {}
@@ -127,13 +126,36 @@ class PPO:
             batch = self.symmetry.extend(batch, rollout, self.actor, self.critic, more=more, ranks=self.ranks)
         return batch
 
-    def advantages(self, rollout: Rollout, values: Tensor, valid: Tensor | None) -> Tensor:
+    def values(self, rollout: Rollout, critic_in: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the values of a rollout's states; what the critic remembers after it goes to `rollout.critic_after`.
+
+        Args:
+            rollout: the rollout.
+            critic_in: (T + 1, N, F) its states, encoded.
+
+        Returns:
+            (T + 1, N) values, (T + 1, N, K) with several critics, and what the critic remembers after each state,
+            (T + 1, N, S), None where it has no memory.
+        """
+        shape, states = critic_in.shape[:2], None
+        if rollout.critic_state is None or rollout.critic_after is None:
+            values = self.critic.values(critic_in.flatten(0, 1))
+        else:
+            starts = rollout.starts()
+            values, states = self.critic.trace(critic_in.flatten(0, 1), (rollout.critic_state, starts))
+            rollout.critic_after.copy_(states[-2].masked_fill(starts[-1, :, None], 0.0))
+        return values.unflatten(0, shape), states
+
+    def advantages(
+        self, rollout: Rollout, values: Tensor, valid: Tensor | None, states: Tensor | None = None
+    ) -> Tensor:
         """Return the advantages of a rollout, (T, N), or (T, N, K) with several critics.
 
         Args:
             rollout: the rollout.
             values: (T + 1, N) or (T + 1, N, K) values of its states.
             valid: (T, N) samples that may be learned from; None: all.
+            states: (T + 1, N, S) what the critic remembers after each state; None where it has no memory.
         """
         reward, done, time_out = rollout.reward, rollout.done, rollout.time_out
         for extra in self.extras:
@@ -143,21 +165,22 @@ class PPO:
         if values.ndim == 3:  # Each critic has a value of its own; episodes end for all of them.
             done, time_out = done[..., None], time_out[..., None]
             valid = None if valid is None else valid[..., None]
-        reward = reward + timeout_bonus(self._timeout_values(rollout, values), time_out, self.cfg.gamma)
+        reward = reward + timeout_bonus(self._timeout_values(rollout, values, states), time_out, self.cfg.gamma)
         if valid is not None:  # A quarantined sample passes nothing on to the samples before it.
             reward, done = torch.where(valid, reward, values[:-1]), done | ~valid
         return advantages(reward, values, done, self.cfg.gamma, self.cfg.lam)
 
     def fit(self, batch: Batch) -> dict[str, Tensor]:
         """Run the epochs over a batch and return the means of `statistics` over the minibatches."""
-        size = batch.value.shape[0] // self.cfg.minibatches
+        units, size = batch.num_units, batch.num_units // self.cfg.minibatches
         if size == 0:
-            raise UserError(f"ppo.minibatches: {self.cfg.minibatches} is more than the {batch.value.shape[0]} samples")
+            kind = "samples" if batch.start is None else f"sequences of {batch.start.shape[0]} steps"
+            raise UserError(f"ppo.minibatches: {self.cfg.minibatches} is more than the {units} {kind}")
         frozen = self.actor.distribution.snapshot()
         total = torch.zeros(len(self.statistics), device=batch.value.device)
         step = self.graphed.bind(batch, size, frozen) if self.graphed else partial(self.step, batch, frozen=frozen)
         for _ in range(self.cfg.epochs):
-            order = torch.randperm(batch.value.shape[0], generator=self.generator, device=batch.value.device)
+            order = torch.randperm(units, generator=self.generator, device=batch.value.device)
             for start in range(0, size * self.cfg.minibatches, size):
                 total += step(order[start : start + size])
         total /= self.cfg.epochs * self.cfg.minibatches
@@ -175,7 +198,7 @@ class PPO:
 
         Args:
             batch: the samples.
-            index: (b,) which of them.
+            index: (b,) which of them, or of their sequences (`Batch.rows`).
             frozen: `Distribution.snapshot` of the policy that acted.
         """
         self.optimizer.zero_grad()
@@ -197,7 +220,7 @@ class PPO:
             frozen: `Distribution.snapshot` of the policy that acted.
         """
         cfg, weight, distribution = self.cfg, batch.weight, self.actor.distribution
-        params = distribution.params(self.actor.outputs(batch.actor_in))
+        params = distribution.params(self.actor.outputs(batch.actor_in, batch.actor_past))
         ratio = torch.exp(distribution.log_prob(batch.action, params) - batch.log_prob)
         clipped = ratio.clamp(1.0 - cfg.clip, 1.0 + cfg.clip)
         surrogate = -mean_over(torch.minimum(batch.advantage * ratio, batch.advantage * clipped), weight)
@@ -217,7 +240,7 @@ class PPO:
 
     def value_loss(self, batch: Batch) -> Tensor:
         """Return the critic's squared error () over a minibatch."""
-        value, clip = self.critic.values(batch.critic_in), self.cfg.clip
+        value, clip = self.critic.values(batch.critic_in, batch.critic_past), self.cfg.clip
         error = (value - batch.returns).square()
         if self.cfg.clip_value_loss:
             near = batch.value + (value - batch.value).clamp(-clip, clip)
@@ -231,16 +254,16 @@ class PPO:
             if network.normalizer is not None:
                 network.normalizer.update(obs.flatten(0, 1), valid, self.ranks)
 
-    def _timeout_values(self, rollout: Rollout, values: Tensor) -> Tensor:
+    def _timeout_values(self, rollout: Rollout, values: Tensor, states: Tensor | None) -> Tensor:
         """Return (T, N), or (T, N, K), the value at which an episode that was cut short would have gone on."""
         if self.cfg.bootstrap == "state" or not rollout.has_final_obs:
             return values[:-1]
-        final = rollout.final_obs.flatten(0, 1)
+        final, past = rollout.final_obs.flatten(0, 1), None if states is None else states[:-1].flatten(0, 1)
         if final.device.type != "cpu":
-            return self.critic.value(final).view_as(rollout.reward)
+            return self.critic.value(final, past).view_as(rollout.reward)
         rows = rollout.time_out.reshape(-1).nonzero().squeeze(-1)  # No device waits here: this is the CPU.
         result = torch.zeros_like(values[:-1].flatten(0, 1))
-        result[rows] = self.critic.value(final[rows])
+        result[rows] = self.critic.value(final[rows], None if past is None else past[rows])
         return result.view_as(rollout.reward)
 
     def _combine(self, advantage: Tensor, valid: Tensor | None) -> Tensor:

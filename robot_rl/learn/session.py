@@ -25,6 +25,8 @@ from robot_rl.learn.storage import Dims
 from robot_rl.metrics.iteration import PARTS, merge_rows, overlap_share, time_parts
 from robot_rl.metrics.writers import MetricsWriter
 
+WORLDS = "worlds."
+"""What the names of a checkpoint's tensors begin with that hold something of each world; others may go on without."""
 Observer = Callable[[dict[str, float]], bool | None]
 """Called once an iteration with the row of metrics; returning True ends the training."""
 
@@ -164,7 +166,8 @@ class Session(ABC):
         tensors, meta = load_checkpoint(path)
         if not weights_only:
             self._check(meta)
-        check_shapes(path, tensors, self._networks() if weights_only else self._networks() | self._state())
+        wanted = self._networks() if weights_only else self._networks() | self._state()
+        check_shapes(path, tensors, {name: t for name, t in wanted.items() if not name.startswith(WORLDS)})
         self.actor.load_state_dict(with_prefix(tensors, "actor."))
         self.critic.load_state_dict(with_prefix(tensors, "critic."))
         if weights_only:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -65,6 +66,10 @@ class Rollout:
         ends: the same groups at which episodes ended, (T, N, D) each; rows without an end hold anything.
         has_final_obs: the environment told final observations.
         has_invalid: `valid` may hold false.
+        sequence: steps L of the sequences that a memory learns from; 0 where nothing has one.
+        actor_state: (T / L, N, S) what the actor remembered before each sequence; None where it has no memory.
+        critic_state: (N, S) what the critic remembers before the first step; None where it has no memory.
+        critic_after: (N, S) what it remembers after the last one, known once its values are.
     """
 
     actor_obs: Tensor
@@ -81,6 +86,69 @@ class Rollout:
     ends: dict[str, Tensor] = field(default_factory=dict)
     has_final_obs: bool = False
     has_invalid: bool = False
+    sequence: int = 0
+    actor_state: Tensor | None = None
+    critic_state: Tensor | None = None
+    critic_after: Tensor | None = None
+
+    def hold_states(self, sequence: int, actor: int, critic: int) -> None:
+        """Allocate what memories hold.
+
+        Args:
+            sequence: steps L of a sequence; divides T.
+            actor: components S of the actor's state, 0 where it has none.
+            critic: the same of the critic.
+        """
+        steps, worlds = self.done.shape
+        if actor or critic:
+            self.sequence = sequence
+        if actor:
+            self.actor_state = self.noise.new_zeros(steps // sequence, worlds, actor)
+        if critic:
+            self.critic_state, self.critic_after = self.noise.new_zeros(2, worlds, critic).unbind()
+
+    def begin(self) -> None:
+        """Make ready to be filled: forget what only some environments tell, and go on with what is remembered."""
+        if self.has_invalid:
+            self.valid.fill_(True)
+        self.has_final_obs = self.has_invalid = False
+        if self.critic_state is not None and self.critic_after is not None:
+            self.critic_state.copy_(self.critic_after)
+
+    def ended(self, t: int) -> Tensor:
+        """Return where what was remembered in step t is of no more use (N,): an episode's end, or a quarantine."""
+        return self.done[t] | ~self.valid[t]
+
+    def starts(self) -> Tensor:
+        """Return where a step is the first after such an end, (T + 1, N) bool; false in row 0, before which none is."""
+        ends = self.done | ~self.valid
+        return torch.cat((torch.zeros_like(ends[:1]), ends))
+
+    def sequences(self, critic_states: Tensor | None) -> dict[str, Tensor | None]:
+        """Return a batch's `start`, `actor_state` and `critic_state`; nothing where nothing has a memory.
+
+        Args:
+            critic_states: (T + 1, N, S) what the critic remembers after each state; None where it has no memory.
+        """
+        if not self.sequence:
+            return {}
+        before = None
+        if critic_states is not None and self.critic_state is not None:
+            ends = critic_states[self.sequence - 1 : -2 : self.sequence]
+            before = torch.cat((self.critic_state[None], ends)).flatten(0, 1)
+        actor = None if self.actor_state is None else self.actor_state.flatten(0, 1)
+        start = self.flat(self.starts()[:-1]).unflatten(0, (self.sequence, -1))
+        return {"start": start, "actor_state": actor, "critic_state": before}
+
+    def flat(self, x: Tensor) -> Tensor:
+        """Return (T, N, ...) as (T N, ...), the samples in the order of a batch.
+
+        That is step after step of all worlds. With sequences of L < T steps it is step after step of all T / L N
+        sequences, so that row l U + u is step l of sequence u.
+        """
+        if self.sequence in (0, x.shape[0]):
+            return x.flatten(0, 1)
+        return x.unflatten(0, (-1, self.sequence)).transpose(0, 1).flatten(0, 2)
 
     def blank_invalid(self) -> None:
         """Replace what a quarantined world left, which need not be finite, by zeros."""
@@ -159,6 +227,10 @@ def make_rollout(
     )
 
 
+UNITS = ("actor_state", "critic_state")
+"""Fields of a batch that are told once a sequence."""
+
+
 @dataclass(slots=True)
 class Batch:
     """Samples to learn from, B = T N of them or a minibatch.
@@ -173,6 +245,10 @@ class Batch:
         advantage: (B,) normalized advantages.
         returns: (B,) targets of the value function; (B, K) where there are several critics.
         weight: (B,) weight in every mean, mean 1; None: all alike.
+        start: (L, U) bool, where a step of U sequences begins an episode; None where nothing has a memory. Samples then
+            stand step after step, B = L U, and are learned from by whole sequences.
+        actor_state: (U, S) what the actor remembered before each sequence; None where it has no memory.
+        critic_state: the same of the critic.
         more: what extras asked for (`robot_rl.learn.extras.Extra.samples`), (B, ...) each.
     """
 
@@ -185,13 +261,36 @@ class Batch:
     advantage: Tensor
     returns: Tensor
     weight: Tensor | None = None
+    start: Tensor | None = None
+    actor_state: Tensor | None = None
+    critic_state: Tensor | None = None
     more: dict[str, Tensor] = field(default_factory=dict)
 
+    @property
+    def num_units(self) -> int:
+        """How many there are of what minibatches are drawn from: sequences U, or samples B."""
+        return self.value.shape[0] if self.start is None else self.start.shape[1]
+
+    @property
+    def actor_past(self) -> tuple[Tensor, Tensor] | None:
+        """What the actor's network takes beside `actor_in`."""
+        return None if self.actor_state is None or self.start is None else (self.actor_state, self.start)
+
+    @property
+    def critic_past(self) -> tuple[Tensor, Tensor] | None:
+        """What the critic's network takes beside `critic_in`."""
+        return None if self.critic_state is None or self.start is None else (self.critic_state, self.start)
+
     def rows(self, index: Tensor) -> Batch:
-        """Return the samples at the indices (b,)."""
-        picked = {name: tensor.index_select(0, index) for name, tensor in self._tensors().items()}
-        more = {name: tensor.index_select(0, index) for name, tensor in self.more.items()}
-        return replace(self, **picked, more=more)
+        """Return the samples at the indices (b,), or the samples of the sequences at these indices."""
+        tensors, pick = self._tensors(), partial(torch.index_select, dim=0, index=index)
+        units = {name: pick(tensors.pop(name)) for name in UNITS if name in tensors}
+        if self.start is not None:
+            steps = self.start.shape[0]
+            units["start"] = tensors.pop("start").index_select(1, index)
+            pick = partial(_pick_sequences, steps=steps, index=index)
+        picked = {name: pick(tensor) for name, tensor in tensors.items()}
+        return replace(self, **picked, **units, more={name: pick(tensor) for name, tensor in self.more.items()})
 
     def join(self, other: Batch) -> Batch:
         """Return these samples followed by others, which have the same fields."""
@@ -218,3 +317,8 @@ class Batch:
     def _tensors(self) -> dict[str, Tensor]:
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "more"}
         return {name: value for name, value in values.items() if value is not None}
+
+
+def _pick_sequences(x: Tensor, *, steps: int, index: Tensor) -> Tensor:
+    """Return the samples (L b, ...) of the sequences at the indices (b,), of samples (L U, ...)."""
+    return x.unflatten(0, (steps, -1)).index_select(1, index).flatten(0, 1)

@@ -37,15 +37,16 @@ class Driver:
 
         Args:
             env: `robot_rl_envs.env.Env` or what looks like it.
-            policy: a function from observations to actions (a network), an object with `act(robot_state)` and
-                `reset(mask)` (a bundle, for as many robots as `env` has worlds), or None for no action at all.
+            policy: a function from observations to actions (a network; one that remembers has a `reset(done)`), an
+                object with `act(robot_state)` and `reset(mask)` (a bundle, for as many robots as `env` has worlds), or
+                None for no action at all.
         """
         self.env, self._policy = env, policy
         self.time_s, self.resets = 0.0, 0
         self.episode_return = torch.zeros(env.num_envs)
         self._obs = env.get_observations()
-        if self._is_bundle:
-            policy.reset()  # type: ignore[union-attr]
+        self._forget = getattr(policy, "reset", lambda mask=None: None)
+        self._forget()
 
     @property
     def _is_bundle(self) -> bool:
@@ -55,8 +56,7 @@ class Driver:
         """Starts every world anew."""
         self._obs = self.env.reset()
         self.episode_return.zero_()
-        if self._is_bundle:
-            self._policy.reset()  # type: ignore[union-attr]
+        self._forget()
 
     @torch.no_grad()
     def step(self) -> np.ndarray:
@@ -71,8 +71,8 @@ class Driver:
         self.time_s += self.env.step_dt
         mask = done.numpy().copy()
         self.resets += int(mask.sum())
-        if mask.any() and self._is_bundle:
-            self._policy.reset(mask)  # type: ignore[union-attr]
+        if mask.any():
+            self._forget(mask if self._is_bundle else done)
         return mask
 
     def _act(self) -> torch.Tensor:

@@ -51,7 +51,7 @@ def test_each_critic_gets_the_advantages_that_it_would_get_alone():
         both = algorithm.advantages(rollout, values, None)
         for k in range(2):
             single = Critic(3, cfg)
-            single.value = lambda obs, k=k: pair.value(obs)[:, k]
+            single.value = lambda obs, state=None, k=k: pair.value(obs)[:, k]
             alone = PPO(actor, single, PPOCfg())
             own = replace(rollout, reward=rollout.reward[..., k])
             torch.testing.assert_close(both[..., k], alone.advantages(own, values[..., k], None))
