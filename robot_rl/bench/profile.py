@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from robot_rl.bench.stages import StageWatch, watching
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from robot_rl_envs.env import Env
 
@@ -18,40 +19,9 @@ PHYSICS, MIRRORS = "physics", "float32 mirrors"
 REST = "rest (Python between the stages)"
 
 
-class _Stopwatch:
-    """Adds up the time spent in methods of single objects while they are watched."""
-
-    def __init__(self, device: str):
-        self.spent: dict[str, float] = defaultdict(float)
-        self._synchronize = torch.cuda.synchronize if device.startswith("cuda") else None
-        self._watched: list[tuple[Any, str]] = []
-
-    def watch(self, owner: Any, method: str, stage: str) -> None:
-        """Time ``owner.method`` under the name ``stage``, until :meth:`release`."""
-        run, spent, synchronize = getattr(owner, method), self.spent, self._synchronize
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter()
-            result = run(*args, **kwargs)
-            if synchronize:
-                synchronize()
-            spent[stage] += time.perf_counter() - start
-            return result
-
-        setattr(owner, method, timed)
-        self._watched.append((owner, method))
-
-    def release(self) -> None:
-        """Take every timer off again."""
-        for owner, method in reversed(self._watched):
-            delattr(owner, method)
-        self._watched.clear()
-
-
-@contextmanager
-def _watched(env: Env) -> Iterator[dict[str, float]]:
-    """Time every stage of ``env``; the float32 mirrors' time still holds that of the physics they follow."""
-    watch = _Stopwatch(env.device)
+def _watched(env: Env) -> AbstractContextManager[dict[str, float]]:
+    """Time every stage of ``env``."""
+    watch = StageWatch(env.device)
     batch = getattr(env.engine, "batch", None)
     kernels = {
         "act kernel": [env._act],
@@ -68,10 +38,11 @@ def _watched(env: Env) -> Iterator[dict[str, float]]:
         watch.watch(batch, "step", PHYSICS)
     watch.watch(env.engine, "write_back", "write-back of resets and events")
     watch.watch(env._results, "fill", "results handed out")
-    try:
-        yield watch.spent
-    finally:
-        watch.release()
+    if env._scan:
+        watch.watch(env._scan, "look", "rays")
+    if env._images.sensors:
+        watch.watch(env._images, "update", "cameras")
+    return watching(watch)
 
 
 def profile_env(env: Env, blocks: Sequence[torch.Tensor]) -> dict[str, Any]:
@@ -93,8 +64,6 @@ def profile_env(env: Env, blocks: Sequence[torch.Tensor]) -> dict[str, Any]:
                 env._advance()
                 env._results.fill(env.state)
         total = time.perf_counter() - start
-    if MIRRORS in spent:
-        spent[MIRRORS] -= spent[PHYSICS]
     stages = {name: seconds for name, seconds in spent.items() if seconds > 0.0}
     stages[REST] = total - sum(stages.values())
     return {

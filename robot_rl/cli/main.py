@@ -50,6 +50,7 @@ COMMANDS = {
     "terrain": "draw a terrain: stairs, gaps, waves, the ground of a task",
     "inspect": "what happened to a world that was quarantined: replay, curves, pictures",
     "list": "tasks, robots, engines, policies, runs",
+    "profile": "where an iteration's time goes, stage by stage, and what limits it",
     "bench": "measure the environment or the learner against its rival",
     "new": "write the skeleton of a task or a robot, with its test",
 }

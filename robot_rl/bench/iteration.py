@@ -1,0 +1,161 @@
+"""Where a training iteration's time goes: its parts, the stages of the environment's step and those of the update."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from robot_rl.bench.profile import profile_env
+from robot_rl.bench.result import make_result
+from robot_rl.bench.stages import StageWatch, watching
+from robot_rl.learn.runner import Runner
+from robot_rl.learn.session import Session
+from robot_rl.learn.storage import Batch
+from robot_rl.metrics.iteration import PARTS, limit, overlap_share, time_parts
+
+VALUES, GATHER, FORWARD, BACKWARD = "values and advantages", "minibatches gathered", "forward and loss", "backward"
+REDUCE, STEP, NORMALIZERS = "mean over processes", "clip and Adam", "normalizers"
+REST = "rest (Python between the stages)"
+WARM_UP = 2
+"""Iterations before those that count."""
+
+Make = Callable[[Callable[[dict[str, float]], None]], Session]
+"""Builds the session, given an observer."""
+
+
+def profile_iterations(make: Make, *, iterations: int = 5, trace: Path | None = None) -> dict[str, Any]:
+    """Train for a few iterations and say where their time went.
+
+    The parts are those of iterations as they are. The stages are timed in iterations and steps of their own after
+    these, and scaled to their part; on a GPU they run outside the CUDA graphs there, each waited for, so there they say
+    what share a stage has and not how long it takes.
+
+    Args:
+        make: builds the session.
+        iterations: iterations that count; WARM_UP more go before.
+        trace: file for a trace of one more iteration by torch's profiler, in Chrome's format.
+
+    Returns:
+        "iteration_ms", "steps_per_s", "parts" and "stages" (by part): name -> {"ms" an iteration, "share" of it},
+        "overlap_share" and "limit" as of `robot_rl.metrics.iteration`, "notes", "machine", "versions", and the
+        iterations a second in the form of `robot_rl.bench.result.make_result`.
+    """
+    rows: list[dict[str, float]] = []
+    session = make(rows.append)
+    session.learn(WARM_UP + iterations)
+    seen = [time_parts(row) for row in rows[WARM_UP:]]
+    seconds = {part: sum(parts[part] for parts in seen) / len(seen) for part in PARTS}
+    total = sum(seconds.values())
+    stages: dict[str, dict[str, float]] = {}
+    if isinstance(session, Runner):
+        stages["learn"] = _update_shares(session, iterations)
+        if (found := _env_shares(session)) is not None:
+            stages["simulate"] = found
+    if trace is not None:
+        write_trace(session, trace)
+    rate = {"robot-rl": [1.0 / sum(parts.values()) for parts in seen]}
+    return {
+        **make_result("profile", rate, unit="iterations/s", notes=_notes(session)),
+        "iteration_ms": round(1e3 * total, 3),
+        "steps_per_s": round(session.cfg.num_steps * session.env.num_envs / total, 1),
+        "parts": {part: _cell(value, total) for part, value in seconds.items()},
+        "stages": {
+            part: {stage: _cell(share * seconds[part], total) for stage, share in shares.items()}
+            for part, shares in stages.items()
+        },
+        "overlap_share": round(overlap_share(seconds), 4),
+        "limit": limit(seconds),
+    }
+
+
+def write_trace(session: Session, path: Path) -> None:
+    """Write a trace of one iteration, with the parts and the stages of the update by name.
+
+    Args:
+        session: what trains.
+        path: the file, .json or .json.gz; open it at https://ui.perfetto.dev or chrome://tracing.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    activities = [ProfilerActivity.CPU]
+    if session.device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    watch = StageWatch(session.device, label=True)
+    watch.watch(session.env, "step", "simulate")
+    if isinstance(session, Runner):
+        watch.watch(session.actor, "act", "infer")
+        watch.watch(session.algorithm, "update", "learn")
+        _watch_update(watch, session)
+    with watching(watch), profile(activities=activities) as profiler:
+        session.learn(session.iteration + 1)
+    temporary = path.with_name(f".{path.name}" if path.suffix == ".gz" else f".{path.stem}.part.json")
+    profiler.export_chrome_trace(str(temporary))
+    os.replace(temporary, path)
+
+
+def _update_shares(runner: Runner, iterations: int) -> dict[str, float]:
+    """Return what share of the update each of its stages takes; they add up to 1."""
+    algorithm = runner.algorithm
+    graphed, algorithm.graphed = algorithm.graphed, None
+    watch = StageWatch(runner.device)
+    watch.watch(algorithm, "update", REST)
+    try:
+        with _watch_update(watch, runner) as spent:
+            runner.learn(runner.iteration + iterations)
+    finally:
+        algorithm.graphed = graphed
+    total = sum(spent.values())
+    names = [VALUES, GATHER, FORWARD, BACKWARD, REDUCE, STEP, NORMALIZERS]
+    names += [stage for stage in spent if stage not in (*names, REST)]
+    return {stage: spent[stage] / total for stage in (*names, REST) if spent.get(stage)}
+
+
+def _watch_update(watch: StageWatch, runner: Runner) -> AbstractContextManager[dict[str, float]]:
+    algorithm = runner.algorithm
+    watch.watch(algorithm, "make_batch", VALUES, whole=True)
+    watch.watch(Batch, "rows", GATHER)
+    watch.watch(algorithm, "loss", FORWARD)
+    watch.watch(torch.Tensor, "backward", BACKWARD)
+    if runner.ranks.size > 1:
+        watch.watch(algorithm.optimizer, "reduce", REDUCE)
+    watch.watch(algorithm, "improve", STEP)
+    watch.watch(algorithm, "update_normalizers", NORMALIZERS)
+    for extra in algorithm.extras:
+        watch.watch(extra, "update", extra.name, whole=True)
+    return watching(watch)
+
+
+def _env_shares(runner: Runner) -> dict[str, float] | None:
+    """Return what share of a step each of its stages takes, with the actions of the last rollout; None if unknown."""
+    from robot_rl_envs.env import Env
+
+    if not isinstance(runner.env, Env):
+        return None
+    with torch.no_grad():
+        actions = torch.stack([runner.actor.distribution.to_env(raw) for raw in runner._rollout.action])
+    stages: Mapping[str, Mapping[str, float]] = profile_env(runner.env, [actions])["stages"]
+    return {name: stage["share"] for name, stage in stages.items()}
+
+
+def _notes(session: Session) -> dict[str, Any]:
+    notes: dict[str, Any] = {
+        "worlds": session.env.num_envs,
+        "steps": session.cfg.num_steps,
+        "device": str(session.device),
+        "threads": torch.get_num_threads(),
+        "actor.hidden": list(session.cfg.actor.hidden),
+        "critic.hidden": list(session.cfg.critic.hidden),
+        "epochs x minibatches": f"{session.cfg.ppo.epochs} x {session.cfg.ppo.minibatches}",
+    }
+    if isinstance(session, Runner) and session.device.type == "cuda":
+        notes["cuda graph"] = "yes" if session.algorithm.graphed and not session.algorithm.graphed.problem else "no"
+    return notes
+
+
+def _cell(seconds: float, total: float) -> dict[str, float]:
+    return {"ms": round(1e3 * seconds, 4), "share": round(seconds / total, 4)}
