@@ -24,6 +24,7 @@ processes go on with the run, as many as before or not.
 def run(arguments: Sequence[str]) -> int:
     """Goes on with a run."""
     from robot_rl.cli import options
+    from robot_rl.cli.guides import with_guides
     from robot_rl.cli.settings import load
     from robot_rl.cli.train import learn, say_what_next
     from robot_rl.learn.checkpoint import latest_checkpoint
@@ -36,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     for key in ("task", "seed", "init_from"):
         if key in values:
             raise UserError(f"{key}={values[key]}: is the run's own, it cannot change; start a new run with init_from=")
-    cfg = load(run_dir, {key: options.parse_value(text, key) for key, text in values.items()})
+    cfg = with_guides(load(run_dir, {key: options.parse_value(text, key) for key, text in values.items()}))
     checkpoint = latest_checkpoint(run_dir.path)
 
     def prepare(runner: Any) -> None:

@@ -26,7 +26,7 @@ settings:
   max_iterations=      iterations in all
   device=auto          auto, cpu, cuda or cuda:<index>
   engine=auto          mujoco (CPU, all cores), mujoco_warp (GPU), or auto: what suits the device
-  learner=ppo          ppo (ours) or rsl_rl (the runner of rsl_rl, on the same environment)
+  learner=ppo          ppo (ours), distill (imitate teacher.run) or rsl_rl (its runner, on the same environment)
   init_from=           a run whose weights to start from (fine-tuning)
   root=runs            where runs are written
   num_threads=0        threads of the CPU engine; 0 takes all cores
@@ -42,6 +42,8 @@ anything of the learner and of the task, by name:
   commands.velocity.vx_hi=2.0                        ranges of the commands
   events.push.xy=1.0                                 randomization and pushes
   sim.timestep=0.004  sim.decimation=5  episode_length_s=10
+  learner=distill teacher.run=<run>                  imitate a run's policy, which may see more (docs/learner.md)
+  reference.run=<run>  reference.weight=0.1          stay near a run's policy
   robot-rl train task=<name> --cfg job               prints every setting there is, with its value
 
 of an environment of Gymnasium:
@@ -99,10 +101,12 @@ def train(cfg: "TrainCfg") -> "RunDir":
         UserError: Something asked for cannot be had; no directory is left behind.
         Interrupted: The user stopped it, after the state was saved.
     """
+    from robot_rl.cli.guides import with_guides
     from robot_rl.learn.checkpoint import latest_checkpoint
     from robot_rl.learn.ranks import make_ranks
     from robot_rl.run_dir import RunDir
 
+    cfg = with_guides(cfg)
     weights = latest_checkpoint(cfg.init_from.path) if cfg.init_from else None
 
     def prepare(runner: Any) -> None:

@@ -73,16 +73,19 @@ class ReferenceCfg:
 
     Attributes:
         run: run directory or checkpoint of the frozen policy; empty: off.
+        groups: observation groups that it sees; empty: those it was trained with.
         weight: factor of the penalty at the start.
         decay: share of the training after which it has fallen linearly to zero; 0: it stays.
     """
 
     run: str = ""
+    groups: tuple[str, ...] = ()
     weight: float = 0.1
     decay: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        self.groups = tuple(self.groups)
         check_range("weight", self.weight, 0.0, 1e6)
         check_range("decay", self.decay, 0.0, 1.0)
 

@@ -18,6 +18,7 @@ from robot_rl.learn.conv import check_images
 from robot_rl.learn.extras import Extra
 from robot_rl.learn.layout import make_layout
 from robot_rl.learn.networks import Actor, Critic
+from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.storage import Dims
 from robot_rl.learn.symmetry import AugmentSymmetry, Mirror, check_mirror
 
@@ -112,7 +113,9 @@ def make_augmentation(
     return AugmentSymmetry(**{name: (perm.to(device), sign.to(device)) for name, (perm, sign) in checked.items()})
 
 
-def make_extras(cfg: LearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str, seed: int) -> tuple[Extra, ...]:
+def make_extras(
+    cfg: LearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str, *, seed: int, ranks: Ranks = ALONE
+) -> tuple[Extra, ...]:
     """Return what a configuration adds to the algorithm, on its device.
 
     Args:
@@ -121,8 +124,24 @@ def make_extras(cfg: LearnerCfg, env: VecEnv, dims: Dims, device: torch.device |
         dims: sizes of observations and actions.
         device: where the algorithm runs.
         seed: of weights and random numbers.
+        ranks: the processes that train together.
+
+    Raises:
+        UserError: an observation group that does not exist, recorded motion or a policy of another run that does not
+            fit.
     """
-    return ()
+    # Both load the policy of another run, with what this module has for it.
+    from robot_rl.learn.distill import make_teacher
+    from robot_rl.learn.reference import make_reference
+
+    extras: list[Extra] = []
+    if cfg.name == "distill":
+        extras.append(make_teacher(cfg, env, dims, device, ranks.seed(seed)))
+    elif cfg.teacher.run:
+        raise UserError(f"teacher.run: '{cfg.teacher.run}' is for learner=distill, this is learner={cfg.name}")
+    if cfg.reference.run:
+        extras.append(make_reference(cfg, env, dims, device))
+    return tuple(extras)
 
 
 def env_mirrors(env: VecEnv, cfg: LearnerCfg) -> Mirrors | None:
@@ -166,7 +185,7 @@ def checked_mirrors(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None) -> dic
 
 
 class Policy:
-    """A trained policy for evaluation: observations in, mean actions out.
+    """A trained policy for evaluation: observations in, mean actions out. One with a memory has to be told of ends.
 
     Attributes:
         actor: the network.
@@ -183,13 +202,23 @@ class Policy:
             path: the checkpoint.
         """
         self.actor, self.meta, self.path = actor, meta, path
+        self._state: Tensor | None = None
 
     @torch.no_grad()
     def __call__(self, obs: TensorDict) -> Tensor:
-        """Return actions without noise (N, A) at observations of N worlds."""
-        layout = self.actor.layout
+        """Return actions without noise (N, A) at observations of N worlds, and go one step on in what is remembered."""
+        layout, worlds = self.actor.layout, obs.batch_size[0]
         device = obs[layout.spans[0].group].device
-        return self.actor.mean(layout.gather(obs, torch.empty(obs.batch_size[0], layout.size, device=device)))
+        if self.actor.memory is not None and (self._state is None or self._state.shape[0] != worlds):
+            self._state = torch.zeros(worlds, self.actor.state_size, device=device)
+        return self.actor.mean(layout.gather(obs, torch.empty(worlds, layout.size, device=device)), self._state)
+
+    def reset(self, done: Tensor | None = None) -> None:
+        """Forget: the episodes of these worlds (N,) bool ended, or of all where None."""
+        if done is None:
+            self._state = None
+        elif self._state is not None:
+            self._state.masked_fill_(done.to(self._state.device, torch.bool)[:, None], 0.0)
 
 
 def make_policy(run_dir: Path, checkpoint: Path | None = None, device: torch.device | str = "cpu") -> Policy:

@@ -44,6 +44,9 @@ class Extra(nn.Module):
         """
         return action
 
+    def forget(self, ended: Tensor) -> None:
+        """Forget what is remembered of worlds (N,) bool whose episode ended in this step of a rollout."""
+
     @torch.no_grad()
     def reward(self, rollout: Rollout) -> Tensor | None:
         """Return a reward (T, N) to add to the task's; None: none."""

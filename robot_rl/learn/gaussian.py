@@ -32,3 +32,9 @@ def kl(old_mean: Tensor, old_log_std: Tensor, mean: Tensor, log_std: Tensor) -> 
     """
     constant = (0.5 * (torch.exp(2.0 * (old_log_std - log_std)) - 1.0) + log_std - old_log_std).sum()
     return ((old_mean - mean) * torch.exp(-log_std)).square().sum(-1).mul(0.5) + constant
+
+
+def kl_each(old_mean: Tensor, old_log_std: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """Return `kl` (B,) where each sample may have deviations of its own: all of (B, A), or (A,)."""
+    ratio = torch.exp(2.0 * (old_log_std - log_std))
+    return (log_std - old_log_std + 0.5 * (ratio + ((old_mean - mean) * torch.exp(-log_std)).square() - 1.0)).sum(-1)

@@ -197,6 +197,7 @@ def _ours_alone(cfg: LearnerCfg) -> dict[str, bool]:
         "rnd.weight": cfg.rnd.weight > 0,
         "amp.weight": cfg.amp.weight > 0,
         "reference.run": bool(cfg.reference.run),
+        "teacher.run": bool(cfg.teacher.run),
     }
 
 

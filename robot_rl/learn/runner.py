@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,19 @@ from torch import Tensor
 
 from robot_rl.config import LearnerCfg
 from robot_rl.learn.build import make_augmentation, make_extras
+from robot_rl.learn.distill import Distill
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.layout import make_layout
 from robot_rl.learn.ppo import PPO
-from robot_rl.learn.session import Observer, Session, with_prefix
+from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.session import WORLDS, Observer, Session, with_prefix
 from robot_rl.learn.storage import Rollout, make_rollout
 from robot_rl.learn.timing import Stopwatch
 from robot_rl.metrics.writers import MetricsWriter
 
 
 class Runner(Session):
-    """Trains a policy in an environment by proximal policy optimization.
+    """Trains a policy in an environment by proximal policy optimization, or by imitating a teacher.
 
     Attributes:
         algorithm: improves actor and critic.
@@ -39,14 +40,16 @@ class Runner(Session):
         seed: int = 1,
         observer: Observer | Iterable[Observer] | None = None,
         writer: MetricsWriter | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         """Build the networks and allocate the rollout; the arguments are those of `Session`."""
-        super().__init__(env, cfg, run_dir=run_dir, seed=seed, observer=observer, writer=writer)
-        self._noise_source = torch.Generator(self.device).manual_seed(seed + 1)
-        self._order_source = torch.Generator(self.device).manual_seed(seed + 2)
+        super().__init__(env, cfg, run_dir=run_dir, seed=seed, observer=observer, writer=writer, ranks=ranks)
+        self._noise_source = torch.Generator(self.device).manual_seed(ranks.seed(seed + 1))
+        self._order_source = torch.Generator(self.device).manual_seed(ranks.seed(seed + 2))
         augmentation = make_augmentation(cfg, self.dims, self.mirrors, self.device)
-        self.extras = make_extras(cfg, env, self.dims, self.device, seed)
-        self.algorithm = PPO(
+        self.extras = make_extras(cfg, env, self.dims, self.device, seed=seed, ranks=ranks)
+        algorithm = Distill if cfg.name == "distill" else PPO
+        self.algorithm = algorithm(
             self.actor,
             self.critic,
             cfg.ppo,
@@ -54,7 +57,9 @@ class Runner(Session):
             generator=self._order_source,
             extras=self.extras,
             reward_weights=cfg.reward_weights,
+            ranks=ranks,
         )
+        ranks.broadcast_(weight for extra in self.extras for weight in extra.parameters())
         obs = env.get_observations()
         self._kept = {group: make_layout(obs, (group,), extra.name) for extra in self.extras for group in extra.groups}
         self._rollout = make_rollout(
@@ -65,12 +70,14 @@ class Runner(Session):
             out_dim=self.actor.distribution.out_dim,
             groups={group: layout.size for group, layout in self._kept.items()},
         )
+        self._rollout.hold_states(cfg.sequence, self.actor.state_size, self.critic.state_size)
+        self._memory = self._make_memory()
         self._watch = Stopwatch(self.device)
         self._obs: TensorDict | None = None
 
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
         row: dict[str, float] = {}
-        while self.iteration < last and not stop.requested:
+        while self.iteration < last:
             row = self._iterate(last)
             if self._is_enough(row):
                 break
@@ -80,17 +87,30 @@ class Runner(Session):
         state = {f"optimizer.{name}": tensor for name, tensor in self.algorithm.optimizer.state_dict().items()}
         for extra in self.extras:
             state |= {f"extra.{extra.name}.{name}": tensor for name, tensor in extra.state_dict().items()}
-        state["random.noise"] = self._noise_source.get_state()
-        state["random.order"] = self._order_source.get_state()
-        return state
+        state |= {f"{WORLDS}memory.{name}": tensor for name, tensor in self._memory.items()}
+        return state | {name: stream.get_state() for name, stream in self._streams().items()}
 
     def _loaded(self, state: Mapping[str, Tensor]) -> None:
         if state:
             self.algorithm.optimizer.load_state_dict(with_prefix(state, "optimizer."))
             for extra in self.extras:
                 extra.load_state_dict(with_prefix(state, f"extra.{extra.name}."))
-            self._noise_source.set_state(state["random.noise"])
-            self._order_source.set_state(state["random.order"])
+            for name, stream in self._streams().items():
+                stream.set_state(state[name])
+            for name, tensor in self._memory.items():
+                held = state.get(f"{WORLDS}memory.{name}")
+                if held is not None and held.shape == tensor.shape and self.ranks.is_first:
+                    tensor.copy_(held)
+                else:  # Of other worlds, or of another process's.
+                    tensor.zero_()
+
+    def _streams(self) -> dict[str, torch.Generator]:
+        return {"random.noise": self._noise_source, "random.order": self._order_source}
+
+    def _unsound(self) -> list[str]:
+        seen = self._rollout
+        parts = {"observations": (seen.actor_obs, seen.critic_obs), "actions": (seen.out,), "rewards": (seen.reward,)}
+        return [name for name, tensors in parts.items() if not all(bool(t.isfinite().all()) for t in tensors)]
 
     def _described(self) -> dict[str, Any]:
         return {"extras": {extra.name: extra.described() for extra in self.extras}}
@@ -105,7 +125,18 @@ class Runner(Session):
         if self.cfg.stagger_episodes and self.iteration == 0:
             ages = torch.rand(self.env.num_envs, generator=self._noise_source, device=self.device)
             self.env.episode_length_buf.copy_((ages * self.env.max_episode_length).to(torch.int64))
+        for tensor in self._memory.values():  # A resumed run may go on in worlds that begin anew.
+            tensor.masked_fill_((self.env.episode_length_buf == 0)[:, None], 0.0)
         return obs
+
+    def _make_memory(self) -> dict[str, Tensor]:
+        """Return what is remembered from rollout to rollout, (N, S) each: "actor", "critic"; empty without a memory."""
+        memory = {}
+        if self.actor.state_size:
+            memory["actor"] = torch.zeros(self.env.num_envs, self.actor.state_size, device=self.device)
+        if self._rollout.critic_after is not None:
+            memory["critic"] = self._rollout.critic_after
+        return memory
 
     def _iterate(self, last: int) -> dict[str, float]:
         """Run one iteration and return its row of metrics. The device is read once, at the end."""
@@ -119,26 +150,26 @@ class Runner(Session):
         self._watch.lap("learn")
         values = torch.stack(list(statistics.values())).tolist()
         metrics = dict(zip(statistics, values, strict=True))
-        if not all(math.isfinite(value) for name, value in metrics.items() if name.startswith("loss/")):
-            raise FloatingPointError(f"the loss is not finite in iteration {self.iteration + 1}: {metrics}")
         metrics |= self._pop_metrics()
         return self._finish_iteration(metrics, self._watch.read())
 
     @torch.no_grad()
     def _collect(self) -> None:
         """Fill the rollout. Nothing is read from the device; the environment's tensors are copied at once."""
-        rollout, watch = self._rollout, self._watch
+        rollout, watch, memory = self._rollout, self._watch, self._memory.get("actor")
         obs = self._start() if self._obs is None else self._obs
         distribution = self.actor.distribution
         distribution.draw_noise(rollout.noise, self._noise_source)
-        rollout.has_final_obs = rollout.has_invalid = False
+        rollout.begin()
         frozen = distribution.snapshot()
         watch.lap("infer")
         for t in range(self.cfg.num_steps):
             self._observe(obs, t)
             self.actor.layout.gather(obs, rollout.actor_obs[t])
             watch.lap("other")
-            action, out = self.actor.act(rollout.actor_obs[t], rollout.noise[t], frozen)
+            if memory is not None and rollout.actor_state is not None and t % rollout.sequence == 0:
+                rollout.actor_state[t // rollout.sequence].copy_(memory)
+            action, out = self.actor.act(rollout.actor_obs[t], rollout.noise[t], frozen, memory)
             rollout.action[t].copy_(action)
             rollout.out[t].copy_(out)
             env_action = distribution.to_env(action)
@@ -148,6 +179,10 @@ class Runner(Session):
             obs, reward, done, extras = self.env.step(env_action)
             watch.lap("simulate")
             self._record(rollout, t, reward, done, extras)
+            if memory is not None:
+                memory.masked_fill_(rollout.ended(t)[:, None], 0.0)
+            for extra in self.extras:
+                extra.forget(rollout.ended(t))
             watch.lap("other")
         self._observe(obs, self.cfg.num_steps)
         if rollout.has_invalid:
@@ -175,10 +210,10 @@ class Runner(Session):
             rollout.has_final_obs = True
             final = extras["final_obs"]
             self.critic.layout.gather(final, rollout.final_obs[t])
+            for group, layout in self._kept.items():
+                layout.gather(final, rollout.ends[group][t])
         if "valid" in extras:
             rollout.has_invalid = True
             rollout.valid[t].copy_(extras["valid"].view(-1))
         if self._tracker is not None:
             self._tracker.add(reward.view(-1), rollout.done[t], extras.get("log", {}))
-            for group, layout in self._kept.items():
-                layout.gather(final, rollout.ends[group][t])

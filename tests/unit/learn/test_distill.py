@@ -1,0 +1,440 @@
+"""Teacher and student on a task where errors add up: a point that falls away from the origin unless it is held."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+
+from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
+from robot_rl.config.extras import TeacherCfg
+from robot_rl.config.networks import MemoryCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.build import Policy, make_policy
+from robot_rl.learn.checkpoint import load_checkpoint
+from robot_rl.learn.distill import Distill
+from robot_rl.learn.frozen import Frozen
+from robot_rl.learn.layout import Layout
+from robot_rl.learn.networks import Actor
+from robot_rl.learn.runner import Runner
+
+GAIN = torch.tensor([[-3.0, -2.5]])
+"""The teacher's action of position and velocity."""
+
+
+class FallEnv(VecEnv):
+    """N points: x'' = 2 x + action + gusts. "state" is (x, x'), "seen" a coarse x and the last action."""
+
+    def __init__(self, num_envs=64, seed=0, episode=60, noise=0.1, gust=0.3):
+        self.num_envs, self.num_actions, self.max_episode_length = num_envs, 1, episode
+        self.device, self.cfg, self.step_dt = torch.device("cpu"), {}, 0.1
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.noise, self.gust = noise, gust
+        self.x, self.v, self.last = self._draw(), torch.zeros(num_envs), torch.zeros(num_envs)
+        self._look()
+
+    def _draw(self):
+        return torch.rand(self.num_envs, generator=self.generator) - 0.5
+
+    def _normal(self):
+        return torch.randn(self.num_envs, generator=self.generator)
+
+    def _look(self):
+        state = torch.stack((self.x, self.v), dim=-1)
+        seen = torch.stack((self.x + self.noise * self._normal(), self.last), dim=-1)
+        groups = {"state": state, "seen": seen, "critic": state.clone()}
+        self.obs = TensorDict(groups, batch_size=[self.num_envs])
+
+    def get_observations(self):
+        return self.obs
+
+    def step(self, actions):
+        action = actions[:, 0].clamp(-10.0, 10.0)
+        self.v = self.v + self.step_dt * (2.0 * self.x + action + self.gust * self._normal())
+        self.x, self.last = self.x + self.step_dt * self.v, action
+        reward = -self.x.square().clamp(max=4.0)
+        self.episode_length_buf += 1
+        fallen = self.x.abs() > 2.0
+        time_outs = (self.episode_length_buf >= self.max_episode_length) & ~fallen
+        done = fallen | time_outs
+        self.x = torch.where(done, self._draw(), self.x)
+        self.v, self.last = torch.where(done, 0.0, self.v), torch.where(done, 0.0, self.last)
+        self.episode_length_buf[done] = 0
+        self._look()
+        return self.obs, reward, done, {"time_outs": time_outs}
+
+
+def teacher_cfg(groups=("state",), **actor):
+    network = NetworkCfg(**({"hidden": (4,), "activation": "relu", "init_std": 0.3} | actor))
+    return LearnerCfg(actor=network, critic=NetworkCfg(hidden=(8,)), actor_groups=groups, normalize_obs=False)
+
+
+def make_teacher_run(path, env, cfg=None):
+    """A run whose policy is linear: relu(x) - relu(-x) = x."""
+    runner = Runner(env, cfg or teacher_cfg(), run_dir=path)
+    with torch.no_grad():
+        first, last = runner.actor.body.layers
+        first.weight.copy_(torch.cat((torch.eye(2), -torch.eye(2))))
+        last.weight.copy_(torch.cat((GAIN, -GAIN), dim=-1))
+    runner.save()
+    return path
+
+
+def student_cfg(run, *, ppo=None, actor=None, **settings):
+    base = {
+        "name": "distill",
+        "num_steps": 16,
+        "max_iterations": 40,
+        "save_interval": 1000,
+        "actor": NetworkCfg(hidden=(32, 32), **(actor or {})),
+        "critic": NetworkCfg(hidden=(32,), output_gain=1.0),
+        "ppo": PPOCfg(learning_rate=3e-3, schedule="linear", epochs=3, **(ppo or {})),
+        "actor_groups": ("seen",),
+        "teacher": TeacherCfg(run=str(run)),
+    }
+    return LearnerCfg(**(base | settings))
+
+
+@torch.no_grad()
+def returns(act, group, steps=60, **env):
+    """Mean reward a step of a policy without noise, in fresh worlds."""
+    world = FallEnv(num_envs=256, seed=77, **env)
+    total = 0.0
+    for _ in range(steps):
+        total += float(world.step(act(world.get_observations()[group]))[1].mean())
+    return total / steps
+
+
+@pytest.fixture
+def teacher_run(tmp_path):
+    return make_teacher_run(tmp_path / "teacher", FallEnv())
+
+
+def untimed(row):
+    return {key: value for key, value in row.items() if not key.startswith(("perf/", "time_s"))}
+
+
+def test_a_student_comes_near_its_teacher(teacher_run):
+    """What it sees is nearly enough; without learning the point falls, at about -1.5 a step."""
+    rows = []
+    runner = Runner(FallEnv(noise=0.02), student_cfg(teacher_run), observer=rows.append)
+    assert type(runner.algorithm) is Distill
+    before = returns(runner.actor.mean, "seen", noise=0.02)
+    runner.learn()
+    best = returns(lambda obs: obs @ GAIN.T, "state", noise=0.02)
+    after = returns(runner.actor.mean, "seen", noise=0.02)
+    assert before < -0.5
+    assert after > best - 0.02
+    assert rows[-1]["teacher/error"] < 0.6 * rows[0]["teacher/error"]
+    assert rows[-1]["loss/imitation"] < 0.5 * rows[0]["loss/imitation"]
+    assert [rows[k]["teacher/share"] for k in (0, 13, 39)] == pytest.approx([0.5, 0.0, 0.0], abs=1e-6)
+    assert 0.15 < rows[7]["teacher/share"] < 0.35
+
+
+@pytest.mark.slow
+def test_imitating_in_its_own_states_beats_cloning_in_the_teachers(teacher_run):
+    """In the teacher's states the last action tells nearly all about the next, in its own it leads a clone astray."""
+    losses, found = [], []
+    for clones in (False, True):
+        runner = Runner(FallEnv(noise=0.1), student_cfg(teacher_run))
+        if clones:
+            (teacher,) = runner.extras
+            teacher.share, teacher._share = 1.0, lambda progress: 1.0
+        losses.append(runner.learn()["loss/imitation"])
+        found.append(returns(runner.actor.mean, "seen", noise=0.1))
+    assert losses[1] < 0.5 * losses[0]  # By its own measure the clone is the better one.
+    assert found[0] > -0.12
+    assert found[1] < 3.0 * found[0]
+
+
+def test_worlds_follow_the_teacher_or_the_student(teacher_run):
+    runner = Runner(FallEnv(), student_cfg(teacher_run, teacher=TeacherCfg(run=str(teacher_run), mix=0.5)))
+    (teacher,) = runner.extras
+    obs, action = runner.env.get_observations(), torch.full((64, 1), 7.0)
+    taken = teacher.act(obs, 0, action)
+    follows = taken[:, 0] != 7.0
+    assert 20 < int(follows.sum()) < 44
+    torch.testing.assert_close(taken[follows], obs["state"][follows] @ GAIN.T)
+    assert torch.equal(teacher.act(obs, 1, action), taken)  # The same worlds until the rollout ends.
+    assert not torch.equal(teacher.act(obs, 0, action), taken)
+    teacher.share = 0.0
+    assert teacher.act(obs, 0, action) is action
+
+
+def test_the_loss_is_the_divergence(teacher_run):
+    runner = Runner(FallEnv(), student_cfg(teacher_run, actor={"init_std": 0.7}))
+    runner._collect()
+    algorithm = runner.algorithm
+    batch = algorithm.make_batch(runner._rollout)
+    with torch.no_grad():
+        params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
+    labels = batch.more["teacher"]
+    torch.testing.assert_close(labels[:, 1], torch.full((1024,), math.log(0.3)))
+    ours = torch.distributions.Normal(params[0][:, 0], 0.7)
+    theirs = torch.distributions.Normal(labels[:, 0], 0.3)
+    expected = torch.distributions.kl_divergence(theirs, ours).mean()
+    (teacher,) = runner.extras
+    torch.testing.assert_close(teacher.loss(batch, params), expected)
+    total, statistics = algorithm.loss(batch, None)
+    torch.testing.assert_close(total, expected + algorithm.cfg.value_coef * statistics[0])
+    shown = teacher.update(runner._rollout, 0.0)
+    assert float(shown["loss/imitation"]) == pytest.approx(float(expected), rel=1e-5)
+    error = (params[0] - labels[:, :1]).square().mean().sqrt()
+    assert float(shown["teacher/error"]) == pytest.approx(float(error), rel=1e-5)
+
+
+def test_between_kinds_of_distribution_the_error_counts_in_units_of_the_teachers_deviation(teacher_run):
+    actor = {"distribution": "squashed", "bound": 4.0, "output_gain": 1.0}
+    runner = Runner(FallEnv(), student_cfg(teacher_run, actor=actor))
+    runner._collect()
+    batch = runner.algorithm.make_batch(runner._rollout)
+    params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
+    expected = 0.5 * ((4.0 * torch.tanh(params[0]) - batch.more["teacher"][:, :1]) / 0.3).square().mean()
+    torch.testing.assert_close(runner.extras[0].loss(batch, params), expected, rtol=1e-4, atol=1e-4)
+    rows = []
+    Runner(FallEnv(), student_cfg(teacher_run, actor=actor), observer=rows.append).learn(10)
+    assert rows[-1]["loss/imitation"] < 0.7 * rows[0]["loss/imitation"]
+
+
+def test_a_squashed_teachers_deviation_is_that_of_its_actions(tmp_path):
+    run = make_teacher_run(tmp_path, FallEnv(), teacher_cfg(distribution="squashed", bound=2.0))
+    runner = Runner(FallEnv(), student_cfg(run))
+    frozen = runner.extras[0].frozen
+    label = torch.tensor([[0.4, math.log(0.3)]])
+    deviation = (math.tanh(0.7) - math.tanh(0.1)) * 2.0 / 2.0
+    found = frozen.error(label, (torch.tensor([[0.5]]), torch.zeros(1)), runner.actor.distribution)
+    assert float(found) == pytest.approx(0.5 * ((0.5 - 2.0 * math.tanh(0.4)) / deviation) ** 2, rel=1e-5)
+
+
+def test_the_teacher_stays_as_it_is(tmp_path):
+    """Neither a gradient nor a normalizer that goes on counting reaches it."""
+    run = make_teacher_run(tmp_path, FallEnv(), replace(teacher_cfg(), normalize_obs=True))
+    runner = Runner(FallEnv(), student_cfg(run))
+    frozen = runner.extras[0].frozen
+    before = {name: tensor.clone() for name, tensor in frozen.actor.state_dict().items()}
+    assert "normalizer.count" in before
+    runner.learn(3)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in frozen.actor.state_dict().items())
+    assert all(p.grad is None and not p.requires_grad for p in frozen.actor.parameters())
+    learned = sum(p.numel() for network in (runner.actor, runner.critic) for p in network.parameters())
+    assert runner.algorithm.optimizer.params.numel() == learned
+    assert not any(name.startswith("extra.teacher.") and tensor.ndim == 2 for name, tensor in runner._state().items())
+
+
+def test_the_critic_learns_the_students_returns(teacher_run):
+    rows = []
+    runner = Runner(FallEnv(), student_cfg(teacher_run), observer=rows.append)
+    before = [p.clone() for p in runner.critic.parameters()]
+    runner.learn(2)
+    assert not all(torch.equal(a, b) for a, b in zip(before, runner.critic.parameters(), strict=True))
+    ppo = {"value_coef": 0.0}
+    runner = Runner(FallEnv(), student_cfg(teacher_run, ppo=ppo))
+    before = [p.clone() for p in runner.critic.parameters()]
+    runner.learn(2)
+    assert all(torch.equal(a, b) for a, b in zip(before, runner.critic.parameters(), strict=True))
+
+
+def test_quarantined_samples_are_not_learned_from(teacher_run):
+    def train(rubbish):
+        env = FallEnv()
+        step, count = env.step, [0]
+
+        def spoil(actions):
+            count[0] += 1
+            if count[0] == 6:
+                actions[3] = 0.0
+            obs, reward, done, extras = step(actions)
+            extras["valid"] = torch.ones(64, dtype=torch.bool)
+            if count[0] in (5, 6):
+                extras["valid"][3] = False
+                reward[3] = rubbish
+                obs = obs.clone()
+                if count[0] == 5:  # What the sixth action is drawn at.
+                    obs["state"][3] = rubbish
+                    obs["seen"][3] = rubbish
+            return obs, reward, done, extras
+
+        env.step = spoil
+        cfg = student_cfg(teacher_run, teacher=TeacherCfg(run=str(teacher_run), mix=0.0))
+        runner = Runner(env, cfg)
+        runner.learn(1)
+        return list(runner.actor.parameters())
+
+    first, other = train(0.5), train(math.nan)
+    assert all(bool(p.isfinite().all()) for p in other)
+    assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def test_mirrored_samples_have_mirrored_labels(teacher_run):
+    env = FallEnv()
+    flip = (torch.arange(2), -torch.ones(2))
+    env.mirror = {"seen": flip, "critic": flip, "action": (torch.arange(1), -torch.ones(1))}
+    runner = Runner(env, student_cfg(teacher_run, symmetry="augment"))
+    runner._collect()
+    mean, log_std = runner.algorithm.make_batch(runner._rollout).more["teacher"].unbind(-1)
+    assert torch.equal(mean[:1024], -mean[1024:])
+    assert torch.equal(log_std[:1024], log_std[1024:])
+    assert float(mean.abs().max()) > 0.1
+    runner.learn(2)
+
+
+def test_a_resumed_student_goes_on_to_the_bit(teacher_run, tmp_path):
+    cfg = student_cfg(teacher_run, teacher=TeacherCfg(run=str(teacher_run), mix_until=1.0))
+    env = FallEnv()
+    whole = Runner(env, cfg, run_dir=tmp_path / "student")
+    whole.learn(2)
+    other = FallEnv()
+    for name in ("x", "v", "last", "episode_length_buf", "obs"):
+        setattr(other, name, getattr(env, name).clone())
+    other.generator.set_state(env.generator.get_state())
+    resumed = Runner(other, cfg, seed=5)
+    resumed.load(whole.checkpoint)
+    resumed._obs = whole._obs
+    resumed._tracker = whole._tracker
+    expected, found = untimed(whole.learn(4)), untimed(resumed.learn(4))
+    assert {key: found[key] for key in found if "episode" not in key} == {
+        key: expected[key] for key in expected if "episode" not in key
+    }
+    assert 0.0 < found["teacher/share"] < 0.5
+    assert all(torch.equal(a, b) for a, b in zip(whole.actor.parameters(), resumed.actor.parameters(), strict=True))
+
+
+def test_same_seed_same_bits(teacher_run):
+    rows = [untimed(Runner(FallEnv(), student_cfg(teacher_run), seed=seed).learn(3)) for seed in (3, 3, 4)]
+    assert rows[0] == rows[1]
+    assert rows[0] != rows[2]
+
+
+def test_the_checkpoint_says_who_taught(teacher_run, tmp_path):
+    runner = Runner(FallEnv(), student_cfg(teacher_run), run_dir=tmp_path / "student")
+    runner.learn(1)
+    teacher = load_checkpoint(runner.checkpoint)[1]["extras"]["teacher"]
+    assert teacher["checkpoint"] == str(teacher_run / "checkpoints" / "000000")
+    assert len(teacher["sha256"]) == 64
+    policy = make_policy(tmp_path / "student")
+    assert policy(FallEnv().get_observations()).shape == (64, 1)
+
+
+def test_a_changed_teacher_is_refused(teacher_run, tmp_path):
+    runner = Runner(FallEnv(), student_cfg(teacher_run), run_dir=tmp_path / "student")
+    runner.learn(1)
+    moved = teacher_run.rename(tmp_path / "moved")
+    Runner(FallEnv(), student_cfg(moved)).load(runner.checkpoint)  # The same weights elsewhere are the same teacher.
+    later = Runner(FallEnv(), teacher_cfg(), run_dir=moved)
+    later.load(moved / "checkpoints" / "000000")
+    later.learn(1)
+    with pytest.raises(
+        UserError, match=r"^teacher\.run: '.*000001' is not the policy that the run began with, .*000000 "
+    ) as error:
+        Runner(FallEnv(), student_cfg(moved)).load(runner.checkpoint)
+    assert "\n" not in str(error.value)
+    Runner(FallEnv(), student_cfg(moved / "checkpoints" / "000000")).load(runner.checkpoint)
+
+
+def test_a_run_without_a_teacher_gets_none_on_resume(teacher_run, tmp_path):
+    cfg = replace(student_cfg(teacher_run), name="ppo", teacher=TeacherCfg())
+    runner = Runner(FallEnv(), cfg, run_dir=tmp_path / "plain")
+    runner.learn(1)
+    with pytest.raises(UserError, match=r"teacher\.run: .* the run to resume has none"):
+        Runner(FallEnv(), student_cfg(teacher_run)).load(runner.checkpoint)
+
+
+def test_reinforcement_learning_goes_on_from_a_student(teacher_run, tmp_path):
+    """The weights alone are taken over: the new run has no teacher, and begins where the student was."""
+    student = Runner(FallEnv(), student_cfg(teacher_run, max_iterations=15), run_dir=tmp_path / "student")
+    student.learn()
+    cfg = replace(student.cfg, name="ppo", teacher=TeacherCfg(), ppo=PPOCfg(learning_rate=1e-4, schedule="fixed"))
+    rows = []
+    runner = Runner(FallEnv(), cfg, observer=rows.append)
+    runner.load(student.checkpoint, weights_only=True)
+    assert torch.equal(runner.actor.mean(torch.ones(1, 2)), student.actor.mean(torch.ones(1, 2)))
+    assert runner.iteration == 0
+    runner.learn(1)
+    fresh = []
+    Runner(FallEnv(), cfg, observer=fresh.append).learn(1)
+    assert rows[0]["loss/value"] < 0.5 * fresh[0]["loss/value"]  # The critic was taught, too.
+
+
+@pytest.mark.parametrize(
+    ("teacher", "settings", "message"),
+    [
+        ({"run": ""}, {}, r"^teacher\.run: '' names no policy, must be a run's directory or one of its checkpoints$"),
+        ({"run": "nowhere"}, {}, r"^teacher\.run: 'nowhere' is neither a run's directory nor a checkpoint$"),
+        ({"groups": ("stat",)}, {}, r"^teacher\.groups: the environment has no group 'stat', did you mean 'state'"),
+        (
+            {"groups": ("state", "critic")},
+            {},
+            r"^teacher\.groups: \['state', 'critic'\] have shape \(2,\), \(2,\), must be \(2,\) for the policy of",
+        ),
+        ({}, {"name": "ppo"}, r"^teacher\.run: '.*' is for learner=distill, this is learner=ppo$"),
+    ],
+)
+def test_a_teacher_that_is_not_to_be_had(teacher_run, teacher, settings, message):
+    cfg = student_cfg(teacher_run, teacher=TeacherCfg(**({"run": str(teacher_run)} | teacher)), **settings)
+    with pytest.raises(UserError, match=message) as error:
+        Runner(FallEnv(), cfg)
+    assert "\n" not in str(error.value)
+
+
+def test_a_teacher_with_other_actions(teacher_run, make_point_env, small_cfg):
+    class TwoEnv(FallEnv):
+        def __init__(self):
+            super().__init__()
+            self.num_actions = 2
+
+    with pytest.raises(UserError, match=r"has actions of shape \(1,\), must be shape \(2,\) as here"):
+        Runner(TwoEnv(), student_cfg(teacher_run))
+
+
+def test_a_missing_group_of_the_teacher(teacher_run, make_point_env, small_cfg):
+    cfg = replace(small_cfg, name="distill", teacher=TeacherCfg(run=str(teacher_run)))
+    with pytest.raises(UserError, match=r"^teacher\.groups: the environment has no group 'state'"):
+        Runner(make_point_env(), cfg)
+
+
+def test_choices_are_taught_by_their_divergence():
+    """Log-probabilities are the label; the distance is the share of choices that differ."""
+    cfg = NetworkCfg(hidden=(8,), output_gain=1.0)
+    one, other = (Actor(3, 2, cfg, choices=(3, 2), generator=torch.Generator().manual_seed(k)) for k in (0, 1))
+    frozen = Frozen(Policy(one, {}, None), Layout({"state": (3,)}), "teacher")
+    obs = torch.randn(50, 3, generator=torch.Generator().manual_seed(2))
+    label, params = frozen.label(obs), other.params(obs)
+    assert label.shape == (50, 5)
+    parts = zip(frozen.params(label), params, strict=True)
+    pairs = [[torch.distributions.Categorical(logits=part) for part in pair] for pair in parts]
+    expected = sum(torch.distributions.kl_divergence(*pair) for pair in pairs)
+    torch.testing.assert_close(frozen.kl(label, params), expected)
+    differ = (one.mean(obs) != other.mean(obs)).float().mean(-1)
+    assert torch.equal(frozen.distance(label, params, other.distribution), differ)
+    assert 0.0 < float(differ.mean()) < 1.0
+    assert isinstance(frozen.is_alike(other.distribution), bool)
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_a_teacher_with_a_memory_forgets_at_the_end_of_episodes(tmp_path, kind):
+    """Asked step by step it says what it would say about the whole rollout at once."""
+    memory = MemoryCfg(kind=kind, hidden=8)
+    cfg = replace(teacher_cfg(activation="elu", output_gain=1.0, memory=memory), num_steps=8)
+    Runner(FallEnv(), cfg, run_dir=tmp_path).learn(1)
+    runner = Runner(FallEnv(episode=20), student_cfg(tmp_path, actor_groups=("state",)))
+    (teacher,) = runner.extras
+    state = teacher.frozen.remember_nothing(64, "cpu")
+    for _ in range(3):
+        runner._collect()
+        rollout = runner._rollout
+        labels = teacher.frozen.labels(rollout.actor_obs, state, rollout.starts())
+        torch.testing.assert_close(teacher.samples(rollout)["teacher"], labels, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(teacher._state, state, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_student_that_remembers_sees_through_noise(teacher_run):
+    """Position and velocity are in what it saw before: it errs less than a student without a memory."""
+    errors = []
+    for actor in ({}, {"memory": MemoryCfg(kind="gru", hidden=32)}):
+        runner = Runner(FallEnv(), student_cfg(teacher_run, actor=actor, max_iterations=60))
+        errors.append(runner.learn()["teacher/error"])
+    assert errors[1] < 0.7 * errors[0]
