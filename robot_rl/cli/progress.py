@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
+from robot_rl.metrics.iteration import PARTS, describe_time, time_parts
+
 LINE_EVERY_S = 10.0
 # Keys of a metrics row, with the name and format that they are shown by; those that a task lacks are left out.
 SHOWN = (
@@ -18,7 +20,8 @@ SHOWN = (
 class Progress:
     """Shows the rows of metrics as they come; an observer for the runner, and a context manager.
 
-    With a terminal it is a bar (iterations, time left) over a line: steps/s, return, episode length, tracking error.
+    With a terminal it is a bar (iterations, time left) over a line: steps/s, return, episode length, tracking error. At
+    the end a line says where the time went and what limits the speed.
     """
 
     def __init__(self, last: int, notices: Callable[[], list[str]] = list) -> None:
@@ -34,6 +37,7 @@ class Progress:
         self._first, self._last, self._notices = 0, last, notices
         self._bar: Any = None
         self._live: Any = None
+        self._seconds = dict.fromkeys(PARTS, 0.0)
         self._start = self._printed = time.monotonic()
 
     def __enter__(self) -> "Progress":
@@ -43,13 +47,17 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the last state of the bar on the screen."""
+        """Leave the last state of the bar on the screen, and say where the time went."""
         if self._live is not None:
             self._live.stop()
+        if line := describe_time(self._seconds):
+            self._console.print(f"time: {line}", soft_wrap=True, highlight=False)
 
     def __call__(self, row: Mapping[str, float]) -> None:
         """Show one iteration's metrics."""
         done = int(row["iteration"])
+        for part, seconds in time_parts(row).items():
+            self._seconds[part] += seconds
         if self._first == 0:
             self._first = done
             if self._console.is_terminal:

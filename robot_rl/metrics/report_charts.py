@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.metrics.report_data import TIME_LIMITS, X_KEYS, RunData, find_value, thin
+from robot_rl.metrics.iteration import PARTS, describe_time
+from robot_rl.metrics.report_data import TIME_LIMITS, X_KEYS, RunData, find_value, last_mean, thin
 
-TIME_PARTS = ("simulate", "infer", "learn", "other")
+OVERLAP_TITLE = "Left by a perfect overlap of simulation and learning"
 
 
 @dataclass(kw_only=True, slots=True)
@@ -178,11 +179,11 @@ def _learner(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
 
 def _throughput(columns: dict[str, np.ndarray]) -> Section:
     charts = [_line(columns, "perf/steps_per_s", "Throughput", "control steps/s", zero=True)]
-    parts = [part for part in TIME_PARTS if f"perf/{part}_s" in columns]
+    parts = [part for part in PARTS if f"perf/{part}_s" in columns]
     parts += [
         key[5:-2]
         for key in columns
-        if key.startswith("perf/") and key.endswith("_s") and key[5:-2] not in (*TIME_PARTS, "steps_per")
+        if key.startswith("perf/") and key.endswith("_s") and key[5:-2] not in (*PARTS, "steps_per")
     ]
     if parts:
         series = [
@@ -190,8 +191,19 @@ def _throughput(columns: dict[str, np.ndarray]) -> Section:
             for i, part in enumerate(parts)
         ]
         charts.append(Chart(title="Where the time goes", unit="s per iteration", series=series, kind="stack"))
+    charts.append(_line(columns, "perf/overlap_share", OVERLAP_TITLE, "share of the iteration", zero=True, top=1.0))
     text = "Control steps of all worlds together, and the wall time of one iteration by what it was spent on."
+    if line := describe_time(mean_parts(columns)):
+        text += f" In the mean: {line}."
     return Section(key="throughput", title="Throughput", text=text, charts=[c for c in charts if c])
+
+
+def mean_parts(columns: dict[str, np.ndarray]) -> dict[str, float]:
+    """Mean seconds of an iteration by part; a part that was never written down took none."""
+    finite = {part: columns.get(f"perf/{part}_s", np.zeros(1)) for part in PARTS}
+    return {
+        part: last_mean(values, len(values)) if np.isfinite(values).any() else 0.0 for part, values in finite.items()
+    }
 
 
 def _rest(columns: dict[str, np.ndarray], sections: list[Section]) -> Section:
