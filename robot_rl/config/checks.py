@@ -19,3 +19,11 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     """Raise UserError unless `value` is one of `choices`."""
     if value not in choices:
         raise UserError(f"{name}: '{value}' is unknown, {suggest(value, choices)} (one of {', '.join(choices)})")
+
+
+def check_hidden(hidden: Sequence[int]) -> None:
+    """Raise UserError unless `hidden` names the width of at least one layer."""
+    if not hidden:
+        raise UserError("hidden: () is out of range, must name at least one layer such as [128, 128]")
+    for width in hidden:
+        check_range("hidden", width, 1, 65536)

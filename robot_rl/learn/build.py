@@ -13,12 +13,14 @@ from torch import Tensor
 
 from robot_rl.config import LearnerCfg, from_dict
 from robot_rl.errors import UserError
+from robot_rl.learn.amp import make_amp
 from robot_rl.learn.checkpoint import check_shapes, latest_checkpoint, load_checkpoint
 from robot_rl.learn.conv import check_images
 from robot_rl.learn.extras import Extra
 from robot_rl.learn.layout import make_layout
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.rnd import make_rnd
 from robot_rl.learn.storage import Dims
 from robot_rl.learn.symmetry import AugmentSymmetry, Mirror, check_mirror
 
@@ -135,6 +137,10 @@ def make_extras(
     from robot_rl.learn.reference import make_reference
 
     extras: list[Extra] = []
+    if cfg.amp.weight > 0:  # Before what adds rewards: the task's reward alone gives way to it.
+        extras.append(make_amp(cfg.amp, env, device, seed, ranks))
+    if cfg.rnd.weight > 0:
+        extras.append(make_rnd(cfg.rnd, env, device, seed, ranks))
     if cfg.name == "distill":
         extras.append(make_teacher(cfg, env, dims, device, ranks.seed(seed)))
     elif cfg.teacher.run:
