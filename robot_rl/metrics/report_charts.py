@@ -167,6 +167,9 @@ def _learner(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
         "loss/entropy": {"title": "Entropy", "unit": "nat"},
         "loss/kl": {"title": "KL divergence", "unit": "nat", "zero": True, "target": target},
         "loss/clip_share": {"title": "Clipped share", "unit": "of samples", "zero": True},
+        "loss/imitation": {"title": "Imitation loss", "unit": "nat", "zero": True},
+        "teacher/error": {"title": "Error to the teacher", "unit": "action", "zero": True},
+        "reference/kl": {"title": "Divergence from the reference", "unit": "nat", "zero": True},
         "policy/learning_rate": {"title": "Learning rate", "unit": "", "log": True},
         "policy/std": {"title": "Action std", "unit": "raw action", "zero": True},
     }
