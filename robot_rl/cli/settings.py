@@ -7,6 +7,7 @@ it.
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -142,8 +143,12 @@ def find_task(name: str) -> "Task":
     """
     from robot_rl_tasks.registry import get_task
 
-    with asked():
+    try:
         return get_task(name)
+    except ValueError as error:
+        # What ends so is an id of Gymnasium more often than a slip.
+        hint = f"; an environment of Gymnasium is task=gym:{name}" if re.search(r"-v\d+$", name) else ""
+        raise UserError(f"{error}{hint}") from error
 
 
 def default_tree(name: str, device: str = "auto") -> dict[str, Any]:

@@ -203,10 +203,14 @@ def test_infos_of_single_worlds():
     listed.close()
 
 
-@pytest.mark.parametrize("task", BUILT)
-def test_worlds_that_are_not_reset_go_on_as_they_were(task):
+ENGINES = [(task, "mujoco") for task in BUILT]
+ENGINES += [pytest.param(task, "mujoco_warp", marks=pytest.mark.slow) for task in ("remembering", "go2_flat")]
+
+
+@pytest.mark.parametrize(("task", "engine"), ENGINES)
+def test_worlds_that_are_not_reset_go_on_as_they_were(task, engine):
     """A reset of one world leaves the others' next steps the same bits as without it."""
-    made = [make_env(BUILT[task](), num_envs=3, seed=4, engine="mujoco", num_threads=1) for _ in range(2)]
+    made = [make_env(BUILT[task](), num_envs=3, seed=4, engine=engine, num_threads=1) for _ in range(2)]
     mask = torch.tensor([False, True, False])
     for step in range(6):
         action = torch.full((3, made[0].num_actions), 0.1 * step)
