@@ -14,7 +14,7 @@ import torch
 from rsl_rl.env import VecEnv
 from torch import Tensor
 
-from robot_rl.config import LearnerCfg
+from robot_rl.config import LearnerCfg, from_dict
 from robot_rl.config.extras import ReferenceCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.distributions import Params, make_distribution
@@ -102,9 +102,9 @@ def make_reference(cfg: LearnerCfg, env: VecEnv, dims: Dims, device: torch.devic
     frozen = make_frozen(cfg.reference, env, dims, device, "reference")
     distribution = make_distribution(dims.action, cfg.actor, choices=dims.choices)
     if not frozen.is_alike(distribution):
-        theirs = frozen.policy.meta["learner"]["actor"]
+        theirs = from_dict(LearnerCfg, frozen.policy.meta["learner"]).actor
         raise UserError(
-            f"reference.run: the policy of '{frozen.policy.path}' has actor.distribution={theirs['distribution']} of "
-            f"bound {theirs['bound']:g}, must be {cfg.actor.distribution} of bound {cfg.actor.bound:g}"
+            f"reference.run: the policy of '{frozen.policy.path}' has actor.distribution={theirs.distribution} of "
+            f"bound {theirs.bound:g}, must be {cfg.actor.distribution} of bound {cfg.actor.bound:g}"
         )
     return Reference(cfg.reference, frozen, env.num_envs, device)
