@@ -14,14 +14,14 @@ def advantages(rewards: Tensor, values: Tensor, dones: Tensor, gamma: float, lam
     instead of T short ones.
 
     Args:
-        rewards: (T, N) rewards; what a time-out bootstraps is already added to them.
-        values: (T + 1, N) values of the states, the last row of the state after the rollout.
-        dones: (T, N) true where the episode ended with the step.
+        rewards: (T, N) rewards, (T, N, K) with several critics; what a time-out bootstraps is already added to them.
+        values: (T + 1, N) or (T + 1, N, K) values of the states, the last row of the state after the rollout.
+        dones: (T, N) or (T, N, 1) true where the episode ended with the step.
         gamma: discount a step.
         lam: decay of the estimate.
 
     Returns:
-        (T, N) advantages; the returns are advantages + values[:-1].
+        (T, N) or (T, N, K) advantages; the returns are advantages + values[:-1].
     """
     alive = 1.0 - dones.to(rewards.dtype)
     result = torch.addcmul(rewards - values[:-1], alive, values[1:], value=gamma)
