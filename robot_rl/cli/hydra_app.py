@@ -86,7 +86,7 @@ def _tasks(overrides: Sequence[Any]) -> list[str]:
     if not found:
         from robot_rl_tasks.registry import list_tasks
 
-        raise UserError(f"task: which one? Write task=<name>; known: {', '.join(list_tasks())}")
+        raise UserError(f"task: which one? Write task=<name> or task=gym:<id>; known: {', '.join(list_tasks())}")
     return found
 
 

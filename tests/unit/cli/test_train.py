@@ -55,7 +55,7 @@ def test_a_sweep_makes_a_run_each(run, in_tmp, tiny):
 
 BAD = [
     (["task=go2flat"], "did you mean 'go2_flat'?"),
-    ([], "task: which one? Write task=<name>; known: cartpole, go2_flat"),
+    ([], "task: which one? Write task=<name> or task=gym:<id>; known: "),
     (["cartpole"], "'cartpole': write settings as key=value, such as task=cartpole"),
     (["task=cartpole", "rewards.uprihgt.weight=2"], "did you mean 'rewards.upright.weight'?"),
     (["task=cartpole", "num_env=4"], "did you mean 'num_envs'?"),
