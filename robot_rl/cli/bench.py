@@ -53,7 +53,7 @@ learner: the PPO update, against rsl_rl's at equal arithmetic
 {describe(LearnerOptions)}
 
 gymnasium: trainings in Gymnasium's v5 environments on our engine, against PPO with CleanRL's settings and
-stable-baselines3's, which benchmarks/gymnasium_rivals.py ran once; any setting with a dot is our learner's or task's
+stable-baselines3's, which benchmarks/gymnasium_rivals.py ran once; any setting of robot-rl train changes ours
 {describe(bench_gymnasium.GymnasiumOptions)}
 
 Values are medians, spreads quartile distances; figures are worth what the machine was quiet.

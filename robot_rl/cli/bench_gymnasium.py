@@ -1,5 +1,6 @@
 """robot-rl bench gymnasium: ours in Gymnasium's environments, beside the rivals of a file or of the same run."""
 
+import dataclasses
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli.options import option, read
+from robot_rl.cli.options import option, parse_value, read_all, split
 from robot_rl.errors import UserError, suggest
 
 LIVE_ENV = "HalfCheetah-v5"
@@ -86,14 +87,17 @@ class Board:
 
 def bench_gymnasium(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Trains ours, and the rivals where they run live; returns the result, and no file: it is written already."""
-    options, dotted = read(GymnasiumOptions, arguments)
+    own = [field.name for field in dataclasses.fields(GymnasiumOptions)]
+    words = split(arguments)
+    options = read_all(GymnasiumOptions, [f"{key}={text}" for key, text in words.items() if key in own])
     envs, seeds, python = _checked(options)
+    settings = _settings({key: text for key, text in words.items() if key not in own}, envs[0], own)
     board = Board(options, envs)
     if options.rival == "live" and python is None:
         say("rival=live: no .venv-gymrivals here, so the rivals are those of the file; 'make rival-gymnasium' makes it")
     for seed in seeds:
         for env_id in envs:
-            board.add(_ours(env_id, seed, options, dotted, board))
+            board.add(_ours(env_id, seed, options, settings, board))
             if env_id == LIVE_ENV and python:
                 for run in _rivals(env_id, seed, options, python, board):
                     board.add(run)
@@ -130,13 +134,33 @@ def _checked(options: GymnasiumOptions) -> tuple[list[str], list[int], Path | No
     return envs, [int(word) for word in words], python
 
 
-def _ours(env_id: str, seed: int, options: GymnasiumOptions, dotted: Mapping[str, Any], board: Board) -> dict[str, Any]:
+def _settings(words: Mapping[str, str], env_id: str, own: Sequence[str]) -> dict[str, Any]:
+    """The settings of a training that the command changes.
+
+    Raises:
+        UserError: one that there is not, or that the command has a word of its own for.
+    """
+    from robot_rl.bench.gymnasium_v5 import TASKS
+    from robot_rl.cli.settings import default_tree
+
+    if not words:
+        return {}
+    free = set(default_tree(TASKS[env_id], "cpu")) - {"task", "seed", "device", "max_iterations", "init_from", "root"}
+    for key in words:
+        if "." not in key and key not in free:
+            raise UserError(f"unknown key '{key}': {suggest(key, [*own, *sorted(free)])}")
+    return {key: parse_value(text, key) for key, text in words.items()}
+
+
+def _ours(
+    env_id: str, seed: int, options: GymnasiumOptions, changed: Mapping[str, Any], board: Board
+) -> dict[str, Any]:
     from robot_rl.bench.gymnasium_v5 import TASKS, train_ours
     from robot_rl.cli import tree as trees
     from robot_rl.cli.settings import default_tree, resolve
 
     told = {"device": "cpu", "seed": seed, **({"num_envs": options.num_envs} if options.num_envs else {})}
-    cfg = resolve(trees.override(default_tree(TASKS[env_id], "cpu"), {**told, **dotted}))
+    cfg = resolve(trees.override(default_tree(TASKS[env_id], "cpu"), {**told, **changed}))
     rollout = cfg.num_envs * cfg.learner.num_steps
     # As JSON gives it back: tuples are lists there.
     tree = json.loads(json.dumps({key: value for key, value in cfg.tree.items() if key not in ("root", "metrics")}))

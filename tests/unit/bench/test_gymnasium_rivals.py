@@ -118,6 +118,20 @@ def test_cleanrls_settings_train(ppo):
     assert act(np.zeros(17)).shape == (6,)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not (rivals.ROOT / rivals.DEFAULT_PYTHON).is_file(), reason="make rival-gymnasium was not run")
+@pytest.mark.parametrize("rival", list(rivals.RIVALS))
+def test_each_rival_trains_in_its_own_environment(rival):
+    run = train_one(rivals.find_python(), Job("Hopper-v5", rival, 1), 5000, lambda _: None)
+    assert (run["steps"], run["load"], len(run["evaluation"])) == (4096, "alone", 20)
+    # Random hoppers fall within a second: tens of steps that pay about one each.
+    assert run["episodes"] > 50
+    assert 5.0 < run["return"] < 200.0
+    assert run["curve"]["steps"][-1] == 4096
+    assert run["curve"]["return"][-1] == run["return"]
+    assert {"mujoco", "gymnasium", "torch", "stable-baselines3"} <= set(run["versions"])
+
+
 def test_jobs_are_named_by_their_parts():
     assert parse_jobs("Ant-v5:sb3:2") == [Job("Ant-v5", "sb3", 2)]
     assert parse_jobs("Ant-v5::7,Ant-v5:sb3:7") == [Job("Ant-v5", "cleanrl", 7), Job("Ant-v5", "sb3", 7)]
