@@ -29,6 +29,7 @@ def run(arguments: Sequence[str]) -> int:
     """Trains for a few iterations, prints the table and the advice, and writes the figures."""
     from robot_rl.cli import options
     from robot_rl.cli import tree as trees
+    from robot_rl.cli.guides import with_guides
     from robot_rl.cli.settings import asked, default_tree, resolve
     from robot_rl.run_dir import write_json
 
@@ -43,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         from robot_rl_tasks.registry import list_tasks
 
         raise UserError(f"task: which one? Write task=<name>; known: {', '.join(list_tasks())}")
-    cfg = resolve(trees.override(default_tree(str(task), str(told.get("device", "auto"))), told))
+    cfg = with_guides(resolve(trees.override(default_tree(str(task), str(told.get("device", "auto"))), told)))
     env = cfg.make_env()
     try:
         from robot_rl.bench.iteration import profile_iterations
