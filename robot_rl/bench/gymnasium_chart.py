@@ -84,7 +84,7 @@ def _panel(lines: dict[str, tuple[np.ndarray, ...]], title: str, unit: str) -> s
     for tick in ticks:
         y = py(tick)
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
-        parts.append(f'<text x="{LEFT - 5}" y="{y + 3:.1f}" text-anchor="end">{tick:.0f}</text>')
+        parts.append(f'<text x="{LEFT - 5}" y="{y + 3:.1f}" text-anchor="end">{tick:g}</text>')
     for tick in _ticks(0.0, right):
         if tick <= right * 1.001:
             text = f"{tick:g}"

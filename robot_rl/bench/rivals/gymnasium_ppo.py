@@ -79,7 +79,7 @@ class Worlds:
             env = gymnasium.wrappers.NormalizeReward(env, gamma=settings.gamma)
             return gymnasium.wrappers.TransformReward(env, self._bounded)
 
-        self._limit, self._log = settings.limit, log
+        self._limit, self._log, self._steps = settings.limit, log, 0
         self.vector = gymnasium.vector.SyncVectorEnv([make], autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP)
         self.obs_dim = self.vector.single_observation_space.shape[0]  # type: ignore[index]
         self.action_dim = self.vector.single_action_space.shape[0]  # type: ignore[index]
@@ -95,6 +95,8 @@ class Worlds:
         if over:
             episode = info["final_info"]["episode"]
             self._log.add(episode["r"][0], episode["l"][0])
+        self._steps += 1
+        self._log.tick(self._steps)
         return torch.as_tensor(obs, dtype=torch.float32), float(reward[0]), over
 
     def normalize(self, obs: np.ndarray) -> np.ndarray:
@@ -192,7 +194,6 @@ def train(env_id: str, seed: int, log: EpisodeLog) -> Callable[[Any], Any]:
         optimizer.param_groups[0]["lr"] = settings.learning_rate * (1.0 - k / iterations)
         rollout, obs = collect(worlds, policy, obs, settings.rollout)
         learn(policy, optimizer, rollout, settings)
-        log.tick((k + 1) * settings.rollout)
 
     @torch.no_grad()
     def act(raw: np.ndarray) -> np.ndarray:

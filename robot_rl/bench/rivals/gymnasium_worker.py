@@ -50,15 +50,12 @@ def train_sb3(env_id: str, seed: int, log: EpisodeLog) -> Callable[[Any], Any]:
             for info in self.locals["infos"]:
                 if "episode" in info:
                     log.add(info["episode"]["r"], info["episode"]["l"])
-            return True
-
-        def _on_rollout_start(self) -> None:
             log.tick(self.num_timesteps)
+            return True
 
     model = PPO("MlpPolicy", gymnasium.make(env_id), seed=seed, device="cpu")
     assert model.n_steps == ROLLOUT
     model.learn(total_timesteps=log.steps, callback=Episodes())
-    log.tick(model.num_timesteps)
     return lambda obs: model.predict(obs, deterministic=True)[0]
 
 
