@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,11 @@ from robot_rl.learn.storage import Dims, Rollout, make_rollout
 DIMS = Dims(actor=48, critic=64, action=12)
 """Sizes of a quadruped's observations and actions."""
 SIZES = ((512, 256, 128), (128, 128, 128))
+"""Hidden layers: those that most tasks of rsl_rl's users have, and small ones that suit a CPU."""
+WORLDS = (1024, 4096)
+"""Worlds of the rollouts."""
+REQUIRED: dict[tuple[int, ...], float] = {(512, 256, 128): 1.05, (128, 128, 128): 1.3}
+"""Updates a second, ours over rsl_rl's, that we ask of ourselves on a CPU."""
 
 
 class EqualPair:
@@ -86,7 +92,7 @@ class EqualPair:
 def bench_learner(
     *,
     sizes: Sequence[Sequence[int]] = SIZES,
-    num_envs: int = 1024,
+    num_envs: Sequence[int] = WORLDS,
     num_steps: int = 24,
     repeats: int = 7,
     device: str = "cpu",
@@ -94,38 +100,52 @@ def bench_learner(
     """Time the update at equal arithmetic: the same networks, data, epochs and minibatches, all in float32.
 
     Args:
-        sizes: hidden layers to measure; the ratio of the result is that of the first.
-        num_envs: worlds of the rollout.
+        sizes: hidden layers to measure.
+        num_envs: worlds of the rollouts to measure.
         num_steps: steps of the rollout.
         repeats: timed updates of each; one more warms up.
         device: where both run.
 
     Returns:
-        The result in the form of :func:`robot_rl.bench.result.make_result`; ``ratio`` is ours / rsl_rl in updates a
-        second, and the ratio of every size stands in its notes.
+        The result in the form of :func:`robot_rl.bench.result.make_result`, whose ``ratio`` is that of the first size
+        and rollout; and ``comparisons``, one for each: {"network", "rollout", "ours_s" and "rival_s" (median [s]),
+        "ratio" (median of rival / ours, measured in turn), "spread" (its quartile distance), "required" (None where
+        nothing is)}.
     """
     rows: dict[str, list[float]] = {}
-    ratios: dict[str, float] = {}
-    for hidden in sizes:
-        name = "-".join(map(str, hidden))
+    comparisons = []
+    for worlds, hidden in itertools.product(num_envs, sizes):
         network = {"hidden": tuple(hidden), "activation": "elu"}
         cfg = LearnerCfg(
             num_steps=num_steps, actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0)
         )
-        pair = EqualPair(cfg, num_envs, device=device)
+        pair = EqualPair(cfg, worlds, device=device)
         times = [(_seconds(pair.run_ours, device), _seconds(pair.run_theirs, device)) for _ in range(repeats + 1)][1:]
-        rows[f"robot-rl {name}"] = [1.0 / ours for ours, _ in times]
-        rows[f"rsl_rl {name}"] = [1.0 / theirs for _, theirs in times]
-        ratios[name] = statistics.median(theirs / ours for ours, theirs in times)
+        one = _compare(hidden, f"{worlds} x {num_steps}", times, on_cpu=device == "cpu")
+        rows[f"robot-rl {one['network']}, {one['rollout']}"] = [1.0 / ours for ours, _ in times]
+        rows[f"rsl_rl {one['network']}, {one['rollout']}"] = [1.0 / theirs for _, theirs in times]
+        comparisons.append(one)
     notes = {
-        "rollout": f"{num_envs} worlds x {num_steps} steps",
         "epochs_x_minibatches": "5 x 4",
         "observations": f"actor {DIMS.actor}, critic {DIMS.critic}, actions {DIMS.action}",
         "threads": torch.get_num_threads(),
         "device": device,
-        "ratios": ratios,
     }
-    return make_result("learner update", rows, unit="updates/s", notes=notes)
+    return make_result("learner update", rows, unit="updates/s", notes=notes) | {"comparisons": comparisons}
+
+
+def _compare(hidden: Sequence[int], rollout: str, times: Sequence[tuple[float, float]], on_cpu: bool) -> dict[str, Any]:
+    ratios = [theirs / ours for ours, theirs in times]
+    quartiles = statistics.quantiles(ratios, n=4)
+    return {
+        "network": "-".join(map(str, hidden)),
+        "rollout": rollout,
+        "ours_s": statistics.median(ours for ours, _ in times),
+        "rival_s": statistics.median(theirs for _, theirs in times),
+        "ratio": statistics.median(ratios),
+        "spread": quartiles[2] - quartiles[0],
+        "required": REQUIRED.get(tuple(hidden)) if on_cpu else None,
+    }
 
 
 def _observations(num_envs: int, generator: torch.Generator, device: str) -> TensorDict:

@@ -33,8 +33,9 @@ class EnvOptions:
 class LearnerOptions:
     """Options of robot-rl bench learner."""
 
+    rival: str = option("rsl_rl", "whom to measure against; rsl_rl is the only one")
     hidden: str = option("", "hidden layers of one network size, such as [128,128]; several sizes by default")
-    num_envs: int = option(1024, "worlds of the rollout")
+    num_envs: str = option("[1024,4096]", "worlds of the rollouts")
     num_steps: int = option(24, "steps of the rollout")
     device: str = option("cpu", "cpu, cuda or cuda:<index>")
     repeats: int = option(7, "timed updates of each")
@@ -71,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
             f"bench {' '.join(what)}: must be one of {', '.join(benches)}; {suggest(''.join(what), benches)}"
         )
     result, out = benches[what[0]]([word for word in arguments if "=" in word])
-    (bench_gymnasium.show if what[0] == "gymnasium" else show)(result)
+    {"env": show, "learner": show_learner, "gymnasium": bench_gymnasium.show}[what[0]](result)
     if out:
         write_json(Path(out), result)
         print(out)
@@ -106,10 +107,7 @@ def _bench_mjlab(cfg: Any, options: EnvOptions) -> dict[str, Any]:
     from robot_rl.bench import mjlab
 
     python = mjlab.find_python(options.rival_python)
-    worlds = parse_value(options.rival_worlds, "rival_worlds")
-    worlds = worlds if isinstance(worlds, list) else [worlds]
-    if not worlds or not all(isinstance(number, int) and number > 0 for number in worlds):
-        raise UserError(f"rival_worlds={options.rival_worlds}: must be whole numbers of at least 1, such as [256,1024]")
+    worlds = _numbers("rival_worlds", options.rival_worlds)
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -124,15 +122,25 @@ def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
 
     options = read_all(LearnerOptions, arguments)
     _check_repeats(options.repeats)
-    for name in ("num_envs", "num_steps"):
-        if getattr(options, name) < 1:
-            raise UserError(f"{name}={getattr(options, name)}: must be at least 1")
-    told: dict[str, Any] = {"num_envs": options.num_envs, "num_steps": options.num_steps, "repeats": options.repeats}
+    if options.rival != "rsl_rl":
+        raise UserError(f"rival={options.rival}: must be rsl_rl")
+    if options.num_steps < 1:
+        raise UserError(f"num_steps={options.num_steps}: must be at least 1")
+    worlds = _numbers("num_envs", options.num_envs)
+    told: dict[str, Any] = {"num_envs": worlds, "num_steps": options.num_steps, "repeats": options.repeats}
     if options.hidden:
         told["sizes"] = [from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden]
     from robot_rl.bench import learner
 
     return learner.bench_learner(**told, device=resolve_device(options.device)), options.out
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    value = parse_value(text, name)
+    numbers = value if isinstance(value, list) else [value]
+    if not numbers or not all(type(number) is int and number > 0 for number in numbers):
+        raise UserError(f"{name}={text}: must be whole numbers of at least 1, such as [256,1024]")
+    return numbers
 
 
 def _check_repeats(repeats: int) -> None:
@@ -157,6 +165,20 @@ def show(result: Mapping[str, Any]) -> None:
         names = dict.fromkeys(name for settings in value.values() for name in settings if name != "versions")
         cells = [(name, *(_setting(settings.get(name, "")) for settings in value.values())) for name in names]
         print_table(("setting", *value), cells)
+
+
+def show_learner(result: Mapping[str, Any]) -> None:
+    """Prints each network and rollout: seconds of our update and of the rival's, their ratio, what is asked."""
+    print(f"{result['name']}: {result['machine']['cpu']}, {result['machine']['cores']} cores")
+    rows = []
+    for one in result["comparisons"]:
+        asked = "" if one["required"] is None else f">= {one['required']:g}"
+        times = (f"{one['ours_s']:.3f}", f"{one['rival_s']:.3f}")
+        rows.append((one["network"], one["rollout"], *times, f"{one['ratio']:.3f}", f"{one['spread']:.3f}", asked))
+    head = ("network", "worlds x steps", "ours [s]", "rsl_rl [s]", "rsl_rl / ours", "spread", "asked")
+    print_table(head, rows, right=(2, 3, 4, 5, 6))
+    for key, value in result["notes"].items():
+        print(f"  {key}: {value}")
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), least: int = 0) -> None:

@@ -140,7 +140,7 @@ BAD = [
     (["bench", "env", "rewards.trck.weight=1"], "did you mean 'rewards.track.weight'?"),
     (["bench", "learner", "task=x"], "unknown key 'task'"),
     (["bench", "learner", "hidden=8"], "hidden: 8 is no list"),
-    (["bench", "learner", "num_envs=0"], "num_envs=0: must be at least 1"),
+    (["bench", "learner", "num_envs=0"], "num_envs=0: must be whole numbers of at least 1"),
 ]
 
 

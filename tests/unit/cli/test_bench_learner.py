@@ -1,0 +1,29 @@
+"""robot-rl bench learner: the table, the file, and what it refuses."""
+
+import json
+
+import pytest
+
+
+def test_the_command_line(run, in_tmp):
+    small = ("hidden=[8]", "num_envs=8", "num_steps=2", "repeats=2")
+    code, out, err = run("bench", "learner", "rival=rsl_rl", *small, "out=b.json")
+    assert code == 0, err
+    assert "8 x 2" in out
+    assert "rsl_rl / ours" in out
+    assert json.loads((in_tmp / "b.json").read_text())["comparisons"][0]["network"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("rival=sb3", "rival=sb3: must be rsl_rl"),
+        ("num_envs=[8,0]", "num_envs=[8,0]: must be whole numbers of at least 1"),
+        ("num_envs=true", "num_envs=true: must be whole numbers"),
+        ("num_steps=0", "num_steps=0: must be at least 1"),
+    ],
+)
+def test_what_cannot_be_measured(run, word, line):
+    code, _, err = run("bench", "learner", word)
+    assert (code, err.count("\n")) == (2, 1)
+    assert line in err
