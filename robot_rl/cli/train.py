@@ -55,7 +55,7 @@ sweeps, one run after another (Hydra's multirun and launchers):
   robot-rl train -m task=go2_flat seed=1,2,3 ppo.entropy_coef=0.002,0.01
 
 several processes, with the worlds divided evenly among them, each on a GPU of its own where there are GPUs:
-  torchrun --nproc-per-node 2 -m robot_rl.cli.main train task=go2_flat num_envs=8192
+  torchrun --nproc-per-node 2 --no-python robot-rl train task=go2_flat num_envs=8192
 
 Ctrl-C finishes the iteration, saves, and says how to go on. The run directory holds run.yaml (every setting, versions,
 git commit), metrics.jsonl, tb/ (TensorBoard) and checkpoints/; export, eval, video and report add the rest. A world
@@ -163,12 +163,24 @@ def learn(env: Any, cfg: "TrainCfg", run_dir: "RunDir", prepare: Callable[[Any],
             options["writer"] = stack.enter_context(MetricsWriter(run_dir.path, cfg.wandb, name=name))
             progress = Progress(cfg.learner.max_iterations, env.pop_notices)
             options["observer"] = stack.enter_context(progress)
+        else:
+            options["observer"] = notices(env, ranks.rank)
         with asked():
             runner = make_runner(env, cfg.learner, **options)
             prepare(runner)
         if ranks.is_first:
             announce(cfg, run_dir, ranks.size)
         runner.learn()
+
+
+def notices(env: Any, rank: int) -> Callable[[Any], None]:
+    """An observer for processes that show no progress: what the environment has to say goes to stderr as it is."""
+
+    def show(_: Any) -> None:
+        for line in env.pop_notices():
+            print(f"robot-rl (process {rank}): {line}", file=sys.stderr, flush=True)
+
+    return show
 
 
 def announce(cfg: "TrainCfg", run_dir: "RunDir", processes: int = 1) -> None:

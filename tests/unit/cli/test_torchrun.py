@@ -10,6 +10,7 @@ import time
 import pytest
 
 from robot_rl.cli.settings import resolve_device
+from robot_rl.cli.train import notices
 from robot_rl.errors import UserError
 
 pytestmark = pytest.mark.slow
@@ -85,3 +86,12 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     with pytest.raises(UserError, match="device=auto: 3 processes on this machine, 2 GPUs; start as many as GPUs"):
         resolve_device("auto")
+
+
+def test_what_another_process_has_to_say_is_told(capsys):
+    class Env:
+        def pop_notices(self):
+            return ["world 7: quarantined"]
+
+    notices(Env(), 3)({"iteration": 1})
+    assert capsys.readouterr().err == "robot-rl (process 3): world 7: quarantined\n"
