@@ -156,9 +156,9 @@ class LearnerCfg:
                     f"{name}.memory.sequence: {sequence} does not divide the rollout of num_steps={self.num_steps}, "
                     f"{near} does"
                 )
-            if self.symmetry != "none":
+            if self.symmetry == "augment":  # A mirrored sequence begins with what a mirrored past would have left.
                 raise UserError(
-                    f"{name}.memory.kind: '{kind}' has no mirror image; use symmetry=none, this is '{self.symmetry}'"
+                    f"{name}.memory.kind: '{kind}' remembers no mirror images; use symmetry=network instead of augment"
                 )
             lengths[name] = sequence or self.num_steps
         if len(set(lengths.values())) > 1:

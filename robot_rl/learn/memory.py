@@ -3,6 +3,9 @@
 The state is one flat tensor (B, S), so whoever carries it needs to know nothing of layers and cells. Gradients go back
 through a sequence and no further (truncated backpropagation through time, Williams & Peng 1990), and never across the
 start of an episode.
+
+Under a mirror the units come in pairs that change places, so the second half of a layer's weights is the first half
+mirrored. A memory of an observation's mirror images is then the mirror image of its memory, to rounding.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from robot_rl.config import MemoryCfg
-from robot_rl.learn.fused_memory import GRU, LSTM, MemorySpace, Parts, run_sequence
+from robot_rl.errors import UserError
+from robot_rl.learn.fused_memory import GRU, LSTM, MemorySpace, Parts, Weights, run_sequence
 from robot_rl.learn.mlp import make_weights
 
+Mirror = tuple[Tensor, Tensor]
 KERNELS = {"gru": GRU, "lstm": LSTM}
 FORGET_BIAS = 1.0
 """Bias of an LSTM's forget gate at the start: it remembers before it has learned to (Jozefowicz et al. 2015)."""
@@ -28,20 +33,36 @@ class Memory(nn.Module):
         hidden: units H of a layer.
         state_size: components S of the state: layer after layer the output and, of an LSTM, the cell, H each.
         cells: the layers.
+        mirror: mirror of the output; None without symmetry.
     """
 
-    def __init__(self, in_dim: int, cfg: MemoryCfg, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self, in_dim: int, cfg: MemoryCfg, generator: torch.Generator | None = None, mirror: Mirror | None = None
+    ) -> None:
         """Build the layers.
 
         Args:
             in_dim: components F of the input.
             cfg: kind ("gru" or "lstm"), units and layers.
             generator: source of the weights; PyTorch's own layers would draw from the global stream.
+            mirror: mirror of the input; where given, the memory is equivariant under it.
+
+        Raises:
+            UserError: an odd number of units under a mirror.
         """
         super().__init__()
+        if mirror is not None and cfg.hidden % 2:
+            raise UserError(
+                f"memory.hidden: {cfg.hidden} is odd, a symmetric network needs an even one such as {cfg.hidden + 1}"
+            )
         self.hidden = cfg.hidden
-        sizes = [in_dim] + [cfg.hidden] * cfg.layers
-        self.cells = nn.ModuleList(Recurrent(cfg.kind, size, cfg.hidden, generator) for size in sizes[:-1])
+        swap = None if mirror is None else (torch.arange(cfg.hidden).roll(cfg.hidden // 2), torch.ones(cfg.hidden))
+        sizes, mirrors = [in_dim] + [cfg.hidden] * cfg.layers, [mirror] + [swap] * cfg.layers
+        self.mirror = swap
+        self.cells = nn.ModuleList(
+            Recurrent(cfg.kind, size, cfg.hidden, generator, seen)
+            for size, seen in zip(sizes[:-1], mirrors[:-1], strict=True)
+        )
         self.state_size = cfg.layers * KERNELS[cfg.kind].parts * cfg.hidden
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,7 +98,7 @@ class Memory(nn.Module):
         """Compute `step` with PyTorch's own operations, for the export."""
         parts: list[Tensor] = []
         for cell, before in zip(self._cells(), self._split(state), strict=True):
-            after = cell.cell(nn.functional.linear(x, cell.weight_x, cell.bias), before)
+            after = cell.cell(x, before)
             x = after[0]
             parts += after
         return x, _join(parts)
@@ -106,10 +127,20 @@ class Recurrent(nn.Module):
         weight_x: (G H, F) weights of the input; gates r, z, n of a GRU, i, f, o, g of an LSTM.
         weight_h: (G H, H) weights of the state.
         bias: (G H,) bias of the gates.
-        bias_h: (H,) bias within a GRU's gate n, (0,) of an LSTM.
+        bias_h: (H,) bias within a GRU's gate n, (0,) of an LSTM. Under a mirror all four hold the first H / 2 units.
     """
 
-    def __init__(self, kind: str, in_dim: int, hidden: int, generator: torch.Generator | None = None) -> None:
+    perm: Tensor
+    sign: Tensor
+
+    def __init__(
+        self,
+        kind: str,
+        in_dim: int,
+        hidden: int,
+        generator: torch.Generator | None = None,
+        mirror: Mirror | None = None,
+    ) -> None:
         """Start with orthogonal weights, gate by gate.
 
         Args:
@@ -117,21 +148,45 @@ class Recurrent(nn.Module):
             in_dim: components F of the input.
             hidden: units H.
             generator: source of the weights.
+            mirror: mirror of the input.
         """
         super().__init__()
-        self.kernel = KERNELS[kind]
+        self.kernel, self.is_mirrored = KERNELS[kind], mirror is not None
+        units = hidden // 2 if self.is_mirrored else hidden
 
-        def draw(columns: int) -> nn.Parameter:
-            gates = [make_weights((columns, hidden), 1.0, generator)[0].detach() for _ in range(self.kernel.gates)]
-            return nn.Parameter(torch.cat(gates))
+        def draw(columns: int) -> Tensor:
+            gates = [make_weights((columns, units), 1.0, generator)[0].detach() for _ in range(self.kernel.gates)]
+            return torch.cat(gates)
 
-        self.weight_x, self.weight_h = draw(in_dim), draw(hidden)
-        self.bias = nn.Parameter(torch.zeros(self.kernel.gates * hidden))
-        self.bias_h = nn.Parameter(torch.zeros(hidden if kind == "gru" else 0))
+        self.weight_x = nn.Parameter(draw(in_dim))
+        if self.is_mirrored:  # Of sums and differences of partners, so that the whole is orthogonal, too.
+            even, odd = draw(units), draw(units)
+            self.weight_h = nn.Parameter(0.5 * torch.cat((even + odd, even - odd), 1))
+        else:
+            self.weight_h = nn.Parameter(draw(hidden))
+        self.bias = nn.Parameter(torch.zeros(self.kernel.gates * units))
+        self.bias_h = nn.Parameter(torch.zeros(units if kind == "gru" else 0))
         if kind == "lstm":
             with torch.no_grad():
-                self.bias[hidden : 2 * hidden] = FORGET_BIAS
+                self.bias[units : 2 * units] = FORGET_BIAS
+        perm, sign = mirror or (torch.empty(0, dtype=torch.int64), torch.empty(0))
+        self.register_buffer("perm", perm.clone(), persistent=False)
+        self.register_buffer("sign", sign.clone(), persistent=False)
         self.space = MemorySpace(self.kernel)
+
+    def weights(self) -> Weights:
+        """Return the four of all H units: under a mirror the second half is the first one mirrored, gate by gate."""
+        if not self.is_mirrored:
+            return self.weight_x, self.weight_h, self.bias, self.bias_h
+        gates, bias_h = self.kernel.gates, self.bias_h
+        x, h = self.weight_x.unflatten(0, (gates, -1)), self.weight_h.unflatten(0, (gates, -1))
+        bias = self.bias.unflatten(0, (gates, -1))
+        return (
+            torch.cat((x, x[..., self.perm] * self.sign), 1).flatten(0, 1),
+            torch.cat((h, h.roll(h.shape[-1] // 2, -1)), 1).flatten(0, 1),
+            torch.cat((bias, bias), 1).flatten(),
+            torch.cat((bias_h, bias_h)),
+        )
 
     def forward(self, x: Tensor, state: Parts, start: Tensor | None) -> Parts:
         """Return the state after each step, (L, B, H) each part.
@@ -144,32 +199,31 @@ class Recurrent(nn.Module):
         if x.device.type != "cpu":
             return self.plain(x, state, start)
         alive = None if start is None else (~start).to(x.dtype)[..., None]
-        weights = (self.weight_x, self.weight_h, self.bias, self.bias_h)
-        return run_sequence(self.space, x, state, alive, weights)
+        return run_sequence(self.space, x, state, alive, self.weights())
 
     def plain(self, x: Tensor, state: Parts, start: Tensor | None) -> Parts:
         """Compute `forward` with PyTorch's own operations: any device, any number of passes at once."""
-        gates = nn.functional.linear(x, self.weight_x, self.bias)
-        states = []
+        states, weights = [], self.weights()
+        gates = nn.functional.linear(x, weights[0], weights[2])
         for t in range(x.shape[0]):
             if start is not None:
                 state = tuple(part.masked_fill(start[t, :, None], 0.0) for part in state)
-            state = self.cell(gates[t], state)
+            state = self._next(gates[t], state, weights)
             states.append(state)
         return tuple(torch.stack(part) for part in zip(*states, strict=True))
 
-    def cell(self, gates: Tensor, state: Parts) -> Parts:
-        """Return the state after a step, (B, H) each part.
+    def cell(self, x: Tensor, state: Parts) -> Parts:
+        """Compute a step with PyTorch's own operations, from inputs (B, F) and the state before it."""
+        weights = self.weights()
+        return self._next(nn.functional.linear(x, weights[0], weights[2]), state, weights)
 
-        Args:
-            gates: (B, G H) what the input adds to the gates, the bias included.
-            state: state before the step.
-        """
-        added = nn.functional.linear(state[0], self.weight_h)
+    def _next(self, gates: Tensor, state: Parts, weights: Weights) -> Parts:
+        """Return the state after a step, of what the input adds to the gates, the bias included."""
+        added = nn.functional.linear(state[0], weights[1])
         size = state[0].shape[-1]
         if self.kernel is GRU:
             reset, keep = torch.sigmoid(gates[:, : 2 * size] + added[:, : 2 * size]).chunk(2, -1)
-            new = torch.tanh(gates[:, 2 * size :] + reset * (added[:, 2 * size :] + self.bias_h))
+            new = torch.tanh(gates[:, 2 * size :] + reset * (added[:, 2 * size :] + weights[3]))
             return (new + keep * (state[0] - new),)
         gates = gates + added
         take, keep, show = torch.sigmoid(gates[:, : 3 * size]).chunk(3, -1)

@@ -61,13 +61,14 @@ class Network(nn.Module):
         mirror = mirrors[0] if mirrors else None
         self.encoders = Encoders(self.layout, cfg, mirror=mirror, generator=generator)
         self.normalizer = Normalizer(self.obs_dim, mirror, self.encoders.pools) if normalize else None
-        width = self.encoders.out_dim
-        self.memory = None if cfg.memory.kind == "none" else Memory(width, cfg.memory, generator)
-        if mirrors is None or self.encoders.mirror is None:
-            width = width if self.memory is None else self.memory.hidden
+        width, mirror, self.memory = self.encoders.out_dim, self.encoders.mirror, None
+        if cfg.memory.kind != "none":
+            self.memory = Memory(width, cfg.memory, generator, mirror)
+            width, mirror = self.memory.hidden, self.memory.mirror
+        if mirrors is None or mirror is None:
             self.body: Mlp | SymmetricMlp = Mlp(width, out_dim, cfg, generator)
         else:
-            self.body = SymmetricMlp(self.encoders.mirror, mirrors[1], cfg, generator)
+            self.body = SymmetricMlp(mirror, mirrors[1], cfg, generator)
 
     @property
     def state_size(self) -> int:
@@ -96,13 +97,13 @@ class Network(nn.Module):
             raise ValueError(UNKNOWN_PAST)
         state, start = past
         y = self.memory.sequence(self.encoders(x).unflatten(0, start.shape), state, start)
-        return self.body(y.flatten(0, 1))
+        return self.body(self.body.encode(y.flatten(0, 1)))
 
     def trace(self, x: Tensor, past: Past) -> tuple[Tensor, Tensor]:
         """Return what `outputs` does and the memory's state (L, U, S) after each step, without gradients."""
         assert self.memory is not None
         y, states = self.memory.trace(self.encoders(x).unflatten(0, past[1].shape), *past)
-        return self.body(y.flatten(0, 1)), states
+        return self.body(self.body.encode(y.flatten(0, 1))), states
 
     def step(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Go one step on.
@@ -119,7 +120,7 @@ class Network(nn.Module):
         if state is None:
             raise ValueError(UNKNOWN_PAST)
         y, state = self.memory.step(self.encoders(x), state)
-        return self.body(y), state
+        return self.body(self.body.encode(y)), state
 
 
 class Actor(Network):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from robot_rl.config import MemoryCfg
+from robot_rl.errors import UserError
 from robot_rl.learn.memory import Memory, Recurrent
 
 KINDS = pytest.mark.parametrize("kind", ["gru", "lstm"])
@@ -142,6 +143,57 @@ def test_weights_come_from_the_generator_alone(kind):
     one, other = (Recurrent(kind, 12, 8, torch.Generator().manual_seed(3)) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-    gate = one.weight_h[:8]
-    torch.testing.assert_close(gate @ gate.T, torch.eye(8))
+    for gate in one.weight_h.split(8):
+        torch.testing.assert_close(gate @ gate.T, torch.eye(8))
     assert one.bias.sum() == (8.0 if kind == "lstm" else 0.0)
+
+
+MIRROR = (torch.tensor([1, 0, 2, 3, 4]), torch.tensor([1.0, 1.0, -1.0, 1.0, -1.0]))
+
+
+def make_mirrored(kind, layers=1):
+    memory = Memory(5, MemoryCfg(kind=kind, hidden=8, layers=layers), torch.Generator().manual_seed(0), MIRROR)
+    with torch.no_grad():
+        for name, parameter in memory.named_parameters():
+            if "bias" in name:
+                parameter.normal_(generator=torch.Generator().manual_seed(1))
+    return memory
+
+
+def swapped(states):
+    """What is remembered of mirror images: the halves of each part in each other's place."""
+    return torch.cat([part.roll(4, -1) for part in states.split(8, -1)], -1)
+
+
+@SHAPES
+def test_mirror_images_are_remembered_as_mirror_images(kind, layers):
+    memory = make_mirrored(kind, layers)
+    x, state, start = data(memory)
+    image = x[..., MIRROR[0]] * MIRROR[1]
+    with torch.no_grad():
+        out, states = memory.trace(x, state, start)
+        other, other_states = memory.trace(image, swapped(state), start)
+        torch.testing.assert_close(other, swapped(out))
+        torch.testing.assert_close(other_states, swapped(states))
+        torch.testing.assert_close(other, out[..., memory.mirror[0]] * memory.mirror[1])
+        assert float((memory.trace(x, swapped(state), start)[0] - other).abs().max()) > 1e-2
+        torch.testing.assert_close(memory.plain_step(x[0], state)[0], memory.step(x[0], state)[0])
+    for cell in memory.cells:
+        for gate in cell.weights()[1].split(8):
+            torch.testing.assert_close(gate @ gate.T, torch.eye(8))
+
+
+@KINDS
+def test_gradients_reach_both_halves(kind):
+    memory = make_mirrored(kind, 2)
+    x, state, start = data(memory)
+    inputs = [p for p in memory.parameters() if p.numel()]
+    found = torch.autograd.grad(memory.sequence(x, state, start).square().sum(), inputs)
+    expected = torch.autograd.grad(plainly(memory, x, state, start).square().sum(), inputs)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_an_odd_number_of_units_has_no_mirror():
+    with pytest.raises(UserError, match=r"^memory\.hidden: 7 is odd, a symmetric network needs an even one such as 8$"):
+        Memory(5, MemoryCfg(kind="gru", hidden=7), mirror=MIRROR)

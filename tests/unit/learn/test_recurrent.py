@@ -128,6 +128,22 @@ def test_minibatches_are_whole_sequences(make_point_env, small_cfg, sequence, mo
 
 
 @KINDS
+def test_a_mirrored_world_gets_mirrored_actions(make_point_env, small_cfg, kind):
+    """After training, over sequences with ends; the values are the same."""
+    runner = collected(make_point_env(episode=5), remembering(replace(small_cfg, symmetry="network"), kind, sequence=4))
+    batch = runner.algorithm.make_batch(runner._rollout)
+    actor, critic, fresh = runner.actor, runner.critic, torch.zeros_like(batch.actor_state)
+    mirror = make_point_env().mirror
+    with torch.no_grad():
+        out = actor.outputs(batch.actor_in, (fresh, batch.start))
+        torch.testing.assert_close(actor.outputs(-batch.actor_in, (fresh, batch.start)), -out)
+        assert float(out.abs().max()) > 1e-2
+        values = critic.values(batch.critic_in, (fresh, batch.start))
+        image = batch.critic_in[:, mirror["critic"][0]] * mirror["critic"][1]
+        torch.testing.assert_close(critic.values(image, (fresh, batch.start)), values)
+
+
+@KINDS
 def test_the_critic_goes_on_where_it_was(make_point_env, small_cfg, kind):
     """Values of two rollouts, one with the state of the other, are those of going step by step through both."""
     cfg = remembering(small_cfg, kind, sequence=4)
@@ -312,8 +328,8 @@ def test_a_policy_without_a_memory_has_nothing_to_forget(make_point_env, small_c
             r"^critic\.memory\.sequence: 24 steps, must be the actor's 8$",
         ),
         (
-            {"actor.memory.kind": "gru", "symmetry": "network"},
-            r"^actor\.memory\.kind: 'gru' has no mirror image; use symmetry=none, this is 'network'$",
+            {"actor.memory.kind": "gru", "symmetry": "augment"},
+            r"^actor\.memory\.kind: 'gru' remembers no mirror images; use symmetry=network instead of augment$",
         ),
         ({"actor.memory.kind": "rnn"}, r"actor\.memory\.kind: 'rnn' is unknown"),
     ],
