@@ -19,6 +19,7 @@ from robot_rl_envs.engines.base import DIRTY_MODEL
 from robot_rl_envs.flight import REASONS
 from robot_rl_envs.handout import HandOut
 from robot_rl_envs.launch import Recorder
+from robot_rl_envs.motion import component_names
 from robot_rl_envs.quarantine import Quarantine
 from robot_rl_envs.scan import RayScan
 from robot_rl_envs.scene import make_scene
@@ -337,6 +338,10 @@ class Env(VecEnv):
     def robot_state(self) -> dict[str, torch.Tensor]:
         """The robot's raw signals without noise, one row a world; see :meth:`.sensing.Sensing.signals`."""
         return self.scene.sensing.signals(self.state)
+
+    def components(self, group: str) -> list[str]:
+        """Names of the components of an observation group of terms; see :func:`.motion.component_names`."""
+        return component_names(self._layout, group, self.scene)
 
     def describe_policy(self) -> dict[str, Any]:
         """A JSON-able description of what the policy reads and drives, for the exported contract."""

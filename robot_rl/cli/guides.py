@@ -1,7 +1,8 @@
-"""The policies that a run is given to go by, a teacher and a reference: where they are, and what they see of its task.
+"""What a run is given to go by, a teacher, a reference, recorded motion: where it is, and what it needs of the task.
 
 A policy sees the observation groups of the task that it was trained on. Where the new run's task has no such group, or
 another one of that name, it gets one, taken from the policy's own task: a blind task has no height scan for a teacher.
+A motion prior compares poses, whose observation group is in no task either.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def with_guides(cfg: "TrainCfg") -> "TrainCfg":
-    """A run with its teacher and its reference found, and its task with the groups that they see.
+    """A run with its teacher, its reference and its recorded motion found, and its task with the groups that they see.
 
     The checkpoint found goes into the run's settings, so that a resumed run asks the same one, whatever came after it.
 
@@ -30,7 +31,27 @@ def with_guides(cfg: "TrainCfg") -> "TrainCfg":
     """
     if cfg.learner.name == "distill" and cfg.learner.teacher.run:
         cfg = _with_guide(cfg, "teacher")
+    if cfg.learner.amp.weight > 0:
+        cfg = _with_motion(cfg)
     return _with_guide(cfg, "reference") if cfg.learner.reference.run else cfg
+
+
+def _with_motion(cfg: "TrainCfg") -> "TrainCfg":
+    """A run whose recorded motion is found from wherever it is resumed, and whose task has the poses to compare."""
+    from robot_rl_envs.motion import MOTION, with_motion
+
+    from robot_rl.cli import gym
+    from robot_rl.cli import tree as trees
+    from robot_rl.config import apply_overrides
+
+    found = {"amp.motions": str(Path(cfg.learner.amp.motions).resolve())}
+    is_added = cfg.learner.amp.group == MOTION and not gym.is_gym(cfg.task.name)
+    return dataclasses.replace(
+        cfg,
+        task=with_motion(cfg.task) if is_added else cfg.task,
+        learner=apply_overrides(cfg.learner, found),
+        tree=trees.override(cfg.tree, found),
+    )
 
 
 def _with_guide(cfg: "TrainCfg", field: str) -> "TrainCfg":

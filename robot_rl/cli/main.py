@@ -45,6 +45,7 @@ COMMANDS = {
     "eval": "100 fresh worlds: errors, falls, torque, power; torch and ONNX policy side by side",
     "export": "write the policy bundle that goes to the robot, and check it",
     "video": "film a policy",
+    "record": "write the motion of a policy to a file, for a motion prior to learn from",
     "play": "drive a policy in the browser: sliders, pushes, speed",
     "report": "write the run's HTML page: curves, throughput, evaluation, video",
     "terrain": "draw a terrain: stairs, gaps, waves, the ground of a task",

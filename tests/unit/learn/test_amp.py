@@ -8,12 +8,14 @@ import torch
 from rsl_rl.env import VecEnv
 from safetensors.torch import save_file
 from tensordict import TensorDict
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
 from robot_rl.config.extras import AmpCfg, RndCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.amp import Amp, Discriminator, style_reward
 from robot_rl.learn.motions import Motion, read_motion, write_motion
+from robot_rl.learn.rnd import Rnd
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.storage import Dims, make_rollout
 
@@ -324,6 +326,37 @@ def test_a_motion_of_something_else_is_refused_with_both(small_cfg, make_point_e
         runner(["speed", "half_speed"], step_dt=0.02)
     with pytest.raises(UserError, match=r"amp.group: the environment has no group 'poses'"):
         runner(["speed", "half_speed"], group="poses")
+
+
+class Reads(TorchDispatchMode):
+    """Notes what a GPU would have to be waited for."""
+
+    NAMES = ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal", "aten::is_nonzero")
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.name() in self.NAMES:
+            self.seen.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+def test_nothing_is_read_from_the_device():
+    rollout = rollout_of(random_poses())
+    rollout.has_invalid = rollout.has_final_obs = True
+    rollout.valid[2, 3], rollout.done[2:4, 3] = False, True
+    extras = make_amp(), Rnd(RndCfg(weight=1.0, groups=("motion",), hidden=(8,), features=4, decay=0.5), SIZE)
+    with Reads() as reads:
+        for extra in extras:
+            extra.reward(rollout)
+            extra.update(rollout, 0.5)
+            extra.reward(rollout)
+    assert reads.seen == []
+    with Reads() as reads:
+        float(rollout.reward.sum())
+    assert reads.seen == ["aten::_local_scalar_dense"]
 
 
 @pytest.mark.slow
