@@ -1,5 +1,6 @@
 """Networks that see: what goes through an encoder, that mirrors still hold, and that nothing else changes."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from tensordict import TensorDict
 
 from robot_rl.config import ConvCfg, LearnerCfg, NetworkCfg
+from robot_rl.config.networks import MemoryCfg
 from robot_rl.errors import UserError
 from robot_rl.learn import conv
 from robot_rl.learn.build import make_dims, make_policy
@@ -289,6 +291,28 @@ def test_mirrors_of_several_groups_are_joined(seeing, small_cfg):
     del env.mirror["eye"]
     with pytest.raises(UserError, match="symmetry: 'network' needs a mirror of group 'eye', there is none"):
         Runner(env, cfg)
+
+
+@pytest.mark.parametrize("symmetry", ["none", "network"])
+def test_what_is_seen_is_remembered(seeing, small_cfg, symmetry):
+    env = seeing(num_envs=16)
+    flip = torch.arange(48).view(4, 12).flip(1).reshape(-1)
+    env.mirror = env.mirror | {"both": (torch.cat((torch.tensor([0]), 1 + flip)), torch.ones(49))}
+    cfg = seeing_cfg(small_cfg, "both", "both.strip")
+    actor = replace(cfg.actor, memory=MemoryCfg(kind="gru", hidden=16), output_gain=1.0)
+    runner = Runner(env, replace(cfg, symmetry=symmetry, actor=actor))
+    before = [weight.detach().clone() for weight in runner.actor.encoders.parameters()]
+    assert math.isfinite(runner.learn(2)["loss/value"])
+    assert all(not torch.equal(a, b) for a, b in zip(before, runner.actor.encoders.parameters(), strict=True))
+    if symmetry == "network":
+        obs, state = env.get_observations()["both"], torch.zeros(16, runner.actor.state_size)
+        image = reflect(obs, env.mirror["both"])
+        with torch.no_grad():
+            (here, after), (there, mirrored) = (runner.actor.step(runner.actor.encode(x), state) for x in (obs, image))
+            torch.testing.assert_close(there, -here)
+            here, _ = runner.actor.step(runner.actor.encode(obs), after)
+            there, _ = runner.actor.step(runner.actor.encode(image), mirrored)
+            torch.testing.assert_close(there, -here)
 
 
 def test_settings_are_named_with_the_network_they_belong_to(seeing, small_cfg):
