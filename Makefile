@@ -64,7 +64,7 @@ bench-mjlab: $(CORE) $(RIVAL)/.installed  ## environment steps against mjlab's, 
 
 rival-gymnasium: $(GYM_RIVALS)/.installed  ## .venv-gymrivals with stable-baselines3 and Gymnasium
 
-bench-gymnasium: $(CORE)  ## ours in Gymnasium's environments, against the rivals that were run once
+bench-gymnasium: $(DEV)  ## ours in Gymnasium's environments, against the rivals that were run once
 	$(BIN)/robot-rl bench gymnasium out=benchmarks/bench_gymnasium.json
 
 install: $(CORE)  ## .venv with what training needs

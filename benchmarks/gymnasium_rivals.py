@@ -4,9 +4,9 @@
     python benchmarks/gymnasium_rivals.py [jobs=HalfCheetah-v5:sb3:1,Ant-v5] [parallel=1|2] [out=...] [steps=1000000]
 
 Every finished training is kept in benchmarks/gymnasium_rivals.json at once; started again, the script goes on with
-what is missing. ``jobs=`` takes <environment>:<rival>:<seed>, a part left out means all. Seed 1 of each runs alone with
-the libraries' default threads and is what wall-clock is compared with; with ``parallel=2`` the other seeds run two at
-a time, one thread each.
+what is missing. ``jobs=`` takes <environment>:<rival>:<seed>, a part left out means all. Seed 1 of each runs alone,
+with one thread or the default, whichever is quicker, and is what wall-clock is compared with; with ``parallel=2`` the
+other seeds run two at a time, one thread each.
 """
 
 from __future__ import annotations

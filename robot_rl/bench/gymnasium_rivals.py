@@ -1,7 +1,8 @@
 """Trains the rivals in Gymnasium's environments, job by job, into one file that a killed run leaves whole.
 
-Jobs that are timed run alone with the libraries' default threads; the others may run two at a time with one thread
-each. Every finished training is one line of the file; what was under way when the script ended starts again.
+Jobs that are timed run alone, with one thread or the libraries' default, whichever is quicker in a short trial; the
+others may run two at a time with one thread each. Every finished training is one line of the file; what was under way
+when the script ended starts again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from robot_rl.bench.rivals.episodes import EVALUATED
 from robot_rl.errors import UserError, suggest
 from robot_rl.run_dir import machine_facts, write_atomic
 
@@ -34,6 +36,8 @@ SEEDS = (1, 2, 3)
 TIMED = (1,)
 """Seeds that run alone: their wall-clock is the rival's."""
 STEPS = 1_000_000
+TRIAL = 6144
+"""Control steps of a trial of threads: three rollouts."""
 ABOUT = (
     "One line a training. 'cleanrl' is a PPO of this project's own with the settings that CleanRL publishes for "
     "ppo_continuous_action, not CleanRL's program; 'sb3' is stable-baselines3's PPO with default settings. 'return': "
@@ -133,22 +137,25 @@ class Training:
         job: what it trains.
         load: "alone", or "pair" where another may run beside it.
         point: the last point of the curve it told of.
+        tried: seconds of a short training by number of threads.
     """
 
     job: Job
     load: str
     process: subprocess.Popen[str]
     log: Any
+    tried: dict[str, float] = field(default_factory=dict)
     begun: float = field(default_factory=time.perf_counter)
     busy: float | None = field(default_factory=_busy_s)
     point: dict[str, Any] = field(default_factory=lambda: {"step": 0, "seconds": 0.0, "return": None})
 
     @classmethod
-    def start(cls, python: Path, job: Job, steps: int, *, load: str, worker: Path = WORKER) -> Training:
-        """Start the worker; a timed one takes the libraries' default threads, one of a pair a single thread."""
-        told = {"env": job.env, "rival": job.rival, "seed": job.seed, "steps": steps, "threads": int(load == "pair")}
+    def start(cls, python: Path, job: Job, steps: int, *, load: str, threads: int, worker: Path = WORKER) -> Training:
+        """Start the worker with so many threads of torch, 0 for its default; a "trial" is not evaluated."""
+        episodes = 0 if load == "trial" else EVALUATED
+        told = {"env": job.env, "rival": job.rival, "seed": job.seed, "steps": steps}
         log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by close()
-        words = [str(python), "-I", str(worker), json.dumps(told)]
+        words = [str(python), "-I", str(worker), json.dumps(told | {"threads": threads, "episodes": episodes})]
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
         return cls(job, load, process, log)
 
@@ -166,6 +173,7 @@ class Training:
         if self.busy is not None and self.load == "alone":
             others = (_busy_s() or 0.0) - self.busy - answer["cpu_s"]
             where["share_of_cpu_elsewhere"] = round(max(0.0, others) / seconds / (os.cpu_count() or 1), 3)
+            where["threads_tried_s"] = self.tried
         return {**me, **{key: value for key, value in run.items() if key != "curve"}, **where, "curve": run["curve"]}
 
     def fail(self, why: str = "") -> UserError:
@@ -201,16 +209,43 @@ def train_one(python: Path, job: Job, steps: int, say: Callable[[str], None], wo
     Raises:
         UserError: the worker failed.
     """
-    training = Training.start(python, job, steps, load="alone", worker=worker)
+    threads, tried = quicker_threads(python, job, worker)
+    training = Training.start(python, job, steps, load="alone", threads=threads, worker=worker)
+
+    def tell(point: dict[str, Any]) -> None:
+        if point["step"] * 10 // steps != (point["step"] - steps // 100) * 10 // steps:
+            say(f"{job}: {_words(point)}")
+
+    training.tried = tried
+    return training.record(_wait(training, tell))
+
+
+def quicker_threads(python: Path, job: Job, worker: Path = WORKER) -> tuple[int, dict[str, float]]:
+    """Try one thread and the default in a short training each, alone.
+
+    Returns:
+        The threads of the quicker one, and the seconds of both by number of threads.
+
+    Raises:
+        UserError: the worker failed.
+    """
+    tried: dict[str, float] = {}
+    for threads in (1, 0):
+        training = Training.start(python, job, TRIAL, load="trial", threads=threads, worker=worker)
+        run = _wait(training, lambda _: None)["run"]
+        tried[str(run["threads"])] = run["train_s"]
+    return int(min(tried, key=tried.__getitem__)), tried
+
+
+def _wait(training: Training, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The worker's result; its points go to ``tell``."""
     try:
         for answer in training.lines():
             if "run" in answer:
-                return training.record(answer)
+                return answer
             if "error" in answer:
                 raise training.fail(answer["error"])
-            training.point = answer
-            if answer["step"] * 10 // steps != (answer["step"] - steps // 100) * 10 // steps:
-                say(f"{job}: {_words(answer)}")
+            tell(answer)
         raise training.fail()
     finally:
         training.close()
@@ -285,7 +320,9 @@ class Queue:
                 self._report([*waiting, *later])
 
     def _start(self, job: Job, load: str) -> None:
-        training = Training.start(self.python, job, self.steps, load=load, worker=self.worker)
+        threads, tried = (1, {}) if load == "pair" else quicker_threads(self.python, job, self.worker)
+        training = Training.start(self.python, job, self.steps, load=load, threads=threads, worker=self.worker)
+        training.tried = tried
         self._running.append(training)
 
         def listen() -> None:
@@ -297,7 +334,7 @@ class Queue:
             self._answers.put((training, None))
 
         threading.Thread(target=listen, daemon=True).start()
-        self.say(f"{job}: starts, {load}")
+        self.say(f"{job}: starts, {load}, {threads} thread{'s' * (threads > 1)}")
 
     def _finish(self, training: Training, answer: dict[str, Any]) -> None:
         run = training.record(answer)

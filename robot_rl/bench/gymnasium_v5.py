@@ -7,7 +7,6 @@ Gymnasium's own environment (:func:`robot_rl.bench.rivals.episodes.evaluate`).
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -60,12 +59,10 @@ def train_ours(
         The training in the form of the file of rivals.
 
     Raises:
-        UserError: Gymnasium is not installed, or fewer steps than one rollout.
+        UserError: fewer steps than one rollout.
     """
     from robot_rl.learn.make import make_runner
 
-    if importlib.util.find_spec("gymnasium") is None:
-        raise UserError("bench gymnasium: the package gymnasium is not installed; pip install 'gymnasium[mujoco]'")
     env = make_env()
     rollout = env.num_envs * cfg.num_steps
     if steps < rollout:

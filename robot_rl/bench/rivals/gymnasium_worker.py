@@ -1,6 +1,7 @@
 """One training of a rival in one Gymnasium environment: run by the rivals' own Python, knows nothing of robot_rl.
 
-    python -I gymnasium_worker.py '{"env": "HalfCheetah-v5", "rival": "sb3", "seed": 1, "steps": 1000000, "threads": 0}'
+    python -I gymnasium_worker.py '{"env": "HalfCheetah-v5", "rival": "sb3", "seed": 1, "steps": 1000000, "threads": 0,
+        "episodes": 20}'
 
 Writes one JSON object a line to stdout: points of the curve while it trains, at its end ``{"run": {...}, "cpu_s": s}``
 with the CPU time of the whole process, or ``{"error": "..."}``. What libraries print goes to stderr. It ends by itself
@@ -66,7 +67,7 @@ def run(job: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> dict[str,
     """Train and evaluate.
 
     Args:
-        job: "env", "rival", "seed", "steps", and "threads" of torch (0 leaves its default).
+        job: "env", "rival", "seed", "steps", "threads" of torch (0 leaves its default), "episodes" of the evaluation.
         say: takes the points of the curve.
 
     Returns:
@@ -80,7 +81,7 @@ def run(job: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> dict[str,
     log = EpisodeLog(job["steps"], ROLLOUT, say)
     act = RIVALS[job["rival"]](job["env"], job["seed"], log)
     result = log.finish()
-    returns = evaluate(job["env"], act, seed=job["seed"])
+    returns = evaluate(job["env"], act, episodes=job["episodes"], seed=job["seed"])
     versions = {name: metadata.version(name) for name in PACKAGES}
     return {
         **result,

@@ -15,10 +15,17 @@ from robot_rl.bench.gymnasium_rivals import Job, Queue, parse_jobs, read_runs, t
 from robot_rl.bench.rivals.episodes import EpisodeLog, evaluate
 from robot_rl.errors import UserError
 
-# A worker that answers at once, keeps a diary of when it ran, and fails for seed 13.
+# A worker that answers at once, is quicker with two threads, keeps a diary of when it ran, and fails for seed 13.
 FAKE = """
 import json, os, sys, time
 job = json.loads(sys.argv[-1])
+threads = job["threads"] or 2
+curve = {"steps": [1], "seconds": [1.0], "return": [None]}
+run = {"steps": job["steps"], "return": 10.0 * job["seed"], "train_s": 4.0 / threads, "cpu_s": 2.0, "curve": curve}
+result = json.dumps({"run": run | {"threads": threads, "evaluation": [1.0, 3.0]}, "cpu_s": 2.0})
+if not job["episodes"]:
+    print(result)
+    sys.exit()
 diary = open(os.path.join(os.path.dirname(__file__), "diary"), "a")
 print("in", job["env"], job["seed"], job["threads"], file=diary, flush=True)
 print(json.dumps({"step": job["steps"] // 2, "seconds": 1.0, "return": None}), flush=True)
@@ -27,9 +34,7 @@ if job["seed"] == 13:
     print("cannot open the environment", file=sys.stderr)
     sys.exit(3)
 print("out", job["env"], job["seed"], file=diary, flush=True)
-curve = {"steps": [1], "seconds": [1.0], "return": [None]}
-run = {"steps": job["steps"], "return": 10.0 * job["seed"], "train_s": 2.0, "cpu_s": 2.0, "evaluation": [1.0, 3.0]}
-print(json.dumps({"run": run | {"threads": 1, "curve": curve}, "cpu_s": 2.0}), flush=True)
+print(result, flush=True)
 """
 
 
@@ -158,18 +163,20 @@ def test_timed_jobs_run_alone_and_the_others_in_pairs(python, tmp_path):
     jobs = parse_jobs("Ant-v5,Hopper-v5:sb3")
     assert Queue(python, out, steps=4096, parallel=2, say=said.append).run(jobs) == 9
     entries = diary(tmp_path)
-    inside, most = {1: 0, 2: 0, 3: 0}, {"1": 0, "0": 0}
+    inside, most = {1: 0, 2: 0, 3: 0}, {"1": 0, "2": 0}
     for word, _, seed, *threads in entries:
         inside[int(seed)] += 1 if word == "in" else -1
         if word == "in":
-            assert threads == [str(int(seed != "1"))]
+            assert threads == ["2" if seed == "1" else "1"]
             most[threads[0]] = max(most[threads[0]], sum(inside.values()))
-    assert most == {"0": 1, "1": 2}
+    assert most == {"2": 1, "1": 2}
     runs = read_runs(out)
     assert len(runs) == 9
     assert {run["load"] for run in runs if run["seed"] == 1} == {"alone"}
     assert {run["load"] for run in runs if run["seed"] != 1} == {"pair"}
-    assert all("share_of_cpu_elsewhere" in run for run in runs if run["load"] == "alone")
+    alone = [run for run in runs if run["load"] == "alone"]
+    assert all("share_of_cpu_elsewhere" in run for run in alone)
+    assert all(run["threads_tried_s"] == {"1": 4.0, "2": 2.0} for run in alone)
     assert len(out.read_text().splitlines()) == 9 + 3
     assert any("to go, about 0 h 00 min" in line for line in said)
 

@@ -156,6 +156,8 @@ def test_trainings_that_are_there_are_kept(tmp_path):
         (["rival=yes"], "rival=yes: must be committed or live"),
         (["rival=live", "rival_python=/not/there"], "rival_python=/not/there: no such interpreter"),
         (["resume=true"], "resume=true: needs out="),
+        (["ppo.learning=1"], "ppo.learning"),
+        (["root=x"], "unknown key 'root'"),
         (["env=Ant-v5"], "unknown key 'env': did you mean 'envs'"),
     ],
 )
@@ -175,7 +177,6 @@ def test_the_policy_acts_on_gymnasiums_observation():
 
 
 def test_too_few_steps_are_refused():
-    pytest.importorskip("gymnasium")
     env = SimpleNamespace(num_envs=8)
     with pytest.raises(UserError, match="steps=100: must be at least one rollout, 800 steps"):
         gymnasium_v5.train_ours(lambda: env, SimpleNamespace(num_steps=100), ENV, seed=1, steps=100)
