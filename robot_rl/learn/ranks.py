@@ -100,6 +100,9 @@ class DistributedRanks(Ranks):
             rank: index of this process.
             size: processes in all.
             device: where this process's networks will be.
+
+        Raises:
+            UserError: one of the two is missing.
         """
         import torch.distributed as dist
 
@@ -109,7 +112,10 @@ class DistributedRanks(Ranks):
             torch.cuda.set_device(device)
         if not dist.is_initialized():  # A process joins once: a sweep trains several times in the same group.
             backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
-            self._call(dist.init_process_group, backend, rank=rank, world_size=size)
+            try:
+                self._call(dist.init_process_group, backend, rank=rank, world_size=size)
+            except ValueError as error:  # MASTER_ADDR or MASTER_PORT is missing or no address.
+                raise UserError(f"RANK={rank}, WORLD_SIZE={size}: {error}; torchrun sets all of them") from error
             atexit.register(self.close)
 
     def sum_(self, x: Tensor) -> Tensor:

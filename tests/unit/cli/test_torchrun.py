@@ -9,10 +9,6 @@ import time
 
 import pytest
 
-from robot_rl.cli.settings import resolve_device
-from robot_rl.cli.train import notices
-from robot_rl.errors import UserError
-
 pytestmark = pytest.mark.slow
 
 LAUNCH = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
@@ -72,26 +68,3 @@ def test_worlds_that_cannot_be_divided(in_tmp, tiny):
     output, _ = torchrun("train", "task=cartpole", *tiny, "num_envs=5", cwd=in_tmp).communicate(timeout=300)
     assert "robot-rl: num_envs=5: must be a multiple of the 2 processes that train together" in output
     assert not list(in_tmp.glob("runs/*/*"))
-
-
-def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    assert [resolve_device(name) for name in ("auto", "cuda", "cuda:1")] == ["cuda:0", "cuda:0", "cuda:1"]
-    told = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    for name, value in told.items():
-        monkeypatch.setenv(name, value)
-    assert [resolve_device(name) for name in ("auto", "cuda", "cuda:0")] == ["cuda:1"] * 3
-    assert resolve_device("cpu") == "cpu"
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
-    with pytest.raises(UserError, match="device=auto: 3 processes on this machine, 2 GPUs; start as many as GPUs"):
-        resolve_device("auto")
-
-
-def test_what_another_process_has_to_say_is_told(capsys):
-    class Env:
-        def pop_notices(self):
-            return ["world 7: quarantined"]
-
-    notices(Env(), 3)({"iteration": 1})
-    assert capsys.readouterr().err == "robot-rl (process 3): world 7: quarantined\n"

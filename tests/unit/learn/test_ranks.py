@@ -181,6 +181,7 @@ def test_what_torchrun_tells():
         ({"RANK": "2", "WORLD_SIZE": "2"}, r"RANK=2, WORLD_SIZE=2: must be 0 <= RANK < WORLD_SIZE"),
         ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK=one: must be a whole number"),
         ({"RANK": "0", "WORLD_SIZE": "0"}, "WORLD_SIZE=0"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "RANK=0, WORLD_SIZE=2: .*MASTER_ADDR.*; torchrun sets all of them"),
     ],
 )
 def test_what_does_not_fit_together(environ, message):
