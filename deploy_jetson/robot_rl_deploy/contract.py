@@ -7,6 +7,9 @@ reads back to the same bits, never rounded. This module needs the standard libra
 The value of an observation term is `clip(transform(signal)) * scale` in float32, `size` wide. Terms stand one after
 the other; within a term its history runs from the oldest to the newest frame, and after a reset every frame holds the
 first value. The control target of a policy output is `offset + scale * action`, and `action` is clipped.
+
+A policy with a memory has a state besides: the network takes it, `state`, and gives the next one, `state_out`. It is
+zero at the start and after a reset. `layout.state_size` stands in the contract of such a policy alone.
 """
 
 import dataclasses
@@ -110,6 +113,7 @@ class LayoutSpec:
         fill: "first_value": after a reset every frame holds the first one.
         observation_size: Sum over terms of size * history.
         action_size: Number of policy outputs.
+        state_size: Width of what the policy remembers from step to step; 0 without a memory.
     """
 
     order: str
@@ -117,9 +121,11 @@ class LayoutSpec:
     fill: str
     observation_size: int
     action_size: int
+    state_size: int = 0
 
     def __post_init__(self) -> None:
         """Check the texts."""
+        at_least("layout.state_size", self.state_size, 0)
         for field, right in LAYOUT.items():
             if getattr(self, field) != right:
                 refuse(f"layout.{field}", getattr(self, field), f"version {SCHEMA_VERSION} knows only '{right}'")
@@ -299,7 +305,10 @@ def from_dict(data: Any) -> Contract:
 
 def to_dict(contract: Contract) -> dict[str, Any]:
     """Give a contract as plain lists, dicts, texts and numbers; `from_dict` reads it back equal."""
-    return json.loads(json.dumps(dataclasses.asdict(contract), allow_nan=False))
+    data = json.loads(json.dumps(dataclasses.asdict(contract), allow_nan=False))
+    if not contract.layout.state_size:
+        del data["layout"]["state_size"]
+    return data
 
 
 def dumps(contract: Contract) -> str:

@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,8 @@ from robot_rl_deploy.bundle import CONTRACT, GOLDEN, MODEL, write_sums
 from robot_rl_deploy.contract import Contract, TrainingSpec
 from robot_rl_deploy.describe import make_contract
 from robot_rl_deploy.golden import Golden
-from robot_rl_deploy.record import ExportableActor, record_golden
-from robot_rl_deploy.session import INPUT, OUTPUTS
+from robot_rl_deploy.record import ExportableActor, record_golden, state_size
+from robot_rl_deploy.session import INPUT, OUTPUTS, STATE, STATE_OUT
 from robot_rl_deploy.verify import BundleReport, verify_bundle
 
 if TYPE_CHECKING:
@@ -44,10 +45,12 @@ def export_bundle(
         ContractError: The policy reads what no robot can measure, or the bundle fails its own check.
         OSError: It cannot be written; what was in `out` is as before.
     """
+    module = actor.export_module()
     contract = make_contract(description, run)
+    contract = replace(contract, layout=replace(contract.layout, state_size=state_size(module)))
     golden.check(contract)
     text = contract_module.dumps(contract).encode()
-    model = make_onnx(actor.export_module(), contract, {"contract_sha256": hashlib.sha256(text).hexdigest()})
+    model = make_onnx(module, contract, {"contract_sha256": hashlib.sha256(text).hexdigest()})
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
@@ -93,8 +96,9 @@ def make_onnx(module: "torch.nn.Module", contract: Contract, metadata: Mapping[s
     """Convert an actor to ONNX: raw observation in, action and joint target out, batch size free, weights inside.
 
     Args:
-        module: From raw observations (N, observation_size) to mean actions (N, action_size).
-        contract: Gives clip, scale and offset of the actions, which become part of the network.
+        module: From raw observations (N, observation_size) to mean actions (N, action_size); with a memory from and to
+            a state (N, state_size) besides.
+        contract: Gives clip, scale and offset of the actions, which become part of the network, and the state's width.
         metadata: Texts to store in the file.
 
     Returns:
@@ -103,16 +107,20 @@ def make_onnx(module: "torch.nn.Module", contract: Contract, metadata: Mapping[s
     import onnx
     import torch
 
-    deployed = _deployed(module, contract)
-    example = torch.zeros(2, contract.layout.observation_size)
+    deployed, layout = _deployed(module, contract), contract.layout
+    inputs, outputs = {INPUT: layout.observation_size}, list(OUTPUTS)
+    if layout.state_size:
+        inputs[STATE] = layout.state_size
+        outputs.append(STATE_OUT)
+    batch = torch.export.Dim("batch")
     with _quiet():
         program = torch.onnx.export(
             deployed,
-            (example,),
+            tuple(torch.zeros(2, width) for width in inputs.values()),
             dynamo=True,
-            input_names=[INPUT],
-            output_names=list(OUTPUTS),
-            dynamic_shapes={INPUT: {0: torch.export.Dim("batch")}},
+            input_names=list(inputs),
+            output_names=outputs,
+            dynamic_shapes={name: {0: batch} for name in inputs},
             opset_version=OPSET,
             verbose=False,
         )
@@ -150,13 +158,22 @@ def _deployed(module: "torch.nn.Module", contract: Contract) -> "torch.nn.Module
             self.bounded = min(bounds) < float("inf")
             self.register_buffer("bound", torch.tensor(bounds, dtype=torch.float32))
 
-        def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            action = self.actor(observation)
+        def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return self.targets(self.actor(observation))
+
+        def targets(self, action: torch.Tensor) -> tuple[torch.Tensor, ...]:
             if self.bounded:
                 action = torch.minimum(torch.maximum(action, -self.bound), self.bound)  # type: ignore[operator]
             return action, action * self.scale + self.offset  # type: ignore[operator]
 
-    return Deployed().eval()
+    class Remembering(Deployed):
+        """The same of an actor with a memory."""
+
+        def forward(self, observation: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            action, after = self.actor(observation, state)
+            return *self.targets(action), after
+
+    return (Remembering() if contract.layout.state_size else Deployed()).eval()
 
 
 @contextmanager

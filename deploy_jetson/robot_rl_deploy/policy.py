@@ -48,6 +48,7 @@ class BundlePolicy:
         self.contract, self.digest = bundle.contract, bundle.digest
         self.action_joints = tuple(action.joint for action in bundle.contract.actions)
         self._observer = Observer(bundle.contract, num_envs, joint_names)
+        self._state = self._session.start_state(num_envs)
 
     @property
     def last_action(self) -> Array:
@@ -55,12 +56,13 @@ class BundlePolicy:
         return self._observer.last_action
 
     def reset(self, mask: NDArray[np.bool_] | None = None) -> None:
-        """Start anew: clock at 0, last action 0, history filled with the next value.
+        """Start anew: clock at 0, last action 0, history filled with the next value, nothing remembered.
 
         Args:
             mask: Robots that start anew (num_envs,); all where None.
         """
         self._observer.reset(mask)
+        self._state = np.where(True if mask is None else np.asarray(mask, bool)[:, None], np.float32(0), self._state)
 
     def act(self, robot_state: Mapping[str, NDArray[np.floating]]) -> tuple[Array, Array, Array]:
         """Go one control step on.
@@ -79,7 +81,7 @@ class BundlePolicy:
             ContractError: A signal is missing or of another shape.
         """
         observation = self._observer.observe(robot_state)
-        action, target = self._session.run(observation)
+        action, target, self._state = self._session.run(observation, self._state)
         self._observer.last_action[:] = action
         return target, action, observation
 

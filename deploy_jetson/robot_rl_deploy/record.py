@@ -21,7 +21,10 @@ class ExportableActor(Protocol):
     """A trained actor."""
 
     def export_module(self) -> "torch.nn.Module":
-        """Give a module from raw observations (N, observation_size) to mean actions (N, action_size)."""
+        """Give a module from raw observations (N, observation_size) to mean actions (N, action_size).
+
+        One with a memory has a `state_size`, takes the state (N, state_size) besides and gives the next one, too.
+        """
         ...
 
 
@@ -51,6 +54,7 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
     contract = make_contract(env.describe_policy(), training)
     observer = Observer(contract, env.num_envs)
     module = actor.export_module().to("cpu").eval()
+    memory = torch.zeros(env.num_envs, state_size(module))
     rows: dict[str, list[NDArray[Any]]] = {}
     done = np.ones(env.num_envs, bool)
     env.reset()
@@ -59,11 +63,13 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
             env.reset()
             done[:] = True
         observer.reset(done)
+        memory[torch.from_numpy(done)] = 0.0
         state = {name: env.robot_state()[name].detach().cpu().numpy().copy() for name in needed_signals(contract)}
         observation = observer.observe(state)
         with torch.no_grad():
-            raw = module(torch.from_numpy(observation)).numpy()
-        action = _clip(contract, raw)
+            seen = torch.from_numpy(observation)
+            raw, memory = module(seen, memory) if memory.shape[1] else (module(seen), memory)
+        action = _clip(contract, raw.numpy())
         row = {name: signal[0] for name, signal in state.items()}
         row |= {"observation": observation[0], "action": action[0], "reset": done[0]}
         for name, value in row.items():
@@ -71,6 +77,11 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
         observer.last_action[:] = action
         done = env.step(torch.from_numpy(action).to(env.device))[2].bool().cpu().numpy()
     return _make_golden(contract, rows)
+
+
+def state_size(module: "torch.nn.Module") -> int:
+    """Give the width of what an exported policy remembers; 0 without a memory."""
+    return int(getattr(module, "state_size", 0))
 
 
 def _clip(contract: Contract, action: Array) -> Array:

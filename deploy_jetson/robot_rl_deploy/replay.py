@@ -12,6 +12,8 @@ from robot_rl_deploy.observe import Observer
 from robot_rl_deploy.session import Session
 from robot_rl_deploy.strict import ContractError
 
+Array = NDArray[np.float32]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
@@ -53,7 +55,7 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
     wanted = golden.observation
     error = np.abs(observed - wanted) / np.maximum(np.abs(wanted), 1)
     _compare(observation_labels(contract), "observation", OBSERVATION_TOLERANCE, (error, observed, wanted))
-    action, target = session.run(observed)
+    action, target = _act(contract, session, golden, observed)
     joints = [f"'{spec.joint}'" for spec in contract.actions]
     errors = [float(error.max(initial=0))]
     stated = apply_actions(contract, golden.action)
@@ -74,7 +76,7 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
     )
 
 
-def apply_actions(contract: Contract, action: NDArray[np.float32]) -> NDArray[np.float32]:
+def apply_actions(contract: Contract, action: Array) -> Array:
     """Control targets as the contract states them: offset + scale * clip(action).
 
     Args:
@@ -100,7 +102,7 @@ def observation_labels(contract: Contract) -> list[str]:
     return labels
 
 
-def _observe(contract: Contract, golden: Golden) -> NDArray[np.float32]:
+def _observe(contract: Contract, golden: Golden) -> Array:
     observer = Observer(contract)
     observed = np.empty_like(golden.observation)
     for step, reset in enumerate(golden.reset):
@@ -109,6 +111,20 @@ def _observe(contract: Contract, golden: Golden) -> NDArray[np.float32]:
         observed[step] = observer.observe({name: signal[step] for name, signal in golden.signals.items()})[0]
         observer.last_action[0] = golden.action[step]
     return observed
+
+
+def _act(contract: Contract, session: Session, golden: Golden, observed: Array) -> tuple[Array, Array]:
+    """Run the network over the sequence: all steps at once, or with a memory one after the other."""
+    if not contract.layout.state_size:
+        return session.run(observed, session.start_state(len(observed)))[:2]
+    state, rows = session.start_state(), []
+    for step, reset in enumerate(golden.reset):
+        if reset:
+            state = session.start_state()
+        *row, state = session.run(observed[step : step + 1], state)
+        rows.append(row)
+    actions, targets = zip(*rows, strict=True)
+    return np.concatenate(actions), np.concatenate(targets)
 
 
 def _compare(labels: list[str], what: str, tolerance: float, arrays: tuple[NDArray[Any], ...]) -> None:

@@ -1,6 +1,6 @@
 """The policy network in ONNX Runtime, set up so that it does not starve the control loop."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,18 @@ from robot_rl_deploy.contract import Contract
 from robot_rl_deploy.strict import ContractError
 
 INPUT = "observation"
-OUTPUTS = ("action", "joint_target")
+OUTPUTS: tuple[str, ...] = ("action", "joint_target")
+STATE, STATE_OUT = "state", "state_out"
+"""Input and output of a policy with a memory."""
+
+Array = NDArray[np.float32]
 
 
 class Session:
-    """A network (num_envs, observation_size) -> action and joint target, each (num_envs, action_size)."""
+    """A network (num_envs, observation_size) -> action and joint target, each (num_envs, action_size).
+
+    One with a memory takes a state (num_envs, state_size) besides and gives the next one.
+    """
 
     def __init__(self, model: bytes, contract: Contract):
         """Load the network: one thread within an operator, one between them, none of them spinning.
@@ -39,31 +46,43 @@ class Session:
         except Exception as error:  # ONNX Runtime's exceptions share no other base
             line = str(error).splitlines()[0]
             raise ContractError(f"policy.onnx cannot be loaded ({line}); export the bundle again") from None
-        self._check(self._session.get_inputs(), (INPUT,), contract.layout.observation_size)
-        self._check(self._session.get_outputs(), OUTPUTS, contract.layout.action_size)
+        layout = contract.layout
+        inputs, outputs = {INPUT: layout.observation_size}, dict.fromkeys(OUTPUTS, layout.action_size)
+        if layout.state_size:
+            inputs[STATE] = outputs[STATE_OUT] = layout.state_size
+        self._outputs, self._state_size = list(outputs), layout.state_size
+        self._check(self._session.get_inputs(), inputs)
+        self._check(self._session.get_outputs(), outputs)
 
     def metadata(self) -> dict[str, str]:
         """Texts that the exporter wrote into the file."""
         return self._session.get_modelmeta().custom_metadata_map
 
-    def run(self, observation: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def start_state(self, num_envs: int = 1) -> Array:
+        """Give the state at the start and after a reset, (num_envs, state_size) of zeros."""
+        return np.zeros((num_envs, self._state_size), np.float32)
+
+    def run(self, observation: Array, state: Array) -> tuple[Array, Array, Array]:
         """Infer.
 
         Args:
             observation: Raw observations (N, observation_size).
+            state: What is remembered (N, state_size).
 
         Returns:
-            Actions and joint targets, each (N, action_size).
+            Actions and joint targets, each (N, action_size), and the next state (N, state_size).
         """
-        action, target = self._session.run(list(OUTPUTS), {INPUT: observation})
-        return np.asarray(action), np.asarray(target)
+        inputs = {INPUT: observation} | ({STATE: state} if self._state_size else {})
+        action, target, *after = (np.asarray(output) for output in self._session.run(self._outputs, inputs))
+        return action, target, after[0] if after else state
 
     @staticmethod
-    def _check(nodes: Sequence[Any], names: tuple[str, ...], width: int) -> None:
-        found = tuple(node.name for node in nodes)
-        if found != names:
-            raise ContractError(f"policy.onnx: the names are {', '.join(found)}; a policy has {', '.join(names)}")
+    def _check(nodes: Sequence[Any], widths: Mapping[str, int]) -> None:
+        found = [node.name for node in nodes]
+        if found != list(widths):
+            raise ContractError(f"policy.onnx: the names are {', '.join(found)}; a policy has {', '.join(widths)}")
         for node in nodes:
+            width = widths[node.name]
             if node.type != "tensor(float)" or len(node.shape) != 2 or node.shape[1] != width:
                 raise ContractError(
                     f"policy.onnx: '{node.name}' is {node.type} {node.shape}; the contract needs float (N, {width})"

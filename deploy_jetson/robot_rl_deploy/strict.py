@@ -58,7 +58,8 @@ def decode(kind: Any, value: Any, where: str) -> Any:
         The value as that type.
 
     Raises:
-        ContractError: It is of another type, or a field of a dataclass is unknown or missing.
+        ContractError: It is of another type, or a field of a dataclass is unknown or missing; one that has a default
+            may be missing.
     """
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType:
@@ -88,7 +89,7 @@ def _decode_fields(kind: Any, value: Any, where: str) -> Any:
     for key in value:
         if key not in hints:
             raise ContractError(f"{prefix}{key} is unknown; the fields are {', '.join(hints)}")
-    for key in hints:
-        if key not in value:
-            raise ContractError(f"{prefix}{key} is missing; {kind.__name__} needs it")
-    return kind(**{key: decode(hint, value[key], f"{prefix}{key}") for key, hint in hints.items()})
+    for field in dataclasses.fields(kind):
+        if field.name not in value and field.default is dataclasses.MISSING:
+            raise ContractError(f"{prefix}{field.name} is missing; {kind.__name__} needs it")
+    return kind(**{key: decode(hints[key], value[key], f"{prefix}{key}") for key in hints if key in value})

@@ -10,6 +10,7 @@ mirrored. A memory of an observation's mirror images is then the mirror image of
 
 from __future__ import annotations
 
+import copy
 from typing import cast
 
 import torch
@@ -103,6 +104,13 @@ class Memory(nn.Module):
             parts += after
         return x, _join(parts)
 
+    def dense(self) -> Memory:
+        """Return a copy on the CPU whose layers hold the weights of all units, without a mirror."""
+        twin = copy.deepcopy(self).cpu()
+        for cell in twin._cells():
+            cell.make_dense()
+        return twin
+
     def _run(self, x: Tensor, state: Tensor, start: Tensor | None) -> tuple[Tensor, list[Tensor]]:
         parts: list[Tensor] = []
         for cell, before in zip(self._cells(), self._split(state), strict=True):
@@ -188,6 +196,12 @@ class Recurrent(nn.Module):
             torch.cat((bias_h, bias_h)),
         )
 
+    def make_dense(self) -> None:
+        """Hold the weights of all units, without a mirror."""
+        weights = [nn.Parameter(weight.detach().clone()) for weight in self.weights()]
+        self.weight_x, self.weight_h, self.bias, self.bias_h = weights
+        self.is_mirrored = False
+
     def forward(self, x: Tensor, state: Parts, start: Tensor | None) -> Parts:
         """Return the state after each step, (L, B, H) each part.
 
@@ -221,7 +235,7 @@ class Recurrent(nn.Module):
         """Return the state after a step, of what the input adds to the gates, the bias included."""
         added = nn.functional.linear(state[0], weights[1])
         size = state[0].shape[-1]
-        if self.kernel is GRU:
+        if len(state) == 1:
             reset, keep = torch.sigmoid(gates[:, : 2 * size] + added[:, : 2 * size]).chunk(2, -1)
             new = torch.tanh(gates[:, 2 * size :] + reset * (added[:, 2 * size :] + weights[3]))
             return (new + keep * (state[0] - new),)

@@ -193,13 +193,14 @@ class Actor(Network):
     def export_module(self) -> nn.Module:
         """Return a module in evaluation mode from raw observations (B, D) to actions without noise (B, A).
 
+        With a memory it takes the state (B, S) besides and gives the next one, too, and has a `state_size`.
         It holds copies, the normalizer among them, and its perceptron is a chain of linear layers whatever the training
         network is.
 
         Raises:
             UserError: the policy sees or does what a bundle's contract has no words for.
         """
-        return ExportedActor(self).eval()
+        return (ExportedActor(self) if self.memory is None else ExportedMemory(self)).eval()
 
 
 class Critic(Network):
@@ -275,7 +276,29 @@ class ExportedActor(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """Map raw observations (B, D) to actions (B, A)."""
-        return self.body(self.encoders.plain((obs - self.mean) * self.scale))
+        return self.body(self._encoded(obs))
+
+    def _encoded(self, obs: Tensor) -> Tensor:
+        return self.encoders.plain((obs - self.mean) * self.scale)
+
+
+class ExportedMemory(ExportedActor):
+    """Raw observation and state in, action without noise and next state out.
+
+    Attributes:
+        state_size: components S of the state, which is zero at the start of an episode.
+    """
+
+    def __init__(self, actor: Actor) -> None:
+        """Copy what inference needs from an actor with a memory, to the CPU."""
+        super().__init__(actor)
+        assert actor.memory is not None
+        self.memory, self.state_size = actor.memory.dense(), actor.state_size
+
+    def forward(self, obs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """Map raw observations (B, D) and the state (B, S) to actions (B, A) and the next state (B, S)."""
+        y, state = self.memory.plain_step(self._encoded(obs), state)
+        return self.body(y), state
 
 
 def _check_exportable(layout: Layout) -> None:
