@@ -434,7 +434,7 @@ def test_a_teacher_with_a_memory_forgets_at_the_end_of_episodes(tmp_path, kind):
 def test_a_student_that_remembers_sees_through_noise(teacher_run):
     """Position and velocity are in what it saw before: it errs less than a student without a memory."""
     errors = []
-    for actor in ({}, {"memory": MemoryCfg(kind="gru", hidden=32)}):
-        runner = Runner(FallEnv(), student_cfg(teacher_run, actor=actor, max_iterations=60))
+    for actor in ({}, {"memory": MemoryCfg(kind="gru", hidden=16)}):
+        runner = Runner(FallEnv(), student_cfg(teacher_run, actor=actor, max_iterations=40))
         errors.append(runner.learn()["teacher/error"])
     assert errors[1] < 0.7 * errors[0]
