@@ -35,6 +35,8 @@ settings:
 anything of the learner and of the task, by name:
   num_steps=24  save_interval=100  symmetry=none|augment|network  normalize_obs=true
   actor.hidden=[128,128]  actor.init_std=0.5  critic.hidden=[256,128]
+  actor.conv.groups=[actor.scan]                     a height scan or a camera's group through an encoder
+  actor.distribution=gaussian|squashed  actor.bound=1  actor.state_std=false
   ppo.learning_rate=1e-3  ppo.schedule=adaptive|fixed|linear  ppo.entropy_coef=0.005  ppo.gamma=0.99
   rewards.track.weight=2  rewards.track.std=0.4      a term's weight and its parameters
   ~rewards.action_rate                               without that term
