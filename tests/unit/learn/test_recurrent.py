@@ -12,6 +12,7 @@ from robot_rl.config import LearnerCfg, MemoryCfg, NetworkCfg, PPOCfg, apply_ove
 from robot_rl.errors import UserError
 from robot_rl.evaluate.controllers import TorchController
 from robot_rl.learn.build import Policy, make_policy
+from robot_rl.learn.graphed import GraphedStep
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.storage import Batch
 
@@ -281,6 +282,25 @@ def test_worlds_that_begin_anew_remember_nothing(make_point_env, small_cfg, tmp_
         assert math.isfinite(second.learn(3)["loss/value"])
 
 
+def test_recorded_steps_of_sequences_are_the_steps(make_point_env, small_cfg):
+    """What a CUDA graph replays reads sequences, their starts and states where it was told."""
+
+    class Replaying:
+        def run(self, work):
+            work()
+
+        def record(self, work):
+            return work
+
+    runners = [Runner(make_point_env(episode=5), remembering(small_cfg, sequence=4)) for _ in range(2)]
+    runners[0].algorithm.graphed = GraphedStep(runners[0].algorithm, Replaying())
+    for runner in runners:
+        runner.learn(3)
+    assert len(runners[0].algorithm.graphed._recordings) == 1
+    for a, b in zip(runners[0]._networks().values(), runners[1]._networks().values(), strict=True):
+        assert torch.equal(a, b)
+
+
 def test_the_policy_of_a_run_remembers(make_point_env, small_cfg, tmp_path):
     runner = Runner(make_point_env(), remembering(small_cfg, "lstm"), run_dir=tmp_path)
     runner.learn(2)
@@ -389,7 +409,7 @@ def test_a_cue_is_remembered(kind, sequence):
     env = CueEnv()
     runner = Runner(env, cue_cfg(kind, sequence))
     last = runner.learn(60)
-    assert last["episode/return"] > -2.0
+    assert last["episode/return"] > -0.5
     state, miss = torch.zeros(64, runner.actor.state_size), []
     with torch.no_grad():
         env.episode_length_buf.zero_()

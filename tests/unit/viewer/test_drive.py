@@ -48,6 +48,29 @@ def test_bundle_gets_raw_state_and_its_action_is_used_not_its_target(fake_env):
     assert driver.resets == 1
 
 
+def test_a_network_that_remembers_is_told_of_ends(fake_env):
+    class Remembering:
+        def __init__(self):
+            self.resets = []
+
+        def __call__(self, obs):
+            return obs["actor"][:, :1]
+
+        def reset(self, done=None):
+            self.resets.append(done)
+
+    env, policy = fake_env(2), Remembering()
+    driver = Driver(env, policy)
+    env.fall_next = torch.tensor([False, True])
+    driver.step()
+    driver.reset()
+    first, ended, whole = policy.resets
+    assert first is None
+    assert isinstance(ended, torch.Tensor)
+    assert ended.tolist() == [False, True]
+    assert whole is None
+
+
 def test_return_starts_anew_with_the_episode(fake_env):
     env = fake_env(2)
     driver = Driver(env, None)
