@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,28 @@ from robot_rl.learn.memory import Memory
 from robot_rl.learn.mlp import Mlp
 from robot_rl.learn.normalizer import Normalizer
 from robot_rl.learn.symmetry import Mirror, SymmetricMlp
+
+
+class SideBySide(nn.Module):
+    """Perceptrons that see the same and share nothing.
+
+    Attributes:
+        bodies: the perceptrons, of one output each.
+    """
+
+    def __init__(self, bodies: list[Mlp | SymmetricMlp]) -> None:
+        """Take the perceptrons."""
+        super().__init__()
+        self.bodies = nn.ModuleList(bodies)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return what `forward` takes, from normalized observations."""
+        return cast("Mlp", self.bodies[0]).encode(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map encoded inputs (B, D) to outputs (B, K)."""
+        return torch.cat([body(x) for body in self.bodies], dim=-1)
+
 
 Past = tuple[Tensor, Tensor]
 """What U sequences of L steps remember: the state (U, S) before the first step, and (L, U) bool, where a step begins an
@@ -44,6 +67,7 @@ class Network(nn.Module):
         normalize: bool,
         mirrors: tuple[Mirror, Mirror] | None,
         generator: torch.Generator | None,
+        separate: bool = False,
     ) -> None:
         """Build the network.
 
@@ -54,6 +78,7 @@ class Network(nn.Module):
             normalize: hold a normalizer.
             mirrors: mirrors of observation and output; where given, the network is equivariant under them.
             generator: source of the weights.
+            separate: each output has a perceptron of its own; with mirrors each is then its own partner.
         """
         super().__init__()
         self.layout = layout if isinstance(layout, Layout) else Layout({"": (layout,)})
@@ -65,10 +90,16 @@ class Network(nn.Module):
         if cfg.memory.kind != "none":
             self.memory = Memory(width, cfg.memory, generator, mirror)
             width, mirror = self.memory.hidden, self.memory.mirror
-        if mirrors is None or mirror is None:
-            self.body: Mlp | SymmetricMlp = Mlp(width, out_dim, cfg, generator)
-        else:
-            self.body = SymmetricMlp(mirror, mirrors[1], cfg, generator)
+        mirror_out = mirrors[1] if mirrors and mirror is not None else None
+
+        def perceptron(size: int) -> Mlp | SymmetricMlp:
+            if mirror is None or mirror_out is None:
+                return Mlp(width, size, cfg, generator)
+            own = mirror_out if size == out_dim else (mirror_out[0][:1], mirror_out[1][:1])
+            return SymmetricMlp(mirror, own, cfg, generator)
+
+        several = separate and out_dim > 1
+        self.body: Any = SideBySide([perceptron(1) for _ in range(out_dim)]) if several else perceptron(out_dim)
 
     @property
     def state_size(self) -> int:
@@ -204,7 +235,7 @@ class Actor(Network):
 
 
 class Critic(Network):
-    """The value function, or several of them that share a normalizer.
+    """The value function, or several: perceptrons of their own behind a normalizer, encoders and a memory in common.
 
     Attributes:
         num_values: values K of a state.
@@ -232,8 +263,16 @@ class Critic(Network):
         """
         unchanged = (torch.arange(num_values), torch.ones(num_values))
         mirrors = (mirror, unchanged) if mirror else None
-        super().__init__(layout, num_values, cfg, normalize=normalize, mirrors=mirrors, generator=generator)
+        super().__init__(
+            layout, num_values, cfg, normalize=normalize, mirrors=mirrors, generator=generator, separate=True
+        )
         self.num_values = num_values
+
+    def parts(self) -> list[nn.Module]:
+        """Return what an optimizer clips by itself: each critic's own perceptron, so that a loud one hurts no other."""
+        if self.num_values == 1:
+            return [self]
+        return [*self.body.bodies, *(part for part in (self.encoders, self.memory) if part is not None)]
 
     def values(self, x: Tensor, past: Past | None = None) -> Tensor:
         """Return the values of encoded observations (B, F): (B,), or (B, K) where there are several."""

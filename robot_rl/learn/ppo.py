@@ -73,7 +73,7 @@ class PPO:
         self.extras, self.ranks = tuple(extras), ranks
         device = next(actor.parameters()).device
         self.reward_weights = torch.tensor(list(reward_weights) or [1.0] * critic.num_values, device=device)
-        self.optimizer = FlatAdam((actor, critic), cfg.learning_rate, cfg.max_grad_norm, ranks=ranks)
+        self.optimizer = FlatAdam((actor, *critic.parts()), cfg.learning_rate, cfg.max_grad_norm, ranks=ranks)
         self.graphed = make_graphed(self, device)
 
     def update(self, rollout: Rollout, progress: float = 0.0) -> dict[str, Tensor]:

@@ -111,3 +111,17 @@ def test_bad_input_is_named(make_point_env, small_cfg, groups, weights, says):
     env.reward_groups = groups
     with pytest.raises(UserError, match=says):
         make_dims(env, replace(small_cfg, several_critics=True, reward_weights=weights))
+
+
+def test_a_critic_learns_the_same_whatever_the_others_see():
+    learned = []
+    for loudness in (1.0, 1000.0):
+        generator = torch.Generator().manual_seed(1)
+        cfg = NetworkCfg(hidden=(8,))
+        actor, critic = Actor(3, 2, cfg, generator=generator), Critic(3, cfg, num_values=2, generator=generator)
+        algorithm = PPO(actor, critic, PPOCfg(minibatches=2), generator=torch.Generator().manual_seed(2))
+        rollout = filled(Dims(actor=3, critic=3, action=2, num_values=2))
+        rollout.reward[..., 1] *= loudness
+        algorithm.update(rollout)
+        learned.append([p.detach().clone() for p in critic.body.bodies[0].parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*learned, strict=True))
