@@ -188,6 +188,25 @@ def test_a_timeout_is_valued_with_what_the_episode_left(make_point_env, small_cf
     assert float((final - fresh).abs().max()) > 1e-3
 
 
+@pytest.mark.parametrize("sequence", [0, 2])
+def test_several_critics_remember(make_point_env, small_cfg, sequence):
+    """Each has its own value of what they remember together, at a time-out, too."""
+    env = make_point_env(episode=5)
+    env.reward_groups, step = ("near", "nothing"), env.step
+
+    def in_groups(actions):
+        obs, reward, done, extras = step(actions)
+        return obs, reward, done, {**extras, "rewards": torch.stack((reward, torch.zeros(64)), dim=1)}
+
+    env.step = in_groups
+    runner = collected(env, remembering(replace(small_cfg, several_critics=True), sequence=sequence))
+    batch = runner.algorithm.make_batch(runner._rollout)
+    assert batch.value.shape == batch.returns.shape == (8 * 64, 2)
+    with torch.no_grad():
+        torch.testing.assert_close(runner.critic.values(batch.critic_in, batch.critic_past), batch.value)
+    assert math.isfinite(runner.learn(3)["loss/value"])
+
+
 @pytest.mark.parametrize("rubbish", [math.nan, 1e6])
 def test_training_is_the_same_whatever_a_quarantined_world_leaves(make_point_env, small_cfg, rubbish):
     """Its observation, reward and last observation are masked, and nothing is remembered of it."""
