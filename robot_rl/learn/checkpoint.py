@@ -112,18 +112,20 @@ def latest_checkpoint(run_dir: Path) -> Path:
 def check_shapes(path: Path, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
     """Raise UserError unless a checkpoint holds every wanted tensor in its shape; the message has both shapes.
 
-    A part of a network that is not wanted, such as a memory, is refused, too.
+    A part of actor or critic that is not wanted, such as a memory, is refused, too. Networks are looked at first: what
+    else does not fit, such as the optimizer's moments, follows from them.
     """
-    for name, tensor in tensors.items():
-        if name.startswith(("actor.", "critic.")) and name not in wanted:
+    parts = ("actor.", "critic.")
+    networks = [name for name in wanted if name.startswith(parts)]
+    spare = [name for name in tensors if name.startswith(parts) and name not in wanted]
+    for name in (*networks, *spare, *(name for name in wanted if not name.startswith(parts))):
+        have, want = (tuple(held[name].shape) if name in held else None for held in (tensors, wanted))
+        if have is None:
+            raise UserError(f"checkpoint {path}: has no '{name}' {want}, it is of another architecture")
+        if want is None:
             raise UserError(
-                f"checkpoint {path}: has '{name}' {tuple(tensor.shape)}, which this learner's networks do not have, "
-                "it is of another architecture"
+                f"checkpoint {path}: has '{name}' {have}, which is none here; it is of another architecture"
             )
-    for name, tensor in wanted.items():
-        if name not in tensors:
-            raise UserError(f"checkpoint {path}: has no '{name}' {tuple(tensor.shape)}, it is of another architecture")
-        have, want = tuple(tensors[name].shape), tuple(tensor.shape)
         if have != want:
             raise UserError(
                 f"checkpoint {path}: '{name}' has shape {have}, must be {want} for this environment and learner"
