@@ -1,6 +1,6 @@
 """The bias of a value function by what is added at a time-out: the table of docs/learner.md.
 
-    python benchmarks/value_bias.py
+Run it as `python benchmarks/value_bias.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ def main() -> None:
     for gamma in GAMMAS:
         for limit in LIMITS:
             row = [value_bias(bootstrap, gamma=gamma, limit=limit) for bootstrap in BOOTSTRAPS]
-            print(f"| {gamma} | {limit} | " + " | ".join(f"{round(100 * value, 2) + 0.0:+.2f} %" for value in row) + " |")
+            shown = [f"{round(100 * value, 2) + 0.0:.2f} %" for value in row]
+            print(f"| {gamma} | {limit} | {' | '.join(shown)} |")
 
 
 if __name__ == "__main__":

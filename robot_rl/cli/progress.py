@@ -37,7 +37,7 @@ class Progress:
         self._first, self._last, self._notices = 0, last, notices
         self._bar: Any = None
         self._live: Any = None
-        self._seconds = dict.fromkeys(PARTS, 0.0)
+        self._seconds: dict[str, float] = dict.fromkeys(PARTS, 0.0)
         self._start = self._printed = time.monotonic()
 
     def __enter__(self) -> "Progress":
