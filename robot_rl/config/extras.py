@@ -69,9 +69,9 @@ class AmpCfg:
     group: str = "motion"
     motions: str = ""
     hidden: tuple[int, ...] = (256, 128)
-    learning_rate: float = 1e-4
+    learning_rate: float = 5e-5
     gradient_penalty: float = 10.0
-    steps: int = 10
+    steps: int = 5
     batch: int = 1024
     replay: int = 100_000
 

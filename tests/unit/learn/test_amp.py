@@ -103,7 +103,7 @@ def test_the_loss_by_hand():
 def test_it_tells_two_motions_apart():
     """The recording's second pose goes on as the first one moves; the policy's poses are alike but unrelated."""
     first = torch.randn(2000, SIZE, generator=source())
-    amp = make_amp(torch.stack((first, first + 0.1), dim=1), learning_rate=3e-3, gradient_penalty=0.1)
+    amp = make_amp(torch.stack((first, first + 0.1), dim=1), learning_rate=3e-3, gradient_penalty=0.1, steps=10)
     for seed in range(60):
         rollout = rollout_of(random_poses(seed=seed))
         amp.reward(rollout)
