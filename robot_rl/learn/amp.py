@@ -175,7 +175,8 @@ class Amp(Extra):
         Raises:
             UserError: the file's content is not what the run was trained with.
         """
-        before, now = described.get("motions", ""), self.motion.digest
+        now = self.motion.digest
+        before = described.get("motions", now)  # A run without a prior lacks its tensors, too, and is refused for that.
         if before != now:
             raise UserError(
                 f"amp.motions: {self.motion.path} holds another motion than the run was trained with "

@@ -256,6 +256,15 @@ def test_another_motion_is_refused_on_resuming(small_cfg, recording, tmp_path):
         other.load(runner.checkpoint)
 
 
+def test_a_run_without_a_prior_cannot_go_on_with_one(small_cfg, recording, tmp_path):
+    runner = Runner(SpeedEnv(), small_cfg, run_dir=tmp_path / "run")
+    runner.learn(1)
+    other = Runner(SpeedEnv(), amp_cfg(small_cfg, recording))
+    with pytest.raises(UserError, match=r"has no 'extra.amp.replay' \(2000, 4\), it is of another architecture"):
+        other.load(runner.checkpoint)
+    other.load(runner.checkpoint, weights_only=True)
+
+
 def test_the_task_keeps_its_share(make_point_env, small_cfg, recording):
     """Curiosity is not part of the task: the prior's share does not come out of it."""
     cfg = replace(amp_cfg(small_cfg, recording), rnd=RndCfg(weight=2.0, groups=("actor",), hidden=(8,), features=4))
