@@ -166,7 +166,11 @@ class PPO:
             done, time_out = done[..., None], time_out[..., None]
             valid = None if valid is None else valid[..., None]
         reward = reward + timeout_bonus(self._timeout_values(rollout, values, states), time_out, self.cfg.gamma)
-        if valid is not None:  # A quarantined sample passes nothing on to the samples before it.
+        if valid is not None:
+            # A quarantined sample passes nothing on to the samples before it, not even a value of what it was seen in:
+            # the one before it goes on with its own.
+            before = torch.cat((values[:1], values[:-2]))
+            values = torch.cat((torch.where(valid, values[:-1], before), values[-1:]))
             reward, done = torch.where(valid, reward, values[:-1]), done | ~valid
         return advantages(reward, values, done, self.cfg.gamma, self.cfg.lam)
 

@@ -235,6 +235,16 @@ def test_quarantined_samples_are_out_of_every_statistic():
     assert all(torch.equal(a, b) and bool(a.isfinite().all()) for a, b in zip(*updated, strict=True))
 
 
+def test_the_sample_before_a_quarantined_one_goes_on_with_its_own_value():
+    algorithm = make_identities(gamma=0.9, lam=0.8)
+    rollout = make_rollout(3, 1, Dims(actor=1, critic=1, action=1), "cpu")
+    rollout.critic_obs.copy_(torch.tensor([2.0, 0.0, 5.0, 5.0])[:, None, None])  # What is blanked stands for nothing.
+    rollout.reward.fill_(1.0)
+    rollout.valid[1] = False
+    rollout.has_invalid = True
+    assert algorithm.make_batch(rollout).returns[0].item() == pytest.approx(1.0 + 0.9 * 2.0)
+
+
 def test_more_minibatches_than_samples():
     algorithm, rollout = make_random(steps=1, worlds=2, minibatches=3)
     with pytest.raises(UserError, match=r"ppo\.minibatches: 3 is more than the 2 samples"):
