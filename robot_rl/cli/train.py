@@ -33,7 +33,8 @@ settings:
   metrics.wandb=off    off, offline or online; JSON lines and TensorBoard are always written
 
 anything of the learner and of the task, by name:
-  num_steps=24  save_interval=100  symmetry=none|augment|network  normalize_obs=true
+  num_steps=24  save_interval=100  symmetry=none|augment|network
+  normalize_obs=true  normalize_values=false         the critic in units of the returns' deviation (docs/learner.md)
   actor.hidden=[128,128]  actor.init_std=0.5  critic.hidden=[256,128]
   actor.conv.groups=[actor.scan]                     a height scan or a camera's group through an encoder
   actor.distribution=gaussian|squashed  actor.bound=1  actor.state_std=false

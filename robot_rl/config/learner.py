@@ -88,6 +88,8 @@ class LearnerCfg:
         ppo: the algorithm.
         symmetry: "none", "augment" (mirrored samples join the batch) or "network" (mirror-equivariant networks).
         normalize_obs: normalize observations by their running mean and deviation.
+        normalize_values: the critic works in deviations of the returns from their running mean, so that neither its
+            step size nor `ppo.clip_value_loss` depends on how large the rewards are.
         stagger_episodes: start the worlds at random times of their first episode, so that time-outs do not coincide.
         actor_groups: observation groups that the actor sees.
         critic_groups: observation groups that the critic sees.
@@ -109,6 +111,7 @@ class LearnerCfg:
     ppo: PPOCfg = field(default_factory=PPOCfg)
     symmetry: str = "none"
     normalize_obs: bool = True
+    normalize_values: bool = False
     stagger_episodes: bool = True
     actor_groups: tuple[str, ...] = ("actor",)
     critic_groups: tuple[str, ...] = ("critic",)

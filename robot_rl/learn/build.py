@@ -60,6 +60,7 @@ def make_networks(
         cfg.critic,
         num_values=dims.num_values,
         normalize=cfg.normalize_obs,
+        normalize_values=cfg.normalize_values,
         mirror=single,
         generator=generator,
     )

@@ -239,6 +239,7 @@ class Critic(Network):
 
     Attributes:
         num_values: values K of a state.
+        value_normalizer: mean and deviation of the returns, in whose units the network works; None: as they are.
     """
 
     def __init__(
@@ -248,6 +249,7 @@ class Critic(Network):
         *,
         num_values: int = 1,
         normalize: bool = True,
+        normalize_values: bool = False,
         mirror: Mirror | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -258,6 +260,7 @@ class Critic(Network):
             cfg: widths and activation.
             num_values: values K of a state.
             normalize: hold a normalizer.
+            normalize_values: hold a normalizer of the returns.
             mirror: mirror of the observation; where given, a state and its image have the same value.
             generator: source of the weights.
         """
@@ -267,6 +270,7 @@ class Critic(Network):
             layout, num_values, cfg, normalize=normalize, mirrors=mirrors, generator=generator, separate=True
         )
         self.num_values = num_values
+        self.value_normalizer = Normalizer(num_values) if normalize_values else None
 
     def parts(self) -> list[nn.Module]:
         """Return what an optimizer clips by itself: each critic's own perceptron, so that a loud one hurts no other."""
@@ -293,6 +297,8 @@ class Critic(Network):
         return self._each(out), states
 
     def _each(self, out: Tensor) -> Tensor:
+        if self.value_normalizer is not None:
+            out = self.value_normalizer.inverse(out)
         return out.squeeze(-1) if self.num_values == 1 else out
 
 

@@ -60,6 +60,10 @@ class Normalizer(nn.Module):
         """Normalize observations (..., D)."""
         return (obs - self.mean) * self.scale
 
+    def inverse(self, x: Tensor) -> Tensor:
+        """Return what normalizes to (..., D)."""
+        return x / self.scale + self.mean
+
     @torch.no_grad()
     def update(self, obs: Tensor, valid: Tensor | None = None, ranks: Ranks = ALONE) -> None:
         """Take in observations (Chan et al. 1979, parallel variance).

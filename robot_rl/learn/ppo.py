@@ -88,10 +88,11 @@ class PPO:
         """
         if self.cfg.schedule == "linear":
             self.optimizer.learning_rate.fill_(self.cfg.learning_rate * (1.0 - progress))
-        statistics = self.fit(self.make_batch(rollout))
+        batch = self.make_batch(rollout)
+        statistics = self.fit(batch)
         for extra in self.extras:
             statistics |= extra.update(rollout, progress)
-        self.update_normalizers(rollout)
+        self.update_normalizers(rollout, batch.returns)
         return statistics
 
     @torch.no_grad()
@@ -245,18 +246,31 @@ class PPO:
     def value_loss(self, batch: Batch) -> Tensor:
         """Return the critic's squared error () over a minibatch."""
         value, clip = self.critic.values(batch.critic_in, batch.critic_past), self.cfg.clip
-        error = (value - batch.returns).square()
+        old, returns = batch.value, batch.returns
+        if (normalizer := self.critic.value_normalizer) is not None:  # In deviations of the returns.
+            scale = normalizer.scale if value.ndim == 2 else normalizer.scale[0]
+            value, old, returns = value * scale, old * scale, returns * scale
+        error = (value - returns).square()
         if self.cfg.clip_value_loss:
-            near = batch.value + (value - batch.value).clamp(-clip, clip)
-            error = torch.maximum(error, (near - batch.returns).square())
+            near = old + (value - old).clamp(-clip, clip)
+            error = torch.maximum(error, (near - returns).square())
         return mean_over(error if error.ndim == 1 else error.sum(-1), batch.weight)
 
-    def update_normalizers(self, rollout: Rollout) -> None:
-        """Let the normalizers see the observations of a rollout."""
+    def update_normalizers(self, rollout: Rollout, returns: Tensor) -> None:
+        """Let the normalizers see a rollout.
+
+        Args:
+            rollout: the observations.
+            returns: (B,) or (B, K) what the critic learned from them; mirror images may follow.
+        """
         valid = rollout.valid.reshape(-1) if rollout.has_invalid else None
         for network, obs in ((self.actor, rollout.actor_obs), (self.critic, rollout.critic_obs[:-1])):
             if network.normalizer is not None:
                 network.normalizer.update(obs.flatten(0, 1), valid, self.ranks)
+        if self.critic.value_normalizer is not None:
+            seen = returns[: rollout.done.numel()].reshape(-1, self.critic.num_values)
+            valid = rollout.flat(rollout.valid) if rollout.has_invalid else None
+            self.critic.value_normalizer.update(seen, valid, self.ranks)
 
     def _timeout_values(self, rollout: Rollout, values: Tensor, states: Tensor | None) -> Tensor:
         """Return (T, N), or (T, N, K), the value at which an episode that was cut short would have gone on."""

@@ -193,6 +193,7 @@ def _ours_alone(cfg: LearnerCfg) -> dict[str, bool]:
     return {
         **{f"{name}.conv.groups": bool(part.conv.groups) for name, part in parts.items()},
         **{f"{name}.memory.kind": part.memory.kind != "none" for name, part in parts.items()},
+        "normalize_values": cfg.normalize_values,
         "several_critics": cfg.several_critics,
         "rnd.weight": cfg.rnd.weight > 0,
         "amp.weight": cfg.amp.weight > 0,

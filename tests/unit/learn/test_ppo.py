@@ -36,7 +36,8 @@ def make_random(steps=8, worlds=16, **ppo):
     actor, critic = Actor(5, 2, cfg, generator=generator), Critic(7, cfg, generator=generator)
     algorithm = PPO(actor, critic, PPOCfg(**ppo), generator=generator)
     rollout = make_rollout(steps, worlds, Dims(actor=5, critic=7, action=2), "cpu")
-    algorithm.update_normalizers(rollout_of(actor, rollout, generator))
+    rollout_of(actor, rollout, generator)
+    algorithm.update_normalizers(rollout, rollout.reward.flatten())
     return algorithm, rollout_of(actor, rollout, generator)
 
 
@@ -178,7 +179,7 @@ def test_first_minibatch_has_ratio_one():
 
 def test_a_normalizer_that_moves_before_the_update_would_show():
     algorithm, rollout = make_random()
-    algorithm.update_normalizers(rollout)
+    algorithm.update_normalizers(rollout, rollout.reward.flatten())
     batch = algorithm.make_batch(rollout)
     with torch.no_grad():
         log_prob = gaussian.log_prob(
