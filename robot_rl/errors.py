@@ -1,10 +1,29 @@
-"""The errors that a user can cause, and the interruption that a user can ask for."""
+"""The errors that a user can cause, the interruption that one can ask for, and what a process ends with."""
 
 from __future__ import annotations
 
 import difflib
+import signal as signals
 from collections.abc import Iterable
+from enum import IntEnum
 from pathlib import Path
+
+
+class ExitCode(IntEnum):
+    """What `robot-rl` exits with, so that a scheduler knows what to do next; docs/recovery.md is the same table."""
+
+    DONE = 0
+    FAULT = 1
+    """A fault of the program, or another of the processes that train together was lost."""
+    USER = 2
+    """Something asked for cannot be had: one line says what would be right."""
+    DISK_FULL = 74
+    REQUEUE = 85
+    """Asked to stop by SIGTERM or SIGUSR1; what can be saved is saved, and the same command goes on with it."""
+    GIVE_UP = 86
+    """The same command would fail again: a loss is not finite, or no checkpoint can be loaded."""
+    INTERRUPTED = 130
+    """Stopped by SIGINT (Ctrl-C)."""
 
 
 class UserError(ValueError):
@@ -14,23 +33,44 @@ class UserError(ValueError):
     """
 
 
+class GiveUpError(UserError):
+    """What would fail again however often it is tried, such as a run without a checkpoint that can be loaded.
+
+    The command line prints the line alone and exits with status 86.
+    """
+
+
 class PeerError(RuntimeError):
     """Another of the processes that train together ended or failed, so this one ends as well, with one line."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was stopped by the user, after its state was saved.
+    """Training was stopped by a signal; after its state was saved, unless the signal came a second time.
 
     Attributes:
-        checkpoint: the checkpoint that was written, or None where the run has no directory.
+        checkpoint: the newest checkpoint, or None where there is none.
         iteration: iterations finished so far.
+        signal: the signal's number, SIGINT, SIGTERM or SIGUSR1.
+        saved: whether the checkpoint is of the last iteration; False where a second signal did not wait for it.
     """
 
-    def __init__(self, checkpoint: Path | None, iteration: int) -> None:
-        """Keep where the state went and how far training had come."""
-        super().__init__(f"interrupted after iteration {iteration}")
+    def __init__(
+        self, checkpoint: Path | None, iteration: int, signal: int = signals.SIGINT, *, saved: bool = True
+    ) -> None:
+        """Keep where the state went, how far training had come, and who asked for the end."""
+        name = "" if signal == signals.SIGINT else f" by {signals.Signals(signal).name}"
+        super().__init__(f"interrupted{name} after iteration {iteration}")
         self.checkpoint = checkpoint
         self.iteration = iteration
+        self.signal = signal
+        self.saved = saved
+
+    @property
+    def exit_code(self) -> int:
+        """What the process exits with: 130 or 85, or 128 + signal where nothing was saved."""
+        if self.signal == signals.SIGINT:
+            return ExitCode.INTERRUPTED
+        return ExitCode.REQUEUE if self.saved else 128 + self.signal
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

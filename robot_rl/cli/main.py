@@ -1,8 +1,6 @@
 """robot-rl: finds the command, and turns every error into an exit code in one place.
 
-Exit codes: 0 done; 1 a fault of the program (with its traceback), or a training whose loss is no longer finite or that
-lost one of its processes (one line); 2 something asked for cannot be had (one line);
-74 the disk is full; 130 interrupted, after the state was saved.
+The exit codes are those of `robot_rl.errors.ExitCode`; all but a fault of the program come with a single line.
 """
 
 import errno
@@ -11,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from robot_rl.errors import Interrupted, PeerError, UserError, suggest
+from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
 
 # What mujoco itself takes; anything else raises at its import.
 GL_BACKENDS = (
@@ -33,10 +31,6 @@ GL_BACKENDS = (
     "0",
     "1",
 )
-EXIT_FAULT = 1
-EXIT_USER = 2
-EXIT_DISK_FULL = 74
-EXIT_INTERRUPTED = 130
 
 # Command -> what it does; the module robot_rl.cli.<command> is imported when it is called.
 COMMANDS = {
@@ -90,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage(), end="")
-        return 0 if words else EXIT_USER
+        return 0 if words else ExitCode.USER
     if words[0] == "--version":
         from importlib import metadata
 
@@ -130,19 +124,21 @@ def guarded(command: Callable[[], int]) -> int:
     except Interrupted as stop:
         return _interrupted(stop)
     except KeyboardInterrupt:
-        return _say("interrupted", EXIT_INTERRUPTED)
+        return _say("interrupted", ExitCode.INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
         return 1
     except Exception as error:
         if _disk_full(error):
-            return _say(f"the disk is full: {error}", EXIT_DISK_FULL)
+            return _say(f"the disk is full: {error}", ExitCode.DISK_FULL)
+        if isinstance(error, GiveUpError | FloatingPointError):
+            return _say(str(error), ExitCode.GIVE_UP)
         if isinstance(error, UserError | _contract_error()):
-            return _say(str(error), EXIT_USER)
-        if isinstance(error, PeerError | FloatingPointError):
-            return _say(str(error), EXIT_FAULT)
+            return _say(str(error), ExitCode.USER)
+        if isinstance(error, PeerError):
+            return _say(str(error), ExitCode.FAULT)
         if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError | FileExistsError):
-            return _say(f"cannot use {error.filename}: {(error.strerror or 'no permission').lower()}", EXIT_USER)
+            return _say(f"cannot use {error.filename}: {(error.strerror or 'no permission').lower()}", ExitCode.USER)
         raise
 
 
@@ -155,11 +151,12 @@ def _say(line: str, code: int) -> int:
 
 def _interrupted(stop: Interrupted) -> int:
     if stop.checkpoint is None:
-        return _say(str(stop), EXIT_INTERRUPTED)
+        return _say(str(stop), stop.exit_code)
     from robot_rl.cli.options import run_words
 
+    kept = "the state is saved" if stop.saved else f"the state of iteration {int(stop.checkpoint.name)} is saved"
     run = run_words(stop.checkpoint.parent.parent)
-    return _say(f"{stop}; the state is saved, go on with: robot-rl resume {run}", EXIT_INTERRUPTED)
+    return _say(f"{stop}; {kept}, go on with: robot-rl resume {run}", stop.exit_code)
 
 
 def _disk_full(error: BaseException) -> bool:

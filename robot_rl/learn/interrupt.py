@@ -1,40 +1,68 @@
-"""Ctrl-C as a request: the iteration in hand is finished, so that what is saved is a whole state."""
+"""A signal as a request to stop: the iteration in hand is finished, so that what is saved is a whole state."""
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
+from robot_rl.errors import Interrupted
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+"""What asks for the end of a training: Ctrl-C, and the notices of schedulers. The first one that came to any of several
+processes wins over those behind it."""
+ECHO_S = 2.0
+"""For so long after a first SIGTERM or SIGUSR1 the same again is no second notice where several processes train [s]:
+a scheduler signals every process of a job, and torchrun, one of them, passes the signal on to those it started."""
+
 
 class StopRequest:
-    """While it is entered, the first Ctrl-C sets `requested` and the second raises KeyboardInterrupt.
+    """While it is entered, the first of SIGNALS sets `requested` and the second raises `Interrupted`, for what it is.
 
-    Outside the main thread, where Python allows no signal handlers, it does nothing.
+    A third is the system's own matter: it ends the process. Outside the main thread, where Python allows no signal
+    handlers, nothing is taken over.
 
     Attributes:
-        requested: the user wants to stop.
+        signal: the signal that asked for the end; 0 before.
     """
 
-    def __init__(self) -> None:
-        """Start with no request."""
-        self.requested = False
-        self._previous: Any = None
+    def __init__(self, echo_s: float = 0.0) -> None:
+        """Start with no request.
+
+        Args:
+            echo_s: for so long the same SIGTERM or SIGUSR1 counts once [s]; see ECHO_S.
+        """
+        self.signal = 0
+        self._echo_s, self._since = echo_s, 0.0
+        self._previous: dict[int, Any] = {}
         self._is_main = threading.current_thread() is threading.main_thread()
 
+    @property
+    def requested(self) -> bool:
+        """Whether someone wants the training to stop."""
+        return self.signal != 0
+
     def __enter__(self) -> StopRequest:
-        """Take over SIGINT."""
+        """Take over SIGNALS."""
         if self._is_main:
-            self._previous = signal.signal(signal.SIGINT, self._handle)
+            self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give SIGINT back."""
-        if self._is_main:
-            signal.signal(signal.SIGINT, self._previous)
+        """Give them back."""
+        for number, handler in self._previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._previous = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
+        now = time.monotonic()
+        if not self.requested:
+            self.signal, self._since = number, now
+            return
+        if number == self.signal != signal.SIGINT and now - self._since < self._echo_s:
+            return
+        for other in SIGNALS:
+            signal.signal(other, signal.SIG_DFL)
+        raise Interrupted(None, 0, number, saved=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,7 @@ from robot_rl.errors import Interrupted
 from robot_rl.learn.build import checked_mirrors, env_mirrors, make_dims, make_networks, mirrors_to_meta
 from robot_rl.learn.checkpoint import check_shapes, load_checkpoint, save_checkpoint
 from robot_rl.learn.episodes import EpisodeTracker
-from robot_rl.learn.interrupt import StopRequest
+from robot_rl.learn.interrupt import ECHO_S, SIGNALS, StopRequest
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.storage import Dims
@@ -90,7 +91,7 @@ class Session(ABC):
         self._pop_metrics: Callable[[], dict[str, float]] = own_metrics or tracker.pop
         self.iteration, self.env_steps, self.time_s = 0, 0, 0.0
         self.checkpoint: Path | None = None
-        self._mark, self._request, self._is_stopped = 0.0, StopRequest(), False
+        self._mark, self._request, self._stopped_by = 0.0, StopRequest(), 0
 
     def learn(self, max_iterations: int | None = None) -> dict[str, float]:
         """Train until so many iterations are done in all, an observer says stop, or the user interrupts.
@@ -102,8 +103,9 @@ class Session(ABC):
             The last row of metrics.
 
         Raises:
-            Interrupted: the user pressed Ctrl-C; the iteration was finished and a checkpoint written before. A second
-                Ctrl-C does not wait: then the checkpoint is the last one that was written, or None.
+            Interrupted: SIGINT (Ctrl-C), SIGTERM or SIGUSR1 came to one of the processes; the iteration was finished
+                and a checkpoint written before. A second one does not wait: then the checkpoint is the last one that
+                was written, or None.
             FloatingPointError: the loss is no longer finite.
         """
         last = self.cfg.max_iterations if max_iterations is None else max_iterations
@@ -112,19 +114,20 @@ class Session(ABC):
             own = self._writer = MetricsWriter(self.run_dir)
         self._mark = time.perf_counter()
         try:
-            with StopRequest() as self._request:
-                self._is_stopped = False
+            with StopRequest(ECHO_S if self.ranks.size > 1 else 0.0) as self._request:
+                self._stopped_by = 0
                 row = self._run(last, self._request)
                 if self.checkpoint is None or self.checkpoint.name != self._checkpoint_name():
                     self.save()
         except KeyboardInterrupt as error:
-            raise Interrupted(self.checkpoint, self.iteration) from error
+            number = getattr(error, "signal", signal.SIGINT)
+            raise Interrupted(self.checkpoint, self.iteration, number, saved=False) from error
         finally:
             if own is not None:
                 own.close()
                 self._writer = None
-        if self._is_stopped:
-            raise Interrupted(self.checkpoint, self.iteration)
+        if self._stopped_by:
+            raise Interrupted(self.checkpoint, self.iteration, self._stopped_by)
         return row
 
     def save(self) -> Path | None:
@@ -249,13 +252,15 @@ class Session(ABC):
         return row
 
     def _is_enough(self, row: dict[str, float]) -> bool:
-        """Show a row to every observer; true where one of them has seen enough or the user wants to stop.
+        """Show a row to every observer; true where one of them has seen enough or a signal asks for the end.
 
-        All processes get the same answer, whichever of them was asked to stop.
+        All processes get the same answer, and the same signal, whichever of them was asked to stop.
         """
         answers = [observer(row) for observer in self._observers]
-        enough, self._is_stopped = self.ranks.any((any(answers), self._request.requested))
-        return enough or self._is_stopped
+        asked = [self._request.signal == number for number in SIGNALS]
+        enough, *asked = self.ranks.any((any(answers), *asked))
+        self._stopped_by = next((number for number, is_asked in zip(SIGNALS, asked, strict=True) if is_asked), 0)
+        return enough or self._stopped_by != 0
 
     def _not_finite(self, metrics: Mapping[str, float]) -> str:
         """Return a line about losses that are not finite, with the process whose rollout is not, if one is not."""

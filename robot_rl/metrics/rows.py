@@ -1,0 +1,187 @@
+"""metrics.jsonl, the truth about a run: whole rows of rising iterations, whatever happened to the processes that wrote.
+
+A row is written by one call and taken back where the disk does not hold all of it. What a killed process left is cut to
+what the checkpoint that training goes on from knows of, so no iteration is there twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import sys
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError
+
+NAME = "metrics.jsonl"
+BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+"""How the system says that someone else holds a lock; other errors mean that the file system has no locks."""
+
+
+def to_stderr(line: str) -> None:
+    """Tell the user a line."""
+    sys.stderr.write(f"robot-rl: {line}\n")
+
+
+class Rows:
+    """The file of a run's metrics, open for appending by one process alone."""
+
+    def __init__(
+        self, run_dir: Path, resume: Mapping[str, int] | None = None, say: Callable[[str], None] = to_stderr
+    ) -> None:
+        """Open the file, take its lock, and cut it back.
+
+        Args:
+            run_dir: the run's directory.
+            resume: what `mark` returned when the checkpoint was written that training goes on from; None keeps all
+                whole rows.
+            say: told in one line about rows that are not there any more.
+
+        Raises:
+            UserError: another process is writing this run's metrics.
+            OSError: the file cannot be opened.
+        """
+        self.path = Path(run_dir) / NAME
+        self._file = lock(self.path)
+        self._last: int | None = None
+        try:
+            self._cut(resume, say)
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, row: Mapping[str, float | None]) -> None:
+        """Write a row, after rows of the same iteration or later ones were removed.
+
+        Args:
+            row: numbers by name, "iteration" among them.
+
+        Raises:
+            OSError: the disk is full; the file ends with the row before.
+        """
+        iteration = int(row["iteration"] or 0)
+        if self._last is not None and iteration <= self._last:
+            self._cut_from(iteration)
+        line = json.dumps(row).encode() + b"\n"
+        begin = self._bytes
+        try:
+            written = self._file.write(line)
+            while written < len(line):  # A disk that is nearly full takes a part and refuses the rest.
+                written += self._file.write(line[written:])
+        except BaseException:
+            self._file.truncate(begin)
+            raise
+        self._keep(line, iteration)
+
+    def mark(self) -> dict[str, int]:
+        """Return what a checkpoint keeps about the file, after its rows are on the disk: its bytes, rows and CRC-32."""
+        os.fsync(self._file.fileno())
+        return {"bytes": self._bytes, "rows": self._rows, "crc32": self._crc32}
+
+    def close(self) -> None:
+        """Close the file and give its lock back; may be called twice."""
+        self._file.close()
+
+    def _keep(self, data: bytes, last: int | None, rows: int = 1) -> None:
+        self._bytes, self._rows, self._last = self._bytes + len(data), self._rows + rows, last
+        self._crc32 = zlib.crc32(data, self._crc32)
+
+    def _begin(self, data: bytes, rows: int, last: int | None) -> None:
+        self._bytes = self._rows = self._crc32 = 0
+        self._keep(data, last, rows)
+
+    def _cut(self, resume: Mapping[str, int] | None, say: Callable[[str], None]) -> None:
+        data = self.path.read_bytes()
+        if resume is None:
+            whole = data[: data.rfind(b"\n") + 1]
+            lines = [iteration_of(line) for line in whole.splitlines()]
+            self._shorten(whole, data, len(lines), max((i for i in lines if i is not None), default=None))
+            return
+        whole = data[: resume["bytes"]]
+        if _is_as_marked(whole, resume):
+            last = iteration_of(whole[whole.rfind(b"\n", 0, -1) + 1 :]) if whole else None
+            self._shorten(whole, data, resume["rows"], last)
+            return
+        lines, last = whole_rows(data, resume["rows"])
+        kept = b"".join(lines)
+        aside = "" if data.startswith(kept) else f"; the file as it was is {NAME}.damaged"
+        say(f"{self.path}: damaged, {len(lines)} of the checkpoint's {resume['rows']} rows are whole and kept{aside}")
+        self._shorten(kept, data, len(lines), last)
+
+    def _shorten(self, kept: bytes, data: bytes, rows: int, last: int | None) -> None:
+        """Let the file hold `kept` instead of `data`; where that is no beginning of it, it is written anew."""
+        if not data.startswith(kept):
+            from robot_rl.run_dir import write_atomic
+
+            aside = self.path.with_name(f"{NAME}.damaged")
+            aside.write_bytes(data)
+            write_atomic(self.path, kept.decode())
+            self._file.close()
+            self._file = lock(self.path)
+        elif len(kept) < len(data):
+            self._file.truncate(len(kept))
+        self._begin(kept, rows, last)
+
+    def _cut_from(self, iteration: int) -> None:
+        """Remove the rows of an iteration and later ones."""
+        data = self.path.read_bytes()
+        lines = [(line, iteration_of(line)) for line in data.splitlines(keepends=True)]
+        kept = [line for line, number in lines if number is not None and number < iteration]
+        last = max((number for _, number in lines if number is not None and number < iteration), default=None)
+        self._shorten(b"".join(kept), data, len(kept), last)
+
+
+def lock(path: Path) -> Any:
+    """Open a file for appending, unbuffered, and take its lock; the system gives it back when the process ends.
+
+    Raises:
+        UserError: another process holds it.
+        OSError: the file cannot be opened.
+    """
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644), "ab", buffering=0)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in BUSY:
+            file.close()
+            raise UserError(f"{path}: another process is writing it; wait for the end of that training") from None
+    return file
+
+
+def iteration_of(line: bytes) -> int | None:
+    """Return the iteration of a row, or None where a line is no whole row."""
+    with contextlib.suppress(ValueError, RecursionError):
+        row = json.loads(line.decode())
+        iteration = row.get("iteration") if isinstance(row, dict) else None
+        if isinstance(iteration, int) and not isinstance(iteration, bool):
+            return iteration
+    return None
+
+
+def whole_rows(data: bytes, most: int) -> tuple[list[bytes], int | None]:
+    """Return the first lines that are whole rows, each of a later iteration than the one before, and the last's.
+
+    Args:
+        data: the file's content.
+        most: no more of them than so many.
+    """
+    kept: list[bytes] = []
+    last: int | None = None
+    for line in data.split(b"\n")[:-1]:
+        iteration = iteration_of(line)
+        if len(kept) < most and iteration is not None and (last is None or iteration > last):
+            kept.append(line + b"\n")
+            last = iteration
+    return kept, last
+
+
+def _is_as_marked(data: bytes, mark: Mapping[str, int]) -> bool:
+    if len(data) != mark["bytes"] or data.count(b"\n") != mark["rows"] or data[-1:] not in (b"", b"\n"):
+        return False
+    return zlib.crc32(data) == mark.get("crc32", zlib.crc32(data))
