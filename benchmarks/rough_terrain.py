@@ -40,7 +40,9 @@ TONES = ("#1769aa", "#c2571a")
 def train(name: str, directory: Path, settings: dict[str, Any], seed: int) -> None:
     """Train once, with a checkpoint every 20 iterations."""
     task = get_task(name)
-    cfg = apply_overrides(LearnerCfg(), {**task.learner, **task.learner_cpu, "save_interval": 20, **settings})
+    cfg = apply_overrides(
+        LearnerCfg(), {**task.learner, **task.learner_cpu, "save_interval": 20, "keep_checkpoints": 0, **settings}
+    )
     env = make_env(task, num_envs=task.num_envs[0], seed=seed)
     make_runner(env, cfg, run_dir=directory, seed=seed).learn()
     env.close()

@@ -34,7 +34,7 @@ ERROR_M_S, FALLS = 0.25, 0.02
 def train(seed: int, every: int, directory: Path, learner: str) -> None:
     """Train once with a checkpoint every so many iterations."""
     task = get_task("go2_flat")
-    settings = {**task.learner, **task.learner_cpu, "save_interval": every, "name": learner}
+    settings = {**task.learner, **task.learner_cpu, "save_interval": every, "keep_checkpoints": 0, "name": learner}
     cfg = apply_overrides(LearnerCfg(), settings)
     env = make_env(task, num_envs=task.num_envs[0], seed=seed)
     runner = make_runner(env, cfg, run_dir=directory, seed=seed)

@@ -353,12 +353,13 @@ class Env(VecEnv):
         tensors = {f"state.{n}": wp.to_torch(a).clone() for n, a in self._arrays.items() if n not in shared}
         tensors["engine"] = torch.from_numpy(self.engine.get_state())
         tensors["params"] = wp.to_torch(self._params).clone()
+        tensors["params_built"] = torch.tensor(self._layout.values, dtype=torch.float32)
         tensors["log"] = wp.to_torch(self._log).clone()
         tensors |= {f"obs.{name}": tensor.clone() for name, tensor in self._out_torch.items()}
         return tensors | self._images.state_dict()
 
     def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Restore :meth:`state_dict`.
+        """Restore :meth:`state_dict`. A parameter that this task was built with another value of keeps this one's.
 
         Raises:
             ValueError: another number of worlds or another task.
@@ -376,7 +377,9 @@ class Env(VecEnv):
         self.engine.set_state(tensors["engine"].cpu().numpy())
         self._set_const()
         self.state.dirty.zero_()
-        wp.to_torch(self._params).copy_(tensors["params"])
+        built = mine["params_built"]
+        as_before = tensors["params_built"].cpu() == built
+        wp.to_torch(self._params).copy_(torch.where(as_before, tensors["params"].cpu(), built))
         wp.to_torch(self._log).copy_(tensors["log"])
         for name, tensor in self._out_torch.items():
             tensor.copy_(tensors[f"obs.{name}"])

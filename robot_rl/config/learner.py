@@ -83,6 +83,7 @@ class LearnerCfg:
         num_steps: control steps of every world in one rollout.
         max_iterations: iterations in all.
         save_interval: iterations between checkpoints; one is always written at the end.
+        keep_checkpoints: how many of the newest checkpoints stay; 0: all.
         actor: the policy's network.
         critic: the value function's network.
         ppo: the algorithm.
@@ -106,6 +107,7 @@ class LearnerCfg:
     num_steps: int = 24
     max_iterations: int = 1000
     save_interval: int = 100
+    keep_checkpoints: int = 5
     actor: NetworkCfg = field(default_factory=NetworkCfg)
     critic: NetworkCfg = field(default_factory=lambda: NetworkCfg(output_gain=1.0))
     ppo: PPOCfg = field(default_factory=PPOCfg)
@@ -128,6 +130,7 @@ class LearnerCfg:
         check_range("num_steps", self.num_steps, 1, 100_000)
         check_range("max_iterations", self.max_iterations, 0, 100_000_000)
         check_range("save_interval", self.save_interval, 1, 100_000_000)
+        check_range("keep_checkpoints", self.keep_checkpoints, 0, 100_000_000)
         check_choice("symmetry", self.symmetry, SYMMETRIES)
         for name in ("actor_groups", "critic_groups"):
             groups = tuple(getattr(self, name))

@@ -1,33 +1,60 @@
-"""Checkpoints: a directory with model.safetensors and meta.json that is either whole or not there. No pickle."""
+"""Checkpoints: a directory that is either whole or not there. No pickle.
+
+model.safetensors holds networks and learner, env.safetensors the worlds (env.rank<r>.safetensors those of process r),
+and meta.json describes them, with the sha256 of every file. Every tensor of a checkpoint is in the CPU's memory.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from robot_rl.errors import UserError
+from robot_rl.learn.migrations import SCHEMA, migrate
+from robot_rl.metrics.rows import to_stderr
 
 WEIGHTS = "model.safetensors"
 META = "meta.json"
+FILES = re.compile(r"model\.safetensors|env(\.rank[1-9][0-9]*)?\.safetensors")
+"""Names of the files that meta.json may hold checksums of, besides its own."""
+REPLACED = "-replaced"
+REMOVED = "-removed"
 
 
-def save_checkpoint(directory: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
+def worlds_file(rank: int = 0) -> str:
+    """Return the name of the file that holds the worlds of a process."""
+    return "env.safetensors" if rank == 0 else f"env.rank{rank}.safetensors"
+
+
+def save_checkpoint(
+    directory: Path,
+    tensors: Mapping[str, Tensor],
+    meta: Mapping[str, Any],
+    *,
+    worlds: Mapping[str, Tensor] | None = None,
+    staging: Path | None = None,
+    others: Callable[[], Mapping[str, str]] | None = None,
+) -> Path:
     """Write a checkpoint so that a crash at any moment leaves a whole one or none, never a part.
 
-    Both files go to a temporary directory beside the target and are synced to the disk before it is renamed.
+    All files go to a temporary directory beside the target and are synced to the disk before it is renamed.
 
     Args:
         directory: the checkpoint's own directory; one that is there already is replaced.
-        tensors: what to keep, by name; copied to the CPU.
-        meta: what describes it, JSON-able. The checksums are added under "sha256".
+        tensors: networks and learner, by name; copied to the CPU.
+        meta: what describes it, JSON-able. "schema" and the checksums, under "sha256", are added.
+        worlds: this process's worlds, by name; None: no file for them.
+        staging: the temporary directory, from `stage`; None makes one.
+        others: waits for the files of other processes in it, and returns their checksums by name.
 
     Returns:
         The directory.
@@ -35,24 +62,24 @@ def save_checkpoint(directory: Path, tensors: Mapping[str, Tensor], meta: Mappin
     Raises:
         OSError: the disk is full or not writable; nothing is left behind.
     """
-    from safetensors.torch import save
-
     directory = Path(directory)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    aside = directory.parent / f".{directory.name}-replaced"
-    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+    aside = directory.parent / f".{directory.name}{REPLACED}"
+    staging = stage(directory) if staging is None else staging
     try:
-        weights = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-        body = {key: value for key, value in meta.items() if key != "sha256"}
-        sums = {WEIGHTS: hashlib.sha256(weights).hexdigest(), META: _meta_sum(body)}
-        _write(staging / WEIGHTS, weights)
+        sums = {WEIGHTS: write_tensors(staging / WEIGHTS, tensors)}
+        if worlds is not None:
+            sums[worlds_file()] = write_tensors(staging / worlds_file(), worlds)
+        if others is not None:
+            sums |= others()
+        body = {"schema": SCHEMA, **{key: value for key, value in meta.items() if key != "sha256"}}
+        sums[META] = _meta_sum(body)
         _write(staging / META, (json.dumps(body | {"sha256": sums}, indent=1) + "\n").encode())
-        _sync_directory(staging)
+        sync_directory(staging)
         staging.chmod(0o755)
         if directory.exists():
             directory.rename(aside)
         staging.rename(directory)
-        _sync_directory(directory.parent)
+        sync_directory(directory.parent)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
@@ -60,45 +87,79 @@ def save_checkpoint(directory: Path, tensors: Mapping[str, Tensor], meta: Mappin
     return directory
 
 
+def stage(directory: Path) -> Path:
+    """Make the temporary directory in which a checkpoint is put together, and return it."""
+    directory = Path(directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write tensors to a safetensors file, sync it to the disk, and return its sha256."""
+    from safetensors.torch import save
+
+    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    _write(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a checkpoint and check it.
+    """Read networks and learner of a checkpoint, and check them.
 
     Args:
         path: the checkpoint's directory.
 
     Returns:
-        Its tensors by name, on the CPU, and its description.
+        Its tensors by name, on the CPU, and its description, both in today's schema.
 
     Raises:
-        UserError: a file is missing or damaged; the message names the file and the check that failed.
+        UserError: a file is missing or damaged (the message names the file and the check that failed), or it was made
+            by a newer version.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    path = Path(path)
-    if not path.is_dir():
-        raise UserError(f"checkpoint {path}: no such directory, must hold {WEIGHTS} and {META}")
-    meta = _read_meta(path / META)
+    meta = _read_meta(Path(path))
     sums = meta.pop("sha256")
-    weights = _read(path / WEIGHTS)
-    found = hashlib.sha256(weights).hexdigest()
-    if found != sums.get(WEIGHTS):
-        raise UserError(
-            f"{path / WEIGHTS}: damaged, sha256 is {found[:12]}..., must be {str(sums.get(WEIGHTS))[:12]}..."
-        )
-    try:
-        return load(weights), meta
-    except SafetensorError as error:
-        raise UserError(f"{path / WEIGHTS}: damaged, no safetensors file ({error})") from None
+    tensors = _read_tensors(Path(path) / WEIGHTS, sums)
+    return migrate(tensors, meta, path)
+
+
+def load_worlds(path: Path, rank: int = 0) -> dict[str, Tensor] | None:
+    """Read what a checkpoint holds of the worlds of a process.
+
+    Args:
+        path: the checkpoint's directory.
+        rank: index of the process that saved them.
+
+    Returns:
+        Tensors by name, on the CPU; None where it has none.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    sums = _read_meta(Path(path))["sha256"]
+    name = worlds_file(rank)
+    return _read_tensors(Path(path) / name, sums) if name in sums else None
+
+
+def verify_checkpoint(path: Path) -> None:
+    """Read every file of a checkpoint and compare it with its checksum.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    path = Path(path)
+    sums = _read_meta(path)["sha256"]
+    for name in {WEIGHTS, *sums} - {META}:
+        _check_sum(path / name, hashlib.sha256(_read(path / name)).hexdigest(), sums)
 
 
 def list_checkpoints(run_dir: Path) -> list[Path]:
     """Return the checkpoints of a run, oldest first."""
-    return sorted(path for path in (Path(run_dir) / "checkpoints").glob("[0-9]*") if path.is_dir())
+    found = [path for path in (Path(run_dir) / "checkpoints").glob("[0-9]*") if path.name.isdecimal() and path.is_dir()]
+    return sorted(found, key=lambda path: (int(path.name), path.name))
 
 
 def latest_checkpoint(run_dir: Path) -> Path:
-    """Return the newest checkpoint of a run.
+    """Return the newest checkpoint of a run, damaged or not.
 
     Raises:
         UserError: the run has none.
@@ -107,6 +168,58 @@ def latest_checkpoint(run_dir: Path) -> Path:
     if not found:
         raise UserError(f"run {run_dir}: has no checkpoint, {Path(run_dir) / 'checkpoints'} is empty")
     return found[-1]
+
+
+def good_checkpoint(run_dir: Path, tell: Callable[[str], None] = to_stderr) -> Path:
+    """Return the newest checkpoint of a run that is whole. Damaged ones stay where they are.
+
+    Args:
+        run_dir: the run's directory.
+        tell: called with a line for each newer one that is damaged.
+
+    Raises:
+        UserError: the run has none.
+    """
+    latest_checkpoint(run_dir)
+    for path in reversed(list_checkpoints(run_dir)):
+        try:
+            verify_checkpoint(path)
+        except UserError as error:
+            tell(f"{error}; going back to the one before")
+        else:
+            return path
+    raise UserError(f"run {run_dir}: none of its checkpoints is whole, nothing to go on from")
+
+
+def tidy(run_dir: Path) -> None:
+    """Remove what a process that was killed while it saved left among the checkpoints of a run.
+
+    A whole one that was being replaced gets its name back where its successor did not come to be.
+    """
+    for path in (Path(run_dir) / "checkpoints").glob(".[0-9]*-*"):
+        if not path.is_dir() or path.is_symlink():
+            continue
+        name = path.name.removeprefix(".").removesuffix(REPLACED)
+        if name.isdecimal() and not (path.parent / name).exists():
+            path.rename(path.parent / name)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def prune(directory: Path, keep: int) -> None:
+    """Remove the oldest checkpoints of a run; those newer than the one just written are left alone.
+
+    Args:
+        directory: the checkpoint just written, which is durable.
+        keep: how many remain, this one among them; 0 keeps all.
+    """
+    if keep < 1:
+        return
+    older = [path for path in list_checkpoints(directory.parent.parent) if int(path.name) < int(directory.name)]
+    for path in older[: max(0, len(older) - keep + 1)]:
+        hidden = path.with_name(f".{path.name}{REMOVED}")  # At once: none is ever seen in part.
+        path.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
 
 
 def check_shapes(path: Path, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
@@ -132,25 +245,59 @@ def check_shapes(path: Path, tensors: Mapping[str, Tensor], wanted: Mapping[str,
             )
 
 
+def sync_directory(path: Path) -> None:
+    """Have the names in a directory, or the content of a file, written to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_tensors(path: Path, sums: Mapping[str, str]) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    content = _read(path)
+    _check_sum(path, hashlib.sha256(content).hexdigest(), sums)
+    try:
+        return load(content)
+    except SafetensorError as error:
+        raise UserError(f"{path}: damaged, no safetensors file ({error})") from None
+
+
+def _check_sum(path: Path, found: str, sums: Mapping[str, str]) -> None:
+    wanted = str(sums.get(path.name))
+    if found != wanted:
+        raise UserError(f"{path}: damaged, sha256 is {found[:12]}..., must be {wanted[:12]}...")
+
+
 def _read(path: Path) -> bytes:
+    if path.is_symlink():
+        raise UserError(f"{path}: is a link, a checkpoint's files must lie in its directory")
     try:
         return path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise UserError(f"{path}: missing, the checkpoint is not whole") from None
 
 
-def _read_meta(path: Path) -> dict[str, Any]:
+def _read_meta(directory: Path) -> dict[str, Any]:
+    """Return a checkpoint's description as it lies on the disk, "sha256" included."""
+    if not directory.is_dir():
+        raise UserError(f"checkpoint {directory}: no such directory, must hold {WEIGHTS} and {META}")
+    path = directory / META
     try:
         meta = json.loads(_read(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: damaged, no JSON ({error})") from None
     if not isinstance(meta, dict) or not isinstance(meta.get("sha256"), dict):
         raise UserError(f"{path}: damaged, has no 'sha256'")
+    sums = meta["sha256"]
     found = _meta_sum({key: value for key, value in meta.items() if key != "sha256"})
-    if found != meta["sha256"].get(META):
-        raise UserError(
-            f"{path}: damaged, sha256 of its content is {found[:12]}..., must be {meta['sha256'].get(META)}"
-        )
+    if found != sums.get(META):
+        raise UserError(f"{path}: damaged, sha256 of its content is {found[:12]}..., must be {sums.get(META)}")
+    if strange := [name for name in sums if name != META and not FILES.fullmatch(name)]:
+        raise UserError(f"{path}: damaged, '{strange[0][:40]}' is no file of a checkpoint")
     return meta
 
 
@@ -165,11 +312,3 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

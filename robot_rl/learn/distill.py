@@ -99,7 +99,7 @@ class Teacher(Extra):
         self._follows = torch.zeros(labels.shape[1], 1, dtype=torch.bool, device=labels.device)
         self._generator = torch.Generator(labels.device).manual_seed(seed + SEEDS)
         self._sums = torch.zeros(3, device=labels.device)
-        self._state = frozen.remember_nothing(labels.shape[1], labels.device)  # Resumed worlds begin anew.
+        self._state = frozen.remember_nothing(labels.shape[1], labels.device)
 
     @torch.no_grad()
     def act(self, obs: TensorDict, t: int, action: Tensor) -> Tensor:
@@ -153,6 +153,10 @@ class Teacher(Extra):
         self._sums.zero_()
         self.share = self._share(progress)
         return {"loss/imitation": loss / count, "teacher/error": (square / count).sqrt(), "teacher/share": share}
+
+    def worlds(self) -> dict[str, Tensor]:
+        """Return the memory (N, S) of a policy that has one."""
+        return {} if self._state is None else {"memory": self._state}
 
     def described(self) -> dict[str, Any]:
         """Return where the teacher was found and the checksum of its weights."""

@@ -44,6 +44,10 @@ class EpisodeTracker:
         for name, value in log.items():
             self._log[name].append(value.detach().float().mean() if isinstance(value, Tensor) else float(value))
 
+    def worlds(self) -> dict[str, Tensor]:
+        """Return return and length (N,) of the running episodes, live: what is written to them counts."""
+        return {"return": self._return, "length": self._length}
+
     def pop(self) -> dict[str, float]:
         """Return the means since the last call: episode/return, episode/length_s, episodes, and the log's own names."""
         names = list(self._log)

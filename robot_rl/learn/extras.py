@@ -85,6 +85,10 @@ class Extra(nn.Module):
         """
         return {}
 
+    def worlds(self) -> dict[str, Tensor]:
+        """Return what is remembered of each world from rollout to rollout, (N, ...) each by name, live."""
+        return {}
+
     def described(self) -> dict[str, Any]:
         """Return what a checkpoint's description shall say of it, JSON-able."""
         return {}

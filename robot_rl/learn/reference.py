@@ -51,7 +51,7 @@ class Reference(Extra):
         self.groups = tuple(frozen.layout.shapes)
         self.register_buffer("weight", torch.tensor(cfg.weight, device=device))
         self._sums = torch.zeros(2, device=device)
-        self._state = frozen.remember_nothing(worlds, device)  # Resumed worlds begin anew: no checkpoint keeps it.
+        self._state = frozen.remember_nothing(worlds, device)
 
     @torch.no_grad()
     def samples(self, rollout: Rollout) -> dict[str, Tensor]:
@@ -77,6 +77,10 @@ class Reference(Extra):
         if self.cfg.decay > 0:
             self.weight.fill_(self.cfg.weight * max(0.0, 1.0 - progress / self.cfg.decay))
         return statistics
+
+    def worlds(self) -> dict[str, Tensor]:
+        """Return the memory (N, S) of a policy that has one."""
+        return {} if self._state is None else {"memory": self._state}
 
     def described(self) -> dict[str, Any]:
         """Return where the reference was found and the checksum of its weights."""

@@ -26,7 +26,6 @@ from robot_rl.errors import UserError
 from robot_rl.learn.distributions import Gaussian
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.networks import Actor, Critic
-from robot_rl.learn.normalizer import EPSILON
 from robot_rl.learn.session import Observer, Session
 from robot_rl.learn.symmetry import Mirror, reflect
 from robot_rl.metrics.writers import MetricsWriter
@@ -212,7 +211,7 @@ def copy_to_rsl_rl(actor: Actor, critic: Critic, algorithm: Any) -> None:
             normalizer = theirs.obs_normalizer
             normalizer._mean.copy_(ours.normalizer.mean)
             normalizer._var.copy_(ours.normalizer.var)
-            normalizer._std = (1.0 / ours.normalizer.scale - EPSILON).view_as(normalizer._mean)
+            normalizer._std = ours.normalizer.var.sqrt().view_as(normalizer._mean)
             normalizer.count.copy_(ours.normalizer.count)
     algorithm.actor.distribution.log_std_param.copy_(_gaussian(actor).log_std)
 

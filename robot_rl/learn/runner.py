@@ -18,9 +18,10 @@ from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.layout import make_layout
 from robot_rl.learn.ppo import PPO
 from robot_rl.learn.ranks import ALONE, Ranks
-from robot_rl.learn.session import WORLDS, Observer, Session, with_prefix
+from robot_rl.learn.session import Observer, Session
 from robot_rl.learn.storage import Rollout, make_rollout
 from robot_rl.learn.timing import Stopwatch
+from robot_rl.learn.worlds import under
 from robot_rl.metrics.writers import MetricsWriter
 
 
@@ -87,22 +88,21 @@ class Runner(Session):
         state = {f"optimizer.{name}": tensor for name, tensor in self.algorithm.optimizer.state_dict().items()}
         for extra in self.extras:
             state |= {f"extra.{extra.name}.{name}": tensor for name, tensor in extra.state_dict().items()}
-        state |= {f"{WORLDS}memory.{name}": tensor for name, tensor in self._memory.items()}
         return state | {name: stream.get_state() for name, stream in self._streams().items()}
 
     def _loaded(self, state: Mapping[str, Tensor]) -> None:
         if state:
-            self.algorithm.optimizer.load_state_dict(with_prefix(state, "optimizer."))
+            self.algorithm.optimizer.load_state_dict(under(state, "optimizer."))
             for extra in self.extras:
-                extra.load_state_dict(with_prefix(state, f"extra.{extra.name}."))
+                extra.load_state_dict(under(state, f"extra.{extra.name}."))
             for name, stream in self._streams().items():
                 stream.set_state(state[name])
-            for name, tensor in self._memory.items():
-                held = state.get(f"{WORLDS}memory.{name}")
-                if held is not None and held.shape == tensor.shape and self.ranks.is_first:
-                    tensor.copy_(held)
-                else:  # Of other worlds, or of another process's.
-                    tensor.zero_()
+
+    def _worlds(self) -> dict[str, Tensor]:
+        state = super()._worlds() | {f"memory.{name}": tensor for name, tensor in self._memory.items()}
+        for extra in self.extras:
+            state |= {f"extra.{extra.name}.{name}": tensor for name, tensor in extra.worlds().items()}
+        return state
 
     def _streams(self) -> dict[str, torch.Generator]:
         return {"random.noise": self._noise_source, "random.order": self._order_source}
@@ -125,8 +125,9 @@ class Runner(Session):
         if self.cfg.stagger_episodes and self.iteration == 0:
             ages = torch.rand(self.env.num_envs, generator=self._noise_source, device=self.device)
             self.env.episode_length_buf.copy_((ages * self.env.max_episode_length).to(torch.int64))
-        for tensor in self._memory.values():  # A resumed run may go on in worlds that begin anew.
-            tensor.masked_fill_((self.env.episode_length_buf == 0)[:, None], 0.0)
+        anew = (self.env.episode_length_buf == 0).to(self.device)  # A resumed run may go on in worlds that begin anew.
+        for tensor in self._worlds().values():
+            tensor.masked_fill_(anew.view(-1, *(1,) * (tensor.ndim - 1)), 0.0)
         return obs
 
     def _make_memory(self) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import signal
 import time
@@ -15,21 +16,26 @@ from rsl_rl.env import VecEnv
 from torch import Tensor
 
 from robot_rl.config import LearnerCfg, to_dict
-from robot_rl.errors import Interrupted
+from robot_rl.errors import Interrupted, UserError
+from robot_rl.learn import worlds
 from robot_rl.learn.build import checked_mirrors, env_mirrors, make_dims, make_networks, mirrors_to_meta
-from robot_rl.learn.checkpoint import check_shapes, load_checkpoint, save_checkpoint
+from robot_rl.learn.checkpoint import check_shapes, load_checkpoint
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.interrupt import ECHO_S, SIGNALS, StopRequest
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.saving import Saver
 from robot_rl.learn.storage import Dims
 from robot_rl.metrics.iteration import PARTS, merge_rows, overlap_share, time_parts
+from robot_rl.metrics.rows import to_stderr
 from robot_rl.metrics.writers import MetricsWriter
+from robot_rl.run_dir import package_versions
 
-WORLDS = "worlds."
-"""What the names of a checkpoint's tensors begin with that hold something of each world; others may go on without."""
 Observer = Callable[[dict[str, float]], bool | None]
 """Called once an iteration with the row of metrics; returning True ends the training."""
+
+
+_versions = functools.cache(package_versions)
 
 
 class Session(ABC):
@@ -45,7 +51,9 @@ class Session(ABC):
         iteration: iterations finished.
         env_steps: control steps finished, over all worlds.
         time_s: time spent in training [s].
-        checkpoint: the last checkpoint written; None before the first.
+        writer: takes the metrics; None: `learn` makes one where there is a directory.
+        settings: the resolved configuration of the run as plain values, kept with every checkpoint.
+        metrics_mark: what the checkpoint that was loaded says about this run's metrics (`MetricsWriter`, `resume`).
     """
 
     def __init__(
@@ -78,7 +86,9 @@ class Session(ABC):
         self.run_dir = None if run_dir is None else Path(run_dir)
         self.device = torch.device(env.device)
         self._observers = [observer] if callable(observer) else list(observer or [])
-        self._writer = writer
+        self.writer = writer
+        self.settings: Mapping[str, Any] = {}
+        self.metrics_mark: dict[str, int] | None = None
         self.dims: Dims = make_dims(env, cfg)
         self.mirrors = checked_mirrors(cfg, self.dims, env_mirrors(env, cfg))
         actor, critic = make_networks(cfg, self.dims, self.mirrors, torch.Generator().manual_seed(seed))
@@ -90,7 +100,7 @@ class Session(ABC):
         self._tracker = None if own_metrics else tracker
         self._pop_metrics: Callable[[], dict[str, float]] = own_metrics or tracker.pop
         self.iteration, self.env_steps, self.time_s = 0, 0, 0.0
-        self.checkpoint: Path | None = None
+        self._saver, self._save_s, self._saved = Saver(ranks, cfg.keep_checkpoints), 0.0, -1
         self._mark, self._request, self._stopped_by = 0.0, StopRequest(), 0
 
     def learn(self, max_iterations: int | None = None) -> dict[str, float]:
@@ -110,75 +120,105 @@ class Session(ABC):
         """
         last = self.cfg.max_iterations if max_iterations is None else max_iterations
         own = None
-        if self._writer is None and self.run_dir is not None and self.ranks.is_first:
-            own = self._writer = MetricsWriter(self.run_dir)
+        if self.writer is None and self.run_dir is not None and self.ranks.is_first:
+            own = self.writer = MetricsWriter(self.run_dir, resume=self.metrics_mark)
+            self.metrics_mark = None
         self._mark = time.perf_counter()
         try:
             with StopRequest(ECHO_S if self.ranks.size > 1 else 0.0) as self._request:
                 self._stopped_by = 0
                 row = self._run(last, self._request)
-                if self.checkpoint is None or self.checkpoint.name != self._checkpoint_name():
+                if self._saved != self.iteration:
                     self.save()
+                self._saver.wait()
         except KeyboardInterrupt as error:
+            self._saver.finish()
             number = getattr(error, "signal", signal.SIGINT)
             raise Interrupted(self.checkpoint, self.iteration, number, saved=False) from error
         finally:
+            self._saver.finish()
             if own is not None:
                 own.close()
-                self._writer = None
+                self.writer = None
         if self._stopped_by:
             raise Interrupted(self.checkpoint, self.iteration, self._stopped_by)
         return row
 
-    def save(self) -> Path | None:
-        """Write a checkpoint into the run's directory and return it; None where the run has no directory."""
+    @property
+    def checkpoint(self) -> Path | None:
+        """The newest checkpoint that is on the disk; None before the first."""
+        return self._saver.durable
+
+    def save(self, *, wait: bool = True) -> Path | None:
+        """Write a checkpoint into the run's directory and return it; None where the run has no directory.
+
+        Args:
+            wait: return when it is on the disk; else when it is copied, and a thread writes it.
+
+        Raises:
+            OSError: it, or the one before, could not be written.
+        """
         if self.run_dir is None:
             return None
-        meta = {
-            "iteration": self.iteration,
-            "env_steps": self.env_steps,
-            "time_s": self.time_s,
-            "seed": self.seed,
-            "learner": to_dict(self.cfg),
-            "dims": to_dict(self.dims),
-            "mirror": mirrors_to_meta(self.mirrors),
-            "torch": torch.__version__,
-            "processes": self.ranks.size,
-            **self._described(),
-        }
+        begin = time.perf_counter()
         path = self.run_dir / "checkpoints" / self._checkpoint_name()
-        tensors, own = self._networks() | self._state(), self._streams()
-        streams = self.ranks.gather({name: stream.get_state().tolist() for name, stream in own.items()})
-        for rank, states in enumerate(streams[1:], start=1):
-            tensors |= {f"rank{rank}.{name}": torch.tensor(state).byte() for name, state in states.items()}
-        self.ranks.first(lambda: str(save_checkpoint(path, tensors, meta)))
-        self.checkpoint = path
+        own = worlds.pack(self.env, self._worlds())
+        if not self.ranks.is_first:
+            own |= {f"{worlds.OWN}{name}": t for name, t in self._state().items() if not name.startswith("optimizer.")}
+        self._saver.start(path, self._networks() | self._state(), self._meta(), own)
+        if wait:
+            self._saver.wait()
+        self._saved = self.iteration
+        self._save_s += time.perf_counter() - begin
         return path
 
-    def load(self, path: Path, *, weights_only: bool = False) -> None:
-        """Take over a checkpoint.
+    def load(
+        self,
+        path: Path,
+        *,
+        weights_only: bool = False,
+        allow_resize: bool = False,
+        fresh_worlds: bool = False,
+        tell: Callable[[str], None] = to_stderr,
+    ) -> None:
+        """Take over a checkpoint. Where it cannot be, nothing is changed.
 
         Args:
             path: the checkpoint.
             weights_only: take networks and normalizers alone, to begin a new training from them.
+            allow_resize: let its worlds be divided among another number of worlds or processes.
+            fresh_worlds: let the worlds begin anew.
+            tell: called with a line where not every world goes on from where it was.
 
         Raises:
             UserError: it is missing, damaged, or of another architecture (with both shapes), or the run cannot go on
                 with what this runner was given.
         """
         tensors, meta = load_checkpoint(path)
-        if not weights_only:
-            self._check(meta)
-        wanted = self._networks() if weights_only else self._networks() | self._state()
-        check_shapes(path, tensors, {name: t for name, t in wanted.items() if not name.startswith(WORLDS)})
-        self.actor.load_state_dict(with_prefix(tensors, "actor."))
-        self.critic.load_state_dict(with_prefix(tensors, "critic."))
         if weights_only:
+            check_shapes(path, tensors, self._networks())
+            self._load_networks(tensors)
             self._loaded({})
             return
-        self.iteration, self.env_steps, self.time_s = meta["iteration"], meta["env_steps"], meta["time_s"]
+        counters = read_counters(path, meta)
+        self._check(meta)
+        own = worlds.read_own(path, meta, self.ranks) or worlds.under(tensors, f"rank{self.ranks.rank}.")
+        tensors |= own
+        check_shapes(path, tensors, self._networks() | self._state())
+        live, held = self._worlds(), {}
+        if not fresh_worlds:
+            told = tell if self.ranks.is_first else lambda _: None
+            held = worlds.read_worlds(path, meta, self.env, live, self.ranks, allow_resize=allow_resize, tell=told)
+        worlds.unpack(path, held, self.env, live)
+        self._load_networks(tensors)
         self._loaded(tensors)
-        self._load_streams(tensors)
+        if not own and not self.ranks.is_first:  # A process more than there were: random numbers of its own.
+            for number, stream in enumerate(self._streams().values()):
+                stream.manual_seed(self.ranks.seed(self.seed) + (counters[0] << 32) + number)
+        self.iteration, self.env_steps, self.time_s = counters
+        self._saved = self.iteration
+        if self.run_dir is not None and Path(path).resolve().parent.parent == self.run_dir.resolve():
+            self.metrics_mark = meta.get("metrics")
 
     @abstractmethod
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
@@ -196,16 +236,32 @@ class Session(ABC):
         """Return the random streams that every process has for itself, by their name in `_state`."""
         return {}
 
-    def _load_streams(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over this process's own random streams; one that the run did not have before starts new ones."""
-        if self.ranks.is_first:
-            return
-        for number, (name, stream) in enumerate(self._streams().items()):
-            state = tensors.get(f"rank{self.ranks.rank}.{name}")
-            if state is None:
-                stream.manual_seed(self.ranks.seed(self.seed) + (self.iteration << 32) + number)
-            else:
-                stream.set_state(state)
+    def _worlds(self) -> dict[str, Tensor]:
+        """Return what is remembered of each world, (N, ...) each, live."""
+        tracked = {} if self._tracker is None else self._tracker.worlds()
+        return {f"tracker.{name}": tensor for name, tensor in tracked.items()}
+
+    def _load_networks(self, tensors: Mapping[str, Tensor]) -> None:
+        self.actor.load_state_dict(worlds.under(tensors, "actor."))
+        self.critic.load_state_dict(worlds.under(tensors, "critic."))
+
+    def _meta(self) -> dict[str, Any]:
+        """Return what a checkpoint says about itself."""
+        meta = {
+            "iteration": self.iteration,
+            "env_steps": self.env_steps,
+            "time_s": self.time_s,
+            "seed": self.seed,
+            "learner": to_dict(self.cfg),
+            "dims": to_dict(self.dims),
+            "mirror": mirrors_to_meta(self.mirrors),
+            "processes": self.ranks.size,
+            "worlds": self.env.num_envs * self.ranks.size,
+            "settings": dict(self.settings),
+            "versions": _versions(),
+            **self._described(),
+        }
+        return meta if self.writer is None else meta | {"metrics": self.writer.mark()}
 
     def _described(self) -> dict[str, Any]:
         """Return what a checkpoint's description says besides."""
@@ -231,7 +287,9 @@ class Session(ABC):
         elapsed, self._mark = now - self._mark, now
         parts = {part: seconds.get(part, 0.0) for part in PARTS[:-1]}
         parts["other"] = max(0.0, elapsed - sum(parts.values()))
-        metrics = {"elapsed": elapsed, **{f"perf/{part}_s": value for part, value in parts.items()}, **metrics}
+        timing = {"elapsed": elapsed, **{f"perf/{part}_s": value for part, value in parts.items()}}
+        timing["perf/save_s"], self._save_s = self._save_s, 0.0
+        metrics = {**timing, **metrics}
         if self.ranks.size > 1:
             metrics = merge_rows(self.ranks.gather(metrics))
         if not all(math.isfinite(value) for name, value in metrics.items() if name.startswith("loss/")):
@@ -245,10 +303,11 @@ class Session(ABC):
         row["perf/steps_per_s"] = steps / elapsed
         row["perf/overlap_share"] = overlap_share(time_parts(metrics))
         row |= metrics
-        if self._writer is not None:
-            self._writer.write(self.iteration, row)
+        if self.writer is not None:
+            self.writer.write(self.iteration, row)
+        self._saver.check()
         if self.iteration % self.cfg.save_interval == 0:
-            self.save()
+            self.save(wait=False)
         return row
 
     def _is_enough(self, row: dict[str, float]) -> bool:
@@ -287,6 +346,13 @@ class Session(ABC):
         return f"{self.iteration:06d}"
 
 
-def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose name begins with a prefix, by the rest of their name."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def read_counters(path: Path, meta: Mapping[str, Any]) -> tuple[int, int, float]:
+    """Return iterations, control steps and seconds [s] of a checkpoint.
+
+    Raises:
+        UserError: its description lacks one of them, or holds no number there.
+    """
+    found = [meta.get(name) for name in ("iteration", "env_steps", "time_s")]
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 for value in found):
+        raise UserError(f"checkpoint {path}: damaged, iteration, env_steps and time_s are {found}, must be numbers")
+    return int(found[0]), int(found[1]), float(found[2])  # type: ignore[arg-type]
