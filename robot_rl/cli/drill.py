@@ -1,0 +1,148 @@
+"""robot-rl drill: puts faults into copies of a run, goes on, and says what each of them cost."""
+
+import contextlib
+import dataclasses
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robot_rl.cli.options import describe, option, read_all
+from robot_rl.errors import ExitCode, UserError, suggest
+
+if TYPE_CHECKING:
+    from robot_rl.drill.scene import Outcome, Scene
+    from robot_rl.run_dir import RunDir
+
+LEAST_ITERATIONS = 15
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl drill."""
+
+    run: str = option("", "the run: its id, latest or <task>/latest")
+    fault: str = option("all", "one of the faults, several with commas between, or all")
+    root: str = option("runs", "where runs are")
+    iterations: int | None = option(None, "how far each copy goes on; some seconds' worth by default")
+    keep: bool = option(False, "keep the copies, in a folder beside the runs")
+    out: str = option("", "file for the outcomes as JSON")
+
+
+HELP = f"""\
+robot-rl drill: put faults into copies of a run, go on, and say what each cost
+
+usage: robot-rl drill <run id> [fault=<fault>] [key=value ...]
+
+{describe(Options)}
+
+faults:
+  kill             SIGKILL between two checkpoints
+  signal           SIGTERM, and after going on SIGUSR1: what a cluster sends before it takes the machine away
+  torn_checkpoint  the newest checkpoint cut in half, a bit of the one before turned over
+  full_disk        a small disk of its own that fills up while a checkpoint is written to it
+  nan_world        a coordinate of a world is NaN
+  corrupt_metrics  metrics.jsonl with zeros in the place of a row, and its end gone
+
+The run itself is only read. Its copies go on from its newest checkpoint in processes of their own; one of them
+undisturbed, for comparison. For each fault: what was done, how it showed, the time until a new process began to step
+and until its first iteration was done, the iterations that had to be done again, and whether the run then became what
+the undisturbed one is (bit for bit, on a CPU). Exits with 0 where every fault was survived, with 1 else.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Goes through the faults and prints what became of each."""
+    from robot_rl.cli.settings import load
+    from robot_rl.drill.drill import FAULTS, drill, make_scene
+    from robot_rl.drill.process import DrillError
+    from robot_rl.learn.checkpoint import good_checkpoint
+    from robot_rl.run_dir import RunDir, write_json
+
+    words = [f"run={word}" if index == 0 and "=" not in word else word for index, word in enumerate(arguments)]
+    options = read_all(Options, words)
+    names = list(FAULTS) if options.fault == "all" else list(dict.fromkeys(options.fault.split(",")))
+    for name in names:
+        if name not in FAULTS:
+            raise UserError(f"fault={options.fault}: no fault '{name}'; {suggest(name, ('all', *FAULTS))}")
+    if options.iterations is not None and options.iterations < LEAST_ITERATIONS:
+        raise UserError(f"iterations={options.iterations}: must be at least {LEAST_ITERATIONS}")
+    run_dir = RunDir.find(options.run, options.root)
+    device, checkpoint = load(run_dir).device, good_checkpoint(run_dir.path)
+    outcomes: list[Outcome] = []
+
+    def done(outcome: "Outcome") -> None:
+        outcomes.append(outcome)
+        show(outcome)
+
+    with _folder(run_dir, keep=options.keep) as work:
+        scene = make_scene(run_dir, checkpoint, work, device=device, iterations=options.iterations)
+        announce(scene)
+        try:
+            survived = drill(scene, names, _say, done)
+        except DrillError as error:
+            raise UserError(f"run {run_dir.run_id}: {error}") from None
+    count = sum(not outcome.wrong for outcome in outcomes)
+    print(f"\nsurvived {count} of {len(outcomes)} faults")
+    if options.out:
+        write_json(Path(options.out), _record(scene, outcomes))
+        print(options.out)
+    return ExitCode.DONE if survived else ExitCode.FAULT
+
+
+def announce(scene: "Scene") -> None:
+    """Says which run it is, and how far its copies go."""
+    print(
+        f"{scene.origin.task}/{scene.origin.run_id}: copies of it go on from iteration {scene.start} to {scene.total}, "
+        f"saved every {scene.save_interval}",
+        flush=True,
+    )
+
+
+def show(outcome: "Outcome") -> None:
+    """Prints what became of a fault."""
+    rows = [("injected", outcome.injected or "nothing"), *(("noticed", line) for line in outcome.noticed)]
+    if outcome.recovery_s is not None:
+        stepping = f"{outcome.stepping_s:.1f} s from a new process to its first step"
+        rows.append(("recovered", f"{stepping}, {outcome.recovery_s:.1f} s to its first iteration"))
+    if outcome.lost_iterations is not None:
+        seconds = "" if outcome.lost_s is None else f", {outcome.lost_s:.2f} s of training"
+        rows.append(("lost", f"{outcome.lost_iterations} iterations{seconds}"))
+    rows += [("the same", outcome.same), *(("wrong", line) for line in outcome.wrong)]
+    print(f"\n{outcome.fault}: {'NOT survived' if outcome.wrong else 'survived'}")
+    for name, text in rows:
+        print(f"  {name:<11}{text}", flush=True)
+
+
+@contextlib.contextmanager
+def _folder(run_dir: "RunDir", *, keep: bool) -> Iterator[Path]:
+    """A folder for the copies, on the disk of the runs."""
+    work = Path(tempfile.mkdtemp(prefix=".drill-", dir=run_dir.path.parent.parent))
+    try:
+        yield work
+    finally:
+        if keep:
+            print(f"the copies are in {work}")
+        else:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _say(line: str) -> None:
+    print(f"robot-rl: {line} ...", file=sys.stderr, flush=True)
+
+
+def _record(scene: "Scene", outcomes: Sequence["Outcome"]) -> dict[str, object]:
+    from robot_rl.run_dir import machine_facts, package_versions
+
+    return {
+        "run": f"{scene.origin.task}/{scene.origin.run_id}",
+        "from": scene.start,
+        "to": scene.total,
+        "save_interval": scene.save_interval,
+        "faults": [dataclasses.asdict(outcome) for outcome in outcomes],
+        "machine": machine_facts(),
+        "versions": package_versions(),
+    }

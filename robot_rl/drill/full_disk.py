@@ -1,0 +1,122 @@
+"""The fault of a full disk: a small file system of its own, in memory, filled up while a run writes to it.
+
+It is mounted where only this process and its children see it (a user and a mount namespace), and is gone with them.
+Where that is not allowed, the largest file that the training may write is limited, which it runs into the same way.
+
+    python -m robot_rl.drill.full_disk <request.json> <result.json>
+
+is what happens in the namespaces.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from robot_rl.drill.compare import rows_of
+from robot_rl.drill.process import DrillError, name_code
+from robot_rl.drill.recovery import recover
+from robot_rl.drill.scene import Outcome, Scene
+from robot_rl.errors import ExitCode
+from robot_rl.learn.checkpoint import latest_checkpoint
+from robot_rl.run_dir import RunDir
+
+APART = ("unshare", "--user", "--map-root-user", "--mount")
+"""Runs a command in namespaces of its own, in which it may mount; needs no privileges on most systems."""
+SPARE_BYTES = 8 << 20
+ROOM = 8.0
+"""Checkpoints that there is room for on the small disk besides what it begins with."""
+LEFT = 1.5
+"""Checkpoints that there is room for while it is filled up."""
+
+
+def full_disk(scene: Scene, outcome: Outcome) -> None:
+    """The disk fills up while a checkpoint is written to it, and has room again when the run goes on."""
+    scene.reference()
+    if not can_mount(scene.work):
+        limited(scene, outcome)
+        return
+    request, result = scene.work / "request.json", scene.work / "result.json"
+    request.write_text(json.dumps(_plain(scene)))
+    words = [*APART, sys.executable, "-m", "robot_rl.drill.full_disk", str(request), str(result)]
+    done = subprocess.run(words, check=False)
+    if done.returncode != 0 or not result.is_file():
+        raise DrillError(f"the part of the drill on a disk of its own ended with {name_code(done.returncode)}")
+    for name, value in json.loads(result.read_text()).items():
+        setattr(outcome, name, value)
+
+
+def can_mount(folder: Path) -> bool:
+    """Return whether a small file system can be mounted on a folder, by a process with namespaces of its own."""
+    try:
+        words = [*APART, "mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
+        return subprocess.run(words, check=False, capture_output=True, timeout=30).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def small(scene: Scene, outcome: Outcome) -> None:
+    """Mount the small disk, fill it up, see what a training on it does, make room, and go on."""
+    size = _bytes_under(latest_checkpoint(scene.reference().path))
+    whole = _bytes_under(scene.checkpoint) + scene.origin.metrics_file.stat().st_size + SPARE_BYTES + int(ROOM * size)
+    disk = scene.work / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={whole}", "none", str(disk)], check=True)
+    run = scene.copy("full", disk)
+    ballast, space = disk / "ballast", os.statvfs(disk)
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, space.f_bavail * space.f_frsize - int(LEFT * size)))
+    outcome.injected = f"a disk of {whole >> 20} MB with room for {LEFT:g} checkpoints; later room is made"
+    stop(scene, run, outcome)
+    ballast.unlink()
+    recover(scene, run, outcome, rows_of(run.path), most_lost=2 * scene.save_interval)
+
+
+def limited(scene: Scene, outcome: Outcome) -> None:
+    """The same without a disk: no file may be as large as a checkpoint's largest is."""
+    run = scene.copy("full_disk")
+    blocks = (max(file.stat().st_size for file in latest_checkpoint(scene.reference().path).iterdir()) - 1) // 1024
+    outcome.injected = f"files end at {blocks} blocks, for no disk can be mounted here; later they do not"
+    stop(scene, run, outcome, file_blocks=blocks)
+    recover(scene, run, outcome, rows_of(run.path), most_lost=2 * scene.save_interval)
+
+
+def stop(scene: Scene, run: RunDir, outcome: Outcome, **options: Any) -> None:
+    """Train until there is no more room, and note how that ended."""
+    with scene.train(run, **options) as training:
+        code = training.wait(scene.patience_s)
+    outcome.noticed.append(f"{name_code(code)}: {training.lines[-1]}")
+    outcome.expect(code == ExitCode.DISK_FULL, f"ended with {name_code(code)}, must be {ExitCode.DISK_FULL:d}")
+    parts = [path.name for path in run.checkpoints.iterdir() if path.name.startswith(".")]
+    outcome.expect(not parts, f"parts of a checkpoint are left: {', '.join(parts)}")
+
+
+def main(request: str, result: str) -> None:
+    """Do the drill in this process, which has namespaces of its own."""
+    plain = json.loads(Path(request).read_text())
+    paths = {name: Path(plain.pop(name)) for name in ("checkpoint", "work")}
+    scene = Scene(origin=RunDir(Path(plain.pop("origin"))), **paths, **plain)
+    outcome = Outcome(fault="full_disk")
+    try:
+        small(scene, outcome)
+    except DrillError as error:
+        outcome.wrong.append(str(error))
+    Path(result).write_text(json.dumps(dataclasses.asdict(outcome)))
+
+
+def _plain(scene: Scene) -> dict[str, Any]:
+    fields = {name.name: getattr(scene, name.name) for name in dataclasses.fields(scene)}
+    return fields | {"origin": str(scene.origin.path), "checkpoint": str(scene.checkpoint), "work": str(scene.work)}
+
+
+def _bytes_under(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,56 @@
+"""robot-rl drill from the command line."""
+
+import hashlib
+import json
+
+import pytest
+
+from robot_rl.cli.main import main
+from robot_rl.drill.drill import FAULTS
+
+
+def contents(folder):
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "run='': name a run"),
+        (["run=latest", "fault=kil"], "fault=kil: no fault 'kil'; did you mean 'kill'?"),
+        (["run=latest", "fault=kill,nan_wurld"], "did you mean 'nan_world'?"),
+        (["run=latest", "iterations=3"], "iterations=3: must be at least 15"),
+        (["run=latest", "faults=kill"], "unknown key 'faults': did you mean 'fault'?"),
+        (["nowhere"], "run=nowhere: no such run"),
+    ],
+)
+def test_bad_input_is_one_line(run, small_run, words, line):
+    code, _, err = run("drill", *words, f"root={small_run.parents[1]}")
+    assert code == 2
+    assert line in err
+    assert err.count("\n") == 1
+
+
+def test_the_help_names_every_fault(run):
+    code, out, _ = run("drill", "--help")
+    assert code == 0
+    for fault in FAULTS:
+        assert f"\n  {fault} " in out
+
+
+@pytest.mark.slow
+def test_every_fault_is_survived(small_run, tmp_path, capfd):
+    root, out = small_run.parents[1], tmp_path / "drill.json"
+    before = contents(root)
+    code = main(["drill", "latest", "fault=all", f"root={root}", "iterations=400", f"out={out}"])
+    said = capfd.readouterr().out
+    assert code == 0, said
+    assert contents(root) == before
+    found = {one["fault"]: one for one in json.loads(out.read_text())["faults"]}
+    assert list(found) == list(FAULTS)
+    for fault, one in found.items():
+        assert f"{fault}: survived" in said
+        assert one["same"].startswith("no, and it cannot be" if fault == "nan_world" else "yes, bit for bit"), one
+        assert one["recovery_s"] > one["stepping_s"] > 0
+    assert found["signal"]["lost_iterations"] == 0
+    assert 0 < found["kill"]["lost_iterations"] < found["torn_checkpoint"]["lost_iterations"]

@@ -1,0 +1,193 @@
+"""What a drill notices about a run that went on: nothing of it may be taken on trust."""
+
+import json
+
+import pytest
+import torch
+
+from robot_rl.drill.faults import STATE, poison
+from robot_rl.drill.process import DrillError, First, Training, last_row, name_code
+from robot_rl.drill.recovery import SAME, check_end, compare, note_start
+from robot_rl.drill.scene import Outcome, Scene
+from robot_rl.learn.checkpoint import load_worlds, save_checkpoint, verify_checkpoint
+from robot_rl.run_dir import RunDir
+
+TOTAL = 6
+
+
+def make_run(root, *, steps=range(1, TOTAL + 1), weight=1.0, newest=TOTAL):
+    run = RunDir(root / "cartpole" / "one")
+    run.path.mkdir(parents=True)
+    rows = [{"iteration": step, "time_s": 0.5 * step, "loss/value": 1.0 / step} for step in steps]
+    run.metrics_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tensors, worlds = {"w": torch.full((3,), weight)}, {STATE: torch.zeros(2, 4, dtype=torch.float64)}
+    save_checkpoint(run.checkpoints / f"{newest:06d}", tensors, {"iteration": newest}, worlds=worlds)
+    return run
+
+
+@pytest.fixture
+def scene(tmp_path):
+    """A scene whose undisturbed run is there already."""
+    make_run(tmp_path / "undisturbed")
+    origin = RunDir(tmp_path / "runs" / "cartpole" / "one")
+    return Scene(
+        origin=origin,
+        checkpoint=origin.checkpoints / "000002",
+        work=tmp_path,
+        start=2,
+        total=TOTAL,
+        save_interval=2,
+        iteration_s=0.5,
+    )
+
+
+def test_a_run_that_is_the_undisturbed_one(scene, tmp_path):
+    run, outcome = make_run(tmp_path / "copy"), Outcome(fault="kill")
+    check_end(scene, run, outcome, ())
+    assert compare(scene, run, outcome) == SAME
+    assert outcome.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "missing", "wrong"),
+    [
+        ([1, 2, 3, 4, 4, 5, 6], (), "iterations twice"),
+        ([1, 2, 4, 3, 5, 6], (), "in another order"),
+        ([1, 2, 3, 5, 6], (), "lacks iterations [4]"),
+        ([1, 2, 3, 4, 5], (), "lacks iterations [6]"),
+        ([1, 2, 3, 5, 6], (4,), ""),
+        ([1, 2, 3, 4, 5, 6], (4,), "iterations twice, or in another order"),
+    ],
+)
+def test_iterations_are_counted(scene, tmp_path, steps, missing, wrong):
+    outcome = Outcome(fault="kill")
+    check_end(scene, make_run(tmp_path / "copy", steps=steps), outcome, missing)
+    assert len(outcome.wrong) == bool(wrong)
+    assert wrong in "".join(outcome.wrong)
+
+
+def test_a_line_that_is_no_row_is_seen(scene, tmp_path):
+    run, outcome = make_run(tmp_path / "copy"), Outcome(fault="kill")
+    run.metrics_file.write_bytes(b"\0\0\0\n" + run.metrics_file.read_bytes())
+    check_end(scene, run, outcome, ())
+    assert outcome.wrong == ["metrics.jsonl has lines that are no rows"]
+
+
+def test_another_run_is_wrong_unless_nobody_can_tell(scene, tmp_path):
+    run, outcome = make_run(tmp_path / "copy", weight=1.5), Outcome(fault="kill")
+    assert compare(scene, run, outcome).startswith("no, 1 differences, the first in model.safetensors: w")
+    assert len(outcome.wrong) == 1
+    scene.untold = "a GPU"
+    outcome = Outcome(fault="kill")
+    assert compare(scene, run, outcome).startswith("cannot be told (a GPU)")
+    assert outcome.wrong == []
+
+
+def test_rows_that_the_fault_took_do_not_make_another_run(scene, tmp_path):
+    run, outcome = make_run(tmp_path / "copy", steps=[1, 2, 3, 5, 6]), Outcome(fault="corrupt_metrics")
+    assert compare(scene, run, outcome, missing=(4,)) == f"{SAME} but the 1 that are gone"
+    assert compare(scene, run, outcome).startswith("no, 1 differences, the first in iteration 4: not in both")
+
+
+def test_the_end_is_a_whole_checkpoint_of_the_last_iteration(scene, tmp_path):
+    run, outcome = make_run(tmp_path / "copy", newest=4), Outcome(fault="kill")
+    weights = run.checkpoints / "000004" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    check_end(scene, run, outcome, ())
+    assert len(outcome.wrong) == 2
+    assert "is 000004, must be 6" in outcome.wrong[0]
+    assert "not whole" in outcome.wrong[1]
+
+
+def test_what_was_lost_is_counted_from_the_last_row(scene):
+    class Process:
+        def said_before_stepping(self):
+            return ["robot-rl: 000006 is damaged"]
+
+    outcome = Outcome(fault="kill")
+    before = [{"iteration": step, "time_s": 0.5 * step} for step in range(1, 8)]
+    note_start(outcome, Process(), First(5, 2.0, 2.5), before)
+    assert (outcome.lost_iterations, outcome.lost_s) == (3, 1.5)
+    assert (outcome.stepping_s, outcome.recovery_s) == (2.0, 2.5)
+    assert outcome.noticed == ["robot-rl: 000006 is damaged"]
+
+
+def test_poison_leaves_a_checkpoint_whole(tmp_path):
+    newest = make_run(tmp_path / "copy").checkpoints / f"{TOTAL:06d}"
+    poison(newest)
+    verify_checkpoint(newest)
+    worlds = load_worlds(newest)
+    assert worlds is not None
+    assert worlds[STATE].isnan().nonzero().tolist() == [[0, 1]]
+
+
+def test_poison_needs_worlds(tmp_path):
+    newest = save_checkpoint(tmp_path / "000001", {"w": torch.ones(1)}, {"iteration": 1})
+    with pytest.raises(DrillError, match="no physics"):
+        poison(newest)
+
+
+def test_the_last_row_is_a_whole_one(tmp_path):
+    run = make_run(tmp_path)
+    with run.metrics_file.open("ab") as file:
+        file.write(b'\0\0\0\n{"iteration": 7, "tim')
+    row = last_row(run)
+    assert row is not None
+    assert row["iteration"] == TOTAL
+    run.metrics_file.write_bytes(b'{"iterat')
+    assert last_row(run) is None
+
+
+def acting(monkeypatch, folder, script):
+    """A process that does as a training does, in the place of Python."""
+    actor = folder / "actor"
+    actor.write_text(f"#!/bin/sh\n{script}\n")
+    actor.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(actor))
+
+
+def test_a_process_that_ends_too_early_says_why(tmp_path, monkeypatch):
+    acting(monkeypatch, tmp_path, "echo 'robot-rl: no such run' >&2; exit 2")
+    with Training(make_run(tmp_path), {}) as training, pytest.raises(DrillError) as error:
+        training.wait_first(20.0)
+    assert str(error.value) == "ended with exit code 2 before the first iteration; last line: robot-rl: no such run"
+
+
+def test_what_a_process_says_is_timed(tmp_path, monkeypatch):
+    words = (
+        "robot-rl: 000006 is damaged",
+        "",
+        "cartpole: 4 worlds -> runs/cartpole/one",
+        "iteration 5/9  steps",
+        "done",
+    )
+    said = "; ".join(f"echo '{line}'; sleep 0.05" for line in words)
+    acting(monkeypatch, tmp_path, f'{said}; echo "$@"; exit 85')
+    with Training(make_run(tmp_path), {"max_iterations": 9}) as training:
+        first = training.wait_first(20.0)
+        assert training.wait(20.0) == 85
+    assert first.iteration == 5
+    assert 0.1 <= first.stepping_s < first.done_s
+    assert training.said_before_stepping() == ["robot-rl: 000006 is damaged"]
+    assert training.lines[-1] == f"-m robot_rl.cli.main resume one root={tmp_path} max_iterations=9"
+
+
+def test_a_process_that_hangs_is_killed(tmp_path, monkeypatch):
+    acting(monkeypatch, tmp_path, "exec sleep 60")
+    with Training(make_run(tmp_path), {}) as training:
+        with pytest.raises(DrillError, match=r"did not come to iteration 7 within 0 s; it said nothing"):
+            training.wait_iteration(TOTAL + 1, 0.1)
+        assert training.wait_iteration(TOTAL, 1.0)["iteration"] == TOTAL
+    assert training.wait(1.0) == -9
+
+
+def test_a_process_whose_files_may_not_grow(tmp_path, monkeypatch):
+    acting(monkeypatch, tmp_path, f"head -c 4096 /dev/zero > {tmp_path}/big")
+    with Training(make_run(tmp_path), {}, file_blocks=1) as training:
+        assert training.wait(20.0) != 0
+    assert (tmp_path / "big").stat().st_size in (512, 1024)
+
+
+def test_how_a_process_ended_in_words():
+    assert name_code(85) == "exit code 85"
+    assert name_code(-9) == "death by SIGKILL"
