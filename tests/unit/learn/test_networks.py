@@ -7,7 +7,8 @@ import torch
 
 from robot_rl.config import NetworkCfg
 from robot_rl.learn import gaussian
-from robot_rl.learn.mlp import Mlp
+from robot_rl.learn.fused import activate
+from robot_rl.learn.mlp import Mlp, make_activation
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.symmetry import SymmetricMlp
 
@@ -46,6 +47,15 @@ def test_fused_passes_agree_with_autograd(kind, activation):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     with torch.no_grad():  # What acts and what learns is the same to the bit.
         assert torch.equal(network(network.encode(x)), fused[0])
+
+
+@pytest.mark.parametrize("name", ["elu", "relu", "tanh"])
+def test_activations_are_those_of_pytorch(name):
+    x = torch.cat((torch.linspace(-30.0, 30.0, 60_001), torch.tensor([-1e30, 1e30, -math.inf, math.inf, math.nan])))
+    found = x.clone()
+    activate(name, found, torch.empty_like(x))
+    expected = make_activation(name)(x)
+    torch.testing.assert_close(found, expected, rtol=2e-7, atol=2e-7, equal_nan=True)
 
 
 def test_fused_pass_gives_the_gradient_of_its_input():

@@ -1,0 +1,75 @@
+"""The PPO update with and without torch.compile: what was measured before it was left out.
+
+    python benchmarks/torch_compile.py [out=benchmarks/torch_compile.json] [repeats=7] [num_envs=1024]
+
+Three updates of the same networks on the same rollout, in turn: ours as it is (perceptrons block by block, gradients
+written out), ours with PyTorch's own layers, and those with the loss compiled by torch.compile. Needs a C++ compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from robot_rl.bench.learner import SIZES, EqualPair
+from robot_rl.bench.result import make_result
+from robot_rl.config import LearnerCfg, NetworkCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.mlp import Mlp
+
+KNOWN = {"out": "", "repeats": "7", "num_envs": "1024"}
+
+
+def make(hidden: tuple[int, ...], worlds: int, kind: str) -> EqualPair:
+    """Return a pair whose own algorithm is "fused", "plain" or "compiled"."""
+    network: dict[str, Any] = {"hidden": hidden, "activation": "elu"}
+    cfg = LearnerCfg(num_steps=24, actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0))
+    pair = EqualPair(cfg, worlds)
+    if kind != "fused":
+        for body in (pair.ours.actor.body, pair.ours.critic.body):
+            assert isinstance(body, Mlp)
+            body.forward = body.plain  # type: ignore[method-assign]
+    if kind == "compiled":
+        pair.ours.loss = torch.compile(pair.ours.loss, dynamic=False)  # type: ignore[method-assign]
+    return pair
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print and write."""
+    told = dict(argument.partition("=")[::2] for argument in arguments)
+    unknown = sorted(set(told) - set(KNOWN))
+    if unknown:
+        raise UserError(f"unknown key '{unknown[0]}': known: {', '.join(KNOWN)}")
+    options = KNOWN | told
+    worlds, repeats = int(options["num_envs"]), int(options["repeats"])
+    rows: dict[str, list[float]] = {}
+    first: dict[str, float] = {}
+    for hidden in SIZES:
+        pairs = {kind: make(hidden, worlds, kind) for kind in ("fused", "plain", "compiled")}
+        name = "-".join(map(str, hidden))
+        for kind, pair in pairs.items():
+            begin = time.perf_counter()
+            pair.run_ours()
+            first[f"{kind}, {name}"] = round(time.perf_counter() - begin, 2)
+        for _ in range(repeats):
+            for kind, pair in pairs.items():
+                begin = time.perf_counter()
+                pair.run_ours()
+                rows.setdefault(f"{kind}, {name}", []).append(1.0 / (time.perf_counter() - begin))
+    notes = {"first_update_s": first, "rollout": f"{worlds} x 24", "threads": torch.get_num_threads()}
+    result = make_result("torch.compile", rows, unit="updates/s", notes=notes)
+    for who, values in rows.items():
+        print(f"{who:24s} {statistics.median(values):.3f} updates/s, the first took {first[who]:.1f} s")
+    if options["out"]:
+        Path(options["out"]).write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
