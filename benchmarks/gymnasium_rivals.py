@@ -2,11 +2,14 @@
 
     make rival-gymnasium
     python benchmarks/gymnasium_rivals.py [jobs=HalfCheetah-v5:sb3:1,Ant-v5] [parallel=1|2] [out=...] [steps=1000000]
+    python benchmarks/gymnasium_rivals.py timed=false parallel=2        # returns alone, beside other work
+    python benchmarks/gymnasium_rivals.py jobs=::1 steps=102400 out=benchmarks/gymnasium_rivals_speed.json   # then this
 
 Every finished training is kept in benchmarks/gymnasium_rivals.json at once; started again, the script goes on with
 what is missing. ``jobs=`` takes <environment>:<rival>:<seed>, a part left out means all. Seed 1 of each runs alone,
 with one thread or the default, whichever is quicker, and is what wall-clock is compared with; with ``parallel=2`` the
-other seeds run two at a time, one thread each.
+other seeds run two at a time, one thread each; with ``timed=false`` so may seed 1. The wall-clock is then that of a
+shorter training alone on the machine, for as many steps: the last line above, a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ import sys
 import time
 from pathlib import Path
 
-from robot_rl.bench.gymnasium_rivals import STEPS, Queue, find_python, parse_jobs
+from robot_rl.bench.gymnasium_rivals import STEPS, TIMED, Queue, find_python, parse_jobs
 from robot_rl.errors import UserError
 
-KNOWN = ("jobs", "parallel", "out", "steps", "rival_python")
+KNOWN = ("jobs", "parallel", "timed", "out", "steps", "rival_python")
 
 
 def main(arguments: list[str]) -> int:
@@ -35,6 +38,9 @@ def main(arguments: list[str]) -> int:
             raise UserError(f"parallel={parallel}: must be 1 or 2")
         if not steps.isdigit() or int(steps) < 2048:
             raise UserError(f"steps={steps}: must be a whole number of at least 2048")
+        if (timed := options.get("timed", "true")) not in ("true", "false"):
+            raise UserError(f"timed={timed}: must be true or false")
+        seeds = TIMED if timed == "true" else ()
         out = Path(options.get("out", str(Path(__file__).with_name("gymnasium_rivals.json"))))
         python = find_python(options.get("rival_python", ""))
         jobs = parse_jobs(options.get("jobs", ""))
@@ -42,7 +48,7 @@ def main(arguments: list[str]) -> int:
         def say(line: str) -> None:
             print(time.strftime("%H:%M:%S"), line, flush=True)
 
-        Queue(python, out, steps=int(steps), parallel=int(parallel), say=say).run(jobs)
+        Queue(python, out, steps=int(steps), parallel=int(parallel), timed=seeds, say=say).run(jobs)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -1,8 +1,8 @@
 """Trains the rivals in Gymnasium's environments, job by job, into one file that a killed run leaves whole.
 
 Jobs that are timed run alone, with one thread or the libraries' default, whichever is quicker in a short trial; the
-others may run two at a time with one thread each. Every finished training is one line of the file; what was under way
-when the script ended starts again.
+others may run two at a time with one thread each, beside whatever else runs. Every finished training is one line of
+the file; what was under way when the script ended starts again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RIVALS = {
 }
 SEEDS = (1, 2, 3)
 TIMED = (1,)
-"""Seeds that run alone: their wall-clock is the rival's."""
+"""Seeds that run alone unless told otherwise: their wall-clock is the rival's."""
 STEPS = 1_000_000
 TRIAL = 6144
 """Control steps of a trial of threads: three rollouts."""
@@ -42,7 +42,7 @@ ABOUT = (
     "One line a training. 'cleanrl' is a PPO of this project's own with the settings that CleanRL publishes for "
     "ppo_continuous_action, not CleanRL's program; 'sb3' is stable-baselines3's PPO with default settings. 'return': "
     "mean over the last 100 finished episodes of the training policy; 'evaluation': 20 episodes of the final "
-    "deterministic policy. 'train_s' is wall-clock of the training alone; compare it only where 'load' is 'alone'."
+    "deterministic policy. 'train_s' is wall-clock of the training itself; compare it only where 'load' is 'alone'."
 )
 
 
@@ -259,6 +259,7 @@ class Queue:
         out: the file that trainings are kept in.
         steps: control steps of a training.
         parallel: how many of those that are not timed run at a time, 1 or 2.
+        timed: seeds that run alone even so.
         say: takes a line of progress.
         worker: the program that trains.
     """
@@ -270,11 +271,12 @@ class Queue:
         *,
         steps: int = STEPS,
         parallel: int = 1,
+        timed: Sequence[int] = TIMED,
         say: Callable[[str], None] = print,
         worker: Path = WORKER,
     ):
         self.python, self.out, self.worker, self.say = python, out, worker, say
-        self.steps, self.parallel = steps, parallel
+        self.steps, self.parallel, self.timed = steps, parallel, tuple(timed)
         self._running: list[Training] = []
         self._answers: queue.Queue[tuple[Training, dict[str, Any] | None]] = queue.Queue()
         self._spoken = time.perf_counter()
@@ -289,7 +291,7 @@ class Queue:
             had = {Job(run["env"], run["rival"], run["seed"]) for run in read_runs(self.out) if self._same(run)}
             left = [job for job in jobs if job not in had]
             self.say(f"{len(jobs) - len(left)} of {len(jobs)} trainings are there, {len(left)} to do -> {self.out}")
-            alone = [job for job in left if job.seed in TIMED or self.parallel == 1]
+            alone = [job for job in left if self._is_alone(job)]
             pairs = [job for job in left if job not in alone]
             try:
                 for waiting, load, many in ((alone, "alone", 1), (pairs, "pair", self.parallel)):
@@ -302,6 +304,9 @@ class Queue:
 
     def _same(self, run: dict[str, Any]) -> bool:
         return self.steps - run["steps"] in range(2048)
+
+    def _is_alone(self, job: Job) -> bool:
+        return job.seed in self.timed or self.parallel == 1
 
     def _work(self, waiting: list[Job], load: str, many: int, later: Sequence[Job]) -> None:
         while waiting or self._running:
@@ -367,7 +372,7 @@ class Queue:
             like = like or [s for env, _, s in known if env == job.env] or [s for _, _, s in known]
             return sum(like) / len(like)
 
-        alone = sum(expected(job) for job in waiting if job.seed in TIMED or self.parallel == 1)
+        alone = sum(expected(job) for job in waiting if self._is_alone(job))
         pairs = sum(expected(job) for job in waiting) - alone
         now = [expected(one.job) * (1.0 - one.point["step"] / self.steps) for one in self._running]
         return max(now, default=0.0) + alone + pairs / self.parallel

@@ -32,6 +32,8 @@ TASKS = {
     "Humanoid-v5": "humanoid_v5",
 }
 COMMITTED = ROOT / "benchmarks" / "gymnasium_rivals.json"
+SPEEDS = "gymnasium_rivals_speed.json"
+"""Beside the rivals' file: shorter trainings of theirs, alone on the machine, for the wall-clock."""
 TIME_SHARE = 0.35
 """Share of the better rival's wall-clock that ours may take."""
 
@@ -127,15 +129,19 @@ def make_act(actor: Any) -> Callable[[np.ndarray], np.ndarray]:
     return act
 
 
-def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def summary(runs: Sequence[dict[str, Any]], speeds: Sequence[dict[str, Any]] = ()) -> dict[str, Any] | None:
     """Return means and spreads (standard deviations) over the seeds of one contestant; None without a run.
 
-    The wall-clock is the median of the runs that were alone on the machine, of all where none was.
+    The wall-clock is the median of the runs that were alone on the machine; where none was, that of shorter ones that
+    were (``speeds``), for as many steps; where there are none either, of all runs.
     """
     finished = [run for run in runs if run["return"] is not None]
     if not finished:
         return None
     alone = [run for run in finished if run["load"] == "alone"]
+    steps = finished[0]["steps"]
+    short = [] if alone else [run for run in speeds if run["load"] == "alone"]
+    timed = alone or short or finished
 
     def mean_spread(values: list[float]) -> tuple[float, float]:
         return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
@@ -148,13 +154,19 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         "evaluation": round(evaluated, 1),
         "evaluation_spread": round(evaluated_spread, 1),
         "seeds": sorted(run["seed"] for run in finished),
-        "train_s": round(statistics.median(run["train_s"] for run in alone or finished), 1),
-        "timed_alone": bool(alone),
-        "cpu": sorted({run["machine"]["cpu"] for run in alone or finished}),
+        "train_s": round(statistics.median(run["train_s"] * steps / run["steps"] for run in timed), 1),
+        "timed_alone": bool(alone or short),
+        "timed_steps": timed[0]["steps"],
+        "cpu": sorted({run["machine"]["cpu"] for run in timed}),
     }
 
 
-def compare(env_id: str, ours: Sequence[dict[str, Any]], rivals: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def compare(
+    env_id: str,
+    ours: Sequence[dict[str, Any]],
+    rivals: Sequence[dict[str, Any]],
+    speeds: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
     """Return one row of the table.
 
     Returns:
@@ -165,7 +177,9 @@ def compare(env_id: str, ours: Sequence[dict[str, Any]], rivals: Sequence[dict[s
     """
     row: dict[str, Any] = {"env": env_id, "ours": summary([run for run in ours if run["env"] == env_id])}
     for name in RIVALS:
-        row[name] = summary([run for run in rivals if run["env"] == env_id and run["rival"] == name])
+        row[name] = summary(
+            *([run for run in all_ if (run["env"], run["rival"]) == (env_id, name)] for all_ in (rivals, speeds))
+        )
     there = [name for name in RIVALS if row[name]]
     mine = row["ours"]
     better = row["better"] = max(there, key=lambda name: row[name]["return"]) if there else None
@@ -191,6 +205,7 @@ def make_table_result(
     ours: Sequence[dict[str, Any]],
     committed: Sequence[dict[str, Any]],
     live: Sequence[dict[str, Any]],
+    speeds: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the benchmark's result.
 
@@ -199,6 +214,7 @@ def make_table_result(
         ours: our trainings.
         committed: the rivals' of the file.
         live: the rivals' of the same run; where an environment has them, ours is compared with these.
+        speeds: shorter trainings of the rivals' alone on the machine.
 
     Returns:
         "name", "machine", "versions", "rows" (who, value, unit, spread, repeats, as every benchmark), "ratio" (the
@@ -207,7 +223,7 @@ def make_table_result(
     table, rows = [], []
     for env_id in envs:
         beside = [run for run in live if run["env"] == env_id]
-        row = compare(env_id, ours, beside or committed)
+        row = compare(env_id, ours, beside or committed, () if beside else speeds)
         table.append(row | {"live": bool(beside)})
         for name in ("ours", *RIVALS):
             if one := row[name]:

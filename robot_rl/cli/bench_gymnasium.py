@@ -43,7 +43,9 @@ class Board:
 
         self.envs, self.out = envs, Path(options.out) if options.out else None
         self.svg = Path(options.svg) if options.svg else self.out.with_suffix(".svg") if self.out else None
-        self.committed = gymnasium_rivals.read_runs(Path(options.rival_runs or gymnasium_v5.COMMITTED))
+        file = Path(options.rival_runs or gymnasium_v5.COMMITTED)
+        self.committed = gymnasium_rivals.read_runs(file)
+        self.speeds = gymnasium_rivals.read_runs(file.with_name(gymnasium_v5.SPEEDS))
         self.ours: list[dict[str, Any]] = []
         self.live: list[dict[str, Any]] = []
         if options.resume and self.out and self.out.is_file():
@@ -82,7 +84,7 @@ class Board:
         """The benchmark's result as it stands."""
         from robot_rl.bench.gymnasium_v5 import make_table_result
 
-        return make_table_result(self.envs, self.ours, self.committed, self.live)
+        return make_table_result(self.envs, self.ours, self.committed, self.live, self.speeds)
 
 
 def bench_gymnasium(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:

@@ -181,6 +181,13 @@ def test_timed_jobs_run_alone_and_the_others_in_pairs(python, tmp_path):
     assert any("to go, about 0 h 00 min" in line for line in said)
 
 
+def test_a_timed_seed_may_run_beside_others_where_told_so(python, tmp_path):
+    out = tmp_path / "runs.json"
+    jobs = parse_jobs("Ant-v5:sb3:1,Ant-v5:sb3:2")
+    assert Queue(python, out, steps=4096, parallel=2, timed=(), say=lambda _: None).run(jobs) == 2
+    assert [run["load"] for run in read_runs(out)] == ["pair", "pair"]
+
+
 def test_a_stopped_queue_goes_on_with_what_is_missing(python, tmp_path):
     out = tmp_path / "runs.json"
     with pytest.raises(UserError, match="Ant-v5:sb3:13: ended with code 3: cannot open the environment"):

@@ -87,6 +87,17 @@ def test_time_is_that_of_trainings_that_ran_alone():
     assert gymnasium_v5.summary([]) is None
 
 
+def test_time_may_be_that_of_shorter_trainings_that_ran_alone():
+    beside = [training("sb3", 1.0, seed, seconds=90.0, load="pair") for seed in (1, 2)]
+    short = training("sb3", 0.1, seconds=5.0) | {"steps": beside[0]["steps"] // 10}
+    found = gymnasium_v5.summary(beside, [short])
+    assert (found["train_s"], found["timed_alone"], found["timed_steps"]) == (50.0, True, short["steps"])
+    other = [short | {"rival": "cleanrl"}, short | {"env": "Ant-v5"}]
+    row = gymnasium_v5.compare(ENV, [training("ours", 1.0, seconds=15.0)], beside, [*other, short])
+    assert (row["sb3"]["train_s"], row["time_ratio"]) == (50.0, 0.3)
+    assert gymnasium_v5.summary([training("sb3", 1.0, seconds=70.0)], [short])["train_s"] == 70.0
+
+
 def test_rivals_of_the_same_run_go_before_those_of_the_file():
     ours, committed = [training("ours", 10.0)], [training("sb3", 1.0), training("sb3", 5.0, env="Ant-v5")]
     result = gymnasium_v5.make_table_result([ENV, "Ant-v5"], ours, committed, [training("sb3", 8.0)])
