@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +20,8 @@ from robot_rl.errors import UserError, suggest
 
 # YYYYmmdd-HHMMSS-<seed>-<4 hex digits>
 RUN_ID = re.compile(r"\d{8}-\d{6}-\d+-[0-9a-f]{4}")
+GIVEN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+"""Ids that a user may give a run."""
 PACKAGES = (
     "robot-rl",
     "torch",
@@ -47,27 +50,28 @@ class RunDir:
     path: Path
 
     @classmethod
-    def create(cls, root: str | Path, task: str, seed: int) -> "RunDir":
+    def create(cls, root: str | Path, task: str, seed: int, run_id: str | None = None) -> "RunDir":
         """Makes the directory of a new run.
 
         Args:
             root: The directory of all runs.
             task: The task's name.
             seed: The run's seed, a part of its id.
+            run_id: Its id, where the user gave one; the directory may be there. None makes one that is new.
 
         Raises:
             UserError: The directory cannot be made (no permission, a file in its place).
             OSError: The disk is full.
         """
         while True:
-            run_id = f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}-{secrets.token_hex(2)}"
-            path = Path(root) / task_folder(task) / run_id
+            name = run_id or f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}-{secrets.token_hex(2)}"
+            path = Path(root) / task_folder(task) / name
             try:
-                path.mkdir(parents=True)
+                path.mkdir(parents=True, exist_ok=run_id is not None)
             except OSError as error:
                 if error.errno in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                if path.is_dir():
+                if run_id is None and path.is_dir():
                     continue
                 reason = (error.strerror or str(error)).lower()
                 raise UserError(f"root={root}: cannot make {path} ({reason}); name a directory to write into") from None
@@ -163,13 +167,16 @@ class RunDir:
         }
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
-    def note_resumed(self, config: dict[str, Any], command: list[str], iteration: int) -> None:
+    def note_resumed(
+        self, config: dict[str, Any], command: list[str], iteration: int, told: Sequence[str] = ()
+    ) -> None:
         """Writes into run.yaml that the run went on, and the configuration it went on with.
 
         Args:
             config: The resolved configuration.
             command: The command line.
             iteration: Iterations that were done.
+            told: Lines about what is not as it was.
 
         Raises:
             UserError: run.yaml is missing or damaged.
@@ -177,7 +184,10 @@ class RunDir:
         import yaml
 
         record = self.read_config()
+        if "init_from" in record["config"]:  # Goes on by itself, and is still the run that began there.
+            config = {**config, "init_from": record["config"]["init_from"]}
         event = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "iteration": iteration, "command": command}
+        event |= {"told": list(told)} if told else {}
         record |= {"config": config, "resumed": [*record.get("resumed", []), {**event, "git": git_state()}]}
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
@@ -212,6 +222,20 @@ class RunDir:
                     return
 
 
+def check_run_id(run_id: Any) -> str:
+    """Returns the id that a user gave a run.
+
+    Raises:
+        UserError: It is none that a directory may be called by.
+    """
+    name = str(run_id)
+    if not GIVEN_ID.fullmatch(name) or name == "latest":
+        raise UserError(
+            f"run_id={name[:120]}: must be up to 100 letters, digits, _ - and . (not the first), and not 'latest'"
+        )
+    return name
+
+
 def task_folder(task: str) -> str:
     """The folder of a task's runs: its name, without what a path may not hold (gym:ALE/Pong-v5 is gym-ALE-Pong-v5)."""
     return re.sub(r"[:/\\]", "-", task)
@@ -223,8 +247,17 @@ def _runs(root: Path) -> list[Path]:
 
 
 def _age_key(path: Path) -> tuple[str, int]:
-    """Orders runs by the time in their id; runs of one second by when their run.yaml was written."""
-    return path.name[:15], (path / "run.yaml").stat().st_mtime_ns
+    """Orders runs by the time in their id, or when their run.yaml was written where the id was given by hand.
+
+    Runs of one second are in the order in which theirs was written.
+    """
+    written = (path / "run.yaml").stat().st_mtime_ns
+    when = (
+        path.name[:15]
+        if RUN_ID.fullmatch(path.name)
+        else time.strftime("%Y%m%d-%H%M%S", time.localtime(written // 10**9))
+    )
+    return when, written
 
 
 def _locate(run: str, base: Path, known: list[Path], key: str) -> Path:

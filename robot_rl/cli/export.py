@@ -84,9 +84,9 @@ def exported(run_dir: "RunDir") -> Path:
     """The bundle of a run's newest checkpoint, written now where there is none or an older one."""
     from robot_rl_deploy.bundle import read_bundle
 
-    from robot_rl.learn.checkpoint import latest_checkpoint
+    from robot_rl.learn.checkpoint import good_checkpoint
 
-    newest = int(latest_checkpoint(run_dir.path).name)
+    newest = int(good_checkpoint(run_dir.path, lambda _: None).name)
     if not run_dir.policy.is_dir() or read_bundle(run_dir.policy).contract.training.iteration != newest:
         export_run(run_dir, run_dir.policy)
     return run_dir.policy

@@ -1,24 +1,36 @@
-"""robot-rl resume: goes on with a run, from its newest checkpoint."""
+"""robot-rl resume: goes on with a run, from its newest checkpoint that is whole."""
 
 import contextlib
+import json
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from robot_rl.errors import UserError
+from robot_rl.errors import GiveUpError, UserError
+
+if TYPE_CHECKING:
+    from robot_rl.cli.settings import TrainCfg
+    from robot_rl.learn.ranks import Ranks
+    from robot_rl.run_dir import RunDir
 
 HELP = """\
-robot-rl resume: go on with a run from its newest checkpoint
+robot-rl resume: go on with a run from its newest checkpoint that is whole
 
 usage: robot-rl resume <run id> [key=value ...]
 
   <run id>             or run=<run id>; latest is the newest run, <task>/latest the newest of a task
   root=runs            where runs are
   max_iterations=      go on to this many iterations in all; any other setting of the run can be changed, too
+  allow_resize=false   with another num_envs=, or another number of processes: divide the run's worlds anew
+  fresh_worlds=false   let every world begin anew, where the task was changed so that the old ones do not fit
 
-Weights, optimizer, normalizers, random streams and counters are those of the checkpoint. Under torchrun several
-processes go on with the run, as many as before or not.
+Networks, optimizer, normalizers, random streams, counters and every world are those of the checkpoint: on a CPU the
+run is, bit for bit, the one that was never interrupted. Rows of metrics.jsonl behind the checkpoint are cut off.
 """
+
+FREE = ("root", "run_id", "num_threads", "max_iterations", "save_interval", "keep_checkpoints", "metrics.wandb")
+"""Settings that may change when a run goes on by `train` with its id: none changes what is learned."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -26,33 +38,132 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.cli import options
     from robot_rl.cli.guides import with_guides
     from robot_rl.cli.settings import load
-    from robot_rl.cli.train import learn, say_what_next
-    from robot_rl.learn.checkpoint import latest_checkpoint
     from robot_rl.learn.ranks import make_ranks
     from robot_rl.run_dir import RunDir
 
     words = [f"run={word}" if index == 0 and "=" not in word else word for index, word in enumerate(arguments)]
     values = options.split(words)
     run_dir = RunDir.find(values.pop("run", ""), values.pop("root", "runs"))
-    for key in ("task", "seed", "init_from"):
+    for key in ("task", "seed", "init_from", "run_id"):
         if key in values:
             raise UserError(f"{key}={values[key]}: is the run's own, it cannot change; start a new run with init_from=")
+    how = {key: options.convert(bool, values.pop(key, "false"), key) for key in ("allow_resize", "fresh_worlds")}
     cfg = with_guides(load(run_dir, {key: options.parse_value(text, key) for key, text in values.items()}))
-    checkpoint = latest_checkpoint(run_dir.path)
+    go_on(run_dir, cfg, make_ranks(cfg.device), **how)
+    return 0
+
+
+def find_begun(cfg: "TrainCfg") -> str:
+    """The directory of the run that goes on with the settings of `cfg`; empty where none of its id has a checkpoint.
+
+    Raises:
+        UserError: It has other settings; the line names the first.
+    """
+    from robot_rl.learn.checkpoint import list_checkpoints
+    from robot_rl.run_dir import RunDir, task_folder
+
+    run_dir = RunDir(cfg.root / task_folder(cfg.task.name) / cfg.run_id) if cfg.run_id else None
+    if run_dir is None or not run_dir.config_file.is_file():
+        return ""
+    before, now = dict(_flat(run_dir.read_config()["config"])), dict(_flat(cfg.tree))
+    for key in dict.fromkeys((*now, *before)):
+        if key not in FREE and not _is_same(key, before.get(key), now.get(key)):
+            raise UserError(
+                f"{key}={now.get(key)}: run {cfg.run_id} began with {before.get(key)}; choose another run_id=, or "
+                f"change it by robot-rl resume {cfg.run_id} {key}="
+            )
+    return str(run_dir.path) if list_checkpoints(run_dir.path) else ""
+
+
+def go_on_with(run_dir: "RunDir", cfg: "TrainCfg", ranks: "Ranks") -> "RunDir":
+    """Goes on with a run that `train` was told to begin; where it is done, nothing is left to do.
+
+    Args:
+        run_dir: The run.
+        cfg: What `train` was told.
+        ranks: The processes that train together.
+    """
+    from robot_rl.cli.guides import with_guides
+    from robot_rl.cli.settings import load
+
+    told = dict(_flat(cfg.tree))
+    known = load(run_dir).tree
+    kept = with_guides(load(run_dir, {key: told[key] for key in FREE if key in dict(_flat(known)) and key != "root"}))
+    go_on(run_dir, kept, ranks, is_requeued=True)
+    return run_dir
+
+
+def go_on(
+    run_dir: "RunDir",
+    cfg: "TrainCfg",
+    ranks: "Ranks",
+    *,
+    allow_resize: bool = False,
+    fresh_worlds: bool = False,
+    is_requeued: bool = False,
+) -> None:
+    """Goes on with a run from its newest checkpoint that is whole.
+
+    Args:
+        run_dir: The run.
+        cfg: The run's settings.
+        ranks: The processes that train together.
+        allow_resize: Divide the worlds anew where their number or that of the processes is another.
+        fresh_worlds: Let the worlds begin anew.
+        is_requeued: That all iterations are done is no error.
+
+    Raises:
+        GiveUpError: The run has no checkpoint that is whole.
+        UserError: All iterations are done, or the state does not fit what was changed.
+    """
+    from robot_rl.cli.train import learn, say_what_next
+    from robot_rl.learn.checkpoint import good_checkpoint, load_checkpoint
+    from robot_rl.metrics.rows import to_stderr
+
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        to_stderr(line)
+
+    try:
+        checkpoint = Path(ranks.first(lambda: str(good_checkpoint(run_dir.path, tell))))
+    except UserError as error:
+        raise GiveUpError(str(error)) from error
+    last, done = cfg.learner.max_iterations, load_checkpoint(checkpoint)[1]["iteration"]
+    if done >= last and is_requeued:
+        if ranks.is_first:
+            print(f"done: {run_dir.path} has done {done} iterations, as many as max_iterations={last} asks for")
+        return
+    if done >= last:
+        raise UserError(
+            f"max_iterations={last}: run {run_dir.run_id} has done {done} iterations; "
+            f"give more, such as max_iterations={max(1, done * 2)}"
+        )
 
     def prepare(runner: Any) -> None:
-        runner.load(checkpoint)
-        last = cfg.learner.max_iterations
-        if runner.iteration >= last:
-            raise UserError(
-                f"max_iterations={last}: run {run_dir.run_id} has done {runner.iteration} iterations; "
-                f"give more, such as max_iterations={runner.iteration * 2}"
-            )
-        ranks.first(lambda: run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration))
+        runner.load(checkpoint, allow_resize=allow_resize, fresh_worlds=fresh_worlds, tell=tell)
 
-    ranks = make_ranks(cfg.device)
+    def begun(runner: Any) -> None:
+        ranks.first(lambda: run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration, told))
+
     with contextlib.closing(cfg.make_env(ranks=ranks)) as env:
-        learn(env, cfg, run_dir, prepare, ranks)
+        learn(env, cfg, run_dir, prepare, ranks, begun=begun)
     if ranks.is_first:
         say_what_next(run_dir, cfg)
-    return 0
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a tree by dotted name."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _is_same(key: str, before: Any, now: Any) -> bool:
+    """Whether a setting is the one that the run began with; a policy to go by may have learned more since."""
+    if key in ("teacher.run", "reference.run") and before and now:
+        before, now = (str(Path(str(path)).parent.parent) for path in (before, now))
+    return json.dumps(before, default=str) == json.dumps(now, default=str)

@@ -19,7 +19,7 @@ from robot_rl.cli import tree as trees
 from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
 from robot_rl.config.learner import LEARNERS
 from robot_rl.errors import UserError, suggest
-from robot_rl.run_dir import RunDir
+from robot_rl.run_dir import RunDir, check_run_id
 
 if TYPE_CHECKING:
     from robot_rl_envs.env import Env
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from robot_rl.learn.ranks import Ranks
 
 FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
+OPTIONAL = {"run_id": None}
+"""Further keys in front, which runs of earlier versions do not have, and what they are there."""
 WANDB = ("off", "offline", "online")
 MAX_SEED = 2**31 - 1
 MAX_ENVS = 2**20
@@ -46,6 +48,7 @@ class TrainCfg:
         engine: "mujoco", "mujoco_warp" or, for such a task, "gymnasium".
         num_threads: Threads of the CPU engine; 0 takes all cores.
         init_from: The run whose weights training starts from; None for fresh ones.
+        run_id: The run's id, given by hand: where there is such a run, it goes on. None for an id of its own.
         root: The directory of all runs.
         wandb: "off", "offline" or "online".
         tree: All of this as plain nested values.
@@ -59,6 +62,7 @@ class TrainCfg:
     engine: str
     num_threads: int
     init_from: RunDir | None
+    run_id: str | None
     root: Path
     wandb: str
     tree: dict[str, Any]
@@ -180,6 +184,7 @@ def default_tree(name: str, device: str = "auto") -> dict[str, Any]:
         "init_from": None,
         "root": "runs",
         "num_threads": 0,
+        **OPTIONAL,
     }
     metrics = {"wandb": "off", **parts.pop("metrics", {})}
     twice = (set(front) & set(parts)) | (set(front) & set(learner)) | (set(parts) & set(learner))
@@ -205,7 +210,7 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     parts = {key: tree[key] for key in known if key in tree and key != "metrics"}
     if "metrics" in known:
         parts["metrics"] = metrics
-    learner = {key: value for key, value in tree.items() if key not in (*FRONT, *known, "metrics")}
+    learner = {key: value for key, value in tree.items() if key not in (*FRONT, *OPTIONAL, *known, "metrics")}
     device = resolve_device(tree["device"])
     engine = gym.ENGINE if is_gym else _engine(str(tree["engine"]), device)
     if not str(tree["root"]).strip():
@@ -220,6 +225,7 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
         engine=engine,
         num_threads=_whole("num_threads", tree["num_threads"], 0),
         init_from=RunDir.find(str(tree["init_from"]), root, key="init_from") if tree["init_from"] is not None else None,
+        run_id=None if tree["run_id"] is None else check_run_id(tree["run_id"]),
         root=root,
         wandb=wandb,
         tree={**tree, "device": device, "engine": engine},
@@ -241,7 +247,8 @@ def load(run_dir: RunDir, overrides: Mapping[str, Any] | None = None) -> TrainCf
     if missing:
         raise UserError(f"{run_dir.config_file}: damaged, 'config' lacks {', '.join(missing)}")
     root = str(run_dir.path.parent.parent)
-    return resolve(trees.override({**tree, "root": root, "init_from": None}, overrides or {}))
+    since = {**OPTIONAL, **{key: value for key, value in to_dict(LearnerCfg()).items() if key != "name"}}
+    return resolve(trees.override({**since, **tree, "root": root, "init_from": None}, overrides or {}))
 
 
 def resolve_device(device: Any) -> str:

@@ -28,12 +28,14 @@ settings:
   engine=auto          mujoco (CPU, all cores), mujoco_warp (GPU), or auto: what suits the device
   learner=ppo          ppo (ours), distill (imitate teacher.run) or rsl_rl (its runner, on the same environment)
   init_from=           a run whose weights to start from (fine-tuning)
+  run_id=              a name for the run; where there is a run of that name, it goes on (for clusters that requeue)
   root=runs            where runs are written
   num_threads=0        threads of the CPU engine; 0 takes all cores
   metrics.wandb=off    off, offline or online; JSON lines and TensorBoard are always written
 
 anything of the learner and of the task, by name:
-  num_steps=24  save_interval=100  symmetry=none|augment|network
+  num_steps=24  symmetry=none|augment|network
+  save_interval=100  keep_checkpoints=5              iterations between checkpoints; how many stay, 0: all
   normalize_obs=true  normalize_values=false         the critic in units of the returns' deviation (docs/learner.md)
   actor.hidden=[128,128]  actor.init_std=0.5  critic.hidden=[256,128]
   actor.conv.groups=[actor.scan]                     a height scan or a camera's group through an encoder
@@ -92,7 +94,7 @@ def job(tree: dict[str, Any]) -> None:
 
 
 def train(cfg: "TrainCfg") -> "RunDir":
-    """Trains in a new run directory.
+    """Trains in a new run directory, or goes on with the run of that id.
 
     Args:
         cfg: The run, resolved.
@@ -105,19 +107,24 @@ def train(cfg: "TrainCfg") -> "RunDir":
         Interrupted: The user stopped it, after the state was saved.
     """
     from robot_rl.cli.guides import with_guides
-    from robot_rl.learn.checkpoint import latest_checkpoint
+    from robot_rl.cli.resume import find_begun, go_on_with
+    from robot_rl.learn.checkpoint import good_checkpoint
     from robot_rl.learn.ranks import make_ranks
     from robot_rl.run_dir import RunDir
 
     cfg = with_guides(cfg)
-    weights = latest_checkpoint(cfg.init_from.path) if cfg.init_from else None
+    ranks = make_ranks(cfg.device)
+    if begun := ranks.first(lambda: find_begun(cfg)):
+        return go_on_with(RunDir(Path(begun)), cfg, ranks)
+    weights = good_checkpoint(cfg.init_from.path) if cfg.init_from else None
 
     def prepare(runner: Any) -> None:
         if weights is not None:
             runner.load(weights, weights_only=True)
+        runner.metrics_mark = {"bytes": 0, "rows": 0}  # A run that was killed before its first checkpoint has some.
 
     def begin() -> str:
-        run_dir = RunDir.create(cfg.root, cfg.task.name, cfg.seed)
+        run_dir = RunDir.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)
         try:
             run_dir.write_config(cfg.tree, sys.argv)
         except BaseException:
@@ -125,7 +132,6 @@ def train(cfg: "TrainCfg") -> "RunDir":
             raise
         return str(run_dir.path)
 
-    ranks = make_ranks(cfg.device)
     with contextlib.closing(cfg.make_env(ranks=ranks)) as env:
         run_dir = RunDir(Path(ranks.first(begin)))
         try:
@@ -139,7 +145,15 @@ def train(cfg: "TrainCfg") -> "RunDir":
     return run_dir
 
 
-def learn(env: Any, cfg: "TrainCfg", run_dir: "RunDir", prepare: Callable[[Any], None], ranks: "Ranks") -> None:
+def learn(
+    env: Any,
+    cfg: "TrainCfg",
+    run_dir: "RunDir",
+    prepare: Callable[[Any], None],
+    ranks: "Ranks",
+    *,
+    begun: Callable[[Any], None] = lambda _: None,
+) -> None:
     """Runs the iterations that are left; the first process shows the progress and keeps the metrics.
 
     Args:
@@ -148,6 +162,7 @@ def learn(env: Any, cfg: "TrainCfg", run_dir: "RunDir", prepare: Callable[[Any],
         run_dir: Where metrics and checkpoints go.
         prepare: Called with the runner before it learns, to load a state.
         ranks: The processes that train together.
+        begun: Called with the runner when nothing can be refused any more.
 
     Raises:
         UserError: The learner does not fit the environment, or the state does not fit the learner.
@@ -162,8 +177,6 @@ def learn(env: Any, cfg: "TrainCfg", run_dir: "RunDir", prepare: Callable[[Any],
     options: dict[str, Any] = {"run_dir": run_dir.path, "seed": cfg.seed, "ranks": ranks}
     with contextlib.ExitStack() as stack:
         if ranks.is_first:
-            name = f"{run_dir.task}/{run_dir.run_id}"
-            options["writer"] = stack.enter_context(MetricsWriter(run_dir.path, cfg.wandb, name=name))
             progress = Progress(cfg.learner.max_iterations, env.pop_notices)
             options["observer"] = stack.enter_context(progress)
         else:
@@ -171,6 +184,11 @@ def learn(env: Any, cfg: "TrainCfg", run_dir: "RunDir", prepare: Callable[[Any],
         with asked():
             runner = make_runner(env, cfg.learner, **options)
             prepare(runner)
+        runner.settings = cfg.tree
+        if ranks.is_first:  # Rows that the state knows nothing of are cut off, which is for runs that go on alone.
+            name, mark = f"{run_dir.task}/{run_dir.run_id}", runner.metrics_mark
+            runner.writer = stack.enter_context(MetricsWriter(run_dir.path, cfg.wandb, name=name, resume=mark))
+        begun(runner)
         if ranks.is_first:
             announce(cfg, run_dir, ranks.size)
         runner.learn()

@@ -14,7 +14,7 @@ from torch import Tensor
 from robot_rl.config import LearnerCfg, from_dict
 from robot_rl.errors import UserError
 from robot_rl.learn.amp import make_amp
-from robot_rl.learn.checkpoint import check_shapes, latest_checkpoint, load_checkpoint
+from robot_rl.learn.checkpoint import check_shapes, good_checkpoint, load_checkpoint
 from robot_rl.learn.conv import check_images
 from robot_rl.learn.extras import Extra
 from robot_rl.learn.layout import make_layout
@@ -233,13 +233,13 @@ def make_policy(run_dir: Path, checkpoint: Path | None = None, device: torch.dev
 
     Args:
         run_dir: the run's directory.
-        checkpoint: one of its checkpoints; the newest where None.
+        checkpoint: one of its checkpoints; the newest that is whole where None.
         device: where it will run.
 
     Raises:
         UserError: there is no checkpoint, or it is damaged.
     """
-    path = Path(checkpoint) if checkpoint is not None else latest_checkpoint(run_dir)
+    path = Path(checkpoint) if checkpoint is not None else good_checkpoint(run_dir)
     tensors, meta = load_checkpoint(path)
     cfg = from_dict(LearnerCfg, meta["learner"])
     actor, _ = make_networks(cfg, Dims(**meta["dims"]), mirrors_from_meta(meta))

@@ -178,32 +178,37 @@ def good_checkpoint(run_dir: Path, tell: Callable[[str], None] = to_stderr) -> P
         tell: called with a line for each newer one that is damaged.
 
     Raises:
-        UserError: the run has none.
+        UserError: the run has none; the line says what is wrong with the newest.
     """
+    _put_back(run_dir)
     latest_checkpoint(run_dir)
+    wrong: list[str] = []
     for path in reversed(list_checkpoints(run_dir)):
         try:
             verify_checkpoint(path)
         except UserError as error:
-            tell(f"{error}; going back to the one before")
-        else:
-            return path
-    raise UserError(f"run {run_dir}: none of its checkpoints is whole, nothing to go on from")
+            wrong.append(str(error))
+            continue
+        for line in wrong:
+            tell(f"{line}; going back to checkpoint {path.name}")
+        return path
+    raise UserError(f"{wrong[0]}; the run has no checkpoint that is whole")
 
 
 def tidy(run_dir: Path) -> None:
-    """Remove what a process that was killed while it saved left among the checkpoints of a run.
-
-    A whole one that was being replaced gets its name back where its successor did not come to be.
-    """
+    """Remove what a process that was killed while it saved left among the checkpoints of a run; none may be saving."""
+    _put_back(run_dir)
     for path in (Path(run_dir) / "checkpoints").glob(".[0-9]*-*"):
-        if not path.is_dir() or path.is_symlink():
-            continue
-        name = path.name.removeprefix(".").removesuffix(REPLACED)
-        if name.isdecimal() and not (path.parent / name).exists():
-            path.rename(path.parent / name)
-        else:
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _put_back(run_dir: Path) -> None:
+    """Give a whole checkpoint that was being replaced its name back where its successor did not come to be."""
+    for path in (Path(run_dir) / "checkpoints").glob(f".[0-9]*{REPLACED}"):
+        target = path.with_name(path.name.removeprefix(".").removesuffix(REPLACED))
+        if target.name.isdecimal() and not target.exists():
+            path.rename(target)
 
 
 def prune(directory: Path, keep: int) -> None:
