@@ -59,7 +59,8 @@ class Interrupted(KeyboardInterrupt):
     ) -> None:
         """Keep where the state went, how far training had come, and who asked for the end."""
         name = "" if signal == signals.SIGINT else f" by {signals.Signals(signal).name}"
-        super().__init__(f"interrupted{name} after iteration {iteration}")
+        after = f"after iteration {iteration}" if iteration else "before an iteration was finished"
+        super().__init__(f"interrupted{name} {after}")
         self.checkpoint = checkpoint
         self.iteration = iteration
         self.signal = signal

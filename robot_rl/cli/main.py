@@ -3,11 +3,15 @@
 The exit codes are those of `robot_rl.errors.ExitCode`; all but a fault of the program come with a single line.
 """
 
+import contextlib
 import errno
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 
 from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
 
@@ -42,13 +46,18 @@ COMMANDS = {
     "record": "write the motion of a policy to a file, for a motion prior to learn from",
     "play": "drive a policy in the browser: sliders, pushes, speed",
     "report": "write the run's HTML page: curves, throughput, evaluation, video",
+    "sync": "make TensorBoard's and W&B's copy of a run anew, from its metrics.jsonl",
     "terrain": "draw a terrain: stairs, gaps, waves, the ground of a task",
     "inspect": "what happened to a world that was quarantined: replay, curves, pictures",
     "list": "tasks, robots, engines, policies, runs",
+    "drill": "put faults into copies of a run, go on, and say what each cost",
     "profile": "where an iteration's time goes, stage by stage, and what limits it",
     "bench": "measure the environment or the learner against its rival",
     "new": "write the skeleton of a task or a robot, with its test",
 }
+
+TRAININGS = ("train", "resume")
+"""Commands that a scheduler stops with a signal."""
 
 EXAMPLES = """\
 examples:
@@ -90,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"robot-rl {metadata.version('robot-rl')}")
         return 0
-    return guarded(lambda: dispatch(words[0], words[1:]))
+    with _ended_by_signals(words[0]):
+        return guarded(lambda: dispatch(words[0], words[1:]))
 
 
 def dispatch(command: str, arguments: Sequence[str]) -> int:
@@ -115,6 +125,28 @@ def _check_environment() -> None:
     backend = os.environ.get("MUJOCO_GL", "")
     if backend.lower() not in GL_BACKENDS:
         raise UserError(f"MUJOCO_GL={backend}: no rendering backend, set egl or osmesa, or leave it unset")
+
+
+@contextlib.contextmanager
+def _ended_by_signals(command: str) -> Iterator[None]:
+    """Let SIGTERM and SIGUSR1 end a training that has not begun yet, or is over, as they end one that runs: in order.
+
+    Without it a job that is stopped while it loads would exit with what a scheduler takes for a failure.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if not isinstance(sys.exc_info()[1], Interrupted):  # Else it is on its way out, with the state saved.
+            raise Interrupted(None, 0, number)
+
+    if command not in TRAININGS or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -160,10 +192,13 @@ def _interrupted(stop: Interrupted) -> int:
 
 
 def _disk_full(error: BaseException) -> bool:
-    """Whether an error, or what caused it, is a full disk; libraries written in other languages have only the words."""
+    """Whether an error, or what caused it, is a full disk, a quota or a limit that is used up.
+
+    Libraries written in other languages have only the words.
+    """
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             return True
         if "No space left on device" in str(seen):
             return True

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError
@@ -26,6 +27,8 @@ VECTORIZATIONS = {"sync": "sync", "async": "async", "own": "vector_entry_point"}
 """What a vectorization is called here, and what by Gymnasium."""
 OWN_SETTINGS = ("render_mode", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
 """Arguments of an environment that are not the user's to set."""
+LINGER_S = 30
+"""For so long a world's process lives on after SIGTERM [s], while the learner finishes its iteration and saves."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -213,7 +216,15 @@ def _line(problem: BaseException) -> str:
 
 
 def _deaf(env: Any) -> Any:
-    """Let a world's own process ignore Ctrl-C, which the learner answers when its iteration is over."""
+    """Leave Ctrl-C and a scheduler's signals to the learner, which has an iteration to finish."""
     if multiprocessing.parent_process() is not None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, _linger)
     return env
+
+
+def _linger(number: int, frame: FrameType | None) -> None:
+    """Live on for a while after SIGTERM: it may be a scheduler's, to every process of a job, or the learner's own."""
+    signal.signal(number, signal.SIG_IGN)
+    signal.alarm(LINGER_S)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.config.checks import check_choice
-from robot_rl.metrics.rows import Rows, to_stderr
+from robot_rl.metrics.rows import NAME, Rows, iteration_of, to_stderr
+from robot_rl.metrics.trackers import Board, Forgiving, WandbRun
 
 WANDB_MODES = ("off", "offline", "online")
 HEADER = ("iteration", "env_steps", "time_s")
@@ -47,9 +48,16 @@ class MetricsWriter:
         check_choice("metrics.wandb", wandb, WANDB_MODES)
         self.run_dir = Path(run_dir)
         self.run_dir.mkdir(parents=True, exist_ok=True)
-        self._wandb: Any = None if wandb == "off" else _start_wandb(self.run_dir, wandb, name or self.run_dir.name)
         self._rows = Rows(self.run_dir, resume, say)
-        self._board: Any = None
+        self._trackers: list[Forgiving] = []
+        try:
+            self._trackers.append(Forgiving(Board(self.run_dir / "tb"), "TensorBoard", say))
+            if wandb != "off":
+                run = WandbRun(self.run_dir, wandb, name or self.run_dir.name)
+                self._trackers.append(Forgiving(run, "Weights & Biases", say))
+        except BaseException:
+            self.close()
+            raise
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Write a row.
@@ -62,31 +70,20 @@ class MetricsWriter:
         row |= {key: values[key] for key in HEADER if key in values and key != "iteration"}
         row |= {key: _finite(value) for key, value in values.items() if key not in row}
         self._rows.append(row)
-        if self._board is None:
-            from torch.utils.tensorboard.writer import SummaryWriter
-
-            self._board = SummaryWriter(str(self.run_dir / "tb"))
-        for key, value in row.items():
-            if value is not None and key != "iteration":
-                self._board.add_scalar(key, value, step)
-        if self._wandb is not None:
-            self._wandb.log({key: value for key, value in row.items() if value is not None}, step=step)
+        for tracker in self._trackers:
+            tracker.write(row)
 
     def mark(self) -> dict[str, int]:
         """Return what a checkpoint keeps about the rows so far, after they are on the disk; see `Rows.mark`."""
-        if self._board is not None:
-            self._board.flush()
+        for tracker in self._trackers:
+            tracker.flush()
         return self._rows.mark()
 
     def close(self) -> None:
         """Flush and close everything; may be called twice."""
         self._rows.close()
-        if self._board is not None:
-            self._board.close()
-            self._board = None
-        if self._wandb is not None:
-            self._wandb.finish()
-            self._wandb = None
+        for tracker in self._trackers:
+            tracker.close()
 
     def __enter__(self) -> MetricsWriter:
         """Return the writer."""
@@ -98,29 +95,23 @@ class MetricsWriter:
 
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
-    """Return the rows of a run's metrics.jsonl, oldest first; a last line that a crash cut short is left out."""
-    rows = []
-    for line in (Path(run_dir) / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
-        try:
+    """Return the rows of a run's metrics.jsonl, oldest first, of rising iterations.
+
+    A line that is no whole row, as a crash leaves it, is left out; a row of an iteration that is done again replaces
+    the earlier one and those behind it.
+
+    Raises:
+        FileNotFoundError: the run has no metrics.
+    """
+    rows: list[dict[str, Any]] = []
+    for line in (Path(run_dir) / NAME).read_bytes().split(b"\n"):
+        iteration = iteration_of(line)
+        if iteration is not None:
+            while rows and rows[-1]["iteration"] >= iteration:
+                rows.pop()
             rows.append(json.loads(line))
-        except ValueError:
-            break
     return rows
 
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _start_wandb(run_dir: Path, mode: str, name: str) -> Any:
-    from robot_rl.errors import UserError
-
-    try:
-        import wandb
-    except ImportError:
-        raise UserError(
-            f"metrics.wandb: '{mode}' needs the package wandb, install it with: pip install wandb"
-        ) from None
-    return wandb.init(
-        project="robot-rl", name=name, dir=str(run_dir), mode="offline" if mode == "offline" else "online"
-    )

@@ -10,7 +10,7 @@ from robot_rl_deploy.contract import ContractError
 
 from robot_rl.cli import main as main_module
 from robot_rl.cli.main import COMMANDS, guarded, main
-from robot_rl.errors import Interrupted, UserError
+from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError
 
 
 def test_help_names_every_command(run):
@@ -63,6 +63,22 @@ def test_what_the_user_can_mend_is_one_line_and_exit_2(capsys, error):
 
     assert guarded(fail) == 2
     assert capsys.readouterr().err == "robot-rl: a: 1 is wrong fix it\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (FloatingPointError("the loss is not finite"), ExitCode.GIVE_UP),
+        (GiveUpError("run=a: no checkpoint can be loaded"), ExitCode.GIVE_UP),
+        (PeerError("process 0 of 2 lost the others"), ExitCode.FAULT),
+    ],
+)
+def test_what_would_fail_again_is_told_from_what_would_not(capsys, error, code):
+    def fail():
+        raise error
+
+    assert guarded(fail) == code
+    assert capsys.readouterr().err == f"robot-rl: {error}\n"
 
 
 def test_a_full_disk_is_74(capsys):

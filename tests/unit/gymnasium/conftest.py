@@ -176,8 +176,9 @@ class Reach(gymnasium.Env):
     def render(self):
         return np.full((40, 64, 3), 99, dtype=np.uint8)
 
-    def ctrl_c(self):
-        return signal.getsignal(signal.SIGINT)
+    def signals(self):
+        numbers = (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM)
+        return tuple(getattr(handler, "__name__", handler) for handler in map(signal.getsignal, numbers))
 
 
 class Pick(Reach):

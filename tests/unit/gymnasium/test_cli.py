@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 
 import numpy as np
@@ -101,12 +102,18 @@ def test_processes_learn_the_same_bits(run, root):
     assert torch.equal(weights(sync), weights(processes))
 
 
-def test_a_world_in_a_process_leaves_ctrl_c_to_the_learner(run, reach_folder):
+def test_a_world_in_a_process_leaves_signals_to_the_learner(run, reach_folder):
     task = GymTask(name="gym:reach_worlds:Reach-v0", vectorization="async")
-    before = signal.getsignal(signal.SIGINT)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.getsignal(number) for number in numbers]
     with contextlib.closing(task.make_env(2, seed=1)) as env:
-        assert env.env.call("ctrl_c") == (signal.SIG_IGN,) * 2
-    assert signal.getsignal(signal.SIGINT) is before
+        assert env.env.call("signals") == ((signal.SIG_IGN, signal.SIG_IGN, "_linger"),) * 2
+        for process in env.env.processes:  # As a scheduler does it, to every process of a job.
+            for number in numbers:
+                os.kill(process.pid, number)
+        env.step(torch.zeros(2, 1))
+        assert all(process.is_alive() for process in env.env.processes)
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_choices_are_learned(run, root):

@@ -1,0 +1,105 @@
+"""robot-rl sync: makes TensorBoard's files and a run at Weights & Biases anew, from metrics.jsonl."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.cli.options import describe, option, read
+from robot_rl.errors import UserError, suggest
+
+if TYPE_CHECKING:
+    from robot_rl.run_dir import RunDir
+
+TARGETS = ("tensorboard", "wandb")
+MODES = ("offline", "online")
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl sync."""
+
+    run: str = option("latest", "the run: its id, latest or <task>/latest; may be given as the first word")
+    root: str = option("runs", "where runs are")
+    to: str = option("", "tensorboard, wandb or both with a comma; by default what the run was trained with")
+
+
+HELP = f"""\
+robot-rl sync: make TensorBoard's files and a run at Weights & Biases anew, from metrics.jsonl
+
+usage: robot-rl sync [<run id>] [key=value ...]
+
+{describe(Options)}
+  metrics.wandb=     offline: a whole run on this disk, to be uploaded with wandb sync
+                     online: send the rows that Weights & Biases lacks; by default as the run was trained, else offline
+
+metrics.jsonl holds every iteration once, however often the run was killed and resumed; its copies may have gaps where
+they were killed before they wrote. Training must be over, or stopped, meanwhile.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Rebuilds what was asked for, and says what is there now."""
+    from robot_rl.metrics.rows import lock
+    from robot_rl.metrics.trackers import sync_tensorboard, sync_wandb
+    from robot_rl.metrics.writers import read_metrics
+    from robot_rl.run_dir import RunDir
+
+    words = [f"run={word}" if index == 0 and "=" not in word else word for index, word in enumerate(arguments)]
+    options, dotted = read(Options, words)
+    run_dir = RunDir.find(options.run, options.root)
+    trained = _trained_with(run_dir)
+    mode = _mode(dotted, trained)
+    targets = _targets(options.to, wants_wandb="metrics.wandb" in dotted or trained != "off")
+    if not run_dir.metrics_file.is_file():
+        raise UserError(f"run={run_dir.run_id}: has no {run_dir.metrics_file.name} yet, so there is nothing to copy")
+    with lock(run_dir.metrics_file):
+        rows = read_metrics(run_dir.path)
+        if not rows:
+            raise UserError(f"{run_dir.metrics_file}: holds no whole row, so there is nothing to copy")
+        _say_what_is_left_out(run_dir.metrics_file, len(rows))
+        if "tensorboard" in targets:
+            path = sync_tensorboard(run_dir.path, rows, run_dir.metrics_file.stat().st_mtime)
+            print(f"TensorBoard: {len(rows)} rows in {path}")
+        if "wandb" in targets:
+            sent, directory = sync_wandb(run_dir.path, rows, mode, f"{run_dir.task}/{run_dir.run_id}")
+            there = f"upload with: wandb sync {directory}" if mode == "offline" else f"{len(rows) - sent} were there"
+            print(f"Weights & Biases: {sent} of {len(rows)} rows, {mode}; {there}")
+    return 0
+
+
+def _trained_with(run_dir: "RunDir") -> str:
+    """The mode of Weights & Biases that the run was trained with; "off" where run.yaml does not say it."""
+    try:
+        metrics = run_dir.read_config()["config"].get("metrics")
+    except UserError:  # Its metrics can be copied all the same.
+        return "off"
+    mode = metrics.get("wandb") if isinstance(metrics, dict) else None
+    return mode if mode in MODES else "off"
+
+
+def _mode(dotted: dict[str, Any], trained: str) -> str:
+    for key in dotted:
+        if key != "metrics.wandb":
+            raise UserError(f"unknown key '{key}': {suggest(key, ('run', 'root', 'to', 'metrics.wandb'))}")
+    mode = dotted.get("metrics.wandb", trained if trained in MODES else "offline")
+    mode = "off" if mode is False else mode  # As YAML reads the word.
+    if mode not in MODES:
+        raise UserError(f"metrics.wandb={mode}: must be offline or online")
+    return mode
+
+
+def _targets(text: str, *, wants_wandb: bool) -> tuple[str, ...]:
+    if not text:
+        return TARGETS if wants_wandb else TARGETS[:1]
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in TARGETS:
+            raise UserError(f"to={text}: {suggest(name, TARGETS)}")
+    return names
+
+
+def _say_what_is_left_out(path: Path, rows: int) -> None:
+    lines = sum(1 for line in path.read_bytes().split(b"\n") if line.strip())
+    if lines > rows:
+        print(f"{path}: {lines - rows} of {lines} lines are damaged or were done again, and are left out")

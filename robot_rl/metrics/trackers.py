@@ -1,0 +1,222 @@
+"""TensorBoard and Weights & Biases: copies of metrics.jsonl for people to look at, which never end a training.
+
+A tracker that fails is left alone from then on, and the user is told once: the rows are in metrics.jsonl, from which
+`sync_tensorboard` and `sync_wandb` make the whole copy at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from robot_rl.errors import UserError
+
+PROJECT = "robot-rl"
+"""The project at Weights & Biases."""
+MAX_ID = 128
+"""Characters of an id there."""
+Row = Mapping[str, float | None]
+
+
+class Tracker(Protocol):
+    """What takes a run's rows besides metrics.jsonl."""
+
+    def write(self, row: Row) -> None:
+        """Take a row; its "iteration" says when it was."""
+
+    def flush(self) -> None:
+        """Give what was taken to the disk."""
+
+    def close(self) -> None:
+        """End; nothing is written afterwards."""
+
+
+class Board:
+    """TensorBoard's files in a directory, opened with the first row, since their library takes seconds to import."""
+
+    def __init__(self, directory: Path) -> None:
+        """Remember the directory. Where it has files already, the first row replaces what they hold from there on."""
+        self._directory, self._writer = directory, None
+
+    def write(self, row: Row, time: float | None = None) -> None:
+        """Take a row, of a time [s since 1970]; now where None."""
+        step = int(row["iteration"] or 0)
+        if self._writer is None:
+            from torch.utils.tensorboard.writer import SummaryWriter
+
+            purge = step if self._directory.is_dir() and any(self._directory.iterdir()) else None
+            self._writer = SummaryWriter(str(self._directory), purge_step=purge)
+        for name, value in row.items():
+            if value is not None and name != "iteration":
+                self._writer.add_scalar(name, value, step, walltime=time)
+
+    def flush(self) -> None:
+        """Give what was taken to the disk."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+class WandbRun:
+    """A run at Weights & Biases, or one on this disk to be uploaded later. A resumed training goes on with the same.
+
+    Attributes:
+        start: the first iteration that it lacks; rows before it are there already and are not sent again.
+    """
+
+    def __init__(self, directory: Path, mode: str, name: str) -> None:
+        """Begin it or go on with it.
+
+        Args:
+            directory: where its files go.
+            mode: "offline" or "online".
+            name: its name; its id is the same, with dashes for what an id cannot hold.
+
+        Raises:
+            UserError: wandb is not installed, or the run cannot be begun, for instance without a login.
+        """
+        try:
+            import wandb
+        except ImportError:
+            raise UserError(
+                f"metrics.wandb: '{mode}' needs the package wandb, install it with: pip install wandb"
+            ) from None
+        options: dict[str, Any] = {"project": PROJECT, "name": name, "id": wandb_id(name), "dir": str(directory)}
+        if mode == "online":
+            options["resume"] = "allow"  # Where it is offline there is nobody to ask what there is.
+        try:
+            self._run: Any = wandb.init(mode=mode, **options)  # pyright: ignore[reportArgumentType]
+        except Exception as error:
+            raise UserError(
+                f"metrics.wandb: '{mode}' cannot be had ({_line(error)}); log in with wandb login, or set "
+                "metrics.wandb=offline and send the rows later with robot-rl sync"
+            ) from error
+        self.start = int(getattr(self._run, "starting_step", 0) or 0)
+
+    @property
+    def directory(self) -> str:
+        """The directory that `wandb sync` uploads."""
+        return str(getattr(self._run, "sync_dir", ""))
+
+    def write(self, row: Row) -> None:
+        """Take a row."""
+        step = int(row["iteration"] or 0)
+        if step >= self.start:
+            self._run.log({name: value for name, value in row.items() if value is not None}, step=step)
+
+    def flush(self) -> None:
+        """Nothing to do: a process of its own writes at once."""
+
+    def close(self) -> None:
+        """Send what is left and end the run."""
+        self._run.finish()
+
+
+class Forgiving:
+    """A tracker that may fail: it is left alone then, and the user told once."""
+
+    def __init__(self, tracker: Tracker, name: str, say: Callable[[str], None]) -> None:
+        """Keep what takes the rows, what it is called, and who is told."""
+        self._tracker: Tracker | None = tracker
+        self._name, self._say = name, say
+
+    def write(self, row: Row) -> None:
+        """Take a row."""
+        self._try(lambda tracker: tracker.write(row))
+
+    def flush(self) -> None:
+        """Give what was taken to the disk."""
+        self._try(lambda tracker: tracker.flush())
+
+    def close(self) -> None:
+        """End; may be called twice."""
+        self._try(lambda tracker: tracker.close())
+        self._tracker = None
+
+    def _try(self, work: Callable[[Tracker], None]) -> None:
+        if self._tracker is None:
+            return
+        try:
+            work(self._tracker)
+        except Exception as error:  # Whatever goes wrong in somebody else's service is no reason to end a training.
+            self._tracker = None
+            self._say(f"{self._name} takes no more rows ({_line(error)}); robot-rl sync copies them from metrics.jsonl")
+
+
+def sync_tensorboard(run_dir: Path, rows: Iterable[Row], ended: float) -> Path:
+    """Replace tb/ of a run by what its rows say; the old one is there until the new one is whole.
+
+    Args:
+        run_dir: the run's directory.
+        rows: the rows, oldest first.
+        ended: when the last of them was written [s since 1970]; the others' times follow from their "time_s".
+
+    Returns:
+        The directory.
+    """
+    rows = list(rows)
+    last = (rows[-1].get("time_s") if rows else None) or 0.0
+    for left in run_dir.glob(".tb.*"):
+        shutil.rmtree(left, ignore_errors=True)
+    fresh = Path(tempfile.mkdtemp(dir=run_dir, prefix=".tb."))
+    board, old, path = Board(fresh), fresh.with_name(f"{fresh.name}.old"), run_dir / "tb"
+    try:
+        for row in rows:
+            board.write(row, ended - last + (row.get("time_s") or 0.0))
+        board.close()
+        fresh.chmod(0o755)
+        if os.path.lexists(path):
+            path.rename(old)
+        fresh.rename(path)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    if old.is_symlink():
+        old.unlink()
+    shutil.rmtree(old, ignore_errors=True)
+    return path
+
+
+def sync_wandb(run_dir: Path, rows: Iterable[Row], mode: str, name: str) -> tuple[int, str]:
+    """Send the rows that a run at Weights & Biases lacks behind its last, or write them all to a run on this disk.
+
+    Args:
+        run_dir: the run's directory.
+        rows: the rows, oldest first.
+        mode: "offline" or "online".
+        name: the run's name.
+
+    Returns:
+        How many rows were sent, and the directory that `wandb sync` uploads.
+
+    Raises:
+        UserError: as `WandbRun`.
+    """
+    run, sent = WandbRun(run_dir, mode, name), 0
+    directory = run.directory
+    try:
+        for row in rows:
+            sent += int(row["iteration"] or 0) >= run.start
+            run.write(row)
+    finally:
+        run.close()
+    return sent, directory
+
+
+def wandb_id(name: str) -> str:
+    """Return the id of a run at Weights & Biases: its name, with a dash for what an id cannot hold."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)[-MAX_ID:]
+
+
+def _line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
