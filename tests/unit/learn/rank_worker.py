@@ -172,13 +172,14 @@ def broken(ranks, directory):
 
 
 def stopped(ranks, directory):
-    """The user stops one process in the second iteration."""
+    """One process gets a scheduler's signal in the second iteration, and torchrun's echo of it."""
 
-    def press(row):
+    def notify(row):
         if ranks.rank == ranks.size - 1 and row["iteration"] == 2:
-            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGUSR1)
 
-    runner = Runner(Line(ranks), CFG, run_dir=directory / "stopped", seed=7, ranks=ranks, observer=press)
+    runner = Runner(Line(ranks), CFG, run_dir=directory / "stopped", seed=7, ranks=ranks, observer=notify)
     said = told(lambda: runner.learn(5))
     return {}, {"said": said, "saved": str((directory / "stopped" / "checkpoints" / "000002").is_dir())}
 

@@ -141,7 +141,7 @@ def test_a_loss_that_is_not_finite_in_one_process_ends_all(trained):
 @pytest.mark.slow
 def test_a_stop_of_one_process_stops_all_after_the_same_iteration(trained):
     for row in rows(trained, "stopped"):
-        assert row == {"said": "Interrupted: interrupted after iteration 2", "saved": "True"}
+        assert row == {"said": "Interrupted: interrupted by SIGUSR1 after iteration 2", "saved": "True"}
 
 
 @pytest.mark.slow
