@@ -14,7 +14,7 @@ from robot_rl_deploy.strict import ContractError
 CONTRACT, GOLDEN, MODEL, SUMS = "contract.json", "golden.npz", "policy.onnx", "SHA256SUMS"
 FILES = (CONTRACT, GOLDEN, MODEL)
 SIGNATURE = "SHA256SUMS.sig"
-MAX_BYTES = 512 * 2**20
+MAX_BYTES = {CONTRACT: 2**20, GOLDEN: 512 * 2**20, MODEL: 512 * 2**20, SUMS: 2**12}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +87,16 @@ def write_sums(directory: Path) -> None:
 
 
 def _read(path: Path) -> bytes:
-    status = path.lstat()
-    if not stat.S_ISREG(status.st_mode):
-        raise ContractError(f"policy bundle: {path} is a link or no plain file; a bundle holds plain files alone")
-    if status.st_size > MAX_BYTES:
-        raise ContractError(f"policy bundle: {path} has {status.st_size} bytes; {MAX_BYTES} are the most")
-    return path.read_bytes()
+    most = MAX_BYTES[path.name]
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ContractError(f"policy bundle: {path} is a link or no plain file; a bundle holds plain files alone")
+        if status.st_size > most:
+            raise ContractError(f"policy bundle: {path} has {status.st_size} bytes; {most} are the most")
+        return path.read_bytes()
+    except OSError as error:
+        raise ContractError(f"policy bundle: {path} cannot be read ({error.strerror}); export it again") from None
 
 
 def _parse_sums(data: bytes) -> dict[str, str]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robot_rl_deploy.strict import ContractError, at_least, decode, refuse, unique
-from robot_rl_deploy.terms import DECLARED_SIGNALS, FIXED_SIZES, ObservationSpec, term_size
+from robot_rl_deploy.terms import DECLARED_SIGNALS, FIXED_SIZES, MAX_SIZE, ObservationSpec, term_size
 
 SCHEMA_VERSION = 1
 LAYOUT = {"order": "term_major", "history": "oldest_first", "fill": "first_value"}
@@ -259,24 +259,27 @@ class Contract:
             refuse("layout.action_size", self.layout.action_size, f"there are {len(self.actions)} actions")
 
     def _check_observations(self) -> None:
+        sizes, joints = self.signal_sizes(), set(self.joint_names)
         for term in self.observations:
             where = f"observation '{term.name}':"
             gated = term.params.get("gate") == "command"
             if (term.signal == "command" or gated) and not self.command:
                 refuse(where.rstrip(":"), term.signal, "it reads the command, but the contract has none")
-            for name in set(term.params.get("joints", ())) - set(self.joint_names):
+            for name in set(term.params.get("joints", ())) - joints:
                 refuse(f"{where} params.joints", name, f"it must be among {', '.join(self.joint_names)}")
-            if term.size != (size := term_size(term, self.signal_sizes())):
+            if term.size != (size := term_size(term, sizes)):
                 refuse(f"{where} size", term.size, f"{term.transform} of {term.signal} is {size} wide")
         total = sum(term.size * term.history for term in self.observations)
         if self.layout.observation_size != total:
             refuse("layout.observation_size", self.layout.observation_size, f"the terms add up to {total}")
+        if total > MAX_SIZE:
+            refuse("layout.observation_size", total, f"{MAX_SIZE} are the most")
 
     def _check_times(self) -> None:
         for field in ("control_period_s", "physics_timestep_s"):
             at_least(field, getattr(self, field), 0, strictly=True)
         ratio = self.control_period_s / self.physics_timestep_s
-        if ratio < 1 - 1e-6 or abs(ratio - round(ratio)) > 1e-6:
+        if not 1 - 1e-6 <= ratio < math.inf or abs(ratio - round(ratio)) > 1e-6:
             step = self.physics_timestep_s
             refuse("control_period_s", self.control_period_s, f"it must be a multiple of physics_timestep_s ({step})")
 
@@ -331,7 +334,9 @@ def loads(text: str) -> Contract:
 
     try:
         data = json.loads(text, object_pairs_hook=unique_keys)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except ContractError:
+        raise
+    except (ValueError, RecursionError) as error:  # the first also of numbers with thousands of digits
         raise ContractError(f"contract.json is not JSON ({error}); export the bundle again") from None
     return from_dict(data)
 
@@ -349,11 +354,11 @@ def resolve_joints(contract: Contract, available_names: Sequence[str]) -> tuple[
     Raises:
         ContractError: A joint is missing, extra or named twice.
     """
-    available = list(available_names)
-    unique("a joint of the robot", available)
+    available, known = {name: index for index, name in enumerate(available_names)}, set(contract.joint_names)
+    unique("a joint of the robot", list(available_names))
     missing = [name for name in contract.joint_names if name not in available]
-    extra = [name for name in available if name not in contract.joint_names]
+    extra = [name for name in available if name not in known]
     if missing or extra:
         parts = [f"{what} {', '.join(names)}" for what, names in (("missing", missing), ("extra", extra)) if names]
         raise ContractError(f"the robot's joints do not fit the contract of '{contract.robot}': {'; '.join(parts)}")
-    return tuple(available.index(name) for name in contract.joint_names)
+    return tuple(available[name] for name in contract.joint_names)

@@ -100,16 +100,25 @@ def loads(data: bytes, contract: Contract) -> Golden:
         ContractError: It cannot be read or does not fit.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if archive.testzip() or sum(item.file_size for item in archive.infolist()) > 2 * len(data):
-                raise ContractError("golden.npz is damaged; export the bundle again")
-        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = _read_arrays(data)
         fields = {name: arrays.pop(name) for name in ("reset", "observation", "action", "joint_target")}
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, ContractError):
-            raise
+    except ContractError:
+        raise
+    except Exception as error:  # those of zip, of compression and of the arrays' headers share no other base
         raise ContractError(f"golden.npz cannot be read ({error}); export the bundle again") from None
     golden = Golden(signals=arrays, **fields)
     golden.check(contract)
     return golden
+
+
+def _read_arrays(data: bytes) -> dict[str, NDArray[Any]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        # Sizes before anything is unpacked: a small file may hold a large one.
+        if sum(item.file_size for item in archive.infolist()) > 2 * len(data) or archive.testzip():
+            raise ContractError("golden.npz is damaged; export the bundle again")
+    with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+        for name, array in arrays.items():
+            if stored.files.count(name) > 1 or not isinstance(array, np.ndarray):
+                raise ContractError(f"golden.npz: '{name}' is no array, or there are two; export the bundle again")
+    return arrays

@@ -44,13 +44,12 @@ class Session:
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime's exceptions share no other base
-            line = str(error).splitlines()[0]
-            raise ContractError(f"policy.onnx cannot be loaded ({line}); export the bundle again") from None
+            raise ContractError(f"policy.onnx cannot be loaded ({_line(error)}); export the bundle again") from None
         layout = contract.layout
         inputs, outputs = {INPUT: layout.observation_size}, dict.fromkeys(OUTPUTS, layout.action_size)
         if layout.state_size:
             inputs[STATE] = outputs[STATE_OUT] = layout.state_size
-        self._outputs, self._state_size = list(outputs), layout.state_size
+        self._outputs, self._widths, self._state_size = list(outputs), list(outputs.values()), layout.state_size
         self._check(self._session.get_inputs(), inputs)
         self._check(self._session.get_outputs(), outputs)
 
@@ -71,9 +70,19 @@ class Session:
 
         Returns:
             Actions and joint targets, each (N, action_size), and the next state (N, state_size).
+
+        Raises:
+            ContractError: The network cannot be run, or gives something of another shape.
         """
         inputs = {INPUT: observation} | ({STATE: state} if self._state_size else {})
-        action, target, *after = (np.asarray(output) for output in self._session.run(self._outputs, inputs))
+        try:
+            outputs = self._session.run(self._outputs, inputs)
+        except Exception as error:  # ONNX Runtime's exceptions share no other base
+            raise ContractError(f"policy.onnx cannot be run ({_line(error)}); export the bundle again") from None
+        action, target, *after = (np.asarray(output) for output in outputs)
+        for name, output, width in zip(self._outputs, (action, target, *after), self._widths, strict=True):
+            if output.shape != (shape := (len(observation), width)):
+                raise ContractError(f"policy.onnx gave '{name}' the shape {output.shape}; the contract needs {shape}")
         return action, target, after[0] if after else state
 
     @staticmethod
@@ -87,6 +96,10 @@ class Session:
                 raise ContractError(
                     f"policy.onnx: '{node.name}' is {node.type} {node.shape}; the contract needs float (N, {width})"
                 )
+
+
+def _line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def refuse_foreign_parts(model: bytes) -> None:
@@ -105,8 +118,7 @@ def refuse_foreign_parts(model: bytes) -> None:
     try:
         graph = (proto := onnx.load_model_from_string(model)).graph
     except Exception as error:  # protobuf's exception is not public
-        line = str(error).splitlines()[0]
-        raise ContractError(f"policy.onnx cannot be read ({line}); export the bundle again") from None
+        raise ContractError(f"policy.onnx cannot be read ({_line(error)}); export the bundle again") from None
     tensors = list(graph.initializer)
     for node in graph.node:
         for attribute in node.attribute:

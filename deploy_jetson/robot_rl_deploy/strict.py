@@ -2,19 +2,35 @@
 
 import dataclasses
 import math
+import re
 import types
 import typing
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+MAX_LINE = 1000
+
 
 class ContractError(ValueError):
-    """A bundle or contract that must not move a robot; one line says which field, its value and what would be right."""
+    """A bundle or contract that must not move a robot; one line says which field, its value and what would be right.
+
+    Whatever the file held, it is one line that can be printed, of at most `MAX_LINE` characters.
+    """
+
+    def __init__(self, line: str) -> None:
+        """Keep the line: other white space becomes a blank, what cannot be printed is escaped, the middle is cut."""
+        line = re.sub(r"[^\S ]+", " ", line)
+        line = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in line)
+        super().__init__(line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 305]} ... {line[-300:]}")
 
 
 def refuse(where: str, value: object, wanted: str) -> NoReturn:
     """Raise a `ContractError`: the field `where`, its value, and what would be right."""
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except (ValueError, RecursionError):  # of very long numbers and very deep lists
+        shown = f"a {type(value).__name__} too large to show"
     raise ContractError(f"{where} is {shown if len(shown) <= 80 else shown[:77] + '...'}; {wanted}")
 
 
@@ -26,10 +42,10 @@ def at_least(where: str, value: float | None, low: float, *, strictly: bool = Fa
 
 def unique(where: str, names: Sequence[str]) -> None:
     """Refuse empty and repeated names."""
-    for name in names:
+    for name, count in Counter(names).items():
         if not name:
             refuse(where, name, "a name is needed")
-        if names.count(name) > 1:
+        if count > 1:
             refuse(where, name, "that name stands there twice, names must be unique")
 
 
@@ -71,6 +87,8 @@ def decode(kind: Any, value: Any, where: str) -> Any:
     if kind in (int, str):
         if isinstance(value, bool) or not isinstance(value, kind):
             refuse(where, value, f"{'a whole number' if kind is int else 'a text'} is needed")
+        if isinstance(value, str) and not value.isprintable():
+            refuse(where, value, "a text that can be printed is needed")
         return value
     if origin is tuple:
         if not isinstance(value, (list, tuple)):

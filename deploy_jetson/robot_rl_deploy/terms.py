@@ -6,7 +6,7 @@ from typing import Any
 
 from robot_rl_deploy.strict import ContractError, at_least, decode, number, refuse, unique
 
-MAX_HISTORY = 1000
+MAX_HISTORY, MAX_SIZE = 1000, 2**20
 
 # Signal -> frames it may be given in. What is not here cannot be measured on a robot. "imu" is the frame of the unit
 # itself as it is mounted, "heading" one at the base that is level and turns with it.
@@ -78,8 +78,10 @@ class GridSpec:
             refuse(f"{where}.size", list(self.size), "it must be [x, y] of at least 0 m")
         if len(self.offset) != 2:
             refuse(f"{where}.offset", list(self.offset), "it must be [x, y]")
-        columns, rows = (int(extent / self.resolution + 1e-6) + 1 for extent in self.size)
-        return rows * columns
+        columns, rows = (extent / self.resolution + 1e-6 for extent in self.size)
+        if max(columns, rows) >= MAX_SIZE:
+            refuse(f"{where}.resolution", self.resolution, f"the grid would have more than {MAX_SIZE} points")
+        return (int(rows) + 1) * (int(columns) + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,8 @@ class ObservationSpec:
             refuse(f"{where} scale", self.scale, "it must not be 0")
         if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
             refuse(f"{where} clip", list(self.clip), "it must be null or [low, high] with low < high")
+        if not 1 <= self.size <= MAX_SIZE:
+            refuse(f"{where} size", self.size, f"it must lie in [1, {MAX_SIZE}]")
         if not 1 <= self.history <= MAX_HISTORY:
             refuse(f"{where} history", self.history, f"it must lie in [1, {MAX_HISTORY}]")
         self._check_params(where)
