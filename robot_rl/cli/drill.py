@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from robot_rl.run_dir import RunDir
 
 LEAST_ITERATIONS = 15
+NAN = "nan_world"
 
 
 @dataclass(kw_only=True, slots=True)
@@ -57,21 +58,20 @@ the undisturbed one is (bit for bit, on a CPU). Exits with 0 where every fault w
 def run(arguments: Sequence[str]) -> int:
     """Goes through the faults and prints what became of each."""
     from robot_rl.cli.settings import load
-    from robot_rl.drill.drill import FAULTS, drill, make_scene
+    from robot_rl.drill.drill import drill, has_worlds, make_scene
     from robot_rl.drill.process import DrillError
     from robot_rl.learn.checkpoint import good_checkpoint
     from robot_rl.run_dir import RunDir, write_json
 
     words = [f"run={word}" if index == 0 and "=" not in word else word for index, word in enumerate(arguments)]
     options = read_all(Options, words)
-    names = list(FAULTS) if options.fault == "all" else list(dict.fromkeys(options.fault.split(",")))
-    for name in names:
-        if name not in FAULTS:
-            raise UserError(f"fault={options.fault}: no fault '{name}'; {suggest(name, ('all', *FAULTS))}")
+    names = _names(options.fault)
     if options.iterations is not None and options.iterations < LEAST_ITERATIONS:
         raise UserError(f"iterations={options.iterations}: must be at least {LEAST_ITERATIONS}")
     run_dir = RunDir.find(options.run, options.root)
     device, checkpoint = load(run_dir).device, good_checkpoint(run_dir.path)
+    if NAN in names and not has_worlds(checkpoint):
+        names = _without_nan(names, options.fault)
     outcomes: list[Outcome] = []
 
     def done(outcome: "Outcome") -> None:
@@ -91,6 +91,26 @@ def run(arguments: Sequence[str]) -> int:
         write_json(Path(options.out), _record(scene, outcomes))
         print(options.out)
     return ExitCode.DONE if survived else ExitCode.FAULT
+
+
+def _names(fault: str) -> list[str]:
+    """The faults that were asked for."""
+    from robot_rl.drill.drill import FAULTS
+
+    names = list(FAULTS) if fault == "all" else list(dict.fromkeys(fault.split(",")))
+    for name in names:
+        if name not in FAULTS:
+            raise UserError(f"fault={fault}: no fault '{name}'; {suggest(name, ('all', *FAULTS))}")
+    return names
+
+
+def _without_nan(names: list[str], fault: str) -> list[str]:
+    """The faults but the one that needs an environment which tells its worlds' state."""
+    why = "the run's environment does not tell its worlds' state, there is nothing to write NaN into"
+    if fault != "all":
+        raise UserError(f"fault={fault}: {why}; leave {NAN} out")
+    print(f"{NAN} is left out: {why}")
+    return [name for name in names if name != NAN]
 
 
 def announce(scene: "Scene") -> None:

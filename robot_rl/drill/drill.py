@@ -11,7 +11,8 @@ from robot_rl.drill import faults, full_disk
 from robot_rl.drill.compare import rows_of
 from robot_rl.drill.process import DrillError
 from robot_rl.drill.scene import Outcome, Scene
-from robot_rl.learn.checkpoint import load_checkpoint
+from robot_rl.learn.checkpoint import load_checkpoint, load_worlds
+from robot_rl.learn.worlds import ENV
 from robot_rl.run_dir import RunDir
 
 WANTED_S = 6.0
@@ -55,8 +56,8 @@ def make_scene(run: RunDir, checkpoint: Path, work: Path, *, device: str, iterat
     untold = ""
     if device != "cpu":
         untold = "the sums of a GPU are not the same every time"
-    elif not (checkpoint / "env.safetensors").is_file():
-        untold = "the environment's state is not in the checkpoint"
+    elif not has_worlds(checkpoint):
+        untold = "the environment does not tell its worlds' state"
     return Scene(
         origin=run,
         checkpoint=checkpoint,
@@ -68,6 +69,11 @@ def make_scene(run: RunDir, checkpoint: Path, work: Path, *, device: str, iterat
         untold=untold,
         settings=settings,
     )
+
+
+def has_worlds(checkpoint: Path) -> bool:
+    """Return whether a checkpoint holds the state of an environment's worlds."""
+    return any(name.startswith(ENV) for name in load_worlds(checkpoint) or {})
 
 
 def drill(scene: Scene, names: Sequence[str], say: Callable[[str], None], done: Callable[[Outcome], None]) -> bool:

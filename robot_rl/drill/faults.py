@@ -12,8 +12,9 @@ from robot_rl.drill.recovery import SHOWN, note_start, recover
 from robot_rl.drill.scene import Outcome, Scene
 from robot_rl.errors import ExitCode
 from robot_rl.learn.checkpoint import list_checkpoints, load_checkpoint, load_worlds, save_checkpoint
+from robot_rl.learn.worlds import ENV
 
-STATE = "engine"
+STATE = f"{ENV}engine"
 """The name of the physics engine's state (N, k) in a checkpoint's worlds."""
 COORDINATE = 1
 """A column of it that is a coordinate of the robot's position or velocity in every engine."""
@@ -113,7 +114,7 @@ def poison(checkpoint: Path) -> None:
     """
     worlds = load_worlds(checkpoint)
     if worlds is None or STATE not in worlds:
-        raise DrillError(f"{checkpoint.name} holds no physics to write NaN into; its environment keeps them to itself")
+        raise DrillError(f"{checkpoint.name} holds no physics to write NaN into")
     worlds[STATE][0, COORDINATE] = float("nan")
     tensors, meta = load_checkpoint(checkpoint)
     save_checkpoint(checkpoint, tensors, meta, worlds=worlds)

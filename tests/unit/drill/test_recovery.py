@@ -1,6 +1,9 @@
 """What a drill notices about a run that went on: nothing of it may be taken on trust."""
 
 import json
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +18,7 @@ from robot_rl.run_dir import RunDir
 TOTAL = 6
 
 
-def make_run(root, *, steps=range(1, TOTAL + 1), weight=1.0, newest=TOTAL):
+def make_run(root, *, steps: Sequence[int] = range(1, TOTAL + 1), weight=1.0, newest=TOTAL):
     run = RunDir(root / "cartpole" / "one")
     run.path.mkdir(parents=True)
     rows = [{"iteration": step, "time_s": 0.5 * step, "loss/value": 1.0 / step} for step in steps]
@@ -100,13 +103,10 @@ def test_the_end_is_a_whole_checkpoint_of_the_last_iteration(scene, tmp_path):
 
 
 def test_what_was_lost_is_counted_from_the_last_row(scene):
-    class Process:
-        def said_before_stepping(self):
-            return ["robot-rl: 000006 is damaged"]
-
+    process: Any = SimpleNamespace(said_before_stepping=lambda: ["robot-rl: 000006 is damaged"])
     outcome = Outcome(fault="kill")
     before = [{"iteration": step, "time_s": 0.5 * step} for step in range(1, 8)]
-    note_start(outcome, Process(), First(5, 2.0, 2.5), before)
+    note_start(outcome, process, First(5, 2.0, 2.5), before)
     assert (outcome.lost_iterations, outcome.lost_s) == (3, 1.5)
     assert (outcome.stepping_s, outcome.recovery_s) == (2.0, 2.5)
     assert outcome.noticed == ["robot-rl: 000006 is damaged"]
