@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -13,9 +14,9 @@ from robot_rl.errors import Interrupted
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 """What asks for the end of a training: Ctrl-C, and the notices of schedulers. The first one that came to any of several
 processes wins over those behind it."""
-ECHO_S = 2.0
-"""For so long after a first SIGTERM or SIGUSR1 the same again is no second notice where several processes train [s]:
-a scheduler signals every process of a job, and torchrun, one of them, passes the signal on to those it started."""
+ECHO_S, ECHO_IN_A_JOB_S = 0.1, 2.0
+"""For so long after a first SIGTERM or SIGUSR1 the same again is no second notice [s]: `timeout` sends it to a process
+and to its group, a scheduler to every process of a job, of which torchrun and srun pass it on once more."""
 
 
 class StopRequest:
@@ -28,14 +29,15 @@ class StopRequest:
         signal: the signal that asked for the end; 0 before.
     """
 
-    def __init__(self, echo_s: float = 0.0) -> None:
+    def __init__(self, processes: int = 1) -> None:
         """Start with no request.
 
         Args:
-            echo_s: for so long the same SIGTERM or SIGUSR1 counts once [s]; see ECHO_S.
+            processes: how many train together.
         """
         self.signal = 0
-        self._echo_s, self._since = echo_s, 0.0
+        is_job = processes > 1 or "SLURM_JOB_ID" in os.environ
+        self._echo_s, self._since = ECHO_IN_A_JOB_S if is_job else ECHO_S, 0.0
         self._previous: dict[int, Any] = {}
         self._is_main = threading.current_thread() is threading.main_thread()
 

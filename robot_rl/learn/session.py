@@ -21,7 +21,7 @@ from robot_rl.learn import worlds
 from robot_rl.learn.build import checked_mirrors, env_mirrors, make_dims, make_networks, mirrors_to_meta
 from robot_rl.learn.checkpoint import check_shapes, load_checkpoint
 from robot_rl.learn.episodes import EpisodeTracker
-from robot_rl.learn.interrupt import ECHO_S, SIGNALS, StopRequest
+from robot_rl.learn.interrupt import SIGNALS, StopRequest
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.saving import Saver
@@ -125,7 +125,7 @@ class Session(ABC):
             self.metrics_mark = None
         self._mark = time.perf_counter()
         try:
-            with StopRequest(ECHO_S if self.ranks.size > 1 else 0.0) as self._request:
+            with StopRequest(self.ranks.size) as self._request:
                 self._stopped_by = 0
                 row = self._run(last, self._request)
                 if self._saved != self.iteration:

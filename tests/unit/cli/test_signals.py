@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -28,6 +29,7 @@ def train(run, in_tmp, tiny, monkeypatch):
             if row["iteration"] == 2:
                 for number in numbers:
                     os.kill(os.getpid(), number)
+                    time.sleep(0.15)  # The same sooner is taken for an echo.
 
         monkeypatch.setattr(progress.Progress, "__call__", show)
         before = [signal.getsignal(number) for number in TAKEN]

@@ -3,10 +3,12 @@
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from robot_rl.errors import ExitCode, Interrupted
+from robot_rl.learn import interrupt
 from robot_rl.learn.interrupt import SIGNALS, StopRequest
 
 ME = os.getpid()
@@ -26,9 +28,25 @@ def test_the_first_signal_is_a_request_and_the_handlers_are_given_back(number):
     assert handlers() == before
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """Sets the time that passes between one signal and the next [s]."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+
+    state = SimpleNamespace(now=100.0, step=0.0)
+
+    def monotonic():
+        state.now += state.step
+        return state.now
+
+    monkeypatch.setattr(interrupt, "time", SimpleNamespace(monotonic=monotonic))
+    return lambda seconds: setattr(state, "step", seconds)
+
+
 @pytest.mark.parametrize("second", SIGNALS)
-def test_the_second_does_not_wait_and_the_third_is_the_systems(second):
+def test_the_second_does_not_wait_and_the_third_is_the_systems(clock, second):
     before = handlers()
+    clock(0.15)
     with StopRequest() as request:
         os.kill(ME, signal.SIGTERM)
         with pytest.raises(Interrupted) as caught:
@@ -39,13 +57,28 @@ def test_the_second_does_not_wait_and_the_third_is_the_systems(second):
 
 
 @pytest.mark.parametrize(("first", "second"), [(signal.SIGTERM, signal.SIGUSR1), (signal.SIGINT, signal.SIGINT)])
-def test_an_echo_is_no_second_signal_but_another_or_ctrl_c_is(first, second):
-    with StopRequest(echo_s=1000.0) as request:
-        for _ in range(1 if first == signal.SIGINT else 3):
-            os.kill(ME, first)
-        assert request.signal == first
+def test_another_signal_or_ctrl_c_is_no_echo(clock, first, second):
+    clock(0.0)
+    with StopRequest() as request:
+        os.kill(ME, first)
         with pytest.raises(Interrupted):
             os.kill(ME, second)
+    assert request.signal == first
+
+
+@pytest.mark.parametrize(("processes", "in_slurm", "step"), [(1, False, 0.03), (2, False, 0.9), (1, True, 0.9)])
+def test_the_echo_of_a_signal_is_no_second_one(clock, monkeypatch, processes, in_slurm, step):
+    """As `timeout` sends it twice, or a scheduler and torchrun; later it is one."""
+    if in_slurm:
+        monkeypatch.setenv("SLURM_JOB_ID", "7")
+    clock(step)
+    with StopRequest(processes) as request:
+        for _ in range(3):
+            os.kill(ME, signal.SIGTERM)
+        assert request.signal == signal.SIGTERM
+        clock(10.0)
+        with pytest.raises(Interrupted):
+            os.kill(ME, signal.SIGTERM)
 
 
 def test_nothing_is_taken_over_outside_the_main_thread():
