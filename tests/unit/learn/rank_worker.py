@@ -15,7 +15,7 @@ from rsl_rl.env import VecEnv
 from safetensors.torch import save_file
 from tensordict import TensorDict
 
-from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
+from robot_rl.config import LearnerCfg, MemoryCfg, NetworkCfg, PPOCfg
 from robot_rl.errors import Interrupted, PeerError, UserError
 from robot_rl.learn import ppo as ppo_module
 from robot_rl.learn.ranks import ALONE, make_ranks
@@ -58,6 +58,13 @@ class Line(VecEnv):
     def draw(self):
         drawn = torch.rand(WORLDS, generator=self.generator)[self.mine] * 4.0 - 2.0
         return torch.where(self.far, drawn + 3.0, drawn)
+
+    def state_dict(self):
+        return {"pos": self.pos, "length": self.episode_length_buf, "random": self.generator.get_state()}
+
+    def load_state_dict(self, tensors):
+        self.pos, self.episode_length_buf = tensors["pos"].clone(), tensors["length"].clone()
+        self.generator.set_state(tensors["random"])
 
     def get_observations(self):
         age = self.episode_length_buf / self.max_episode_length
@@ -133,20 +140,21 @@ def minibatches(ranks):
 
 
 def resumed(ranks, directory):
-    """Two iterations, a checkpoint, a third; and the third again from the checkpoint."""
-    cfg = replace(CFG, ppo=replace(CFG.ppo, minibatches=4))
-    env = Line(ranks)
-    whole = Runner(env, cfg, run_dir=directory / "run", seed=7, ranks=ranks)
+    """Two iterations, a checkpoint, a third; and the third again from the checkpoint, in fresh worlds.
+
+    With a memory, so that each process has something of its worlds to remember.
+    """
+    memory = MemoryCfg(kind="gru", hidden=4, sequence=3)
+    cfg = replace(CFG, ppo=replace(CFG.ppo, minibatches=4), actor=replace(CFG.actor, memory=memory))
+    whole = Runner(Line(ranks), cfg, run_dir=directory / "run", seed=7, ranks=ranks)
     whole.learn(2)
-    other = Line(ranks)
-    other.pos, other.episode_length_buf = env.pos.clone(), env.episode_length_buf.clone()
-    other.generator.set_state(env.generator.get_state())
-    again = Runner(other, cfg, seed=99, ranks=ranks)
+    again = Runner(Line(ranks), cfg, seed=99, ranks=ranks)
     again.load(whole.checkpoint)
-    first, _ = outcome(whole, whole.learn(3))
-    second, row = outcome(again, again.learn(3))
-    same = all(torch.equal(first[name], second[name]) for name in first)
-    return {}, row | {"same": float(same), "streams": float(ranks.gather(first["random.noise"].tolist()).count(1))}
+    (first, one), (second, two) = (outcome(runner, runner.learn(3)) for runner in (whole, again))
+    first, second = ({**state, **runner._worlds()} for state, runner in ((first, whole), (second, again)))
+    same = all(torch.equal(first[name], second[name]) for name in first) and one == two
+    files = sorted(path.name for path in whole.checkpoint.iterdir())
+    return {}, two | {"same": float(same), "remembered": len(whole._worlds()), "files": files}
 
 
 def told(work):

@@ -1,0 +1,103 @@
+"""What checkpoints cost a training: how long the learner stands still, and what is written beside it.
+
+    python benchmarks/checkpoint_cost.py --worlds 4096 --out benchmarks/checkpoint_cost.json
+
+Trains with a checkpoint after every iteration, and reads from the rows of metrics how long the learner stood still for
+one ("perf/save_s") and how long an iteration takes without that. Then checkpoints are written while nothing else runs:
+the processor's time for one is the most that the thread which writes beside a training can take from it. At the
+default interval there is one in a hundred iterations, which the shares are for. Resuming is timed as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from robot_rl_envs.make import make_env
+from robot_rl_tasks.registry import get_task
+
+from robot_rl.config import LearnerCfg, apply_overrides
+from robot_rl.learn.checkpoint import good_checkpoint
+from robot_rl.learn.make import make_runner
+from robot_rl.run_dir import machine_facts, package_versions
+
+ITERATIONS_LEFT_OUT = 2
+"""The first iterations compile and touch their memory for the first time."""
+
+
+def timed(work: Callable[[], Any], times: int) -> tuple[float, float]:
+    """Return the medians of seconds passed and of the processor's seconds of a call."""
+    walls, cpus = [], []
+    for _ in range(times):
+        wall, cpu = time.perf_counter(), time.process_time()
+        work()
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return statistics.median(walls), statistics.median(cpus)
+
+
+def measure(name: str, worlds: int, iterations: int, device: str, run_dir: Path) -> dict[str, Any]:
+    """Train a task and return what its checkpoints cost, by name."""
+    task = get_task(name)
+    preset = {**task.learner, **(task.learner_cpu if device == "cpu" else {})}
+    cfg = apply_overrides(LearnerCfg(), {**preset, "save_interval": 1})
+    env = make_env(task, num_envs=worlds, device=device, seed=1)
+    rows: list[dict[str, float]] = []
+    runner = make_runner(env, cfg, run_dir=run_dir, seed=1, observer=rows.append)
+    runner.learn(iterations + ITERATIONS_LEFT_OUT)
+    late = rows[ITERATIONS_LEFT_OUT - 1 :]
+    still = [row["perf/save_s"] for row in late[1:]]
+    took = [b["time_s"] - a["time_s"] - b["perf/save_s"] for a, b in itertools.pairwise(late)]
+    durable_s, cpu_s = timed(runner.save, 10)
+    find_s, _ = timed(lambda: good_checkpoint(run_dir), 5)
+    newest = good_checkpoint(run_dir)
+    load_s, _ = timed(lambda: runner.load(newest), 5)
+    size = {path.name: path.stat().st_size for path in sorted(newest.iterdir())}
+    env.close()
+    interval, iteration_s, still_s = LearnerCfg().save_interval, statistics.median(took), statistics.median(still)
+    return {
+        "task": name,
+        "device": device,
+        "worlds": worlds,
+        "iterations": len(took),
+        "iteration_s": iteration_s,
+        "stands_still_s": still_s,
+        "stands_still_most_s": max(still),
+        "processor_s": cpu_s,
+        "save_interval": interval,
+        "share_stood_still": still_s / (interval * iteration_s),
+        "share_at_most": (still_s + cpu_s) / (interval * iteration_s),
+        "save_to_durable_s": durable_s,
+        "find_good_s": find_s,
+        "load_s": load_s,
+        "bytes": size,
+    }
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--task", default="go2_flat")
+    parser.add_argument("--worlds", type=int, default=4096)
+    parser.add_argument("--iterations", type=int, default=6)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        result = measure(options.task, options.worlds, options.iterations, options.device, Path(scratch) / "run")
+    result |= {"machine": machine_facts(), "versions": package_versions()}
+    text = json.dumps(result, indent=1)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
