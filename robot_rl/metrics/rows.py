@@ -154,6 +154,17 @@ def lock(path: Path) -> Any:
     return file
 
 
+def is_locked(path: Path) -> bool:
+    """Return whether another process, or another part of this one, has a file open for appending."""
+    if not path.is_file():
+        return False
+    try:
+        lock(path).close()
+    except UserError:
+        return True
+    return False
+
+
 def iteration_of(line: bytes) -> int | None:
     """Return the iteration of a row, or None where a line is no whole row."""
     with contextlib.suppress(ValueError, RecursionError):

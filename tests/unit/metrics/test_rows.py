@@ -6,7 +6,7 @@ import json
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.metrics.rows import NAME, Rows
+from robot_rl.metrics.rows import NAME, Rows, is_locked
 
 
 def fill(rows, first, last):
@@ -151,5 +151,8 @@ def test_one_process_alone_writes(tmp_path):
     rows = Rows(tmp_path)
     with pytest.raises(UserError, match=r"metrics\.jsonl: another process is writing it"):
         Rows(tmp_path)
+    assert is_locked(rows.path)
     rows.close()
+    assert not is_locked(rows.path)
     Rows(tmp_path).close()
+    assert not is_locked(tmp_path / "missing")
