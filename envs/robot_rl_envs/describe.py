@@ -11,6 +11,7 @@ from robot_rl_envs.fuse import Layout, ObservationSlot
 from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Task, TorchTerm
+from robot_rl_envs.terms import MirrorRule
 
 
 def _joint_rows(scene: Scene) -> list[dict[str, Any]]:
@@ -91,8 +92,10 @@ def observation_terms(scene: Scene, layout: Layout) -> dict[str, tuple[int, ...]
 
 
 def _mirror_of(slot: ObservationSlot, scene: Scene) -> tuple[list[int], list[float]]:
-    rule = () if isinstance(slot.term, TorchTerm) else slot.term.info.mirror
+    rule: MirrorRule = () if isinstance(slot.term, TorchTerm) else slot.term.info.mirror
     robot = scene.robot
+    if not isinstance(rule, str | tuple):
+        return rule(scene)
     if rule in ("joints", "actions"):
         indices, signs = robot.joint_mirror()
         perm, sign = list(indices), list(signs)

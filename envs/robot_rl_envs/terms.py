@@ -58,6 +58,10 @@ SIGNALS = (
 )
 
 
+MirrorRule = str | tuple[float, ...] | Callable[[Any], tuple[list[int], list[float]]]
+"""How the left-right mirror acts on an observation, see :class:`TermInfo`."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
     """The sensor that an observation term reads.
@@ -90,7 +94,8 @@ class TermInfo:
             measure it.
         transform: how the signal becomes the observation.
         mirror: how the left-right mirror acts: "joints", "actions", "feet", "foot_forces", "height_scan", "imu_polar"
-            (a vector in the IMU's frame), "imu_axial" (an angular velocity there), or a sign for each element.
+            (a vector in the IMU's frame), "imu_axial" (an angular velocity there), a sign for each element, or a
+            function of the scene that returns permutation and sign of the elements, as those of :mod:`.mirrors` do.
         source: the sensor an observation reads.
         fields: state fields the term adds to the struct, see :data:`Fields`.
         data: fields of MuJoCo's own that it reads as ``s.engine_<name>``, see ``Engine.watch``.
@@ -115,7 +120,7 @@ class TermInfo:
     frame: str = "none"
     signal: str | None = None
     transform: str = "identity"
-    mirror: str | tuple[float, ...] = ()
+    mirror: MirrorRule = ()
     source: Source = field(default_factory=Source)
     fields: Fields = field(default_factory=dict)
     data: tuple[str, ...] = ()
@@ -200,7 +205,7 @@ def observation(
     frame: str = "none",
     signal: str | None = None,
     transform: str = "identity",
-    mirror: str | tuple[float, ...] = (),
+    mirror: MirrorRule = (),
     source: Source | None = None,
     data: tuple[str, ...] = (),
 ) -> Callable[[Any], Any]:

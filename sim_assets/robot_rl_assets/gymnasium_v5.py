@@ -17,6 +17,27 @@ FILES = {
     "humanoid": "humanoid.xml",
     "walker2d": "walker2d_v5.xml",
 }
+MIRRORS: dict[str, dict[str, tuple[str, float]]] = {
+    "ant": {
+        **{f"hip_{a}": (f"hip_{b}", -1.0) for a, b in ((1, 4), (2, 3), (3, 2), (4, 1))},
+        **{f"ankle_{a}": (f"ankle_{b}", 1.0) for a, b in ((1, 4), (2, 3), (3, 2), (4, 1))},
+    },
+    "humanoid": {
+        "abdomen_z": ("abdomen_z", -1.0),
+        "abdomen_x": ("abdomen_x", -1.0),
+        **{
+            f"{one}_{joint}": (f"{other}_{joint}", -1.0 if "shoulder" in joint else 1.0)
+            for one, other in (("right", "left"), ("left", "right"))
+            for joint in ("hip_x", "hip_z", "hip_y", "knee", "shoulder1", "shoulder2", "elbow")
+        },
+    },
+    "walker2d": {
+        f"{joint}{one}_joint": (f"{joint}{other}_joint", 1.0)
+        for one, other in (("", "_left"), ("_left", ""))
+        for joint in ("thigh", "leg", "foot")
+    },
+}
+"""Partner and sign of the joints that the left-right mirror changes, where a robot has two sides."""
 VELOCITY_LIMIT = 100.0  # [rad/s or m/s] no real joint says less
 
 
@@ -38,6 +59,7 @@ def gymnasium_robot(name: str) -> Robot:
     joints = {joint.attrib["name"]: joint for _, joint in bodies if joint.get("type") != "free"}
     usual = root.find("default/motor")
     motors = {motor.attrib["joint"]: _effort(motor, usual) for motor in root.iterfind("actuator/motor")}
+    partners = MIRRORS.get(name, {})
     order = [*(joint for joint in joints if joint not in motors), *motors]
     return Robot(
         name=name,
@@ -48,6 +70,8 @@ def gymnasium_robot(name: str) -> Robot:
                 default_pos=float(joints[joint].get("ref", "0")),
                 effort_limit=motors.get(joint, 0.0),
                 velocity_limit=VELOCITY_LIMIT,
+                mirror=partners.get(joint, (None, 1.0))[0],
+                mirror_sign=partners.get(joint, (None, 1.0))[1],
             )
             for joint in order
         ),

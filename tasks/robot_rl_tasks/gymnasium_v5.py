@@ -7,7 +7,7 @@ motors' range are clipped to it before anything reads them, as Gymnasium's `Clip
 
 from typing import Any
 
-from robot_rl_assets.gymnasium_v5 import gymnasium_robot
+from robot_rl_assets.gymnasium_v5 import MIRRORS, gymnasium_robot
 from robot_rl_envs.mdp import gymnasium
 from robot_rl_envs.task import Actions, Event, Metric, Observation, ObservationGroup, Reward, Sim, Task, Termination
 
@@ -83,6 +83,7 @@ def make_gymnasium_task(
         terminations={} if unhealthy is None else {"unhealthy": unhealthy},
         events={"noise": noise},
         metrics={"speed": Metric(gymnasium.first_vel)},
+        mirror=name.removesuffix("_v5") in MIRRORS,
         num_envs=(WORLDS, 2048),
         learner=LEARNER | {"actor.init_std": control},
         deployable=False,

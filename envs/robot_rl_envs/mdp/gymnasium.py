@@ -8,6 +8,7 @@ from typing import Any
 
 import warp as wp
 
+from robot_rl_envs import mirrors
 from robot_rl_envs.checks import check_least
 from robot_rl_envs.terms import event, metric, observation, reward, termination
 
@@ -23,49 +24,83 @@ def _check_noise(params: dict[str, float], scene: Any) -> None:
 # -- observations ------------------------------------------------------------------------------------------------------
 
 
-@observation(size=lambda scene: scene.model.nq - 1, unit="m, rad", frame="world")
+@observation(
+    size=lambda scene: scene.model.nq - 1,
+    unit="m, rad",
+    frame="world",
+    mirror=lambda scene: mirrors.without(1, mirrors.positions(scene)),
+)
 @wp.func
 def planar_pos(s: Any, i: int, j: int) -> float:
     """Generalized positions without the first: a planar robot's without x [m, rad]."""
     return s.qpos[i, j + 1]
 
 
-@observation(size=lambda scene: scene.model.nq - 2, unit="m, 1, rad", frame="world")
+@observation(
+    size=lambda scene: scene.model.nq - 2,
+    unit="m, 1, rad",
+    frame="world",
+    mirror=lambda scene: mirrors.without(2, mirrors.positions(scene)),
+)
 @wp.func
 def floating_pos(s: Any, i: int, j: int) -> float:
     """Generalized positions without the first two: a floating robot's without x and y [m, quaternion w x y z, rad]."""
     return s.qpos[i, j + 2]
 
 
-@observation(size=lambda scene: scene.model.nv, unit="m/s, rad/s", frame="world")
+@observation(size=lambda scene: scene.model.nv, unit="m/s, rad/s", frame="world", mirror=mirrors.velocities)
 @wp.func
 def all_vel(s: Any, i: int, j: int) -> float:
     """Generalized velocities [m/s, rad/s]."""
     return s.qvel[i, j]
 
 
-@observation(size=lambda scene: 10 * (scene.model.nbody - 1), unit="kg m^2, kg m, kg", frame="world", data=("cinert",))
+@observation(
+    size=lambda scene: 10 * (scene.model.nbody - 1),
+    unit="kg m^2, kg m, kg",
+    frame="world",
+    data=("cinert",),
+    mirror=lambda scene: mirrors.bodies(scene, mirrors.INERTIA),
+)
 @wp.func
 def body_inertias(s: Any, i: int, j: int) -> float:
     """Inertia of every body about the robot's centre of mass, ten numbers each: MuJoCo's ``cinert``."""
     return float(s.engine_cinert[i, 1 + j // 10, j % 10])
 
 
-@observation(size=lambda scene: 6 * (scene.model.nbody - 1), unit="rad/s, m/s", frame="world", data=("cvel",))
+@observation(
+    size=lambda scene: 6 * (scene.model.nbody - 1),
+    unit="rad/s, m/s",
+    frame="world",
+    data=("cvel",),
+    mirror=lambda scene: mirrors.bodies(scene, mirrors.SPATIAL),
+)
 @wp.func
 def body_velocities(s: Any, i: int, j: int) -> float:
     """Angular and linear velocity of every body about the robot's centre of mass: MuJoCo's ``cvel``."""
     return float(s.engine_cvel[i, 1 + j // 6, j % 6])
 
 
-@observation(size=lambda scene: scene.model.nv - 6, unit="N m", frame="joint", data=("qfrc_actuator",))
+@observation(
+    size=lambda scene: scene.model.nv - 6,
+    unit="N m",
+    frame="joint",
+    data=("qfrc_actuator",),
+    mirror=lambda scene: mirrors.without(6, mirrors.velocities(scene)),
+)
 @wp.func
 def actuator_forces(s: Any, i: int, j: int) -> float:
     """Actuators' force on every degree of freedom after the floating base's six [N m]."""
     return float(s.engine_qfrc_actuator[i, 6 + j, 0])
 
 
-@observation(size=lambda scene: 6 * (scene.model.nbody - 1), unit="N m, N", frame="world", data=("cfrc_ext",))
+@observation(
+    size=lambda scene: 6 * (scene.model.nbody - 1),
+    unit="N m, N",
+    frame="world",
+    data=("cfrc_ext",),
+    mirror=lambda scene: mirrors.bodies(scene, mirrors.SPATIAL),
+)
 @wp.func
 def contact_forces(s: Any, i: int, j: int) -> float:
     """Torque and force from outside on every body about the robot's centre of mass: MuJoCo's ``cfrc_ext``."""
