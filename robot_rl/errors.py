@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 import signal as signals
 from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
+
+MAX_LINE = 1000
 
 
 class ExitCode(IntEnum):
@@ -29,8 +32,15 @@ class ExitCode(IntEnum):
 class UserError(ValueError):
     """Input that cannot be used: one line that names the field, the value and what would be right.
 
-    The command line prints the line alone and exits with status 2.
+    The command line prints the line alone and exits with status 2. Whatever the input was, it is one line that can be
+    printed, of at most `MAX_LINE` characters.
     """
+
+    def __init__(self, line: object) -> None:
+        """Keep the line: other white space becomes a blank, what cannot be printed is escaped, the middle is cut."""
+        text = re.sub(r"[^\S ]+", " ", str(line))
+        text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+        super().__init__(text if len(text) <= MAX_LINE else f"{text[: MAX_LINE - 305]} ... {text[-300:]}")
 
 
 class GiveUpError(UserError):

@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.reading import read_plain, read_yaml
 
 # YYYYmmdd-HHMMSS-<seed>-<4 hex digits>
 RUN_ID = re.compile(r"\d{8}-\d{6}-\d+-[0-9a-f]{4}")
 GIVEN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 """Ids that a user may give a run."""
+MAX_CONFIG = 2**20
+"""Bytes that a run.yaml may have."""
 PACKAGES = (
     "robot-rl",
     "torch",
@@ -95,7 +98,9 @@ class RunDir:
         known = _runs(base)
         task, _, run_id = run.rpartition("/")
         if run_id == "latest":
-            mine = [path for path in known if not task or path.parent.name in (task, task_folder(task))]
+            inside = _real(base, root, key)
+            named = [path for path in known if not task or path.parent.name in (task, task_folder(task))]
+            mine = [path for path in named if _real(path, run, key).is_relative_to(inside)]
             if not mine:
                 where = base / task_folder(task) if task else base
                 raise UserError(f"{key}={run}: no run in {where}; robot-rl train makes one")
@@ -197,16 +202,18 @@ class RunDir:
         Raises:
             UserError: The file is missing or damaged.
         """
-        import yaml
-
         try:
-            record = yaml.safe_load(self.config_file.read_text())
+            content = read_plain(self.config_file, MAX_CONFIG)
         except FileNotFoundError:
             raise UserError(f"{self.config_file}: missing, so the run's configuration is unknown") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise UserError(f"{self.config_file}: damaged, {str(error).splitlines()[0]}") from None
+        try:
+            record = read_yaml(content.decode())
+        except ValueError as error:
+            raise UserError(f"{self.config_file}: damaged, {error}") from None
         if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
             raise UserError(f"{self.config_file}: damaged, it holds no 'config'")
+        if not isinstance(record.get("resumed", []), list):
+            raise UserError(f"{self.config_file}: damaged, its 'resumed' is no list")
         return record
 
     def discard(self) -> None:
@@ -246,6 +253,14 @@ def _runs(root: Path) -> list[Path]:
     return [path.parent for path in root.glob("*/*/run.yaml")]
 
 
+def _real(path: Path, named: object, key: str) -> Path:
+    """Where a path leads, links followed; of links that lead in a circle the path itself."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:
+        raise UserError(f"{key}={named}: holds what no path can hold") from None
+
+
 def _age_key(path: Path) -> tuple[str, int]:
     """Orders runs by the time in their id, or when their run.yaml was written where the id was given by hand.
 
@@ -262,12 +277,12 @@ def _age_key(path: Path) -> tuple[str, int]:
 
 def _locate(run: str, base: Path, known: list[Path], key: str) -> Path:
     """The directory in `known` that `run` names, as an id, <task>/<id> or a path."""
-    inside = base.resolve()
+    inside = _real(base, base, key)
     task, _, run_id = run.rpartition("/")
-    wanted = {(base / run).resolve(), (base / task_folder(task) / run_id).resolve(), Path(run).resolve()}
+    wanted = {_real(path, run, key) for path in (base / run, base / task_folder(task) / run_id, Path(run))}
     for path in known:
-        if path.name == run or path.resolve() in wanted:
-            if not path.resolve().is_relative_to(inside):
+        if path.name == run or _real(path, run, key) in wanted:
+            if not _real(path, run, key).is_relative_to(inside):
                 raise UserError(f"{key}={run}: leads out of {base}; name a run inside of it by its id")
             return path
     if Path(run).is_absolute() or ".." in Path(run).parts:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.reading import read_yaml
 
 T = TypeVar("T")
 
@@ -96,11 +97,9 @@ def parse_value(text: str, name: str) -> Any:
     Raises:
         UserError: The text is no such value.
     """
-    import yaml
-
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = read_yaml(text)
+    except ValueError:
         raise UserError(f"{name}={text}: cannot be read; write a number, a word, true, false or [1, 2]") from None
     if isinstance(value, str):
         try:

@@ -5,9 +5,11 @@ robot and the task's presets are no part of the tree.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError, suggest
 
 # Fields of a task that say what it is, or that are read before the tree is made.
@@ -176,18 +178,18 @@ def coerce(old: Any, new: Any, path: str) -> Any:
     Raises:
         UserError: `new` is of another type.
     """
-    number = isinstance(new, int | float) and not isinstance(new, bool)
+    number = to_float(new)
     if isinstance(old, bool):
         if isinstance(new, bool):
             return new
         raise UserError(f"{path}={new!r}: must be true or false")
     if isinstance(old, int):
-        if number and float(new).is_integer():
+        if number is not None and number.is_integer():
             return int(new)
         raise UserError(f"{path}={new!r}: must be a whole number")
     if isinstance(old, float):
-        if number:
-            return float(new)
+        if number is not None and not math.isnan(number):
+            return number
         raise UserError(f"{path}={new!r}: must be a number")
     if isinstance(old, str):
         if isinstance(new, str):

@@ -15,6 +15,16 @@ def check_range(name: str, value: float, low: float, high: float, *, open_low: b
         raise UserError(f"{name}: {value} is out of range, must be in {bracket}{low:g}, {high:g}]")
 
 
+def to_float(value: object) -> float | None:
+    """Return a number as float; None where it is none, as a flag, or beyond what a float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     """Raise UserError unless `value` is one of `choices`."""
     if value not in choices:

@@ -8,6 +8,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError, suggest
 
 T = TypeVar("T")
@@ -117,10 +118,10 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
 
 
 def _scalar(hint: Any, value: Any, name: str) -> Any:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is float and is_number:
-        return float(value)
-    if hint is int and is_number and float(value).is_integer():
+    number = to_float(value)
+    if hint is float and number is not None:
+        return number
+    if hint is int and number is not None and number.is_integer():
         return int(value)
     if hint in (bool, str) and isinstance(value, hint):
         return value

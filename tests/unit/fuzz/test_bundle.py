@@ -49,6 +49,7 @@ def check(folder):
 
 
 @pytest.mark.parametrize("name", [*FILES, SUMS])
+@FEW
 @given(data=st.data())
 def test_other_bytes(name, data, bundle, broken, refuses):
     original = (BUNDLE / name).read_bytes()
@@ -60,6 +61,7 @@ def test_other_bytes(name, data, bundle, broken, refuses):
     assert found is not None or line
 
 
+@FEW
 @given(data=st.data())
 def test_another_contract_of_the_network(data, bundle, damaged, refuses):
     """Contract, hash and the network's copy of the hash all fit: what is wrong shows in the golden sequence alone."""
@@ -75,6 +77,7 @@ def test_another_contract_of_the_network(data, bundle, damaged, refuses):
 KINDS = ("<f4", "<f8", "|b1", "<i8", "<c8", "|S3", "<U2", "|V0", "<M8[s]", "|O")
 
 
+@FEW
 @given(data=st.data())
 def test_another_sequence(data, bundle, refuses):
     with np.load(BUNDLE / GOLDEN) as stored:

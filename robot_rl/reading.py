@@ -1,0 +1,91 @@
+"""Files and texts that anybody may have written, read so that no content can stop the program or lead it elsewhere."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError
+
+MAX_VALUES, MAX_DEPTH = 100_000, 60
+
+
+def read_plain(path: Path, most: int | None = None) -> bytes:
+    """Reads a plain file. It is never waited for, as one would for a pipe, and no link is followed.
+
+    Args:
+        path: The file.
+        most: Bytes that it may have; None for any number.
+
+    Raises:
+        FileNotFoundError: There is none.
+        UserError: It is a link, a directory or a device, too large, or cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(f"{path}: is a link, must be a plain file") from None
+        raise UserError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise UserError(f"{path}: is a directory or device, must be a plain file")
+        if most is not None and status.st_size > most:
+            raise UserError(f"{path}: has {status.st_size} bytes, {most} are the most")
+        with open(descriptor, "rb", closefd=False) as stream:
+            return stream.read()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+    finally:
+        os.close(descriptor)
+
+
+def read_yaml(text: str) -> Any:
+    """Reads YAML, and refuses what is small as a text and without end as values: aliases of aliases, and merged keys.
+
+    Args:
+        text: One document.
+
+    Returns:
+        Lists and dicts of numbers, words, flags, dates and None; None where there is nothing.
+
+    Raises:
+        ValueError: It is no YAML, holds more than `MAX_VALUES` values or is nested deeper than `MAX_DEPTH`; one line.
+    """
+    import yaml
+
+    try:
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _count(node, {}, MAX_DEPTH)
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except Exception as error:  # PyYAML passes on whatever its constructors trip over, such as the 45th of May
+        line = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(line) from None
+
+
+def _count(node: Any, known: dict[int, int], depth: int) -> int:
+    """The number of values of a node of YAML, with what an alias repeats counted each time."""
+    if depth == 0:
+        raise ValueError(f"nested deeper than {MAX_DEPTH}")
+    if id(node) not in known:
+        parts = node.value if isinstance(node.value, list) else []
+        total = 1
+        for part in parts:
+            for item in part if isinstance(part, tuple) else (part,):
+                if item.tag == "tag:yaml.org,2002:merge":
+                    raise ValueError("merged keys (<<) are not read")
+                total += _count(item, known, depth - 1)
+        known[id(node)] = total
+    if known[id(node)] > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES} values")
+    return known[id(node)]
