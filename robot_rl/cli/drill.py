@@ -82,11 +82,12 @@ def run(arguments: Sequence[str]) -> int:
         scene = make_scene(run_dir, checkpoint, work, device=device, iterations=options.iterations)
         announce(scene)
         try:
-            survived = drill(scene, names, _say, done)
+            survived = drill(scene, names, _say, done, keep=options.keep)
         except DrillError as error:
             raise UserError(f"run {run_dir.run_id}: {error}") from None
     count = sum(not outcome.wrong for outcome in outcomes)
-    print(f"\nsurvived {count} of {len(outcomes)} faults")
+    hint = "" if survived or options.keep else "; keep=true keeps the copies to look at"
+    print(f"\nsurvived {count} of {len(outcomes)} faults{hint}")
     if options.out:
         write_json(Path(options.out), _record(scene, outcomes))
         print(options.out)
@@ -115,9 +116,10 @@ def _without_nan(names: list[str], fault: str) -> list[str]:
 
 def announce(scene: "Scene") -> None:
     """Says which run it is, and how far its copies go."""
+    seconds = scene.iteration_s * (scene.total - scene.start)
     print(
-        f"{scene.origin.task}/{scene.origin.run_id}: copies of it go on from iteration {scene.start} to {scene.total}, "
-        f"saved every {scene.save_interval}",
+        f"{scene.origin.task}/{scene.origin.run_id}: copies of it go on from iteration {scene.start} to {scene.total} "
+        f"(about {seconds:.0f} s each), saved every {scene.save_interval}",
         flush=True,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -76,7 +77,14 @@ def has_worlds(checkpoint: Path) -> bool:
     return any(name.startswith(ENV) for name in load_worlds(checkpoint) or {})
 
 
-def drill(scene: Scene, names: Sequence[str], say: Callable[[str], None], done: Callable[[Outcome], None]) -> bool:
+def drill(
+    scene: Scene,
+    names: Sequence[str],
+    say: Callable[[str], None],
+    done: Callable[[Outcome], None],
+    *,
+    keep: bool = False,
+) -> bool:
     """Go through faults, each in a copy of its own.
 
     Args:
@@ -84,6 +92,7 @@ def drill(scene: Scene, names: Sequence[str], say: Callable[[str], None], done: 
         names: the faults, of FAULTS.
         say: takes lines about what goes on.
         done: takes each outcome as soon as it is there.
+        keep: leave the copies in the scene's directory.
 
     Returns:
         Whether every fault was survived.
@@ -101,6 +110,9 @@ def drill(scene: Scene, names: Sequence[str], say: Callable[[str], None], done: 
             FAULTS[name](scene, outcome)
         except DrillError as error:
             outcome.wrong.append(str(error))
+        outcome.noticed = [line.replace(f"{scene.work}/", "") for line in outcome.noticed]
+        if not keep:
+            shutil.rmtree(scene.work / name, ignore_errors=True)
         survived &= not outcome.wrong
         done(outcome)
     return survived

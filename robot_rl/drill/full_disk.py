@@ -63,7 +63,7 @@ def can_mount(folder: Path) -> bool:
 def small(scene: Scene, outcome: Outcome) -> None:
     """Mount the small disk, fill it up, see what a training on it does, make room, and go on."""
     size = _bytes_under(latest_checkpoint(scene.reference().path))
-    whole = _bytes_under(scene.checkpoint) + scene.origin.metrics_file.stat().st_size + SPARE_BYTES + int(ROOM * size)
+    whole = _bytes_under(scene.undisturbed.path) + SPARE_BYTES + int(ROOM * size)
     disk = scene.work / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={whole}", "none", str(disk)], check=True)

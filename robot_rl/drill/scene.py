@@ -75,6 +75,11 @@ class Scene:
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def undisturbed(self) -> RunDir:
+        """The copy that nothing happens to; `reference` trains it."""
+        return RunDir(self.work / "undisturbed" / self.origin.task / self.origin.run_id)
+
+    @property
     def patience_s(self) -> float:
         """How long a process may take to begin and to come to the end, before it counts as hung [s]."""
         return START_S + 20.0 * self.iteration_s * (self.total - self.start)
@@ -104,7 +109,7 @@ class Scene:
         Raises:
             DrillError: the run cannot go on at all.
         """
-        run = RunDir(self.work / "undisturbed" / self.origin.task / self.origin.run_id)
+        run = self.undisturbed
         if run.path.is_dir():
             return run
         with self.train(self.copy("undisturbed")) as training:
