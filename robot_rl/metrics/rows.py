@@ -100,7 +100,7 @@ class Rows:
         data = self.path.read_bytes()
         if resume is None:
             whole = data[: data.rfind(b"\n") + 1]
-            lines = [iteration_of(line) for line in whole.splitlines()]
+            lines = [iteration_of(line) for line in whole.split(b"\n")[:-1]]
             self._shorten(whole, data, len(lines), max((i for i in lines if i is not None), default=None))
             return
         whole = data[: resume["bytes"]]
