@@ -206,8 +206,10 @@ class Session(ABC):
         tensors |= own
         check_shapes(path, tensors, self._networks() | self._state())
         live, held = self._worlds(), {}
-        if not fresh_worlds:
-            told = tell if self.ranks.is_first else lambda _: None
+        told = tell if self.ranks.is_first else lambda _: None
+        if fresh_worlds:
+            told(f"checkpoint {path}: every world begins anew, as asked for")
+        else:
             held = worlds.read_worlds(path, meta, self.env, live, self.ranks, allow_resize=allow_resize, tell=told)
         worlds.unpack(path, held, self.env, live)
         self._load_networks(tensors)
@@ -216,9 +218,8 @@ class Session(ABC):
             for number, stream in enumerate(self._streams().values()):
                 stream.manual_seed(self.ranks.seed(self.seed) + (counters[0] << 32) + number)
         self.iteration, self.env_steps, self.time_s = counters
-        self._saved = self.iteration
         if self.run_dir is not None and Path(path).resolve().parent.parent == self.run_dir.resolve():
-            self.metrics_mark = meta.get("metrics")
+            self.metrics_mark, self._saved = meta.get("metrics"), self.iteration
 
     @abstractmethod
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:

@@ -1,0 +1,144 @@
+"""A run that was killed, torn or requeued goes on as if nothing had been."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from robot_rl.learn.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint, load_worlds
+from robot_rl.run_dir import RunDir
+
+
+def untimed(run_dir):
+    rows = [json.loads(line) for line in run_dir.metrics_file.read_text().splitlines()]
+    return [{k: v for k, v in row.items() if k != "time_s" and not k.startswith("perf/")} for row in rows]
+
+
+def assert_same(one, two):
+    """The last checkpoints and the metrics of two runs hold the same bits."""
+    first, second = latest_checkpoint(one.path), latest_checkpoint(two.path)
+    assert first.name == second.name
+    for load in (lambda path: load_checkpoint(path)[0], load_worlds):
+        a, b = load(first), load(second)
+        assert a.keys() == b.keys()
+        assert [name for name in a if not torch.equal(a[name].nan_to_num(), b[name].nan_to_num())] == []
+    assert untimed(one) == untimed(two)
+
+
+def tear(path):
+    """Cut a file in half, as a disk does that lost power."""
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+@pytest.mark.slow
+def test_killed_and_requeued_it_is_the_run(run, in_tmp, tiny):
+    """`kill -9` in the middle, then the same command line again."""
+    words = ("task=cartpole", *tiny, "max_iterations=60", "save_interval=5")
+    assert run("train", *words, "run_id=straight")[0] == 0
+    command = [sys.executable, "-m", "robot_rl.cli.main", "train", *words, "run_id=killed"]
+    killed = RunDir(in_tmp / "runs" / "cartpole" / "killed")
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ})
+    try:
+        end = time.monotonic() + 300
+        while time.monotonic() < end and len(list_checkpoints(killed.path)) < 2:
+            time.sleep(0.005)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    left = untimed(killed)
+    assert 10 <= len(left) < 60
+    code, out, _ = run("train", *words, "run_id=killed")
+    assert code == 0
+    assert_same(RunDir(in_tmp / "runs" / "cartpole" / "straight"), killed)
+    resumed = killed.read_config()["resumed"]
+    assert [event["iteration"] % 5 for event in resumed] == [0]
+    assert not [path for path in killed.checkpoints.iterdir() if path.name.startswith(".")]
+    code, out, _ = run("train", *words, "run_id=killed")
+    assert (code, "has done 60 iterations" in out) == (0, True)
+
+
+def test_a_torn_checkpoint_is_named_and_the_one_before_goes_on(run, in_tmp, tiny):
+    words = ("task=cartpole", *tiny, "save_interval=2", "max_iterations=6")
+    assert run("train", *words, "run_id=straight")[0] == 0
+    assert run("train", *words, "run_id=torn")[0] == 0
+    torn = RunDir(in_tmp / "runs" / "cartpole" / "torn")
+    tear(torn.checkpoints / "000006" / "env.safetensors")
+    code, _, err = run("resume", "torn")
+    assert code == 0, err
+    assert "000006/env.safetensors: damaged, sha256 is" in err
+    assert "going back to checkpoint 000004" in err
+    assert_same(RunDir(in_tmp / "runs" / "cartpole" / "straight"), torn)
+    assert "000006" in torn.read_config()["resumed"][0]["told"][0]
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_anew(run, in_tmp, tiny):
+    words = ("task=cartpole", *tiny, "max_iterations=3")
+    assert run("train", *words, "run_id=a")[0] == 0
+    assert run("train", *words, "run_id=b")[0] == 0
+    early = RunDir(in_tmp / "runs" / "cartpole" / "b")
+    for file in (early.checkpoints / "000003").iterdir():
+        file.unlink()
+    (early.checkpoints / "000003").rmdir()
+    code, _, err = run("resume", "b")
+    assert (code, "has no checkpoint" in err) == (86, True)
+    assert run("train", *words, "run_id=b")[0] == 0
+    assert_same(RunDir(in_tmp / "runs" / "cartpole" / "a"), early)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ("rewards.effort.weight=-0.02", "rewards.effort.weight=-0.02: run one began with -0.01"),
+        ("seed=2", "seed=2: run one began with 1"),
+        ("run_id=.hidden", "run_id=.hidden: must be"),
+        ("run_id=latest", "run_id=latest: must be"),
+        ("run_id='../x'", "run_id=../x: must be"),
+    ],
+)
+def test_what_is_not_that_run(run, in_tmp, tiny, changed, says):
+    words = ("task=cartpole", *tiny, "max_iterations=1")
+    assert run("train", *words, "run_id=one")[0] == 0
+    name = () if changed.startswith("run_id") else ("run_id=one",)
+    code, _, err = run("train", *words, *name, changed)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert says in err
+    assert len(list((in_tmp / "runs").glob("*/*"))) == 1
+
+
+def test_more_iterations_of_a_run_by_its_id(run, in_tmp, tiny):
+    words = [word for word in ("task=cartpole", *tiny, "run_id=one") if not word.startswith("max_iterations")]
+    assert run("train", *words, "max_iterations=2")[0] == 0
+    assert run("train", *words, "max_iterations=4", "keep_checkpoints=1")[0] == 0
+    one = RunDir.find("latest")
+    assert [row["iteration"] for row in untimed(one)] == [1, 2, 3, 4]
+    assert [path.name for path in list_checkpoints(one.path)] == ["000004"]
+
+
+def test_another_number_of_worlds(run, in_tmp, tiny):
+    assert run("train", "task=cartpole", *tiny, "run_id=few")[0] == 0
+    few = RunDir(in_tmp / "runs" / "cartpole" / "few")
+    code, _, err = run("resume", "few", "max_iterations=3", "num_envs=6")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "num_envs=6 in 1 process: the run has 4 in 1 process; go on with as many, or give allow_resize=true" in err
+    assert len(untimed(few)) == 2
+    code, _, err = run("resume", "few", "max_iterations=3", "num_envs=6", "allow_resize=true")
+    assert code == 0, err
+    line = "4 worlds in 1 process become 6 in 1 process: the first 4 go on, 2 begin anew"
+    assert line in err
+    assert few.read_config()["resumed"][0]["told"] == [line]
+    assert untimed(few)[-1]["env_steps"] == 2 * 4 * 4 + 6 * 4
+
+
+def test_worlds_begin_anew_where_that_is_asked_for(run, in_tmp, tiny):
+    assert run("train", "task=cartpole", *tiny, "run_id=one")[0] == 0
+    assert run("resume", "one", "fresh_worlds=perhaps")[0] == 2
+    code, _, err = run("resume", "one", "max_iterations=3", "fresh_worlds=true")
+    assert (code, "every world begins anew" in err) == (0, True)
+    one = RunDir(in_tmp / "runs" / "cartpole" / "one")
+    assert load_worlds(latest_checkpoint(one.path))["env.state.counter"].max() <= 4 + 1
