@@ -11,10 +11,15 @@ from robot_rl.errors import UserError
 from robot_rl.learn import checkpoint as module
 from robot_rl.learn.checkpoint import (
     check_shapes,
+    good_checkpoint,
     latest_checkpoint,
     list_checkpoints,
     load_checkpoint,
+    load_worlds,
+    prune,
     save_checkpoint,
+    tidy,
+    verify_checkpoint,
 )
 
 TENSORS = {
@@ -148,3 +153,119 @@ def test_another_architecture_is_told_with_both_shapes(saved):
         check_shapes(saved, tensors, {"actor.weight": torch.zeros(4, 2)})
     with pytest.raises(UserError, match=r"has no 'actor.bias' \(4,\)"):
         check_shapes(saved, tensors, {"actor.bias": torch.zeros(4)})
+
+
+def test_the_worlds_are_in_a_file_of_their_own(tmp_path):
+    path = save_checkpoint(tmp_path / "000001", TENSORS, {"iteration": 1}, worlds={"env.pos": torch.ones(3)})
+    assert load_checkpoint(path)[0].keys() == TENSORS.keys()
+    worlds = load_worlds(path)
+    assert worlds is not None
+    assert worlds["env.pos"].tolist() == [1.0] * 3
+    assert load_worlds(path, rank=1) is None
+    (path / "env.safetensors").write_bytes(b"")
+    load_checkpoint(path)  # Who reads a policy reads no more than that.
+    for read in (load_worlds, verify_checkpoint):
+        with pytest.raises(UserError, match=r"env\.safetensors: damaged, sha256"):
+            read(path)
+
+
+def test_the_newest_whole_one_is_found_and_the_others_are_named_and_left(tmp_path):
+    paths = [save_checkpoint(tmp_path / "checkpoints" / f"{n:06d}", TENSORS, {}, worlds=TENSORS) for n in (1, 2, 3, 4)]
+    (paths[3] / "env.safetensors").unlink()
+    (paths[2] / "model.safetensors").write_bytes((paths[2] / "model.safetensors").read_bytes()[:-1])
+    said = []
+    assert good_checkpoint(tmp_path, said.append) == paths[1]
+    assert [line.endswith("going back to checkpoint 000002") for line in said] == [True, True]
+    assert "000004/env.safetensors: missing" in said[0]
+    assert "000003/model.safetensors: damaged" in said[1]
+    assert list_checkpoints(tmp_path) == paths
+    for path in paths[:2]:
+        (path / "meta.json").unlink()
+    with pytest.raises(UserError, match=r"000004/env\.safetensors: missing.*; the run has no checkpoint that is whole"):
+        good_checkpoint(tmp_path, said.append)
+    assert len(said) == 2
+
+
+def test_checkpoints_are_in_the_order_of_their_iterations(tmp_path):
+    """A name of seven digits comes after one of six."""
+    for name in ("1000000", "999999", "000001"):
+        save_checkpoint(tmp_path / "checkpoints" / name, {}, {})
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["000001", "999999", "1000000"]
+
+
+def test_only_so_many_are_kept_and_newer_ones_are_let_be(tmp_path):
+    """Going on from an older one, the damaged ones behind it stay until they are replaced."""
+    paths = [save_checkpoint(tmp_path / "checkpoints" / f"{n:06d}", TENSORS, {}) for n in range(1, 7)]
+    prune(paths[3], 2)
+    assert list_checkpoints(tmp_path) == [paths[2], paths[3], paths[4], paths[5]]
+    prune(paths[3], 1)
+    assert list_checkpoints(tmp_path) == paths[3:]
+    prune(paths[5], 0)
+    assert list_checkpoints(tmp_path) == paths[3:]
+    assert leftovers(tmp_path) == []
+
+
+def test_what_a_killed_process_left_is_removed_and_what_it_was_replacing_comes_back(saved):
+    run = saved.parent.parent
+    saved.rename(saved.with_name(".000010-replaced"))
+    (saved.parent / ".000020-x1y2z3").mkdir()
+    (saved.parent / ".000005-removed").mkdir()
+    assert good_checkpoint(run) == saved
+    tidy(run)
+    assert [path.name for path in saved.parent.iterdir()] == ["000010"]
+    assert load_checkpoint(saved)[1]["iteration"] == 10
+
+
+def rewrite(path, change):
+    """Change a checkpoint's description and its checksum with it."""
+    meta = json.loads((path / "meta.json").read_text())
+    change(meta)
+    body = {key: value for key, value in meta.items() if key != "sha256"}
+    meta["sha256"]["meta.json"] = module._meta_sum(body)
+    (path / "meta.json").write_text(json.dumps(meta))
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"), [(3, "schema 3, made by a newer robot-rl"), ("2", "must be a whole number")]
+)
+def test_a_schema_that_is_not_known(saved, schema, says):
+    rewrite(saved, lambda meta: meta.update(schema=schema))
+    with pytest.raises(UserError, match=says):
+        load_checkpoint(saved)
+
+
+def test_files_elsewhere_are_not_read(saved, tmp_path):
+    rewrite(saved, lambda meta: meta["sha256"].update({"../../etc/passwd": "0"}))
+    with pytest.raises(UserError, match=r"'\.\./\.\./etc/passwd' is no file of a checkpoint"):
+        load_checkpoint(saved)
+    rewrite(saved, lambda meta: meta["sha256"].pop("../../etc/passwd"))
+    (saved / "model.safetensors").rename(tmp_path / "elsewhere")
+    (saved / "model.safetensors").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="is a link"):
+        load_checkpoint(saved)
+
+
+def test_checkpoints_of_the_first_version_are_read(tmp_path):
+    """The deviation was a parameter of the actor itself, the first of all; it is the distribution's and its last."""
+    tensors = {
+        "actor.log_std": torch.tensor([1.0, 2.0]),
+        "actor.normalizer.mean": torch.zeros(3),
+        "actor.body.layers.0.weight": torch.ones(2, 3),
+        "critic.body.layers.0.weight": torch.ones(1, 4),
+        "worlds.memory.actor": torch.ones(5, 2),
+        "optimizer.exp_avg": torch.arange(12.0),
+        "optimizer.step": torch.tensor(3.0),
+    }
+    meta = {
+        "iteration": 1,
+        "dims": {"actor": 3, "critic": 4, "action": 2},
+        "learner": {"actor_groups": ["policy"], "critic_groups": ["critic"]},
+    }
+    path = save_checkpoint(tmp_path / "000001", tensors, meta)
+    rewrite(path, lambda meta: meta.pop("schema"))
+    now, meta = load_checkpoint(path)
+    assert "actor.log_std" not in now
+    assert "worlds.memory.actor" not in now
+    assert now["actor.distribution.log_std"].tolist() == [1.0, 2.0]
+    assert now["optimizer.exp_avg"].tolist() == [2, 3, 4, 5, 6, 7, 0, 1, 8, 9, 10, 11]
+    assert meta["dims"]["actor_shapes"] == {"policy": [3]}

@@ -1,0 +1,106 @@
+"""Checkpoints that are written beside the training: what it waits for, and where errors come out."""
+
+import errno
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+
+from robot_rl.learn import saving
+from robot_rl.learn.checkpoint import list_checkpoints, load_checkpoint
+from robot_rl.learn.ranks import ALONE
+from robot_rl.learn.runner import Runner
+from robot_rl.learn.saving import Saver
+from robot_rl.metrics.writers import read_metrics
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Holds every writing thread until it is opened."""
+    opened = threading.Event()
+    write = saving.save_checkpoint
+
+    def held(*args, **options):
+        assert opened.wait(60)
+        return write(*args, **options)
+
+    monkeypatch.setattr(saving, "save_checkpoint", held)
+    return opened
+
+
+def test_what_is_written_is_what_was_when_it_was_asked_for(tmp_path, gate):
+    saver, weights, place = Saver(ALONE, 0), torch.ones(3), torch.zeros(2)
+    path = tmp_path / "checkpoints" / "000001"
+    saver.start(path, {"weights": weights}, {}, {"env.place": place})
+    assert (saver.durable, path.exists()) == (None, False)
+    weights.fill_(7.0)
+    gate.set()
+    saver.wait()
+    assert saver.durable == path
+    assert load_checkpoint(path)[0]["weights"].tolist() == [1.0] * 3
+
+
+def test_one_is_written_at_a_time(tmp_path, gate):
+    saver, begun = Saver(ALONE, 0), []
+    saver.start(tmp_path / "checkpoints" / "000001", {}, {}, {})
+    second = threading.Thread(
+        target=lambda: (saver.start(tmp_path / "checkpoints" / "000002", {}, {}, {}), begun.append(saver.durable))
+    )
+    second.start()
+    second.join(0.05)
+    assert begun == []
+    gate.set()
+    second.join(60)
+    assert begun[0].name in ("000001", "000002")  # The first is on the disk before the second begins.
+    saver.wait()
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["000001", "000002"]
+
+
+def test_the_training_goes_on_while_one_is_written(make_point_env, small_cfg, tmp_path, gate):
+    seen = []
+
+    def observer(row):
+        seen.append((int(row["iteration"]), len(list_checkpoints(tmp_path))))
+        if row["iteration"] == 3:
+            gate.set()
+
+    runner = Runner(make_point_env(), small_cfg, run_dir=tmp_path, observer=observer)
+    runner.learn(4)
+    assert seen[:3] == [(1, 0), (2, 0), (3, 0)]
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["000002", "000004"]
+    assert runner.checkpoint.name == "000004"
+    waited = [row["perf/save_s"] for row in read_metrics(tmp_path)]
+    assert (waited[0], waited[1], waited[2] > 0.0) == (0.0, 0.0, True)
+
+
+def test_a_full_disk_ends_the_training_after_the_iteration_in_hand(make_point_env, small_cfg, tmp_path, monkeypatch):
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(saving, "save_checkpoint", full)
+    runner = Runner(make_point_env(), replace(small_cfg, save_interval=2), run_dir=tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        runner.learn(50)
+    assert 2 <= runner.iteration <= 4
+    assert runner.checkpoint is None
+    assert threading.active_count() == len(
+        [thread for thread in threading.enumerate() if thread.name != "robot-rl-save"]
+    )
+
+
+def test_a_loss_that_is_not_finite_leaves_the_checkpoint_before_it_whole(make_point_env, small_cfg, tmp_path):
+    env = make_point_env()
+    step, count = env.step, []
+
+    def breaks(actions):
+        obs, reward, done, extras = step(actions)
+        count.append(None)
+        return obs, reward * (float("nan") if len(count) > 2 * small_cfg.num_steps else 1.0), done, extras
+
+    env.step = breaks
+    runner = Runner(env, small_cfg, run_dir=tmp_path)
+    with pytest.raises(FloatingPointError):
+        runner.learn(10)
+    assert runner.checkpoint.name == "000002"
+    assert load_checkpoint(runner.checkpoint)[1]["iteration"] == 2
