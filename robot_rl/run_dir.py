@@ -217,10 +217,15 @@ class RunDir:
         return record
 
     def discard(self) -> None:
-        """Removes a directory in which nothing was learned yet (no checkpoint, no metrics); else does nothing."""
+        """Removes a directory in which nothing was learned yet (no checkpoint, no metrics); else does nothing.
+
+        Nor is it removed where another process trains in it.
+        """
+        from robot_rl.metrics.rows import is_locked
+
         learned = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
         measured = self.metrics_file.is_file() and self.metrics_file.stat().st_size > 0
-        if not learned and not measured:
+        if not learned and not measured and not is_locked(self.metrics_file):
             shutil.rmtree(self.path, ignore_errors=True)
             for folder in (self.path.parent, self.path.parent.parent):
                 try:

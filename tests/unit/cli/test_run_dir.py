@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from robot_rl.errors import UserError
+from robot_rl.metrics.rows import lock
 from robot_rl.run_dir import RUN_ID, RunDir, git_state, machine_facts, package_versions, write_atomic, write_json
 
 
@@ -140,6 +141,15 @@ def test_a_run_without_a_checkpoint_is_discarded_with_its_empty_parents(tmp_path
     measured.metrics_file.write_text("{}\n")
     measured.discard()
     assert measured.path.is_dir()
+
+
+def test_a_run_that_another_process_trains_is_not_discarded(tmp_path):
+    run_dir = RunDir.create(tmp_path, "cartpole", 1, "mine")
+    with lock(run_dir.metrics_file):
+        run_dir.discard()
+        assert run_dir.path.is_dir()
+    run_dir.discard()
+    assert not run_dir.path.exists()
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
