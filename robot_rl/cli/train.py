@@ -62,10 +62,10 @@ sweeps, one run after another (Hydra's multirun and launchers):
 several processes, with the worlds divided evenly among them, each on a GPU of its own where there are GPUs:
   torchrun --nproc-per-node 2 --no-python robot-rl train task=go2_flat num_envs=8192
 
-Ctrl-C finishes the iteration, saves, and says how to go on; a scheduler's SIGTERM or SIGUSR1 does the same, and the exit
-code 85 asks for another turn (docs/recovery.md). The run directory holds run.yaml (every setting, versions, git commit),
-metrics.jsonl, tb/ (TensorBoard) and checkpoints/; export, eval, video and report add the rest. A world that breaks (its
-state is not finite, a buffer is full) is reset, counted, and put into quarantine/ for inspect.
+Ctrl-C finishes the iteration, saves, and says how to go on; a scheduler's SIGTERM or SIGUSR1 does the same, with exit
+code 85 (docs/recovery.md). The run directory holds run.yaml (every setting, versions, git commit), metrics.jsonl, tb/
+(TensorBoard) and checkpoints/; export, eval, video and report add the rest. A world that breaks (its state is not
+finite, a buffer is full) is reset, counted, and put into quarantine/ for inspect.
 """
 
 COMMANDS = ("export", "eval", "video", "report", "play")
