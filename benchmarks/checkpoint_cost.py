@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -92,7 +93,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         result = measure(options.task, options.worlds, options.iterations, options.device, Path(scratch) / "run")
-    result |= {"machine": machine_facts(), "versions": package_versions()}
+    result |= {"load_average": os.getloadavg()[0], "machine": machine_facts(), "versions": package_versions()}
     text = json.dumps(result, indent=1)
     print(text)
     if options.out:

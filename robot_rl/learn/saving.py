@@ -62,6 +62,7 @@ class Saver:
             PeerError: the same, of another process.
         """
         self.wait()
+        self._abandoned_at = float("inf")
         staging = Path(self._ranks.first(lambda: str(self._stage(path))))
         own = copied(worlds)
         work: Callable[[], None]
