@@ -8,7 +8,7 @@ from typing import Any
 
 from robot_rl.errors import UserError
 
-MAX_VALUES, MAX_DEPTH = 100_000, 60
+MAX_VALUES, MAX_DEPTH, MAX_DIGITS = 100_000, 60, 300
 
 
 def read_plain(path: Path, most: int | None = None) -> bytes:
@@ -77,6 +77,8 @@ def _count(node: Any, known: dict[int, int], depth: int) -> int:
     """The number of values of a node of YAML, with what an alias repeats counted each time."""
     if depth == 0:
         raise ValueError(f"nested deeper than {MAX_DEPTH}")
+    if node.tag == "tag:yaml.org,2002:int" and len(node.value) > MAX_DIGITS:
+        raise ValueError(f"a number of more than {MAX_DIGITS} digits")
     if id(node) not in known:
         parts = node.value if isinstance(node.value, list) else []
         total = 1

@@ -16,6 +16,7 @@ PRESET = {
     "num_steps": 256,
     "max_iterations": 500,
     "stagger_episodes": False,
+    "normalize_values": True,
     "actor.hidden": [64, 64],
     "actor.activation": "tanh",
     "critic.hidden": [64, 64],
@@ -76,7 +77,9 @@ def resolve_task(tree: Mapping[str, Any]) -> Any:
         raise UserError(f"num_threads={tree['num_threads']}: {tree['task']} has none of ours; leave num_threads= out")
     task = GymTask(name=str(tree["task"]), vectorization=str(tree["vectorization"]), actions=str(tree["actions"]))
     known = default_settings(task)
-    given = tree["env"] if isinstance(tree["env"], Mapping) else {}
+    given = tree["env"]
+    if not isinstance(given, Mapping):
+        raise UserError(f"env={given!r}: is a group; set one of {', '.join(f'env.{key}' for key in known)}")
     strange = [key for key in given if key not in known]
     if strange:
         # The tree was made for worlds one by one; what is as it was then need not exist.

@@ -5,6 +5,7 @@ task's node holds the whole tree of `robot_rl.cli.settings`. What Hydra would co
 before.
 """
 
+import itertools
 import os
 import re
 import sys
@@ -17,6 +18,7 @@ from robot_rl.errors import UserError, suggest
 
 # Flags of Hydra that make sense here, and how many words follow each.
 FLAGS = {"-m": 0, "--multirun": 0, "--cfg": 1, "-c": 1, "--resolve": 0, "--package": 1, "-p": 1}
+MAX_SWEEP = 10_000
 
 
 def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None:
@@ -70,15 +72,32 @@ def _parse(arguments: Sequence[str]) -> list[Any]:
             words.append(argument)
     try:
         return OverridesParser.create().parse_overrides(words)
-    except HydraException as error:
+    except (HydraException, ValueError) as error:  # the second of a number with thousands of digits
         raise UserError(f"cannot read the overrides: {str(error).splitlines()[0]}") from None
 
 
 def _values(override: Any) -> list[str]:
     """The value of an override, or all those that a sweep goes through, as text."""
     if override.is_sweep_override():
-        return [str(getattr(value, "text", value)) for value in override.sweep_iterator()]
+        return [str(getattr(value, "text", value)) for value in _sweep(override)]
     return [str(override.value())]
+
+
+def _sweep(override: Any) -> list[Any]:
+    """What a sweep goes through.
+
+    Raises:
+        UserError: It is one of files, or of more jobs than anybody means.
+    """
+    from hydra.errors import HydraException
+
+    try:
+        values = list(itertools.islice(override.sweep_iterator(), MAX_SWEEP + 1))
+    except HydraException as error:
+        raise UserError(f"'{override.input_line}': no sweep that can be made here, {error}") from None
+    if len(values) > MAX_SWEEP:
+        raise UserError(f"'{override.input_line}': a sweep of more than {MAX_SWEEP} values")
+    return values
 
 
 def _tasks(overrides: Sequence[Any]) -> list[str]:
@@ -122,7 +141,7 @@ def _check_sweep(tree: dict[str, Any], overrides: Sequence[Any]) -> None:
     fixed = {override.key_or_group: override.value() for override in mine if not override.is_sweep_override()}
     for override in mine:
         if override.is_sweep_override():
-            for value in override.sweep_iterator():
+            for value in _sweep(override):
                 both = {**fixed, override.key_or_group: value}
                 plain = {key: set_to for key, set_to in both.items() if "${" not in str(set_to)}
                 resolve(trees.override(tree, plain))

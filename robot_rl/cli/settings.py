@@ -202,9 +202,14 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     Raises:
         UserError: A value of the wrong type or out of range, or something that is not to be had here.
     """
-    is_gym = gym.is_gym(tree["task"])
+    is_gym = gym.is_gym(tree.get("task"))
+    for key in (*FRONT, *OPTIONAL, "metrics", *(gym.OWN if is_gym else ())):
+        if key not in tree:
+            raise UserError(f"{key}: is missing, it can be changed but not left out")
     task = gym.resolve_task(tree) if is_gym else find_task(str(tree["task"]))
     known = dict.fromkeys(gym.OWN) if is_gym else trees.task_tree(task)
+    if not isinstance(tree["metrics"], Mapping):
+        raise UserError(f"metrics={tree['metrics']!r}: is a group; set metrics.wandb")
     metrics = dict(tree["metrics"])
     wandb = _choice("metrics.wandb", metrics.pop("wandb", "off"), WANDB)
     parts = {key: tree[key] for key in known if key in tree and key != "metrics"}
@@ -266,7 +271,7 @@ def resolve_device(device: Any) -> str:
     if name == "cpu":
         return name
     kind, colon, index = name.partition(":")
-    if kind != "cuda" or (colon and not index.isdigit()):
+    if kind != "cuda" or (colon and not index.isdecimal()):
         near = suggest(name, ("auto", "cpu", "cuda"))
         raise UserError(f"device={name}: must be auto, cpu, cuda or cuda:<index>; {near}")
     if int(index or 0) >= count:

@@ -55,7 +55,9 @@ def override(tree: Mapping[str, Any], dotted: Mapping[str, Any]) -> dict[str, An
         node = result
         for part in parents:
             node = node[part]
-        node[last] = {**node[last], **value} if isinstance(node[last], dict) and isinstance(value, Mapping) else value
+        if isinstance(node[last], dict) and not isinstance(value, Mapping):
+            raise _group(name, value, node[last])
+        node[last] = {**node[last], **value} if isinstance(node[last], dict) else value
     return result
 
 
@@ -91,6 +93,10 @@ def _nearest(name: str, tree: Mapping[str, Any]) -> str:
             break
         node = node[part]
     return suggest("", node)
+
+
+def _group(path: str, value: Any, known: Mapping[str, Any]) -> UserError:
+    return UserError(f"{path}={value!r}: is a group; set one of {', '.join(f'{path}.{key}' for key in known)}")
 
 
 def _is_term(value: Any) -> bool:
@@ -131,7 +137,7 @@ def _apply(value: Any, tree: Any, path: str) -> Any:
     if not isinstance(known, dict):
         return coerce(value, tree, path)
     if not isinstance(tree, Mapping):
-        raise UserError(f"{path}={tree!r}: is a group; set one of {', '.join(f'{path}.{key}' for key in known)}")
+        raise _group(path, tree, known)
     _known_keys(tree, known, f"{path}.")
     if _is_term(value):
         set_to = {name: tree.get(name, old) for name, old in known.items()}

@@ -167,7 +167,7 @@ def find_spec(name: str) -> EnvSpec:
         UserError: there is none; the line is Gymnasium's, which offers the nearest.
     """
     module, colon, name_alone = name.removeprefix(PREFIX).rpartition(":")
-    if not name_alone or ":" in module or (colon and not module):
+    if not name_alone or (colon and not all(part.isidentifier() for part in module.split("."))):
         raise UserError(f"task={name}: write gym:<id> such as gym:HalfCheetah-v5, or gym:<module>:<id>")
     with asked(name) as gymnasium:
         if module:

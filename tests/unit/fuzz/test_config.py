@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from robot_rl.cli import options, settings
 from robot_rl.cli import tree as trees
+from robot_rl.cli.hydra_app import launch
 from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
 from robot_rl.errors import UserError
 from robot_rl.reading import read_yaml
@@ -23,7 +24,16 @@ FEW = limits(max_examples=max(1, limits().max_examples // 3))
 TREES = {name: settings.default_tree(name, "cpu") for name in TASKS}
 YAML = """!!timestamp x|2024-99-45|!!int ''|!!bool x|!!float x|0b_|0x_|<<: 3|&a [*a]|=|1_0|"\\UFFFFFFFF"|"\\ud800"|.nan
 -.inf|!!python/object:os.system x|!!set {a}|!!omap [a: 1]|!!binary x|{[1]: 2}|? [a]|2024-01-01|[1, [2]]|{a: 1}"""
-WORDS = (*re.split(r"[|\n]", YAML), "9" * 400, "9" * 5000, "[" * 300, "{a: " * 300, "\0", "%YAML 9.9\n---\n1")
+WORDS = (
+    *re.split(r"[|\n]", YAML),
+    "9" * 400,
+    "9" * 5000,
+    "0x" + "f" * 5000,
+    "[" * 300,
+    "{a: " * 300,
+    "\0",
+    "%YAML 9.9\n---\n1",
+)
 BOMB = "a0: &a0 {x: 1}\n" + "".join(f"a{i + 1}: &a{i + 1} {{x: *a{i}, y: *a{i}}}\n" for i in range(40))
 MERGED = "a0: &a0 {x: 1}\n" + "".join(f"a{i + 1}: &a{i + 1} {{<<: [*a{i}, *a{i}]}}\n" for i in range(40))
 
@@ -153,3 +163,22 @@ def test_any_words_of_an_ordinary_command(words, refuses):
 
     refuses(UserError, options.read, Options, words)
     refuses(UserError, options.read_all, Options, [f"num_envs={word}" for word in words[:1]])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("task=cartpole", "seed=" + "9" * 5000), "cannot read the overrides"),
+        (("task=cartpole", "~seed"), "seed: is missing"),
+        (("task=cartpole", "~metrics"), "metrics: is missing"),
+        (("task=cartpole", "metrics=3"), "metrics=3: is a group"),
+        (("-m", "task=cartpole", "seed=glob(*)"), "no sweep that can be made here"),
+        (("-m", "task=cartpole", "seed=range(1,1000000000)"), "more than 10000 values"),
+        (("task=gym:..a:b-v1",), "write gym:<id>"),
+        (("task=gym:CartPole-v1", "env=3"), "env=3: is a group"),
+    ],
+)
+def test_what_training_refuses(words, says, refuses):
+    found, line = refuses(UserError, launch, words, settings.resolve)
+    assert found is None
+    assert says in line
