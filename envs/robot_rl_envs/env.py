@@ -23,7 +23,7 @@ from robot_rl_envs.motion import component_names
 from robot_rl_envs.quarantine import Quarantine
 from robot_rl_envs.scan import RayScan
 from robot_rl_envs.scene import make_scene
-from robot_rl_envs.state import CONSTANTS, Chain, State, make_chain, make_struct
+from robot_rl_envs.state import CONSTANTS, Chain, State, check_indices, make_chain, make_struct
 from robot_rl_envs.task import Task
 from robot_rl_envs.torch_terms import TorchTerms
 
@@ -369,6 +369,9 @@ class Env(VecEnv):
             if name not in tensors or tensors[name].shape != value.shape:
                 got = tuple(tensors[name].shape) if name in tensors else "nothing"
                 raise ValueError(f"environment state {name!r}: checkpoint has {got}, wants {tuple(value.shape)}")
+            if tensors[name].dtype != value.dtype:
+                raise ValueError(f"environment state {name!r}: is of {tensors[name].dtype}, must be {value.dtype}")
+        check_indices(tensors, self._arrays["terrain_origins"].shape)
         for name in self._arrays:
             if f"state.{name}" in tensors and f"state.{name}" in mine:
                 wp.to_torch(self._arrays[name]).copy_(tensors[f"state.{name}"])

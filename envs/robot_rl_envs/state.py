@@ -6,6 +6,7 @@ Frames: ``_w`` world, ``_b`` base. Quaternions are w, x, y, z. One row a world; 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,22 @@ class State:
 
     def __dir__(self) -> list[str]:
         return sorted(self._views)
+
+
+def check_indices(tensors: Mapping[str, Any], tiles: Sequence[int]) -> None:
+    """Refuse a state with numbers that kernels would look up outside of their arrays.
+
+    Args:
+        tensors: as of `Env.state_dict`.
+        tiles: rows and columns of the terrain.
+
+    Raises:
+        ValueError: the line names the number.
+    """
+    bounds = {"terrain_level": tiles[0], "terrain_column": tiles[1], "step_count": 2**31, "episode_length": 2**31}
+    for name, size in bounds.items():
+        value = tensors.get(f"state.{name}")
+        if value is not None and value.numel() and not 0 <= int(value.min()) <= int(value.max()) < size:
+            raise ValueError(
+                f"environment state {name!r}: {int(value.min())} to {int(value.max())}, wants 0 to {size - 1}"
+            )

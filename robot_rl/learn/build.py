@@ -16,6 +16,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.amp import make_amp
 from robot_rl.learn.checkpoint import check_shapes, good_checkpoint, load_checkpoint
 from robot_rl.learn.conv import check_images
+from robot_rl.learn.description import need
 from robot_rl.learn.extras import Extra
 from robot_rl.learn.layout import make_layout
 from robot_rl.learn.networks import Actor, Critic
@@ -241,8 +242,12 @@ def make_policy(run_dir: Path, checkpoint: Path | None = None, device: torch.dev
     """
     path = Path(checkpoint) if checkpoint is not None else good_checkpoint(run_dir)
     tensors, meta = load_checkpoint(path)
+    need(path, meta, "learner", "dims")
     cfg = from_dict(LearnerCfg, meta["learner"])
-    actor, _ = make_networks(cfg, Dims(**meta["dims"]), mirrors_from_meta(meta))
+    try:
+        actor, _ = make_networks(cfg, Dims(**meta["dims"]), mirrors_from_meta(meta))
+    except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"checkpoint {path}: no network is as its description says ({error})") from error
     state = {name.removeprefix("actor."): t for name, t in tensors.items() if name.startswith("actor.")}
     check_shapes(path, state, actor.state_dict())
     actor.load_state_dict(state)

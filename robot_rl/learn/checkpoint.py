@@ -19,13 +19,17 @@ from typing import Any
 from torch import Tensor
 
 from robot_rl.errors import UserError
+from robot_rl.learn.description import check_description
 from robot_rl.learn.migrations import SCHEMA, migrate
 from robot_rl.metrics.rows import to_stderr
+from robot_rl.reading import read_plain
 
 WEIGHTS = "model.safetensors"
 META = "meta.json"
 FILES = re.compile(r"model\.safetensors|env(\.rank[1-9][0-9]*)?\.safetensors")
 """Names of the files that meta.json may hold checksums of, besides its own."""
+MAX_META = 2**24
+"""Bytes that meta.json may have."""
 REPLACED = "-replaced"
 REMOVED = "-removed"
 
@@ -119,7 +123,9 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     meta = _read_meta(Path(path))
     sums = meta.pop("sha256")
     tensors = _read_tensors(Path(path) / WEIGHTS, sums)
-    return migrate(tensors, meta, path)
+    tensors, meta = migrate(tensors, meta, path)
+    check_description(Path(path), meta)
+    return tensors, meta
 
 
 def load_worlds(path: Path, rank: int = 0) -> dict[str, Tensor] | None:
@@ -248,6 +254,8 @@ def check_shapes(path: Path, tensors: Mapping[str, Tensor], wanted: Mapping[str,
             raise UserError(
                 f"checkpoint {path}: '{name}' has shape {have}, must be {want} for this environment and learner"
             )
+        if tensors[name].dtype != wanted[name].dtype:
+            raise UserError(f"checkpoint {path}: '{name}' is of {tensors[name].dtype}, must be {wanted[name].dtype}")
 
 
 def sync_directory(path: Path) -> None:
@@ -267,7 +275,7 @@ def _read_tensors(path: Path, sums: Mapping[str, str]) -> dict[str, Tensor]:
     _check_sum(path, hashlib.sha256(content).hexdigest(), sums)
     try:
         return load(content)
-    except SafetensorError as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:  # torch knows not every kind
         raise UserError(f"{path}: damaged, no safetensors file ({error})") from None
 
 
@@ -278,27 +286,29 @@ def _check_sum(path: Path, found: str, sums: Mapping[str, str]) -> None:
 
 
 def _read(path: Path) -> bytes:
-    if path.is_symlink():
-        raise UserError(f"{path}: is a link, a checkpoint's files must lie in its directory")
     try:
-        return path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
+        return read_plain(path, MAX_META if path.name == META else None)
+    except FileNotFoundError:
         raise UserError(f"{path}: missing, the checkpoint is not whole") from None
 
 
 def _read_meta(directory: Path) -> dict[str, Any]:
     """Return a checkpoint's description as it lies on the disk, "sha256" included."""
+    if directory.is_symlink():
+        raise UserError(f"checkpoint {directory}: is a link, must be a directory")
     if not directory.is_dir():
         raise UserError(f"checkpoint {directory}: no such directory, must hold {WEIGHTS} and {META}")
     path = directory / META
     try:
         meta = json.loads(_read(path))
-    except (ValueError, RecursionError) as error:
+        found = _meta_sum({key: value for key, value in dict(meta).items() if key != "sha256"})
+    except UserError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: damaged, no JSON ({error})") from None
     if not isinstance(meta, dict) or not isinstance(meta.get("sha256"), dict):
         raise UserError(f"{path}: damaged, has no 'sha256'")
     sums = meta["sha256"]
-    found = _meta_sum({key: value for key, value in meta.items() if key != "sha256"})
     if found != sums.get(META):
         raise UserError(f"{path}: damaged, sha256 of its content is {found[:12]}..., must be {sums.get(META)}")
     if strange := [name for name in sums if name != META and not FILES.fullmatch(name)]:

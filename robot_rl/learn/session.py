@@ -20,6 +20,7 @@ from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn import worlds
 from robot_rl.learn.build import checked_mirrors, env_mirrors, make_dims, make_networks, mirrors_to_meta
 from robot_rl.learn.checkpoint import check_shapes, load_checkpoint
+from robot_rl.learn.description import need
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.interrupt import SIGNALS, StopRequest
 from robot_rl.learn.networks import Actor, Critic
@@ -211,9 +212,7 @@ class Session(ABC):
             told(f"checkpoint {path}: every world begins anew, as asked for")
         else:
             held = worlds.read_worlds(path, meta, self.env, live, self.ranks, allow_resize=allow_resize, tell=told)
-        worlds.unpack(path, held, self.env, live)
-        self._load_networks(tensors)
-        self._loaded(tensors)
+        self._take(path, tensors, held)
         if not own and not self.ranks.is_first:  # A process more than there were: random numbers of its own.
             for number, stream in enumerate(self._streams().values()):
                 stream.manual_seed(self.ranks.seed(self.seed) + (counters[0] << 32) + number)
@@ -241,6 +240,21 @@ class Session(ABC):
         """Return what is remembered of each world, (N, ...) each, live."""
         tracked = {} if self._tracker is None else self._tracker.worlds()
         return {f"tracker.{name}": tensor for name, tensor in tracked.items()}
+
+    def _take(self, path: Path, tensors: Mapping[str, Tensor], held: Mapping[str, Tensor]) -> None:
+        """Take over what was checked; where it still cannot be, be as before and raise UserError."""
+        now, live = {**self._networks(), **self._state()}, self._worlds()
+        before = {name: tensor.detach().clone() for name, tensor in now.items()}
+        before_held = {name: tensor.detach().clone() for name, tensor in worlds.pack(self.env, live).items()}
+        try:
+            worlds.unpack(path, held, self.env, live)
+            self._load_networks(tensors)
+            self._loaded(tensors)
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            worlds.unpack(path, before_held, self.env, live)
+            self._load_networks(before)
+            self._loaded(before)
+            raise error if isinstance(error, UserError) else UserError(f"checkpoint {path}: {error}") from error
 
     def _load_networks(self, tensors: Mapping[str, Tensor]) -> None:
         self.actor.load_state_dict(worlds.under(tensors, "actor."))
@@ -353,7 +367,5 @@ def read_counters(path: Path, meta: Mapping[str, Any]) -> tuple[int, int, float]
     Raises:
         UserError: its description lacks one of them, or holds no number there.
     """
-    found = [meta.get(name) for name in ("iteration", "env_steps", "time_s")]
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 for value in found):
-        raise UserError(f"checkpoint {path}: damaged, iteration, env_steps and time_s are {found}, must be numbers")
-    return int(found[0]), int(found[1]), float(found[2])  # type: ignore[arg-type]
+    need(path, meta, "iteration", "env_steps", "time_s")
+    return meta["iteration"], meta["env_steps"], float(meta["time_s"])
