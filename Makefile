@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast check format install install-dev bench bench-env bench-learner rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
+.PHONY: help run test test-fast fuzz check format install install-dev bench bench-env bench-learner rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,6 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Options of the training that make run starts, e.g. make run TRAIN="seed=2 max_iterations=300"
 TRAIN ?=
 TASK ?= go2_flat
+FUZZ ?= 1000
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +39,9 @@ test: $(DEV)  ## install with the tools for development, run every test
 
 test-fast: $(DEV)  ## the tests that take a moment
 	$(BIN)/python -m pytest -m "not slow"
+
+fuzz: $(DEV)  ## damaged files and settings without end against every loader; FUZZ says how many to a test
+	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/fuzz
 
 check: $(DEV)  ## lint, format, types, direction of imports
 	$(BIN)/ruff check .
