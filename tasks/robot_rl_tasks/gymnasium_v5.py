@@ -33,7 +33,7 @@ LEARNER = {
 """A million steps with small networks."""
 SLOW = {"ppo.learning_rate": 3e-4, "ppo.minibatches": 16, "symmetry": "network"}
 LEARNERS: dict[str, tuple[float, dict[str, Any]]] = {
-    "half_cheetah_v5": (1.0, {"ppo.learning_rate": 1e-3}),
+    "half_cheetah_v5": (0.5, {"ppo.learning_rate": 1e-3}),
     "walker2d_v5": (0.4, {"ppo.learning_rate": 5e-4}),
     "hopper_v5": (0.4, {"ppo.learning_rate": 5e-4}),
     "ant_v5": (0.3, SLOW),
@@ -41,7 +41,7 @@ LEARNERS: dict[str, tuple[float, dict[str, Any]]] = {
 }
 """What each robot learns with besides: the deviation at the start, as a share of the motors' control, and settings.
 
-Robots that fall, or pay for large actions, begin with small ones. With the mirror Ant's return doubled.
+All do better from small actions. With the mirror the return of Ant doubled, and a humanoid learned to walk.
 """
 
 
