@@ -20,6 +20,7 @@ from robot_rl.run_dir import RunDir
 POLL_S = 0.003
 TAIL_BYTES = 1 << 16
 """What is read of the end of metrics.jsonl; a row is a few kilobytes."""
+start_process = subprocess.Popen
 FIRST = re.compile(r"iteration (\d+)/\d+ ")
 """How the progress shows an iteration; the first of a process is always shown."""
 
@@ -62,7 +63,7 @@ class Training:
         self.run = run
         self._lines: list[tuple[float, str]] = []
         self._start = time.monotonic()
-        self._process = subprocess.Popen(
+        self._process = start_process(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -90,6 +91,11 @@ class Training:
     def lines(self) -> list[str]:
         """What it has said, without empty lines."""
         return [text for _, text in self._lines]
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""

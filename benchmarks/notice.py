@@ -1,0 +1,126 @@
+"""From a scheduler's notice to a checkpoint that is safe, and from a new process to its first step.
+
+    python benchmarks/notice.py [task=go2_flat] [num_envs=4096] [rounds=5] [out=benchmarks/notice.json] [key=value ...]
+
+A run goes on in a process of its own, gets SIGTERM at a random moment, and goes on in another. The notice is split at
+the end of the iteration in hand, which is the training's own work and as long as the machine makes it; then the state
+is copied, written and synced, and the process ends. Every process but the first is a warm start: Warp's kernels are
+compiled, the files are in memory. What the processor worked until the first step says what the start would take on a
+machine with nothing else to do; the load is kept with the figures.
+"""
+
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from robot_rl.drill.process import Training, last_row, name_code
+from robot_rl.errors import ExitCode
+from robot_rl.learn.checkpoint import latest_checkpoint
+from robot_rl.run_dir import RunDir, machine_facts, package_versions, write_json
+
+PATIENCE_S = 900.0
+ENDLESS = 10**6
+PARTS = (
+    "start to stepping",
+    "start to stepping, processor time",
+    "start to the first iteration done",
+    "an iteration",
+    "notice to the end of the iteration",
+    "end of the iteration to the checkpoint",
+    "notice to the checkpoint",
+    "notice to the end of the process",
+)
+
+
+def begin(given: dict[str, str], root: Path) -> RunDir:
+    """Train the run for two iterations."""
+    words = [f"{key}={value}" for key, value in given.items()]
+    command = [sys.executable, "-m", "robot_rl.cli.main", "train", *words, f"root={root}", "max_iterations=2"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return RunDir.find("latest", root)
+
+
+def processor_s(pid: int) -> float:
+    """Return the processor's time that a process has had, all its threads together [s]."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def notice(run: RunDir, draw: random.Random) -> dict[str, float]:
+    """Go on with the run for a few iterations, give notice, and return what took how long [s]."""
+    settings = {"max_iterations": ENDLESS, "save_interval": ENDLESS}
+    with Training(run, settings) as training:
+        training.wait_for(lambda: " -> " in "".join(training.lines) or None, "its first step", PATIENCE_S)
+        worked_s = processor_s(training.pid)
+        first = training.wait_first(PATIENCE_S)
+        row = training.wait_iteration(first.iteration + 1, PATIENCE_S)
+        later = training.wait_iteration(row["iteration"] + 1, PATIENCE_S)
+        iteration_s = (later["time_s"] - row["time_s"]) / (later["iteration"] - row["iteration"])
+        time.sleep(draw.uniform(0.0, iteration_s))
+        rows = run.metrics_file.stat().st_mtime
+        at = time.time()
+        training.send(signal.SIGTERM)
+        code = training.wait(PATIENCE_S)
+        ended = time.time()
+    if code != ExitCode.REQUEUE:
+        raise SystemExit(f"{name_code(code)}: {training.lines[-1]}")
+    written, durable = run.metrics_file.stat().st_mtime, run.checkpoints.stat().st_mtime
+    last = last_row(run)
+    assert last is not None
+    assert written > rows
+    assert int(latest_checkpoint(run.path).name) == last["iteration"]
+    values = (
+        first.stepping_s,
+        worked_s,
+        first.done_s,
+        iteration_s,
+        written - at,
+        durable - written,
+        durable - at,
+        ended - at,
+    )
+    return dict(zip(PARTS, values, strict=True))
+
+
+def main() -> None:
+    """Measure, print and write it down."""
+    given: dict[str, str] = {"task": "go2_flat", "num_envs": "4096"}
+    given |= dict(word.split("=", 1) for word in sys.argv[1:])
+    rounds, out = int(given.pop("rounds", "5")), Path(given.pop("out", "benchmarks/notice.json"))
+    draw = random.Random(1)
+    with tempfile.TemporaryDirectory(prefix=".notice-", dir=".") as folder:
+        run = begin(given, Path(folder) / "runs")
+        taken = [notice(run, draw) for _ in range(rounds)]
+        size = sum(file.stat().st_size for file in latest_checkpoint(run.path).iterdir())
+    result: dict[str, Any] = {
+        "name": "notice and going on",
+        "machine": machine_facts(),
+        "versions": package_versions(),
+        "settings": given,
+        "rounds": rounds,
+        "load": os.getloadavg()[0],
+        "checkpoint_mb": size / 1e6,
+        "seconds": {
+            part: {
+                "median": statistics.median(one[part] for one in taken),
+                "least": min(one[part] for one in taken),
+                "most": max(one[part] for one in taken),
+            }
+            for part in PARTS
+        },
+    }
+    for part, values in result["seconds"].items():
+        print(f"{part:<40}{values['median']:8.2f} s  ({values['least']:.2f} to {values['most']:.2f})")
+    write_json(out, result)
+    print(out)
+
+
+if __name__ == "__main__":
+    main()
