@@ -18,19 +18,16 @@ LSTM = {
 }
 OPTIONS = {
     "ppo": {},
-    "fixed": {"ppo.schedule": "fixed", "ppo.clip_value_loss": False, "ppo.bootstrap": "state"},
-    "linear": {"ppo.schedule": "linear"},
-    "unnormalized": {"normalize_obs": False, "stagger_episodes": False},
+    "fixed": {"ppo.schedule": "fixed", "ppo.bootstrap": "state", "normalize_obs": False, "stagger_episodes": False},
     "augment": {"symmetry": "augment"},
-    "network": {"symmetry": "network"},
-    "normalize_values": {"normalize_values": True},
+    "network": {"symmetry": "network", "ppo.schedule": "linear"},
+    "normalize_values": {"normalize_values": True, "ppo.clip_value_loss": False},
     "squashed": {"actor.distribution": "squashed"},
     "state_std": {"actor.state_std": True},
     "gru": GRU,
     "lstm": LSTM | {"symmetry": "network"},
     "rnd": {"rnd.weight": 0.5, "rnd.groups": ["actor"], "rnd.hidden": [8], "rnd.decay": 1.0},
     "rsl_rl": {"name": "rsl_rl"},
-    "rsl_rl linear": {"name": "rsl_rl", "ppo.schedule": "linear"},
 }
 
 
