@@ -92,6 +92,7 @@ class Runner(Session):
 
     def _loaded(self, state: Mapping[str, Tensor]) -> None:
         if state:
+            self._obs = None  # Those of the worlds that were left.
             self.algorithm.optimizer.load_state_dict(under(state, "optimizer."))
             for extra in self.extras:
                 extra.load_state_dict(under(state, f"extra.{extra.name}."))

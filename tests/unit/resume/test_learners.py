@@ -37,6 +37,14 @@ def test_a_resumed_run_is_the_run(name, maker, tmp_path):
     assert_same_run(whole, resumed)
 
 
+def test_a_runner_goes_back_to_a_checkpoint_of_its_own(maker, tmp_path):
+    whole, resumed = in_two(maker("cartpole"), learner(**GRU), tmp_path)
+    resumed.load(tmp_path / "resumed" / "checkpoints" / "000002")
+    assert resumed.iteration == 2
+    resumed.learn(4)
+    assert_same_run(whole, resumed)
+
+
 class Drift(VecEnv):
     """N points that are pushed about, rewarded for two things; it keeps no statistics and can tell its state."""
 
