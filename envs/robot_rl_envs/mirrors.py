@@ -5,10 +5,12 @@ The mirror is y -> -y. A vector's y changes sign; of an axial vector (an angular
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import mujoco
 import numpy as np
+
+if TYPE_CHECKING:
+    import mujoco
 
 POLAR, AXIAL = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0)
 QUATERNION = (1.0, -1.0, 1.0, -1.0)
@@ -50,6 +52,8 @@ def bodies(scene: Any, signs: tuple[float, ...]) -> Mirror:
 
 
 def _coordinates(scene: Any, address: np.ndarray, floating: tuple[float, ...]) -> Mirror:
+    import mujoco
+
     model = scene.model
     indices, signs = scene.robot.joint_mirror()
     names = scene.robot.joint_names
@@ -73,6 +77,8 @@ def _coordinates(scene: Any, address: np.ndarray, floating: tuple[float, ...]) -
 
 def _partners(model: mujoco.MjModel) -> list[int]:
     """The body on the other side, for every body, by where the centres of mass lie in the model's own pose."""
+    import mujoco
+
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     centres = data.xipos
