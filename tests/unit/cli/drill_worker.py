@@ -57,7 +57,7 @@ class Forked:
         end = None if timeout is None else time.monotonic() + timeout
         while self.poll() is None:
             if end is not None and time.monotonic() > end:
-                raise subprocess.TimeoutExpired("training", timeout)
+                raise subprocess.TimeoutExpired("training", timeout or 0.0)
             time.sleep(0.001)
         return self.returncode
 
@@ -77,6 +77,5 @@ def start(command, **options):
 if __name__ == "__main__":
     for name in IMPORTED:
         importlib.import_module(name)
-    process = importlib.import_module("robot_rl.drill.process")
-    process.start_process = start
+    setattr(importlib.import_module("robot_rl.drill.process"), "start_process", start)  # noqa: B010
     sys.exit(main(["drill", *sys.argv[1:]]))
