@@ -129,6 +129,8 @@ def test_the_mirror_maps_are_their_own_inverse(pair):
 
 def test_a_mirrored_state_is_seen_mirrored_and_earns_the_same(pair):
     one, two = pair
+    if one.scene.watched:
+        pytest.skip("the task reads MuJoCo's own arrays: tests/unit/gymnasium/test_mirrors.py, with the physics")
     rng = np.random.default_rng(1)
     past, now = random_state(one, rng), random_state(one, rng)
     period = gait_period_steps(one), gait_period_steps(two)
@@ -158,6 +160,9 @@ def test_mirrored_actions_move_the_robot_mirrored(build):
     partner, sign = joint_mirror(one.cfg.robot)
     index, action_sign = one.mirror["action"]
     for env in (one, two):
+        for path in env.params():
+            if path.endswith(".z_hi"):  # of an end above which no robot is well
+                env.set_param(path, 1e6)
         for name in ("qpos", "qvel"):
             getattr(env.engine.batch, name)[...] = start[name]
     moved = []

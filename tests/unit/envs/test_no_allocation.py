@@ -16,7 +16,7 @@ from robot_rl_tasks.registry import get_task, list_tasks
 from torch.profiler import ProfilerActivity, profile
 
 WORLDS = 4096  # the smallest array over worlds, a mask of bytes, is 4 KiB
-PYTHON_KB = 3.0  # Python's own objects of one step: tuples, dictionaries, arguments of launches
+PYTHON_KB = 3.9  # Python's own objects of one step: tuples, dictionaries, arguments of launches
 WARM_UP = 5
 
 
