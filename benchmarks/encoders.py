@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 import platform
-import time
-from collections.abc import Callable
 
 import torch
 
+from robot_rl.bench.result import least_cpu_s
 from robot_rl.config import ConvCfg, NetworkCfg, PPOCfg
 from robot_rl.learn.layout import Layout
 from robot_rl.learn.networks import Actor, Critic
@@ -23,16 +22,6 @@ from robot_rl.learn.storage import Dims, make_rollout
 
 CASES = {"depth 64 x 64": ((64, 64), 256), "height scan 11 x 17": ((11, 17), 1024)}
 STEPS, NUMBERS, ACTIONS, REPEATS = 24, 45, 12, 3
-
-
-def timed(run: Callable[[], object]) -> float:
-    """Return the least processor time of a few runs [s]."""
-    found = []
-    for _ in range(REPEATS):
-        start = time.thread_time()
-        run()
-        found.append(time.thread_time() - start)
-    return round(min(found), 3)
 
 
 def measure(side: tuple[int, int], worlds: int, *, encoded: bool) -> dict[str, float]:
@@ -53,9 +42,9 @@ def measure(side: tuple[int, int], worlds: int, *, encoded: bool) -> dict[str, f
             rollout.action[t].copy_(action)
             rollout.out[t].copy_(out)
 
-    result = {"act_s": timed(act), "update_s": timed(lambda: ppo.update(rollout))}
+    result = {"act_s": least_cpu_s(act, REPEATS), "update_s": least_cpu_s(lambda: ppo.update(rollout), REPEATS)}
     batch, rows = ppo.make_batch(rollout), torch.randperm(STEPS * worlds)[: STEPS * worlds // 4]
-    return result | {"minibatches_s": timed(lambda: [batch.rows(rows) for _ in range(20)])}
+    return result | {"minibatches_s": least_cpu_s(lambda: [batch.rows(rows) for _ in range(20)], REPEATS)}
 
 
 def main() -> None:

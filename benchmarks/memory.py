@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 import platform
-import time
-from collections.abc import Callable
 
 import torch
 
+from robot_rl.bench.result import least_cpu_s
 from robot_rl.config import LearnerCfg, MemoryCfg, NetworkCfg
 from robot_rl.learn.build import make_networks
 from robot_rl.learn.memory import Memory
@@ -26,16 +25,6 @@ from robot_rl.learn.storage import Dims, make_rollout
 WORLDS, STEPS, REPEATS = 1024, 24, 5
 DIMS = Dims(actor=48, critic=64, action=12)
 MEMORIES = (("none", 128), ("gru", 128), ("gru", 256), ("lstm", 128), ("lstm", 256))
-
-
-def timed(run: Callable[[], object]) -> float:
-    """Return the least processor time of a few runs [s]."""
-    found = []
-    for _ in range(REPEATS):
-        start = time.thread_time()
-        run()
-        found.append(time.thread_time() - start)
-    return round(min(found), 4)
 
 
 def measure(kind: str, hidden: int, sequence: int = 0) -> dict[str, float]:
@@ -59,7 +48,7 @@ def measure(kind: str, hidden: int, sequence: int = 0) -> dict[str, float]:
             if state is not None:
                 state.masked_fill_(rollout.ended(t)[:, None], 0.0)
 
-    return {"act_s": timed(act), "update_s": timed(lambda: ppo.update(rollout))}
+    return {"act_s": least_cpu_s(act, REPEATS), "update_s": least_cpu_s(lambda: ppo.update(rollout), REPEATS)}
 
 
 def layer(kind: str, hidden: int) -> dict[str, float]:
@@ -70,9 +59,9 @@ def layer(kind: str, hidden: int) -> dict[str, float]:
     (cell,), (parts,) = memory._cells(), memory._split(state)
     theirs = (torch.nn.GRU if kind == "gru" else torch.nn.LSTM)(48, hidden)
     return {
-        "ours_s": timed(lambda: memory.sequence(x, state, start).square().sum().backward()),
-        "loop_s": timed(lambda: cell.plain(x, parts, start)[0].square().sum().backward()),
-        "pytorch_s": timed(lambda: theirs(x)[0].square().sum().backward()),
+        "ours_s": least_cpu_s(lambda: memory.sequence(x, state, start).square().sum().backward(), REPEATS),
+        "loop_s": least_cpu_s(lambda: cell.plain(x, parts, start)[0].square().sum().backward(), REPEATS),
+        "pytorch_s": least_cpu_s(lambda: theirs(x)[0].square().sum().backward(), REPEATS),
     }
 
 

@@ -8,7 +8,6 @@ written out), ours with PyTorch's own layers, and those with the loss compiled b
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import time
@@ -22,6 +21,7 @@ from robot_rl.bench.result import make_result
 from robot_rl.config import LearnerCfg, NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.mlp import Mlp
+from robot_rl.run_dir import write_json
 
 KNOWN = {"out": "", "repeats": "7", "num_envs": "1024"}
 
@@ -41,12 +41,29 @@ def make(hidden: tuple[int, ...], worlds: int, kind: str) -> EqualPair:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, print and write."""
-    told = dict(argument.partition("=")[::2] for argument in arguments)
+    """Measure, print and write; input that cannot be used is one line."""
+    try:
+        measure(arguments)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def measure(arguments: list[str]) -> None:
+    """Run the updates in turn.
+
+    Raises:
+        UserError: an option that cannot be used.
+    """
+    told = {key: text for key, _, text in (argument.partition("=") for argument in arguments)}
     unknown = sorted(set(told) - set(KNOWN))
     if unknown:
         raise UserError(f"unknown key '{unknown[0]}': known: {', '.join(KNOWN)}")
     options = KNOWN | told
+    for name in ("repeats", "num_envs"):
+        if not options[name].isdigit() or int(options[name]) < 1:
+            raise UserError(f"{name}={options[name]}: must be a whole number of at least 1")
     worlds, repeats = int(options["num_envs"]), int(options["repeats"])
     rows: dict[str, list[float]] = {}
     first: dict[str, float] = {}
@@ -67,8 +84,7 @@ def main(arguments: list[str]) -> int:
     for who, values in rows.items():
         print(f"{who:24s} {statistics.median(values):.3f} updates/s, the first took {first[who]:.1f} s")
     if options["out"]:
-        Path(options["out"]).write_text(json.dumps(result, indent=2) + "\n")
-    return 0
+        write_json(Path(options["out"]), result)
 
 
 if __name__ == "__main__":
