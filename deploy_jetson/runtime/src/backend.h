@@ -1,0 +1,50 @@
+// What runs the network: one interface for ONNX Runtime and TensorRT.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "contract.h"
+
+namespace robot_rl {
+
+/// Where and how a network runs.
+struct BackendOptions {
+  std::string name = "auto";        // "onnxruntime", "tensorrt" or "auto"
+  std::string precision = "fp32";   // "fp32", "fp16"; of TensorRT, "auto" tries both
+  std::filesystem::path library;    // libonnxruntime.so; empty: ROBOT_RL_ONNXRUNTIME, then the usual places
+  std::filesystem::path cache;      // folder for engines built here; empty: $XDG_CACHE_HOME/robot-rl
+};
+
+/// A network loaded for one robot. `run` allocates nothing.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  /// Run a few hundred times on zeros, so that the first real step costs what the others do.
+  virtual void warm(int runs = 200);
+  /// Infer: observation (observation_size), state (state_size) in; action, joint target (action_size), state out.
+  /// `state_out` may be the same memory as `state`. Returns false where the network failed; nothing is thrown.
+  virtual bool run(std::span<const float> observation, std::span<const float> state, std::span<float> action,
+                   std::span<float> joint_target, std::span<float> state_out) noexcept = 0;
+  /// Library, version, device and precision in one line, for log and report.
+  virtual std::string identity() const = 0;
+  const Contract& contract() const { return *contract_; }
+
+ protected:
+  explicit Backend(const Contract& contract) : contract_(&contract) {}
+  const Contract* contract_;
+};
+
+/// ONNX Runtime on the CPU, one thread, no spinning. Throws ContractError for the network, UserError for the library.
+std::unique_ptr<Backend> make_onnxruntime(const Contract& contract, std::span<const std::byte> model, const BackendOptions& options);
+
+/// TensorRT. Throws UserError where this program was built without it.
+std::unique_ptr<Backend> make_tensorrt(const Contract& contract, std::span<const std::byte> model, const BackendOptions& options);
+
+/// Whether this program was built with TensorRT.
+bool has_tensorrt();
+
+}  // namespace robot_rl

@@ -1,0 +1,22 @@
+// The Python module's parts: each bind_*.cpp registers one function that adds its names.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <vector>
+
+namespace robot_rl {
+
+using Binder = void (*)(nanobind::module_&);
+
+inline std::vector<Binder>& binders() {
+  static std::vector<Binder> all;
+  return all;
+}
+
+/// At namespace scope of a bind_*.cpp: `const AddBinder kAdd(bind_something);`.
+struct AddBinder {
+  explicit AddBinder(Binder binder) { binders().push_back(binder); }
+};
+
+}  // namespace robot_rl

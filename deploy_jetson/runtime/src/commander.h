@@ -1,0 +1,70 @@
+// The state machine and all that shapes a command. A pure function of its calls and the times they carry: a log of the
+// calls, played back, gives every command again bit for bit. One thread at a time calls it (loop.h holds the lock).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "contract.h"
+#include "policy.h"
+#include "safety.h"
+#include "settings.h"
+#include "types.h"
+
+namespace robot_rl {
+
+/// BOOT -> DAMPING -> STAND (ramp) -> POLICY (blend in) -> DAMPING (latched); any phase -> DAMPING.
+class Commander {
+ public:
+  Commander(const Contract& contract, const Settings& settings, std::uint64_t commander);
+  /// A new state arrived; checked at once, where the phase is not BOOT.
+  void on_state(const LowState& state, std::int64_t now_ns);
+  /// A message of the operator: heartbeat, command, request.
+  void on_operator(const OperatorInput& input, std::int64_t now_ns);
+  /// A control step's output.
+  void on_policy(const PolicyOutput& output, std::int64_t now_ns);
+  /// A control period passed without an output in time.
+  void on_missed_deadline(std::int64_t now_ns);
+  /// Something outside found a fault (second commander, watchdog, exception).
+  void on_fault(const Finding& finding, std::int64_t now_ns);
+  /// Leave BOOT: bundle, backend and robot passed their checks.
+  void ready(std::int64_t now_ns);
+  /// Check the ages and build the command to send now; `from_policy` marks one sent right after an inference.
+  void command(std::int64_t now_ns, bool from_policy, LowCommand& out);
+
+  Phase phase() const { return phase_; }
+  Fault fault() const { return finding_.fault; }
+  const Finding& finding() const { return finding_; }
+  std::int64_t fault_time_ns() const { return fault_time_ns_; }
+  /// Whether the policy has to start anew with its next step (it does when POLICY is entered); asked by the policy's thread
+  /// through loop.h.
+  std::uint32_t policy_epoch() const { return epoch_; }
+  /// The operator's command (command size), zero before the first one, kept within the contract's ranges.
+  std::span<const float> operator_command() const { return {command_.data(), contract_->command.size()}; }
+
+ private:
+  void latch(const Finding& finding, std::int64_t now_ns);
+  void enter(Phase phase, std::int64_t now_ns);
+  void fill_damping(LowCommand& out) const;
+  void fill_stand(std::int64_t now_ns, LowCommand& out) const;
+  void fill_policy(std::int64_t now_ns, LowCommand& out) const;
+
+  const Contract* contract_;
+  Settings settings_;
+  Safety safety_;
+  std::uint64_t commander_;
+  std::uint64_t sequence_ = 0;
+  Phase phase_ = Phase::kBoot;
+  Finding finding_;
+  std::uint32_t epoch_ = 0;
+  bool have_state_ = false;
+  int missed_ = 0;
+  LowState state_;
+  PolicyOutput output_;
+  std::int64_t phase_time_ns_ = 0, change_time_ns_ = 0, operator_time_ns_ = 0, fault_time_ns_ = 0;
+  std::array<float, kMaxJoints> from_{};  // joint positions when STAND was entered
+  std::array<float, kMaxCommand> command_{};
+};
+
+}  // namespace robot_rl

@@ -1,0 +1,87 @@
+// The policy contract: everything a runtime must know to feed a policy and to obey it. It is read as strictly as
+// robot_rl_deploy.contract reads it: an unknown or missing field, a wrong type, a number that is not finite or a size that
+// does not add up is a ContractError of one line, and both readers refuse the same files.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "error.h"
+
+namespace robot_rl {
+
+inline constexpr int kSchemaVersion = 1;
+
+/// One joint; units of its coordinate: rad, N m and rad/s, or m, N and m/s.
+struct JointSpec {
+  std::string name;
+  double default_pos = 0, kp = 0, kd = 0, effort_limit = 0;
+  std::optional<double> velocity_limit, lower, upper;
+};
+
+/// One policy output: target = offset + scale * action, with |action| <= clip.
+struct ActionSpec {
+  std::string joint;
+  bool effort = false;  // the target is an effort, not the position of the joint's PD controller
+  double scale = 1, offset = 0;
+  std::optional<double> clip;
+  int joint_index = -1;  // among the contract's joints
+};
+
+/// The points of a height scan; see robot_rl_deploy.terms.GridSpec.
+struct GridSpec {
+  std::vector<double> size, offset;
+  double resolution = 0;
+};
+
+/// One term of the observation: clip(transform(signal)) * scale.
+struct ObservationSpec {
+  std::string name, signal, transform, unit, frame;
+  int size = 0, history = 1;
+  double scale = 1;
+  std::optional<std::pair<double, double>> clip;
+  std::vector<int> joints;  // indices of the joints read, of joint signals alone
+  double frequency_hz = 0, gate_norm = 0, offset = 0;
+  bool gated = false;       // by the command's norm
+  std::optional<GridSpec> grid;
+};
+
+struct CommandSpec {
+  std::string name;
+  double lower = 0, upper = 0;
+};
+
+struct TrainingSpec {
+  std::string run_id, task, git_commit;
+  long long iteration = 0;
+};
+
+struct Contract {
+  std::string robot;
+  std::vector<JointSpec> joints;
+  std::vector<ActionSpec> actions;
+  std::vector<ObservationSpec> observations;
+  int observation_size = 0, action_size = 0, state_size = 0;
+  double control_period_s = 0, physics_timestep_s = 0;
+  std::vector<CommandSpec> command;
+  std::vector<double> fallback_pose;  // in the joints' order
+  TrainingSpec training;
+
+  /// Width of a signal by name; 0 for one that the policy does not read.
+  int signal_size(std::string_view signal) const;
+  /// Names of the signals that a robot has to deliver, in the order in which the terms first read them.
+  std::vector<std::string> needed_signals() const;
+};
+
+/// Read a contract from the text of contract.json. Throws ContractError.
+Contract read_contract(std::string_view text);
+
+/// For every joint of the contract its place among the robot's joints. Throws ContractError where a name is missing, extra
+/// or there twice.
+std::vector<int> resolve_joints(const Contract& contract, std::span<const std::string> available);
+
+}  // namespace robot_rl

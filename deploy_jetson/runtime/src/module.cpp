@@ -1,0 +1,7 @@
+// The Python module: every bind_*.cpp adds the part it is named after.
+#include "bindings.h"
+
+NB_MODULE(_core, module) {
+  module.doc() = "The robot binary's C++ core.";
+  for (const auto bind : robot_rl::binders()) bind(module);
+}

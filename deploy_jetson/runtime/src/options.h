@@ -1,0 +1,47 @@
+// The binary's command line.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "backend.h"
+#include "settings.h"
+
+namespace robot_rl {
+
+/// What to do; each has a function of its own.
+enum class Action : std::uint8_t { kRun, kCheck, kBench, kReplay, kDoctor, kHelp };
+
+struct Options {
+  Action action = Action::kRun;
+  std::filesystem::path bundle;        // --bundle DIR
+  std::filesystem::path signed_by;     // --signed-by KEY.pub: refuse bundles without that key's signature
+  std::string transport = "udp:127.0.0.1:9870";         // --transport
+  std::string operator_address = "udp:127.0.0.1:9871";  // --operator; "none": no operator, no heartbeat
+  BackendOptions backend;              // --backend, --precision, --onnxruntime, --engine-cache
+  Settings settings;                   // --settings FILE.json, and --set name=value
+  std::filesystem::path log;           // --log DIR or FILE.mcap; empty: none
+  std::filesystem::path replay;        // --replay LOG
+  std::filesystem::path report;        // --report FILE.json: latencies, counters, what was permitted
+  double connect_timeout_s = 10.0;     // --connect-timeout
+  double seconds = 0.0;                // --seconds: stop after that long; 0: until a signal
+  std::uint64_t commander = 0;         // --commander; 0: drawn at random
+  int fifo_writer = 80, fifo_policy = 70, cpu_writer = -1, cpu_policy = -1;  // 0 or -1: as the system has it
+  bool watchdog = true;                // --no-watchdog
+  bool require_realtime = false;       // --require-realtime: refuse to run where priority or locked memory is not permitted
+};
+
+/// Read the command line. Throws UserError: one line that names the option, its value and what would be right.
+Options parse_options(int argc, char** argv);
+/// The text of --help.
+const char* help_text();
+
+/// The actions; each returns the exit code (error.h) and throws what error.h names.
+int run_robot(const Options& options);
+int run_check(const Options& options);
+int run_bench(const Options& options);
+int run_replay(const Options& options);
+int run_doctor(const Options& options);
+
+}  // namespace robot_rl

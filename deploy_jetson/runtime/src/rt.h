@@ -1,0 +1,62 @@
+// Real time on Linux: clock, priorities, memory, and what was permitted.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace robot_rl {
+
+/// CLOCK_MONOTONIC [ns].
+std::int64_t now_ns() noexcept;
+/// Sleep until an absolute time of CLOCK_MONOTONIC; goes on after signals.
+void sleep_until(std::int64_t time_ns) noexcept;
+
+/// Each returns whether it was permitted; `why` then is empty, else one clear line with the remedy.
+bool lock_memory(std::string& why);                       // mlockall, and no trimming of the heap
+bool set_fifo(int priority, std::string& why);            // this thread
+bool pin_to_cpu(int cpu, std::string& why);               // this thread
+/// Touch the stack so that it does not fault later.
+void prefault_stack() noexcept;
+
+/// Page faults of the calling thread so far.
+struct PageFaults {
+  long minor = 0, major = 0;
+};
+PageFaults page_faults() noexcept;
+/// Calls of operator new by the calling thread so far (counted in every program that links this core).
+std::uint64_t allocations() noexcept;
+
+/// A value with one writer and any number of readers, none of which waits for another.
+template <class T>
+class Seqlock {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  void store(const T& value) noexcept {
+    const auto count = count_.load(std::memory_order_relaxed);
+    count_.store(count + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    std::memcpy(static_cast<void*>(&value_), &value, sizeof(T));
+    count_.store(count + 2, std::memory_order_release);
+  }
+  /// Copy the newest value; how many times it was stored.
+  std::uint64_t load(T& value) const noexcept {
+    for (;;) {
+      const auto before = count_.load(std::memory_order_acquire);
+      std::memcpy(static_cast<void*>(&value), &value_, sizeof(T));
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (!(before & 1) && before == count_.load(std::memory_order_relaxed)) return before / 2;
+    }
+  }
+  std::uint64_t stores() const noexcept { return count_.load(std::memory_order_acquire) / 2; }
+
+ private:
+  std::atomic<std::uint64_t> count_{0};
+  T value_{};
+};
+
+}  // namespace robot_rl

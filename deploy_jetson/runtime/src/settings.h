@@ -1,0 +1,31 @@
+// What the runtime may be told beside the bundle. Everything has a default that fits the contract.
+#pragma once
+
+#include <optional>
+
+namespace robot_rl {
+
+/// When something is wrong; see safety.h for what each is compared with.
+struct SafetyLimits {
+  double state_age_s = 0.020;
+  double state_frozen_s = 0.050;
+  int missed_deadlines = 3;          // control periods in a row without an action in time
+  double tilt_rad = 1.0;             // between the base's z axis and the vertical
+  double position_margin = 0.10;     // beyond a joint's limits [rad or m]
+  double velocity_factor = 1.2;      // of a joint's velocity limit
+  double action_rate = 20.0;         // largest change of an action from one control step to the next; as the network gives it
+  double effort_factor = 1.5;        // of a joint's effort limit, measured by the motor
+  double temperature_c = 95.0;
+  double operator_s = 0.5;           // since the operator's last message; 0: no operator needed
+};
+
+struct Settings {
+  double writer_period_s = 0.002;
+  double stand_s = 2.0;              // ramp from where the joints are to the fallback pose
+  double blend_s = 0.5;              // from the standing pose to the policy's targets
+  double damping_scale = 1.0;        // times the contract's kd, in DAMPING
+  SafetyLimits limits;
+  std::optional<int> steps_per_state;  // policy runs at every nth state instead of by the clock (lockstep)
+};
+
+}  // namespace robot_rl

@@ -1,0 +1,52 @@
+// How states and commands travel. A transport resolves joints by name: what it gives and takes is in the contract's order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "contract.h"
+#include "types.h"
+
+namespace robot_rl {
+
+/// What the robot says about itself.
+struct RobotDescription {
+  std::string robot;
+  std::vector<std::string> joints;  // in the robot's own order
+  int feet = 0, heights = 0;
+};
+
+struct TransportCounters {
+  std::uint64_t states = 0, commands = 0, lost = 0, duplicate = 0, old = 0, damaged = 0, foreign = 0, send_failed = 0;
+};
+
+/// One end at the policy's side. Nothing is allocated after `connect`.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  /// Find the robot, learn its joints and resolve them. Throws ContractError where they do not fit, UserError after
+  /// `timeout_s` without an answer.
+  virtual RobotDescription connect(const Contract& contract, double timeout_s) = 0;
+  /// Sleep until something arrived or the deadline (CLOCK_MONOTONIC) passed; whether something did. Never spins.
+  virtual bool wait(std::int64_t deadline_ns) noexcept = 0;
+  /// The newest state that has not been taken, older ones are counted and dropped; false: none.
+  virtual bool take_state(LowState& state) noexcept = 0;
+  /// The newest message of the operator that has not been taken; a request to damp is never lost to a later message.
+  virtual bool take_operator(OperatorInput& input) noexcept = 0;
+  /// Send; callers see to it that one thread sends at a time. False where the system refused.
+  virtual bool send(const LowCommand& command) noexcept = 0;
+  /// Whether somebody else was seen commanding the robot since `connect`.
+  virtual bool second_commander() const noexcept = 0;
+  virtual TransportCounters counters() const noexcept = 0;
+  /// "udp 127.0.0.1:9870", for log and messages.
+  virtual std::string identity() const = 0;
+};
+
+/// Make a transport from its address: "udp:127.0.0.1:9870" (where the robot listens), "shm:NAME", "dds:unitree_go" or
+/// "dds:unitree_hg" with options "?domain=0&interface=lo". `operator_address`: where this end listens for the operator, such as
+/// "udp:127.0.0.1:9871"; empty: only through the robot. Throws UserError.
+std::unique_ptr<Transport> make_transport(const std::string& address, const std::string& operator_address, std::uint64_t commander);
+
+}  // namespace robot_rl

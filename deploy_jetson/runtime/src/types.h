@@ -1,0 +1,93 @@
+// What passes between robot, operator and policy. Plain data without pointers: copied through rings and shared memory.
+#pragma once
+
+#include <cstdint>
+
+namespace robot_rl {
+
+inline constexpr int kMaxJoints = 64;
+inline constexpr int kMaxFeet = 8;
+inline constexpr int kMaxHeights = 1024;
+inline constexpr int kMaxCommand = 16;
+
+/// One state of the robot. Joints stand in the contract's order; a transport resolves them by name.
+struct LowState {
+  std::uint64_t sequence = 0;         // of the robot, one more with each state
+  std::int64_t robot_time_ns = 0;     // the robot's own clock
+  std::int64_t receive_time_ns = 0;   // CLOCK_MONOTONIC of this machine when it arrived
+  std::uint64_t commander = 0;        // whose command the robot obeyed last; 0: it does not say
+  std::int32_t joints = 0, feet = 0, heights = 0;
+  float quat_wxyz[4] = {1, 0, 0, 0};  // of the base in the world
+  float gyro[3] = {};                 // [rad/s], base frame
+  float acc[3] = {};                  // [m/s^2], specific force in the IMU's frame
+  float joint_pos[kMaxJoints] = {};   // [rad] or [m]
+  float joint_vel[kMaxJoints] = {};   // [rad/s] or [m/s]
+  float joint_effort[kMaxJoints] = {};       // [N m] or [N], estimated by the motor
+  float temperature_c[kMaxJoints] = {};      // of the motors; 0: the robot does not say
+  std::uint32_t motor_fault[kMaxJoints] = {};  // fault bits of the motors, 0: none
+  float foot_contact[kMaxFeet] = {};  // 0 or 1
+  float foot_force[kMaxFeet] = {};    // [N]
+  float height_scan[kMaxHeights] = {};  // [m], in the order of the contract's grid
+};
+
+/// What the operator asks for.
+enum class Request : std::uint8_t { kNone = 0, kDamp = 1, kStand = 2, kPolicy = 3 };
+
+/// One message of the operator; each is a heartbeat, too.
+struct OperatorInput {
+  std::uint64_t sequence = 0;
+  std::int64_t receive_time_ns = 0;
+  Request request = Request::kNone;
+  std::int32_t size = 0;              // components of the command that are given
+  float command[kMaxCommand] = {};    // in the order of the contract's command
+};
+
+/// Where the state machine is; DAMPING is latched until the operator asks to stand, and only where nothing is wrong.
+enum class Phase : std::uint8_t { kBoot = 0, kDamping = 1, kStand = 2, kPolicy = 3 };
+
+/// Why the machine went to DAMPING.
+enum class Fault : std::uint8_t {
+  kNone = 0,
+  kNotFinite,        // a NaN or infinity in the state or in the action
+  kStateAge,         // no new state for too long
+  kStateFrozen,      // states arrive, but their content or sequence stands still
+  kDeadline,         // the policy missed too many control periods
+  kTilt,             // the base leans too far
+  kJointPosition,    // outside its limits
+  kJointVelocity,    // faster than its limit, either sign
+  kActionRate,       // the policy's target jumps
+  kEffort,           // the motors' measured effort is beyond the limits
+  kTemperature,      // a motor is too hot
+  kMotorFault,       // a motor reports a fault
+  kSecondCommander,  // somebody else commands the robot
+  kOperatorLost,     // the operator's heartbeat is late
+  kOperatorStop,     // the operator asked for damping
+  kRefused,          // golden replay or contract
+  kInternal,         // an exception, a watchdog's finding
+  kCount
+};
+
+/// Name of a phase or fault for logs and messages, such as "state_age".
+const char* name_of(Phase phase);
+const char* name_of(Fault fault);
+
+/// One command to the motors, in the contract's joint order: effort = tau + kp (q - q_measured) + kd (dq - dq_measured).
+struct LowCommand {
+  std::uint64_t sequence = 0;
+  std::uint64_t commander = 0;        // who sends it
+  std::uint64_t state_sequence = 0;   // of the state that it answers
+  std::int64_t state_robot_time_ns = 0;  // the same state's time by the robot's clock
+  std::int64_t state_age_ns = 0;      // of that state when the command was sent
+  std::int64_t send_time_ns = 0;      // CLOCK_MONOTONIC
+  std::int32_t joints = 0;
+  Phase phase = Phase::kBoot;
+  Fault fault = Fault::kNone;
+  bool from_policy = false;           // sent right after an inference, not at a writer's tick
+  float q[kMaxJoints] = {};
+  float dq[kMaxJoints] = {};
+  float kp[kMaxJoints] = {};
+  float kd[kMaxJoints] = {};
+  float tau[kMaxJoints] = {};
+};
+
+}  // namespace robot_rl
