@@ -11,7 +11,7 @@ namespace robot_rl {
 
 /// Calls of the commander and the policy, in the order in which they were made: enough to play a log back.
 enum class EventKind : std::uint8_t {
-  kState = 0,          // LowState (used part), time of Commander::on_state
+  kState = 0,          // LowState (used part), time of Commander::on_state; records.h packs and unpacks
   kOperator = 1,       // OperatorInput
   kPolicyStep = 2,     // PolicyOutput, then the command (floats) and the observation (floats) of the step
   kCommand = 3,        // LowCommand as sent
