@@ -1,6 +1,53 @@
+// The program's entry: one line for every error, and its exit code.
 #include <cstdio>
+#include <exception>
+#include <system_error>
 
-int main() {
-  std::puts("robot-rl-infer: not built yet");
-  return 2;
+#include "error.h"
+#include "options.h"
+
+namespace {
+
+using robot_rl::Action;
+using robot_rl::ExitCode;
+
+int run_action(const robot_rl::Options& options) {
+  switch (options.action) {
+    case Action::kRun:
+      return robot_rl::run_robot(options);
+    case Action::kCheck:
+      return robot_rl::run_check(options);
+    case Action::kBench:
+      return robot_rl::run_bench(options);
+    case Action::kReplay:
+      return robot_rl::run_replay(options);
+    case Action::kDoctor:
+      return robot_rl::run_doctor(options);
+    case Action::kHelp:
+      break;
+  }
+  std::fputs(robot_rl::help_text(), stdout);
+  return std::fflush(stdout) == 0 ? 0 : static_cast<int>(ExitCode::kDiskFull);
+}
+
+int fail(ExitCode code, const std::string& line) {
+  std::fprintf(stderr, "robot-rl-infer: %s\n", line.c_str());
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_action(robot_rl::parse_options(argc, argv));
+  } catch (const robot_rl::UserError& error) {
+    return fail(ExitCode::kBadInput, error.what());
+  } catch (const robot_rl::ContractError& error) {
+    return fail(ExitCode::kRefused, std::string("refused: ") + error.what());
+  } catch (const std::system_error& error) {
+    const bool full = error.code() == std::errc::no_space_on_device;
+    return fail(full ? ExitCode::kDiskFull : ExitCode::kFault, robot_rl::one_line(error.what()));
+  } catch (const std::exception& error) {
+    return fail(ExitCode::kFault, robot_rl::one_line(error.what()));
+  }
 }

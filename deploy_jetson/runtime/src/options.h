@@ -18,7 +18,8 @@ struct Options {
   std::filesystem::path bundle;        // --bundle DIR
   std::filesystem::path signed_by;     // --signed-by KEY.pub: refuse bundles without that key's signature
   std::string transport = "udp:127.0.0.1:9870";         // --transport
-  std::string operator_address = "udp:127.0.0.1:9871";  // --operator; "none": no operator, no heartbeat
+  /// --operator; "robot": only through the robot; "none": no operator, no heartbeat.
+  std::string operator_address = "udp:127.0.0.1:9871";
   BackendOptions backend;              // --backend, --precision, --onnxruntime, --engine-cache
   Settings settings;                   // --settings FILE.json, and --set name=value
   std::filesystem::path log;           // --log DIR or FILE.mcap; empty: none
@@ -29,7 +30,8 @@ struct Options {
   std::uint64_t commander = 0;         // --commander; 0: drawn at random
   int fifo_writer = 80, fifo_policy = 70, cpu_writer = -1, cpu_policy = -1;  // 0 or -1: as the system has it
   bool watchdog = true;                // --no-watchdog
-  bool require_realtime = false;       // --require-realtime: refuse to run where priority or locked memory is not permitted
+  double watchdog_s = 0.010;           // --watchdog-timeout: the watchdog takes over after a silence that long
+  bool require_realtime = false;       // --require-realtime: refuse to run where priority or memory is not given
 };
 
 /// Read the command line. Throws UserError: one line that names the option, its value and what would be right.

@@ -1,12 +1,13 @@
 // Real time on Linux: clock, priorities, memory, and what was permitted.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 namespace robot_rl {
 
@@ -21,6 +22,35 @@ bool set_fifo(int priority, std::string& why);            // this thread
 bool pin_to_cpu(int cpu, std::string& why);               // this thread
 /// Touch the stack so that it does not fault later.
 void prefault_stack() noexcept;
+/// Where this thread has no real-time priority: let its timers fire on time, not up to 50 us later.
+void sharpen_timers() noexcept;
+
+/// Keep the CPUs out of sleep states that take long to leave, while it lives; nothing where that is not permitted.
+class AwakeCpus {
+ public:
+  AwakeCpus() noexcept;
+  ~AwakeCpus();
+  AwakeCpus(const AwakeCpus&) = delete;
+  AwakeCpus& operator=(const AwakeCpus&) = delete;
+  bool held() const { return file_ >= 0; }
+
+ private:
+  int file_ = -1;
+};
+
+/// A mutex with priority inheritance: who holds it runs with the priority of who waits for it.
+class PiMutex {
+ public:
+  PiMutex();
+  ~PiMutex() { pthread_mutex_destroy(&mutex_); }
+  PiMutex(const PiMutex&) = delete;
+  PiMutex& operator=(const PiMutex&) = delete;
+  void lock() noexcept { pthread_mutex_lock(&mutex_); }
+  void unlock() noexcept { pthread_mutex_unlock(&mutex_); }
+
+ private:
+  pthread_mutex_t mutex_;
+};
 
 /// Page faults of the calling thread so far.
 struct PageFaults {

@@ -1,7 +1,10 @@
 // What the runtime may be told beside the bundle. Everything has a default that fits the contract.
 #pragma once
 
+#include <filesystem>
 #include <optional>
+#include <string>
+#include <string_view>
 
 namespace robot_rl {
 
@@ -13,7 +16,7 @@ struct SafetyLimits {
   double tilt_rad = 1.0;             // between the base's z axis and the vertical
   double position_margin = 0.10;     // beyond a joint's limits [rad or m]
   double velocity_factor = 1.2;      // of a joint's velocity limit
-  double action_rate = 20.0;         // largest change of an action from one control step to the next; as the network gives it
+  double action_rate = 20.0;         // largest change of an action (as the network gives it) in a control step
   double effort_factor = 1.5;        // of a joint's effort limit, measured by the motor
   double temperature_c = 95.0;
   double operator_s = 0.5;           // since the operator's last message; 0: no operator needed
@@ -27,5 +30,16 @@ struct Settings {
   SafetyLimits limits;
   std::optional<int> steps_per_state;  // policy runs at every nth state instead of by the clock (lockstep)
 };
+
+/// Set one by its name, "stand_s" or "limits.tilt_rad". Throws UserError: a line with its name, value and range.
+void set_setting(Settings& settings, std::string_view name, std::string_view value);
+
+/// Set what a JSON file of the same names gives ({"stand_s": 3, "limits": {"tilt_rad": 0.8}}). Throws UserError.
+void read_settings(Settings& settings, const std::filesystem::path& path);
+
+/// All of them as such a JSON object, on one line; numbers in shortest form that reads back to the same bits.
+std::string settings_json(const Settings& settings);
+/// The inverse, of a text instead of a file; `where` names it in errors. Throws UserError.
+void read_settings_text(Settings& settings, std::string_view text, std::string_view where);
 
 }  // namespace robot_rl

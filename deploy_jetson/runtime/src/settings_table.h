@@ -1,0 +1,29 @@
+// The settings by name, with their ranges; used by the two files that read and write them.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "settings.h"
+
+namespace robot_rl {
+
+/// Where a setting lies.
+using SettingSlot = std::variant<double*, int*, std::optional<int>*>;
+
+struct SettingRow {
+  std::string_view name;  // "stand_s", "limits.tilt_rad"
+  SettingSlot (*slot)(Settings&);
+  double lower, upper;    // both allowed
+};
+
+std::span<const SettingRow> setting_table();
+/// Throws UserError with the names that there are.
+const SettingRow& find_setting(std::string_view name);
+/// Set within the range; throws UserError, `shown` is the value in its line.
+void put_setting(Settings& settings, const SettingRow& row, double value, const std::string& shown);
+
+}  // namespace robot_rl

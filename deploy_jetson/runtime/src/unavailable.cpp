@@ -1,0 +1,54 @@
+// Stands in for what this build leaves out: each function here gives way to a definition elsewhere.
+#include "backend.h"
+#include "bundle.h"
+#include "options.h"
+#include "safety.h"
+#include "transport.h"
+
+#define ROBOT_RL_STAND_IN __attribute__((weak))
+
+namespace robot_rl {
+
+namespace {
+
+[[noreturn]] void unavailable(const char* what) {
+  throw UserError(std::string(what) + " is not part of this build of robot-rl-infer");
+}
+
+}  // namespace
+
+ROBOT_RL_STAND_IN int run_robot(const Options&) { unavailable("running a robot"); }
+ROBOT_RL_STAND_IN int run_check(const Options&) { unavailable("--check"); }
+ROBOT_RL_STAND_IN int run_bench(const Options&) { unavailable("--bench"); }
+ROBOT_RL_STAND_IN int run_replay(const Options&) { unavailable("--replay"); }
+ROBOT_RL_STAND_IN int run_doctor(const Options&) { unavailable("--doctor"); }
+
+ROBOT_RL_STAND_IN void read_settings(Settings&, const std::filesystem::path&) { unavailable("--settings"); }
+
+ROBOT_RL_STAND_IN std::string describe(const Finding& finding, const Contract&) { return name_of(finding.fault); }
+
+ROBOT_RL_STAND_IN Contract read_contract(std::string_view) { unavailable("reading a contract"); }
+ROBOT_RL_STAND_IN std::vector<int> resolve_joints(const Contract&, std::span<const std::string>) {
+  unavailable("resolving joints");
+}
+ROBOT_RL_STAND_IN std::unique_ptr<Bundle> read_bundle(const std::filesystem::path&, const std::filesystem::path&) {
+  unavailable("reading a bundle");
+}
+ROBOT_RL_STAND_IN ReplayReport replay_golden(const Bundle&, Backend&, double) { unavailable("the golden replay"); }
+ROBOT_RL_STAND_IN std::unique_ptr<Backend> make_backend(const Bundle&, const BackendOptions&, std::string&) {
+  unavailable("a backend");
+}
+ROBOT_RL_STAND_IN std::unique_ptr<Backend> make_onnxruntime(const Contract&, std::span<const std::byte>,
+                                                            const BackendOptions&) {
+  unavailable("ONNX Runtime");
+}
+ROBOT_RL_STAND_IN std::unique_ptr<Backend> make_tensorrt(const Contract&, std::span<const std::byte>,
+                                                         const BackendOptions&) {
+  unavailable("TensorRT");
+}
+ROBOT_RL_STAND_IN bool has_tensorrt() { return false; }
+ROBOT_RL_STAND_IN std::unique_ptr<Transport> make_transport(const std::string&, const std::string&, std::uint64_t) {
+  unavailable("a transport");
+}
+
+}  // namespace robot_rl
