@@ -17,12 +17,15 @@ namespace robot_rl {
 /// BOOT -> DAMPING -> STAND (ramp) -> POLICY (blend in) -> DAMPING (latched); any phase -> DAMPING.
 class Commander {
  public:
+  /// `commander` names this program to the robot. Throws UserError for a setting that makes no sense, ContractError for
+  /// a contract that no command can be built from.
   Commander(const Contract& contract, const Settings& settings, std::uint64_t commander);
   /// A new state arrived; checked at once, where the phase is not BOOT.
   void on_state(const LowState& state, std::int64_t now_ns);
-  /// A message of the operator: heartbeat, command, request.
+  /// A message of the operator: heartbeat, command (components not given stay), request. What the phase does not allow
+  /// is ignored. kDamp in DAMPING clears a latched fault where nothing is wrong any more; kRefused and kInternal stay.
   void on_operator(const OperatorInput& input, std::int64_t now_ns);
-  /// A control step's output.
+  /// A control step's output. After POLICY was entered only one that started anew (reset) is obeyed, and those after.
   void on_policy(const PolicyOutput& output, std::int64_t now_ns);
   /// A control period passed without an output in time.
   void on_missed_deadline(std::int64_t now_ns);
@@ -46,6 +49,15 @@ class Commander {
  private:
   void latch(const Finding& finding, std::int64_t now_ns);
   void enter(Phase phase, std::int64_t now_ns);
+  void damp(std::int64_t now_ns);
+  bool error() const { return finding_ && finding_.fault != Fault::kOperatorStop; }
+  bool changed(const LowState& state) const;
+  Finding check_commander(const LowState& state, std::int64_t now_ns) const;
+  Finding check_times(std::int64_t now_ns) const;
+  Finding wrong_now(std::int64_t now_ns) const;
+  double progress(std::int64_t now_ns, double duration_s) const;
+  void zero_command();
+  void stamp(std::int64_t now_ns, bool from_policy, LowCommand& out);
   void fill_damping(LowCommand& out) const;
   void fill_stand(std::int64_t now_ns, LowCommand& out) const;
   void fill_policy(std::int64_t now_ns, LowCommand& out) const;
@@ -58,11 +70,14 @@ class Commander {
   Phase phase_ = Phase::kBoot;
   Finding finding_;
   std::uint32_t epoch_ = 0;
-  bool have_state_ = false;
-  int missed_ = 0;
-  LowState state_;
-  PolicyOutput output_;
+  bool ready_ = false, have_state_ = false, have_output_ = false, own_seen_ = false;
+  int missed_ = 0, joints_ = 0;
+  LowState state_;        // the newest one whose numbers are finite
+  Finding present_;       // what the newest state's content was found to be
+  PolicyOutput output_;   // the newest one; obeyed where have_output_
+  std::int64_t ready_time_ns_ = 0, output_time_ns_ = 0;
   std::int64_t phase_time_ns_ = 0, change_time_ns_ = 0, operator_time_ns_ = 0, fault_time_ns_ = 0;
+  std::array<float, kMaxJoints> kp_{}, kd_{}, damping_{}, fallback_{};
   std::array<float, kMaxJoints> from_{};  // joint positions when STAND was entered
   std::array<float, kMaxCommand> command_{};
 };

@@ -11,34 +11,51 @@
 
 namespace robot_rl {
 
-/// What was found: a fault, the joint (-1: none) and value against limit, for one line in the log.
+/// Which array a finding is about, where the fault alone does not say it.
+enum class Signal : std::uint8_t {
+  kNone, kQuat, kGyro, kAcc, kJointPos, kJointVel, kJointEffort, kTemperature, kFootContact, kFootForce, kHeightScan,
+  kAction, kTarget, kCommand, kJoints, kFeet, kHeights, kCount
+};
+
+/// What was found: a fault, the joint (-1: none) and value against limit, for one line in the log. With `signal` of
+/// something else than joints `joint` is the component.
 struct Finding {
   Fault fault = Fault::kNone;
   int joint = -1;
   double value = 0, limit = 0;
+  Signal signal = Signal::kNone;
   explicit operator bool() const { return fault != Fault::kNone; }
 };
 
-/// "joint_velocity: 'FL_hip' 31.2 rad/s, the limit is 30.1 rad/s".
+/// One line: "joint_velocity: 'FL_hip' at 31.2 rad/s (or m/s), the limit is 30.1".
 std::string describe(const Finding& finding, const Contract& contract);
 
 class Safety {
  public:
+  /// Throws UserError for a limit that makes no sense, ContractError for a contract too large for this runtime.
   Safety(const Contract& contract, const SafetyLimits& limits);
-  /// Content of one state: not finite, tilt, position, velocity, effort, temperature, motor fault.
+  /// Content of one state: counts that fit the contract, not finite, tilt, position, velocity, effort, temperature,
+  /// motor fault. A quaternion without unit length counts as tilt.
   Finding check_state(const LowState& state) const;
   /// Age and standstill of the newest state at `now_ns`.
   Finding check_age(const LowState& newest, std::int64_t now_ns, std::int64_t last_change_ns) const;
   /// A policy's output: not finite, action rate (`previous` empty: the first one).
   Finding check_action(std::span<const float> action, std::span<const float> previous) const;
-  /// Keep kp (q - q_measured) + kd (dq - dq_measured) + tau of every joint inside its effort limit by moving q, or tau where
-  /// kp is 0. Returns how many joints were limited.
+  /// Keep kp (q - q_measured) + kd (dq - dq_measured) + tau of every joint inside its effort limit by moving q, or tau
+  /// where kp is 0; where no float does it, kp and then kd become 0. Without a motor all are 0. Returns how many joints
+  /// were changed.
   int limit_effort(const LowState& state, LowCommand& command) const;
   const SafetyLimits& limits() const { return limits_; }
 
  private:
+  Finding check_counts(const LowState& state) const;
+  Finding check_finite(const LowState& state) const;
+  Finding check_attitude(const LowState& state) const;
+  Finding check_joint(const LowState& state, int joint) const;
   const Contract* contract_;
   SafetyLimits limits_;
+  double tilt_cos_;
+  int joints_, feet_ = 0, heights_ = 0;  // what the contract needs
 };
 
 }  // namespace robot_rl
