@@ -1,25 +1,46 @@
 #include "error.h"
 
+#include "utf8.h"
+
 namespace robot_rl {
+namespace {
+
+void escape(std::string& line, const std::string& text, std::size_t begin, std::size_t end) {
+  static const char* kHex = "0123456789abcdef";
+  for (auto at = begin; at < end; ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    line += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+  }
+}
+
+/// The first place from `at` on that is not within a character.
+std::size_t whole(const std::string& text, std::size_t at) {
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
+  return at;
+}
+
+}  // namespace
 
 std::string one_line(const std::string& text) {
   constexpr std::size_t kMax = 1000, kTail = 300;
-  static const char* kHex = "0123456789abcdef";
   std::string line;
-  for (const char sign : text) {
-    const auto byte = static_cast<unsigned char>(sign);
-    if (byte == '\n' || byte == '\t' || byte == '\r' || byte == '\v' || byte == '\f') {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto begin = at;
+    const auto code = next_code(text, at);
+    if (code == '\n' || code == '\t' || code == '\r' || code == '\v' || code == '\f') {
       line += ' ';
-    } else if (byte < 0x20 || byte == 0x7f) {
-      line += "\\x";
-      line += kHex[byte >> 4];
-      line += kHex[byte & 15];
+    } else if (code < 0) {  // one byte that is no UTF-8
+      at = begin + 1;
+      escape(line, text, begin, at);
+    } else if (code < 0x20 || (code >= 0x7f && code < 0xa0)) {
+      escape(line, text, begin, at);
     } else {
-      line += sign;
+      line.append(text, begin, at - begin);
     }
   }
   if (line.size() <= kMax) return line;
-  return line.substr(0, kMax - kTail - 5) + " ... " + line.substr(line.size() - kTail);
+  const auto head = whole(line, kMax - kTail - 10);
+  return line.substr(0, head) + " ... " + line.substr(whole(line, line.size() - kTail));
 }
 
 }  // namespace robot_rl

@@ -26,6 +26,8 @@ class Observer {
 
  private:
   void phase(const ObservationSpec& term, std::span<const float> command, float* value) const;
+  void value_of(const ObservationSpec& term, const LowState& state, std::span<const float> command);
+  void joint_value(const ObservationSpec& term, const LowState& state);
   const Contract* contract_;
   std::vector<std::vector<float>> history_;
   std::vector<float> default_pos_, last_action_, value_;

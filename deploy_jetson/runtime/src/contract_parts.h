@@ -1,0 +1,27 @@
+// What the two halves of the contract's reader share.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "contract.h"
+#include "json.h"
+
+namespace robot_rl {
+
+inline constexpr int kMaxHistory = 1000, kMaxSize = 1 << 20;
+
+/// Refuse a value below `low`, or at it where `strictly`.
+void at_least(const std::string& where, double value, double low, bool strictly);
+/// Refuse empty and repeated names.
+void unique(const std::string& where, const std::vector<std::string>& names);
+
+/// A term whose joints are names still.
+struct ReadTerm {
+  ObservationSpec term;
+  std::optional<std::vector<std::string>> joints;
+};
+ReadTerm read_term(const Json& value, const std::string& path);
+
+}  // namespace robot_rl

@@ -1,0 +1,21 @@
+// The golden sequence: raw robot states, and the observation, action and target that each must give.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "bundle.h"
+#include "types.h"
+
+namespace robot_rl {
+
+inline constexpr int kMinGoldenSteps = 200;
+inline constexpr double kObservationTolerance = 1e-6;
+
+/// Read golden.npz and refuse what does not fit the contract. Throws ContractError.
+Golden read_golden(std::span<const std::byte> file, const Contract& contract);
+
+/// The state of one step of the sequence, and the command of that step.
+void golden_state(const Golden& golden, const Contract& contract, int step, LowState& state, std::span<float> command);
+
+}  // namespace robot_rl
