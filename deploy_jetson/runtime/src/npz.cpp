@@ -1,10 +1,11 @@
 #include "npz.h"
 
-#include <array>
 #include <cctype>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+
+#include "crc32.h"
 
 namespace robot_rl {
 namespace {
@@ -16,21 +17,6 @@ constexpr std::size_t kEndSize = 22, kEntrySize = 46, kLocalSize = 30;
 
 [[noreturn]] void damaged(const std::string& what, const std::string& why) {
   throw ContractError(what + " cannot be read (" + why + "); export the bundle again");
-}
-
-std::uint32_t crc32(Bytes data) {
-  static const auto kTable = [] {
-    std::array<std::uint32_t, 256> table{};
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      std::uint32_t value = i;
-      for (int bit = 0; bit < 8; ++bit) value = value & 1 ? 0xedb88320u ^ value >> 1 : value >> 1;
-      table[i] = value;
-    }
-    return table;
-  }();
-  std::uint32_t crc = 0xffffffffu;
-  for (const auto byte : data) crc = kTable[(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xff] ^ crc >> 8;
-  return ~crc;
 }
 
 /// Little-endian numbers at places that are checked.

@@ -18,7 +18,6 @@ namespace {
 }  // namespace
 
 ROBOT_RL_STAND_IN int run_robot(const Options&) { unavailable("running a robot"); }
-ROBOT_RL_STAND_IN int run_check(const Options&) { unavailable("--check"); }
 ROBOT_RL_STAND_IN int run_bench(const Options&) { unavailable("--bench"); }
 ROBOT_RL_STAND_IN int run_replay(const Options&) { unavailable("--replay"); }
 ROBOT_RL_STAND_IN int run_doctor(const Options&) { unavailable("--doctor"); }
@@ -27,14 +26,6 @@ ROBOT_RL_STAND_IN void read_settings(Settings&, const std::filesystem::path&) { 
 
 ROBOT_RL_STAND_IN std::string describe(const Finding& finding, const Contract&) { return name_of(finding.fault); }
 
-ROBOT_RL_STAND_IN Contract read_contract(std::string_view) { unavailable("reading a contract"); }
-ROBOT_RL_STAND_IN std::vector<int> resolve_joints(const Contract&, std::span<const std::string>) {
-  unavailable("resolving joints");
-}
-ROBOT_RL_STAND_IN std::unique_ptr<Bundle> read_bundle(const std::filesystem::path&, const std::filesystem::path&) {
-  unavailable("reading a bundle");
-}
-ROBOT_RL_STAND_IN ReplayReport replay_golden(const Bundle&, Backend&, double) { unavailable("the golden replay"); }
 ROBOT_RL_STAND_IN std::unique_ptr<Backend> make_backend(const Bundle&, const BackendOptions&, std::string&) {
   unavailable("a backend");
 }
