@@ -9,7 +9,6 @@
 #include "events.h"
 #include "policy.h"
 #include "safety.h"
-#include "settings.h"
 #include "types.h"
 
 namespace robot_rl {
@@ -133,26 +132,5 @@ void command_fields(Archive& a, LowCommand& c) {
   a.list("kd", c.kd, c.joints);
   a.list("tau", c.tau, c.joints);
 }
-
-/// Every setting by name; `visit(name, number)`.
-template <class Visit>
-void each_setting(Settings& s, Visit&& visit) {
-  visit("writer_period_s", s.writer_period_s);
-  visit("stand_s", s.stand_s);
-  visit("blend_s", s.blend_s);
-  visit("damping_scale", s.damping_scale);
-  visit("state_age_s", s.limits.state_age_s);
-  visit("state_frozen_s", s.limits.state_frozen_s);
-  visit("missed_deadlines", s.limits.missed_deadlines);
-  visit("tilt_rad", s.limits.tilt_rad);
-  visit("position_margin", s.limits.position_margin);
-  visit("velocity_factor", s.limits.velocity_factor);
-  visit("action_rate", s.limits.action_rate);
-  visit("effort_factor", s.limits.effort_factor);
-  visit("temperature_c", s.limits.temperature_c);
-  visit("operator_s", s.limits.operator_s);
-}
-// A setting that is added has to be written down above.
-static_assert(sizeof(SafetyLimits) == 10 * sizeof(double) && sizeof(Settings) == sizeof(SafetyLimits) + 5 * sizeof(double));
 
 }  // namespace robot_rl

@@ -5,8 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
+#include <charconv>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -20,6 +19,8 @@
 #include "log_format.h"
 #include "mcap.h"
 #include "records.h"
+#include "replay.h"
+#include "settings_table.h"
 
 namespace robot_rl {
 
@@ -60,10 +61,21 @@ std::filesystem::path file_for(const std::filesystem::path& path, const std::str
   return file;
 }
 
-std::string exact(double value) {
-  char text[40] = {};
-  std::snprintf(text, sizeof(text), "%.17g", value);
-  return text;
+/// The settings by name, in shortest form that reads back to the same bits; one that is not set is left out.
+McapMap settings_map(Settings settings) {
+  McapMap map;
+  for (const auto& row : setting_table()) {
+    const auto slot = row.slot(settings);
+    std::optional<double> value;
+    if (const auto* number = std::get_if<double*>(&slot)) value = **number;
+    if (const auto* whole = std::get_if<int*>(&slot)) value = **whole;
+    if (const auto* maybe = std::get_if<std::optional<int>*>(&slot)) {
+      if (**maybe) value = ***maybe;
+    }
+    char text[40];
+    if (value) map[std::string(row.name)] = {text, std::to_chars(text, text + sizeof text, *value).ptr};
+  }
+  return map;
 }
 
 }  // namespace
@@ -91,6 +103,7 @@ struct Logger::Parts {
                    {"bundle_identity", info.bundle->identity},
                    {"training_run", contract->training.run_id},
                    {"backend", info.backend},
+                   {"processor", processor()},
                    {"backend_name", info.backend_name},
                    {"precision", info.precision},
                    {"transport", info.transport},
@@ -103,11 +116,7 @@ struct Logger::Parts {
     for (const auto& joint : info.robot.joints) joints += (joints.empty() ? "" : " ") + joint;
     run["robot_joints"] = joints;
     file->metadata(kLogRun, run);
-    McapMap settings;
-    Settings copy = info.settings;
-    each_setting(copy, [&](const char* name, auto& value) { settings[name] = exact(static_cast<double>(value)); });
-    if (copy.steps_per_state) settings["steps_per_state"] = std::to_string(*copy.steps_per_state);
-    file->metadata(kLogSettings, settings);
+    file->metadata(kLogSettings, settings_map(info.settings));
     const auto now = static_cast<std::uint64_t>(clock_ns(CLOCK_REALTIME));
     file->attachment(kLogContract, "application/json", now, std::as_bytes(std::span(text)));
     file->attachment(kLogModel, "application/octet-stream", now, info.bundle->model);

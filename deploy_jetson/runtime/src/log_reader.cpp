@@ -1,0 +1,241 @@
+#include "log_reader.h"
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "cdr.h"
+#include "crc32.h"
+#include "error.h"
+#include "settings_table.h"
+
+namespace robot_rl {
+
+namespace {
+
+/// Reads a record's content from front to back; `good` turns false where it ends too early.
+struct Cursor {
+  std::span<const std::byte> rest;
+  bool good = true;
+
+  template <class T>
+  T number() {
+    T value{};
+    const auto bytes = take(sizeof(T));
+    if (good) std::memcpy(&value, bytes.data(), sizeof(T));
+    return value;
+  }
+  std::span<const std::byte> take(std::uint64_t size) {
+    good = good && size <= rest.size();
+    if (!good) return {};
+    const auto found = rest.first(size);
+    rest = rest.subspan(size);
+    return found;
+  }
+  std::string string() {
+    const auto size = number<std::uint32_t>();
+    const auto bytes = take(size);
+    return good ? std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()) : std::string();
+  }
+  McapMap map() {
+    McapMap found;
+    Cursor pairs{take(number<std::uint32_t>())};
+    while (good && pairs.good && !pairs.rest.empty()) {
+      const auto key = pairs.string();
+      found[key] = pairs.string();
+    }
+    good = good && pairs.good;
+    return found;
+  }
+};
+
+std::size_t channel_named(const std::string& topic) {
+  for (std::size_t k = 0; k < kLogChannels.size(); ++k) {
+    if (topic == kLogChannels[k].topic) return k;
+  }
+  return kLogChannels.size();
+}
+
+/// Lists are as long as they are read, not as long as they were.
+void make_fresh(LogEvent& event) {
+  event.state.joints = event.state.feet = event.state.heights = -1;
+  event.input.size = event.output.actions = event.sent.joints = -1;
+  event.finding = {};
+}
+
+}  // namespace
+
+LogReader::LogReader(const std::filesystem::path& path)
+    : path_(path), schemas_(kLogChannels.size()), channels_(kLogChannels.size()) {
+  std::error_code code;
+  file_.open(path, std::ios::binary);
+  size_ = std::filesystem::is_regular_file(path, code) ? std::filesystem::file_size(path, code) : 0;
+  if (!file_ || code || size_ == 0) throw UserError("log " + path.string() + ": cannot be read; name a log file *.mcap");
+  std::string magic(kMcapMagic.size(), '\0');
+  file_.read(magic.data(), static_cast<std::streamsize>(magic.size()));
+  if (!file_ || magic != kMcapMagic) refuse("it is no MCAP file; name a log that robot-rl-infer wrote with --log");
+  at_ = magic.size();
+  read_head();
+}
+
+void LogReader::refuse(const std::string& what) const { throw UserError("log " + path_.string() + ": " + what); }
+
+const std::string& LogReader::run(const std::string& key) const {
+  const auto found = run_.find(key);
+  if (found == run_.end()) refuse("its metadata '" + std::string(kLogRun) + "' lacks '" + key + "'");
+  return found->second;
+}
+
+bool LogReader::read_record(Record& record) {
+  if (ended_) return false;
+  std::byte head[9];
+  const auto stop = [&] {
+    cut_ = ended_ = true;
+    return false;
+  };
+  if (size_ - at_ < sizeof(head)) return stop();
+  file_.read(reinterpret_cast<char*>(head), sizeof(head));
+  Cursor cursor{head};
+  record.op = static_cast<McapOp>(cursor.number<std::uint8_t>());
+  const auto length = cursor.number<std::uint64_t>();
+  if (!file_ || length > size_ - at_ - sizeof(head)) return stop();
+  record.at = at_;
+  record.content.resize(length);
+  file_.read(reinterpret_cast<char*>(record.content.data()), static_cast<std::streamsize>(length));
+  if (!file_) refuse("cannot be read: " + std::generic_category().message(errno));
+  at_ += sizeof(head) + length;
+  ended_ = record.op == McapOp::kDataEnd || record.op == McapOp::kFooter;
+  return !ended_;
+}
+
+void LogReader::read_head() {
+  bool chunk = false;
+  while (!chunk && read_record(record_)) {
+    const std::span<const std::byte> content = record_.content;
+    switch (record_.op) {
+      case McapOp::kMetadata: take_metadata(content); break;
+      case McapOp::kAttachment: take_attachment(content); break;
+      case McapOp::kSchema: take_schema(content); break;
+      case McapOp::kChannel: take_channel(content); break;
+      case McapOp::kChunk: chunk = true; break;
+      default: break;
+    }
+  }
+  if (run_.empty() || run("format") != kLogFormat) refuse("it is no log of robot-rl-infer: it lacks the metadata 'run'");
+  if (run("version") != kLogVersion) refuse("version " + run("version") + " of a log; this program reads " + kLogVersion);
+  if (contract_.empty() || model_.empty()) refuse("it ends before its first event: contract.json or policy.onnx is missing");
+  if (chunk) open_chunk();
+}
+
+void LogReader::take_metadata(std::span<const std::byte> content) {
+  Cursor cursor{content};
+  const auto name = cursor.string();
+  const auto values = cursor.map();
+  if (!cursor.good) refuse("damaged: a metadata record is cut");
+  if (name == kLogRun) run_ = values;
+  if (name == kLogSettings) take_settings(values);
+}
+
+void LogReader::take_settings(const McapMap& values) {
+  for (const auto& row : setting_table()) {
+    const auto found = values.find(std::string(row.name));
+    const bool may_lack = std::holds_alternative<std::optional<int>*>(row.slot(settings_));
+    if (found != values.end()) {
+      set_setting(settings_, found->first, found->second);
+    } else if (!may_lack) {
+      refuse("its settings lack '" + std::string(row.name) + "'");
+    }
+  }
+}
+
+void LogReader::take_attachment(std::span<const std::byte> content) {
+  if (content.size() < 4) refuse("damaged: an attachment is cut");
+  Cursor cursor{content}, end{content.last(4)};
+  cursor.number<std::uint64_t>();
+  cursor.number<std::uint64_t>();
+  const auto name = cursor.string();
+  cursor.string();
+  const auto data = cursor.take(cursor.number<std::uint64_t>());
+  if (!cursor.good || cursor.rest.size() != 4) refuse("damaged: an attachment is cut");
+  const auto crc = end.number<std::uint32_t>();
+  if (crc32(content.first(content.size() - 4)) != crc) refuse("damaged: the checksum of attachment '" + name + "' is wrong");
+  if (name == kLogContract) contract_.assign(reinterpret_cast<const char*>(data.data()), data.size());
+  if (name == kLogModel) model_.assign(data.begin(), data.end());
+}
+
+void LogReader::take_schema(std::span<const std::byte> content) {
+  Cursor cursor{content};
+  const auto id = cursor.number<std::uint16_t>();
+  const auto name = cursor.string(), encoding = cursor.string(), text = cursor.string();
+  for (std::size_t k = 0; k < kLogChannels.size(); ++k) {
+    CdrDefinition definition;
+    LogEvent none;
+    log_fields(definition, k, none);
+    if (cursor.good && name == kLogChannels[k].schema && encoding == "ros2msg" && text == definition.definition()) {
+      schemas_[k] = id;
+    }
+  }
+}
+
+void LogReader::take_channel(std::span<const std::byte> content) {
+  Cursor cursor{content};
+  const auto id = cursor.number<std::uint16_t>(), schema = cursor.number<std::uint16_t>();
+  const auto topic = cursor.string();
+  const auto channel = channel_named(topic);
+  if (!cursor.good || channel == kLogChannels.size()) return;
+  if (id == 0 || schema == 0 || schemas_[channel] != schema) refuse("channel " + topic + " holds messages of another form than this program's");
+  channels_[channel] = id;
+}
+
+void LogReader::open_chunk() {
+  Cursor cursor{record_.content};
+  cursor.number<std::uint64_t>();
+  cursor.number<std::uint64_t>();
+  const auto size = cursor.number<std::uint64_t>();
+  const auto crc = cursor.number<std::uint32_t>();
+  const auto compression = cursor.string();
+  const auto records = cursor.take(cursor.number<std::uint64_t>());
+  const auto where = " at byte " + std::to_string(record_.at);
+  if (!cursor.good || !cursor.rest.empty()) refuse("damaged: the chunk" + where + " is cut");
+  if (!compression.empty()) refuse("its chunks are compressed (" + compression + "); a log as it was written is not");
+  if (records.size() != size || crc32(records) != crc) refuse("damaged: the checksum of the chunk" + where + " is wrong");
+  chunk_end_ = record_.content.size();
+  chunk_at_ = chunk_end_ - records.size();
+}
+
+bool LogReader::next(LogEvent& event) {
+  for (;;) {
+    while (chunk_at_ < chunk_end_) {
+      if (take_message(event)) return true;
+    }
+    if (!read_record(record_)) return false;
+    if (record_.op == McapOp::kChunk) open_chunk();
+  }
+}
+
+bool LogReader::take_message(LogEvent& event) {
+  Cursor cursor{std::span<const std::byte>(record_.content).subspan(chunk_at_, chunk_end_ - chunk_at_)};
+  const auto whole = cursor.rest.size();
+  const auto op = static_cast<McapOp>(cursor.number<std::uint8_t>());
+  Cursor message{cursor.take(cursor.number<std::uint64_t>())};
+  if (!cursor.good) refuse("damaged: a message in the chunk at byte " + std::to_string(record_.at) + " is cut");
+  chunk_at_ += whole - cursor.rest.size();
+  if (op != McapOp::kMessage) return false;
+  const auto id = message.number<std::uint16_t>();
+  message.take(sizeof(std::uint32_t) + 2 * sizeof(std::uint64_t));
+  for (std::size_t k = 0; k < channels_.size(); ++k) {
+    if (channels_[k] != id || id == 0) continue;
+    CdrReader reader(message.rest);
+    make_fresh(event);
+    log_fields(reader, k, event);
+    if (k + 1 < kLogChannels.size()) event.kind = static_cast<EventKind>(k);
+    if (!message.good || !reader.good() || event.kind > EventKind::kReady || channel_of(event.kind) != k) {
+      refuse(std::string("damaged: a message of ") + kLogChannels[k].topic + " in the chunk at byte " +
+             std::to_string(record_.at) + " cannot be read");
+    }
+    return true;
+  }
+  return false;
+}
+
+}  // namespace robot_rl

@@ -1,0 +1,68 @@
+// Reads the logs that this program writes, event by event in the order of the calls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "log_format.h"
+#include "mcap.h"
+#include "settings.h"
+
+namespace robot_rl {
+
+class LogReader {
+ public:
+  /// Open a log and read what stands before its first message. Throws UserError: no such file, no MCAP, no log of ours, of
+  /// another version, or damaged.
+  explicit LogReader(const std::filesystem::path& path);
+  /// The next event; false at the end. What `event` held is overwritten. Throws UserError where the file is damaged.
+  bool next(LogEvent& event);
+  /// Whether the file ends in the middle, because the program that wrote it was killed. Known after the last event.
+  bool cut() const { return cut_; }
+
+  /// The metadata record "run": robot, bundle, backend, commander and so on.
+  const McapMap& run() const { return run_; }
+  /// One value of it. Throws UserError where it is not there.
+  const std::string& run(const std::string& key) const;
+  const Settings& settings() const { return settings_; }
+  /// Text of contract.json.
+  const std::string& contract() const { return contract_; }
+  /// Bytes of policy.onnx.
+  const std::vector<std::byte>& model() const { return model_; }
+
+ private:
+  struct Record {
+    McapOp op = McapOp::kHeader;
+    std::uint64_t at = 0;
+    std::vector<std::byte> content;
+  };
+  [[noreturn]] void refuse(const std::string& what) const;
+  bool read_record(Record& record);
+  void read_head();
+  void take_metadata(std::span<const std::byte> content);
+  void take_attachment(std::span<const std::byte> content);
+  void take_schema(std::span<const std::byte> content);
+  void take_channel(std::span<const std::byte> content);
+  void take_settings(const McapMap& values);
+  bool take_message(LogEvent& event);
+  void open_chunk();
+
+  std::filesystem::path path_;
+  std::ifstream file_;
+  std::uint64_t size_ = 0, at_ = 0;
+  bool cut_ = false, ended_ = false;
+  Record record_;
+  std::size_t chunk_at_ = 0, chunk_end_ = 0;  // of the open chunk's messages in record_
+  McapMap run_;
+  Settings settings_;
+  std::string contract_;
+  std::vector<std::byte> model_;
+  std::vector<std::uint16_t> schemas_, channels_;  // by place in kLogChannels; 0: not yet
+};
+
+}  // namespace robot_rl
