@@ -2,9 +2,9 @@
 
     python benchmarks/notice.py [task=go2_flat] [num_envs=4096] [rounds=5] [out=benchmarks/notice.json] [key=value ...]
 
-A run goes on in a process of its own, gets SIGTERM at a random moment, and goes on in another. The notice is split at
-the end of the iteration in hand, which is the training's own work and as long as the machine makes it; then the state
-is copied, written and synced, and the process ends. Every process but the first is a warm start: Warp's kernels are
+A run goes on in a process of its own, gets SIGTERM at a random moment, and goes on in another. The iteration in hand is
+finished, or given up after `notice_s`; then the state, or the copy of the one before, is written and synced, and the
+process ends. Every process but the first is a warm start: Warp's kernels are
 compiled, the files are in memory. What the processor worked until the first step says what the start would take on a
 machine with nothing else to do; the load is kept with the figures.
 """
@@ -32,8 +32,6 @@ PARTS = (
     "start to stepping, processor time",
     "start to the first iteration done",
     "an iteration",
-    "notice to the end of the iteration",
-    "end of the iteration to the checkpoint",
     "notice to the checkpoint",
     "notice to the end of the process",
 )
@@ -64,25 +62,22 @@ def notice(run: RunDir, draw: random.Random) -> dict[str, float]:
         later = training.wait_iteration(row["iteration"] + 1, PATIENCE_S)
         iteration_s = (later["time_s"] - row["time_s"]) / (later["iteration"] - row["iteration"])
         time.sleep(draw.uniform(0.0, iteration_s))
-        rows = run.metrics_file.stat().st_mtime
         at = time.time()
         training.send(signal.SIGTERM)
         code = training.wait(PATIENCE_S)
         ended = time.time()
     if code != ExitCode.REQUEUE:
         raise SystemExit(f"{name_code(code)}: {training.lines[-1]}")
-    written, durable = run.metrics_file.stat().st_mtime, run.checkpoints.stat().st_mtime
+    durable = run.checkpoints.stat().st_mtime
     last = last_row(run)
     assert last is not None
-    assert written > rows
+    assert durable > at
     assert int(latest_checkpoint(run.path).name) == last["iteration"]
     values = (
         first.stepping_s,
         worked_s,
         first.done_s,
         iteration_s,
-        written - at,
-        durable - written,
         durable - at,
         ended - at,
     )

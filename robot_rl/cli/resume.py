@@ -29,7 +29,10 @@ Networks, optimizer, normalizers, random streams, counters and every world are t
 run is, bit for bit, the one that was never interrupted. Rows of metrics.jsonl behind the checkpoint are cut off.
 """
 
-FREE = ("root", "run_id", "num_threads", "max_iterations", "save_interval", "keep_checkpoints", "metrics.wandb")
+FREE = (
+    *("root", "run_id", "num_threads", "max_iterations", "metrics.wandb"),
+    *("save_interval", "keep_checkpoints", "notice_s"),
+)
 """Settings that may change when a run goes on by `train` with its id: none changes what is learned."""
 
 

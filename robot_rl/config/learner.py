@@ -84,6 +84,8 @@ class LearnerCfg:
         max_iterations: iterations in all.
         save_interval: iterations between checkpoints; one is always written at the end.
         keep_checkpoints: how many of the newest checkpoints stay; 0: all.
+        notice_s: how long a signal waits for the iteration in hand [s]. One that would take longer is given up, and the
+            state before it saved, of which a copy is made; 0: it is always finished.
         actor: the policy's network.
         critic: the value function's network.
         ppo: the algorithm.
@@ -108,6 +110,7 @@ class LearnerCfg:
     max_iterations: int = 1000
     save_interval: int = 100
     keep_checkpoints: int = 5
+    notice_s: float = 1.2
     actor: NetworkCfg = field(default_factory=NetworkCfg)
     critic: NetworkCfg = field(default_factory=lambda: NetworkCfg(output_gain=1.0))
     ppo: PPOCfg = field(default_factory=PPOCfg)
@@ -131,6 +134,7 @@ class LearnerCfg:
         check_range("max_iterations", self.max_iterations, 0, 100_000_000)
         check_range("save_interval", self.save_interval, 1, 100_000_000)
         check_range("keep_checkpoints", self.keep_checkpoints, 0, 100_000_000)
+        check_range("notice_s", self.notice_s, 0.0, 1e6)
         check_choice("symmetry", self.symmetry, SYMMETRIES)
         for name in ("actor_groups", "critic_groups"):
             groups = tuple(getattr(self, name))

@@ -106,3 +106,13 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "mirror": (_are_mirrors, "nothing, or permutations and signs for actor, critic and action"),
     "metrics": (_is_metrics, "nothing, or bytes and rows"),
 }
+
+
+def read_counters(path: Path, meta: Mapping[str, Any]) -> tuple[int, int, float]:
+    """Return iterations, control steps and seconds [s] of a checkpoint.
+
+    Raises:
+        UserError: its description lacks one of them, or holds no number there.
+    """
+    need(path, meta, "iteration", "env_steps", "time_s")
+    return meta["iteration"], meta["env_steps"], float(meta["time_s"])

@@ -1,4 +1,7 @@
-"""A signal as a request to stop: the iteration in hand is finished, so that what is saved is a whole state."""
+"""A signal as a request to stop: the iteration in hand is finished, so that what is saved is a whole state.
+
+An iteration may take longer than a scheduler waits. One before which the state was copied is given up instead.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,10 @@ ECHO_S, ECHO_IN_A_JOB_S = 0.1, 2.0
 and to its group, a scheduler to every process of a job, of which torchrun and srun pass it on once more."""
 
 
+class GivenUp(BaseException):
+    """The iteration in hand did not end in time after a signal; what it changed is not a whole state."""
+
+
 class StopRequest:
     """While it is entered, the first of SIGNALS sets `requested` and the second raises `Interrupted`, for what it is.
 
@@ -27,15 +34,17 @@ class StopRequest:
 
     Attributes:
         signal: the signal that asked for the end; 0 before.
+        may_give_up: whether `GivenUp` may be raised now, when the patience with the iteration in hand is over.
     """
 
-    def __init__(self, processes: int = 1) -> None:
+    def __init__(self, processes: int = 1, patience_s: float = 0.0) -> None:
         """Start with no request.
 
         Args:
             processes: how many train together.
+            patience_s: how long after the first signal `GivenUp` is raised, where it may be [s]; 0: never.
         """
-        self.signal = 0
+        self.signal, self.may_give_up, self._patience_s = 0, False, patience_s
         is_job = processes > 1 or "SLURM_JOB_ID" in os.environ
         self._echo_s, self._since = ECHO_IN_A_JOB_S if is_job else ECHO_S, 0.0
         self._previous: dict[int, Any] = {}
@@ -50,10 +59,14 @@ class StopRequest:
         """Take over SIGNALS."""
         if self._is_main:
             self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
+            if self._patience_s:
+                self._previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._give_up)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Give them back."""
+        if self._is_main and self._patience_s:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in self._previous.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._previous = {}
@@ -62,9 +75,16 @@ class StopRequest:
         now = time.monotonic()
         if not self.requested:
             self.signal, self._since = number, now
+            if self._patience_s:
+                signal.setitimer(signal.ITIMER_REAL, self._patience_s)
             return
         if number == self.signal != signal.SIGINT and now - self._since < self._echo_s:
             return
         for other in SIGNALS:
             signal.signal(other, signal.SIG_DFL)
         raise Interrupted(None, 0, number, saved=False)
+
+    def _give_up(self, number: int, frame: FrameType | None) -> None:
+        if self.may_give_up:
+            self.may_give_up = False
+            raise GivenUp

@@ -142,6 +142,7 @@ class Runner(Session):
 
     def _iterate(self, last: int) -> dict[str, float]:
         """Run one iteration and return its row of metrics. The device is read once, at the end."""
+        self._guard()
         self._watch.start()
         self._collect()
         self._watch.lap("other")

@@ -11,6 +11,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,28 @@ from robot_rl.learn.ranks import Ranks
 GRACE_S = 5.0
 """How long the files of other processes are waited for once it is known that one of them failed [s]."""
 POLL_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What a checkpoint is made of.
+
+    Attributes:
+        path: the checkpoint's directory.
+        tensors: networks and learner, of which the first process's are kept.
+        meta: what describes it.
+        worlds: this process's worlds, and what else differs from process to process.
+    """
+
+    path: Path
+    tensors: Mapping[str, Tensor]
+    meta: Mapping[str, Any]
+    worlds: Mapping[str, Tensor]
+
+    def copied(self, into: Package | None = None) -> Package:
+        """Return a copy in the CPU's memory, in the arrays of an earlier copy where these fit."""
+        had: Mapping[str, Tensor] = {} if into is None else {**into.tensors, **into.worlds}
+        return replace(self, tensors=copied(self.tensors, had), worlds=copied(self.worlds, had))
 
 
 class Saver:
@@ -46,16 +69,8 @@ class Saver:
         self._abandoned_at = float("inf")
         self._is_tidy = False
 
-    def start(
-        self, path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], worlds: Mapping[str, Tensor]
-    ) -> None:
+    def start(self, package: Package) -> None:
         """Begin to write a checkpoint; called by all processes. What it holds is copied before this returns.
-
-        Args:
-            path: the checkpoint's directory.
-            tensors: networks and learner, of which the first process's are kept.
-            meta: what describes it.
-            worlds: this process's worlds, and what else differs from process to process.
 
         Raises:
             OSError: the one before could not be written, or this one cannot be begun.
@@ -63,11 +78,12 @@ class Saver:
         """
         self.wait()
         self._abandoned_at = float("inf")
+        path, meta = package.path, package.meta
         staging = Path(self._ranks.first(lambda: str(self._stage(path))))
-        own = copied(worlds)
+        own = copied(package.worlds)
         work: Callable[[], None]
         if self._ranks.is_first:
-            kept = copied(tensors)
+            kept = copied(package.tensors)
             others = functools.partial(self._collect, staging) if self._ranks.size > 1 else None
 
             def work() -> None:
@@ -143,9 +159,14 @@ class Saver:
         return sums
 
 
-def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies in the CPU's memory."""
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+def copied(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """Return copies in the CPU's memory, in the arrays of `into` by the same names where these fit."""
+    copies = {}
+    for name, tensor in tensors.items():
+        had = None if into is None else into.get(name)
+        fits = had is not None and (had.shape, had.dtype) == (tensor.shape, tensor.dtype)
+        copies[name] = had.copy_(tensor.detach()) if fits else tensor.detach().to("cpu", copy=True)  # type: ignore[union-attr]
+    return copies
 
 
 def _done_name(rank: int) -> str:

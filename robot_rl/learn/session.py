@@ -20,12 +20,12 @@ from robot_rl.errors import Interrupted, UserError
 from robot_rl.learn import worlds
 from robot_rl.learn.build import checked_mirrors, env_mirrors, make_dims, make_networks, mirrors_to_meta
 from robot_rl.learn.checkpoint import check_shapes, load_checkpoint
-from robot_rl.learn.description import need
+from robot_rl.learn.description import read_counters
 from robot_rl.learn.episodes import EpisodeTracker
-from robot_rl.learn.interrupt import SIGNALS, StopRequest
+from robot_rl.learn.interrupt import SIGNALS, GivenUp, StopRequest
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.ranks import ALONE, Ranks
-from robot_rl.learn.saving import Saver
+from robot_rl.learn.saving import Package, Saver
 from robot_rl.learn.storage import Dims
 from robot_rl.metrics.iteration import PARTS, merge_rows, overlap_share, time_parts
 from robot_rl.metrics.rows import to_stderr
@@ -103,6 +103,8 @@ class Session(ABC):
         self.iteration, self.env_steps, self.time_s = 0, 0, 0.0
         self._saver, self._save_s, self._saved = Saver(ranks, cfg.keep_checkpoints), 0.0, -1
         self._mark, self._request, self._stopped_by = 0.0, StopRequest(), 0
+        self._spare: Package | None = None
+        self._elapsed_s = 0.0
 
     def learn(self, max_iterations: int | None = None) -> dict[str, float]:
         """Train until so many iterations are done in all, an observer says stop, or the user interrupts.
@@ -114,9 +116,9 @@ class Session(ABC):
             The last row of metrics.
 
         Raises:
-            Interrupted: SIGINT (Ctrl-C), SIGTERM or SIGUSR1 came to one of the processes; the iteration was finished
-                and a checkpoint written before. A second one does not wait: then the checkpoint is the last one that
-                was written, or None.
+            Interrupted: SIGINT (Ctrl-C), SIGTERM or SIGUSR1 came to one of the processes; the iteration was finished,
+                or given up where that takes longer than cfg.notice_s, and a checkpoint written before. A second one
+                does not wait: then the checkpoint is the last one that was written, or None.
             FloatingPointError: the loss is no longer finite.
         """
         last = self.cfg.max_iterations if max_iterations is None else max_iterations
@@ -126,9 +128,12 @@ class Session(ABC):
             self.metrics_mark = None
         self._mark = time.perf_counter()
         try:
-            with StopRequest(self.ranks.size) as self._request:
-                self._stopped_by = 0
-                row = self._run(last, self._request)
+            with StopRequest(self.ranks.size, self.cfg.notice_s) as self._request:
+                self._stopped_by, row = 0, {}
+                try:
+                    row = self._run(last, self._request)
+                except GivenUp:
+                    self._return_to_spare()
                 if self._saved != self.iteration:
                     self.save()
                 self._saver.wait()
@@ -162,16 +167,42 @@ class Session(ABC):
         if self.run_dir is None:
             return None
         begin = time.perf_counter()
-        path = self.run_dir / "checkpoints" / self._checkpoint_name()
-        own = worlds.pack(self.env, self._worlds())
-        if not self.ranks.is_first:
-            own |= {f"{worlds.OWN}{name}": t for name, t in self._state().items() if not name.startswith("optimizer.")}
-        self._saver.start(path, self._networks() | self._state(), self._meta(), own)
+        package = self._package(self.run_dir)
+        self._saver.start(package)
         if wait:
             self._saver.wait()
         self._saved = self.iteration
         self._save_s += time.perf_counter() - begin
-        return path
+        return package.path
+
+    def _package(self, run_dir: Path) -> Package:
+        """Return what a checkpoint of now is made of, live."""
+        own = worlds.pack(self.env, self._worlds())
+        if not self.ranks.is_first:
+            own |= {f"{worlds.OWN}{name}": t for name, t in self._state().items() if not name.startswith("optimizer.")}
+        path = run_dir / "checkpoints" / self._checkpoint_name()
+        return Package(path, self._networks() | self._state(), self._meta(), own)
+
+    def _guard(self) -> None:
+        """Copy the state before an iteration that will outlast the patience with it, so that it may be given up.
+
+        Several processes always finish it: they would have to give up the same one.
+        """
+        if self.run_dir is None or self.ranks.size > 1 or not 0.0 < self.cfg.notice_s < self._elapsed_s:
+            return
+        begin = time.perf_counter()
+        self._spare = self._package(self.run_dir).copied(self._spare)
+        self._save_s += time.perf_counter() - begin
+        self._request.may_give_up = True
+
+    def _return_to_spare(self) -> None:
+        """Write the copy of before the iteration that was given up, and be as it was then."""
+        assert self._spare is not None
+        if self._saved != self.iteration:
+            self._saver.start(self._spare)
+        self._saver.wait()
+        self._stopped_by = self._request.signal
+        self.load(self._spare.path)
 
     def load(
         self,
@@ -298,8 +329,10 @@ class Session(ABC):
         Raises:
             FloatingPointError: a loss is not finite, in this process or another.
         """
+        self._request.may_give_up = False
         now = time.perf_counter()
         elapsed, self._mark = now - self._mark, now
+        self._elapsed_s = elapsed
         parts = {part: seconds.get(part, 0.0) for part in PARTS[:-1]}
         parts["other"] = max(0.0, elapsed - sum(parts.values()))
         timing = {"elapsed": elapsed, **{f"perf/{part}_s": value for part, value in parts.items()}}
@@ -359,13 +392,3 @@ class Session(ABC):
 
     def _checkpoint_name(self) -> str:
         return f"{self.iteration:06d}"
-
-
-def read_counters(path: Path, meta: Mapping[str, Any]) -> tuple[int, int, float]:
-    """Return iterations, control steps and seconds [s] of a checkpoint.
-
-    Raises:
-        UserError: its description lacks one of them, or holds no number there.
-    """
-    need(path, meta, "iteration", "env_steps", "time_s")
-    return meta["iteration"], meta["env_steps"], float(meta["time_s"])

@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import time
 from dataclasses import replace
 
 import pytest
@@ -224,6 +225,32 @@ def test_a_second_ctrl_c_does_not_wait(make_point_env, small_cfg, tmp_path):
         Runner(env, small_cfg, run_dir=tmp_path).learn(10)
     assert (caught.value.iteration, caught.value.checkpoint.name) == (2, "000002")
     assert len(count) == 21
+
+
+@pytest.mark.parametrize(("notice_s", "saved"), [(0.02, 2), (0.0, 3)])
+def test_an_iteration_that_outlasts_a_notice_is_given_up_and_the_state_before_it_saved(
+    make_point_env, small_cfg, tmp_path, notice_s, saved
+):
+    env = make_point_env()
+    step, count = env.step, []
+
+    def slow(actions):
+        count.append(1)
+        if len(count) == 2 * small_cfg.num_steps + 1:  # The first step of the third iteration.
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+        return step(actions)
+
+    env.step = slow
+    runner = Runner(env, replace(small_cfg, notice_s=notice_s), run_dir=tmp_path)
+    with pytest.raises(Interrupted) as caught:
+        runner.learn(5)
+    assert (caught.value.iteration, caught.value.checkpoint.name, caught.value.saved) == (saved, f"{saved:06d}", True)
+    tensors = load_checkpoint(caught.value.checkpoint)[0]
+    for name, weight in runner.actor.state_dict().items():
+        assert torch.equal(tensors[f"actor.{name}"], weight), name
+    runner.learn(5)
+    assert [row["iteration"] for row in read_metrics(tmp_path)] == [1, 2, 3, 4, 5]
 
 
 def test_nothing_but_copies_of_the_environments_tensors_is_kept(make_point_env, small_cfg):

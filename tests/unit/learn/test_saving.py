@@ -11,7 +11,7 @@ from robot_rl.learn import saving
 from robot_rl.learn.checkpoint import list_checkpoints, load_checkpoint
 from robot_rl.learn.ranks import ALONE
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.saving import Saver
+from robot_rl.learn.saving import Package, Saver
 from robot_rl.metrics.writers import read_metrics
 
 
@@ -32,7 +32,7 @@ def gate(monkeypatch):
 def test_what_is_written_is_what_was_when_it_was_asked_for(tmp_path, gate):
     saver, weights, place = Saver(ALONE, 0), torch.ones(3), torch.zeros(2)
     path = tmp_path / "checkpoints" / "000001"
-    saver.start(path, {"weights": weights}, {}, {"env.place": place})
+    saver.start(Package(path, {"weights": weights}, {}, {"env.place": place}))
     assert (saver.durable, path.exists()) == (None, False)
     weights.fill_(7.0)
     gate.set()
@@ -41,12 +41,25 @@ def test_what_is_written_is_what_was_when_it_was_asked_for(tmp_path, gate):
     assert load_checkpoint(path)[0]["weights"].tolist() == [1.0] * 3
 
 
+def test_a_copy_is_made_into_the_arrays_of_the_one_before_where_they_fit(tmp_path):
+    live = Package(tmp_path, {"weights": torch.ones(3)}, {"iteration": 1}, {"env.place": torch.zeros(2)})
+    first = live.copied()
+    live.tensors["weights"].fill_(2.0)
+    assert first.tensors["weights"].tolist() == [1.0] * 3
+    again = replace(live, meta={"iteration": 2}, worlds={"env.place": torch.zeros(4)}).copied(first)
+    assert again.tensors["weights"].data_ptr() == first.tensors["weights"].data_ptr()
+    assert (again.tensors["weights"].tolist(), again.worlds["env.place"].shape, again.meta) == (
+        [2.0] * 3,
+        (4,),
+        {"iteration": 2},
+    )
+
+
 def test_one_is_written_at_a_time(tmp_path, gate):
     saver, begun = Saver(ALONE, 0), []
-    saver.start(tmp_path / "checkpoints" / "000001", {}, {}, {})
-    second = threading.Thread(
-        target=lambda: (saver.start(tmp_path / "checkpoints" / "000002", {}, {}, {}), begun.append(saver.durable))
-    )
+    saver.start(Package(tmp_path / "checkpoints" / "000001", {}, {}, {}))
+    other = Package(tmp_path / "checkpoints" / "000002", {}, {}, {})
+    second = threading.Thread(target=lambda: (saver.start(other), begun.append(saver.durable)))
     second.start()
     second.join(0.05)
     assert begun == []
