@@ -1,0 +1,48 @@
+#include "policy.h"
+
+#include <algorithm>
+#include <string>
+
+#include "rt.h"
+
+namespace robot_rl {
+
+Policy::Policy(const Contract& contract, Backend& backend)
+    : contract_(&contract),
+      backend_(&backend),
+      observer_(contract),
+      observation_(static_cast<std::size_t>(contract.observation_size)),
+      memory_(static_cast<std::size_t>(contract.state_size)),
+      action_(static_cast<std::size_t>(contract.action_size)),
+      target_(static_cast<std::size_t>(contract.action_size)) {
+  if (contract.action_size > kMaxJoints) {
+    throw ContractError("layout.action_size: " + std::to_string(contract.action_size) + "; this runtime has room for " +
+                        std::to_string(kMaxJoints));
+  }
+}
+
+void Policy::step(const LowState& state, std::span<const float> command, bool reset, PolicyOutput& out) noexcept {
+  out = PolicyOutput{};
+  out.begin_ns = now_ns();
+  out.step = steps_++;
+  out.state_sequence = state.sequence;
+  out.state_robot_time_ns = state.robot_time_ns;
+  out.state_receive_time_ns = state.receive_time_ns;
+  out.reset = reset;
+  out.actions = contract_->action_size;
+  if (reset) {
+    observer_.reset();
+    std::fill(memory_.begin(), memory_.end(), 0.0f);
+  }
+  observer_.observe(state, command, observation_);
+  out.observed_ns = now_ns();
+  out.ok = backend_->run(observation_, memory_, action_, target_, memory_);
+  if (out.ok) {
+    observer_.set_last_action(action_);
+    std::copy(action_.begin(), action_.end(), out.action);
+    std::copy(target_.begin(), target_.end(), out.target);
+  }
+  out.done_ns = now_ns();
+}
+
+}  // namespace robot_rl
