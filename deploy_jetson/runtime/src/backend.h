@@ -1,6 +1,7 @@
 // What runs the network: one interface for ONNX Runtime and TensorRT.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -19,7 +20,7 @@ struct BackendOptions {
   std::filesystem::path cache;      // folder for engines built here; empty: $XDG_CACHE_HOME/robot-rl
 };
 
-/// A network loaded for one robot. `run` allocates nothing.
+/// A network loaded for one robot. `run` allocates nothing of its own; what the library allocates is counted.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -32,6 +33,8 @@ class Backend {
   /// Library, version, device and precision in one line, for log and report.
   virtual std::string identity() const = 0;
   const Contract& contract() const { return *contract_; }
+  /// Calls of operator new that the library made inside `run` so far: part of what rt.h counts for the calling thread.
+  virtual std::uint64_t library_allocations() const noexcept { return 0; }
 
  protected:
   explicit Backend(const Contract& contract) : contract_(&contract) {}

@@ -2,9 +2,13 @@
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from robot_rl_runtime._core import *  # noqa: F403
+
+LIBRARY = "ROBOT_RL_ONNXRUNTIME"
+"""Names the library to the core, here and in the binary; set below where it is not."""
 
 
 def binary() -> Path:
@@ -12,12 +16,19 @@ def binary() -> Path:
     return Path(__file__).parent / "bin" / "robot-rl-infer"
 
 
-def main() -> None:
-    """Become `robot-rl-infer`, with the ONNX Runtime of this Python where none is named."""
-    if "ROBOT_RL_ONNXRUNTIME" not in os.environ:
-        import onnxruntime
+def onnxruntime_library() -> Path | None:
+    """Find ONNX Runtime's library in this Python's package, which is not imported; None without one."""
+    spec = find_spec("onnxruntime")
+    if spec is None or spec.origin is None:
+        return None
+    found = sorted((Path(spec.origin).parent / "capi").glob("libonnxruntime.so*"))
+    return found[-1] if found else None
 
-        found = sorted((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*"))
-        if found:
-            os.environ["ROBOT_RL_ONNXRUNTIME"] = str(found[-1])
+
+def main() -> None:
+    """Become `robot-rl-infer`."""
     os.execv(binary(), ["robot-rl-infer", *sys.argv[1:]])
+
+
+if LIBRARY not in os.environ and (_found := onnxruntime_library()):
+    os.environ[LIBRARY] = str(_found)

@@ -1,0 +1,127 @@
+// Python: Network, load_network, open_network, has_tensorrt.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <vector>
+
+#include "bindings.h"
+#include "bundle.h"
+#include "paced.h"
+
+namespace robot_rl {
+
+namespace {
+
+namespace nb = nanobind;
+using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Array = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
+
+/// A backend together with the contract, and the bundle, that it refers to.
+struct Network {
+  Contract contract;
+  std::unique_ptr<Bundle> bundle;
+  std::unique_ptr<Backend> backend;
+  std::string why;
+};
+
+Array array_of(std::vector<float> values) {
+  auto* held = new std::vector<float>(std::move(values));
+  const nb::capsule owner(held, [](void* pointer) noexcept { delete static_cast<std::vector<float>*>(pointer); });
+  return Array(held->data(), {held->size()}, owner);
+}
+
+BackendOptions make_options(const std::string& name, const std::string& precision, const std::string& library,
+                            const std::string& cache) {
+  BackendOptions options;
+  options.name = name;
+  options.precision = precision;
+  options.library = library;
+  options.cache = cache;
+  return options;
+}
+
+std::unique_ptr<Network> load_network(const std::string& contract, nb::bytes model, const std::string& name,
+                                      const std::string& precision, const std::string& library,
+                                      const std::string& cache) {
+  auto network = std::make_unique<Network>();
+  network->contract = read_contract(contract);
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(model.data()), model.size());
+  const auto options = make_options(name, precision, library, cache);
+  network->backend = name == "tensorrt" ? make_tensorrt(network->contract, bytes, options)
+                                        : make_onnxruntime(network->contract, bytes, options);
+  return network;
+}
+
+std::unique_ptr<Network> open_network(const std::string& path, const std::string& name, const std::string& precision,
+                                      const std::string& library, const std::string& cache) {
+  auto network = std::make_unique<Network>();
+  network->bundle = read_bundle(path);
+  network->backend = make_backend(*network->bundle, make_options(name, precision, library, cache), network->why);
+  return network;
+}
+
+nb::object run(Network& network, const Row& observation, const Row& state) {
+  const auto& contract = network.backend->contract();
+  std::vector<float> action(contract.action_size), target(contract.action_size), after(contract.state_size);
+  const std::span<const float> seen(observation.data(), observation.size()), before(state.data(), state.size());
+  if (!network.backend->run(seen, before, action, target, after)) {
+    return nb::none();
+  }
+  return nb::make_tuple(array_of(action), array_of(target), array_of(after));
+}
+
+/// The state given and taken in the same memory, as a policy's loop may do it.
+nb::object run_in_place(Network& network, const Row& observation, const Row& state) {
+  const auto& contract = network.backend->contract();
+  std::vector<float> action(contract.action_size), target(contract.action_size);
+  std::vector<float> memory(state.data(), state.data() + state.size());
+  const std::span<const float> seen(observation.data(), observation.size());
+  if (!network.backend->run(seen, memory, action, target, memory)) return nb::none();
+  return nb::make_tuple(array_of(action), array_of(target), array_of(memory));
+}
+
+nb::dict measure(Network& network, const Row& observation, int runs, double period_s) {
+  Pace pace;
+  pace.runs = runs;
+  pace.period_s = period_s;
+  PacedLatency latency;
+  {
+    const nb::gil_scoped_release unlocked;
+    latency = measure_paced(*network.backend, {observation.data(), observation.size()}, pace);
+  }
+  nb::dict figures;
+  figures["runs"] = latency.runs;
+  figures["failed"] = latency.failed;
+  figures["p50_us"] = latency.p50_us;
+  figures["p99_us"] = latency.p99_us;
+  figures["p99.9_us"] = latency.p999_us;
+  figures["max_us"] = latency.max_us;
+  return figures;
+}
+
+void bind_backend(nb::module_& module) {
+  nb::class_<Network>(module, "Network", "A policy's network in a backend; a recurrent policy's state goes in and out.")
+      .def("run", &run, nb::arg("observation"), nb::arg("state"),
+           "Infer: action, joint target and next state, or None where the backend failed.")
+      .def("run_in_place", &run_in_place, nb::arg("observation"), nb::arg("state"),
+           "The same with the next state written over the one given.")
+      .def("warm", [](Network& network, int runs) { network.backend->warm(runs); }, nb::arg("runs") = 200)
+      .def("measure", &measure, nb::arg("observation"), nb::arg("runs") = 1000, nb::arg("period_s") = 0.002,
+           "Latencies at a steady pace [us]; `observation` may be several rows one after the other.")
+      .def_prop_ro("identity", [](const Network& network) { return network.backend->identity(); })
+      .def_prop_ro("library_allocations", [](const Network& network) { return network.backend->library_allocations(); })
+      .def_ro("why", &Network::why, "Which backend was taken, and why.");
+  module.def("load_network", &load_network, nb::arg("contract"), nb::arg("model"), nb::arg("name") = "onnxruntime",
+             nb::arg("precision") = "fp32", nb::arg("library") = "", nb::arg("cache") = "",
+             "Load a network without its golden sequence: text of contract.json, bytes of policy.onnx.");
+  module.def("open_network", &open_network, nb::arg("bundle"), nb::arg("name") = "auto", nb::arg("precision") = "fp32",
+             nb::arg("library") = "", nb::arg("cache") = "", "Load a bundle's network and replay its golden sequence.");
+  module.def("has_tensorrt", &has_tensorrt, "Whether this module was built with TensorRT.");
+}
+
+const AddBinder kAdd(bind_backend);
+
+}  // namespace
+
+}  // namespace robot_rl
