@@ -51,13 +51,32 @@ def export_bundle(
     golden.check(contract)
     text = contract_module.dumps(contract).encode()
     model = make_onnx(module, contract, {"contract_sha256": hashlib.sha256(text).hexdigest()})
+    return write_bundle(out, text, golden, model)
+
+
+def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> BundleReport:
+    """Write the files of a bundle beside `out`, check them, and only then put them in place of an older one.
+
+    Args:
+        out: Directory of the bundle.
+        contract: Content of contract.json.
+        golden: The golden sequence.
+        model: The ONNX file.
+
+    Returns:
+        The report of the check.
+
+    Raises:
+        ContractError: The bundle fails the check.
+        OSError: It cannot be written; what was in `out` is as before.
+    """
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
         fresh = scratch / "new"
         fresh.mkdir()
-        (fresh / CONTRACT).write_bytes(text)
+        (fresh / CONTRACT).write_bytes(contract)
         (fresh / GOLDEN).write_bytes(golden.dumps())
         (fresh / MODEL).write_bytes(model)
         write_sums(fresh)

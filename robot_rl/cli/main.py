@@ -36,12 +36,14 @@ GL_BACKENDS = (
     "1",
 )
 
-# Command -> what it does; the module robot_rl.cli.<command> is imported when it is called.
+# Command -> what it does; the module robot_rl.cli.<command>, with _ for -, is imported when it is called.
 COMMANDS = {
     "train": "train a policy; any value of the task and the learner can be set by name",
     "resume": "go on with a run that was interrupted, or for more iterations",
     "eval": "100 fresh worlds: errors, falls, torque, power; torch and ONNX policy side by side",
     "export": "write the policy bundle that goes to the robot, and check it",
+    "deploy": "pack bundle, runtime and service into a tarball for a Jetson Thor",
+    "import-mjlab": "make a policy bundle of a policy that was trained with mjlab",
     "video": "film a policy",
     "record": "write the motion of a policy to a file, for a motion prior to learn from",
     "play": "drive a policy in the browser: sliders, pushes, speed",
@@ -74,7 +76,7 @@ Options are key=value. `robot-rl <command> --help` says which; runs are written 
 
 def usage() -> str:
     """The text of robot-rl --help."""
-    rows = "\n".join(f"  {name:<8} {text}" for name, text in COMMANDS.items())
+    rows = "\n".join(f"  {name:<12} {text}" for name, text in COMMANDS.items())
     return (
         "robot-rl: reinforcement learning for robots, from the simulator to the robot\n\n"
         f"usage: robot-rl <command> [key=value ...]\n\ncommands:\n{rows}\n\n{EXAMPLES}"
@@ -112,7 +114,7 @@ def dispatch(command: str, arguments: Sequence[str]) -> int:
     if command not in COMMANDS:
         raise UserError(f"unknown command '{command}': {suggest(command, COMMANDS)}")
     _check_environment()
-    module = importlib.import_module(f"robot_rl.cli.{command}")
+    module = importlib.import_module(f"robot_rl.cli.{command.replace('-', '_')}")
     if any(word in ("-h", "--help") for word in arguments):
         text = module.HELP
         print(text if isinstance(text, str) else text(), end="")

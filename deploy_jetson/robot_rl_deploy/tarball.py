@@ -1,0 +1,171 @@
+"""Everything that a robot's computer needs, in one tarball: sources, bundle, settings, service, scripts.
+
+The same inputs give the same bytes: files are sorted, and times, owners and the compressor's header are left out.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import re
+import shlex
+import tarfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from robot_rl_deploy.bundle import FILES, SIGNATURE, SUMS
+from robot_rl_deploy.strict import ContractError
+from robot_rl_deploy.verify import BundleReport, verify_bundle
+
+JETSON = Path(__file__).parent / "jetson"
+RUNTIME_PARTS = ("CMakeLists.txt", "pyproject.toml", "README.md", "cmake", "idl", "python", "src")
+"""What of the runtime's folder is its source; `idl` and `cmake` may be missing."""
+TRANSPORTS = {"go2": "dds:unitree_go?interface=eth0", "h1": "dds:unitree_go?interface=eth0"}
+TRANSPORTS |= {"g1": "dds:unitree_hg?interface=eth0"}
+"""Transport of a robot whose name ends so; the network card has to be looked up on the spot."""
+OPERATOR = "udp:127.0.0.1:9871"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """What of the tarball is to be chosen.
+
+    Attributes:
+        runtime: Folder of the runtime's sources; None takes those beside this package.
+        transport: How the robot is reached, as `robot-rl-infer --transport` takes it; empty by the robot's name.
+        operator: Where the operator is heard.
+        onnxruntime: An aarch64 wheel of ONNX Runtime to put in; None lets the robot's computer download it.
+        public_key: Ed25519 key (PEM) that the bundle must be signed with; None takes any bundle.
+    """
+
+    runtime: Path | None = None
+    transport: str = ""
+    operator: str = OPERATOR
+    onnxruntime: Path | None = None
+    public_key: Path | None = None
+
+
+def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tuple[Path, BundleReport]:
+    """Check a bundle and write the tarball that takes it to a robot's computer.
+
+    Args:
+        bundle: Directory of the bundle.
+        to: Directory of the tarball, made where it is missing.
+        packing: What is chosen.
+
+    Returns:
+        The tarball, `<robot>-<run id>.tar.gz`, and the report of the bundle's check.
+
+    Raises:
+        FileNotFoundError: The bundle or the runtime's sources are not there.
+        ContractError: The bundle must not move a robot.
+        OSError: The tarball cannot be written; an older one is as before.
+    """
+    packing = packing or Packing()
+    report = verify_bundle(bundle)
+    contract = report.contract
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{contract.robot}-{contract.training.run_id}").lstrip(".")
+    files = _bundle_files(bundle) | _source_files(packing.runtime or find_runtime()) | _jetson_files()
+    files["settings.json"] = (json.dumps(SETTINGS, indent=1) + "\n").encode()
+    files["robot-rl.env"] = environment(contract.robot, packing).encode()
+    files["MANIFEST.json"] = _manifest(report)
+    for source in (packing.onnxruntime, packing.public_key):
+        if source is not None:
+            files[source.name if source is packing.onnxruntime else "key.pub"] = _read(source)
+    sums = [f"{hashlib.sha256(data).hexdigest()}  {path}\n" for path, data in sorted(files.items())]
+    files["SHA256SUMS"] = "".join(sums).encode()
+    to = Path(to)
+    to.mkdir(parents=True, exist_ok=True)
+    tarball, fresh = to / f"{name}.tar.gz", to / f".{name}.tar.gz.new"
+    try:
+        fresh.write_bytes(_pack(files, name))
+        fresh.rename(tarball)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return tarball, report
+
+
+# For a first day: closer limits than the runtime's own, and slow ramps. What is not named here stays at its default.
+SETTINGS = {
+    "stand_s": 4.0,
+    "blend_s": 2.0,
+    "limits": {"tilt_rad": 0.7, "velocity_factor": 1.0, "effort_factor": 1.2, "temperature_c": 80.0},
+}
+
+
+def environment(robot: str, packing: Packing) -> str:
+    """Content of /etc/robot-rl/robot-rl.env: the options of the service that depend on the place.
+
+    Args:
+        robot: Name of the robot in the contract.
+        packing: What is chosen.
+    """
+    transport = packing.transport
+    if not transport:
+        ends = [value for ending, value in TRANSPORTS.items() if robot.lower().endswith(ending)]
+        transport = ends[0] if ends else "udp:127.0.0.1:9870"
+    words = ["--transport", transport, "--operator", packing.operator]
+    if packing.public_key is not None:
+        words += ["--signed-by", "/opt/robot-rl/current/key.pub"]
+    return (
+        "# Options of robot-rl-infer that depend on the place. `ip link` names the network card at the robot;\n"
+        "# --cpu-writer and --cpu-policy name isolated cores (doctor.sh says which there are).\n"
+        f'ROBOT_RL_ARGS="{shlex.join(words)}"\n'
+    )
+
+
+def find_runtime() -> Path:
+    """Give the folder of the runtime's sources: beside this package in a checkout, inside it where it was installed.
+
+    Raises:
+        FileNotFoundError: There is none.
+    """
+    here = Path(__file__).parent
+    for folder in (here.parent / "runtime", here / "runtime"):
+        if (folder / "CMakeLists.txt").is_file():
+            return folder
+    raise FileNotFoundError(f"{here.parent / 'runtime'}: the runtime's sources are not there; name them with runtime=")
+
+
+def _bundle_files(bundle: Path) -> dict[str, bytes]:
+    names = [*FILES, SUMS] + ([SIGNATURE] if (bundle / SIGNATURE).is_file() else [])
+    return {f"bundle/{name}": (bundle / name).read_bytes() for name in names}
+
+
+def _source_files(runtime: Path) -> dict[str, bytes]:
+    files = {}
+    for part in RUNTIME_PARTS:
+        start = runtime / part
+        if not start.exists() and part not in ("cmake", "idl"):
+            raise FileNotFoundError(f"{start}: is missing among the runtime's sources")
+        for path in sorted(start.rglob("*")) if start.is_dir() else [start]:
+            if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".pyc"):
+                files[f"runtime/{path.relative_to(runtime).as_posix()}"] = path.read_bytes()
+    return files
+
+
+def _jetson_files() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(JETSON.iterdir()) if path.is_file()}
+
+
+def _manifest(report: BundleReport) -> bytes:
+    training = asdict(report.contract.training)
+    about = {"robot": report.contract.robot, "bundle": report.digest, "training": training}
+    return (json.dumps(about, indent=1) + "\n").encode()
+
+
+def _read(path: Path) -> bytes:
+    if path.suffix == ".whl" and "aarch64" not in path.name:
+        raise ContractError(f"onnxruntime={path}: is no wheel for aarch64")
+    return path.read_bytes()
+
+
+def _pack(files: Mapping[str, bytes], folder: str) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path, data in sorted(files.items()):
+            entry = tarfile.TarInfo(f"{folder}/{path}")
+            entry.size, entry.mode = len(data), 0o755 if path.endswith(".sh") else 0o644
+            archive.addfile(entry, io.BytesIO(data))
+    return gzip.compress(stream.getvalue(), compresslevel=6, mtime=0)

@@ -1,0 +1,68 @@
+"""robot-rl deploy: packs a policy and what runs it into a tarball for a robot's computer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from robot_rl.cli.options import describe, option, read_all
+from robot_rl.errors import UserError
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl deploy."""
+
+    run: str = option("latest", "the run: its id, latest or <task>/latest; its newest checkpoint is exported")
+    root: str = option("runs", "where runs are")
+    bundle: str = option("", "directory of a bundle, instead of a run's")
+    to: str = option("deploy", "directory of the tarball")
+    transport: str = option("", "how the robot is reached; by its name where empty")
+    operator: str = option("udp:127.0.0.1:9871", "where the operator is heard; none: nowhere")
+    onnxruntime: str = option("", "an aarch64 wheel of ONNX Runtime to put in, for a robot without internet")
+    key: str = option("", "public key (PEM): the robot then takes bundles alone that are signed with it")
+    runtime: str = option("", "folder of the runtime's sources; those that belong to this robot-rl where empty")
+
+
+HELP = f"""\
+robot-rl deploy: pack bundle, runtime, settings and service into a tarball for a Jetson Thor
+
+usage: robot-rl deploy [key=value ...]
+
+{describe(Options)}
+
+On the robot's computer: tar xf <robot>-<run id>.tar.gz, then ./build.sh compiles for JetPack 7 and replays the golden
+sequence, ./doctor.sh looks at the machine, sudo ./install.sh installs the service. docs/robot.md has the whole walk.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Writes the tarball."""
+    from robot_rl_deploy.tarball import Packing, write_tarball
+
+    from robot_rl.cli.export import exported
+    from robot_rl.run_dir import RunDir
+
+    options = read_all(Options, arguments)
+    packing = Packing(
+        runtime=_existing("runtime", options.runtime),
+        transport=options.transport,
+        operator=options.operator,
+        onnxruntime=_existing("onnxruntime", options.onnxruntime),
+        public_key=_existing("key", options.key),
+    )
+    bundle = Path(options.bundle) if options.bundle else exported(RunDir.find(options.run, options.root))
+    try:
+        tarball, report = write_tarball(bundle, Path(options.to), packing)
+    except FileNotFoundError as error:
+        raise UserError(error) from None
+    print(f"{tarball}: {report.contract.robot}, {tarball.stat().st_size / 1024:.0f} kB, bundle {report.digest}")
+    print(f"  on the robot's computer: tar xf {tarball.name} && cd {tarball.name.removesuffix('.tar.gz')} && ./build.sh")
+    return 0
+
+
+def _existing(name: str, text: str) -> Path | None:
+    if not text:
+        return None
+    if not Path(text).exists():
+        raise UserError(f"{name}={text}: there is no such file or folder")
+    return Path(text)

@@ -1,0 +1,120 @@
+"""robot-rl import-mjlab: makes a policy bundle of an ONNX file that mjlab wrote."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.cli.options import describe, option, read_all
+from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from robot_rl_deploy.mjlab import Metadata
+
+MAX_FACTS, MAX_MODEL = 2**20, 512 * 2**20
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl import-mjlab."""
+
+    policy: str = option("", "the ONNX file that mjlab wrote")
+    facts: str = option("facts.json", "what the file does not say; written as a form to fill in where it is missing")
+    model: str = option("", "MJCF of the robot, from which the form takes the joints' limits")
+    out: str = option("policy", "directory of the bundle")
+
+
+HELP = f"""\
+robot-rl import-mjlab: make a policy bundle of a policy that was trained with mjlab
+
+usage: robot-rl import-mjlab policy=FILE.onnx [key=value ...]
+
+{describe(Options)}
+
+mjlab's file names joints, gains, scales and observation terms, rounded to three decimals. The facts add what a robot
+needs besides: control_period_s and physics_timestep_s of the training, the limits of every joint (effort_limit 0: no
+motor), the command's components with their ranges and, under "exact", any value that three decimals spoil. The first
+call writes them as a form, the second one the bundle. Its golden sequence is drawn at random: mjlab's simulation is
+not here to record one in.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Writes the bundle, or the form of facts where there are none."""
+    from robot_rl_deploy.mjlab import read_facts, read_metadata
+    from robot_rl_deploy.mjlab_bundle import import_bundle
+
+    from robot_rl.reading import read_plain
+
+    options = read_all(Options, arguments)
+    if not options.policy:
+        raise UserError("policy=: name the ONNX file that mjlab wrote")
+    try:
+        model = read_plain(Path(options.policy), MAX_MODEL)
+    except FileNotFoundError:
+        raise UserError(f"policy={options.policy}: there is no such file") from None
+    facts = Path(options.facts)
+    try:
+        text = read_plain(facts, MAX_FACTS).decode(errors="replace")
+    except FileNotFoundError:
+        form = make_form(read_metadata(model), _limits(options.model))
+        facts.parent.mkdir(parents=True, exist_ok=True)
+        facts.write_text(json.dumps(form, indent=1) + "\n")
+        print(f"{facts}: fill in what is null, then give the same command again")
+        return 0
+    report = import_bundle(model, read_facts(text), Path(options.out))
+    contract = report.contract
+    print(f"{options.out}: {contract.robot}, {len(contract.joints)} joints, digest {report.digest}")
+    print(f"  every {contract.control_period_s:g} s; targets around the default pose, as mjlab's use_default_offset has it")
+    return 0
+
+
+def make_form(metadata: "Metadata", limits: dict[str, dict[str, float | None]]) -> dict[str, Any]:
+    """Facts with null for everything that neither the policy nor a model says.
+
+    Args:
+        metadata: From the ONNX file.
+        limits: Joint -> limits, of those that are known.
+    """
+    unknown = {"effort_limit": None, "velocity_limit": None, "lower": None, "upper": None}
+    commanded = any(term[0] == "command" for term in metadata.terms)
+    components = [{"name": name, "lower": None, "upper": None} for name in ("vx", "vy", "yaw")] if commanded else []
+    return {
+        "robot": None,
+        "control_period_s": None,
+        "physics_timestep_s": None,
+        "joints": {name: unknown | limits.get(name, {}) for name in metadata.joint_names},
+        "command": components,
+        "fallback_pose": None,
+        "observations": {},
+        "action_clip": None,
+        "exact": {},
+    }
+
+
+def _limits(path: str) -> dict[str, dict[str, float | None]]:
+    """Position and effort limits of a model's hinges and slides, by name; none without a model."""
+    if not path:
+        return {}
+    import mujoco
+
+    try:
+        model: Any = mujoco.MjModel.from_xml_path(path)
+    except Exception as error:  # MuJoCo's exceptions share no other base
+        raise UserError(f"model={path}: cannot be read ({error}); name an MJCF file") from None
+    joints = {}
+    for index in range(model.njnt):
+        joint = model.joint(index)
+        if joint.type[0] not in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
+            continue
+        bounded = bool(model.jnt_limited[index])
+        lower, upper = (float(value) if bounded else None for value in joint.range)
+        joints[joint.name] = {"lower": lower, "upper": upper}
+        if model.jnt_actfrclimited[index]:
+            joints[joint.name]["effort_limit"] = float(model.jnt_actfrcrange[index][1])
+    for index in range(model.nu):
+        if model.actuator_trntype[index] == mujoco.mjtTrn.mjTRN_JOINT and model.actuator_forcelimited[index]:
+            name = model.joint(model.actuator_trnid[index][0]).name
+            joints[name].setdefault("effort_limit", float(model.actuator_forcerange[index][1]))
+    return joints
