@@ -56,7 +56,9 @@ def run(arguments: Sequence[str]) -> int:
     except FileNotFoundError as error:
         raise UserError(error) from None
     print(f"{tarball}: {report.contract.robot}, {tarball.stat().st_size / 1024:.0f} kB, bundle {report.digest}")
-    print(f"  on the robot's computer: tar xf {tarball.name} && cd {tarball.name.removesuffix('.tar.gz')} && ./build.sh")
+    print(
+        f"  on the robot's computer: tar xf {tarball.name} && cd {tarball.name.removesuffix('.tar.gz')} && ./build.sh"
+    )
     return 0
 
 

@@ -66,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
     report = import_bundle(model, read_facts(text), Path(options.out))
     contract = report.contract
     print(f"{options.out}: {contract.robot}, {len(contract.joints)} joints, digest {report.digest}")
-    print(f"  every {contract.control_period_s:g} s; targets around the default pose, as mjlab's use_default_offset has it")
+    print(f"  an action every {contract.control_period_s:g} s, targets around the default pose (use_default_offset)")
     return 0
 
 
@@ -97,16 +97,17 @@ def _limits(path: str) -> dict[str, dict[str, float | None]]:
     """Position and effort limits of a model's hinges and slides, by name; none without a model."""
     if not path:
         return {}
-    import mujoco
+    import importlib
 
+    mujoco: Any = importlib.import_module("mujoco")  # compiled, without stubs
     try:
-        model: Any = mujoco.MjModel.from_xml_path(path)
+        model = mujoco.MjModel.from_xml_path(path)
     except Exception as error:  # MuJoCo's exceptions share no other base
         raise UserError(f"model={path}: cannot be read ({error}); name an MJCF file") from None
     joints = {}
     for index in range(model.njnt):
         joint = model.joint(index)
-        if joint.type[0] not in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
+        if int(joint.type[0]) not in (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)):
             continue
         bounded = bool(model.jnt_limited[index])
         lower, upper = (float(value) if bounded else None for value in joint.range)
@@ -114,7 +115,7 @@ def _limits(path: str) -> dict[str, dict[str, float | None]]:
         if model.jnt_actfrclimited[index]:
             joints[joint.name]["effort_limit"] = float(model.jnt_actfrcrange[index][1])
     for index in range(model.nu):
-        if model.actuator_trntype[index] == mujoco.mjtTrn.mjTRN_JOINT and model.actuator_forcelimited[index]:
+        if int(model.actuator_trntype[index]) == int(mujoco.mjtTrn.mjTRN_JOINT) and model.actuator_forcelimited[index]:
             name = model.joint(model.actuator_trnid[index][0]).name
             joints[name].setdefault("effort_limit", float(model.actuator_forcerange[index][1]))
     return joints

@@ -69,9 +69,13 @@ Check check_kernel(const fs::path& root) {
 Check check_isolated(const Options& options, const fs::path& root) {
   const auto isolated = parse_cpus(read_small(root / "sys/devices/system/cpu/isolated").value_or(""));
   const auto tickless = parse_cpus(read_small(root / "sys/devices/system/cpu/nohz_full").value_or(""));
-  const int last = cpu_folders(root).empty() ? 1 : static_cast<int>(cpu_folders(root).size()) - 1;
+  const int count = static_cast<int>(cpu_folders(root).size());
+  if (isolated.empty() && count < 4) {
+    return {"isolated_cpus", Verdict::kUnknown,
+            "none of " + std::to_string(count) + " processors, too few to spare two", ""};
+  }
   if (isolated.empty()) {
-    const auto pair = format_cpus({std::max(0, last - 1), last});
+    const auto pair = format_cpus({count - 2, count - 1});
     return {"isolated_cpus", Verdict::kAdvice, "none",
             "boot with isolcpus=managed_irq,domain," + pair + " nohz_full=" + pair + " rcu_nocbs=" + pair};
   }
