@@ -1,6 +1,5 @@
 #include "protocol.h"
 
-#include <array>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -12,23 +11,6 @@ static_assert(std::endian::native == std::endian::little, "frames are written as
 
 constexpr std::uint32_t kMagic = 0x4c524252;  // "RBRL"
 constexpr std::size_t kHeader = 16, kTail = 4;
-
-/// Eight tables: eight bytes a step.
-constexpr std::array<std::array<std::uint32_t, 256>, 8> kCrc = [] {
-  std::array<std::array<std::uint32_t, 256>, 8> table{};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    std::uint32_t rest = byte;
-    for (int bit = 0; bit < 8; ++bit) rest = (rest >> 1) ^ (rest & 1 ? 0xedb88320u : 0u);
-    table[0][byte] = rest;
-  }
-  for (std::size_t row = 1; row < 8; ++row) {
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-      const auto before = table[row - 1][byte];
-      table[row][byte] = (before >> 8) ^ table[0][before & 255];
-    }
-  }
-  return table;
-}();
 
 /// Writes a frame; where something does not fit, `finish` gives 0.
 class Packer {
@@ -119,22 +101,6 @@ class Unpacker {
 bool within(int value, int most) { return value >= 0 && value <= most; }
 
 }  // namespace
-
-std::uint32_t crc32(std::span<const std::byte> data) noexcept {
-  std::uint32_t crc = 0xffffffffu;
-  const auto* at = reinterpret_cast<const std::uint8_t*>(data.data());
-  auto left = data.size();
-  for (; left >= 8; left -= 8, at += 8) {
-    std::uint32_t low, high;
-    std::memcpy(&low, at, 4);
-    std::memcpy(&high, at + 4, 4);
-    low ^= crc;
-    crc = kCrc[7][low & 255] ^ kCrc[6][(low >> 8) & 255] ^ kCrc[5][(low >> 16) & 255] ^ kCrc[4][low >> 24] ^
-          kCrc[3][high & 255] ^ kCrc[2][(high >> 8) & 255] ^ kCrc[1][(high >> 16) & 255] ^ kCrc[0][high >> 24];
-  }
-  for (; left > 0; --left, ++at) crc = (crc >> 8) ^ kCrc[0][(crc ^ *at) & 255];
-  return ~crc;
-}
 
 Opened open_frame(std::span<const std::byte> data, Frame& frame) noexcept {
   if (data.size() < kHeader + kTail) return Opened::kDamaged;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "crc32.h"
 #include "transport.h"
 #include "types.h"
 
@@ -40,9 +41,6 @@ struct Hello {
   std::uint64_t commander = 0;
   bool states = true;  // false: only commands come from this one, a watchdog's say
 };
-
-/// CRC-32 as zlib, Ethernet and PNG have it.
-std::uint32_t crc32(std::span<const std::byte> data) noexcept;
 
 /// Take a frame apart: magic, version, size and CRC. Never reads outside `data`.
 Opened open_frame(std::span<const std::byte> data, Frame& frame) noexcept;

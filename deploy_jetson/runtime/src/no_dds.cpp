@@ -1,0 +1,24 @@
+// What is said where this program was built without CycloneDDS; with it, these give way to dds_*.cpp.
+#include "robot_end.h"
+#include "transport_parts.h"
+
+namespace robot_rl {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& address) {
+  throw UserError("transport: '" + address +
+                  "': this build knows udp and shm alone; install cyclonedds-dev and cyclonedds-tools and build anew for dds");
+}
+
+}  // namespace
+
+#ifndef ROBOT_RL_DDS
+bool has_dds() { return false; }
+std::unique_ptr<Transport> make_dds_transport(const std::string& address, const std::string&, std::uint64_t) {
+  refuse(address);
+}
+std::unique_ptr<RobotEnd> make_dds_robot_end(const std::string& address, const RobotDescription&) { refuse(address); }
+#endif
+
+}  // namespace robot_rl

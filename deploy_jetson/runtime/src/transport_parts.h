@@ -1,0 +1,69 @@
+// What every transport is made of: counters, the check that robot and contract fit, and who else commands the robot.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport.h"
+
+namespace robot_rl {
+
+/// TransportCounters that one thread counts and others read.
+struct AtomicCounters {
+  std::atomic<std::uint64_t> states{0}, commands{0}, lost{0}, duplicate{0}, old{0}, damaged{0}, foreign{0}, send_failed{0};
+  TransportCounters get() const noexcept;
+};
+
+inline void count(std::atomic<std::uint64_t>& counter) noexcept { counter.fetch_add(1, std::memory_order_relaxed); }
+
+/// For every joint of the contract its place among the robot's. Throws ContractError where the robot is another one, has
+/// other joints, or lacks feet or heights that the policy reads.
+std::vector<int> fit_robot(const Contract& contract, const RobotDescription& robot);
+
+/// Finds another commander in what the robot says about whom it obeyed last.
+class CommanderWatch {
+ public:
+  explicit CommanderWatch(std::uint64_t own) : own_(own) {}
+  /// This end sent a command.
+  void sent(std::int64_t now_ns) noexcept {
+    if (first_sent_ns_.load(std::memory_order_relaxed) == 0) first_sent_ns_.store(now_ns, std::memory_order_relaxed);
+  }
+  /// `obeyed`: of one state. Whoever commanded before this end did may stand there until the robot obeys this end, or until
+  /// that should long have happened.
+  void see(std::uint64_t obeyed, std::int64_t now_ns) noexcept {
+    if (obeyed == 0) return;
+    if (obeyed == own_) {
+      obeyed_own_ = true;
+      return;
+    }
+    const auto first = first_sent_ns_.load(std::memory_order_relaxed);
+    if (first != 0 && now_ns - first > kGrace) ++late_;
+    if (obeyed_own_ || (before_ != 0 && obeyed != before_) || late_ > kLateStates) found();
+    before_ = obeyed;
+  }
+  void found() noexcept { second_.store(true, std::memory_order_relaxed); }
+  bool second() const noexcept { return second_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::int64_t kGrace = 100'000'000;  // [ns]
+  static constexpr int kLateStates = 50;
+  std::uint64_t own_, before_ = 0;
+  bool obeyed_own_ = false;
+  int late_ = 0;
+  std::atomic<std::int64_t> first_sent_ns_{0};
+  std::atomic<bool> second_{false};
+};
+
+/// Our own protocol over UDP or shared memory.
+std::unique_ptr<Transport> make_frame_transport(const std::string& address, const std::string& operator_address,
+                                                std::uint64_t commander);
+/// CycloneDDS; throws UserError where this program was built without it.
+std::unique_ptr<Transport> make_dds_transport(const std::string& address, const std::string& operator_address,
+                                              std::uint64_t commander);
+/// Whether this program was built with CycloneDDS.
+bool has_dds();
+
+}  // namespace robot_rl

@@ -1,0 +1,62 @@
+// Facts of Unitree's robots on DDS: which motor is which joint, their checksum, and the remote control. No DDS in here.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract.h"
+#include "types.h"
+
+namespace robot_rl::unitree {
+
+/// A motor's place in the messages, by the name of its joint.
+struct Motor {
+  int place;
+  const char* joint;
+  std::uint8_t mode = 1;  // what LowCmd's motor mode has to be for the motor to obey
+};
+
+struct Robot {
+  const char* name;    // as in contracts
+  const char* family;  // "unitree_go" or "unitree_hg"
+  int places;          // motors in a message
+  int feet;            // with a contact sensor
+  std::span<const Motor> motors;
+  /// For each place the joint's name, "" where no motor is.
+  std::vector<std::string> joint_names() const;
+};
+
+/// A robot by its name. Throws UserError that names those that are known.
+const Robot& robot_of(std::string_view name);
+
+/// CRC-32 of polynomial 0x04c11db7 over little-endian words, highest bit first, from 0xffffffff; no final inversion.
+/// `bytes` is a multiple of 4.
+std::uint32_t crc(const void* data, std::size_t bytes) noexcept;
+
+/// The remote control as it lies in LowState's 40 bytes.
+class Gamepad {
+ public:
+  explicit Gamepad(const Contract& contract);
+  /// A message of the operator: sticks scaled to the contract's command ranges (forward, left, turn left), B: damp,
+  /// start: stand, A: policy. False where the receiver hears no remote control.
+  bool read(std::span<const std::uint8_t> remote, OperatorInput& input) noexcept;
+
+ private:
+  std::vector<CommandSpec> command_;
+  std::uint64_t sequence_ = 0;
+};
+
+/// The opposite, for a simulated robot: sticks in [-1, 1] (left x, left y, right x, right y) and buttons.
+struct Sticks {
+  float lx = 0, ly = 0, rx = 0, ry = 0;
+  std::uint16_t buttons = 0;
+};
+inline constexpr std::uint16_t kButtonStart = 1 << 2, kButtonA = 1 << 8, kButtonB = 1 << 9;
+void write_remote(const Sticks& sticks, std::span<std::uint8_t> remote) noexcept;
+
+}  // namespace robot_rl::unitree
