@@ -129,7 +129,7 @@ void bind_types(nb::module_& module) {
   bind_operator(module);
 }
 
-const AddBinder kAdd(bind_types);
+const AddBinder kAdd(bind_types, true);
 
 }  // namespace
 }  // namespace robot_rl
