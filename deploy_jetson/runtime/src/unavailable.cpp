@@ -22,8 +22,6 @@ ROBOT_RL_STAND_IN int run_bench(const Options&) { unavailable("--bench"); }
 ROBOT_RL_STAND_IN int run_replay(const Options&) { unavailable("--replay"); }
 ROBOT_RL_STAND_IN int run_doctor(const Options&) { unavailable("--doctor"); }
 
-ROBOT_RL_STAND_IN void read_settings(Settings&, const std::filesystem::path&) { unavailable("--settings"); }
-
 ROBOT_RL_STAND_IN std::string describe(const Finding& finding, const Contract&) { return name_of(finding.fault); }
 
 ROBOT_RL_STAND_IN std::unique_ptr<Backend> make_backend(const Bundle&, const BackendOptions&, std::string&) {

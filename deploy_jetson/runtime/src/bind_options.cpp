@@ -1,0 +1,29 @@
+// Python: the settings by name, so that Python's side and tests read and write what the binary does.
+#include "bindings.h"
+#include "error.h"
+#include "settings.h"
+
+#include <nanobind/stl/string.h>
+
+namespace robot_rl {
+
+namespace {
+
+namespace nb = nanobind;
+
+void bind_options(nb::module_& module) {
+  module.def(
+      "settings_json",
+      [](const std::string& text) {
+        Settings settings;
+        if (!text.empty()) read_settings_text(settings, text, "settings");
+        return settings_json(settings);
+      },
+      nb::arg("text") = "", "All settings as JSON, with those that a JSON text gives; UserError where one is wrong.");
+}
+
+const AddBinder kAdd(bind_options);
+
+}  // namespace
+
+}  // namespace robot_rl

@@ -1,0 +1,245 @@
+// The robot's run: bundle, watchdog, backend, connection, threads, and an end that leaves the robot damped.
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <random>
+
+#include "bundle.h"
+#include "logger.h"
+#include "loop.h"
+#include "options.h"
+#include "report.h"
+#include "rt.h"
+#include "watchdog.h"
+
+namespace robot_rl {
+
+namespace {
+
+constexpr std::int64_t kLookNs = 20'000'000;  // how often the main thread looks at the others
+
+void say(const std::string& line) { std::fprintf(stderr, "robot-rl-infer: %s\n", one_line(line).c_str()); }
+
+std::uint64_t draw_commander() {
+  std::random_device device;
+  std::uint64_t drawn = 0;
+  while (drawn == 0) drawn = static_cast<std::uint64_t>(device()) << 32 | device();
+  return drawn;
+}
+
+/// Signals that end a run; blocked in every thread and taken by the main one.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigemptyset(&set_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, number);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    signal(SIGPIPE, SIG_IGN);
+  }
+  /// Wait that long; the signal that came, 0 for none.
+  int wait(std::int64_t ns) const {
+    const timespec time = {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+    const int got = sigtimedwait(&set_, nullptr, &time);
+    return got > 0 ? got : 0;
+  }
+
+ private:
+  sigset_t set_;
+};
+
+class Run {
+ public:
+  explicit Run(const Options& given) : options_(given) {
+    if (options_.commander == 0) options_.commander = draw_commander();
+  }
+
+  int run() {
+    bundle_ = read_bundle(options_.bundle, options_.signed_by);
+    say("bundle " + bundle_->identity.substr(0, 12) + " of " + bundle_->contract.robot + ", run " +
+        bundle_->contract.training.run_id);
+    start_watchdog();
+    load_backend();
+    connect();
+    lock();
+    LoopOptions how;
+    how.fifo_writer = options_.fifo_writer;
+    how.fifo_policy = options_.fifo_policy;
+    how.cpu_writer = options_.cpu_writer;
+    how.cpu_policy = options_.cpu_policy;
+    how.by_itself = options_.operator_address == "none";
+    how.log = !options_.log.empty();
+    how.commander = options_.commander;
+    loop_.emplace(bundle_->contract, options_.settings, *transport_, backend_.get(), watchdog_.get(), how);
+    if (how.log) start_logger();
+    for (const auto& line : loop_->prepare(options_.connect_timeout_s)) refuse_or_say(line);
+    facts_.begin_ns = now_ns();
+    loop_->go();
+    supervise();
+    finish();
+    return end();
+  }
+
+ private:
+  void refuse_or_say(const std::string& line) {
+    facts_.not_permitted.push_back(line);
+    if (options_.require_realtime) throw UserError("--require-realtime: " + line);
+    say("warning: " + line);
+  }
+
+  void start_watchdog() {
+    if (!options_.watchdog) return;
+    WatchdogOptions how;
+    how.transport = options_.transport;
+    how.commander = options_.commander;
+    how.timeout_s = options_.watchdog_s;
+    how.connect_timeout_s = options_.connect_timeout_s;
+    how.fifo = options_.fifo_writer > 0 ? std::min(options_.fifo_writer + 5, 99) : 0;
+    watchdog_ = std::make_unique<Watchdog>(bundle_->contract, options_.settings, how);
+    facts_.watchdog = true;
+  }
+
+  /// A network that does not pass its golden sequence moves nothing: the robot is damped, and the line says why.
+  void load_backend() {
+    try {
+      backend_ = make_backend(*bundle_, options_.backend, facts_.backend_why);
+      facts_.backend = backend_->identity();
+      say("backend " + facts_.backend + (facts_.backend_why.empty() ? "" : ": " + facts_.backend_why));
+    } catch (const ContractError& error) {
+      facts_.refused = error.what();
+      say("refused, staying in damping: " + facts_.refused);
+    }
+  }
+
+  void connect() {
+    const bool local = options_.operator_address == "none" || options_.operator_address == "robot";
+    transport_ = make_transport(options_.transport, local ? "" : options_.operator_address, options_.commander);
+    robot_ = transport_->connect(bundle_->contract, options_.connect_timeout_s);
+    facts_.transport = transport_->identity();
+    say("robot " + robot_.robot + " at " + facts_.transport + ", operator " + options_.operator_address);
+    if (!watchdog_) return;
+    std::string note;
+    watchdog_->wait_ready(options_.connect_timeout_s + 1, note);
+    if (!note.empty()) refuse_or_say("watchdog: " + note);
+  }
+
+  void lock() {
+    std::string why;
+    facts_.memory_locked = lock_memory(why);
+    if (!facts_.memory_locked) refuse_or_say(why);
+    awake_.emplace();
+    facts_.cpus_awake = awake_->held();
+  }
+
+  void start_logger() {
+    LogInfo info;
+    info.bundle = bundle_.get();
+    info.settings = options_.settings;
+    info.commander = options_.commander;
+    info.backend = facts_.backend;
+    info.backend_name = options_.backend.name;
+    info.precision = options_.backend.precision;
+    info.transport = facts_.transport;
+    info.robot = robot_;
+    logger_ = std::make_unique<Logger>(options_.log, info, loop_->rings());
+    logger_->start();
+    facts_.log_path = logger_->path().string();
+    say("log " + facts_.log_path);
+  }
+
+  /// Say what changes, until a signal or the time is over.
+  void supervise() {
+    const auto length = static_cast<std::int64_t>(options_.seconds * 1e9);
+    for (;;) {
+      const int signal = signals_.wait(kLookNs);
+      show_changes();
+      if (signal != 0) {
+        say(std::string("stopped by SIG") + sigabbrev_np(signal));
+        return;
+      }
+      if (length > 0 && now_ns() - facts_.begin_ns >= length) return;
+      if (watchdog_ && facts_.watchdog && !watchdog_->alive()) {
+        facts_.watchdog = false;
+        say("the watchdog died; damping");
+        loop_->fail(Fault::kInternal);
+      }
+    }
+  }
+
+  void show_changes() {
+    const LoopStatus status = loop_->status();
+    const std::uint64_t kept = std::min<std::uint64_t>(status.changes, LoopStatus::kChanges);
+    shown_ = std::max(shown_, status.changes - kept);
+    for (; shown_ < status.changes; ++shown_) {
+      const Change& change = status.change[shown_ % LoopStatus::kChanges];
+      if (facts_.changes.size() < 10'000) facts_.changes.push_back(change);
+      char head[64];
+      std::snprintf(head, sizeof head, "%.3f s %s", static_cast<double>(change.time_ns - facts_.begin_ns) * 1e-9,
+                    name_of(change.phase));
+      say(head + (change.finding ? ": " + describe(change.finding, bundle_->contract) : std::string()));
+    }
+    facts_.fault = status.finding.fault;
+  }
+
+  void finish() {
+    facts_.end_ns = now_ns();
+    if (watchdog_) {
+      facts_.watchdog_takeovers = watchdog_->takeovers();
+      facts_.watchdog_longest_silence_ns = watchdog_->longest_silence_ns();
+    }
+    const Fault before = facts_.fault;
+    loop_->stop();
+    show_changes();
+    facts_.fault = before;
+    watchdog_.reset();  // only now: until here it would have damped for us
+    facts_.transport_counters = transport_->counters();
+    if (!logger_) return;
+    logger_->stop();
+    const LoggerCounters written = logger_->counters();
+    facts_.log_events = written.events;
+    facts_.log_lost = written.lost;
+    facts_.log_bytes = written.bytes;
+    facts_.log_why = logger_->why();
+    if (written.failed) say("the log is not whole: " + facts_.log_why);
+    if (!written.failed && written.lost > 0) say("the log lacks " + std::to_string(written.lost) + " events");
+  }
+
+  int end() {
+    const LoopCounters& counters = loop_->counters();
+    const Latencies& times = loop_->latencies();
+    char line[200];
+    std::snprintf(line, sizeof line, "%llu steps, %llu missed; state to command p50 %.0f, p99 %.0f, p99.9 %.0f us",
+                  static_cast<unsigned long long>(counters.steps),
+                  static_cast<unsigned long long>(counters.missed_deadlines),
+                  times.state_to_command.quantile_ns(0.5) * 1e-3, times.state_to_command.quantile_ns(0.99) * 1e-3,
+                  times.state_to_command.quantile_ns(0.999) * 1e-3);
+    say(line);
+    if (!options_.report.empty()) {
+      write_whole(options_.report, report_json(options_, *bundle_, *loop_, facts_) + "\n");
+    }
+    if (!facts_.refused.empty()) return static_cast<int>(ExitCode::kRefused);
+    const bool fault = facts_.fault != Fault::kNone && facts_.fault != Fault::kOperatorStop;
+    return static_cast<int>(fault ? ExitCode::kFault : ExitCode::kDone);
+  }
+
+  // Torn down from the last to the first: the watchdog outlives all that commands.
+  Options options_;
+  StopSignals signals_;
+  RunFacts facts_;
+  std::unique_ptr<Bundle> bundle_;
+  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Transport> transport_;
+  RobotDescription robot_;
+  std::optional<AwakeCpus> awake_;
+  std::optional<Loop> loop_;
+  std::unique_ptr<Logger> logger_;  // before the loop: it reads the loop's rings
+  std::uint64_t shown_ = 0;
+};
+
+}  // namespace
+
+int run_robot(const Options& options) { return Run(options).run(); }
+
+}  // namespace robot_rl
