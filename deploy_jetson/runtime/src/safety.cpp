@@ -119,6 +119,8 @@ void limit_joint(double limit, double position, double velocity, int i, LowComma
   const double kp = c.kp[i], tau = c.tau[i];
   const double damping = static_cast<double>(c.kd[i]) * (static_cast<double>(c.dq[i]) - velocity);
   const double low = -limit - damping, high = limit - damping;
+  const double wanted = kp * (static_cast<double>(c.q[i]) - position) + damping + tau;
+  if (std::abs(wanted) <= limit) return;
   if (kp > 0 && bring_within(position + (low - tau) / kp, position + (high - tau) / kp, c.q[i])) return;
   if (kp > 0) c.kp[i] = 0;
   if (bring_within(low, high, c.tau[i])) return;
