@@ -44,7 +44,7 @@ def contract_text() -> bytes:
 
 
 class Rig:
-    """A commander, the robot's states, the policy's outputs and the operator, all as they should be until told otherwise."""
+    """A commander, the robot's states, the policy's outputs and the operator, all healthy until told otherwise."""
 
     def __init__(self, runtime, **settings):
         self.runtime = runtime
