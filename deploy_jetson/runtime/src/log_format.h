@@ -68,6 +68,7 @@ void log_fields(Archive& a, std::size_t channel, LogEvent& e) {
   a.number("joint", e.finding.joint);
   a.number("value", e.finding.value);
   a.number("limit", e.finding.limit);
+  a.number("signal", e.finding.signal);
 }
 
 template <class Archive>
