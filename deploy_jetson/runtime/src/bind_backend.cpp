@@ -1,6 +1,7 @@
 // Python: Network, load_network, open_network, has_tensorrt.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <memory>
 #include <vector>

@@ -1,0 +1,59 @@
+// robot-rl-infer --bench: the network of a bundle, paced at 500 Hz, as JSON.
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+
+#include "bundle.h"
+#include "json.h"
+#include "options.h"
+#include "paced.h"
+#include "rt.h"
+
+namespace robot_rl {
+
+namespace {
+
+constexpr double kPeriodS = 0.002, kDefaultSeconds = 10.0;
+
+std::string report(const Bundle& bundle, const Backend& backend, const std::string& why, const PacedLatency& latency) {
+  JsonObject inference, late;
+  inference.add("p50", latency.p50_us).add("p99", latency.p99_us).add("p99.9", latency.p999_us);
+  inference.add("max", latency.max_us);
+  late.add("p50", latency.late_p50_us).add("p99", latency.late_p99_us);
+  JsonObject all;
+  all.add("robot", bundle.contract.robot).add("bundle", bundle.identity);
+  all.add("backend", backend.identity()).add("why", why);
+  all.add("observation_size", bundle.contract.observation_size).add("action_size", bundle.contract.action_size);
+  all.add("state_size", bundle.contract.state_size).add("model_bytes", bundle.model.size());
+  all.add("period_s", kPeriodS).add("runs", latency.runs).add("failed", latency.failed);
+  all.raw("inference_us", inference.str()).raw("wake_late_us", late.str());
+  all.add("not_permitted", latency.refused);
+  return all.str();
+}
+
+}  // namespace
+
+int run_bench(const Options& options) {
+  const auto bundle = read_bundle(options.bundle, options.signed_by);
+  std::string why, refused;
+  const auto backend = make_backend(*bundle, options.backend, why);
+  lock_memory(refused);
+  Pace pace;
+  pace.period_s = kPeriodS;
+  pace.runs = static_cast<int>(std::lround((options.seconds > 0 ? options.seconds : kDefaultSeconds) / kPeriodS));
+  pace.fifo = options.fifo_policy;
+  pace.cpu = options.cpu_policy;
+  auto latency = measure_paced(*backend, bundle->golden.observation, pace);
+  if (!refused.empty()) latency.refused = refused + (latency.refused.empty() ? "" : "; " + latency.refused);
+  const auto text = report(*bundle, *backend, why, latency);
+  std::puts(text.c_str());
+  if (!options.report.empty()) {
+    std::ofstream file(options.report);
+    if (!(file << text << '\n' << std::flush)) {
+      throw UserError("--report is '" + options.report.string() + "', which cannot be written");
+    }
+  }
+  return static_cast<int>(latency.failed ? ExitCode::kFault : ExitCode::kDone);
+}
+
+}  // namespace robot_rl

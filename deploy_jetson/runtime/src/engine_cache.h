@@ -1,0 +1,31 @@
+// Engines that were built on this device, kept in a folder. A file that is damaged, or lies where others may write, is
+// not used: an engine holds code.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace robot_rl {
+
+/// Everything that an engine depends on.
+struct EngineKey {
+  std::string model_sha256, tensorrt, cuda, gpu, precision;
+  /// A file name, such as "3b1f...-trt10.13.3-cuda13.0-NVIDIA_Thor-sm110-fp32.engine".
+  std::string file_name() const;
+};
+
+/// The folder for engines: `option`, or else robot-rl in $XDG_CACHE_HOME or in $HOME/.cache. Throws UserError where
+/// none is known.
+std::filesystem::path engine_folder(const std::filesystem::path& option);
+
+/// An engine that was stored; empty where there is none that can be used, and then `why` says why not if there was a
+/// file.
+std::vector<std::byte> load_engine(const std::filesystem::path& folder, const EngineKey& key, std::string& why);
+
+/// Store an engine: whole or not at all. False where it could not be written; `why` says why. Nothing is thrown.
+bool store_engine(const std::filesystem::path& folder, const EngineKey& key, std::span<const std::byte> engine,
+                  std::string& why);
+
+}  // namespace robot_rl
