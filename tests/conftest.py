@@ -29,8 +29,8 @@ def lacking(what: str) -> None:
 
 
 def pytest_collection_modifyitems(items):
-    """Fast tests first: units, then contracts, parity and whatever is slow."""
-    order = {"unit": 0, "contracts": 1, "parity": 2, "gpu": 3}
+    """Fast tests first: units, then contracts, the robot binary, parity and whatever is slow."""
+    order = {"unit": 0, "contracts": 1, "deploy": 2, "parity": 3, "gpu": 4}
 
     def rank(item):
         folder = next((part for part in item.path.parts if part in order), "unit")

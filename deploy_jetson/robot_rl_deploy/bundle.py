@@ -9,12 +9,13 @@ from robot_rl_deploy import contract as contract_module
 from robot_rl_deploy import golden as golden_module
 from robot_rl_deploy.contract import Contract
 from robot_rl_deploy.golden import Golden
+from robot_rl_deploy.signing import is_signed_by, sign
 from robot_rl_deploy.strict import ContractError
 
 CONTRACT, GOLDEN, MODEL, SUMS = "contract.json", "golden.npz", "policy.onnx", "SHA256SUMS"
 FILES = (CONTRACT, GOLDEN, MODEL)
 SIGNATURE = "SHA256SUMS.sig"
-MAX_BYTES = {CONTRACT: 2**20, GOLDEN: 512 * 2**20, MODEL: 512 * 2**20, SUMS: 2**12}
+MAX_BYTES = {CONTRACT: 2**20, GOLDEN: 512 * 2**20, MODEL: 512 * 2**20, SUMS: 2**12, SIGNATURE: 2**12}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +37,12 @@ class Bundle:
     contract_digest: str
 
 
-def read_bundle(directory: Path) -> Bundle:
+def read_bundle(directory: Path, *, signed_by: Path | None = None) -> Bundle:
     """Read a bundle and check files, hashes, contract and the shape of the golden sequence.
 
     Args:
         directory: Where the bundle is.
+        signed_by: File of an Ed25519 public key; a bundle without that key's signature is refused.
 
     Returns:
         Its content.
@@ -60,6 +62,8 @@ def read_bundle(directory: Path) -> Bundle:
         if name not in (*FILES, SUMS, SIGNATURE):
             raise ContractError(f"policy bundle '{directory}': {name!r} is no file of a bundle; remove it")
     sums = _read(directory / SUMS)
+    if signed_by is not None:
+        _check_signature(directory, sums, signed_by)
     expected = _parse_sums(sums)
     content = {}
     for name in FILES:
@@ -84,6 +88,41 @@ def write_sums(directory: Path) -> None:
     """Write SHA256SUMS for the files of a bundle; `sha256sum -c` reads it, too."""
     lines = [f"{hashlib.sha256((directory / name).read_bytes()).hexdigest()}  {name}\n" for name in FILES]
     (directory / SUMS).write_text("".join(lines))
+
+
+def sign_bundle(directory: Path, key: Path) -> Path:
+    """Sign a bundle; an older signature is replaced.
+
+    Args:
+        directory: Where the bundle is.
+        key: File of an Ed25519 private key.
+
+    Returns:
+        File of the signature.
+
+    Raises:
+        ContractError: The bundle is damaged, or the key cannot be read.
+        OSError: The signature cannot be written.
+    """
+    read_bundle(directory)
+    path = Path(directory) / SIGNATURE
+    signature = sign(_read(path.with_name(SUMS)), key)
+    fresh = Path(directory).with_name(f".{Path(directory).name}-{SIGNATURE}")
+    fresh.write_bytes(signature)
+    fresh.replace(path)
+    return path
+
+
+def _check_signature(directory: Path, sums: bytes, key: Path) -> None:
+    if not (directory / SIGNATURE).exists():
+        raise ContractError(
+            f"policy bundle '{directory}': {SIGNATURE} is missing, and only bundles signed by '{key}' are accepted; "
+            "robot-rl sign writes it"
+        )
+    if not is_signed_by(sums, _read(directory / SIGNATURE), key):
+        raise ContractError(
+            f"policy bundle '{directory}': {SIGNATURE} is no signature of {SUMS} by '{key}'; sign the bundle again"
+        )
 
 
 def _read(path: Path) -> bytes:

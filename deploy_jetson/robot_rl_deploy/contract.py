@@ -20,11 +20,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from robot_rl_deploy.strict import ContractError, at_least, decode, refuse, unique
-from robot_rl_deploy.terms import DECLARED_SIGNALS, FIXED_SIZES, MAX_SIZE, ObservationSpec, term_size
+from robot_rl_deploy.terms import (
+    DECLARED_SIGNALS,
+    FIXED_SIZES,
+    MAX_COMMAND,
+    MAX_JOINTS,
+    MAX_SIGNAL,
+    MAX_SIZE,
+    ObservationSpec,
+    term_size,
+)
 
 SCHEMA_VERSION = 1
 LAYOUT = {"order": "term_major", "history": "oldest_first", "fill": "first_value"}
 ACTION_KINDS = ("position", "effort")
+MAX_ITERATION = 2**53
+MOST = {"joints": MAX_JOINTS, "actions": MAX_JOINTS, "observations": MAX_SIZE, "command": MAX_COMMAND}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +136,8 @@ class LayoutSpec:
 
     def __post_init__(self) -> None:
         """Check the texts."""
-        at_least("layout.state_size", self.state_size, 0)
+        if not 0 <= self.state_size <= MAX_SIZE:
+            refuse("layout.state_size", self.state_size, f"it must lie in [0, {MAX_SIZE}]")
         for field, right in LAYOUT.items():
             if getattr(self, field) != right:
                 refuse(f"layout.{field}", getattr(self, field), f"version {SCHEMA_VERSION} knows only '{right}'")
@@ -172,7 +184,8 @@ class TrainingSpec:
         for field in ("run_id", "task", "git_commit"):
             if not getattr(self, field):
                 refuse(f"training.{field}", "", "it must not be empty")
-        at_least("training.iteration", self.iteration, 0)
+        if not 0 <= self.iteration <= MAX_ITERATION:
+            refuse("training.iteration", self.iteration, "it must lie in [0, 2^53]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +235,8 @@ class Contract:
             if not names and field != "command":
                 refuse(field, [], "at least one is needed")
             unique(field, names)
+            if len(names) > (most := MOST[field]):
+                refuse(field, f"a list of {len(names)}", f"{most} are the most")
         self._check_actions()
         self._check_observations()
         self._check_times()
@@ -269,6 +284,8 @@ class Contract:
                 refuse(f"{where} params.joints", name, f"it must be among {', '.join(self.joint_names)}")
             if term.size != (size := term_size(term, sizes)):
                 refuse(f"{where} size", term.size, f"{term.transform} of {term.signal} is {size} wide")
+            if term.size > (most := MAX_SIGNAL.get(term.signal, MAX_SIZE)):
+                refuse(f"{where} size", term.size, f"{most} are the most")
         total = sum(term.size * term.history for term in self.observations)
         if self.layout.observation_size != total:
             refuse("layout.observation_size", self.layout.observation_size, f"the terms add up to {total}")

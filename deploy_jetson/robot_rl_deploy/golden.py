@@ -114,6 +114,8 @@ def loads(data: bytes, contract: Contract) -> Golden:
 def _read_arrays(data: bytes) -> dict[str, NDArray[Any]]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         # Sizes before anything is unpacked: a small file may hold a large one.
+        if packed := [item.filename for item in archive.infolist() if item.compress_type != zipfile.ZIP_STORED]:
+            raise ContractError(f"golden.npz cannot be read ('{packed[0]}' is compressed); export the bundle again")
         if sum(item.file_size for item in archive.infolist()) > 2 * len(data) or archive.testzip():
             raise ContractError("golden.npz is damaged; export the bundle again")
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:

@@ -31,19 +31,27 @@ class BundlePolicy:
     report: ReplayReport
     action_joints: tuple[str, ...]
 
-    def __init__(self, directory: Path, num_envs: int = 1, *, joint_names: Sequence[str] | None = None):
+    def __init__(
+        self,
+        directory: Path,
+        num_envs: int = 1,
+        *,
+        joint_names: Sequence[str] | None = None,
+        signed_by: Path | None = None,
+    ):
         """Load the bundle and replay its golden sequence.
 
         Args:
             directory: Where the bundle is.
             num_envs: Number of robots.
             joint_names: Order in which the robot gives joint signals; that of the contract where None.
+            signed_by: File of an Ed25519 public key; a bundle without that key's signature is refused.
 
         Raises:
             FileNotFoundError: There is no such directory.
             ContractError: The bundle is damaged, the joints do not fit, or the replay differs.
         """
-        bundle = read_bundle(directory)
+        bundle = read_bundle(directory, signed_by=signed_by)
         self._session, self.report = open_session(bundle)
         self.contract, self.digest = bundle.contract, bundle.digest
         self.action_joints = tuple(action.joint for action in bundle.contract.actions)

@@ -124,12 +124,14 @@ def refuse_foreign_parts(model: bytes) -> None:
         for attribute in node.attribute:
             if attribute.HasField("g") or len(attribute.graphs):
                 raise ContractError(f"policy.onnx: '{node.name}' holds a graph; a policy is a plain chain of operators")
+            if attribute.HasField("sparse_tensor") or len(attribute.sparse_tensors):
+                raise ContractError(f"policy.onnx: '{node.name}' holds a sparse tensor; a policy has none")
             tensors += [attribute.t, *attribute.tensors]
     for tensor in tensors:
         if tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.external_data):
             raise ContractError(f"policy.onnx: '{tensor.name}' lies in another file; the weights must be inside")
     domains = {item.domain for item in (*proto.opset_import, *graph.node)} - {"", "ai.onnx"}
-    if domains or len(proto.functions) or len(graph.sparse_initializer):
+    if domains or len(proto.functions) or len(proto.training_info) or len(graph.sparse_initializer):
         raise ContractError(
             f"policy.onnx: operators of {sorted(domains)} or functions; plain ONNX operators are allowed"
         )

@@ -10,6 +10,30 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 MAX_LINE = 1000
+# Code points that no text of a contract may hold: control, format and spacing characters but the blank, surrogates,
+# private ones, and what lies beyond the first plane. A table, since what Python calls printable differs from version to
+# version, and the runtime in C++ has to agree.
+UNPRINTABLE = (
+    (0x0000, 0x001F),
+    (0x007F, 0x00A0),
+    (0x00AD, 0x00AD),
+    (0x0600, 0x0605),
+    (0x061C, 0x061C),
+    (0x06DD, 0x06DD),
+    (0x070F, 0x070F),
+    (0x0890, 0x0891),
+    (0x08E2, 0x08E2),
+    (0x1680, 0x1680),
+    (0x180E, 0x180E),
+    (0x2000, 0x200F),
+    (0x2028, 0x202F),
+    (0x205F, 0x206F),
+    (0x3000, 0x3000),
+    (0xD800, 0xF8FF),
+    (0xFEFF, 0xFEFF),
+    (0xFFF0, 0xFFFB),
+    (0xFFFE, 0x10FFFF),
+)
 
 
 class ContractError(ValueError):
@@ -23,6 +47,12 @@ class ContractError(ValueError):
         line = re.sub(r"[^\S ]+", " ", line)
         line = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in line)
         super().__init__(line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 305]} ... {line[-300:]}")
+
+
+def is_printable(text: str) -> bool:
+    """Whether a text holds none of the `UNPRINTABLE` characters."""
+    codes = [ord(sign) for sign in text if not " " <= sign <= "~"]
+    return not any(low <= code <= high for code in codes for low, high in UNPRINTABLE)
 
 
 def refuse(where: str, value: object, wanted: str) -> NoReturn:
@@ -87,7 +117,7 @@ def decode(kind: Any, value: Any, where: str) -> Any:
     if kind in (int, str):
         if isinstance(value, bool) or not isinstance(value, kind):
             refuse(where, value, f"{'a whole number' if kind is int else 'a text'} is needed")
-        if isinstance(value, str) and not value.isprintable():
+        if isinstance(value, str) and not is_printable(value):
             refuse(where, value, "a text that can be printed is needed")
         return value
     if origin is tuple:

@@ -7,6 +7,9 @@ from typing import Any
 from robot_rl_deploy.strict import ContractError, at_least, decode, number, refuse, unique
 
 MAX_HISTORY, MAX_SIZE = 1000, 2**20
+# The most values of a signal that one message of a robot carries.
+MAX_JOINTS, MAX_COMMAND = 64, 16
+MAX_SIGNAL = {"foot_contact": 8, "foot_force": 8, "height_scan": 1024}
 
 # Signal -> frames it may be given in. What is not here cannot be measured on a robot. "imu" is the frame of the unit
 # itself as it is mounted, "heading" one at the base that is level and turns with it.

@@ -34,11 +34,12 @@ class BundleReport:
         return figures | sizes | {"training": training, "replay": asdict(self.replay)}
 
 
-def verify_bundle(directory: Path) -> BundleReport:
+def verify_bundle(directory: Path, *, signed_by: Path | None = None) -> BundleReport:
     """Check files, hashes, contract and network, and replay the golden sequence.
 
     Args:
         directory: Where the bundle is.
+        signed_by: File of an Ed25519 public key; a bundle without that key's signature is refused.
 
     Returns:
         What was measured.
@@ -47,6 +48,6 @@ def verify_bundle(directory: Path) -> BundleReport:
         FileNotFoundError: There is no such directory.
         ContractError: Something is wrong; the line names it.
     """
-    bundle = read_bundle(Path(directory))
+    bundle = read_bundle(Path(directory), signed_by=signed_by)
     _, report = open_session(bundle)
     return BundleReport(contract=bundle.contract, digest=bundle.digest, model_bytes=len(bundle.model), replay=report)

@@ -44,6 +44,7 @@ COMMANDS = {
     "export": "write the policy bundle that goes to the robot, and check it",
     "deploy": "pack bundle, runtime and service into a tarball for a Jetson Thor",
     "import-mjlab": "make a policy bundle of a policy that was trained with mjlab",
+    "sign": "sign a policy bundle, for robots that accept signed ones alone",
     "video": "film a policy",
     "record": "write the motion of a policy to a file, for a motion prior to learn from",
     "play": "drive a policy in the browser: sliders, pushes, speed",

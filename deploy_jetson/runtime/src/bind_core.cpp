@@ -52,14 +52,16 @@ class PythonObserver {
       }
       one.signals[name].assign(found->second.data(), found->second.data() + size);
     }
-    std::vector<float> command(contract_.command.size()), observation(static_cast<std::size_t>(contract_.observation_size));
+    std::vector<float> command(contract_.command.size()),
+        observation(static_cast<std::size_t>(contract_.observation_size));
     golden_state(one, contract_, 0, state_, command);
     observer_.observe(state_, command, observation);
     return make_array(std::move(observation));
   }
   void reset() { observer_.reset(); }
   void set_last_action(const Floats& action) {
-    if (action.size() != contract_.actions.size()) throw ContractError("last_action has another size than the contract's actions");
+    if (action.size() != contract_.actions.size())
+      throw ContractError("last_action has another size than the contract's actions");
     observer_.set_last_action({action.data(), action.size()});
   }
 
@@ -114,9 +116,10 @@ void bind_contract(nb::module_& module) {
       .def("resolve_joints", [](const Contract& contract, const std::vector<std::string>& names) {
         return resolve_joints(contract, names);
       });
-  module.def("read_contract", [](const nb::bytes& text) {
-    return read_contract({static_cast<const char*>(text.data()), text.size()});
-  }, nb::arg("text"), "Read a contract from the bytes of contract.json. Raises ContractError.");
+  module.def(
+      "read_contract",
+      [](const nb::bytes& text) { return read_contract({static_cast<const char*>(text.data()), text.size()}); },
+      nb::arg("text"), "Read a contract from the bytes of contract.json. Raises ContractError.");
 }
 
 void bind_bundle(nb::module_& module) {
@@ -132,22 +135,37 @@ void bind_bundle(nb::module_& module) {
       .def_ro("contract", &Bundle::contract)
       .def_prop_ro("model", [](const Bundle& bundle) { return nb::bytes(bundle.model.data(), bundle.model.size()); })
       .def_prop_ro("golden_steps", [](const Bundle& bundle) { return bundle.golden.steps; });
-  module.def("read_bundle", [](const std::filesystem::path& path, const std::optional<std::filesystem::path>& signed_by) {
-    return read_bundle(path, signed_by.value_or("")).release();
-  }, nb::arg("path"), nb::arg("signed_by") = nb::none(), nb::rv_policy::take_ownership,
-             "Read and check a bundle, the network's golden replay apart. Raises ContractError, UserError.");
-  module.def("check_model", [](const nb::bytes& model, const Contract& contract, const std::string& contract_hash) {
-    check_model(bytes_of(model), contract, contract_hash);
-  }, nb::arg("model"), nb::arg("contract"), nb::arg("contract_hash"), "Refuse a network that does not fit. Raises ContractError.");
-  module.def("refuse_foreign_parts", [](const nb::bytes& model) { refuse_foreign_parts(bytes_of(model)); }, nb::arg("model"),
-             "Refuse a network that reaches beyond its file. Raises ContractError.");
-  module.def("sha256", [](const nb::bytes& data) { return sha256(bytes_of(data)); }, nb::arg("data"), "SHA-256 in hexadecimal.");
-  module.def("is_signed_by", [](const nb::bytes& data, const nb::bytes& signature, const std::filesystem::path& key) {
-    return is_signed_by(bytes_of(data), bytes_of(signature), key);
-  }, nb::arg("data"), nb::arg("signature"), nb::arg("key"), "Whether an Ed25519 signature is right. Raises UserError.");
-  module.def("is_printable", [](const nb::bytes& text) {
-    return is_printable({static_cast<const char*>(text.data()), text.size()});
-  }, nb::arg("text"), "Whether UTF-8 bytes may stand in a contract's text.");
+  module.def(
+      "read_bundle",
+      [](const std::filesystem::path& path, const std::optional<std::filesystem::path>& signed_by) {
+        return read_bundle(path, signed_by.value_or("")).release();
+      },
+      nb::arg("path"), nb::arg("signed_by") = nb::none(), nb::rv_policy::take_ownership,
+      "Read and check a bundle, the network's golden replay apart. Raises ContractError, UserError.");
+  module.def(
+      "check_model",
+      [](const nb::bytes& model, const Contract& contract, const std::string& contract_hash) {
+        check_model(bytes_of(model), contract, contract_hash);
+      },
+      nb::arg("model"), nb::arg("contract"), nb::arg("contract_hash"),
+      "Refuse a network that does not fit. Raises ContractError.");
+  module.def(
+      "refuse_foreign_parts", [](const nb::bytes& model) { refuse_foreign_parts(bytes_of(model)); }, nb::arg("model"),
+      "Refuse a network that reaches beyond its file. Raises ContractError.");
+  module.def(
+      "sha256", [](const nb::bytes& data) { return sha256(bytes_of(data)); }, nb::arg("data"),
+      "SHA-256 in hexadecimal.");
+  module.def(
+      "is_signed_by",
+      [](const nb::bytes& data, const nb::bytes& signature, const std::filesystem::path& key) {
+        return is_signed_by(bytes_of(data), bytes_of(signature), key);
+      },
+      nb::arg("data"), nb::arg("signature"), nb::arg("key"),
+      "Whether an Ed25519 signature is right. Raises UserError.");
+  module.def(
+      "is_printable",
+      [](const nb::bytes& text) { return is_printable({static_cast<const char*>(text.data()), text.size()}); },
+      nb::arg("text"), "Whether UTF-8 bytes may stand in a contract's text.");
 }
 
 void bind_core(nb::module_& module) {

@@ -21,8 +21,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr const char *kContract = "contract.json", *kGolden = "golden.npz", *kModel = "policy.onnx", *kSums = "SHA256SUMS",
-                     *kSignature = "SHA256SUMS.sig";
+constexpr const char *kContract = "contract.json", *kGolden = "golden.npz", *kModel = "policy.onnx",
+                     *kSums = "SHA256SUMS", *kSignature = "SHA256SUMS.sig";
 constexpr std::array kFiles = {kContract, kGolden, kModel};
 
 std::size_t max_bytes(std::string_view name) {
@@ -33,7 +33,8 @@ std::size_t max_bytes(std::string_view name) {
 
 /// A file that closes itself.
 struct Descriptor {
-  explicit Descriptor(const std::filesystem::path& path) : number(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {}
+  explicit Descriptor(const std::filesystem::path& path)
+      : number(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {}
   ~Descriptor() {
     if (number >= 0) close(number);
   }
@@ -46,7 +47,7 @@ struct Descriptor {
 Bytes read_file(const std::filesystem::path& path) {
   const std::string where = "policy bundle: " + path.string();
   const Descriptor file(path);
-  struct stat status {};
+  struct stat status{};
   if (file.number < 0 && errno != ELOOP) {
     throw ContractError(where + " cannot be read (" + std::strerror(errno) + "); export it again");
   }
@@ -76,7 +77,8 @@ void check_names(const std::filesystem::path& path) {
     throw UserError("policy bundle '" + path.string() + "': no such directory; robot-rl export writes one");
   }
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(path, error)) names.push_back(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator(path, error))
+    names.push_back(entry.path().filename().string());
   if (error) throw UserError("policy bundle '" + path.string() + "' cannot be listed (" + error.message() + ")");
   std::sort(names.begin(), names.end());
   const auto has = [&names](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
@@ -105,7 +107,8 @@ std::map<std::string, std::string, std::less<>> parse_sums(std::string_view text
     const auto gap = line.find("  ");
     const auto name = gap == std::string_view::npos ? std::string_view() : line.substr(gap + 2);
     if (std::find(kFiles.begin(), kFiles.end(), name) == kFiles.end()) {
-      throw ContractError("SHA256SUMS names " + shown(name) + "; it must name contract.json, golden.npz, policy.onnx and no path");
+      throw ContractError("SHA256SUMS names " + shown(name) +
+                          "; it must name contract.json, golden.npz, policy.onnx and no path");
     }
     if (!is_hash(line.substr(0, gap)) || sums.contains(name)) {
       throw ContractError("SHA256SUMS: the line of " + std::string(name) + " is " + shown(line.substr(0, 80)) +
@@ -114,7 +117,8 @@ std::map<std::string, std::string, std::less<>> parse_sums(std::string_view text
     sums.emplace(name, line.substr(0, gap));
   }
   for (const auto name : kFiles) {
-    if (!sums.contains(name)) throw ContractError(std::string("SHA256SUMS does not name ") + name + "; export the bundle again");
+    if (!sums.contains(name))
+      throw ContractError(std::string("SHA256SUMS does not name ") + name + "; export the bundle again");
   }
   return sums;
 }
@@ -127,7 +131,8 @@ void check_signature(const std::filesystem::path& path, const Bytes& sums, const
                         "' are accepted; robot-rl sign writes it");
   }
   if (!is_signed_by(sums, read_file(path / kSignature), key)) {
-    throw ContractError(where + kSignature + " is no signature of SHA256SUMS by '" + key.string() + "'; sign the bundle again");
+    throw ContractError(where + kSignature + " is no signature of SHA256SUMS by '" + key.string() +
+                        "'; sign the bundle again");
   }
 }
 
@@ -142,7 +147,8 @@ std::unique_ptr<Bundle> read_bundle(const std::filesystem::path& path, const std
   for (const auto name : kFiles) {
     content[name] = read_file(path / name);
     if (sha256(content[name]) != expected.find(name)->second) {
-      throw ContractError("policy bundle '" + path.string() + "': " + name + " does not have the hash that SHA256SUMS gives");
+      throw ContractError("policy bundle '" + path.string() + "': " + name +
+                          " does not have the hash that SHA256SUMS gives");
     }
   }
   auto bundle = std::make_unique<Bundle>();

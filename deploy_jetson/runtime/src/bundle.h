@@ -30,9 +30,9 @@ struct Bundle {
   Golden golden;
 };
 
-/// Read and check a bundle: only its own files, no links, hashes right, contract and golden sequence in order, the network
-/// free of foreign parts. With `signed_by` (a file with an Ed25519 public key, PEM) SHA256SUMS.sig must be that key's.
-/// Throws ContractError; UserError where the key or libcrypto cannot be had.
+/// Read and check a bundle: only its own files, no links, hashes right, contract and golden sequence in order, the
+/// network free of foreign parts. With `signed_by` (a file with an Ed25519 public key, PEM) SHA256SUMS.sig must be that
+/// key's. Throws ContractError; UserError where the key or libcrypto cannot be had.
 std::unique_ptr<Bundle> read_bundle(const std::filesystem::path& path, const std::filesystem::path& signed_by = {});
 
 struct ReplayReport {
@@ -40,12 +40,12 @@ struct ReplayReport {
   double observation_error = 0, action_error = 0, joint_target_error = 0;
 };
 
-/// Play the golden sequence through observer and network. Observations may differ by 1e-6 (relative above 1), actions and
-/// targets by `action_tolerance`. Throws ContractError that names term or joint, component and step.
+/// Play the golden sequence through observer and network. Observations may differ by 1e-6 (relative above 1), actions
+/// and targets by `action_tolerance`. Throws ContractError that names term or joint, component and step.
 ReplayReport replay_golden(const Bundle& bundle, Backend& backend, double action_tolerance = 1e-4);
 
-/// The backend that `options` ask for, warm, with its golden sequence replayed. "auto" measures each that can be had, paced,
-/// and writes to `why` which it took and why. Throws ContractError where none passes.
+/// The backend that `options` ask for, warm, with its golden sequence replayed. "auto" measures each that can be had,
+/// paced, and writes to `why` which it took and why. Throws ContractError where none passes.
 std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions& options, std::string& why);
 
 }  // namespace robot_rl

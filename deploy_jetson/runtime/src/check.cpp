@@ -26,7 +26,8 @@ void write_report(const std::filesystem::path& path, const std::string& text) {
   std::ofstream file(path, std::ios::trunc);
   file << text << "\n";
   file.close();
-  if (!file) throw UserError("--report " + path.string() + " cannot be written; a path in a folder that exists is needed");
+  if (!file)
+    throw UserError("--report " + path.string() + " cannot be written; a path in a folder that exists is needed");
 }
 
 }  // namespace
@@ -37,14 +38,14 @@ int run_check(const Options& options) {
   const auto backend = make_backend(*bundle, options.backend, why);
   const auto replay = replay_golden(*bundle, *backend);
   const auto& contract = bundle->contract;
-  std::printf("%s: %s, iteration %lld of %s\n", bundle->path.c_str(), contract.robot.c_str(), contract.training.iteration,
-              contract.training.run_id.c_str());
+  std::printf("%s: %s, iteration %lld of %s\n", bundle->path.c_str(), contract.robot.c_str(),
+              contract.training.iteration, contract.training.run_id.c_str());
   std::printf("  digest %s%s\n", bundle->identity.c_str(), options.signed_by.empty() ? "" : ", signed");
   std::printf("  %zu joints, %d observations, %d actions every %g s, %d remembered\n", contract.joints.size(),
               contract.observation_size, contract.action_size, contract.control_period_s, contract.state_size);
   std::printf("  backend %s%s%s\n", backend->identity().c_str(), why.empty() ? "" : ": ", why.c_str());
-  std::printf("  golden replay of %d steps, %d resets: observation %.1e, action %.1e, joint target %.1e\n", replay.steps,
-              replay.resets, replay.observation_error, replay.action_error, replay.joint_target_error);
+  std::printf("  golden replay of %d steps, %d resets: observation %.1e, action %.1e, joint target %.1e\n",
+              replay.steps, replay.resets, replay.observation_error, replay.action_error, replay.joint_target_error);
   std::puts("  the bundle may move a robot");
   if (!options.report.empty()) write_report(options.report, report_of(*bundle, *backend, replay));
   return 0;

@@ -14,7 +14,9 @@ namespace {
 
 constexpr long long kMaxIteration = 1LL << 53;
 
-std::string at_index(const char* list, std::size_t index) { return std::string(list) + "[" + std::to_string(index) + "]"; }
+std::string at_index(const char* list, std::size_t index) {
+  return std::string(list) + "[" + std::to_string(index) + "]";
+}
 
 std::string joint_list(const Contract& contract) {
   std::string text;
@@ -103,7 +105,8 @@ TrainingSpec read_training(const Json& value) {
 
 void read_layout(const Json& value, Contract& contract, long long& observation_size, long long& action_size) {
   const Fields fields(value, "layout", {"order", "history", "fill", "observation_size", "action_size"}, {"state_size"});
-  for (const auto& [name, right] : {std::pair{"order", "term_major"}, {"history", "oldest_first"}, {"fill", "first_value"}}) {
+  for (const auto& [name, right] :
+       {std::pair{"order", "term_major"}, {"history", "oldest_first"}, {"fill", "first_value"}}) {
     if (fields.text(name) != right) {
       refuse(fields.path(name), shown(fields.text(name)), "version 1 knows only '" + std::string(right) + "'");
     }
@@ -150,7 +153,8 @@ void check_actions(Contract& contract, long long action_size) {
   }
   contract.action_size = static_cast<int>(contract.actions.size());
   if (action_size != contract.action_size) {
-    refuse("layout.action_size", std::to_string(action_size), "there are " + std::to_string(contract.action_size) + " actions");
+    refuse("layout.action_size", std::to_string(action_size),
+           "there are " + std::to_string(contract.action_size) + " actions");
   }
 }
 

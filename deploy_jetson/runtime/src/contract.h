@@ -1,6 +1,6 @@
 // The policy contract: everything a runtime must know to feed a policy and to obey it. It is read as strictly as
-// robot_rl_deploy.contract reads it: an unknown or missing field, a wrong type, a number that is not finite or a size that
-// does not add up is a ContractError of one line, and both readers refuse the same files.
+// robot_rl_deploy.contract reads it: an unknown or missing field, a wrong type, a number that is not finite or a size
+// that does not add up is a ContractError of one line, and both readers refuse the same files.
 #pragma once
 
 #include <map>
@@ -46,7 +46,7 @@ struct ObservationSpec {
   std::optional<std::pair<double, double>> clip;
   std::vector<int> joints;  // indices of the joints read, of joint signals alone
   double frequency_hz = 0, gate_norm = 0, offset = 0;
-  bool gated = false;       // by the command's norm
+  bool gated = false;  // by the command's norm
   std::optional<GridSpec> grid;
 };
 
@@ -80,8 +80,8 @@ struct Contract {
 /// Read a contract from the text of contract.json. Throws ContractError.
 Contract read_contract(std::string_view text);
 
-/// For every joint of the contract its place among the robot's joints. Throws ContractError where a name is missing, extra
-/// or there twice.
+/// For every joint of the contract its place among the robot's joints. Throws ContractError where a name is missing,
+/// extra or there twice.
 std::vector<int> resolve_joints(const Contract& contract, std::span<const std::string> available);
 
 }  // namespace robot_rl

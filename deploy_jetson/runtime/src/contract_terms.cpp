@@ -18,11 +18,11 @@ struct Signal {
 
 const std::vector<Signal>& signals() {
   static const std::vector<Signal> kSignals = {
-      {"joint_pos", {"joint"}},    {"joint_vel", {"joint"}},
+      {"joint_pos", {"joint"}},      {"joint_vel", {"joint"}},
       {"imu_gyro", {"base", "imu"}}, {"imu_quat_wxyz", {"base", "world", "imu"}},
-      {"imu_acc", {"imu"}},        {"foot_contact", {"none"}},
-      {"foot_force", {"none"}},    {"height_scan", {"heading"}},
-      {"command", {"base"}},       {"last_action", {"none"}},
+      {"imu_acc", {"imu"}},          {"foot_contact", {"none"}},
+      {"foot_force", {"none"}},      {"height_scan", {"heading"}},
+      {"command", {"base"}},         {"last_action", {"none"}},
       {"clock", {"none"}},
   };
   return kSignals;
@@ -53,7 +53,9 @@ const std::vector<Transform>& transforms() {
   return kTransforms;
 }
 
-bool has(const Names& names, std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
+bool has(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 std::string joined(const Names& names) {
   std::string text;

@@ -15,8 +15,8 @@ using Arrays = std::map<std::string, NpyArray>;
 
 std::vector<float> read_floats(const NpyArray& array, const std::string& name, int steps, int size) {
   if (array.type != "<f4" || array.shape != std::vector<long long>{steps, size}) {
-    throw ContractError("golden.npz: " + name + " is " + array.shown() + "; it must be float32 (" + std::to_string(steps) +
-                        ", " + std::to_string(size) + ")");
+    throw ContractError("golden.npz: " + name + " is " + array.shown() + "; it must be float32 (" +
+                        std::to_string(steps) + ", " + std::to_string(size) + ")");
   }
   std::vector<float> values(array.data.size() / sizeof(float));
   std::memcpy(values.data(), array.data.data(), values.size() * sizeof(float));
@@ -78,15 +78,16 @@ struct Difference {
 
   [[noreturn]] void refuse(float found, float right, int step, const std::string& label) const {
     char numbers[160];
-    std::snprintf(numbers, sizeof(numbers), " is %.9g at step %d, recorded was %.9g (tolerance %g)", static_cast<double>(found),
-                  step, static_cast<double>(right), tolerance);
+    std::snprintf(numbers, sizeof(numbers), " is %.9g at step %d, recorded was %.9g (tolerance %g)",
+                  static_cast<double>(found), step, static_cast<double>(right), tolerance);
     throw ContractError("golden replay: " + what + " " + label + numbers +
                         "; this bundle must not move a robot, export it again");
   }
 };
 
 std::span<const float> row(const std::vector<float>& values, int step, int size) {
-  return std::span(values).subspan(static_cast<std::size_t>(step) * static_cast<std::size_t>(size), static_cast<std::size_t>(size));
+  return std::span(values).subspan(static_cast<std::size_t>(step) * static_cast<std::size_t>(size),
+                                   static_cast<std::size_t>(size));
 }
 
 /// The target as the contract states it.
@@ -123,12 +124,14 @@ Golden read_golden(std::span<const std::byte> file, const Contract& contract) {
   Arrays arrays = read_npz(file, "golden.npz");
   const auto take = [&arrays](const std::string& name) {
     const auto found = arrays.find(name);
-    if (found == arrays.end()) throw ContractError("golden.npz cannot be read ('" + name + "' is missing); export the bundle again");
+    if (found == arrays.end())
+      throw ContractError("golden.npz cannot be read ('" + name + "' is missing); export the bundle again");
     const auto array = found->second;
     arrays.erase(found);
     return array;
   };
-  const auto reset = take("reset"), observation = take("observation"), action = take("action"), target = take("joint_target");
+  const auto reset = take("reset"), observation = take("observation"), action = take("action"),
+             target = take("joint_target");
   Golden golden;
   const auto needed = contract.needed_signals();
   std::string odd;
@@ -138,7 +141,8 @@ Golden read_golden(std::span<const std::byte> file, const Contract& contract) {
   for (const auto& name : needed) {
     if (!arrays.contains(name)) odd += (odd.empty() ? "" : ", ") + name;
   }
-  if (!odd.empty()) throw ContractError("golden.npz: the signals do not fit the contract, see " + odd + "; export the bundle again");
+  if (!odd.empty())
+    throw ContractError("golden.npz: the signals do not fit the contract, see " + odd + "; export the bundle again");
   golden.reset = read_reset(reset);
   golden.steps = static_cast<int>(golden.reset.size());
   for (const auto& name : needed) {
@@ -175,21 +179,24 @@ void golden_state(const Golden& golden, const Contract& contract, int step, LowS
 ReplayReport replay_golden(const Bundle& bundle, Backend& backend, double action_tolerance) {
   const auto& contract = bundle.contract;
   const auto& golden = bundle.golden;
-  Difference of_observation{"observation", kObservationTolerance, true}, of_stated{"the contract's joint target", action_tolerance},
-      of_action{"action", action_tolerance}, of_target{"joint target", action_tolerance};
+  Difference of_observation{"observation", kObservationTolerance, true},
+      of_stated{"the contract's joint target", action_tolerance}, of_action{"action", action_tolerance},
+      of_target{"joint target", action_tolerance};
   const auto observed = replay_observations(bundle, of_observation);
   const auto label = [&](int column) { return "'" + contract.actions[static_cast<std::size_t>(column)].joint + "'"; };
   const auto count = contract.actions.size();
   std::vector<float> action(count), target(count), memory(static_cast<std::size_t>(contract.state_size));
   for (int step = 0; step < golden.steps; ++step) {
-    const auto recorded = row(golden.action, step, contract.action_size), wanted = row(golden.joint_target, step, contract.action_size);
+    const auto recorded = row(golden.action, step, contract.action_size),
+               wanted = row(golden.joint_target, step, contract.action_size);
     for (std::size_t i = 0; i < count; ++i) target[i] = stated_target(contract.actions[i], recorded[i]);
     of_stated.compare(target, wanted, step, label);
   }
   for (int step = 0; step < golden.steps; ++step) {
     if (golden.reset[static_cast<std::size_t>(step)]) std::fill(memory.begin(), memory.end(), 0.0f);
     if (!backend.run(row(observed, step, contract.observation_size), memory, action, target, memory)) {
-      throw ContractError("golden replay: the network cannot be run at step " + std::to_string(step) + " (" + backend.identity() + ")");
+      throw ContractError("golden replay: the network cannot be run at step " + std::to_string(step) + " (" +
+                          backend.identity() + ")");
     }
     of_action.compare(action, row(golden.action, step, contract.action_size), step, label);
     of_target.compare(target, row(golden.joint_target, step, contract.action_size), step, label);

@@ -177,7 +177,8 @@ class Parser {
 }  // namespace
 
 const Json* Json::find(std::string_view key) const {
-  const auto found = std::find_if(members.begin(), members.end(), [&](const auto& member) { return member.first == key; });
+  const auto found =
+      std::find_if(members.begin(), members.end(), [&](const auto& member) { return member.first == key; });
   return found == members.end() ? nullptr : &found->second;
 }
 

@@ -45,7 +45,7 @@ std::string shown(double value);
 bool is_printable(std::string_view text);
 
 /// Read a value as a type; `where` is the path of the field for the message. Each throws ContractError.
-double read_number(const Json& value, const std::string& where);    // finite
+double read_number(const Json& value, const std::string& where);      // finite
 long long read_integer(const Json& value, const std::string& where);  // a whole number, written as one, |x| < 2^62
 bool read_bool(const Json& value, const std::string& where);
 const std::string& read_text(const Json& value, const std::string& where);  // printable

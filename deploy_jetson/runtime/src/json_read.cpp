@@ -1,3 +1,5 @@
+#include <locale.h>
+
 #include <algorithm>
 #include <charconv>
 #include <clocale>
@@ -5,8 +7,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
-
-#include <locale.h>
 
 #include "json.h"
 #include "utf8.h"
@@ -16,10 +16,10 @@ namespace {
 
 // The same ranges as UNPRINTABLE in robot_rl_deploy.strict.
 constexpr std::int32_t kUnprintable[][2] = {
-    {0x0000, 0x001f}, {0x007f, 0x00a0}, {0x00ad, 0x00ad}, {0x0600, 0x0605}, {0x061c, 0x061c}, {0x06dd, 0x06dd},
-    {0x070f, 0x070f}, {0x0890, 0x0891}, {0x08e2, 0x08e2}, {0x1680, 0x1680}, {0x180e, 0x180e}, {0x2000, 0x200f},
-    {0x2028, 0x202f}, {0x205f, 0x206f}, {0x3000, 0x3000}, {0xd800, 0xf8ff}, {0xfeff, 0xfeff}, {0xfff0, 0xfffb},
-    {0xfffe, 0xffff}, {0x10000, 0x10ffff},
+    {0x0000, 0x001f}, {0x007f, 0x00a0}, {0x00ad, 0x00ad}, {0x0600, 0x0605}, {0x061c, 0x061c},
+    {0x06dd, 0x06dd}, {0x070f, 0x070f}, {0x0890, 0x0891}, {0x08e2, 0x08e2}, {0x1680, 0x1680},
+    {0x180e, 0x180e}, {0x2000, 0x200f}, {0x2028, 0x202f}, {0x205f, 0x206f}, {0x3000, 0x3000},
+    {0xd800, 0xf8ff}, {0xfeff, 0xfeff}, {0xfff0, 0xfffb}, {0xfffe, 0xffff}, {0x10000, 0x10ffff},
 };
 
 constexpr std::size_t kMaxShown = 80;
@@ -149,7 +149,8 @@ const std::vector<Json>& read_list(const Json& value, const std::string& where) 
 Fields::Fields(const Json& value, std::string where, std::vector<std::string_view> required,
                std::vector<std::string_view> optional)
     : value_(&value), where_(std::move(where)) {
-  if (value.kind != Json::Kind::kObject) refuse(where_.empty() ? "the whole" : where_, value.shown(), "an object is needed");
+  if (value.kind != Json::Kind::kObject)
+    refuse(where_.empty() ? "the whole" : where_, value.shown(), "an object is needed");
   auto known = required;
   known.insert(known.end(), optional.begin(), optional.end());
   for (const auto& [name, member] : value.members) {
@@ -163,7 +164,9 @@ Fields::Fields(const Json& value, std::string where, std::vector<std::string_vie
   }
 }
 
-std::string Fields::path(std::string_view name) const { return where_.empty() ? std::string(name) : where_ + "." + std::string(name); }
+std::string Fields::path(std::string_view name) const {
+  return where_.empty() ? std::string(name) : where_ + "." + std::string(name);
+}
 
 std::optional<double> Fields::number_or_null(std::string_view name) const {
   if (at(name).kind == Json::Kind::kNull) return std::nullopt;

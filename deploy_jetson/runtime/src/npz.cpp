@@ -128,7 +128,9 @@ class Header {
 /// Bytes of one value of a type such as "<f4"; 0 for one that is no plain number.
 std::size_t item_size(const std::string& type) {
   if (type.size() != 3 || std::string_view("<|").find(type[0]) == std::string_view::npos) return 0;
-  if (std::string_view("biuf").find(type[1]) == std::string_view::npos || !std::isdigit(static_cast<unsigned char>(type[2]))) return 0;
+  if (std::string_view("biuf").find(type[1]) == std::string_view::npos ||
+      !std::isdigit(static_cast<unsigned char>(type[2])))
+    return 0;
   return static_cast<std::size_t>(type[2] - '0');
 }
 
@@ -167,7 +169,8 @@ std::string NpyArray::shown() const {
 
 std::map<std::string, NpyArray> read_npz(Bytes file, const std::string& what) {
   const Reader reader(file, what);
-  if (file.size() < kEndSize || reader.number(file.size() - kEndSize, 4) != kEnd) damaged(what, "it is no ZIP file, or cut");
+  if (file.size() < kEndSize || reader.number(file.size() - kEndSize, 4) != kEnd)
+    damaged(what, "it is no ZIP file, or cut");
   const auto end = file.size() - kEndSize;
   const auto count = reader.number(end + 10, 2);
   std::size_t at = reader.number(end + 16, 4);
@@ -181,7 +184,8 @@ std::map<std::string, NpyArray> read_npz(Bytes file, const std::string& what) {
     if (reader.number(at + 10, 2) != 0 || packed != size) damaged(what, "'" + name + "' is compressed");
     if (reader.number(at + 8, 2) & 1) damaged(what, "'" + name + "' is encrypted");
     if (reader.number(local, 4) != kLocal) damaged(what, "its list of parts is wrong");
-    const auto data = reader.part(local + kLocalSize + reader.number(local + 26, 2) + reader.number(local + 28, 2), size);
+    const auto data =
+        reader.part(local + kLocalSize + reader.number(local + 26, 2) + reader.number(local + 28, 2), size);
     if (crc32(data) != crc) damaged(what, "'" + name + "' does not have its CRC-32");
     if (!name.ends_with(".npy")) damaged(what, "'" + name + "' is no array");
     name.resize(name.size() - 4);

@@ -20,8 +20,8 @@ struct NpyArray {
   std::string shown() const;
 };
 
-/// Read the arrays of an archive by name. Every size is checked against the file, every part's CRC-32 as well. `what` begins
-/// the message. Throws ContractError.
+/// Read the arrays of an archive by name. Every size is checked against the file, every part's CRC-32 as well. `what`
+/// begins the message. Throws ContractError.
 std::map<std::string, NpyArray> read_npz(std::span<const std::byte> file, const std::string& what);
 
 }  // namespace robot_rl

@@ -41,12 +41,8 @@ const float* plain_signal(const LowState& state, std::string_view signal) {
   return state.height_scan;
 }
 
-/// A NaN stays one, as in NumPy.
-float clipped(float value, float low, float high) {
-  if (std::isnan(value)) return value;
-  const float raised = value > low ? value : low;
-  return raised < high ? raised : high;
-}
+/// A NaN stays one, and a zero its sign, as in NumPy.
+float clipped(float value, float low, float high) { return value < low ? low : value > high ? high : value; }
 
 }  // namespace
 

@@ -44,7 +44,9 @@ class Message {
   }
 
  private:
-  [[noreturn]] static void fail() { throw ContractError("policy.onnx cannot be read (it is no ONNX file, or cut); export the bundle again"); }
+  [[noreturn]] static void fail() {
+    throw ContractError("policy.onnx cannot be read (it is no ONNX file, or cut); export the bundle again");
+  }
 
   Bytes take(std::uint64_t size) {
     if (size > data_.size() - at_) fail();
@@ -67,11 +69,21 @@ class Message {
 };
 
 // Numbers of the fields in onnx.proto.
-namespace model_field { constexpr std::uint32_t kOpset = 8, kGraph = 7, kMetadata = 14, kTraining = 20, kFunctions = 25; }
-namespace graph_field { constexpr std::uint32_t kNode = 1, kInitializer = 5, kInput = 11, kOutput = 12, kSparse = 15; }
-namespace node_field { constexpr std::uint32_t kName = 3, kAttribute = 5, kDomain = 7; }
-namespace attribute_field { constexpr std::uint32_t kTensor = 5, kGraph = 6, kTensors = 10, kGraphs = 11, kSparse = 22, kSparses = 23; }
-namespace tensor_field { constexpr std::uint32_t kName = 8, kExternal = 13, kLocation = 14; }
+namespace model_field {
+constexpr std::uint32_t kOpset = 8, kGraph = 7, kMetadata = 14, kTraining = 20, kFunctions = 25;
+}
+namespace graph_field {
+constexpr std::uint32_t kNode = 1, kInitializer = 5, kInput = 11, kOutput = 12, kSparse = 15;
+}
+namespace node_field {
+constexpr std::uint32_t kName = 3, kAttribute = 5, kDomain = 7;
+}
+namespace attribute_field {
+constexpr std::uint32_t kTensor = 5, kGraph = 6, kTensors = 10, kGraphs = 11, kSparse = 22, kSparses = 23;
+}
+namespace tensor_field {
+constexpr std::uint32_t kName = 8, kExternal = 13, kLocation = 14;
+}
 
 /// An input or output: its type as far as a policy has one.
 struct Port {
@@ -94,7 +106,8 @@ std::string read_tensor(Bytes data) {
   bool external = false;
   for (Message message(data); const auto field = message.next();) {
     if (field->number == tensor_field::kName) name = field->text();
-    if (field->number == tensor_field::kExternal || (field->number == tensor_field::kLocation && field->value)) external = true;
+    if (field->number == tensor_field::kExternal || (field->number == tensor_field::kLocation && field->value))
+      external = true;
   }
   if (external) throw ContractError("policy.onnx: '" + name + "' lies in another file; the weights must be inside");
   return name;
@@ -200,7 +213,8 @@ Model read_model(Bytes data) {
       default: break;
     }
   }
-  if (!model.has_graph) throw ContractError("policy.onnx cannot be read (it holds no network); export the bundle again");
+  if (!model.has_graph)
+    throw ContractError("policy.onnx cannot be read (it holds no network); export the bundle again");
   for (const auto& domain : model.domains) {
     if (domain.empty() || domain == "ai.onnx") continue;
     throw ContractError("policy.onnx: operators of ['" + domain + "']; plain ONNX operators are allowed");
@@ -232,7 +246,8 @@ void check_model(Bytes data, const Contract& contract, const std::string& contra
   Model model = read_model(data);
   if (model.contract_hash != contract_hash) {
     throw ContractError("policy.onnx was exported with the contract of hash " +
-                        (model.contract_hash.empty() ? "None" : model.contract_hash) + "; contract.json has " + contract_hash);
+                        (model.contract_hash.empty() ? "None" : model.contract_hash) + "; contract.json has " +
+                        contract_hash);
   }
   std::erase_if(model.inputs, [&](const Port& port) { return model.initializers.contains(port.name); });
   Widths inputs = {{"observation", contract.observation_size}};

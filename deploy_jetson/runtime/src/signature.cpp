@@ -39,7 +39,8 @@ const Crypto& crypto() {
       if (!library) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     }
     if (!library) {
-      throw UserError("the signature cannot be checked: there is no libcrypto.so.3; install OpenSSL 3 (Debian: libssl3)");
+      throw UserError(
+          "the signature cannot be checked: there is no libcrypto.so.3; install OpenSSL 3 (Debian: libssl3)");
     }
     Crypto found{};
     find(library, "EVP_PKEY_new_raw_public_key", found.new_public_key);
@@ -98,16 +99,17 @@ std::array<unsigned char, kKeyBytes> read_key(const std::filesystem::path& path)
 
 }  // namespace
 
-bool is_signed_by(std::span<const std::byte> data, std::span<const std::byte> signature, const std::filesystem::path& path) {
+bool is_signed_by(std::span<const std::byte> data, std::span<const std::byte> signature,
+                  const std::filesystem::path& path) {
   const auto key = read_key(path);
   const auto& library = crypto();
   if (signature.size() != kSignatureBytes) return false;
   void* const public_key = library.new_public_key(kEd25519, nullptr, key.data(), key.size());
   void* const context = library.new_context();
-  const bool right =
-      public_key && context && library.verify_init(context, nullptr, nullptr, nullptr, public_key) == 1 &&
-      library.verify(context, reinterpret_cast<const unsigned char*>(signature.data()), signature.size(),
-                     reinterpret_cast<const unsigned char*>(data.data()), data.size()) == 1;
+  const bool right = public_key && context &&
+                     library.verify_init(context, nullptr, nullptr, nullptr, public_key) == 1 &&
+                     library.verify(context, reinterpret_cast<const unsigned char*>(signature.data()), signature.size(),
+                                    reinterpret_cast<const unsigned char*>(data.data()), data.size()) == 1;
   if (context) library.free_context(context);
   if (public_key) library.free_key(public_key);
   return right;

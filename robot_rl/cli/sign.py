@@ -1,0 +1,67 @@
+"""robot-rl sign: signs a policy bundle, so that a robot can be told to accept signed ones alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from robot_rl.cli.options import describe, option, read_all
+from robot_rl.errors import UserError
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl sign."""
+
+    key: str = option("", "file of the private key to sign with")
+    run: str = option("latest", "the run whose bundle is signed: its id, latest or <task>/latest")
+    root: str = option("runs", "where runs are")
+    bundle: str = option("", "directory of the bundle, instead of a run's")
+    new: str = option(
+        "", "draw a key: write the private one to this file, the public one to <file>.pub, and sign nothing"
+    )
+
+
+HELP = f"""\
+robot-rl sign: sign a policy bundle, so that a robot can be told to accept signed ones alone
+
+usage: robot-rl sign new=robot.key
+       robot-rl sign run=<id> key=robot.key
+
+{describe(Options)}
+
+The signature is Ed25519 over SHA256SUMS and lies beside it, in SHA256SUMS.sig. With `--signed-by robot.key.pub`
+`robot-rl-infer` refuses every other bundle. Whoever has the private key can sign: keep it off the robot.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Signs a bundle, or draws a key."""
+    from robot_rl_deploy.signing import make_key, public_of
+    from robot_rl_deploy.verify import verify_bundle
+
+    options = read_all(Options, arguments)
+    if bool(options.new) == bool(options.key):
+        raise UserError("sign: give key=<file> to sign with, or new=<file> to draw a key")
+    if options.new:
+        print(f"{options.new}: the private key, {make_key(Path(options.new))}: the public one")
+        return 0
+    from robot_rl_deploy.bundle import sign_bundle
+
+    directory = _bundle(options)
+    report = verify_bundle(directory)
+    path, key = sign_bundle(directory, Path(options.key)), Path(options.key)
+    print(f"{path}: iteration {report.contract.training.iteration} of {report.contract.training.run_id}, signed")
+    print(f"  digest {report.digest}")
+    print(f"  a robot checks it: robot-rl-infer --bundle {directory} --signed-by {public_of(key)} --check")
+    return 0
+
+
+def _bundle(options: Options) -> Path:
+    if options.bundle:
+        if not Path(options.bundle).is_dir():
+            raise UserError(f"bundle={options.bundle}: no such directory; robot-rl export writes one")
+        return Path(options.bundle)
+    from robot_rl.cli.export import exported
+    from robot_rl.run_dir import RunDir
+
+    return exported(RunDir.find(options.run, options.root))

@@ -1,0 +1,100 @@
+"""What the tests of the robot binary share: the built runtime, bundles, and the binary as a process.
+
+Without a built runtime nothing here is collected, unless ROBOT_RL_REQUIRE_ALL is set: `make runtime` builds it.
+"""
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILT = importlib.util.find_spec("robot_rl_runtime") is not None
+if not BUILT and os.environ.get("ROBOT_RL_REQUIRE_ALL") != "1":
+    collect_ignore_glob = ["*"]
+
+
+def load(path):
+    """A module by its path under tests/, such as another folder's conftest.py."""
+    name = "shared_" + "_".join(Path(path).with_suffix("").parts)
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_unit = load("unit/deploy/conftest.py")
+description, training = _unit.description, _unit.training
+toy_actor, toy_bundle, make_toy_env = _unit.toy_actor, _unit.toy_bundle, _unit.make_toy_env
+
+
+def pytest_report_header():
+    return None if BUILT else "tests/deploy: no robot_rl_runtime here, make runtime builds it"
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """A function that loads another folder's module by its path under tests/."""
+    return load
+
+
+@pytest.fixture(scope="session")
+def rt():
+    """The C++ core, with the ONNX Runtime of this Python."""
+    import robot_rl_runtime
+
+    return robot_rl_runtime
+
+
+@pytest.fixture(scope="session")
+def go2_bundle():
+    """The trained Go2 policy that comes with the project."""
+    return ROOT / "tasks" / "robot_rl_tasks" / "go2_flat" / "policy"
+
+
+@pytest.fixture(scope="session")
+def cartpole_bundle(tmp_path_factory):
+    """The bundle of an untrained policy for the cart and pole: effort actions, a joint that nothing drives."""
+    return export_untrained("cartpole", tmp_path_factory.mktemp("cartpole") / "policy")
+
+
+def export_untrained(task, out):
+    """Write the bundle of a policy as it is before the first update."""
+    import torch
+    from robot_rl_deploy.contract import TrainingSpec
+    from robot_rl_deploy.export import export_policy
+    from robot_rl_envs.make import make_env
+    from robot_rl_tasks.registry import get_task
+
+    from robot_rl.config import NetworkCfg
+    from robot_rl.learn.networks import Actor
+
+    env = make_env(get_task(task), num_envs=1, engine="mujoco", seed=7, num_threads=1)
+    cfg, generator = NetworkCfg(hidden=(32, 32), output_gain=0.3), torch.Generator().manual_seed(0)
+    actor = Actor(env.reset()["actor"].shape[1], env.num_actions, cfg, generator=generator)
+    training = TrainingSpec(run_id="untrained", task=task, git_commit="unknown", iteration=0)
+    export_policy(env, actor, out, run=training, steps=220)
+    env.close()
+    return out
+
+
+@pytest.fixture(scope="session")
+def binary_env():
+    """Environment of the binary: it finds the ONNX Runtime of this Python."""
+    import onnxruntime
+
+    library = sorted((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*"))[-1]
+    return {**os.environ, "ROBOT_RL_ONNXRUNTIME": str(library)}
+
+
+@pytest.fixture(scope="session")
+def infer(rt, binary_env):
+    """A function that runs robot-rl-infer with options until it ends."""
+
+    def run(*words, timeout=60, **env):
+        command = [rt.binary(), *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=binary_env | env)
+
+    return run
