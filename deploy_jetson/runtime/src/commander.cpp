@@ -78,6 +78,7 @@ void Commander::enter(Phase phase, std::int64_t now_ns) {
     missed_ = 0;
     have_output_ = false;
     output_time_ns_ = now_ns;
+    waiting_ns_ = 0;
   }
 }
 
@@ -128,6 +129,7 @@ void Commander::on_state(const LowState& state, std::int64_t now_ns) {
     state_ = state;
     state_.receive_time_ns = std::min(state.receive_time_ns, now_ns);
     have_state_ = true;
+    if (waiting_ns_ == 0 && now_ns >= output_time_ns_ + to_ns(contract_->control_period_s)) waiting_ns_ = now_ns;
   }
   if (!ready_) return;
   own_seen_ = own_seen_ || (state.commander == commander_ && commander_ != 0);
@@ -144,12 +146,10 @@ Finding Commander::check_times(std::int64_t now_ns) const {
     return {Fault::kOperatorLost, -1, silent, limits.operator_s};
   }
   // A second look at the deadlines, should nobody report them any more; in lockstep time does not count.
-  if (phase_ != Phase::kPolicy || settings_.steps_per_state) return {};
-  const double periods = static_cast<double>(now_ns - output_time_ns_) * 1e-9 / contract_->control_period_s;
-  if (periods > limits.missed_deadlines + 1.0) {
-    return {Fault::kDeadline, -1, periods, static_cast<double>(limits.missed_deadlines)};
-  }
-  return {};
+  if (phase_ != Phase::kPolicy || settings_.steps_per_state || waiting_ns_ == 0) return {};
+  const double periods = std::floor(static_cast<double>(now_ns - waiting_ns_) * 1e-9 / contract_->control_period_s);
+  if (periods < limits.missed_deadlines) return {};
+  return {Fault::kDeadline, -1, periods, static_cast<double>(limits.missed_deadlines)};
 }
 
 Finding Commander::wrong_now(std::int64_t now_ns) const {
@@ -158,7 +158,6 @@ Finding Commander::wrong_now(std::int64_t now_ns) const {
     return {Fault::kStateAge, -1, waited, settings_.limits.state_age_s};
   }
   if (present_) return present_;
-  if (state_.commander != 0 && state_.commander != commander_) return {Fault::kSecondCommander};
   return check_times(now_ns);
 }
 
@@ -171,6 +170,14 @@ void Commander::damp(std::int64_t now_ns) {
   const Finding wrong = wrong_now(now_ns);
   finding_ = wrong ? wrong : Finding{Fault::kOperatorStop};
   fault_time_ns_ = now_ns;
+}
+
+void Commander::stand(std::int64_t now_ns) {
+  if (const Finding wrong = wrong_now(now_ns)) return latch(wrong, now_ns);
+  // Whoever ran before us is still obeyed: not a fault yet, and no time to stand up.
+  if (state_.commander != 0 && state_.commander != commander_) return;
+  finding_ = Finding{};
+  enter(Phase::kStand, now_ns);
 }
 
 void Commander::on_operator(const OperatorInput& input, std::int64_t now_ns) {
@@ -188,14 +195,7 @@ void Commander::on_operator(const OperatorInput& input, std::int64_t now_ns) {
   }
   if (!ready_) return;
   if (input.request == Request::kDamp) damp(now_ns);
-  if (input.request == Request::kStand && phase_ == Phase::kDamping && !error()) {
-    if (const Finding wrong = wrong_now(now_ns)) {
-      latch(wrong, now_ns);
-    } else {
-      finding_ = Finding{};
-      enter(Phase::kStand, now_ns);
-    }
-  }
+  if (input.request == Request::kStand && phase_ == Phase::kDamping && !error()) stand(now_ns);
   if (input.request == Request::kPolicy && phase_ == Phase::kStand &&
       now_ns - phase_time_ns_ >= to_ns(settings_.stand_s)) {
     enter(Phase::kPolicy, now_ns);
@@ -226,6 +226,7 @@ void Commander::on_policy(const PolicyOutput& output, std::int64_t now_ns) {
   if (phase_ != Phase::kPolicy || !(have_output_ || output.reset)) return;
   have_output_ = true;
   output_time_ns_ = now_ns;
+  waiting_ns_ = 0;
 }
 
 void Commander::on_missed_deadline(std::int64_t now_ns) {

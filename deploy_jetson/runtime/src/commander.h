@@ -55,6 +55,7 @@ class Commander {
   Finding check_commander(const LowState& state, std::int64_t now_ns) const;
   Finding check_times(std::int64_t now_ns) const;
   Finding wrong_now(std::int64_t now_ns) const;
+  void stand(std::int64_t now_ns);
   double progress(std::int64_t now_ns, double duration_s) const;
   void zero_command();
   void stamp(std::int64_t now_ns, bool from_policy, LowCommand& out);
@@ -76,6 +77,7 @@ class Commander {
   Finding present_;       // what the newest state's content was found to be
   PolicyOutput output_;   // the newest one; obeyed where have_output_
   std::int64_t ready_time_ns_ = 0, output_time_ns_ = 0;
+  std::int64_t waiting_ns_ = 0;  // when the first state arrived that should have been answered by an output; 0: none
   std::int64_t phase_time_ns_ = 0, change_time_ns_ = 0, operator_time_ns_ = 0, fault_time_ns_ = 0;
   std::array<float, kMaxJoints> kp_{}, kd_{}, damping_{}, fallback_{};
   std::array<float, kMaxJoints> from_{};  // joint positions when STAND was entered

@@ -215,6 +215,16 @@ def test_missed_deadlines_do_not_count_while_it_stands(runtime, make_rig):
     assert rig.run(0.5).phase == runtime.Phase.STAND
 
 
+def test_a_policy_without_states_is_not_late(runtime, make_rig):
+    """Where long gaps between states are allowed, a gap is not the policy's fault, and it may answer after it."""
+    rig = make_rig(state_age_s=1.0, state_frozen_s=1.0).go(runtime.Phase.POLICY)
+    rig.on.states = rig.on.policy = rig.on.reports = False
+    assert rig.run(0.2).phase == runtime.Phase.POLICY
+    rig.on.states = True
+    assert rig.run(0.058).phase == runtime.Phase.POLICY
+    assert rig.run(0.006).fault == runtime.Fault.DEADLINE
+
+
 def test_in_lockstep_the_clock_says_nothing_about_the_policy(runtime, make_rig):
     rig = make_rig(steps_per_state=10).go(runtime.Phase.POLICY)
     rig.on.policy = rig.on.reports = False
@@ -234,6 +244,16 @@ def test_who_commanded_before_us_is_forgiven_until_we_are_obeyed(runtime, make_r
         assert rig.tick(of_another(rig)).fault == runtime.Fault.NONE
     rig.tick()
     assert rig.tick(of_another(rig)).fault == runtime.Fault.SECOND_COMMANDER
+
+
+def test_it_does_not_stand_up_before_it_is_obeyed(runtime, make_rig):
+    rig = make_rig()
+    rig.commander.on_state(of_another(rig), rig.now)
+    rig.commander.ready(rig.now)
+    rig.operator(runtime.Request.STAND)
+    command = rig.tick()
+    assert (command.phase, command.fault) == (runtime.Phase.DAMPING, runtime.Fault.NONE)
+    assert rig.ask(runtime.Request.STAND).phase == runtime.Phase.STAND
 
 
 def of_another(rig):
