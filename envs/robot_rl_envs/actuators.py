@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 from robot_rl_assets.robot import Joint, Robot
 
 from robot_rl_envs.actuator_net import NetFile, load_actuator_net
+from robot_rl_envs.latency import MAX_DELAY_S, check_quantiles
 
 MAX_DELAY_HISTORY = 256
 """Samples of delayed targets at most."""
@@ -44,11 +45,16 @@ class Actuator:
         delay_s: (lo, hi) [s]: each world draws its delay at every reset and rounds it to whole substeps. (0, 0): none,
             at no cost.
         delay_history: substeps of targets that are kept; the longest delay must fit in.
+        delay_quantiles_s: quantiles at evenly spaced probabilities, ascending [s]: at every reset each world draws from
+            them, too, and adds it. See :mod:`robot_rl_envs.latency`.
+        jitter_quantiles_s: likewise of what every control step adds to its world's delay, in the same episode.
         explicit: whether our kernel computes the torque, in each substep.
     """
 
     delay_s: tuple[float, float] = (0.0, 0.0)
     delay_history: int = 16
+    delay_quantiles_s: tuple[float, ...] = ()
+    jitter_quantiles_s: tuple[float, ...] = ()
 
     explicit: ClassVar[bool] = False
 
@@ -63,11 +69,24 @@ class Actuator:
         _require(fits, "delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi [s]")
         right = f"must be in [1, {MAX_DELAY_HISTORY}] substeps"
         _require(1 <= self.delay_history <= MAX_DELAY_HISTORY, "delay_history", self.delay_history, right)
+        check_quantiles("actuator.delay_quantiles_s", self.delay_quantiles_s, 0.0)
+        check_quantiles("actuator.jitter_quantiles_s", self.jitter_quantiles_s, -MAX_DELAY_S)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the delay is drawn from quantiles, too."""
+        return bool(self.delay_quantiles_s or self.jitter_quantiles_s)
+
+    @property
+    def longest_delay_s(self) -> float:
+        """The longest delay that can be drawn [s]."""
+        tables = (self.delay_quantiles_s, self.jitter_quantiles_s)
+        return max(0.0, self.delay_s[1] + sum(table[-1] for table in tables if table))
 
     @property
     def delayed(self) -> bool:
         """Whether there is a delay at all."""
-        return self.delay_s[1] > 0.0
+        return self.delay_s[1] > 0.0 or self.measured
 
     def check(self, robot: Robot, timestep: float, kind: str) -> None:
         """Check against a robot and a physics step before anything is built.
@@ -80,10 +99,13 @@ class Actuator:
         Raises:
             ValueError: the delay does not fit in the history, or a joint lacks what the actuator needs.
         """
-        steps = round(self.delay_s[1] / timestep)
+        longest = self.longest_delay_s
+        # A drawn delay between two substeps is one or the other, so the longest may be rounded up.
+        steps = math.ceil(longest / timestep - 1e-6) if self.measured else round(longest / timestep)
         if steps > self.delay_history:
+            measured = " with what was measured" if self.measured else ""
             raise ValueError(
-                f"actions.actuator.delay_s={self.delay_s!r}: {self.delay_s[1]:g} s are {steps} substeps of "
+                f"actions.actuator.delay_s={self.delay_s!r}: {longest:g} s{measured} are {steps} substeps of "
                 f"{timestep:g} s, but actuator.delay_history={self.delay_history} keeps only "
                 f"{self.delay_history * timestep:g} s; set delay_history to {steps} or more"
             )
@@ -112,7 +134,7 @@ class Actuator:
             actuator.biasprm[1], actuator.biasprm[2] = -joint.kp, -joint.kd
         if self.delayed and not self.explicit:
             actuator.nsample = self.delay_history
-            actuator.delay = engine_delay(round(self.delay_s[1] / spec.option.timestep), spec.option.timestep)
+            actuator.delay = engine_delay(round(self.longest_delay_s / spec.option.timestep), spec.option.timestep)
         return actuator
 
 

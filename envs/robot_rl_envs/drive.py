@@ -94,6 +94,20 @@ def draw_delay_steps(rng: wp.uint32, lo: float, hi: float, timestep: float, most
 
 
 @wp.func
+def draw_quantile(p: wp.array(dtype=wp.float32), first: int, last: int, rng: wp.uint32) -> float:
+    """A draw from the distribution whose quantiles at evenly spaced probabilities are p[first], ..., p[last]."""
+    at = wp.randf(rng) * float(last - first)
+    k = first + wp.min(int(at), last - first - 1)
+    return p[k] + (at - float(k - first)) * (p[k + 1] - p[k])
+
+
+@wp.func
+def round_delay(rng: wp.uint32, delay: float, timestep: float, most: int) -> int:
+    """A delay [s] in whole substeps, up or down by chance, so that it is right on average; at most ``most``."""
+    return wp.clamp(int(wp.floor(delay / timestep + wp.randf(rng))), 0, most)
+
+
+@wp.func
 def set_engine_delay(s: Any, i: int, timestep: float):
     """Give MuJoCo's actuators of world i the delay of ``s.delay_steps[i]`` substeps; see actuators.engine_delay."""
     delay = wp.max(0.0, (float(s.delay_steps[i]) - 0.5) * timestep)

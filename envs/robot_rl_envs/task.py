@@ -9,6 +9,7 @@ from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuators import Actuator, PositionPd
 from robot_rl_envs.cameras.config import ImageGroup
+from robot_rl_envs.latency import Randomize, with_latency
 from robot_rl_envs.pipeline import OPTIONS, check_options
 from robot_rl_envs.sensors import Sensors
 from robot_rl_envs.terms import term_info
@@ -342,6 +343,7 @@ class Task:
         rewards, terminations, commands, events, curricula, metrics: named terms.
         terrain: the ground; None is an endless plane.
         sensors: where sensors sit and what they cover; the observation terms say which are read.
+        randomize: randomization that is read from files: a measured latency.
         only_positive_rewards: floor the summed reward of a step at zero.
         mirror: the task is left-right symmetric.
         num_envs: worlds by default (cpu, gpu).
@@ -366,6 +368,7 @@ class Task:
     metrics: dict[str, Metric] = field(default_factory=dict)
     terrain: "TerrainCfg | None" = None
     sensors: Sensors = field(default_factory=Sensors)
+    randomize: Randomize = field(default_factory=Randomize)
     only_positive_rewards: bool = False
     mirror: bool = False
     num_envs: tuple[int, int] = (1024, 4096)
@@ -384,6 +387,8 @@ class Task:
         for name, group in self.vectors.items():
             _require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
             _check_terms(f"observations.{name}", "observation", group.terms)
+        if self.randomize.latency_from:
+            self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
 
     @property
     def vectors(self) -> dict[str, ObservationGroup]:

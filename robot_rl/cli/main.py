@@ -53,6 +53,8 @@ COMMANDS = {
     "terrain": "draw a terrain: stairs, gaps, waves, the ground of a task",
     "inspect": "what happened to a world that was quarantined: replay, curves, pictures",
     "list": "tasks, robots, engines, policies, runs",
+    "replay": "feed a robot's log back through its binary: every command again, bit for bit",
+    "latency": "how long a robot waited for its commands: picture, and a file for training",
     "drill": "put faults into copies of a run, go on, and say what each cost",
     "profile": "where an iteration's time goes, stage by stage, and what limits it",
     "bench": "measure the environment or the learner against its rival",

@@ -221,8 +221,11 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     if not str(tree["root"]).strip():
         raise UserError("root= is empty, must name the directory of all runs, such as root=runs")
     root = Path(str(tree["root"]))
+    task = task if is_gym else trees.apply_tree(task, parts)
+    # What was read from files stands in run.yaml as figures: a run goes on without them.
+    read = {key: trees.task_tree(task)[key] for key in known if key in ("actions", "randomize") and key in tree}
     return TrainCfg(
-        task=task if is_gym else trees.apply_tree(task, parts),
+        task=task,
         learner=from_dict(LearnerCfg, {"name": _choice("learner", tree["learner"], LEARNERS), **learner}),
         seed=_whole("seed", tree["seed"], 0, MAX_SEED),
         num_envs=_whole("num_envs", tree["num_envs"], 1, MAX_ENVS),
@@ -233,7 +236,7 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
         run_id=None if tree["run_id"] is None else check_run_id(tree["run_id"]),
         root=root,
         wandb=wandb,
-        tree={**tree, "device": device, "engine": engine},
+        tree={**tree, **read, "device": device, "engine": engine},
     )
 
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from robot_rl_envs.task import Task
 
 DELAY_PATH = "actions.actuator.delay_s"
+QUANTILES_PATH = "actions.actuator.delay_quantiles_s"
+JITTER_PATH = "actions.actuator.jitter_quantiles_s"
+_DELAY_FUNCTIONS = ("draw_delay_steps", "draw_quantile", "round_delay", "set_engine_delay")
 _FUNCTIONS = ("pd_torque", "torque_speed", "delayed_target", "push_sample", "draw_delay_steps", "set_engine_delay")
 
 
@@ -41,7 +44,8 @@ def actuator_fields(task: Task, scene: Scene, num_envs: int) -> dict[str, tuple[
     """Fields that the actuators add to ``s``: name -> dtype, number of dimensions, shape.
 
     ``joint_target`` [rad or m], ``kp``, ``kd``, ``strength`` (N, na), ``kp_nominal``, ``kd_nominal`` (na,) of explicit
-    actuators; ``delay_steps`` (N,), a world's delay in substeps, where there is one.
+    actuators; ``delay_steps`` (N,), a world's delay in substeps, where there is one; ``delay_base_s`` (N,), the part
+    of a measured one that stays for an episode.
     """
     actuator, na = task.actions.actuator, len(scene.actuated)
     fields: dict[str, tuple[Any, int, tuple[int, ...]]] = {}
@@ -50,6 +54,8 @@ def actuator_fields(task: Task, scene: Scene, num_envs: int) -> dict[str, tuple[
         fields |= dict.fromkeys(("kp_nominal", "kd_nominal"), (wp.float32, 1, (na,)))
     if actuator.delayed:
         fields["delay_steps"] = (wp.int32, 1, (num_envs,))
+    if actuator.measured:
+        fields["delay_base_s"] = (wp.float32, 1, (num_envs,))
     return fields
 
 
@@ -58,12 +64,53 @@ def write_delay_draw(w: Writer, task: Task, indent: int) -> None:
     actuator = task.actions.actuator
     if not actuator.delayed:
         return
-    w.functions |= {name: getattr(drive, name) for name in ("draw_delay_steps", "set_engine_delay")}
+    w.functions |= {name: getattr(drive, name) for name in _DELAY_FUNCTIONS}
     lo, hi = (w.layout.param(f"{DELAY_PATH}.{n}", value) for n, value in enumerate(actuator.delay_s))
     timestep = w.layout.param("sim.timestep", task.sim.timestep)
     w.rng(indent, DELAY_PATH)
+    if actuator.measured:
+        w.add(indent, f"s.delay_base_s[i] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
+        if actuator.delay_quantiles_s:
+            w.rng(indent, QUANTILES_PATH)
+            drawn = _draw_quantile(w, QUANTILES_PATH, actuator.delay_quantiles_s)
+            w.add(indent, f"s.delay_base_s[i] = s.delay_base_s[i] + {drawn}")
+        _write_steps(w, task, indent)
+        return
     w.add(indent, f"s.delay_steps[i] = draw_delay_steps(rng, {lo}, {hi}, {timestep}, {actuator.delay_history})")
-    if not actuator.explicit:
+    _write_engine_delay(w, task, indent)
+
+
+def write_jitter(w: Writer, task: Task, indent: int) -> None:
+    """Write the draw of the next control step's delay in a running episode; nothing where it does not vary."""
+    if task.actions.actuator.jitter_quantiles_s:
+        w.functions |= {name: getattr(drive, name) for name in _DELAY_FUNCTIONS}
+        _write_steps(w, task, indent)
+
+
+def _draw_quantile(w: Writer, path: str, values: tuple[float, ...]) -> str:
+    for n, value in enumerate(values):
+        w.layout.param(f"{path}.{n}", value)
+    first = w.layout.params[f"{path}.0"]
+    return f"draw_quantile(p, {first}, {first + len(values) - 1}, rng)"
+
+
+def _write_steps(w: Writer, task: Task, indent: int) -> None:
+    """From a world's delay and this step's jitter to whole substeps."""
+    actuator = task.actions.actuator
+    timestep = w.layout.param("sim.timestep", task.sim.timestep)
+    late = "s.delay_base_s[i]"
+    if actuator.jitter_quantiles_s:
+        w.rng(indent, JITTER_PATH)
+        w.add(indent, f"late = {late} + {_draw_quantile(w, JITTER_PATH, actuator.jitter_quantiles_s)}")
+        late = "late"
+    w.rng(indent, f"{JITTER_PATH}.round")
+    w.add(indent, f"s.delay_steps[i] = round_delay(rng, {late}, {timestep}, {actuator.delay_history})")
+    _write_engine_delay(w, task, indent)
+
+
+def _write_engine_delay(w: Writer, task: Task, indent: int) -> None:
+    timestep = w.layout.param("sim.timestep", task.sim.timestep)
+    if not task.actions.actuator.explicit:
         w.add(indent, f"set_engine_delay(s, i, {timestep})")
         w.add(indent, f"s.dirty[i] = s.dirty[i] | {DIRTY_MODEL}")
 

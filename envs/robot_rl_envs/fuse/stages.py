@@ -13,7 +13,7 @@ from robot_rl_envs.engines.base import (
     FAULT_OBSERVATION,
     FAULT_REWARD,
 )
-from robot_rl_envs.fuse.actuating import write_delay_draw
+from robot_rl_envs.fuse.actuating import write_delay_draw, write_jitter
 from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_FAULTS, LOG_LENGTH, LOG_RETURN, LOG_STEPS
 from robot_rl_envs.fuse.observing import GROUP
 from robot_rl_envs.fuse.writer import Writer
@@ -192,6 +192,7 @@ def write_after(w: Writer, task: Task) -> None:
     _write_updates(w, task)
     _write_commands(w, task, 1, timed=True)
     _write_interval_events(w, task)
+    write_jitter(w, task, 1)
 
 
 def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> None:

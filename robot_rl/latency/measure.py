@@ -1,0 +1,187 @@
+"""Delay and jitter from a log or a report of ``robot-rl-infer``.
+
+A log tells more than a report: with every state come the robot's time and ours. Their clocks are apart by an unknown
+amount, so of a state's way here only what is beyond the shortest within the last seconds is known; what every state
+takes is to be measured on the wire and given by hand. The delay that a policy feels is this way and the time to its
+command.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from robot_rl_envs.latency import FORMAT, VERSION, from_report
+
+from robot_rl.errors import UserError
+
+WINDOW_S = 1.0
+"""The delay is the median within so long a time, and jitter what a step is off it."""
+CLOCKS_S = 10.0
+"""Within so long a time the two clocks stay together."""
+BINS = 64
+SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+
+STAGES = {
+    "state_to_command": "state in -> command out",
+    "wake": "state in -> policy awake",
+    "observe": "observation",
+    "inference": "inference",
+    "state_jitter": "the state's way, beyond the shortest",
+    "state_interval": "between states",
+    "command_interval": "between commands",
+    "step_late": "control step late",
+    "writer_late": "writer awake late",
+    "writer_send": "writer awake -> command out",
+    "command_age": "age of the state a command answers",
+}
+"""What is measured, by its name in files, and in words."""
+
+
+def measure(source: Path, extra_s: float = 0.0) -> dict[str, Any]:
+    """Delay, jitter and stages of a log (.mcap) or a report (.json), ready to be written as JSON.
+
+    Args:
+        source: the file.
+        extra_s: constant time on the wire that the file cannot know, added to the delay [s].
+
+    Returns:
+        {"format", "version", "source", "robot", "extra_s", "steps", "delay_s", "jitter_s", "stages"}; a histogram is
+        {"edges", "counts"}; a stage is as in a report, {"unit", "count", "min", "mean", "max", "p50", "p90", "p99",
+        "p99.9", "buckets"}.
+
+    Raises:
+        UserError: the file is neither, or holds no step of a policy.
+    """
+    if not 0.0 <= extra_s <= 0.5:
+        raise UserError(f"extra_s={extra_s:g}: must lie in [0, 0.5] s")
+    if source.suffix == ".mcap":
+        return _of_log(source, extra_s)
+    return _of_report(source, extra_s)
+
+
+def _of_report(source: Path, extra_s: float) -> dict[str, Any]:
+    try:
+        report = json.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{source}: {(error.strerror or 'cannot be read').lower()}; name a log or a report") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{source}: is neither a log *.mcap nor JSON") from None
+    if isinstance(report, dict) and report.get("format") == FORMAT and report.get("stages"):
+        return report
+    if not isinstance(report, dict) or not isinstance(report.get("latencies"), dict):
+        raise UserError(f"{source}: has no 'latencies'; wants a report of robot-rl-infer --report")
+    try:
+        made = from_report(report, str(source), extra_s)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    stages = {name: stage for name, stage in report["latencies"].items() if name in STAGES and stage.get("count")}
+    steps = stages["state_to_command"]["count"]
+    about = {"source": str(source), "robot": report.get("robot", ""), "extra_s": extra_s, "steps": steps}
+    return {**made, **about, "stages": stages}
+
+
+def _of_log(source: Path, extra_s: float) -> dict[str, Any]:
+    try:
+        import robot_rl_runtime as runtime
+    except ImportError:
+        raise UserError(f"{source}: reading a log needs the runtime: pip install ./deploy_jetson/runtime") from None
+    try:
+        columns, about = runtime.log_times(source), runtime.log_about(source)
+    except (runtime.UserError, runtime.ContractError) as error:
+        raise UserError(str(error)) from None
+    times = {name: np.frombuffer(data, dtype=np.int64) for name, data in columns.items()}
+    answered = _answered(times)
+    if answered is None:
+        raise UserError(f"{source}: holds no command that answers a policy's step; nothing to measure")
+    robot_s, receive, send = answered
+    way = _way(times["state.robot_time_ns"], times["state.receive_time_ns"])
+    state_way = way[np.searchsorted(times["state.receive_time_ns"], receive).clip(max=len(way) - 1)]
+    delay, jitter = split(robot_s, state_way + (send - receive) * 1e-9)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "source": str(source),
+        "robot": about["run"]["robot"],
+        "extra_s": extra_s,
+        "steps": len(send),
+        "delay_s": histogram(delay + extra_s),
+        "jitter_s": histogram(jitter),
+        "stages": _stages(times, way, receive, send),
+    }
+
+
+def _answered(times: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Of each command right after a step: its state's time by the robot [s] and by us [ns], and when it went [ns]."""
+    if "policy.begin_ns" not in times or "command.from_policy" not in times:
+        return None
+    sent = times["command.from_policy"] == 1
+    send = times["command.send_time_ns"][sent]
+    received = send - times["command.state_age_ns"][sent]
+    if not send.size:
+        return None
+    return times["command.state_robot_time_ns"][sent] * 1e-9, received, send
+
+
+def _way(robot_ns: np.ndarray, receive_ns: np.ndarray) -> np.ndarray:
+    """How much longer than the shortest each state was under way [s]; the shortest of the seconds before it."""
+    apart = (receive_ns - robot_ns) * 1e-9
+    seconds = (receive_ns - receive_ns[0]) * 1e-9
+    block = (seconds / CLOCKS_S).astype(np.int64)
+    least = np.full(block[-1] + 1, np.inf)
+    np.minimum.at(least, block, apart)
+    # The block before counts, too, so that a block's first states have something to be compared with.
+    least = np.minimum(least, np.concatenate(([np.inf], least[:-1])))
+    return apart - least[block]
+
+
+def split(seconds: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Split delays into what stays for a while and what each step adds to it.
+
+    Args:
+        seconds: (n,) when each was, by any clock [s].
+        total: (n,) delays [s].
+
+    Returns:
+        The median within each WINDOW_S, and each delay less its window's median.
+    """
+    window = np.floor((seconds - seconds.min()) / WINDOW_S).astype(np.int64)
+    kept = np.unique(window)
+    medians = np.array([np.median(total[window == k]) for k in kept])
+    return medians, total - medians[np.searchsorted(kept, window)]
+
+
+def histogram(values: np.ndarray) -> dict[str, list[Any]]:
+    """Counts in up to BINS bins of equal width, at least a microsecond wide; edges in the values' unit."""
+    low, high = float(values.min()), float(values.max())
+    bins = int(np.clip((high - low) / 1e-6, 1, BINS))
+    counts, edges = np.histogram(values, bins=bins, range=(low, max(high, low + 1e-6)))
+    return {"edges": [float(edge) for edge in edges], "counts": [int(count) for count in counts]}
+
+
+def _stages(times: Mapping[str, np.ndarray], way: np.ndarray, receive: np.ndarray, send: np.ndarray) -> dict[str, Any]:
+    begin = times["policy.begin_ns"]
+    observed = times["policy.observed_ns"]
+    found = {
+        "state_to_command": send - receive,
+        "wake": begin - times["policy.state_receive_time_ns"],
+        "observe": observed - begin,
+        "inference": times["policy.done_ns"] - observed,
+        "state_jitter": way * 1e9,
+        "state_interval": np.diff(times["state.receive_time_ns"]),
+        "command_interval": np.diff(times["command.send_time_ns"]),
+    }
+    return {name: stage(values) for name, values in found.items() if len(values)}
+
+
+def stage(nanoseconds: np.ndarray) -> dict[str, Any]:
+    """A stage in the form of a report: percentiles and buckets in us, 16 buckets an octave."""
+    us = np.maximum(np.asarray(nanoseconds, dtype=np.float64) * 1e-3, 1e-3)
+    at = np.floor(16.0 * np.log2(us)).astype(np.int64)
+    places, counts = np.unique(at, return_counts=True)
+    lows, highs = 2.0 ** (places / 16.0), 2.0 ** ((places + 1) / 16.0)
+    buckets = [[float(lo), float(hi), int(n)] for lo, hi, n in zip(lows, highs, counts, strict=True)]
+    figures = {name: float(np.quantile(us, share)) for name, share in SHARES.items()}
+    ends = {"min": float(us.min()), "mean": float(us.mean()), "max": float(us.max())}
+    return {"unit": "us", "count": len(us), **ends, **figures, "buckets": buckets}
