@@ -1,0 +1,40 @@
+// Between our states and commands and Unitree's messages, one message of each kind at a time.
+#pragma once
+
+#include <dds/dds.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "types.h"
+#include "unitree.h"
+
+namespace robot_rl {
+
+/// Holds the room for one LowCmd and one LowState of a family. Joints stand in the order in which `motors` was given.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+  virtual const dds_topic_descriptor_t& command_type() const = 0;
+  virtual const dds_topic_descriptor_t& state_type() const = 0;
+  virtual void* command() = 0;
+  virtual void* state() = 0;
+  /// Read the message in `state()`; false: its checksum is wrong. Sequence and times are left alone.
+  virtual bool read_state(LowState& state, bool check_crc) noexcept = 0;
+  virtual void write_command(const LowCommand& command) noexcept = 0;
+  /// The simulated robot's two.
+  virtual void write_state(const LowState& state, const unitree::Sticks* sticks) noexcept = 0;
+  virtual bool read_command(LowCommand& command, bool check_crc) noexcept = 0;
+  /// Of the message in `state()`.
+  virtual std::uint32_t tick() const noexcept = 0;
+  virtual std::span<const std::uint8_t> remote() const noexcept = 0;
+  /// Of the message in `command()`.
+  virtual std::uint32_t command_crc() const noexcept = 0;
+};
+
+/// `motors`: for each joint its place among the robot's motors (unitree::Robot::motors).
+std::unique_ptr<Codec> make_codec(const unitree::Robot& robot, std::vector<int> motors);
+
+}  // namespace robot_rl

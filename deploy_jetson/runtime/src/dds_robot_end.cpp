@@ -1,0 +1,133 @@
+// A simulated Unitree robot on DDS.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "dds_codec.h"
+#include "dds_node.h"
+#include "robot_end.h"
+#include "robot_rl.h"
+#include "rt.h"
+#include "transport_parts.h"
+
+namespace robot_rl {
+namespace {
+
+std::vector<int> motors_of(const unitree::Robot& robot, const RobotDescription& description) {
+  std::vector<int> motors;
+  for (const auto& joint : description.joints) {
+    const auto found = std::find_if(robot.motors.begin(), robot.motors.end(), [&](const auto& motor) { return joint == motor.joint; });
+    if (found == robot.motors.end()) throw UserError("robot: '" + joint + "' is no joint of " + robot.name);
+    motors.push_back(static_cast<int>(found - robot.motors.begin()));
+  }
+  if (motors.size() != robot.motors.size()) {
+    throw UserError("robot: " + std::to_string(motors.size()) + " joints, " + robot.name + " has " + std::to_string(robot.motors.size()));
+  }
+  return motors;
+}
+
+class DdsRobotEnd final : public RobotEnd {
+ public:
+  DdsRobotEnd(const Address& address, const RobotDescription& description)
+      : address_(address), robot_(unitree::robot_of(address.option("robot", description.robot))), node_(address) {
+    if (address.name != robot_.family) {
+      throw UserError("transport: '" + std::string(robot_.name) + "' speaks dds:" + robot_.family + ", not dds:" + address.name);
+    }
+    codec_ = make_codec(robot_, motors_of(robot_, description));
+    states_ = node_.make_writer(codec_->state_type(), "rt/lowstate");
+    infos_ = node_.make_reader(robot_rl_dds_CommandInfo_desc, "rt/robot_rl/command", false);
+    commands_ = node_.make_reader(codec_->command_type(), "rt/lowcmd", true);
+  }
+
+  bool wait(std::int64_t deadline_ns) noexcept override { return waiting_ || node_.wait(deadline_ns, -1); }
+
+  bool take_command(LowCommand& command) noexcept override {
+    waiting_ = false;
+    std::uint64_t writer;
+    while (take_sample(commands_, codec_->command(), &writer)) {
+      if (!codec_->read_command(command, true)) {
+        count(counters_.damaged);
+        continue;
+      }
+      tell_apart(command, writer);
+      count(counters_.commands);
+      waiting_ = true;  // there may be more
+      return true;
+    }
+    return false;
+  }
+
+  int send_state(const LowState& state) noexcept override {
+    if (state.joints != static_cast<int>(robot_.motors.size()) || state.feet != robot_.feet) {
+      count(counters_.send_failed);
+      return 0;
+    }
+    codec_->write_state(state, sticks_ ? &*sticks_ : nullptr);
+    const bool sent = dds_write(states_, codec_->state()) == DDS_RETCODE_OK;
+    count(sent ? counters_.states : counters_.send_failed);
+    return sent ? clients() : 0;
+  }
+
+  /// By way of the remote control in the next states: forward, left and turn left in [-1, 1].
+  int send_operator(const OperatorInput& input, std::uint64_t) noexcept override {
+    sticks_.emplace();
+    sticks_->ly = input.size > 0 ? input.command[0] : 0.0f;
+    sticks_->lx = input.size > 1 ? -input.command[1] : 0.0f;
+    sticks_->rx = input.size > 2 ? -input.command[2] : 0.0f;
+    sticks_->buttons = input.request == Request::kDamp     ? unitree::kButtonB
+                       : input.request == Request::kStand  ? unitree::kButtonStart
+                       : input.request == Request::kPolicy ? unitree::kButtonA
+                                                           : std::uint16_t{0};
+    return clients();
+  }
+
+  int clients() const noexcept override {
+    dds_publication_matched_status_t matched;
+    return dds_get_publication_matched_status(states_, &matched) == DDS_RETCODE_OK ? static_cast<int>(matched.current_count) : 0;
+  }
+  TransportCounters counters() const noexcept override { return counters_.get(); }
+  std::string identity() const override { return address_.text; }
+
+ private:
+  /// Whose command this is and which state it answers: CommandInfo says it, where the sender is a program of ours.
+  void tell_apart(LowCommand& command, std::uint64_t writer) noexcept {
+    robot_rl_dds_CommandInfo info;
+    while (take_sample(infos_, &info, nullptr)) infos_seen_[next_++ % infos_seen_.size()] = info;
+    command.commander = writer;
+    command.sequence = ++received_;
+    for (std::size_t back = 1; back <= infos_seen_.size(); ++back) {
+      const auto& seen = infos_seen_[(next_ + infos_seen_.size() - back) % infos_seen_.size()];
+      if (seen.commander == 0 || seen.crc != codec_->command_crc()) continue;
+      command.sequence = seen.command_sequence;
+      command.commander = seen.commander;
+      command.state_sequence = seen.state_sequence;
+      command.state_robot_time_ns = seen.state_robot_time_ns;
+      command.state_age_ns = seen.state_age_ns;
+      command.send_time_ns = seen.send_time_ns;
+      command.phase = static_cast<Phase>(std::min<int>(seen.phase, static_cast<int>(Phase::kPolicy)));
+      command.fault = static_cast<Fault>(std::min<int>(seen.fault, static_cast<int>(Fault::kCount) - 1));
+      command.from_policy = seen.from_policy != 0;
+      return;
+    }
+  }
+
+  Address address_;
+  const unitree::Robot& robot_;
+  DdsNode node_;
+  std::unique_ptr<Codec> codec_;
+  dds_entity_t states_ = 0, commands_ = 0, infos_ = 0;
+  AtomicCounters counters_;
+  std::optional<unitree::Sticks> sticks_;
+  std::array<robot_rl_dds_CommandInfo, 64> infos_seen_{};
+  std::size_t next_ = 0;
+  std::uint64_t received_ = 0;
+  bool waiting_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<RobotEnd> make_dds_robot_end(const std::string& address, const RobotDescription& robot) {
+  return std::make_unique<DdsRobotEnd>(parse_address(address, "transport"), robot);
+}
+
+}  // namespace robot_rl

@@ -1,0 +1,210 @@
+// The policy's end on DDS: rt/lowstate in, rt/lowcmd out, as Unitree's robots speak them.
+#include <cstdio>
+#include <optional>
+
+#include "channel.h"
+#include "dds_codec.h"
+#include "dds_node.h"
+#include "operator_box.h"
+#include "protocol.h"
+#include "robot_rl.h"
+#include "rt.h"
+#include "transport_parts.h"
+
+namespace robot_rl {
+namespace {
+
+constexpr std::uint64_t kGamepad = 1;  // the remote control's source among operators
+
+/// The robot's clock out of its counter of milliseconds, which begins anew after 50 days.
+class TickClock {
+ public:
+  std::int64_t extend(std::uint32_t tick) noexcept {
+    time_ms_ = started_ ? time_ms_ + static_cast<std::int32_t>(tick - tick_) : tick;
+    started_ = true;
+    tick_ = tick;
+    return time_ms_ * 1'000'000;
+  }
+
+ private:
+  bool started_ = false;
+  std::uint32_t tick_ = 0;
+  std::int64_t time_ms_ = 0;
+};
+
+/// wait, take_state and take_operator belong to one thread, send to one at a time.
+class DdsTransport final : public Transport {
+ public:
+  DdsTransport(const Address& address, const std::string& operator_address, std::uint64_t commander)
+      : address_(address), commander_(commander), check_crc_(address.flag("crc", true)), watch_(commander) {
+    if (!operator_address.empty() && operator_address != "none") {
+      operator_.emplace(parse_address(operator_address, "operator"));
+    }
+    gamepad_commands_ = operator_address.empty();
+  }
+
+  RobotDescription connect(const Contract& contract, double timeout_s) override;
+  bool wait(std::int64_t deadline_ns) noexcept override {
+    return fresh_ || node_->wait(deadline_ns, operator_ ? operator_->fd() : -1);
+  }
+  bool take_state(LowState& state) noexcept override {
+    drain();
+    if (!fresh_) return false;
+    state = newest_;
+    fresh_ = false;
+    return true;
+  }
+  bool take_operator(OperatorInput& input) noexcept override {
+    drain();
+    return box_.take(input);
+  }
+  bool send(const LowCommand& command) noexcept override;
+  bool second_commander() const noexcept override { return watch_.second(); }
+  TransportCounters counters() const noexcept override { return counters_.get(); }
+  std::string identity() const override { return address_.text; }
+
+ private:
+  void drain() noexcept;
+  void take_message() noexcept;
+  void take_gamepad(std::int64_t now) noexcept;
+
+  Address address_;
+  std::uint64_t commander_;
+  bool check_crc_, gamepad_commands_, fresh_ = false;
+  CommanderWatch watch_;
+  std::optional<OperatorSocket> operator_;
+  std::optional<unitree::Gamepad> gamepad_;
+  std::optional<DdsNode> node_;
+  std::unique_ptr<Codec> codec_, other_;  // `other_`: room for what somebody else commands
+  dds_entity_t states_ = 0, commands_ = 0, others_ = 0, infos_ = 0;
+  AtomicCounters counters_;
+  OperatorBox box_;
+  TickClock clock_;
+  std::uint64_t sequence_ = 0;
+  std::uint32_t lost_ = 0;
+  LowState newest_;
+  std::array<std::byte, kMaxFrame> in_{};
+};
+
+RobotDescription DdsTransport::connect(const Contract& contract, double timeout_s) {
+  const auto& robot = unitree::robot_of(address_.option("robot", contract.robot));
+  if (address_.name != robot.family) {
+    throw UserError("transport: '" + std::string(robot.name) + "' speaks dds:" + robot.family + ", not dds:" + address_.name);
+  }
+  RobotDescription description{robot.name, {}, robot.feet, 0};
+  for (const auto& motor : robot.motors) description.joints.push_back(motor.joint);
+  if (contract.signal_size("foot_force") != 0) {
+    throw ContractError("foot_force: the policy reads forces in N, the robot's feet give readings without a unit");
+  }
+  const auto places = fit_robot(contract, description);
+  codec_ = make_codec(robot, places);
+  other_ = make_codec(robot, places);
+  gamepad_.emplace(contract);
+  node_.emplace(address_);
+  states_ = node_->make_reader(codec_->state_type(), "rt/lowstate", true);
+  const auto end = now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
+  while (!fresh_) {
+    take_message();
+    if (fresh_) break;
+    if (now_ns() >= end) {
+      char line[160];
+      std::snprintf(line, sizeof(line), "transport: no state on rt/lowstate within %g s (%s)%s", timeout_s,
+                    address_.text.c_str(), counters_.damaged > 0 ? ", only some with a wrong checksum" : "; is this the right interface?");
+      throw UserError(line);
+    }
+    node_->wait(end, -1);
+  }
+  commands_ = node_->make_writer(codec_->command_type(), "rt/lowcmd");
+  infos_ = node_->make_writer(robot_rl_dds_CommandInfo_desc, "rt/robot_rl/command");
+  others_ = node_->make_reader(other_->command_type(), "rt/lowcmd", false);
+  if (!address_.flag("states", true)) {
+    dds_delete(states_);
+    states_ = 0;
+    fresh_ = false;
+  }
+  return description;
+}
+
+void DdsTransport::drain() noexcept {
+  take_message();
+  std::uint64_t writer;
+  while (take_sample(others_, other_->command(), &writer)) watch_.found();
+  for (int taken = 0; operator_ && taken < 256; ++taken) {
+    const auto size = operator_->receive(in_);
+    if (size == 0) break;
+    Frame frame;
+    OperatorInput input;
+    std::uint64_t source;
+    if (open_frame(std::span(in_).first(size), frame) == Opened::kGood && frame.kind == Message::kOperator &&
+        read_operator(frame, input, source)) {
+      box_.put(input, source, now_ns());
+    } else {
+      count(counters_.damaged);
+    }
+  }
+}
+
+void DdsTransport::take_message() noexcept {
+  for (int taken = 0; states_ != 0 && taken < 256 && take_sample(states_, codec_->state(), nullptr); ++taken) {
+    const auto now = now_ns();
+    if (!codec_->read_state(newest_, check_crc_)) {
+      count(counters_.damaged);
+      continue;
+    }
+    // A robot that counts no milliseconds is taken by the time of arrival; one whose counter stands still keeps its number,
+    // so that its standing still is seen.
+    const auto before = newest_.robot_time_ns;
+    newest_.robot_time_ns = codec_->tick() == 0 ? now : clock_.extend(codec_->tick());
+    if (sequence_ == 0 || newest_.robot_time_ns != before) ++sequence_;
+    newest_.sequence = sequence_;
+    newest_.receive_time_ns = now;
+    fresh_ = true;
+    count(counters_.states);
+    take_gamepad(now);
+  }
+  dds_sample_lost_status_t lost;
+  if (states_ != 0 && dds_get_sample_lost_status(states_, &lost) == DDS_RETCODE_OK && lost.total_count != lost_) {
+    counters_.lost.fetch_add(lost.total_count - lost_, std::memory_order_relaxed);
+    lost_ = lost.total_count;
+  }
+}
+
+/// The remote control is the operator where no other was named; its button for damping always counts.
+void DdsTransport::take_gamepad(std::int64_t now) noexcept {
+  OperatorInput input;
+  if (!gamepad_->read(codec_->remote(), input)) return;
+  if (gamepad_commands_ || input.request == Request::kDamp) box_.put(input, kGamepad, now);
+}
+
+bool DdsTransport::send(const LowCommand& command) noexcept {
+  if (commands_ == 0 || command.joints != newest_.joints) {
+    count(counters_.send_failed);
+    return false;
+  }
+  codec_->write_command(command);
+  const robot_rl_dds_CommandInfo info = {command.sequence,
+                                         commander_,
+                                         command.state_sequence,
+                                         command.state_robot_time_ns,
+                                         command.state_age_ns,
+                                         command.send_time_ns,
+                                         codec_->command_crc(),
+                                         static_cast<std::uint8_t>(command.phase),
+                                         static_cast<std::uint8_t>(command.fault),
+                                         static_cast<std::uint8_t>(command.from_policy)};
+  dds_write(infos_, &info);
+  const bool sent = dds_write(commands_, codec_->command()) == DDS_RETCODE_OK;
+  count(sent ? counters_.commands : counters_.send_failed);
+  return sent;
+}
+
+}  // namespace
+
+bool has_dds() { return true; }
+
+std::unique_ptr<Transport> make_dds_transport(const std::string& address, const std::string& operator_address,
+                                              std::uint64_t commander) {
+  return std::make_unique<DdsTransport>(parse_address(address, "transport"), operator_address, commander);
+}
+
+}  // namespace robot_rl
