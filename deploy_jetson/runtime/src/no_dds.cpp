@@ -2,6 +2,7 @@
 #include "robot_end.h"
 #include "transport_parts.h"
 
+#ifndef ROBOT_RL_DDS
 namespace robot_rl {
 
 namespace {
@@ -13,12 +14,11 @@ namespace {
 
 }  // namespace
 
-#ifndef ROBOT_RL_DDS
 bool has_dds() { return false; }
 std::unique_ptr<Transport> make_dds_transport(const std::string& address, const std::string&, std::uint64_t) {
   refuse(address);
 }
 std::unique_ptr<RobotEnd> make_dds_robot_end(const std::string& address, const RobotDescription&) { refuse(address); }
-#endif
 
 }  // namespace robot_rl
+#endif

@@ -1,4 +1,4 @@
-"""A robot of three joints, both ends of a transport in one process, and a UDP relay that shows and changes what passes."""
+"""A robot of three joints, and both ends of a transport in one process."""
 
 import importlib.util
 import json

@@ -233,10 +233,17 @@ def test_a_client_killed_while_it_writes_holds_up_nobody(address, robot, contrac
         rt.Transport(address).connect(contract, 0.1)
 
 
+DEAD_ROBOT = """
+import os, sys
+import robot_rl_runtime as rt
+end = rt.RobotEnd(sys.argv[1], rt.RobotDescription("toy", ["a"]))
+os._exit(0)
+"""
+
+
 @pytest.mark.parametrize("address", ["shm"], indirect=True)
 def test_a_segment_left_by_a_dead_robot_is_made_anew(address, robot, contract, tools):
-    code = "import os, sys, robot_rl_runtime as rt; end = rt.RobotEnd(sys.argv[1], rt.RobotDescription('toy', ['a'])); os._exit(0)"
-    subprocess.run([sys.executable, "-c", code, address], check=True)
+    subprocess.run([sys.executable, "-c", DEAD_ROBOT, address], check=True)
     with pytest.raises(rt.UserError, match="no answer"):
         rt.Transport(address).connect(contract, 0.02)
     end = rt.RobotEnd(address, robot)

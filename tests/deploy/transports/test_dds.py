@@ -1,0 +1,235 @@
+"""Unitree's messages over CycloneDDS: joints, checksums, the remote control, a second commander."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import robot_rl_runtime as rt
+
+if not rt.has_dds() and os.environ.get("ROBOT_RL_REQUIRE_ALL") != "1":
+    pytest.skip("built without CycloneDDS", allow_module_level=True)
+
+GO2 = Path(__file__).parents[3] / "tasks/robot_rl_tasks/go2_flat/policy/contract.json"
+FAMILIES = {"unitree_go2": "unitree_go", "unitree_h1": "unitree_go", "unitree_g1": "unitree_hg"}
+
+
+def contract_for(robot):
+    """The Go2 policy's contract with another robot's joints, in an order that is not the motors'."""
+    contract = json.loads(GO2.read_text())
+    names = sorted(name for name in rt.unitree_motors(robot) if name)
+    joint, action = contract["joints"][0], contract["actions"][0]
+    contract["robot"] = robot
+    contract["joints"] = [joint | {"name": name} for name in names]
+    contract["actions"] = [action | {"joint": name} for name in names]
+    contract["fallback_pose"] = (
+        dict.fromkeys(names, 0.0) if isinstance(contract["fallback_pose"], dict) else [0.0] * len(names)
+    )
+    count = len(names)
+    for term in contract["observations"]:
+        if term["signal"] in ("joint_pos", "joint_vel", "last_action"):
+            term["size"] = count
+    layout = contract["layout"]
+    layout["action_size"] = count
+    layout["observation_size"] = sum(term["size"] * term["history"] for term in contract["observations"])
+    return names, json.dumps(contract)
+
+
+@pytest.fixture(params=list(FAMILIES))
+def pair(request, domain, tools):
+    """Both ends of a robot: (robot's end, policy's end, contract's joints, robot's joints)."""
+    names, contract = contract_for(request.param)
+    motors = [name for name in rt.unitree_motors(request.param) if name]
+    address = f"dds:{FAMILIES[request.param]}?domain={domain}"
+    feet = 4 if request.param == "unitree_go2" else 0
+    end = rt.RobotEnd(address, rt.RobotDescription(request.param, motors, feet))
+    client = rt.Transport(address, commander=7)
+    beat = tools.state(0, joints=len(motors), feet=feet)
+    connect(end, client, contract, beat, tools)
+    return end, client, names, motors
+
+
+def connect(end, client, contract, state, tools):
+    """Connect while the robot sends states."""
+    import threading
+
+    result = []
+    thread = threading.Thread(target=lambda: result.append(client.connect(contract, 20.0)))
+    thread.start()
+    while thread.is_alive():
+        state.robot_time_ns += 2_000_000
+        end.send_state(state)
+        thread.join(0.01)
+    assert result
+
+
+@pytest.fixture
+def domain():
+    """A DDS domain for this process."""
+    return 1 + os.getpid() % 200
+
+
+def meet(end, client, state, command, tools):
+    """Send either way until both ends have found each other."""
+    for _ in range(1000):
+        state.robot_time_ns += 2_000_000
+        end.send_state(state)
+        client.send(command)
+        client.wait(0.005)
+        client.take_state()
+        if end.take_command() is not None:
+            return
+    raise AssertionError("no command arrived")
+
+
+def drain(end, client):
+    while end.wait(0.05):
+        while end.take_command() is not None:
+            pass
+    while client.wait(0.05):
+        client.take_state()
+
+
+def test_states_and_commands_by_name(pair, tools):
+    end, client, names, motors = pair
+    count = len(names)
+    state = tools.state(0, joints=count, robot_time_ns=10**12, feet=4 if "FL_hip_joint" in motors else 0)
+    meet(end, client, state, tools.command(1, joints=count), tools)
+    drain(end, client)
+    values = np.arange(count) + 1.0
+    state.joint_pos, state.joint_vel, state.joint_effort = values, -values, 10 * values
+    state.temperature_c = 20 + values
+    state.quat_wxyz, state.gyro, state.acc = [0.5, -0.5, 0.5, -0.5], [1, 2, 3], [4, 5, 6]
+    state.foot_contact = [1, 0, 0, 1]
+    state.robot_time_ns += 4_000_000
+    assert end.send_state(state) == 1
+    got = tools.take_state(client)
+    where = [motors.index(name) for name in names]
+    np.testing.assert_array_equal(got.joint_pos[:count], values[where])
+    np.testing.assert_array_equal(got.joint_vel[:count], -values[where])
+    np.testing.assert_array_equal(got.joint_effort[:count], 10 * values[where])
+    np.testing.assert_array_equal(got.temperature_c[:count], 20 + values[where])
+    assert list(got.quat_wxyz) == [0.5, -0.5, 0.5, -0.5]
+    assert (list(got.gyro), list(got.acc)) == ([1, 2, 3], [4, 5, 6])
+    if state.feet:
+        assert list(got.foot_contact[:4]) == [1, 0, 0, 1]
+    assert got.robot_time_ns == state.robot_time_ns
+
+    command = tools.command(41, joints=count, kp=values, kd=2 * values, tau=3 * values, dq=4 * values, q=5 * values)
+    command.phase, command.fault, command.from_policy = rt.Phase.POLICY, rt.Fault.NONE, True
+    command.state_sequence, command.state_age_ns = got.sequence, 1234
+    assert client.send(command)
+    back = tools.take_command(end)
+    at = [names.index(name) for name in motors]
+    for offset, name in enumerate(("kp", "kd", "tau", "dq", "q")):
+        np.testing.assert_array_equal(getattr(back, name)[:count], np.float32((offset + 1) * values[at]))
+    assert (back.sequence, back.commander, back.state_sequence, back.state_age_ns) == (41, 7, got.sequence, 1234)
+    assert (back.phase, back.from_policy) == (rt.Phase.POLICY, True)
+    assert not client.second_commander
+
+
+def test_motor_faults_of_the_g1(domain, tools):
+    names, contract = contract_for("unitree_g1")
+    motors = [name for name in rt.unitree_motors("unitree_g1") if name]
+    end = rt.RobotEnd(f"dds:unitree_hg?domain={domain}", rt.RobotDescription("unitree_g1", motors))
+    client = rt.Transport(f"dds:unitree_hg?domain={domain}", commander=7)
+    state = tools.state(0, joints=29)
+    state.motor_fault = [0, 5]
+    connect(end, client, contract, state, tools)
+    got = tools.take_state(client)
+    assert got.motor_fault[names.index(motors[1])] == 5
+    assert np.count_nonzero(got.motor_fault) == 1
+
+
+def test_a_counter_that_stands_still_keeps_its_number(pair, tools):
+    end, client, names, motors = pair
+    state = tools.state(0, joints=len(names), feet=4 if "FL_hip_joint" in motors else 0, robot_time_ns=5 * 10**9)
+    meet(end, client, state, tools.command(1, joints=len(names)), tools)
+    drain(end, client)
+    numbers = []
+    for step in (2, 0, 0, 2):
+        state.robot_time_ns += step * 1_000_000
+        end.send_state(state)
+        numbers.append(tools.take_state(client).sequence)
+    assert numbers == [numbers[0]] * 3 + [numbers[0] + 1]
+
+
+def test_the_remote_control_is_the_operator_where_none_is_named(pair, tools):
+    end, client, names, motors = pair
+    state = tools.state(0, joints=len(names), feet=4 if "FL_hip_joint" in motors else 0, robot_time_ns=5 * 10**9)
+    meet(end, client, state, tools.command(1, joints=len(names)), tools)
+    assert client.take_operator() is None  # the receiver hears no remote control
+    pushed = rt.OperatorInput()
+    pushed.size, pushed.command, pushed.request = 3, [1.0, -0.5, 0.02], rt.Request.STAND
+    end.send_operator(pushed, 1)
+    state.robot_time_ns += 2_000_000
+    end.send_state(state)
+    tools.take_state(client)
+    got = client.take_operator()
+    ranges = {part["name"]: (part["lower"], part["upper"]) for part in json.loads(GO2.read_text())["command"]}
+    (_, forward), (right, _), _ = ranges.values()
+    assert got.request == rt.Request.STAND
+    np.testing.assert_allclose(got.command[:3], [forward, 0.5 * right, 0.0], rtol=1e-6)
+
+
+OTHER = """
+import sys, time
+import robot_rl_runtime as rt
+client = rt.Transport(sys.argv[1], commander=8)
+client.connect(open(sys.argv[2]).read(), 20.0)
+command = rt.LowCommand()
+command.joints = int(sys.argv[3])
+while True:
+    command.sequence += 1
+    client.send(command)
+    time.sleep(0.005)
+"""
+
+
+def test_somebody_else_on_the_command_topic_is_a_second_commander(domain, tools, tmp_path):
+    _, contract = contract_for("unitree_go2")
+    path = tmp_path / "contract.json"
+    path.write_text(contract)
+    motors = [name for name in rt.unitree_motors("unitree_go2") if name]
+    address = f"dds:unitree_go?domain={domain}"
+    end = rt.RobotEnd(address, rt.RobotDescription("unitree_go2", motors, 4))
+    client = rt.Transport(address, commander=7)
+    state = tools.state(0, joints=12, feet=4)
+    connect(end, client, contract, state, tools)
+    meet(end, client, state, tools.command(1, joints=12), tools)
+    assert not client.second_commander
+    other = subprocess.Popen([sys.executable, "-c", OTHER, address, str(path), "12"])
+    try:
+        for _ in range(4000):
+            state.robot_time_ns += 2_000_000
+            end.send_state(state)
+            client.wait(0.01)
+            client.take_state()
+            if client.second_commander:
+                break
+    finally:
+        other.kill()
+        other.wait()
+    assert client.second_commander
+    seen = set()
+    while (command := end.take_command()) is not None:
+        seen.add(command.commander)
+    assert seen == {7, 8} or seen == {8}
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("dds:unitree_hg", "speaks dds:unitree_go, not dds:unitree_hg"),
+        ("dds:unitree_go?interface=none0", "'none0' is no network interface"),
+        ("dds:unitree_go?robot=unitree_h1", "the transport leads to 'unitree_h1'"),
+        ("dds:unitree_go?robot=spot", "'spot' has no table of motors here"),
+        ("dds:unitree_go?domain={domain}", "no state on rt/lowstate within 0.05 s"),
+    ],
+)
+def test_what_cannot_be_is_said(address, said, domain):
+    with pytest.raises(ValueError, match=said):
+        rt.Transport(address.format(domain=domain)).connect(GO2.read_text(), 0.05)
