@@ -1,0 +1,253 @@
+"""robot-rl sim2sim: the robot's binary walks a simulated robot, in real time or against the trainer's evaluation."""
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.cli.options import describe, option, parse_value, read
+from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
+from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from robot_rl.sim2sim.realtime import RealTimeRun
+
+DAY_S = 86_400.0
+
+
+@dataclass(kw_only=True, slots=True)
+class Options(SourceOptions):
+    """Options of robot-rl sim2sim."""
+
+    seconds: float = option(10.0, "how long the policy walks, or the length of an episode [s]; 0: until Ctrl-C")
+    episodes: int = option(0, "instead of one session: so many worlds in lockstep, against the trainer's evaluation")
+    transport: str = option("udp", "udp, shm, or dds where the runtime was built with it")
+    command: str = option("task", "task (drawn), script, a joystick such as /dev/input/js0, or vx,vy,yaw")
+    faults: str = option("", "what goes wrong, such as delay=0.03@2-4,nan@6, or a file.json; udp alone")
+    recover: bool = option(True, "after a fault or a fall hang the robot up and begin again")
+    viewer: bool = option(False, "show it in the browser, with buttons for the operator")
+    host: str = option("127.0.0.1", "address that the viewer listens on")
+    port: int = option(8080, "TCP port of the viewer; 0 takes a free one")
+    tick: float = option(0.002, "physics step and period of the states [s]; 0: the training's physics step")
+    settings: str = option("", "settings of the binary, such as stand_s:1,limits.tilt_rad:0.8")
+    log: str = option("", "folder or file.mcap for the binary's log")
+    seed: int = option(-1, "seed of the worlds; one of its own that no training uses by default")
+    out: str = option("", "file for the figures as JSON")
+
+
+HELP = f"""\
+robot-rl sim2sim: MuJoCo plays the robot in one process, robot-rl-infer runs the policy in another
+
+usage: robot-rl sim2sim [key=value ...]
+
+{describe(Options)}
+
+  robot-rl sim2sim run=latest                          walk for 10 s in real time
+  robot-rl sim2sim run=latest viewer=true seconds=0    drive it in the browser
+  robot-rl sim2sim run=latest faults=drop=0.1@2,nan@5  lose states, then send a NaN
+  robot-rl sim2sim run=latest episodes=20              the trainer's evaluation through the binary, and the trainer's
+
+The robot hangs on a gantry until it stands. Faults: kind=value:joint@start-end, in seconds after the policy took over:
+{{kinds}}
+{OVERRIDES_HELP}"""
+
+
+def _help() -> str:
+    from robot_rl.sim2sim.faults import KINDS
+
+    width = max(len(name) for name in KINDS)
+    return HELP.replace("{kinds}", "\n".join(f"  {name:<{width}}  {kind.text}" for name, kind in KINDS.items()))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HELP_TEXT":
+        return _help()
+    raise AttributeError(name)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a session or an evaluation, prints and writes its figures."""
+    from robot_rl.cli.gym import refuse
+    from robot_rl.sim2sim.binary import load_runtime
+
+    options, dotted = read(Options, arguments)
+    _check(options)
+    settings = _settings(options.settings)
+    source = find_source(options, {**dotted, "device": "cpu", "engine": "mujoco"})
+    refuse(source.cfg, "sim2sim", "is no robot that a binary could command")
+    load_runtime()
+    bundle = _bundle(source)
+    result = _episodes(source, options, bundle, settings) if options.episodes else _session(source, options, bundle, settings)
+    result = {"policy": source.name, "bundle": str(bundle)} | result
+    if options.out:
+        from robot_rl.run_dir import write_json
+
+        write_json(Path(options.out), result)
+        print(options.out)
+    return 0 if result["holds"] else 1
+
+
+def _check(options: Options) -> None:
+    if options.episodes < 0:
+        raise UserError(f"episodes={options.episodes}: must be 0 for one session in real time, or more")
+    if options.episodes and not 1 < options.seconds <= 3600:
+        raise UserError(f"seconds={options.seconds}: must lie in (1, 3600]; errors count from the first second on")
+    if not 0 <= options.seconds <= DAY_S:
+        raise UserError(f"seconds={options.seconds}: must lie in [0, {DAY_S:g}]")
+    if options.transport not in ("udp", "shm", "dds"):
+        raise UserError(f"transport={options.transport}: must be udp, shm or dds")
+    if options.episodes:
+        for name, default in (("faults", ""), ("viewer", False), ("command", "task"), ("log", "")):
+            if getattr(options, name) != default:
+                raise UserError(f"{name}={getattr(options, name)}: is for a session; leave episodes out")
+    if options.faults and options.transport != "udp":
+        raise UserError(f"transport={options.transport}: the fault proxy speaks udp alone")
+
+
+def _settings(text: str) -> dict[str, float]:
+    """Settings of the binary from "name:value,name:value"."""
+    found: dict[str, float] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, value = part.partition(":")
+        number = parse_value(value, name) if colon else None
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise UserError(f"settings={text}: '{part}' must be name:number, such as limits.tilt_rad:0.8")
+        found[name.strip()] = float(number)
+    return found
+
+
+def _bundle(source: Source) -> Path:
+    from robot_rl.cli.export import exported
+
+    if source.bundle is not None:
+        return source.bundle
+    assert source.run_dir is not None
+    return exported(source.run_dir)
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="sim2sim-") as folder:
+        yield Path(folder)
+
+
+def _seed(options: Options) -> int:
+    from robot_rl.evaluate import EVALUATION_SEED
+
+    return EVALUATION_SEED if options.seed < 0 else options.seed
+
+
+# -- one session in real time --------------------------------------------------------------------------------------------
+
+
+def _session(source: Source, options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
+    from robot_rl.sim2sim.faults import read_faults
+    from robot_rl.sim2sim.realtime import RealTimeCfg, RealTimeRun
+
+    task = dataclasses.replace(source.cfg.task, episode_length_s=DAY_S)
+    cfg = RealTimeCfg(
+        seconds=options.seconds,
+        transport=options.transport,
+        command=options.command,
+        faults=read_faults(options.faults),
+        recover=options.recover,
+        seed=_seed(options),
+        tick_s=options.tick,
+        settings=dict(settings),
+        log=options.log,
+    )
+    with _scratch() as folder, contextlib.closing(RealTimeRun(task, bundle, cfg, folder)) as session:
+        stop = _view(session, options) if options.viewer else None
+        with contextlib.suppress(KeyboardInterrupt):
+            session.run(stop or (lambda: False))
+        result = session.report()
+    _show_session(source.name, result)
+    return result
+
+
+def _view(session: "RealTimeRun", options: Options) -> Callable[[], bool]:
+    from robot_rl.sim2sim.view import View
+
+    view = View(session, options.host, options.port)
+    print(f"{view.url}  (Ctrl-C ends it)", flush=True)
+    return lambda: False
+
+
+def _show_session(name: str, result: Mapping[str, Any]) -> None:
+    print(f"{name}: the policy walked for {result['policy_s']:g} s, {result['falls']} falls")
+    for name_, unit in (("lin_vel_error", "m/s"), ("yaw_vel_error", "rad/s")):
+        if result[name_] is not None:
+            print(f"  {name_}: {result[name_]:.3f} {unit}")
+    for fault in result["faults"]:
+        print(f"  fault {fault['fault']} after {fault['policy_s']:.2f} s of walking")
+    commands = result["commands"]
+    print(f"  {result['states']} states, {commands['received']} commands, {commands['lost']} lost")
+    if "state_to_command_us" in commands:
+        us = commands["state_to_command_us"]
+        print(f"  state to command: p50 {us['p50']:g} us, p99 {us['p99']:g} us, p99.9 {us['p99.9']:g} us")
+    if "missed" in result:
+        print(f"  missed deadlines of the policy: {result['missed']}")
+    for row in result.get("proxy", []):
+        print(f"  proxy: {row}")
+
+
+# -- evaluation ----------------------------------------------------------------------------------------------------------
+
+
+def _episodes(source: Source, options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
+    from robot_rl_deploy.bundle import read_bundle
+
+    from robot_rl.evaluate import evaluate_run, evaluation_task
+    from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binary
+
+    if options.transport == "dds":
+        raise UserError("transport=dds: the evaluation goes over udp or shm")
+    cfg = dataclasses.replace(source.cfg, task=evaluation_task(source.cfg.task))
+    parity = ParityCfg(
+        episodes=options.episodes,
+        seconds=options.seconds,
+        seed=_seed(options),
+        tick_s=options.tick,
+        transport=options.transport,
+        settings=dict(settings),
+    )
+    with _scratch() as folder:
+        contract = read_bundle(bundle).contract
+        mine = evaluate_binary(cfg.task, bundle, contract, parity, folder, say=lambda line: print(f"  {line}", flush=True))
+    policy = _torch_policy(source)
+    trainer = evaluate_run(
+        lambda: cfg.make_env(num_envs=options.episodes, seed=parity.seed),
+        policy=policy,
+        bundle=None if policy is not None else bundle,
+        seconds=options.seconds,
+    )
+    kind = "torch" if policy is not None else "onnx"
+    verdict = compare(mine["episodes"], trainer[kind])
+    _show_parity(source.name, options, verdict, kind)
+    return {"episodes": options.episodes, "seconds": options.seconds, "trainer": trainer} | mine | {
+        "parity": verdict,
+        "holds": verdict["holds"],
+    }
+
+
+def _torch_policy(source: Source) -> Any:
+    if source.run_dir is None:
+        return None
+    from robot_rl.learn.build import make_policy
+
+    return make_policy(source.run_dir.path, device="cpu")
+
+
+def _show_parity(name: str, options: Options, verdict: Mapping[str, Any], kind: str) -> None:
+    print(f"{name}: {options.episodes} episodes of {options.seconds:g} s, the binary against the trainer ({kind})")
+    for what, row in verdict.items():
+        if what == "holds":
+            continue
+        word = "within" if row["holds"] else "BEYOND"
+        print(
+            f"  {what:<13} {row['binary']:.4f} against {row['trainer']:.4f}: differs by {100 * row['difference']:.2f} %, "
+            f"{word} {100 * row['bound']:g} %"
+        )

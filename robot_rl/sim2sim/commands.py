@@ -1,0 +1,159 @@
+"""Where the operator's command comes from: the task's own draw, a fixed one, a demonstration, a joystick."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from robot_rl.errors import UserError
+from robot_rl.viewer.drive import AXES, make_script, segment_at, velocity_ranges
+
+EVENT = struct.Struct("<IhBB")
+"""One event of Linux's joystick interface: time [ms], value, type, number."""
+BUTTON, AXIS, INITIAL = 0x01, 0x02, 0x80
+FULL = 32767.0
+DEAD_ZONE = 0.08
+STICK = {"vx": (1, -1.0), "vy": (0, -1.0), "yaw": (3, -1.0)}
+"""Axis of the joystick and its sign for each component: left stick forward and sideways, right stick turns."""
+BUTTONS = {0: "stand", 1: "damp", 2: "policy", 7: "policy"}
+
+
+class Commands(Protocol):
+    """Says what to do."""
+
+    def command(self, time_s: float) -> np.ndarray | None:
+        """The command at that time since the policy took over; None: what the task draws."""
+        ...
+
+    def take_request(self) -> str:
+        """"damp", "stand" or "policy", asked for since the last call; "" for none."""
+        ...
+
+
+@dataclass(slots=True)
+class Fixed:
+    """One command all the time; None: the task's own draw."""
+
+    value: tuple[float, ...] | None = None
+
+    def command(self, time_s: float) -> np.ndarray | None:
+        """See `Commands`."""
+        return None if self.value is None else np.array(self.value, np.float32)
+
+    def take_request(self) -> str:
+        """See `Commands`."""
+        return ""
+
+
+class Demonstration:
+    """Forward, sideways, turning, a curve, standing: each a share of the time."""
+
+    def __init__(self, env: Any, seconds: float) -> None:
+        """Plans it within the ranges of the environment's command.
+
+        Raises:
+            UserError: The task has no velocity command.
+        """
+        ranges = velocity_ranges(env)
+        if ranges is None:
+            raise UserError(f"command=script: the task {env.cfg.name} has no velocity command; leave it out")
+        self._script = make_script(ranges, seconds)
+
+    def command(self, time_s: float) -> np.ndarray | None:
+        """See `Commands`."""
+        return np.array(segment_at(self._script, max(0.0, time_s)).command, np.float32)
+
+    def take_request(self) -> str:
+        """See `Commands`."""
+        return ""
+
+
+class Joystick:
+    """A gamepad: left stick moves, right stick turns; A stands, B damps, X or Start lets the policy walk."""
+
+    def __init__(self, path: str, env: Any) -> None:
+        """Opens the device.
+
+        Args:
+            path: Such as /dev/input/js0.
+            env: The environment, for the ranges of its command.
+
+        Raises:
+            UserError: There is no such device, or no velocity command.
+        """
+        ranges = velocity_ranges(env)
+        if ranges is None:
+            raise UserError(f"command={path}: the task {env.cfg.name} has no velocity command; leave it out")
+        self._ranges, self._axes, self._request = ranges, dict.fromkeys(range(8), 0.0), ""
+        try:
+            self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as error:
+            raise UserError(f"command={path}: cannot be opened ({error.strerror}); name a joystick") from None
+        self._rest = b""
+
+    def _read(self) -> None:
+        try:
+            data = self._rest + os.read(self._file, 64 * EVENT.size)
+        except BlockingIOError:
+            return
+        except OSError:  # it was pulled out: let the robot stand, and damp
+            self._axes, self._request = dict.fromkeys(self._axes, 0.0), "damp"
+            return
+        whole = len(data) - len(data) % EVENT.size
+        self._rest = data[whole:]
+        for _, value, kind, number in EVENT.iter_unpack(data[:whole]):
+            if kind & ~INITIAL == AXIS:
+                share = value / FULL
+                self._axes[number] = 0.0 if abs(share) < DEAD_ZONE else float(np.clip(share, -1.0, 1.0))
+            elif kind == BUTTON and value and number in BUTTONS and self._request != "damp":
+                self._request = BUTTONS[number]
+
+    def command(self, time_s: float) -> np.ndarray | None:
+        """See `Commands`."""
+        self._read()
+        values = []
+        for axis in AXES:
+            number, sign = STICK[axis]
+            share, (low, high) = sign * self._axes.get(number, 0.0), self._ranges[axis]
+            values.append(share * high if share >= 0 else -share * low)
+        return np.array(values, np.float32)
+
+    def take_request(self) -> str:
+        """See `Commands`."""
+        self._read()
+        request, self._request = self._request, ""
+        return request
+
+    def close(self) -> None:
+        """Closes the device."""
+        os.close(self._file)
+
+
+def make_commands(text: str, env: Any, seconds: float) -> Commands:
+    """What a `command=` option means.
+
+    Args:
+        text: "task", "script", the path of a joystick, or numbers such as "0.5,0,0".
+        env: The environment.
+        seconds: Length of the session [s].
+
+    Raises:
+        UserError: It means nothing here.
+    """
+    if text in ("", "task"):
+        return Fixed()
+    if text == "script":
+        return Demonstration(env, seconds)
+    if text.startswith("/"):
+        return Joystick(text, env)
+    try:
+        values = tuple(float(part) for part in text.strip("[]()").split(","))
+    except ValueError:
+        values = ()
+    if len(values) != len(AXES) or not np.isfinite(values).all():
+        raise UserError(f"command={text}: must be task, script, a joystick such as /dev/input/js0, or vx,vy,yaw")
+    return Fixed(values)

@@ -1,0 +1,280 @@
+"""The simulated robot: one world of a task whose joints obey the commands of the robot's protocol.
+
+The world is the trainer's: its ground, its randomization, its commands and pushes, its measurements. What differs is what
+differs on a robot. The physics runs at the rate of the states (500 Hz), the joints' gains and targets come with each
+command, and between a state and its command lies another process.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from robot_rl_envs.env import Env
+    from robot_rl_envs.task import Task
+
+TICK_S = 0.002
+"""Period of states and physics, as near as the control period allows [s]."""
+STILL_C = 35.0
+"""Temperature that the simulated motors report [C]."""
+CONTACT_N = 1.0
+"""A foot touches the ground from this force on [N]."""
+
+
+class Exchange(Protocol):
+    """What stands between the plant and whoever commands it."""
+
+    def tick(self, plant: Plant) -> Any:
+        """Hand over the plant's state; return the command to obey until the next tick, None for none yet."""
+        ...
+
+
+def plant_task(task: Task, tick_s: float = TICK_S) -> tuple[Task, list[str]]:
+    """A task as the simulated robot runs it.
+
+    Args:
+        task: As it was trained.
+        tick_s: Physics step [s]; the nearest that divides the control period is taken. 0 keeps the task's own.
+
+    Returns:
+        A copy, and a line for each thing of the training that a robot's joints do not have here.
+
+    Raises:
+        UserError: The step does not fit.
+    """
+    from robot_rl_envs.actuators import PositionPd
+
+    changed, notes = copy.copy(task), []
+    if tick_s:
+        period = task.sim.step_dt
+        count = max(1, round(period / tick_s))
+        if not 0 < tick_s <= period or count > 100:
+            raise UserError(f"tick={tick_s}: must lie in [{period / 100:g}, {period:g}] s, or be 0 for the task's own step")
+        changed.sim = dataclasses.replace(task.sim, timestep=period / count, decimation=count)
+    if task.actions.kind == "direct":
+        raise UserError(f"task={task.name}: its model brings actuators of its own, which no robot's command speaks to")
+    actuator = task.actions.actuator
+    if type(actuator) is not PositionPd:
+        notes.append(f"the joints are ideal PD servos here; {type(actuator).__name__} is the training's")
+        actuator = PositionPd(delay_s=actuator.delay_s, delay_history=actuator.delay_history)
+        changed.events = {
+            name: event for name, event in task.events.items() if event.info.name not in ("explicit_gains", "dc_motor_gains")
+        }
+    kept = max(actuator.delay_history, round(actuator.delay_s[1] / changed.sim.timestep) + 1)
+    changed.actions = dataclasses.replace(task.actions, actuator=dataclasses.replace(actuator, delay_history=kept))
+    return changed, notes
+
+
+class Plant:
+    """One world, stepped tick by tick under commands.
+
+    Attributes:
+        env: The environment; `env.step(action)` runs the control period's ticks, and `action` is for its books alone.
+        tick_s: Physics step and period of the states [s].
+        ticks: Ticks since the start.
+        command: The command that the joints obey; None: they are free.
+        supported: Whether a gantry holds the base where it is.
+        notes: What of the training is not here.
+        on_tick: Called after each physics step.
+    """
+
+    def __init__(self, task: Task, *, seed: int, world: int = 0, tick_s: float = TICK_S) -> None:
+        """Builds the world.
+
+        Args:
+            task: What to simulate, as it was trained.
+            seed: Seed of the world's random streams.
+            world: Which of the worlds of that seed.
+            tick_s: See `plant_task`.
+
+        Raises:
+            UserError: The task does not fit.
+        """
+        from robot_rl_envs.make import make_env
+
+        from robot_rl.cli.settings import asked, start_warp
+
+        changed, self.notes = plant_task(task, tick_s)
+        start_warp()
+        with asked():
+            self.env: Env = make_env(
+                changed, num_envs=1, device="cpu", engine="mujoco", seed=seed, num_threads=1, world_offset=world
+            )
+        self.tick_s = changed.sim.timestep
+        self.ticks, self.supported, self.command = 0, False, None
+        self.on_tick: Callable[[], None] | None = None
+        self._exchange: Exchange | None = None
+        self._is_fresh = self._was_reset = True
+        self._held, self._slow = np.zeros(7), {}
+        self._bind()
+
+    def _bind(self) -> None:
+        """Finds the engine's live arrays and puts this plant's ticks in place of the engine's step."""
+        engine, scene = self.env.engine, self.env.scene
+        model = engine.model
+        self._data = {name: getattr(engine.data, name).numpy() for name in ("qpos", "qvel", "ctrl", "actuator_force")}
+        self._sensors = engine.data.sensordata.numpy()
+        self._rows = {name: engine.batch.bind(name) for name in ("qpos", "qvel")}
+        self._drawn = {name: engine.expand(f"actuator_{name}").numpy() for name in ("gainprm", "biasprm")}
+        self._live = {name: engine.batch.expand(f"actuator_{name}") for name in ("gainprm", "biasprm")}
+        self._nominal = {"kp": model.actuator_gainprm[:, 0].copy(), "kd": -model.actuator_biasprm[:, 2].copy()}
+        self._effort = np.zeros(len(scene.joint_qpos), np.float32)
+        self._temperature = np.full(len(scene.joint_qpos), STILL_C, np.float32)
+        self._foot_columns = scene.foot_sensor[:, None] + np.arange(1, 4)
+        self._is_servo = self.env.cfg.actions.kind == "position"
+        self._driven = np.flatnonzero(scene.joint_ctrl >= 0)
+        self._ctrl = scene.joint_ctrl[self._driven]
+        self._step = engine.step
+        engine.step = self._run_ticks
+
+    def connect(self, exchange: Exchange) -> None:
+        """Lets an exchange say what the joints do."""
+        self._exchange = exchange
+
+    @property
+    def joint_names(self) -> list[str]:
+        """Names of the joints in the robot's own order, that of every joint signal and command here."""
+        return [joint.name for joint in self.env.scene.robot.joints]
+
+    @property
+    def time_s(self) -> float:
+        """Simulated time since the start [s]."""
+        return self.ticks * self.tick_s
+
+    @property
+    def limits(self) -> np.ndarray:
+        """(nj,) largest efforts [N m or N]."""
+        return np.array([joint.effort_limit for joint in self.env.scene.robot.joints])
+
+    # -- what the robot senses ---------------------------------------------------------------------------------------
+
+    def sense(self, low: Any) -> None:
+        """Writes the signals of the moment into a `robot_rl_runtime.LowState`, joints in the robot's own order.
+
+        Joints, IMU and feet are those of the last tick; accelerometer and heights those of the last control step.
+
+        Args:
+            low: The state; its sequence number and time are the caller's.
+        """
+        scene = self.env.scene
+        if self._is_fresh:
+            self._slow = {name: value[0].cpu().numpy() for name, value in self.env.robot_state().items()}
+            self._is_fresh = False
+            quat, gyro = self._slow["imu_quat_wxyz"], self._slow["imu_gyro"]
+        else:
+            quat, gyro = self._imu()
+        feet, joints = self._feet(), len(scene.joint_qpos)
+        low.joints, low.feet = joints, len(feet)
+        if scene.base:
+            low.quat_wxyz, low.gyro = quat, gyro
+        low.joint_pos = self._data["qpos"][0, scene.joint_qpos]
+        low.joint_vel = self._data["qvel"][0, scene.joint_dof]
+        self._effort[self._driven] = self._data["actuator_force"][0, self._ctrl]
+        low.joint_effort = self._effort
+        low.temperature_c = self._temperature
+        low.foot_contact, low.foot_force = feet > CONTACT_N, feet
+        if "imu_acc" in self._slow:
+            low.acc = self._slow["imu_acc"]
+        if "height_scan" in self._slow:
+            low.heights, low.height_scan = len(self._slow["height_scan"]), self._slow["height_scan"]
+
+    def _imu(self) -> tuple[np.ndarray, np.ndarray]:
+        """Orientation (4,) and rate (3,) of the IMU between control steps."""
+        if not self.env.scene.base:
+            return self._slow["imu_quat_wxyz"], self._slow["imu_gyro"]
+        quat, gyro = self._data["qpos"][0, 3:7].astype(np.float64), self._data["qvel"][0, 3:6].astype(np.float64)
+        quat /= np.linalg.norm(quat)
+        if not self.env.scene.sensing.imu:
+            return quat, gyro
+        import mujoco
+
+        state, turn, inverse = self.env.state, np.zeros(4), np.zeros(4)
+        mount, tilt = (value.cpu().numpy().reshape(-1, 4)[0].astype(np.float64) for value in (state.imu_mount_wxyz, state.imu_tilt_wxyz))
+        mujoco.mju_mulQuat(turn, mount, tilt)
+        mujoco.mju_negQuat(inverse, turn)
+        mujoco.mju_rotVecQuat(gyro, gyro.copy(), inverse)
+        mujoco.mju_mulQuat(quat, quat.copy(), turn)
+        return quat, gyro
+
+    def _feet(self) -> np.ndarray:
+        """(nf,) net force on each foot [N]; zero after a reset, as the environment has it."""
+        force = self._sensors[0, self._foot_columns]
+        feet = np.sqrt((force * force).sum(axis=1)) if len(force) else np.zeros(0, np.float32)
+        return np.zeros_like(feet) if self._was_reset else feet
+
+    # -- what the joints do ------------------------------------------------------------------------------------------
+
+    def _run_ticks(self, substeps: int) -> None:
+        """Stands in for the engine's step: a control period, tick by tick."""
+        self._is_fresh = True
+        for _ in range(substeps):
+            if self._exchange is not None:
+                self.command = self._exchange.tick(self)
+            self._obey(self.command)
+            self._step(1)
+            self.ticks += 1
+            self._was_reset = False
+            if self.supported:
+                self._support()
+            if self.on_tick is not None:
+                self.on_tick()
+        self._is_fresh = True
+
+    def _obey(self, command: Any) -> None:
+        """Drives every joint by effort = tau + kp (q - q_measured) + kd (dq - dq_measured), within its limit.
+
+        The gains keep the factors that the world drew for its motors. A servo's damping is integrated implicitly, as in
+        training.
+        """
+        gain, bias, ctrl = self._live["gainprm"][0], self._live["biasprm"][0], self._data["ctrl"][0]
+        joints, at = self._driven, self._ctrl
+        if command is None:
+            gain[at, 0], bias[at, :3], ctrl[at] = 0.0, 0.0, 0.0
+            return
+        strength = self._drawn["gainprm"][0, at, 0] / self._nominal["kp"][at]
+        kp, kd = command.kp[joints] * strength, command.kd[joints] * self._strength_d(at, strength)
+        tau, target, speed = command.tau[joints] * strength, command.q[joints], command.dq[joints]
+        if self._is_servo:
+            gain[at, 0], ctrl[at] = kp, target
+            bias[at, 0], bias[at, 1], bias[at, 2] = tau + kd * speed, -kp, -kd
+            return
+        scene, qpos, qvel = self.env.scene, self._data["qpos"][0], self._data["qvel"][0]
+        gain[at, 0] = 1.0
+        ctrl[at] = tau + kp * (target - qpos[scene.joint_qpos[joints]]) + kd * (speed - qvel[scene.joint_dof[joints]])
+
+    def _strength_d(self, at: np.ndarray, fallback: np.ndarray) -> np.ndarray:
+        """Factors that the world drew for the damping; those of the stiffness where the model has none."""
+        nominal = self._nominal["kd"][at]
+        drawn = -self._drawn["biasprm"][0, at, 2]
+        return np.where(nominal > 0, drawn / np.where(nominal > 0, nominal, 1.0), fallback)
+
+    # -- gantry and resets -------------------------------------------------------------------------------------------
+
+    def hold(self, supported: bool) -> None:
+        """Lets a gantry hold the base where it is, or lets go of it."""
+        self.supported = supported and self.env.scene.base
+        if self.supported:
+            self._held = self._rows["qpos"][0, :7].copy()
+
+    def _support(self) -> None:
+        for values in (self._rows["qpos"], self._data["qpos"]):
+            values[0, :7] = self._held
+        for values in (self._rows["qvel"], self._data["qvel"]):
+            values[0, :6] = 0.0
+
+    def was_reset(self) -> None:
+        """Takes note that the environment reset the world, by itself or because it was told to."""
+        self._is_fresh = self._was_reset = True
+        if self.supported:
+            self.hold(True)
+
+    def close(self) -> None:
+        """Lets the environment go."""
+        self.env.close()
