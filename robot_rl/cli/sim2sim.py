@@ -38,7 +38,7 @@ class Options(SourceOptions):
     out: str = option("", "file for the figures as JSON")
 
 
-HELP = f"""\
+TEXT = f"""\
 robot-rl sim2sim: MuJoCo plays the robot in one process, robot-rl-infer runs the policy in another
 
 usage: robot-rl sim2sim [key=value ...]
@@ -55,17 +55,12 @@ The robot hangs on a gantry until it stands. Faults: kind=value:joint@start-end,
 {OVERRIDES_HELP}"""
 
 
-def _help() -> str:
+def HELP() -> str:
+    """The text of --help."""
     from robot_rl.sim2sim.faults import KINDS
 
     width = max(len(name) for name in KINDS)
-    return HELP.replace("{kinds}", "\n".join(f"  {name:<{width}}  {kind.text}" for name, kind in KINDS.items()))
-
-
-def __getattr__(name: str) -> Any:
-    if name == "HELP_TEXT":
-        return _help()
-    raise AttributeError(name)
+    return TEXT.replace("{kinds}", "\n".join(f"  {name:<{width}}  {kind.text}" for name, kind in KINDS.items()))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -80,7 +75,11 @@ def run(arguments: Sequence[str]) -> int:
     refuse(source.cfg, "sim2sim", "is no robot that a binary could command")
     load_runtime()
     bundle = _bundle(source)
-    result = _episodes(source, options, bundle, settings) if options.episodes else _session(source, options, bundle, settings)
+    result = (
+        _episodes(source, options, bundle, settings)
+        if options.episodes
+        else _session(source, options, bundle, settings)
+    )
     result = {"policy": source.name, "bundle": str(bundle)} | result
     if options.out:
         from robot_rl.run_dir import write_json
@@ -140,7 +139,7 @@ def _seed(options: Options) -> int:
     return EVALUATION_SEED if options.seed < 0 else options.seed
 
 
-# -- one session in real time --------------------------------------------------------------------------------------------
+# -- one session in real time ------------------------------------------------------------------------------------------
 
 
 def _session(source: Source, options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
@@ -171,7 +170,7 @@ def _session(source: Source, options: Options, bundle: Path, settings: Mapping[s
 def _view(session: "RealTimeRun", options: Options) -> Callable[[], bool]:
     from robot_rl.sim2sim.view import View
 
-    view = View(session, options.host, options.port)
+    view = View(session, options.host, options.port, drives=options.command == "task")
     print(f"{view.url}  (Ctrl-C ends it)", flush=True)
     return lambda: False
 
@@ -194,12 +193,10 @@ def _show_session(name: str, result: Mapping[str, Any]) -> None:
         print(f"  proxy: {row}")
 
 
-# -- evaluation ----------------------------------------------------------------------------------------------------------
+# -- evaluation --------------------------------------------------------------------------------------------------------
 
 
 def _episodes(source: Source, options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
-    from robot_rl_deploy.bundle import read_bundle
-
     from robot_rl.evaluate import evaluate_run, evaluation_task
     from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binary
 
@@ -215,8 +212,7 @@ def _episodes(source: Source, options: Options, bundle: Path, settings: Mapping[
         settings=dict(settings),
     )
     with _scratch() as folder:
-        contract = read_bundle(bundle).contract
-        mine = evaluate_binary(cfg.task, bundle, contract, parity, folder, say=lambda line: print(f"  {line}", flush=True))
+        mine = evaluate_binary(cfg.task, bundle, parity, folder, say=lambda line: print(f"  {line}", flush=True))
     policy = _torch_policy(source)
     trainer = evaluate_run(
         lambda: cfg.make_env(num_envs=options.episodes, seed=parity.seed),
@@ -227,10 +223,14 @@ def _episodes(source: Source, options: Options, bundle: Path, settings: Mapping[
     kind = "torch" if policy is not None else "onnx"
     verdict = compare(mine["episodes"], trainer[kind])
     _show_parity(source.name, options, verdict, kind)
-    return {"episodes": options.episodes, "seconds": options.seconds, "trainer": trainer} | mine | {
-        "parity": verdict,
-        "holds": verdict["holds"],
-    }
+    return (
+        {"episodes": options.episodes, "seconds": options.seconds, "trainer": trainer}
+        | mine
+        | {
+            "parity": verdict,
+            "holds": verdict["holds"],
+        }
+    )
 
 
 def _torch_policy(source: Source) -> Any:
@@ -248,6 +248,6 @@ def _show_parity(name: str, options: Options, verdict: Mapping[str, Any], kind: 
             continue
         word = "within" if row["holds"] else "BEYOND"
         print(
-            f"  {what:<13} {row['binary']:.4f} against {row['trainer']:.4f}: differs by {100 * row['difference']:.2f} %, "
-            f"{word} {100 * row['bound']:g} %"
+            f"  {what:<13} {row['binary']:.4f} against {row['trainer']:.4f}: "
+            f"differs by {100 * row['difference']:.2f} %, {word} {100 * row['bound']:g} %"
         )

@@ -30,7 +30,7 @@ class Commands(Protocol):
         ...
 
     def take_request(self) -> str:
-        """"damp", "stand" or "policy", asked for since the last call; "" for none."""
+        """What was asked for since the last call: "damp", "stand", "policy", or nothing ("")."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""How plant and binary keep in step: by the clock, as on a robot, or in lockstep, for figures that do not depend on it."""
+"""How plant and binary keep in step: by the clock, as on a robot, or in lockstep, where no figure depends on it."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class RealTime:
 class Lockstep:
     """The simulation waits for the answer to each state, so nothing depends on how fast the machine is.
 
-    The policy runs at every nth state (`steps_per_state`); `align` sees to it that the first state of a control period is
-    one of them.
+    The policy runs at every nth state (`steps_per_state`); `align` sees to it that the first state of a control period
+    is one of them.
     """
 
     TIMEOUT_S = 20.0
@@ -131,4 +131,3 @@ class Lockstep:
             link.wait(0.05)
         why = "is silent" if self._binary.alive else f"ended with {self._binary.process.returncode}"
         raise PeerError(f"robot-rl-infer {why}: {self._binary.last_line()}")
-

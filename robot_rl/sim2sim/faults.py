@@ -1,7 +1,8 @@
 """What goes wrong between robot and binary, and when: the script of the fault proxy.
 
-A script is a list such as ``delay=0.03@2-4, nan@5, velocity=-40:3@6-7``: kind, then the value, the joint, and the time from
-which and to which it lasts, in seconds after the policy took over. A file ``*.json`` holds the same as a list of objects.
+A script is a list such as ``delay=0.03@2-4, nan@5, velocity=-40:3@6-7``: kind, then the value, the joint, and the time
+from which and to which it lasts, in seconds after the policy took over. A file ``*.json`` holds the same as a list of
+objects.
 """
 
 import json
@@ -90,9 +91,13 @@ class Fault:
         if kind is None:
             raise UserError(f"faults: there is no '{self.kind}'; {suggest(self.kind, KINDS)}")
         if not kind.low <= self.value <= kind.high:
-            raise UserError(f"faults: {self.kind}={self.value:g} must lie in [{kind.low:g}, {kind.high:g}]: {kind.text}")
+            raise UserError(
+                f"faults: {self.kind}={self.value:g} must lie in [{kind.low:g}, {kind.high:g}]: {kind.text}"
+            )
         if not 0 <= self.start_s < self.end_s:
-            raise UserError(f"faults: {self.kind}@{self.start_s:g}-{self.end_s:g} must begin at 0 or later and end after it")
+            raise UserError(
+                f"faults: {self.kind}@{self.start_s:g}-{self.end_s:g} must begin at 0 or later and end after it"
+            )
         if not 0 <= self.joint < 64:
             raise UserError(f"faults: {self.kind}:{self.joint} must be the index of a joint, from 0 on")
 
@@ -147,13 +152,16 @@ def _from_row(row: Any) -> Fault:
     for key, value in row.items():
         if key not in known:
             raise UserError(f"faults: unknown field '{key}'; {suggest(str(key), known)}")
-        fits = isinstance(value, str) if key == "kind" else isinstance(value, int | float) and not isinstance(value, bool)
+        fits = (
+            isinstance(value, str) if key == "kind" else isinstance(value, int | float) and not isinstance(value, bool)
+        )
         if not fits:
             raise UserError(f"faults: {key} is {value!r}; it must be {'a word' if key == 'kind' else 'a number'}")
         values[key] = known[key](value)
     if "kind" not in values:
         raise UserError(f"faults: {row!r} names no kind; {', '.join(KINDS)}")
-    return Fault(**({"value": _default(values["kind"])} | values))
+    values.setdefault("value", _default(values["kind"]))
+    return Fault(**values)
 
 
 def _from_part(part: str) -> Fault:

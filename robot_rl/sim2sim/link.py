@@ -66,7 +66,7 @@ class Link:
             UserError: The runtime is not installed, or the address cannot be had.
         """
         self._runtime = runtime = load_runtime()
-        self._end = runtime.RobotEnd(address, runtime.RobotDescription(robot, list(joints), feet, heights))
+        self._end: Any = runtime.RobotEnd(address, runtime.RobotDescription(robot, list(joints), feet, heights))
         self.low = runtime.LowState()
         self.command: Any = None
         self.notes: list[Note] = []

@@ -1,7 +1,7 @@
 """The trainer's evaluation, run once by the trainer and once by the robot's binary, in the same worlds.
 
-Same seeds, so the same randomization, commands and pushes; the same meter. The binary gets a state at each physics step and
-answers each, in lockstep: its figures do not depend on how fast the machine is.
+Same seeds, so the same randomization, commands and pushes; the same meter. The binary gets a state at each physics step
+and answers each, in lockstep: its figures do not depend on how fast the machine is.
 """
 
 from __future__ import annotations
@@ -109,25 +109,33 @@ class BinaryController:
 
 
 def evaluate_binary(
-    task: Task, bundle: Path, contract: Contract, cfg: ParityCfg, folder: Path, say: Callable[[str], None] = lambda _: None
+    task: Task,
+    bundle: Path,
+    cfg: ParityCfg,
+    folder: Path,
+    *,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Evaluates a bundle as the robot runs it.
 
     Args:
         task: As it is evaluated.
         bundle: The bundle.
-        contract: Its contract.
         cfg: How much.
         folder: For the binary's report.
         say: Told once an episode.
 
     Returns:
-        "episodes" (metric -> one value a world, NaN where it has none), "faults" (of each world) and "binary" (its report).
+        "episodes" (metric -> one value a world, NaN where it has none), "faults" (of each world) and "binary" (its
+        report).
 
     Raises:
         UserError: The runtime is not there.
         PeerError: The binary ended or fell silent.
     """
+    from robot_rl_deploy.bundle import read_bundle
+
+    contract = read_bundle(bundle).contract
     rows: list[dict[str, float]] = []
     faults: list[list[str]] = []
     with contextlib.ExitStack() as stack:
@@ -196,8 +204,8 @@ def compare(mine: Mapping[str, Sequence[float]], trainer: Mapping[str, Any]) -> 
         trainer: Metric -> {"mean", "std"} or None over the same worlds, as `robot-rl eval` has it.
 
     Returns:
-        "survival" and each metric of `TRACKED`: {"binary", "trainer", "difference", "bound", "holds"}, and "holds": whether
-        all do. The difference is one of shares of worlds for survival, relative to the trainer's mean for errors.
+        "survival" and each metric of `TRACKED`: {"binary", "trainer", "difference", "bound", "holds"}, and "holds":
+        whether all do. The difference is of shares of worlds for survival, relative to the trainer's mean for errors.
     """
     survival = 1.0 - float(np.mean(mine["fall_rate"])), 1.0 - trainer["fall_rate"]["mean"]
     result: dict[str, Any] = {"survival": _row(*survival, abs(survival[0] - survival[1]), SURVIVAL_BOUND)}

@@ -1,8 +1,8 @@
 """The simulated robot: one world of a task whose joints obey the commands of the robot's protocol.
 
-The world is the trainer's: its ground, its randomization, its commands and pushes, its measurements. What differs is what
-differs on a robot. The physics runs at the rate of the states (500 Hz), the joints' gains and targets come with each
-command, and between a state and its command lies another process.
+The world is the trainer's: its ground, its randomization, its commands and pushes, its measurements. What differs is
+what differs on a robot. The physics runs at the rate of the states (500 Hz), the joints' gains and targets come with
+each command, and between a state and its command lies another process.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def plant_task(task: Task, tick_s: float = TICK_S) -> tuple[Task, list[str]]:
         period = task.sim.step_dt
         count = max(1, round(period / tick_s))
         if not 0 < tick_s <= period or count > 100:
-            raise UserError(f"tick={tick_s}: must lie in [{period / 100:g}, {period:g}] s, or be 0 for the task's own step")
+            raise UserError(
+                f"tick={tick_s}: must lie in [{period / 100:g}, {period:g}] s, or be 0 for the task's own step"
+            )
         changed.sim = dataclasses.replace(task.sim, timestep=period / count, decimation=count)
     if task.actions.kind == "direct":
         raise UserError(f"task={task.name}: its model brings actuators of its own, which no robot's command speaks to")
@@ -65,7 +67,9 @@ def plant_task(task: Task, tick_s: float = TICK_S) -> tuple[Task, list[str]]:
         notes.append(f"the joints are ideal PD servos here; {type(actuator).__name__} is the training's")
         actuator = PositionPd(delay_s=actuator.delay_s, delay_history=actuator.delay_history)
         changed.events = {
-            name: event for name, event in task.events.items() if event.info.name not in ("explicit_gains", "dc_motor_gains")
+            name: event
+            for name, event in task.events.items()
+            if event.info.name not in ("explicit_gains", "dc_motor_gains")
         }
     kept = max(actuator.delay_history, round(actuator.delay_s[1] / changed.sim.timestep) + 1)
     changed.actions = dataclasses.replace(task.actions, actuator=dataclasses.replace(actuator, delay_history=kept))
@@ -117,7 +121,8 @@ class Plant:
 
     def _bind(self) -> None:
         """Finds the engine's live arrays and puts this plant's ticks in place of the engine's step."""
-        engine, scene = self.env.engine, self.env.scene
+        engine: Any = self.env.engine
+        scene = self.env.scene
         model = engine.model
         self._data = {name: getattr(engine.data, name).numpy() for name in ("qpos", "qvel", "ctrl", "actuator_force")}
         self._sensors = engine.data.sensordata.numpy()
@@ -196,7 +201,10 @@ class Plant:
         import mujoco
 
         state, turn, inverse = self.env.state, np.zeros(4), np.zeros(4)
-        mount, tilt = (value.cpu().numpy().reshape(-1, 4)[0].astype(np.float64) for value in (state.imu_mount_wxyz, state.imu_tilt_wxyz))
+        mount, tilt = (
+            value.cpu().numpy().reshape(-1, 4)[0].astype(np.float64)
+            for value in (state.imu_mount_wxyz, state.imu_tilt_wxyz)
+        )
         mujoco.mju_mulQuat(turn, mount, tilt)
         mujoco.mju_negQuat(inverse, turn)
         mujoco.mju_rotVecQuat(gyro, gyro.copy(), inverse)

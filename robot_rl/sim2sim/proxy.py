@@ -1,6 +1,6 @@
 """The fault proxy: a process between robot and binary that passes their datagrams on, or does not, as its script says.
 
-It stands in for a bad network, a broken sensor, a second commander or an absent operator. The clock of the script starts with
+It stands in for a bad network, a broken sensor, a second commander or an absent operator. The script's clock starts with
 the first command of the policy. What each fault did and when the binary damped is written down at the end.
 """
 
@@ -90,7 +90,9 @@ class Journal:
 class Proxy:
     """Passes datagrams on; see `run`."""
 
-    def __init__(self, front: str, robot: str, desk: str, operator: str, faults: Sequence[Fault], seed: int = 0) -> None:
+    def __init__(
+        self, *, front: str, robot: str, desk: str, operator: str, faults: Sequence[Fault], seed: int = 0
+    ) -> None:
         """Binds.
 
         Args:
@@ -285,7 +287,9 @@ def _send(sock: socket.socket, address: Any, data: bytes) -> None:
 class ProxyProcess:
     """The proxy as a child process."""
 
-    def __init__(self, folder: Path, *, front: str, robot: str, desk: str, operator: str, faults: Sequence[Fault]) -> None:
+    def __init__(
+        self, folder: Path, *, front: str, robot: str, desk: str, operator: str, faults: Sequence[Fault]
+    ) -> None:
         """Starts it and waits until it listens; see `Proxy`.
 
         Args:

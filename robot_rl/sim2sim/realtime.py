@@ -114,7 +114,9 @@ class RealTimeRun:
         session_cfg = SessionCfg(seconds=cfg.seconds, stand_s=stand_s, recover=cfg.recover, watch_s=cfg.watch_s)
         self.commands: Commands = make_commands(cfg.command, self.plant.env, cfg.seconds or 60.0)
         self.exchange = RealTime(self.link)
-        self.session = Session(self.plant, self.link, self.exchange, self.operate, session_cfg, self.commands)
+        self.session = Session(
+            self.plant, self.link, self.exchange, self.operate, cfg=session_cfg, commands=self.commands
+        )
 
     def _addresses(self) -> tuple[str, str]:
         """Where the robot and the binary's operator channel listen."""

@@ -62,6 +62,7 @@ class Session:
         link: Link,
         exchange: RealTime,
         operate: Callable[[str, np.ndarray | None], None],
+        *,
         cfg: SessionCfg,
         commands: Commands | None = None,
     ) -> None:
@@ -199,7 +200,9 @@ class Session:
         if self._has_fault and not cfg.recover and now - self._phase_since > cfg.watch_s:
             self._is_over = True
         if not self.policy_s and now > START_S + cfg.stand_s:
-            raise PeerError(f"robot-rl-infer did not walk within {now:.0f} s: phase {self.phase}, fault {self.link.fault}")
+            raise PeerError(
+                f"robot-rl-infer did not walk within {now:.0f} s: phase {self.phase}, fault {self.link.fault}"
+            )
 
     def report(self) -> dict[str, Any]:
         """What happened: time under the policy, falls, faults, tracking error, what became of states and commands."""
