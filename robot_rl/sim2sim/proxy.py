@@ -1,7 +1,7 @@
 """The fault proxy: a process between robot and binary that passes their datagrams on, or does not, as its script says.
 
-It stands in for a bad network, a broken sensor, a second commander or an absent operator. Its clock starts with the first
-command of the policy. What each fault did and when the binary damped is written down at the end.
+It stands in for a bad network, a broken sensor, a second commander or an absent operator. Its clock starts with the
+first command of the policy. What each fault did and when the binary damped is written down at the end.
 """
 
 from __future__ import annotations
