@@ -13,7 +13,7 @@ namespace robot_rl {
 
 namespace {
 
-double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+double seconds(std::int64_t ns) { return static_cast<double>(ns / 1000) / 1e6; }  // to the microsecond
 
 std::string hex(std::uint64_t value) {
   char text[24];

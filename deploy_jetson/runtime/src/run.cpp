@@ -105,7 +105,7 @@ class Run {
     try {
       backend_ = make_backend(*bundle_, options_.backend, facts_.backend_why);
       facts_.backend = backend_->identity();
-      say("backend " + facts_.backend + (facts_.backend_why.empty() ? "" : ": " + facts_.backend_why));
+      say("backend " + (facts_.backend_why.empty() ? facts_.backend : facts_.backend_why));
     } catch (const ContractError& error) {
       facts_.refused = error.what();
       say("refused, staying in damping: " + facts_.refused);

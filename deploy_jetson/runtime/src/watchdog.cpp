@@ -79,6 +79,7 @@ class Guard {
     std::int64_t deadline = now_ns() + period;
     while (!page_.bye.load(std::memory_order_acquire)) {
       if (!dead_) dead_ = pipe_closed(deadline);
+      if (dead_ && page_.bye.load(std::memory_order_acquire)) return;  // it said so before it closed the pipe
       if (dead_) sleep_until(acting_ ? deadline : 0);
       const std::int64_t now = now_ns();
       // Where this process itself was held up, the other one may have been, too: its silence counts from here.

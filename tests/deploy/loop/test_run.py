@@ -1,0 +1,152 @@
+"""The binary against a robot: it stands, walks, answers, stops, and leaves the robot damped."""
+
+import shutil
+import signal
+import time
+
+import numpy as np
+import pytest
+from robot_rl_deploy.bundle import write_sums
+
+
+def phases(commands):
+    """The phases in the order in which they were entered."""
+    return [c.phase for i, c in enumerate(commands) if i == 0 or c.phase != commands[i - 1].phase]
+
+
+def test_stands_walks_and_stops_by_itself(robot, start, report):
+    process = start("--seconds", "1.0")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    got = report()
+    assert phases(robot.commands) in (["STAND", "POLICY", "DAMPING"], ["DAMPING", "STAND", "POLICY", "DAMPING"])
+    numbers = [c.sequence for c in robot.commands]
+    assert numbers == sorted(set(numbers))
+    answers = [c for c in robot.commands if c.from_policy]
+    assert 0 < len(answers) <= got["loop"]["policy_commands"] == got["loop"]["steps"]
+    assert all((c.kp > 0) == (c.phase != "DAMPING") for c in robot.commands)
+    assert len([c for c in robot.commands if c.phase == "DAMPING"]) >= 20  # a moment of damping at the end
+    assert [change["phase"] for change in got["changes"]] == ["DAMPING", "STAND", "POLICY", "DAMPING"]
+    assert got["fault"] == "none"
+    assert got["changes"][-1]["fault"] == "operator_stop"
+
+
+def test_nothing_is_allocated_and_no_page_faults_after_the_start(robot, start, report, tmp_path):
+    """With a log, too: all that the real-time threads need is there before they begin."""
+    process = start("--seconds", "1.0", "--log", tmp_path / "run.mcap")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    got = report()
+    assert got["loop"]["steps"] >= 10
+    for thread in got["threads"].values():
+        assert thread["allocations"] == 0
+        assert thread["major_faults"] == 0
+        if got["realtime"]["memory_locked"]:
+            assert thread["minor_faults"] == 0
+    assert got["threads"]["writer"]["network_allocations"] == 0
+    assert got["log"]["events"] > 100
+    assert got["log"]["lost"] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_damps_and_ends_it(robot, start, report, number):
+    process = start()
+    robot.wait_for(lambda c: c.phase == "POLICY" and c.from_policy)
+    since = len(robot.commands)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert f"stopped by {number.name}" in said
+    damped = robot.wait_for(lambda c: c.phase == "DAMPING", since=since)
+    after = [c for c in robot.commands if c.sequence > damped.sequence]
+    assert len(after) >= 20
+    assert all(c.phase == "DAMPING" and c.kp == 0 and c.kd > 0 for c in after)
+    assert report()["watchdog"]["takeovers"] == 0
+    assert "watchdog" not in said
+
+
+def test_the_operator_leads(rt, robot, start, free_address, report):
+    address = free_address()
+    process = start(operator=address)
+    robot.wait_for(lambda c: c.phase == "DAMPING")
+    operator = rt.OperatorEnd(address)
+
+    def ask(request, phase):
+        since, end = len(robot.commands), time.monotonic() + 20
+        while time.monotonic() < end:
+            operator.send([0.5, 0.0, 0.0], request)
+            time.sleep(0.02)
+            if any(c.phase == phase for c in robot.commands[since:]):
+                return
+        raise AssertionError(f"{request} did not lead to {phase}")
+
+    ask(rt.Request.STAND, "STAND")
+    ask(rt.Request.POLICY, "POLICY")
+    ask(rt.Request.DAMP, "DAMPING")
+    ask(rt.Request.STAND, "STAND")
+    since = len(robot.commands)  # and now not a word more
+    lost = robot.wait_for(lambda c: c.phase == "DAMPING", since=since)
+    assert lost.fault == "OPERATOR_LOST"
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 4, said
+    assert report()["fault"] == "operator_lost"
+
+
+def test_no_states_damp_and_stay_damped(robot, start, report):
+    process = start(settings={"limits.state_age_s": 0.2})
+    robot.wait_for(lambda c: c.phase == "POLICY" and c.from_policy)
+    since = len(robot.commands)
+    robot.silent = True
+    assert robot.wait_for(lambda c: c.phase == "DAMPING", since=since).fault == "STATE_AGE"
+    robot.silent = False
+    time.sleep(0.3)
+    assert robot.commands[-1].phase == "DAMPING"
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 4, said
+    assert "DAMPING: state_age" in said
+
+
+def test_lockstep_answers_every_state(robot, start, report):
+    process = start("--seconds", "0.5", settings={"steps_per_state": 1, "stand_s": 0, "blend_s": 0})
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    got = report()
+    assert got["loop"]["steps"] >= 0.9 * got["latencies"]["state_interval"]["count"]
+    assert got["loop"]["missed_deadlines"] == 0
+    answered = [c.state_sequence for c in robot.commands if c.from_policy]
+    assert answered == sorted(set(answered))
+
+
+def test_a_network_that_fails_its_golden_sequence_moves_nothing(robot, start, go2_bundle, tmp_path):
+    forged = tmp_path / "forged"
+    shutil.copytree(go2_bundle, forged)
+    with np.load(forged / "golden.npz") as file:
+        arrays = dict(file)
+    arrays["action"] = arrays["action"] + np.float32(0.01)
+    np.savez(forged / "golden.npz", **arrays)
+    write_sums(forged)
+    process = start("--seconds", "0.5", bundle=forged)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 3, said
+    assert "refused, staying in damping" in said
+    assert len(robot.commands) > 20
+    assert all(c.phase == "DAMPING" and c.kp == 0 and c.kd > 0 for c in robot.commands)
+
+
+def test_a_robot_that_sends_no_state_is_not_commanded(robot, start):
+    robot.silent = True
+    process = start("--connect-timeout", "0.5")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2, said
+    assert "sends no state" in said
+    assert not robot.commands
+
+
+def test_without_a_robot_one_line_says_so(start, robot, free_address):
+    robot.address = free_address()
+    process = start("--connect-timeout", "0.2")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2, said
+    assert said.splitlines()[-1].startswith("robot-rl-infer: transport: no answer from udp 127.0.0.1")

@@ -1,0 +1,137 @@
+"""The second process: it damps where the first one dies or hangs, and is silent where that one ends as it should."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+
+def child_of(process):
+    """The watchdog's process id."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 1
+    return int(children[0])
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.fixture
+def walking(robot, start):
+    """A function that starts the binary and waits until it walks."""
+
+    def run(*words, **more):
+        process = start(*words, **more)
+        robot.wait_for(lambda c: c.phase == "POLICY" and c.from_policy)
+        return process
+
+    return run
+
+
+def test_kill_9_is_followed_by_damping(rt, robot, walking):
+    process = walking()
+    watchdog = child_of(process)
+    process.kill()
+    killed = rt.now_ns()
+    process.wait()
+    since = next(i for i, c in enumerate(robot.commands) if c.time_ns > killed - 50_000_000)
+    first = robot.wait_for(lambda c: c.phase == "DAMPING", since=since)
+    print(f"kill -9 -> damping at the robot: {(first.time_ns - killed) * 1e-6:.2f} ms")
+    assert first.time_ns - killed < 1_000_000_000
+    assert first.fault == "INTERNAL"
+    time.sleep(0.2)
+    after = [c for c in robot.commands if c.time_ns > first.time_ns]
+    assert len(after) >= 20
+    assert all(c.phase == "DAMPING" and c.kp == 0 and c.kd > 0 for c in after)
+    os.kill(watchdog, signal.SIGKILL)
+
+
+def test_a_hang_is_followed_by_damping_and_the_run_is_over(rt, robot, walking, report):
+    process = walking()
+    process.send_signal(signal.SIGSTOP)
+    stopped, since = rt.now_ns(), len(robot.commands)
+    first = robot.wait_for(lambda c: c.phase == "DAMPING", since=since)
+    print(f"SIGSTOP -> damping at the robot: {(first.time_ns - stopped) * 1e-6:.2f} ms")
+    time.sleep(0.1)
+    process.send_signal(signal.SIGCONT)
+    time.sleep(0.3)
+    after = [c for c in robot.commands if c.time_ns > first.time_ns]
+    assert len(after) >= 40
+    assert sum(c.phase != "DAMPING" for c in after) <= 1  # at most what was already on its way when it was stopped
+    assert after[-1].phase == "DAMPING"
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 4, said
+    assert "watchdog: the main process is silent for" in said
+    assert report()["watchdog"]["takeovers"] == 1
+    assert report()["fault"] == "internal"
+
+
+def test_without_its_watchdog_it_damps(robot, walking):
+    process = walking()
+    since = len(robot.commands)
+    os.kill(child_of(process), signal.SIGKILL)
+    assert robot.wait_for(lambda c: c.phase == "DAMPING", since=since).fault == "INTERNAL"
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 4, said
+    assert "the watchdog died" in said
+
+
+def test_a_run_that_ends_takes_its_watchdog_along(robot, walking):
+    process = walking("--watchdog-timeout", "5")
+    watchdog = child_of(process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert gone(watchdog)
+    count = len(robot.commands)
+    time.sleep(0.1)
+    assert len(robot.commands) == count
+
+
+def test_no_watchdog_means_no_second_process(robot, walking):
+    process = walking("--no-watchdog")
+    assert Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split() == []
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+
+
+def test_a_death_before_the_first_command_sends_nothing(rt, robot, start):
+    robot.silent = True
+    process = start()
+    end = time.monotonic() + 20
+    while robot.end.clients < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    watchdog = child_of(process)
+    process.kill()
+    process.wait()
+    end = time.monotonic() + 5
+    while not gone(watchdog) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert gone(watchdog)
+    assert robot.commands == []
+
+
+def test_without_permission_it_says_so_and_runs(rt, robot, go2_bundle, binary_env):
+    """The capabilities for priority and locked memory are taken away, and what is permitted without them is 0."""
+    words = ["prlimit", "--rtprio=0", "--memlock=65536"]
+    if os.geteuid() == 0:
+        words += ["setpriv", "--bounding-set=-sys_nice,-ipc_lock,-sys_resource", "--inh-caps=-all"]
+    words += [rt.binary(), "--bundle", go2_bundle, "--transport", robot.address, "--operator", "none"]
+    words += ["--backend", "onnxruntime", "--seconds", "0.2", "--set", "limits.state_age_s=5"]
+    ended = subprocess.run([str(w) for w in words], capture_output=True, text=True, env=binary_env, timeout=60)
+    assert ended.returncode in (0, 4), ended.stderr
+    for needed in ("memory is not locked", "SCHED_FIFO 80 is not given", "SCHED_FIFO 70 is not given", "LimitRTPRIO=95"):
+        assert ended.stderr.count(needed) >= 1, ended.stderr
+    assert robot.commands
+    words.append("--require-realtime")
+    refused = subprocess.run([str(w) for w in words], capture_output=True, text=True, env=binary_env, timeout=60)
+    assert refused.returncode == 2, refused.stderr
+    assert "--require-realtime: " in refused.stderr.splitlines()[-1]
