@@ -43,7 +43,7 @@ int run_check(const Options& options) {
   std::printf("  digest %s%s\n", bundle->identity.c_str(), options.signed_by.empty() ? "" : ", signed");
   std::printf("  %zu joints, %d observations, %d actions every %g s, %d remembered\n", contract.joints.size(),
               contract.observation_size, contract.action_size, contract.control_period_s, contract.state_size);
-  std::printf("  backend %s%s%s\n", backend->identity().c_str(), why.empty() ? "" : ": ", why.c_str());
+  std::printf("  backend %s\n", (why.empty() ? backend->identity() : why).c_str());
   std::printf("  golden replay of %d steps, %d resets: observation %.1e, action %.1e, joint target %.1e\n",
               replay.steps, replay.resets, replay.observation_error, replay.action_error, replay.joint_target_error);
   std::puts("  the bundle may move a robot");
