@@ -51,63 +51,118 @@ class Lockstep:
 
     The policy runs at every nth state (`steps_per_state`); `align` sees to it that the first state of a control period
     is one of them.
+
+    Attributes:
+        slips: States that had to be sent again.
     """
 
     TIMEOUT_S = 20.0
     PATIENCE = 30
-    """So many answers of the writer show that the policy does not run at a state."""
+    """So many commands of the writer show that the policy does not run at a state."""
+    BETWEEN = 2
+    """So many commands of the writer show that a state was seen."""
 
-    def __init__(self, link: Link, binary: Binary, ticks: int) -> None:
+    def __init__(self, link: Link, binary: Binary, states: int) -> None:
         """Counts states.
 
         Args:
             link: The robot's end.
             binary: The process, to say why it is silent.
-            ticks: Ticks of a control period.
+            states: States of a control period, the binary's `steps_per_state`; 1: only that which it begins with.
         """
-        self._link, self._binary, self._ticks = link, binary, ticks
-        self._asked = False
+        self._link, self._binary, self._states = link, binary, states
+        self._asked, self.slips = False, 0
+
+    def connect(self, plant: Plant) -> None:
+        """Sends the plant's state, which stands still, until the binary commands.
+
+        Raises:
+            PeerError: It never does.
+        """
+        end = time.monotonic() + self.TIMEOUT_S
+        while not self._link.take():
+            if not self._binary.alive or time.monotonic() > end:
+                raise self._silent()
+            self._link.wait(0.02)
+            self._send(plant)
 
     def align(self, plant: Plant) -> None:
         """Sends the plant's state, which stands still, until the policy has run at it."""
-        for _ in range(self._ticks + 1):
+        for _ in range(self._states + 1):
             sequence, answers = self._send(plant), 0
 
             def is_enough(note: Note, sequence: int = sequence) -> bool:
                 nonlocal answers
-                answers += note.state_sequence == sequence
-                return note.from_policy or answers > self.PATIENCE
+                answers += 1
+                return answers > self.PATIENCE or self._is_answer(note, sequence)
 
-            if self.wait_for(is_enough).from_policy:
+            if self._is_answer(self.wait_for(is_enough), sequence):
                 return
         raise PeerError(f"robot-rl-infer runs no policy: {self._binary.last_line()}")
 
     def fill(self, plant: Plant) -> None:
         """After `align`: sends the state until the policy is to run at the next one."""
-        for _ in range(self._ticks - 1):
-            self._exchange(plant, is_policy=False)
+        for _ in range(self._states - 1):
+            self._between(plant)
 
     def ask(self, plant: Plant) -> Any:
-        """Sends the state that a control step begins with, and waits for the policy's answer."""
-        self._asked = True
-        return self._exchange(plant, is_policy=True)
+        """Sends the state that a control step begins with, and waits for the policy's answer.
+
+        A state that the binary overlooked, because the next one was there already, is made up for by sending this one again.
+        """
+        self._asked, first, answers = True, self._send(plant), 0
+
+        def is_enough(note: Note) -> bool:
+            nonlocal answers
+            answers += 1
+            return self._is_answer(note, first) or answers > self.PATIENCE
+
+        for _ in range(self._states + 1):
+            answers = 0
+            if self._is_answer(self.wait_for(is_enough), first):
+                return self._link.command
+            self.slips += 1
+            self._send(plant)
+        raise self._silent()
 
     def tick(self, plant: Plant) -> Any:
-        """Sends the state and waits for its answer; the first tick's was asked for already."""
-        if self._asked:
+        """Sends the state, where states go out at each tick; the first tick's was asked for already."""
+        if self._asked or self._states == 1:
             self._asked = False
             return self._link.command
-        return self._exchange(plant, is_policy=False)
+        self._between(plant)
+        return self._link.command
 
     def _send(self, plant: Plant) -> int:
         plant.sense(self._link.low)
         return self._link.send(plant.time_s)
 
-    def _exchange(self, plant: Plant, *, is_policy: bool) -> Any:
-        """Sends the plant's state and waits for the command that answers it."""
-        sequence = self._send(plant)
-        self.wait_for(lambda note: note.state_sequence == sequence and (note.from_policy or not is_policy))
-        return self._link.command
+    def watch(self, count: int) -> Note:
+        """Waits for so many more commands; the last of them."""
+        seen = 0
+
+        def is_enough(_: Note) -> bool:
+            nonlocal seen
+            seen += 1
+            return seen >= count
+
+        return self.wait_for(is_enough)
+
+    def _between(self, plant: Plant) -> None:
+        """Sends a state that the policy does not run at, and waits until the writer has seen it."""
+        self._send(plant)
+        sent_ns, count = time.monotonic_ns(), 0
+
+        def is_enough(note: Note) -> bool:
+            nonlocal count
+            count += note.send_time_ns > sent_ns
+            return count >= self.BETWEEN
+
+        self.wait_for(is_enough)
+
+    @staticmethod
+    def _is_answer(note: Note, sequence: int) -> bool:
+        return note.from_policy and note.state_sequence >= sequence
 
     def wait_for(self, wanted: Any) -> Note:
         """Waits until a command came that is wanted.
@@ -129,5 +184,8 @@ class Lockstep:
             if not self._binary.alive:
                 break
             link.wait(0.05)
+        raise self._silent()
+
+    def _silent(self) -> PeerError:
         why = "is silent" if self._binary.alive else f"ended with {self._binary.process.returncode}"
-        raise PeerError(f"robot-rl-infer {why}: {self._binary.last_line()}")
+        return PeerError(f"robot-rl-infer {why}: {self._binary.last_line()}")

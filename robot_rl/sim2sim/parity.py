@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from robot_rl.errors import PeerError
 from robot_rl.evaluate.meter import METRICS
 from robot_rl.sim2sim.binary import Binary
 from robot_rl.sim2sim.exchange import Lockstep
@@ -49,6 +50,7 @@ class ParityCfg:
         seconds: Length of an episode [s].
         seed: Seed of the worlds.
         tick_s: Physics step of the simulated robot [s]; 0: the trainer's.
+        all_states: Send the state of each physics step; else only those that the policy runs at.
         transport: "udp" or "shm".
         settings: Settings of the binary beyond `PATIENT`.
     """
@@ -57,12 +59,16 @@ class ParityCfg:
     seconds: float = 10.0
     seed: int = 0
     tick_s: float = TICK_S
+    all_states: bool = False
     transport: str = "udp"
     settings: dict[str, float] | None = None
 
 
 class BinaryController:
     """The binary in the place of a policy: it acts on the plant's raw states, not on the environment's observation."""
+
+    PATIENCE, REPEAT = 100, 5
+    """So often a request is repeated, and after so many commands of the writer."""
 
     def __init__(self, plant: Plant, link: Link, steps: Lockstep, contract: Contract) -> None:
         """Takes over a plant.
@@ -96,12 +102,21 @@ class BinaryController:
         if not bool(done[0]):
             return
         self._plant.was_reset()
+        if not self._link.notes:
+            self._steps.connect(self._plant)
         self._steps.align(self._plant)
         for request, phase in (("damp", "DAMPING"), ("stand", "STAND"), ("policy", "POLICY")):
-            self._tell(request)
-            self._steps.wait_for(lambda note, phase=phase: note.phase == phase)
+            self._ask_for(request, phase)
         # Its first step, which starts it anew, is the episode's.
         self._steps.fill(self._plant)
+
+    def _ask_for(self, request: str, phase: str) -> None:
+        """Asks for a phase, and again until it is granted."""
+        for _ in range(self.PATIENCE):
+            self._tell(request)
+            if self._steps.watch(self.REPEAT).phase == phase:
+                return
+        raise PeerError(f"robot-rl-infer does not go to {phase}: it is in {self._link.phase}, fault {self._link.fault}")
 
     def _tell(self, request: str) -> None:
         command = self._plant.env.state.command[0].cpu().numpy() if _has_command(self._plant.env) else None
@@ -160,8 +175,8 @@ class _Connection:
         self.link = make_link(first, address)
         stack.callback(self.link.close)
         self._first: Plant | None = first
-        self.ticks = task.sim.decimation if not cfg.tick_s else round(task.sim.step_dt / first.tick_s)
-        settings = PATIENT | {"steps_per_state": float(self.ticks)} | (cfg.settings or {})
+        self.states = first.env.cfg.sim.decimation if cfg.all_states else 1
+        settings = PATIENT | {"steps_per_state": float(self.states)} | (cfg.settings or {})
         arguments = ["--fifo-writer", "0", "--fifo-policy", "0", "--no-watchdog"]
         self.binary = Binary(
             bundle, folder, transport=address, operator="robot", settings=settings, arguments=arguments
@@ -175,12 +190,12 @@ class _Connection:
         plant = self._first or Plant(self.task, seed=self.cfg.seed, world=world, tick_s=self.cfg.tick_s)
         self._first = None
         try:
-            steps = Lockstep(self.link, self.binary, self.ticks)
+            steps = Lockstep(self.link, self.binary, self.states)
             controller = BinaryController(plant, self.link, steps, contract)
             summary = evaluate(plant.env, controller, seconds=self.cfg.seconds)
         finally:
             plant.close()
-        self.link.notes.clear()
+        del self.link.notes[:-1]
         return {name: value["mean"] for name, value in summary.items() if value is not None}, controller.faults
 
 
