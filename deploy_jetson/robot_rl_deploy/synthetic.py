@@ -3,6 +3,7 @@
 The robot stands upright and trembles a little around its default pose, so every signal stays inside the limits.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -136,7 +137,7 @@ class _Actor:
             self.cell = torch.nn.GRUCell(inputs, memory) if memory else None
             layers: list[torch.nn.Module] = []
             widths = (memory or inputs, *hidden)
-            for before, after in zip(widths, widths[1:], strict=False):
+            for before, after in itertools.pairwise(widths):
                 linear = torch.nn.Linear(before, after)
                 torch.nn.init.orthogonal_(linear.weight, math.sqrt(2.0))
                 layers += [linear, torch.nn.ELU()]

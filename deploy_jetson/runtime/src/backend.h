@@ -1,7 +1,6 @@
 // What runs the network: one interface for ONNX Runtime and TensorRT.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -20,7 +19,8 @@ struct BackendOptions {
   std::filesystem::path cache;      // folder for engines built here; empty: $XDG_CACHE_HOME/robot-rl
 };
 
-/// A network loaded for one robot. `run` allocates nothing of its own; what the library allocates is counted.
+/// A network loaded for one robot. `run` allocates nothing of its own; what the library behind it does is its own
+/// affair (ONNX Runtime takes some tens of small blocks a run).
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -33,8 +33,6 @@ class Backend {
   /// Library, version, device and precision in one line, for log and report.
   virtual std::string identity() const = 0;
   const Contract& contract() const { return *contract_; }
-  /// Calls of operator new that the library made inside `run` so far: part of what rt.h counts for the calling thread.
-  virtual std::uint64_t library_allocations() const noexcept { return 0; }
 
  protected:
   explicit Backend(const Contract& contract) : contract_(&contract) {}
@@ -42,10 +40,12 @@ class Backend {
 };
 
 /// ONNX Runtime on the CPU, one thread, no spinning. Throws ContractError for the network, UserError for the library.
-std::unique_ptr<Backend> make_onnxruntime(const Contract& contract, std::span<const std::byte> model, const BackendOptions& options);
+std::unique_ptr<Backend> make_onnxruntime(const Contract& contract, std::span<const std::byte> model,
+                                          const BackendOptions& options);
 
 /// TensorRT. Throws UserError where this program was built without it.
-std::unique_ptr<Backend> make_tensorrt(const Contract& contract, std::span<const std::byte> model, const BackendOptions& options);
+std::unique_ptr<Backend> make_tensorrt(const Contract& contract, std::span<const std::byte> model,
+                                       const BackendOptions& options);
 
 /// Whether this program was built with TensorRT.
 bool has_tensorrt();

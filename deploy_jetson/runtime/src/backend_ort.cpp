@@ -8,7 +8,6 @@
 #include "backend.h"
 #include "network.h"
 #include "ort_api.h"
-#include "rt.h"
 
 namespace robot_rl {
 
@@ -100,7 +99,6 @@ class OnnxRuntime final : public Backend {
   std::string identity() const override {
     return std::string("onnxruntime ") + base_->version() + ", CPU, fp32, 1 thread";
   }
-  std::uint64_t library_allocations() const noexcept override { return allocations_; }
 
  private:
   /// A tensor (1, width) over memory of its own.
@@ -121,7 +119,6 @@ class OnnxRuntime final : public Backend {
   ort::Env* env_ = nullptr;
   ort::Session* session_ = nullptr;
   ort::MemoryInfo* memory_ = nullptr;
-  std::uint64_t allocations_ = 0;
   std::vector<Tensor> inputs_, outputs_;
   std::vector<const char*> input_names_, output_names_;
   std::vector<const ort::Value*> input_values_;
@@ -236,10 +233,8 @@ bool OnnxRuntime::run(std::span<const float> observation, std::span<const float>
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     if (wanted[i].size() != outputs_[i].data.size()) return false;
   }
-  const auto before = allocations();
   auto* status = api_(ort::kRun, session_, nullptr, input_names_.data(), input_values_.data(), input_values_.size(),
                       output_names_.data(), output_names_.size(), output_values_.data());
-  allocations_ += allocations() - before;
   if (status) {
     api_(ort::kReleaseStatus, status);
     return false;

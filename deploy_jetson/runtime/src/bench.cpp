@@ -27,6 +27,7 @@ std::string report(const Bundle& bundle, const Backend& backend, const std::stri
   all.add("state_size", bundle.contract.state_size).add("model_bytes", bundle.model.size());
   all.add("period_s", kPeriodS).add("runs", latency.runs).add("failed", latency.failed);
   all.raw("inference_us", inference.str()).raw("wake_late_us", late.str());
+  all.add("allocations_per_run", latency.allocations_per_run).add("page_faults", latency.page_faults);
   all.add("not_permitted", latency.refused);
   return all.str();
 }

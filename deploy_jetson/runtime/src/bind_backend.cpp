@@ -111,7 +111,6 @@ void bind_backend(nb::module_& module) {
       .def("measure", &measure, nb::arg("observation"), nb::arg("runs") = 1000, nb::arg("period_s") = 0.002,
            "Latencies at a steady pace [us]; `observation` may be several rows one after the other.")
       .def_prop_ro("identity", [](const Network& network) { return network.backend->identity(); })
-      .def_prop_ro("library_allocations", [](const Network& network) { return network.backend->library_allocations(); })
       .def_ro("why", &Network::why, "Which backend was taken, and why.");
   module.def("load_network", &load_network, nb::arg("contract"), nb::arg("model"), nb::arg("name") = "onnxruntime",
              nb::arg("precision") = "fp32", nb::arg("library") = "", nb::arg("cache") = "",

@@ -38,18 +38,26 @@ PacedLatency measure_paced(Backend& backend, std::span<const float> observations
     std::string why;
     if (pace.fifo > 0 && !set_fifo(pace.fifo, why)) result.refused = why;
     if (pace.cpu >= 0 && !pin_to_cpu(pace.cpu, why)) result.refused += (result.refused.empty() ? "" : "; ") + why;
+    prefault_stack();
+    std::uint64_t allocated = 0;
+    const auto faults = page_faults();
     std::int64_t due = now_ns() + period_ns;
     for (int i = 0; i < pace.runs; ++i) {
       sleep_until(due);
+      const auto counted = allocations();
       const auto begin = now_ns();
       const bool ran = backend.run(observations.subspan((i % rows) * width, width), buffers.state, buffers.action,
                                    buffers.target, buffers.state);
       const auto done = now_ns();
+      allocated += allocations() - counted;
       took[i] = done - begin;
       late[i] = begin - due;
       result.failed += !ran;
       due = std::max<std::int64_t>(due + period_ns, done);  // late once, not for ever
     }
+    const auto after = page_faults();
+    result.page_faults = after.minor - faults.minor + after.major - faults.major;
+    result.allocations_per_run = static_cast<double>(allocated) / pace.runs;
   });
   measuring.join();
   std::sort(took.begin(), took.end());

@@ -20,6 +20,8 @@ struct PacedLatency {
   int runs = 0, failed = 0;
   double p50_us = 0, p99_us = 0, p999_us = 0, max_us = 0;
   double late_p50_us = 0, late_p99_us = 0;  // from when a run was due to when it began
+  double allocations_per_run = 0;  // calls of operator new inside the network's library
+  long page_faults = 0;            // of the measuring thread, over all runs
   std::string refused;  // why priority or core were not permitted; empty: they were, or not asked for
 };
 

@@ -1,5 +1,5 @@
-// A stand-in for TensorRT's header: the few classes and calls that the robot binary uses, declared as TensorRT 10 and 11
-// document them. -DSTUB_TENSORRT=11 takes away what 11 removed. fake_tensorrt.cpp carries them out on the CPU.
+// A stand-in for TensorRT's header: the few classes and calls that the robot binary uses, declared as TensorRT 10 and
+// 11 document them. -DSTUB_TENSORRT=11 takes away what 11 removed. fake_tensorrt.cpp carries them out on the CPU.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// A stand-in for CUDA's header: the few calls that the robot binary makes, declared as their documentation says, so that
-// its TensorRT backend is compiled and run where there is no GPU. fake_tensorrt.cpp carries them out on the CPU.
+// A stand-in for CUDA's header: the few calls that the robot binary makes, declared as their documentation says, so
+// that its TensorRT backend is compiled and run where there is no GPU. fake_cuda.cpp carries them out on the CPU.
 #pragma once
 
 #include <cstddef>
