@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast fuzz check format install install-dev bench bench-env bench-learner rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
+.PHONY: help run test test-fast runtime test-deploy fuzz check format install install-dev bench bench-env bench-learner rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,6 +17,9 @@ TORCH_INDEX ?=
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 CORE := $(VENV)/.core-$(KEY)
 DEV := $(VENV)/.dev-$(KEY)
+RUNTIME_DIR := deploy_jetson/runtime
+RUNTIME_KEY := $(shell find $(RUNTIME_DIR) -type f -not -path '*/build/*' -not -name '*.pyc' | LC_ALL=C sort | xargs cat | cksum | cut -d' ' -f1)
+RUNTIME := $(VENV)/.runtime-$(RUNTIME_KEY)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Options of the training that make run starts, e.g. make run TRAIN="seed=2 max_iterations=300"
 TRAIN ?=
@@ -34,8 +37,13 @@ run: $(CORE)  ## install, train a Go2 to walk, export, evaluate, film it, write 
 	$(BIN)/robot-rl report run=$(TASK)/latest
 	@echo "see it walk in the browser: $(BIN)/robot-rl play run=$(TASK)/latest"
 
-test: $(DEV)  ## install with the tools for development, run every test
-	$(BIN)/python -m pytest
+test: $(DEV)  ## install with the tools for development, run every test but those of the robot binary
+	$(BIN)/python -m pytest --ignore=tests/deploy
+
+runtime: $(RUNTIME)  ## build the robot binary and its Python module, and install them
+
+test-deploy: $(RUNTIME)  ## the tests of the robot binary, built before
+	$(BIN)/python -m pytest tests/deploy
 
 test-fast: $(DEV)  ## the tests that take a moment
 	$(BIN)/python -m pytest -m "not slow"
@@ -52,6 +60,7 @@ check: $(DEV)  ## lint, format, types, direction of imports
 format: $(DEV)  ## put the code into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(RUNTIME_DIR)/src/*.h $(RUNTIME_DIR)/src/*.cpp
 
 bench: bench-env bench-learner  ## every benchmark, each with its rival in the same run
 
@@ -74,6 +83,11 @@ bench-gymnasium: $(DEV)  ## ours in Gymnasium's environments, against the rivals
 install: $(CORE)  ## .venv with what training needs
 
 install-dev: $(DEV)  ## .venv with what developing needs
+
+$(RUNTIME): $(RUNTIME_DIR)/pyproject.toml | $(DEV)
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) install -q ./$(RUNTIME_DIR)
+	rm -f $(VENV)/.runtime-*
+	touch $@
 
 clean:  ## remove .venv and the caches (runs/ stays)
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache

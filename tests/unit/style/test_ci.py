@@ -37,9 +37,9 @@ def fake_ci(tmp_path):
 def test_ci_checks_and_tests_with_everything_required(fake_ci):
     code, out, log = fake_ci()
     assert code == 0
-    assert log == ["make install-dev 1", "make check 1", "make test 1"]
+    assert log == ["make install-dev 1", "make check 1", "make test 1", "make test-deploy 1"]
     minutes = out.partition("== minutes\n")[2].splitlines()
-    assert [line.split()[0] for line in minutes] == ["system", "install", "check", "test"]
+    assert [line.split()[0] for line in minutes] == ["system", "install", "check", "test", "deploy"]
     assert all(line.endswith("min") for line in minutes)
 
 
