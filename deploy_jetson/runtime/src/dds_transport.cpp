@@ -37,10 +37,8 @@ class DdsTransport final : public Transport {
  public:
   DdsTransport(const Address& address, const std::string& operator_address, std::uint64_t commander)
       : address_(address), commander_(commander), check_crc_(address.flag("crc", true)), watch_(commander) {
-    if (!operator_address.empty() && operator_address != "none") {
-      operator_.emplace(parse_address(operator_address, "operator"));
-    }
-    gamepad_commands_ = operator_address.empty();
+    if (names_socket(operator_address)) operator_.emplace(parse_address(operator_address, "operator"));
+    gamepad_commands_ = operator_address.empty() || operator_address == "robot";
   }
 
   RobotDescription connect(const Contract& contract, double timeout_s) override;

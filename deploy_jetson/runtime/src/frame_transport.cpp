@@ -27,9 +27,7 @@ class FrameTransport final : public Transport {
         states_(address.flag("states", true)),
         watch_(commander),
         channel_(address.kind == "udp" ? make_udp_client(address) : make_shm_client(address)) {
-    if (!operator_address.empty() && operator_address != "none") {
-      operator_.emplace(parse_address(operator_address, "operator"));
-    }
+    if (names_socket(operator_address)) operator_.emplace(parse_address(operator_address, "operator"));
   }
 
   ~FrameTransport() override {

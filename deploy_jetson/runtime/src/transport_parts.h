@@ -57,6 +57,12 @@ class CommanderWatch {
   std::atomic<bool> second_{false};
 };
 
+/// Whether an operator's address names a socket to listen at; not so "robot" and "" (by way of the robot alone: frames that it
+/// hands on, or its remote control) and "none".
+inline bool names_socket(const std::string& operator_address) {
+  return !operator_address.empty() && operator_address != "robot" && operator_address != "none";
+}
+
 /// Our own protocol over UDP or shared memory.
 std::unique_ptr<Transport> make_frame_transport(const std::string& address, const std::string& operator_address,
                                                 std::uint64_t commander);
