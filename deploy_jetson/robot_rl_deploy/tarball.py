@@ -19,7 +19,17 @@ from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.verify import BundleReport, verify_bundle
 
 JETSON = Path(__file__).parent / "jetson"
-RUNTIME_PARTS = ("CMakeLists.txt", "dds.cmake", "tensorrt.cmake", "pyproject.toml", "README.md", "cmake", "idl", "python", "src")
+RUNTIME_PARTS = (
+    "CMakeLists.txt",
+    "dds.cmake",
+    "tensorrt.cmake",
+    "pyproject.toml",
+    "README.md",
+    "cmake",
+    "idl",
+    "python",
+    "src",
+)
 """What of the runtime's folder is its source; `idl` and `cmake` may be missing."""
 TRANSPORTS = {"go2": "dds:unitree_go?interface=eth0", "h1": "dds:unitree_go?interface=eth0"}
 TRANSPORTS |= {"g1": "dds:unitree_hg?interface=eth0"}
