@@ -82,7 +82,9 @@ def test_every_header_says_what_it_is():
 
 def test_the_rules_see_what_breaks_them():
     body = "".join(f"  int x{i} = 0;\n" for i in range(60))
-    text = f"namespace a {{\nint f(int a, std::pair<int, int> b) {{\n{body}}}\n\nvoid g() {{\n  if (true) {{\n  }}\n}}\n"
+    text = (
+        f"namespace a {{\nint f(int a, std::pair<int, int> b) {{\n{body}}}\n\nvoid g() {{\n  if (true) {{\n  }}\n}}\n"
+    )
     assert [(line, length, parameters(head)) for line, length, head in functions(text)] == [(2, 62, 2), (65, 4, 0)]
     assert over_budget(text, "m") == ["m:2: 62 lines, at most 60"]
     assert over_budget("void f(int a, int b, int c, int d, int e,\n       int g, int h, int i, int j) {\n}\n", "m") == [
