@@ -176,8 +176,8 @@ def _stages(times: Mapping[str, np.ndarray], way: np.ndarray, receive: np.ndarra
 
 
 def stage(nanoseconds: np.ndarray) -> dict[str, Any]:
-    """A stage in the form of a report: percentiles and buckets in us, 16 buckets an octave."""
-    us = np.maximum(np.asarray(nanoseconds, dtype=np.float64) * 1e-3, 1e-3)
+    """A stage in the form of a report: percentiles and buckets in us, 16 buckets an octave; 0.1 us at least."""
+    us = np.maximum(np.asarray(nanoseconds, dtype=np.float64) * 1e-3, 0.1)
     at = np.floor(16.0 * np.log2(us)).astype(np.int64)
     places, counts = np.unique(at, return_counts=True)
     lows, highs = 2.0 ** (places / 16.0), 2.0 ** ((places + 1) / 16.0)

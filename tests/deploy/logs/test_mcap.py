@@ -1,0 +1,168 @@
+"""The log as others read it: MCAP by its own library, messages by their ROS definitions, and nothing lost."""
+
+import json
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+mcap_reader = pytest.importorskip("mcap.reader")
+
+SIZES = {"bool": 1, "uint8": 1, "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8}
+CODES = {
+    "bool": "?",
+    "uint8": "B",
+    "int32": "i",
+    "uint32": "I",
+    "float32": "f",
+    "int64": "q",
+    "uint64": "Q",
+    "float64": "d",
+}
+
+
+def decode(definition, data):
+    """A CDR message by its ros2msg definition; the few rules that ROS has for flat messages."""
+    assert data[:4] == b"\x00\x01\x00\x00"
+    body, at, message = data[4:], 0, {}
+
+    def take(kind, count=1):
+        nonlocal at
+        if count:
+            at = -(-at // SIZES[kind]) * SIZES[kind]
+        values = struct.unpack_from(f"<{count}{CODES[kind]}", body, at)
+        at += count * SIZES[kind]
+        return list(values)
+
+    for line in definition.splitlines():
+        kind, name = line.split(" ")
+        base, bracket, size = kind.partition("[")
+        if base == "string":
+            length = take("uint32")[0]
+            message[name] = body[at : at + length - 1].decode()
+            at += length
+        elif bracket:
+            message[name] = take(base, take("uint32")[0] if size == "]" else int(size[:-1]))
+        else:
+            message[name] = take(base)[0]
+    assert at == len(body)
+    return message
+
+
+def read(path, topic):
+    with path.open("rb") as file:
+        reader = mcap_reader.make_reader(file, validate_crcs=True)
+        return [(decode(schema.data.decode(), m.data), m) for schema, _, m in reader.iter_messages(topics=[topic])]
+
+
+def test_the_library_of_mcap_reads_all_of_it(record, go2_bundle):
+    path = record()
+    with path.open("rb") as file:
+        reader = mcap_reader.make_reader(file, validate_crcs=True)
+        summary = reader.get_summary()
+        kept = {item.name: item.data for item in reader.iter_attachments()}
+        about = {item.name: item.metadata for item in reader.iter_metadata()}
+        found = sum(1 for _ in reader.iter_messages())
+    counts = {summary.channels[k].topic: n for k, n in summary.statistics.channel_message_counts.items()}
+    assert counts == {"/state": 600, "/operator": 30, "/policy": 60, "/command": 660, "/event": 1}
+    assert found == summary.statistics.message_count == 1351
+    assert all(schema.encoding == "ros2msg" for schema in summary.schemas.values())
+    assert kept == {name: (go2_bundle / name).read_bytes() for name in ("contract.json", "policy.onnx")}
+    assert about["run"]["robot"] == "unitree_go2"
+    assert about["run"]["joints"].split()[0] == json.loads(kept["contract.json"])["joints"][0]["name"]
+    assert about["settings"]["stand_s"] == "0.2"
+    assert about["end"] == {"events": "1351", "lost": "0"}
+
+
+def test_commands_stand_in_it_to_the_last_bit(record):
+    messages = read(record(), "/command")
+    sent = record.sent
+    assert len(messages) == len(sent) == 660
+    assert {m["phase"] for m, _ in messages} == {1, 2, 3}
+    for (message, raw), command in zip(messages, sent, strict=True):
+        assert raw.sequence == message["order"]
+        for name in ("sequence", "commander", "state_sequence", "state_robot_time_ns", "state_age_ns", "send_time_ns"):
+            assert message[name] == getattr(command, name)
+        assert message["from_policy"] == command.from_policy
+        for name in ("q", "dq", "kp", "kd", "tau"):
+            assert np.array(message[name], np.float32).tobytes() == getattr(command, name)[:12].tobytes()
+
+
+def test_states_steps_and_the_operator_can_be_read(record):
+    path = record()
+    state, raw = read(path, "/state")[-1]
+    assert (state["sequence"], len(state["joint_pos"]), len(state["foot_contact"]), state["height_scan"]) == (
+        600,
+        12,
+        4,
+        [],
+    )
+    assert state["time_ns"] - state["robot_time_ns"] == 700_000
+    step, later = read(path, "/policy")[-1]
+    assert (step["step"], step["state_sequence"], step["ok"], len(step["action"])) == (59, 591, True, 12)
+    assert len(step["observation"]) > 12
+    assert len(step["command"]) == 3
+    assert later.log_time - raw.log_time == step["time_ns"] - state["time_ns"]
+    words = [m for m, _ in read(path, "/operator")]
+    assert [m["request"] for m in words[:4]] == [0, 0, 2, 0]
+    assert read(path, "/event")[0][0]["text"].startswith("ready")
+
+
+def test_faults_are_said_in_words(rt, record):
+    def hurt(recorder):
+        recorder.on_missed_deadline(3 * 10**9)
+        recorder.on_fault(rt.Finding(rt.Fault.JOINT_VELOCITY, 3, 31.5, 30.1), 3 * 10**9)
+
+    events = [m for m, _ in read(record(after=hurt), "/event")]
+    assert "control period" in events[1]["text"]
+    assert "31.5" in events[2]["text"]
+    assert (events[2]["joint"], events[2]["value"], events[2]["limit"]) == (3, 31.5, 30.1)
+
+
+def test_a_folder_gets_a_file_named_after_the_robot(rt, go2, settings, tmp_path):
+    names = set()
+    for _ in range(2):
+        recorder = rt.Recorder(go2, settings, tmp_path / "logs")
+        recorder.start()
+        recorder.stop()
+        names.add(recorder.path.name)
+    assert len(names) == 2
+    assert all(name.startswith("unitree_go2-") and name.endswith(".mcap") for name in names)
+
+
+def test_a_log_is_never_written_over_another(rt, go2, settings, tmp_path):
+    (tmp_path / "x.mcap").write_bytes(b"precious")
+    with pytest.raises(rt.UserError, match=r"--log=.*x.mcap: File exists"):
+        rt.Recorder(go2, settings, tmp_path / "x.mcap")
+    assert (tmp_path / "x.mcap").read_bytes() == b"precious"
+
+
+FULL_DISK = """
+import resource, sys
+import robot_rl_runtime as rt
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+recorder = rt.Recorder(rt.read_bundle(sys.argv[1]), rt.Settings(), sys.argv[2])
+recorder.start()
+state = rt.LowState()
+state.joints = 12
+for k in range(4000):
+    state.sequence = k + 1
+    recorder.on_state(state, 10**9 + k)
+recorder.stop()
+counters = recorder.counters
+print(counters["failed"], counters["events"] + counters["lost"] == 4000 or counters, recorder.why)
+"""
+
+
+def test_a_full_disk_stops_the_log_and_nothing_else(rt, go2_bundle, tmp_path):
+    """The rings are emptied all the same, every event is counted, and what is there can be read."""
+    path = tmp_path / "full.mcap"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(go2_bundle), str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("True")
+    assert "full.mcap: File too large" in done.stdout
+    about = rt.log_about(path)
+    assert about["cut"] is True

@@ -1,0 +1,172 @@
+"""A log played back gives every command again, bit for bit; one changed bit is found, and damage is said in a line."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from robot_rl.cli.main import main
+
+STATE, POLICY, COMMAND = 1, 3, 4
+
+
+@pytest.mark.parametrize("backend", ["mixture", "onnxruntime"])
+def test_every_command_comes_again_bit_for_bit(rt, record, backend):
+    result = rt.replay_log(record(backend=backend))
+    assert result["difference"] == ""
+    assert (result["events"], result["commands"], result["steps"], result["states"]) == (1351, 660, 60, 600)
+    assert result["same_backend"] is (backend == "onnxruntime")
+    if backend == "onnxruntime":
+        assert result["action_difference"] == 0.0
+
+
+def test_faults_and_missed_deadlines_are_played_back(rt, record):
+    def hurt(recorder):
+        now = 10**9 + 601 * 2_000_000
+        for k in range(4):
+            recorder.on_missed_deadline(now + k)
+            recorder.command(now + k)
+        recorder.on_fault(rt.Finding(rt.Fault.SECOND_COMMANDER), now + 10)
+        assert recorder.command(now + 11).phase == rt.Phase.DAMPING
+
+    result = rt.replay_log(record(after=hurt))
+    assert result["difference"] == ""
+    assert result["commands"] == 665
+
+
+def flipped(message, at):
+    return message[:at] + bytes([message[at] ^ 1]) + message[at + 1 :]
+
+
+def first_float(message, sizes):
+    """Where a list's first number stands behind a head of that many bytes of numbers, aligned to 4."""
+    return 4 + -(-sizes // 4) * 4 + 4
+
+
+@pytest.mark.parametrize(
+    ("channel", "at", "words"),
+    [
+        (COMMAND, first_float(b"", 8 * 8 + 3), "command 400: q of 'FL_hip_joint' is"),
+        (COMMAND, 4 + 8 * 2, "command 401: sequence is 400, the log has 401"),
+        (STATE, first_float(b"", 8 * 6 + 4 * 10), "policy step"),
+        (POLICY, first_float(b"", 8 * 9 + 2), "action of 'FL_hip_joint' is"),
+    ],
+)
+def test_one_bit_is_found_and_named(rt, record, change, channel, at, words):
+    """Of the 400th command, or the state or step before it. A changed state shows in what was computed of it."""
+    path, seen = record(backend="onnxruntime"), {"n": 0}
+    chosen = {COMMAND: 400, STATE: 361, POLICY: 37}[channel]
+
+    def edit(found, message):
+        seen["n"] += found == channel
+        return flipped(message, at) if found == channel and seen["n"] == chosen else message
+
+    change(path, edit)
+    difference = rt.replay_log(path)["difference"]
+    assert words in difference
+    assert difference.startswith("event ")
+
+
+def test_another_backend_takes_the_logs_actions(rt, record, capfd):
+    """The mixture is no library: the network's own actions differ, the commands do not."""
+    path = record(backend="mixture")
+    assert main(["replay", str(path)]) == 0
+    out = capfd.readouterr().out
+    assert "660 commands, 60 policy steps, every command again bit for bit" in out
+    result = rt.replay_log(path, "onnxruntime")
+    assert result["difference"] == ""
+    assert result["action_difference"] > 0
+
+
+def test_a_lost_event_ends_the_replay(rt, record):
+    result = rt.replay_log(record(before=lambda recorder: recorder.lose()))
+    assert "1 events before it are missing" in result["difference"]
+
+
+def test_a_log_that_was_cut_is_played_up_to_there(rt, record, tmp_path):
+    data = record(ticks=3000).read_bytes()
+    cut = tmp_path / "cut.mcap"
+    cut.write_bytes(data[: int(0.7 * len(data))])
+    result = rt.replay_log(cut)
+    assert result["cut"] is True
+    assert result["difference"] == ""
+    assert 0 < result["commands"] < 3300
+
+
+def test_the_command_line_says_what_is_wrong(record, change, capfd, tmp_path):
+    path = record()
+    change(path, lambda channel, message: flipped(message, 40) if channel == COMMAND else message)
+    assert main(["replay", str(path)]) == 3
+    assert "robot-rl-infer: replay of" in capfd.readouterr().err
+    (tmp_path / "noise.mcap").write_bytes(b"no log at all")
+    for name, words in (("noise.mcap", "it is no MCAP file"), ("none.mcap", "cannot be read")):
+        assert main(["replay", str(tmp_path / name)]) == 2
+        assert words in capfd.readouterr().err
+    assert main(["replay"]) == 2
+    assert "log: which one?" in capfd.readouterr().err
+
+
+def test_a_damaged_chunk_is_named(rt, record):
+    path = record()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(bytes(data))
+    with pytest.raises(rt.UserError, match=r"checksum of the chunk at byte \d+ is wrong"):
+        rt.replay_log(path)
+
+
+def what_is_said(rt, path):
+    try:
+        return rt.replay_log(path)["difference"]
+    except (rt.UserError, rt.ContractError) as error:
+        return str(error)
+
+
+@pytest.fixture(scope="module")
+def small_log(rt, go2, drive, tmp_path_factory):
+    recorder = rt.Recorder(go2, rt.Settings(), tmp_path_factory.mktemp("small") / "small.mcap")
+    recorder.start()
+    drive(recorder, ticks=12)
+    recorder.stop()
+    return recorder.path
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_damage_does_more_than_an_error(rt, small_log, tmp_path, data):
+    """Bytes changed, cut out or put in: an error of one line, or a replay that says what it found."""
+    noise = bytearray(small_log.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        # mostly in heads and messages: the network is most of the file
+        part = data.draw(st.sampled_from([(0, 2000), (len(noise) - 12_000, len(noise)), (0, len(noise))]))
+        at = data.draw(st.integers(max(0, part[0]), max(1, part[1] - 1)))
+        kind = data.draw(st.sampled_from(["flip", "cut", "put", "end"]))
+        if kind == "flip":
+            noise[at : at + 1] = bytes(byte ^ 1 << data.draw(st.integers(0, 7)) for byte in noise[at : at + 1])
+        elif kind == "cut":
+            del noise[at : at + data.draw(st.integers(1, 40))]
+        elif kind == "put":
+            noise[at:at] = data.draw(st.binary(min_size=1, max_size=16))
+        else:
+            del noise[max(at, 1) :]
+    path = tmp_path / "noise.mcap"
+    path.write_bytes(bytes(noise))
+    assert "\n" not in what_is_said(rt, path)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_message_does_more_than_an_error(rt, small_log, tmp_path, change, data):
+    """The same behind checksums that are right."""
+    path = tmp_path / "noise.mcap"
+    path.write_bytes(small_log.read_bytes())
+    chosen, counter = data.draw(st.integers(0, 25)), iter(range(10**6))
+    at, value = data.draw(st.integers(0, 4000)), data.draw(st.integers(1, 255))
+
+    def edit(_, message):
+        if next(counter) != chosen:
+            return message
+        k = at % len(message)
+        return message[:k] + bytes([message[k] ^ value]) + message[k + 1 :]
+
+    change(path, edit)
+    assert "\n" not in what_is_said(rt, path)
