@@ -40,7 +40,7 @@ class Commander {
   Fault fault() const { return finding_.fault; }
   const Finding& finding() const { return finding_; }
   std::int64_t fault_time_ns() const { return fault_time_ns_; }
-  /// Whether the policy has to start anew with its next step (it does when POLICY is entered); asked by the policy's thread
+  /// Counts how often POLICY was entered. The policy starts anew with the first step after each change; its thread asks
   /// through loop.h.
   std::uint32_t policy_epoch() const { return epoch_; }
   /// The operator's command (command size), zero before the first one, kept within the contract's ranges.
