@@ -110,7 +110,7 @@ void Loop::set_up(bool writer) {
   sharpen_timers();
   prefault_stack();
   // In this thread, so that its share of the heap is there.
-  if (!writer && backend_) backend_->warm(200);
+  if (!writer && backend_) backend_->warm(50);
   if (priority > 0 && !set_fifo(priority, why)) add_line(notes_[writer], why);
 }
 

@@ -29,9 +29,12 @@ bool Loop::take_new_state() noexcept {
   const bool got = first_ || transport_->take_state(state_);
   first_ = false;
   const std::lock_guard lock(mutex_);
+  const bool moving = commander_.phase() != Phase::kDamping;
   take_operator(policy_ring_.get());
+  if (got) take_state(state_, policy_ring_.get());
+  // A fault or the operator's stop is answered at once, not at the writer's next tick.
+  if (moving && ready_ && commander_.phase() == Phase::kDamping) send(false, policy_command_, policy_ring_.get());
   if (!got) return false;
-  take_state(state_, policy_ring_.get());
   epoch_ = commander_.policy_epoch();
   const auto command = commander_.operator_command();
   std::copy(command.begin(), command.end(), asked_.begin());

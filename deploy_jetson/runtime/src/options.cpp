@@ -109,7 +109,8 @@ const OptionRow kRows[] = {
      "play a log back and compare every command"},
     {"doctor", "", [](O& o, V&) { act(o, Action::kDoctor); }, "say what of this machine is fit for a robot"},
     {"transport", "ADDRESS", [](O& o, V& v) { o.transport = some("transport", v); },
-     "udp:HOST:PORT where the robot listens, shm:NAME, dds:unitree_go or dds:unitree_hg; default udp:127.0.0.1:9870"},
+     "udp:HOST:PORT where the robot listens, default udp:127.0.0.1:9870; shm:NAME;\n"
+     "dds:unitree_go or dds:unitree_hg"},
     {"operator", "ADDRESS", [](O& o, V& v) { o.operator_address = some("operator", v); },
      "where to listen for the operator, default udp:127.0.0.1:9871; robot: through the robot alone;\n"
      "none: nobody, it stands and walks by itself (simulation only)"},

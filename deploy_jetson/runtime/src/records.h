@@ -17,7 +17,8 @@ namespace robot_rl {
 bool push_state(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const LowState& state) noexcept;
 /// Commander::on_operator.
 bool push_operator(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const OperatorInput& input) noexcept;
-/// Policy::step with its output, then Commander::on_policy. The step read the newest state handed to on_state.
+/// Policy::step with its output, then Commander::on_policy. The step read the state of its `state_sequence`, the newest
+/// one handed to on_state when it began.
 /// `command`: what the step was given; `observation`: what it built.
 bool push_policy(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const PolicyOutput& output,
                  std::span<const float> command, std::span<const float> observation) noexcept;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 #include <memory>
 #include <span>
 #include <utility>
@@ -152,24 +153,28 @@ class Player {
       return differ(e, "the state has " + std::to_string(e.state.joints) + " joints, the contract " +
                            std::to_string(contract_.joints.size()));
     }
-    state_ = e.state;
+    // While a step takes long, states go on arriving: it read one of those before.
+    if (recent_.size() == kRecent) recent_.pop_front();
+    recent_.push_back(e.state);
     result_.states += 1;
-    commander_.on_state(state_, e.time_ns);
+    commander_.on_state(e.state, e.time_ns);
     return true;
   }
 
   bool on_step(LogEvent& e) {
     const auto& then = e.output;
-    if (result_.states == 0 || then.state_sequence != state_.sequence) {
-      return differ(e, "the policy's step read state " + std::to_string(then.state_sequence) + ", the newest in the log is " +
-                           std::to_string(state_.sequence));
+    const auto read = std::find_if(recent_.rbegin(), recent_.rend(),
+                                   [&then](const LowState& state) { return state.sequence == then.state_sequence; });
+    if (read == recent_.rend()) {
+      return differ(e, "the policy's step read state " + std::to_string(then.state_sequence) + ", which is none of the " +
+                           std::to_string(recent_.size()) + " before it in the log");
     }
     if (e.command.size() != contract_.command.size()) return differ(e, "the command has another size than the contract's");
     if (then.actions != static_cast<int>(contract_.actions.size())) {
       return differ(e, "it has " + std::to_string(then.actions) + " actions, the contract " + std::to_string(contract_.actions.size()));
     }
     backend_.expect(then);
-    policy_.step(state_, e.command, then.reset, now_);
+    policy_.step(*read, e.command, then.reset, now_);
     result_.steps += 1;
     const auto count = static_cast<std::size_t>(then.actions);
     auto what = first_difference("observation", policy_.observation(), e.observation, contract_);
@@ -214,7 +219,8 @@ class Player {
   Policy policy_;
   LogReplay& result_;
   Commander commander_;
-  LowState state_;
+  static constexpr std::size_t kRecent = 512;
+  std::deque<LowState> recent_;
   PolicyOutput now_;
   std::uint64_t next_ = 0;
   std::int64_t first_ns_ = 0;

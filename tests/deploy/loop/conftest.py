@@ -102,7 +102,9 @@ class Robot:
                     return self.commands[at]
                 at += 1
             time.sleep(0.002)
-        raise AssertionError(f"no such command in {timeout_s} s, {len(self.commands)} came; the last: {self.commands[-1:]}")
+        raise AssertionError(
+            f"no such command in {timeout_s} s; {len(self.commands)} came, the last {self.commands[-1:]}"
+        )
 
 
 @pytest.fixture
@@ -128,7 +130,7 @@ def robot(rt, go2_bundle, free_address):
 
 @pytest.fixture
 def start(rt, go2_bundle, binary_env, robot, tmp_path):
-    """A function that starts the binary against the robot: words are more options, names settings. It is ended after."""
+    """A function that starts the binary against the robot, with more options and settings. It is ended after the test."""
     started = []
 
     def run(*words, bundle=go2_bundle, operator="none", settings=None):

@@ -128,7 +128,12 @@ def test_without_permission_it_says_so_and_runs(rt, robot, go2_bundle, binary_en
     words += ["--backend", "onnxruntime", "--seconds", "0.2", "--set", "limits.state_age_s=5"]
     ended = subprocess.run([str(w) for w in words], capture_output=True, text=True, env=binary_env, timeout=60)
     assert ended.returncode in (0, 4), ended.stderr
-    for needed in ("memory is not locked", "SCHED_FIFO 80 is not given", "SCHED_FIFO 70 is not given", "LimitRTPRIO=95"):
+    for needed in (
+        "memory is not locked",
+        "SCHED_FIFO 80 is not given",
+        "SCHED_FIFO 70 is not given",
+        "LimitRTPRIO=95",
+    ):
         assert ended.stderr.count(needed) >= 1, ended.stderr
     assert robot.commands
     words.append("--require-realtime")
