@@ -36,10 +36,8 @@ def run(arguments: Sequence[str]) -> int:
     options = read_all(Options, [word if "=" in word else f"log={word}" for word in arguments])
     if not options.log:
         raise UserError("log: which one? Write robot-rl replay <file>.mcap")
-    try:
-        import robot_rl_runtime
-    except ImportError:
-        raise UserError("replay needs the runtime: pip install ./deploy_jetson/runtime") from None
-    command = [str(robot_rl_runtime.binary()), "--replay", str(Path(options.log)), "--backend", options.backend]
+    from robot_rl.sim2sim.binary import load_runtime
+
+    command = [str(load_runtime().binary()), "--replay", str(Path(options.log)), "--backend", options.backend]
     sys.stdout.flush()
     return subprocess.run(command, check=False).returncode

@@ -15,6 +15,7 @@ import numpy as np
 from robot_rl_envs.latency import FORMAT, VERSION, from_report
 
 from robot_rl.errors import UserError
+from robot_rl.sim2sim.binary import load_runtime
 
 WINDOW_S = 1.0
 """The delay is the median within so long a time, and jitter what a step is off it."""
@@ -83,10 +84,7 @@ def _of_report(source: Path, extra_s: float) -> dict[str, Any]:
 
 
 def _of_log(source: Path, extra_s: float) -> dict[str, Any]:
-    try:
-        import robot_rl_runtime as runtime
-    except ImportError:
-        raise UserError(f"{source}: reading a log needs the runtime: pip install ./deploy_jetson/runtime") from None
+    runtime = load_runtime()
     try:
         columns, about = runtime.log_times(source), runtime.log_about(source)
     except (runtime.UserError, runtime.ContractError) as error:

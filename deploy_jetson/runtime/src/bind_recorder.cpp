@@ -12,6 +12,7 @@
 #include "policy.h"
 #include "records.h"
 #include "replay.h"
+#include "rt.h"
 
 namespace nb = nanobind;
 
@@ -114,6 +115,41 @@ class Recorder {
   std::uint32_t epoch_ = 0;
 };
 
+/// What logging costs the real-time threads: for each of `ticks` the ns that its events took to push, in a thread that
+/// pauses between ticks as the loop does, while a logger writes. Every tick has a state and a command, every tenth a
+/// policy's step and its command besides.
+std::vector<std::int64_t> time_logging(const Bundle& bundle, const std::filesystem::path& path, int ticks, std::int64_t pause_ns) {
+  LogInfo info;
+  info.bundle = &bundle;
+  EventRing ring(kRingBytes);
+  Logger logger(path, info, {&ring});
+  logger.start();
+  LowState state;
+  LowCommand command;
+  PolicyOutput output;
+  state.joints = command.joints = static_cast<int>(bundle.contract.joints.size());
+  output.actions = bundle.contract.action_size;
+  state.feet = kMaxFeet;
+  state.heights = bundle.contract.signal_size("height_scan");
+  const std::vector<float> observation(static_cast<std::size_t>(bundle.contract.observation_size)), asked(3);
+  std::vector<std::int64_t> cost(static_cast<std::size_t>(ticks));
+  std::uint64_t order = 0;
+  for (int k = 0; k < ticks; ++k) {
+    sleep_until(now_ns() + pause_ns);
+    const auto begin = now_ns();
+    push_state(ring, order++, begin, state);
+    if (k % 10 == 0) {
+      push_policy(ring, order++, begin, output, asked, observation);
+      push_command(ring, order++, begin, command);
+    }
+    push_command(ring, order++, begin, command);
+    cost[static_cast<std::size_t>(k)] = now_ns() - begin;
+  }
+  logger.stop();
+  if (logger.counters().lost > 0) throw UserError("the logger lost events");
+  return cost;
+}
+
 nb::dict replayed(const std::filesystem::path& path, const std::string& backend) {
   BackendOptions options;
   options.name = backend;
@@ -159,6 +195,8 @@ void bind_recorder(nb::module_& module) {
         found["failed"] = counters.failed;
         return found;
       });
+  module.def("time_logging", &time_logging, nb::arg("bundle"), nb::arg("path"), nb::arg("ticks"), nb::arg("pause_ns"),
+             nb::call_guard<nb::gil_scoped_release>(), "Nanoseconds that the events of each tick took to push.");
   module.def("replay_log", &replayed, nb::arg("path"), nb::arg("backend") = "auto",
              "Play a log back and compare every command bit for bit; replay.h says what is in the answer.");
 }
