@@ -1,5 +1,6 @@
 """The policy network in ONNX Runtime, set up so that it does not starve the control loop."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,8 @@ class Session:
         Raises:
             ContractError: It cannot be loaded, or has other inputs and outputs than a policy.
         """
+        # Newer libraries open a connection and a database in the home folder to report on their use.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime
 
         refuse_foreign_parts(model)
