@@ -16,10 +16,13 @@ if(ROBOT_RL_DDS STREQUAL "ON" OR (ROBOT_RL_DDS STREQUAL "AUTO" AND NOT CMAKE_CRO
       list(APPEND GENERATED_SOURCES ${GENERATED}/${family}.c ${GENERATED}/${family}.h)
     endforeach()
     file(GLOB DDS_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/src/dds_*.cpp)
-    target_sources(robot_rl_core PRIVATE ${DDS_SOURCES} ${GENERATED_SOURCES})
+    add_library(robot_rl_idl STATIC ${GENERATED_SOURCES})  # C, apart from the core's C++ options
+    target_link_libraries(robot_rl_idl PUBLIC CycloneDDS::ddsc)
+    target_sources(robot_rl_core PRIVATE ${DDS_SOURCES})
+    add_dependencies(robot_rl_core robot_rl_idl)  # its headers
     target_include_directories(robot_rl_core PRIVATE ${GENERATED})
     target_compile_definitions(robot_rl_core PRIVATE ROBOT_RL_DDS)
-    target_link_libraries(robot_rl_core PUBLIC CycloneDDS::ddsc)
+    target_link_libraries(robot_rl_core PUBLIC robot_rl_idl)
     message(STATUS "DDS: CycloneDDS ${CycloneDDS_VERSION}")
   elseif(ROBOT_RL_DDS STREQUAL "ON")
     message(FATAL_ERROR "ROBOT_RL_DDS=ON, but CycloneDDS or idlc is not found: apt install cyclonedds-dev cyclonedds-tools")

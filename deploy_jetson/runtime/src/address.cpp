@@ -52,7 +52,8 @@ void read_udp(Address& address, const std::string& text, const std::string& rest
     const auto [at, error] = std::from_chars(rest.data() + colon + 1, end, port);
     if (error != std::errc() || at != end) port = 0;
   }
-  if (port < 1 || port > 65535) refuse(what, text, "it must be udp:HOST:PORT with a port from 1 to 65535, such as udp:127.0.0.1:9870");
+  if (port < 1 || port > 65535)
+    refuse(what, text, "it must be udp:HOST:PORT with a port from 1 to 65535, such as udp:127.0.0.1:9870");
   address.name = rest.substr(0, colon);
   address.port = static_cast<std::uint16_t>(port);
   address.text = "udp " + address.name + ":" + std::to_string(port);
@@ -60,8 +61,8 @@ void read_udp(Address& address, const std::string& text, const std::string& rest
 
 void read_shm(Address& address, const std::string& text, const std::string& rest, const std::string& what) {
   const auto good = [](char sign) {
-    return (sign >= 'a' && sign <= 'z') || (sign >= 'A' && sign <= 'Z') || (sign >= '0' && sign <= '9') || sign == '_' ||
-           sign == '-';
+    return (sign >= 'a' && sign <= 'z') || (sign >= 'A' && sign <= 'Z') || (sign >= '0' && sign <= '9') ||
+           sign == '_' || sign == '-';
   };
   if (rest.empty() || rest.size() > 64 || !std::all_of(rest.begin(), rest.end(), good)) {
     refuse(what, text, "it must be shm:NAME with a name of at most 64 letters, digits, '_' and '-'");
@@ -80,8 +81,8 @@ void read_dds(Address& address, const std::string& text, const std::string& rest
   }
   const auto interface = address.option("interface", "lo");
   const auto good = [](char sign) {
-    return (sign >= 'a' && sign <= 'z') || (sign >= 'A' && sign <= 'Z') || (sign >= '0' && sign <= '9') || sign == '_' ||
-           sign == '-' || sign == '.' || sign == ':' || sign == '@';
+    return (sign >= 'a' && sign <= 'z') || (sign >= 'A' && sign <= 'Z') || (sign >= '0' && sign <= '9') ||
+           sign == '_' || sign == '-' || sign == '.' || sign == ':' || sign == '@';
   };
   if (interface.size() > 15 || !std::all_of(interface.begin(), interface.end(), good)) {
     refuse(what, text, "interface must be the name of a network interface, such as eth0");

@@ -7,12 +7,13 @@
 
 namespace robot_rl {
 
-/// "udp:HOST:PORT", "shm:NAME", "dds:unitree_go" or "dds:unitree_hg", each with options behind: "?name=value&name=value".
+/// "udp:HOST:PORT", "shm:NAME", "dds:unitree_go" or "dds:unitree_hg", each with options behind:
+/// "?name=value&name=value".
 struct Address {
   std::string kind, name;  // "udp" and the host, "shm" and the segment, "dds" and the message family
   std::uint16_t port = 0;  // of udp
   std::map<std::string, std::string> options;
-  std::string text;        // "udp 127.0.0.1:9870", for messages
+  std::string text;  // "udp 127.0.0.1:9870", for messages
 
   /// The value of an option, or what it is where it was not given.
   std::string option(const std::string& name, const std::string& otherwise) const;

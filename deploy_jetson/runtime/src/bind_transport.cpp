@@ -50,7 +50,8 @@ class OperatorEnd {
     source_ = (std::uint64_t{random()} << 32) | random();
   }
   bool send(const std::vector<float>& command, Request request) {
-    if (command.size() > kMaxCommand) throw UserError("command: more than " + std::to_string(kMaxCommand) + " components");
+    if (command.size() > kMaxCommand)
+      throw UserError("command: more than " + std::to_string(kMaxCommand) + " components");
     OperatorInput input;
     input.sequence = ++sequence_;
     input.request = request;
@@ -91,80 +92,129 @@ void bind_frames(nb::module_& module) {
       .value("BYE", Message::kBye);
   module.attr("PROTOCOL_VERSION") = kProtocolVersion;
   module.attr("MAX_FRAME") = kMaxFrame;
-  module.def("frame_kind", [](const nb::bytes& data) -> std::optional<std::pair<Message, std::uint32_t>> {
-    Frame frame;
-    if (open_frame(bytes_in(data), frame) != Opened::kGood) return std::nullopt;
-    return std::pair(frame.kind, frame.layout);
-  }, "data"_a, "Kind and layout of a frame; None where it is damaged or of another version.");
+  module.def(
+      "frame_kind",
+      [](const nb::bytes& data) -> std::optional<std::pair<Message, std::uint32_t>> {
+        Frame frame;
+        if (open_frame(bytes_in(data), frame) != Opened::kGood) return std::nullopt;
+        return std::pair(frame.kind, frame.layout);
+      },
+      "data"_a, "Kind and layout of a frame; None where it is damaged or of another version.");
   module.def("layout_of", &layout_of, "robot"_a);
-  module.def("write_state", [](const LowState& state, std::uint32_t layout) {
-    return written([&](auto out) { return write_state(state, layout, out); });
-  }, "state"_a, "layout"_a);
-  module.def("write_command", [](const LowCommand& command, std::uint32_t layout) {
-    return written([&](auto out) { return write_command(command, layout, out); });
-  }, "command"_a, "layout"_a);
-  module.def("write_operator", [](const OperatorInput& input, std::uint64_t source) {
-    return written([&](auto out) { return write_operator(input, source, out); });
-  }, "input"_a, "source"_a);
-  module.def("write_describe", [](const RobotDescription& robot) {
-    return written([&](auto out) { return write_describe(robot, out); });
-  }, "robot"_a);
-  module.def("write_hello", [](std::uint64_t commander, bool states) {
-    return written([&](auto out) { return write_hello({commander, states}, out); });
-  }, "commander"_a, "states"_a = true);
-  module.def("read_state", [](const nb::bytes& data) -> std::optional<LowState> {
-    LowState state;
-    const auto frame = opened(data, Message::kState);
-    return frame && read_state(*frame, state) ? std::optional(state) : std::nullopt;
-  }, "data"_a, "The state in a frame; None where there is none.");
-  module.def("read_command", [](const nb::bytes& data) -> std::optional<LowCommand> {
-    LowCommand command;
-    const auto frame = opened(data, Message::kCommand);
-    return frame && read_command(*frame, command) ? std::optional(command) : std::nullopt;
-  }, "data"_a, "The command in a frame; None where there is none.");
-  module.def("read_operator", [](const nb::bytes& data) -> std::optional<std::pair<OperatorInput, std::uint64_t>> {
-    OperatorInput input;
-    std::uint64_t source = 0;
-    const auto frame = opened(data, Message::kOperator);
-    if (!frame || !read_operator(*frame, input, source)) return std::nullopt;
-    return std::pair(input, source);
-  }, "data"_a, "The operator's message in a frame and its source; None where there is none.");
-  module.def("read_describe", [](const nb::bytes& data) -> std::optional<RobotDescription> {
-    RobotDescription robot;
-    const auto frame = opened(data, Message::kDescribe);
-    return frame && read_describe(*frame, robot) ? std::optional(robot) : std::nullopt;
-  }, "data"_a, "The description in a frame; None where there is none.");
-  module.def("read_hello", [](const nb::bytes& data) -> std::optional<std::pair<std::uint64_t, bool>> {
-    Hello hello;
-    const auto frame = opened(data, Message::kHello);
-    if (!frame || !read_hello(*frame, hello)) return std::nullopt;
-    return std::pair(hello.commander, hello.states);
-  }, "data"_a, "Commander of a greeting and whether it wants states; None where there is none.");
+}
+
+void bind_writers(nb::module_& module) {
+  module.def(
+      "write_state",
+      [](const LowState& state, std::uint32_t layout) {
+        return written([&](auto out) { return write_state(state, layout, out); });
+      },
+      "state"_a, "layout"_a);
+  module.def(
+      "write_command",
+      [](const LowCommand& command, std::uint32_t layout) {
+        return written([&](auto out) { return write_command(command, layout, out); });
+      },
+      "command"_a, "layout"_a);
+  module.def(
+      "write_operator",
+      [](const OperatorInput& input, std::uint64_t source) {
+        return written([&](auto out) { return write_operator(input, source, out); });
+      },
+      "input"_a, "source"_a);
+  module.def(
+      "write_describe",
+      [](const RobotDescription& robot) { return written([&](auto out) { return write_describe(robot, out); }); },
+      "robot"_a);
+  module.def(
+      "write_hello",
+      [](std::uint64_t commander, bool states) {
+        return written([&](auto out) { return write_hello({commander, states}, out); });
+      },
+      "commander"_a, "states"_a = true);
+}
+
+void bind_readers(nb::module_& module) {
+  module.def(
+      "read_state",
+      [](const nb::bytes& data) -> std::optional<LowState> {
+        LowState state;
+        const auto frame = opened(data, Message::kState);
+        return frame && read_state(*frame, state) ? std::optional(state) : std::nullopt;
+      },
+      "data"_a, "The state in a frame; None where there is none.");
+  module.def(
+      "read_command",
+      [](const nb::bytes& data) -> std::optional<LowCommand> {
+        LowCommand command;
+        const auto frame = opened(data, Message::kCommand);
+        return frame && read_command(*frame, command) ? std::optional(command) : std::nullopt;
+      },
+      "data"_a, "The command in a frame; None where there is none.");
+  module.def(
+      "read_operator",
+      [](const nb::bytes& data) -> std::optional<std::pair<OperatorInput, std::uint64_t>> {
+        OperatorInput input;
+        std::uint64_t source = 0;
+        const auto frame = opened(data, Message::kOperator);
+        if (!frame || !read_operator(*frame, input, source)) return std::nullopt;
+        return std::pair(input, source);
+      },
+      "data"_a, "The operator's message in a frame and its source; None where there is none.");
+  module.def(
+      "read_describe",
+      [](const nb::bytes& data) -> std::optional<RobotDescription> {
+        RobotDescription robot;
+        const auto frame = opened(data, Message::kDescribe);
+        return frame && read_describe(*frame, robot) ? std::optional(robot) : std::nullopt;
+      },
+      "data"_a, "The description in a frame; None where there is none.");
+  module.def(
+      "read_hello",
+      [](const nb::bytes& data) -> std::optional<std::pair<std::uint64_t, bool>> {
+        Hello hello;
+        const auto frame = opened(data, Message::kHello);
+        if (!frame || !read_hello(*frame, hello)) return std::nullopt;
+        return std::pair(hello.commander, hello.states);
+      },
+      "data"_a, "Commander of a greeting and whether it wants states; None where there is none.");
 }
 
 void bind_ends(nb::module_& module) {
   nb::class_<RobotDescription>(module, "RobotDescription", "What a robot says about itself; joints in its own order.")
-      .def("__init__", [](RobotDescription* self, std::string robot, std::vector<std::string> joints, int feet, int heights) {
-        new (self) RobotDescription{std::move(robot), std::move(joints), feet, heights};
-      }, "robot"_a, "joints"_a, "feet"_a = 0, "heights"_a = 0)
+      .def(
+          "__init__",
+          [](RobotDescription* self, std::string robot, std::vector<std::string> joints, int feet, int heights) {
+            new (self) RobotDescription{std::move(robot), std::move(joints), feet, heights};
+          },
+          "robot"_a, "joints"_a, "feet"_a = 0, "heights"_a = 0)
       .def_ro("robot", &RobotDescription::robot)
       .def_ro("joints", &RobotDescription::joints)
       .def_ro("feet", &RobotDescription::feet)
       .def_ro("heights", &RobotDescription::heights);
 
-  nb::class_<RobotEnd>(module, "RobotEnd", "The robot's side of a transport: states out, commands in; joints in the robot's order.")
-      .def(nb::new_([](const std::string& address, const RobotDescription& robot) { return make_robot_end(address, robot); }),
+  nb::class_<RobotEnd>(module, "RobotEnd",
+                       "The robot's side of a transport: states out, commands in; joints in the robot's order.")
+      .def(nb::new_([](const std::string& address, const RobotDescription& robot) {
+             return make_robot_end(address, robot);
+           }),
            "address"_a, "robot"_a)
-      .def("wait", [](RobotEnd& self, double seconds) { return self.wait(deadline(seconds)); }, "seconds"_a,
-           nb::call_guard<nb::gil_scoped_release>(), "Sleep until something arrived; False after that long without.")
-      .def("wait_until", &RobotEnd::wait, "deadline_ns"_a, nb::call_guard<nb::gil_scoped_release>(), "The same up to a time of now_ns().")
-      .def("take_command", [](RobotEnd& self) -> std::optional<LowCommand> {
-        LowCommand command;
-        return self.take_command(command) ? std::optional(command) : std::nullopt;
-      }, "The next command in the order of arrival; None: none. Greetings are answered here, so call it often.")
+      .def(
+          "wait", [](RobotEnd& self, double seconds) { return self.wait(deadline(seconds)); }, "seconds"_a,
+          nb::call_guard<nb::gil_scoped_release>(), "Sleep until something arrived; False after that long without.")
+      .def("wait_until", &RobotEnd::wait, "deadline_ns"_a, nb::call_guard<nb::gil_scoped_release>(),
+           "The same up to a time of now_ns().")
+      .def(
+          "take_command",
+          [](RobotEnd& self) -> std::optional<LowCommand> {
+            LowCommand command;
+            return self.take_command(command) ? std::optional(command) : std::nullopt;
+          },
+          "The next command in the order of arrival; None: none. Greetings are answered here, so call it often.")
       .def("send_state", &RobotEnd::send_state, "state"_a, nb::call_guard<nb::gil_scoped_release>(),
            "Send to every client; how many. Sequence 0: one more than the last; commander 0: as it happened.")
-      .def("send_operator", &RobotEnd::send_operator, "input"_a, "source"_a, "Hand an operator's message on to every client.")
+      .def("send_operator", &RobotEnd::send_operator, "input"_a, "source"_a,
+           "Hand an operator's message on to every client.")
       .def_prop_ro("clients", &RobotEnd::clients)
       .def_prop_ro("counters", [](const RobotEnd& self) { return as_dict(self.counters()); })
       .def_prop_ro("identity", &RobotEnd::identity);
@@ -176,25 +226,34 @@ void bind_ends(nb::module_& module) {
 }
 
 void bind_client(nb::module_& module) {
-  nb::class_<Transport>(module, "Transport", "The policy's side of a transport, as the binary uses it; joints in the contract's order.")
+  nb::class_<Transport>(module, "Transport",
+                        "The policy's side of a transport, as the binary uses it; joints in the contract's order.")
       .def(nb::new_([](const std::string& address, const std::string& operator_address, std::uint64_t commander) {
              return make_transport(address, operator_address, commander);
-           }), "address"_a, "operator_address"_a = "", "commander"_a = 1)
-      .def("connect", [](Transport& self, const std::string& contract_json, double timeout_s) {
-        const auto contract = read_contract(contract_json);
-        nb::gil_scoped_release unlocked;
-        return self.connect(contract, timeout_s);
-      }, "contract_json"_a, "timeout_s"_a = 10.0, "Find the robot and resolve the joints of a contract (the text of its JSON).")
-      .def("wait", [](Transport& self, double seconds) { return self.wait(deadline(seconds)); }, "seconds"_a,
-           nb::call_guard<nb::gil_scoped_release>())
-      .def("take_state", [](Transport& self) -> std::optional<LowState> {
-        LowState state;
-        return self.take_state(state) ? std::optional(state) : std::nullopt;
-      })
-      .def("take_operator", [](Transport& self) -> std::optional<OperatorInput> {
-        OperatorInput input;
-        return self.take_operator(input) ? std::optional(input) : std::nullopt;
-      })
+           }),
+           "address"_a, "operator_address"_a = "", "commander"_a = 1)
+      .def(
+          "connect",
+          [](Transport& self, const std::string& contract_json, double timeout_s) {
+            const auto contract = read_contract(contract_json);
+            nb::gil_scoped_release unlocked;
+            return self.connect(contract, timeout_s);
+          },
+          "contract_json"_a, "timeout_s"_a = 10.0,
+          "Find the robot and resolve the joints of a contract (the text of its JSON).")
+      .def(
+          "wait", [](Transport& self, double seconds) { return self.wait(deadline(seconds)); }, "seconds"_a,
+          nb::call_guard<nb::gil_scoped_release>())
+      .def("take_state",
+           [](Transport& self) -> std::optional<LowState> {
+             LowState state;
+             return self.take_state(state) ? std::optional(state) : std::nullopt;
+           })
+      .def("take_operator",
+           [](Transport& self) -> std::optional<OperatorInput> {
+             OperatorInput input;
+             return self.take_operator(input) ? std::optional(input) : std::nullopt;
+           })
       .def("send", &Transport::send, "command"_a)
       .def_prop_ro("second_commander", &Transport::second_commander)
       .def_prop_ro("counters", [](const Transport& self) { return as_dict(self.counters()); })
@@ -203,15 +262,19 @@ void bind_client(nb::module_& module) {
 
 void bind_unitree(nb::module_& module) {
   module.def("has_dds", &has_dds, "Whether this build speaks DDS.");
-  module.def("unitree_motors", [](const std::string& robot) { return unitree::robot_of(robot).joint_names(); }, "robot"_a,
-             "Names of a Unitree robot's joints in the order of its motors; '' where a place is empty.");
-  module.def("unitree_crc", [](const nb::bytes& data) { return unitree::crc(data.data(), data.size()); }, "data"_a,
-             "The checksum in Unitree's messages, over all words of a message but the last.");
+  module.def(
+      "unitree_motors", [](const std::string& robot) { return unitree::robot_of(robot).joint_names(); }, "robot"_a,
+      "Names of a Unitree robot's joints in the order of its motors; '' where a place is empty.");
+  module.def(
+      "unitree_crc", [](const nb::bytes& data) { return unitree::crc(data.data(), data.size()); }, "data"_a,
+      "The checksum in Unitree's messages, over all words of a message but the last.");
 }
 
 void bind_transport(nb::module_& module) {
   module.def("now_ns", &now_ns, "CLOCK_MONOTONIC [ns].");
   bind_frames(module);
+  bind_writers(module);
+  bind_readers(module);
   bind_ends(module);
   bind_client(module);
   bind_unitree(module);

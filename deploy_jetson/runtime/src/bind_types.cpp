@@ -1,5 +1,5 @@
-// States, commands and the operator's messages in Python. Arrays are NumPy views of the whole room (64 joints); setting one
-// writes its first values and leaves the rest.
+// States, commands and the operator's messages in Python. Arrays are NumPy views of the whole room (64 joints); setting
+// one writes its first values and leaves the rest.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
@@ -22,15 +22,15 @@ const char* dtype_name() {
 template <class C, class T, std::size_t N>
 void add_array(nb::class_<C>& type, const char* name, T (C::*member)[N]) {
   type.def_prop_rw(
-      name,
-      [member](C& object) { return nb::ndarray<nb::numpy, T, nb::ndim<1>>(object.*member, {N}); },
+      name, [member](C& object) { return nb::ndarray<nb::numpy, T, nb::ndim<1>>(object.*member, {N}); },
       [member, name](C& object, nb::handle value) {
         using Array = nb::ndarray<nb::numpy, const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
         const auto made = nb::module_::import_("numpy").attr("ascontiguousarray")(value, dtype_name<T>());
         const auto array = nb::cast<Array>(made);
         if (array.shape(0) > N) {
-          throw nb::value_error((std::string(name) + ": " + std::to_string(array.shape(0)) + " values, there is room for " +
-                                 std::to_string(N)).c_str());
+          throw nb::value_error((std::string(name) + ": " + std::to_string(array.shape(0)) +
+                                 " values, there is room for " + std::to_string(N))
+                                    .c_str());
         }
         std::memcpy(object.*member, array.data(), array.shape(0) * sizeof(T));
       });

@@ -14,10 +14,12 @@ inline std::vector<Binder>& binders() {
   return all;
 }
 
-/// At namespace scope of a bind_*.cpp: `const AddBinder kAdd(bind_something);`. `first`: before all others, whose default
-/// arguments are of these types.
+/// At namespace scope of a bind_*.cpp: `const AddBinder kAdd(bind_something);`. `first`: before all others, whose
+/// default arguments are of these types.
 struct AddBinder {
-  explicit AddBinder(Binder binder, bool first = false) { binders().insert(first ? binders().begin() : binders().end(), binder); }
+  explicit AddBinder(Binder binder, bool first = false) {
+    binders().insert(first ? binders().begin() : binders().end(), binder);
+  }
 };
 
 }  // namespace robot_rl

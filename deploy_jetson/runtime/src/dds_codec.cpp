@@ -59,11 +59,13 @@ constexpr int kFeet[4] = {1, 0, 3, 2};
 constexpr std::int16_t kContact = 20;  // of the raw reading, which has no unit
 
 void feet(const Go::State& message, LowState& state) noexcept {
-  for (int foot = 0; foot < state.feet; ++foot) state.foot_contact[foot] = message.foot_force[kFeet[foot]] > kContact ? 1.0f : 0.0f;
+  for (int foot = 0; foot < state.feet; ++foot)
+    state.foot_contact[foot] = message.foot_force[kFeet[foot]] > kContact ? 1.0f : 0.0f;
 }
 void feet(const Hg::State&, LowState&) noexcept {}
 void set_feet(Go::State& message, const LowState& state) noexcept {
-  for (int foot = 0; foot < state.feet; ++foot) message.foot_force[kFeet[foot]] = state.foot_contact[foot] > 0.5f ? 10 * kContact : 0;
+  for (int foot = 0; foot < state.feet; ++foot)
+    message.foot_force[kFeet[foot]] = state.foot_contact[foot] > 0.5f ? 10 * kContact : 0;
 }
 void set_feet(Hg::State&, const LowState&) noexcept {}
 

@@ -50,11 +50,12 @@ bool fifo_permitted() {
 
 /// The library's settings: one interface, one receiving thread; on loopback no multicast, but peers of this machine.
 std::string settings(const std::string& interface) {
-  std::string text = "<CycloneDDS><Domain id=\"any\"><General><Interfaces><NetworkInterface name=\"" + interface +
-                     "\"/></Interfaces>";
+  std::string text =
+      "<CycloneDDS><Domain id=\"any\"><General><Interfaces><NetworkInterface name=\"" + interface + "\"/></Interfaces>";
   if (interface == "lo") {
-    text += "<AllowMulticast>false</AllowMulticast></General><Discovery><ParticipantIndex>auto</ParticipantIndex>"
-            "<MaxAutoParticipantIndex>40</MaxAutoParticipantIndex><Peers><Peer address=\"127.0.0.1\"/></Peers></Discovery>";
+    text +=
+        "<AllowMulticast>false</AllowMulticast></General><Discovery><ParticipantIndex>auto</ParticipantIndex>"
+        "<MaxAutoParticipantIndex>40</MaxAutoParticipantIndex><Peers><Peer address=\"127.0.0.1\"/></Peers></Discovery>";
   } else {
     text += "</General>";
   }
@@ -100,7 +101,8 @@ void close_domain(int id) {
 
 void on_data(dds_entity_t, void* node_event) {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(static_cast<int>(reinterpret_cast<std::intptr_t>(node_event)), &one, sizeof(one));
+  [[maybe_unused]] const auto written =
+      write(static_cast<int>(reinterpret_cast<std::intptr_t>(node_event)), &one, sizeof(one));
 }
 
 /// Newest data count: nothing waits for a reader, a late reader gets nothing old.

@@ -16,12 +16,14 @@ namespace {
 std::vector<int> motors_of(const unitree::Robot& robot, const RobotDescription& description) {
   std::vector<int> motors;
   for (const auto& joint : description.joints) {
-    const auto found = std::find_if(robot.motors.begin(), robot.motors.end(), [&](const auto& motor) { return joint == motor.joint; });
+    const auto found =
+        std::find_if(robot.motors.begin(), robot.motors.end(), [&](const auto& motor) { return joint == motor.joint; });
     if (found == robot.motors.end()) throw UserError("robot: '" + joint + "' is no joint of " + robot.name);
     motors.push_back(static_cast<int>(found - robot.motors.begin()));
   }
   if (motors.size() != robot.motors.size()) {
-    throw UserError("robot: " + std::to_string(motors.size()) + " joints, " + robot.name + " has " + std::to_string(robot.motors.size()));
+    throw UserError("robot: " + std::to_string(motors.size()) + " joints, " + robot.name + " has " +
+                    std::to_string(robot.motors.size()));
   }
   return motors;
 }
@@ -31,7 +33,8 @@ class DdsRobotEnd final : public RobotEnd {
   DdsRobotEnd(const Address& address, const RobotDescription& description)
       : address_(address), robot_(unitree::robot_of(address.option("robot", description.robot))), node_(address) {
     if (address.name != robot_.family) {
-      throw UserError("transport: '" + std::string(robot_.name) + "' speaks dds:" + robot_.family + ", not dds:" + address.name);
+      throw UserError("transport: '" + std::string(robot_.name) + "' speaks dds:" + robot_.family +
+                      ", not dds:" + address.name);
     }
     codec_ = make_codec(robot_, motors_of(robot_, description));
     states_ = node_.make_writer(codec_->state_type(), "rt/lowstate");
@@ -83,7 +86,9 @@ class DdsRobotEnd final : public RobotEnd {
 
   int clients() const noexcept override {
     dds_publication_matched_status_t matched;
-    return dds_get_publication_matched_status(states_, &matched) == DDS_RETCODE_OK ? static_cast<int>(matched.current_count) : 0;
+    return dds_get_publication_matched_status(states_, &matched) == DDS_RETCODE_OK
+               ? static_cast<int>(matched.current_count)
+               : 0;
   }
   TransportCounters counters() const noexcept override { return counters_.get(); }
   std::string identity() const override { return address_.text; }

@@ -87,7 +87,8 @@ class DdsTransport final : public Transport {
 RobotDescription DdsTransport::connect(const Contract& contract, double timeout_s) {
   const auto& robot = unitree::robot_of(address_.option("robot", contract.robot));
   if (address_.name != robot.family) {
-    throw UserError("transport: '" + std::string(robot.name) + "' speaks dds:" + robot.family + ", not dds:" + address_.name);
+    throw UserError("transport: '" + std::string(robot.name) + "' speaks dds:" + robot.family +
+                    ", not dds:" + address_.name);
   }
   RobotDescription description{robot.name, {}, robot.feet, 0};
   for (const auto& motor : robot.motors) description.joints.push_back(motor.joint);
@@ -107,7 +108,8 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
     if (now_ns() >= end) {
       char line[160];
       std::snprintf(line, sizeof(line), "transport: no state on rt/lowstate within %g s (%s)%s", timeout_s,
-                    address_.text.c_str(), counters_.damaged > 0 ? ", only some with a wrong checksum" : "; is this the right interface?");
+                    address_.text.c_str(),
+                    counters_.damaged > 0 ? ", only some with a wrong checksum" : "; is this the right interface?");
       throw UserError(line);
     }
     node_->wait(end, -1);
@@ -149,8 +151,8 @@ void DdsTransport::take_message() noexcept {
       count(counters_.damaged);
       continue;
     }
-    // A robot that counts no milliseconds is taken by the time of arrival; one whose counter stands still keeps its number,
-    // so that its standing still is seen.
+    // A robot that counts no milliseconds is taken by the time of arrival; one whose counter stands still keeps its
+    // number, so that its standing still is seen.
     const auto before = newest_.robot_time_ns;
     newest_.robot_time_ns = codec_->tick() == 0 ? now : clock_.extend(codec_->tick());
     if (sequence_ == 0 || newest_.robot_time_ns != before) ++sequence_;

@@ -87,8 +87,10 @@ std::string FrameTransport::silence(double timeout_s) const {
   char seconds[32];
   std::snprintf(seconds, sizeof(seconds), "%g", timeout_s);
   auto line = "transport: no answer from " + identity_ + " within " + seconds + " s";
-  if (other_version_) return line + " in version " + std::to_string(kProtocolVersion) + " of the protocol, but one in another version";
-  if (counters_.damaged > 0) return line + " that could be read (" + std::to_string(counters_.damaged.load()) + " damaged frames)";
+  if (other_version_)
+    return line + " in version " + std::to_string(kProtocolVersion) + " of the protocol, but one in another version";
+  if (counters_.damaged > 0)
+    return line + " that could be read (" + std::to_string(counters_.damaged.load()) + " damaged frames)";
   return line + "; is the robot, or the simulation, listening there?";
 }
 

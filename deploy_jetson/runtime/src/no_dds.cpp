@@ -8,8 +8,9 @@ namespace robot_rl {
 namespace {
 
 [[noreturn]] void refuse(const std::string& address) {
-  throw UserError("transport: '" + address +
-                  "': this build knows udp and shm alone; install cyclonedds-dev and cyclonedds-tools and build anew for dds");
+  throw UserError(
+      "transport: '" + address +
+      "': this build knows udp and shm alone; install cyclonedds-dev and cyclonedds-tools and build anew for dds");
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace robot_rl {
 
-/// Keeps the newest message and every request until they are taken. One operator's program is heard at a time; another one
-/// is heard once the first was silent for half a second, but a request to damp is obeyed whoever makes it.
+/// Keeps the newest message and every request until they are taken. One operator's program is heard at a time; another
+/// one is heard once the first was silent for half a second, but a request to damp is obeyed whoever makes it.
 class OperatorBox {
  public:
   void put(const OperatorInput& input, std::uint64_t source, std::int64_t now_ns) noexcept {

@@ -186,13 +186,15 @@ bool read_describe(const Frame& frame, RobotDescription& robot) {
   robot.feet = in.get<std::uint16_t>();
   robot.heights = in.get<std::uint16_t>();
   robot.joints.clear();
-  if (in.failed() || joints < 1 || joints > kMaxJoints || robot.feet > kMaxFeet || robot.heights > kMaxHeights) return false;
+  if (in.failed() || joints < 1 || joints > kMaxJoints || robot.feet > kMaxFeet || robot.heights > kMaxHeights)
+    return false;
   for (int joint = 0; joint < joints; ++joint) robot.joints.push_back(in.get_name());
   return in.done() && frame.layout == crc32(frame.payload);
 }
 
 std::size_t write_state(const LowState& state, std::uint32_t layout, std::span<std::byte> out) noexcept {
-  if (!within(state.joints, kMaxJoints) || !within(state.feet, kMaxFeet) || !within(state.heights, kMaxHeights)) return 0;
+  if (!within(state.joints, kMaxJoints) || !within(state.feet, kMaxFeet) || !within(state.heights, kMaxHeights))
+    return 0;
   Packer pack(out, Message::kState, layout);
   pack.put(state.sequence);
   pack.put(state.robot_time_ns);

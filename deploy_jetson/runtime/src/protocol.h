@@ -1,8 +1,8 @@
 // How our own messages look on the wire, over UDP and in shared memory; both ends are written and read here alone.
 //
-// A message is one frame, little-endian: "RBRL", version (u16), kind (u8), 0 (u8), bytes of the payload (u32), layout (u32),
-// payload, CRC-32 of all before it (u32). The layout is the CRC-32 of the robot's description: a state or a command of
-// another layout has other joints and is never used.
+// A message is one frame, little-endian: "RBRL", version (u16), kind (u8), 0 (u8), bytes of the payload (u32), layout
+// (u32), payload, CRC-32 of all before it (u32). The layout is the CRC-32 of the robot's description: a state or a
+// command of another layout has other joints and is never used.
 #pragma once
 
 #include <cstddef>
@@ -54,8 +54,8 @@ std::size_t write_command(const LowCommand& command, std::uint32_t layout, std::
 std::size_t write_operator(const OperatorInput& input, std::uint64_t source, std::span<std::byte> out) noexcept;
 std::size_t write_bye(std::uint64_t commander, std::span<std::byte> out) noexcept;
 
-/// Each reads the payload of a frame of its kind; false where counts, sizes or values make no sense, and the output then is
-/// not to be used. `receive_time_ns` is left alone. Only the used part of an array is written.
+/// Each reads the payload of a frame of its kind; false where counts, sizes or values make no sense, and the output
+/// then is not to be used. `receive_time_ns` is left alone. Only the used part of an array is written.
 bool read_hello(const Frame& frame, Hello& hello) noexcept;
 bool read_describe(const Frame& frame, RobotDescription& robot);
 bool read_state(const Frame& frame, LowState& state) noexcept;

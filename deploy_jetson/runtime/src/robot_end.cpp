@@ -57,7 +57,8 @@ class FrameRobotEnd final : public RobotEnd {
   }
 
   int send_state(const LowState& state) noexcept override {
-    if (state.joints != static_cast<int>(robot_.joints.size()) || state.feet != robot_.feet || state.heights != robot_.heights) {
+    if (state.joints != static_cast<int>(robot_.joints.size()) || state.feet != robot_.feet ||
+        state.heights != robot_.heights) {
       count(counters_.send_failed);
       return 0;
     }
@@ -89,7 +90,8 @@ class FrameRobotEnd final : public RobotEnd {
   }
 
   int clients() const noexcept override {
-    return static_cast<int>(std::count_if(clients_.begin(), clients_.end(), [](const Client& client) { return client.used; }));
+    return static_cast<int>(
+        std::count_if(clients_.begin(), clients_.end(), [](const Client& client) { return client.used; }));
   }
   TransportCounters counters() const noexcept override { return counters_.get(); }
   std::string identity() const override { return identity_; }

@@ -18,8 +18,8 @@ class RobotEnd {
   virtual bool wait(std::int64_t deadline_ns) noexcept = 0;
   /// The next command in the order of arrival, whoever sent it; false: none. Greetings are answered on the way.
   virtual bool take_command(LowCommand& command) noexcept = 0;
-  /// Send to everyone that wants states; how many. Sequence 0: one more than the last. Commander 0: whose command came last,
-  /// or that of somebody else than the receiver where there was one since its last state.
+  /// Send to everyone that wants states; how many. Sequence 0: one more than the last. Commander 0: whose command came
+  /// last, or that of somebody else than the receiver where there was one since its last state.
   virtual int send_state(const LowState& state) noexcept = 0;
   /// Hand an operator's message on to everyone that wants states.
   virtual int send_operator(const OperatorInput& input, std::uint64_t source) noexcept = 0;

@@ -1,5 +1,5 @@
-// Shared memory: a segment of lanes, one for each client, each lane a ring of frames either way. Whoever waits sleeps on a
-// futex. A side that dies in the middle of a frame leaves a slot that does not match its CRC, and holds up nobody.
+// Shared memory: a segment of lanes, one for each client, each lane a ring of frames either way. Whoever waits sleeps
+// on a futex. A side that dies in the middle of a frame leaves a slot that does not match its CRC, and holds up nobody.
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -66,7 +66,8 @@ void ring_bell(std::atomic<std::uint32_t>& bell) noexcept {
 
 /// Sleep until the bell differs from `heard` or the deadline passed.
 void wait_bell(std::atomic<std::uint32_t>& bell, std::uint32_t heard, std::int64_t deadline_ns) noexcept {
-  const timespec until = {static_cast<time_t>(deadline_ns / 1'000'000'000), static_cast<long>(deadline_ns % 1'000'000'000)};
+  const timespec until = {static_cast<time_t>(deadline_ns / 1'000'000'000),
+                          static_cast<long>(deadline_ns % 1'000'000'000)};
   syscall(SYS_futex, &bell, FUTEX_WAIT_BITSET, heard, &until, nullptr, FUTEX_BITSET_MATCH_ANY);
 }
 
@@ -89,7 +90,8 @@ std::size_t get(Ring& ring, std::uint64_t& cursor, std::span<std::byte> frame) n
     if (head - cursor > kSlots) cursor = head > kSlots ? head - kSlots : 0;
     auto& slot = ring.slots[cursor % kSlots];
     const auto mark = slot.mark.load(std::memory_order_acquire);
-    const auto size = std::min<std::size_t>(slot.size.load(std::memory_order_relaxed), std::min(frame.size(), kMaxFrame));
+    const auto size =
+        std::min<std::size_t>(slot.size.load(std::memory_order_relaxed), std::min(frame.size(), kMaxFrame));
     std::memcpy(frame.data(), slot.frame, size);
     std::atomic_thread_fence(std::memory_order_acquire);
     const bool whole = mark == 2 * cursor + 2 && mark == slot.mark.load(std::memory_order_relaxed);
@@ -132,7 +134,7 @@ class ShmClient final : public ClientChannel {
       if (errno == ENOENT) return false;
       throw UserError("transport: cannot open " + text_ + ": " + std::strerror(errno));
     }
-    struct stat about {};
+    struct stat about{};
     if (fstat(fd, &about) == 0 && about.st_size == static_cast<off_t>(sizeof(Segment))) segment_ = map_segment(fd);
     close(fd);
     if (segment_ == nullptr || segment_->magic.load(std::memory_order_acquire) != kSegmentMagic ||
@@ -166,7 +168,8 @@ class ShmClient final : public ClientChannel {
       lane.turn.fetch_add(1, std::memory_order_release);
       return true;
     }
-    throw UserError("transport: all " + std::to_string(kMaxPeers) + " lanes of " + text_ + " are taken by living processes");
+    throw UserError("transport: all " + std::to_string(kMaxPeers) + " lanes of " + text_ +
+                    " are taken by living processes");
   }
 
   std::string path_, text_;
@@ -264,14 +267,15 @@ class ShmServer final : public ServerChannel {
   void refuse_if_served(const Address& address) const {
     const int fd = shm_open(path_.c_str(), O_RDWR | O_CLOEXEC, 0);
     if (fd < 0) return;
-    struct stat about {};
+    struct stat about{};
     Segment* left = nullptr;
     if (fstat(fd, &about) == 0 && about.st_size == static_cast<off_t>(sizeof(Segment))) left = map_segment(fd);
     close(fd);
     const auto server = left == nullptr ? 0 : left->server.load();
     if (left != nullptr) munmap(left, sizeof(Segment));
     if (alive(server)) {
-      throw UserError("transport: process " + std::to_string(server) + " serves " + address.text + " already; name another");
+      throw UserError("transport: process " + std::to_string(server) + " serves " + address.text +
+                      " already; name another");
     }
     shm_unlink(path_.c_str());
   }

@@ -15,14 +15,15 @@ TransportCounters AtomicCounters::get() const noexcept {
 
 std::vector<int> fit_robot(const Contract& contract, const RobotDescription& robot) {
   if (robot.robot != contract.robot) {
-    throw ContractError("robot: the policy is for '" + contract.robot + "', the transport leads to '" + robot.robot + "'");
+    throw ContractError("robot: the policy is for '" + contract.robot + "', the transport leads to '" + robot.robot +
+                        "'");
   }
   auto places = resolve_joints(contract, robot.joints);
   for (const auto* signal : {"foot_contact", "foot_force"}) {
     const int wanted = contract.signal_size(signal);
     if (wanted != 0 && wanted != robot.feet) {
-      throw ContractError(std::string(signal) + ": the policy reads " + std::to_string(wanted) + " feet, the robot gives " +
-                          std::to_string(robot.feet));
+      throw ContractError(std::string(signal) + ": the policy reads " + std::to_string(wanted) +
+                          " feet, the robot gives " + std::to_string(robot.feet));
     }
   }
   const int heights = contract.signal_size("height_scan");
@@ -36,7 +37,8 @@ std::vector<int> fit_robot(const Contract& contract, const RobotDescription& rob
 std::unique_ptr<Transport> make_transport(const std::string& address, const std::string& operator_address,
                                           std::uint64_t commander) {
   if (commander == 0) throw UserError("commander: 0 means nobody, it must be another number");
-  if (parse_address(address, "transport").kind == "dds") return make_dds_transport(address, operator_address, commander);
+  if (parse_address(address, "transport").kind == "dds")
+    return make_dds_transport(address, operator_address, commander);
   return make_frame_transport(address, operator_address, commander);
 }
 

@@ -1,4 +1,5 @@
-// How states and commands travel. A transport resolves joints by name: what it gives and takes is in the contract's order.
+// How states and commands travel. A transport resolves joints by name: what it gives and takes is in the contract's
+// order.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +46,10 @@ class Transport {
 };
 
 /// Make a transport from its address: "udp:127.0.0.1:9870" (where the robot listens), "shm:NAME", "dds:unitree_go" or
-/// "dds:unitree_hg" with options "?domain=0&interface=lo". `operator_address`: where this end listens for the operator, such as
-/// "udp:127.0.0.1:9871"; "robot" or empty: only by way of the robot, such as its remote control; "none". Throws UserError.
-std::unique_ptr<Transport> make_transport(const std::string& address, const std::string& operator_address, std::uint64_t commander);
+/// "dds:unitree_hg" with options "?domain=0&interface=lo". `operator_address`: where this end listens for the operator,
+/// such as "udp:127.0.0.1:9871"; "robot" or empty: only by way of the robot, such as its remote control; "none". Throws
+/// UserError.
+std::unique_ptr<Transport> make_transport(const std::string& address, const std::string& operator_address,
+                                          std::uint64_t commander);
 
 }  // namespace robot_rl

@@ -13,14 +13,15 @@ namespace robot_rl {
 
 /// TransportCounters that one thread counts and others read.
 struct AtomicCounters {
-  std::atomic<std::uint64_t> states{0}, commands{0}, lost{0}, duplicate{0}, old{0}, damaged{0}, foreign{0}, send_failed{0};
+  std::atomic<std::uint64_t> states{0}, commands{0}, lost{0}, duplicate{0}, old{0}, damaged{0}, foreign{0},
+      send_failed{0};
   TransportCounters get() const noexcept;
 };
 
 inline void count(std::atomic<std::uint64_t>& counter) noexcept { counter.fetch_add(1, std::memory_order_relaxed); }
 
-/// For every joint of the contract its place among the robot's. Throws ContractError where the robot is another one, has
-/// other joints, or lacks feet or heights that the policy reads.
+/// For every joint of the contract its place among the robot's. Throws ContractError where the robot is another one,
+/// has other joints, or lacks feet or heights that the policy reads.
 std::vector<int> fit_robot(const Contract& contract, const RobotDescription& robot);
 
 /// Finds another commander in what the robot says about whom it obeyed last.
@@ -31,8 +32,8 @@ class CommanderWatch {
   void sent(std::int64_t now_ns) noexcept {
     if (first_sent_ns_.load(std::memory_order_relaxed) == 0) first_sent_ns_.store(now_ns, std::memory_order_relaxed);
   }
-  /// `obeyed`: of one state. Whoever commanded before this end did may stand there until the robot obeys this end, or until
-  /// that should long have happened.
+  /// `obeyed`: of one state. Whoever commanded before this end did may stand there until the robot obeys this end, or
+  /// until that should long have happened.
   void see(std::uint64_t obeyed, std::int64_t now_ns) noexcept {
     if (obeyed == 0) return;
     if (obeyed == own_) {
@@ -57,8 +58,8 @@ class CommanderWatch {
   std::atomic<bool> second_{false};
 };
 
-/// Whether an operator's address names a socket to listen at; not so "robot" and "" (by way of the robot alone: frames that it
-/// hands on, or its remote control) and "none".
+/// Whether an operator's address names a socket to listen at; not so "robot" and "" (by way of the robot alone: frames
+/// that it hands on, or its remote control) and "none".
 inline bool names_socket(const std::string& operator_address) {
   return !operator_address.empty() && operator_address != "robot" && operator_address != "none";
 }

@@ -25,7 +25,8 @@ sockaddr_in resolve(const Address& address, const std::string& what) {
   hints.ai_socktype = SOCK_DGRAM;
   const int error = getaddrinfo(address.name.c_str(), nullptr, &hints, &found);
   if (error != 0 || found == nullptr) {
-    throw UserError(what + ": '" + address.name + "' is no IPv4 address or host known here (" + gai_strerror(error) + ")");
+    throw UserError(what + ": '" + address.name + "' is no IPv4 address or host known here (" + gai_strerror(error) +
+                    ")");
   }
   sockaddr_in result;
   std::memcpy(&result, found->ai_addr, sizeof(result));
@@ -83,7 +84,8 @@ bool wait_readable(int first, int second, std::int64_t deadline_ns) noexcept {
 std::size_t receive_one(int fd, std::span<std::byte> frame, sockaddr_in* from) noexcept {
   for (int attempt = 0; attempt < 16; ++attempt) {
     socklen_t size = sizeof(sockaddr_in);
-    const auto got = recvfrom(fd, frame.data(), frame.size(), 0, reinterpret_cast<sockaddr*>(from), from ? &size : nullptr);
+    const auto got =
+        recvfrom(fd, frame.data(), frame.size(), 0, reinterpret_cast<sockaddr*>(from), from ? &size : nullptr);
     if (got > 0) return static_cast<std::size_t>(got);
     // A refused datagram of ours is told here, an empty datagram is nothing: look for the next one.
     if (got < 0 && errno != ECONNREFUSED && errno != EINTR) return 0;
@@ -103,7 +105,9 @@ class UdpClient final : public ClientChannel {
     return sent == static_cast<ssize_t>(frame.size());
   }
   std::size_t receive(std::span<std::byte> frame) noexcept override { return receive_one(fd_, frame, nullptr); }
-  bool wait(std::int64_t deadline_ns, int also_fd) noexcept override { return wait_readable(fd_, also_fd, deadline_ns); }
+  bool wait(std::int64_t deadline_ns, int also_fd) noexcept override {
+    return wait_readable(fd_, also_fd, deadline_ns);
+  }
 
  private:
   int fd_;

@@ -10,33 +10,64 @@ namespace robot_rl::unitree {
 namespace {
 
 constexpr Motor kGo2[] = {
-    {0, "FR_hip_joint"}, {1, "FR_thigh_joint"}, {2, "FR_calf_joint"},  {3, "FL_hip_joint"},
-    {4, "FL_thigh_joint"}, {5, "FL_calf_joint"}, {6, "RR_hip_joint"},  {7, "RR_thigh_joint"},
-    {8, "RR_calf_joint"}, {9, "RL_hip_joint"}, {10, "RL_thigh_joint"}, {11, "RL_calf_joint"},
+    {0, "FR_hip_joint"},   {1, "FR_thigh_joint"}, {2, "FR_calf_joint"},   {3, "FL_hip_joint"},
+    {4, "FL_thigh_joint"}, {5, "FL_calf_joint"},  {6, "RR_hip_joint"},    {7, "RR_thigh_joint"},
+    {8, "RR_calf_joint"},  {9, "RL_hip_joint"},   {10, "RL_thigh_joint"}, {11, "RL_calf_joint"},
 };
 
 constexpr Motor kG1[] = {
-    {0, "left_hip_pitch_joint"},       {1, "left_hip_roll_joint"},       {2, "left_hip_yaw_joint"},
-    {3, "left_knee_joint"},            {4, "left_ankle_pitch_joint"},    {5, "left_ankle_roll_joint"},
-    {6, "right_hip_pitch_joint"},      {7, "right_hip_roll_joint"},      {8, "right_hip_yaw_joint"},
-    {9, "right_knee_joint"},           {10, "right_ankle_pitch_joint"},  {11, "right_ankle_roll_joint"},
-    {12, "waist_yaw_joint"},           {13, "waist_roll_joint"},         {14, "waist_pitch_joint"},
-    {15, "left_shoulder_pitch_joint"}, {16, "left_shoulder_roll_joint"}, {17, "left_shoulder_yaw_joint"},
-    {18, "left_elbow_joint"},          {19, "left_wrist_roll_joint"},    {20, "left_wrist_pitch_joint"},
-    {21, "left_wrist_yaw_joint"},      {22, "right_shoulder_pitch_joint"}, {23, "right_shoulder_roll_joint"},
-    {24, "right_shoulder_yaw_joint"},  {25, "right_elbow_joint"},        {26, "right_wrist_roll_joint"},
-    {27, "right_wrist_pitch_joint"},   {28, "right_wrist_yaw_joint"},
+    {0, "left_hip_pitch_joint"},
+    {1, "left_hip_roll_joint"},
+    {2, "left_hip_yaw_joint"},
+    {3, "left_knee_joint"},
+    {4, "left_ankle_pitch_joint"},
+    {5, "left_ankle_roll_joint"},
+    {6, "right_hip_pitch_joint"},
+    {7, "right_hip_roll_joint"},
+    {8, "right_hip_yaw_joint"},
+    {9, "right_knee_joint"},
+    {10, "right_ankle_pitch_joint"},
+    {11, "right_ankle_roll_joint"},
+    {12, "waist_yaw_joint"},
+    {13, "waist_roll_joint"},
+    {14, "waist_pitch_joint"},
+    {15, "left_shoulder_pitch_joint"},
+    {16, "left_shoulder_roll_joint"},
+    {17, "left_shoulder_yaw_joint"},
+    {18, "left_elbow_joint"},
+    {19, "left_wrist_roll_joint"},
+    {20, "left_wrist_pitch_joint"},
+    {21, "left_wrist_yaw_joint"},
+    {22, "right_shoulder_pitch_joint"},
+    {23, "right_shoulder_roll_joint"},
+    {24, "right_shoulder_yaw_joint"},
+    {25, "right_elbow_joint"},
+    {26, "right_wrist_roll_joint"},
+    {27, "right_wrist_pitch_joint"},
+    {28, "right_wrist_yaw_joint"},
 };
 
 constexpr std::uint8_t kStrong = 0x0a;  // mode of the H1's large motors
 
 constexpr Motor kH1[] = {
-    {0, "right_hip_roll_joint", kStrong}, {1, "right_hip_pitch_joint", kStrong}, {2, "right_knee_joint", kStrong},
-    {3, "left_hip_roll_joint", kStrong},  {4, "left_hip_pitch_joint", kStrong},  {5, "left_knee_joint", kStrong},
-    {6, "torso_joint", kStrong},          {7, "left_hip_yaw_joint", kStrong},    {8, "right_hip_yaw_joint", kStrong},
-    {10, "left_ankle_joint"},             {11, "right_ankle_joint"},             {12, "right_shoulder_pitch_joint"},
-    {13, "right_shoulder_roll_joint"},    {14, "right_shoulder_yaw_joint"},      {15, "right_elbow_joint"},
-    {16, "left_shoulder_pitch_joint"},    {17, "left_shoulder_roll_joint"},      {18, "left_shoulder_yaw_joint"},
+    {0, "right_hip_roll_joint", kStrong},
+    {1, "right_hip_pitch_joint", kStrong},
+    {2, "right_knee_joint", kStrong},
+    {3, "left_hip_roll_joint", kStrong},
+    {4, "left_hip_pitch_joint", kStrong},
+    {5, "left_knee_joint", kStrong},
+    {6, "torso_joint", kStrong},
+    {7, "left_hip_yaw_joint", kStrong},
+    {8, "right_hip_yaw_joint", kStrong},
+    {10, "left_ankle_joint"},
+    {11, "right_ankle_joint"},
+    {12, "right_shoulder_pitch_joint"},
+    {13, "right_shoulder_roll_joint"},
+    {14, "right_shoulder_yaw_joint"},
+    {15, "right_elbow_joint"},
+    {16, "left_shoulder_pitch_joint"},
+    {17, "left_shoulder_roll_joint"},
+    {18, "left_shoulder_yaw_joint"},
     {19, "left_elbow_joint"},
 };
 
@@ -90,7 +121,8 @@ std::uint32_t crc(const void* data, std::size_t bytes) noexcept {
   const auto* at = static_cast<const std::uint8_t*>(data);
   std::uint32_t rest = 0xffffffffu;
   for (std::size_t word = 0; word + 4 <= bytes; word += 4) {
-    for (int byte = 3; byte >= 0; --byte) rest = (rest << 8) ^ kCrc[(rest >> 24) ^ at[word + static_cast<std::size_t>(byte)]];
+    for (int byte = 3; byte >= 0; --byte)
+      rest = (rest << 8) ^ kCrc[(rest >> 24) ^ at[word + static_cast<std::size_t>(byte)]];
   }
   return rest;
 }
@@ -106,9 +138,10 @@ bool Gamepad::read(std::span<const std::uint8_t> remote, OperatorInput& input) n
   for (int part = 0; part < input.size; ++part) {
     const auto& range = command_[static_cast<std::size_t>(part)];
     const float pushed = part < 3 ? way[part] : 0.0f;
-    input.command[part] = static_cast<float>(pushed > 0 ? pushed * std::max(range.upper, 0.0) : pushed * std::max(-range.lower, 0.0));
+    input.command[part] =
+        static_cast<float>(pushed > 0 ? pushed * std::max(range.upper, 0.0) : pushed * std::max(-range.lower, 0.0));
   }
-  input.request = buttons & kButtonB      ? Request::kDamp
+  input.request = buttons & kButtonB       ? Request::kDamp
                   : buttons & kButtonStart ? Request::kStand
                   : buttons & kButtonA     ? Request::kPolicy
                                            : Request::kNone;
