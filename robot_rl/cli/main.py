@@ -48,7 +48,7 @@ COMMANDS = {
     "video": "film a policy",
     "record": "write the motion of a policy to a file, for a motion prior to learn from",
     "play": "drive a policy in the browser: sliders, pushes, speed",
-    "sim2sim": "the robot's binary walks a simulated robot: in real time, with faults, against the trainer's evaluation",
+    "sim2sim": "the robot's binary walks a simulated robot, in real time or against the trainer's figures",
     "report": "write the run's HTML page: curves, throughput, evaluation, video",
     "sync": "make TensorBoard's and W&B's copy of a run anew, from its metrics.jsonl",
     "terrain": "draw a terrain: stairs, gaps, waves, the ground of a task",

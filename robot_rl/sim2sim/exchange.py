@@ -108,7 +108,8 @@ class Lockstep:
     def ask(self, plant: Plant) -> Any:
         """Sends the state that a control step begins with, and waits for the policy's answer.
 
-        A state that the binary overlooked, because the next one was there already, is made up for by sending this one again.
+        A state that the binary overlooked, because the next one was there already, is made up for by this one, sent
+        again.
         """
         self._asked, first, answers = True, self._send(plant), 0
 

@@ -15,7 +15,7 @@ struct SafetyLimits {
   int missed_deadlines = 3;          // control periods in a row without an action in time
   double tilt_rad = 1.0;             // between the base's z axis and the vertical
   double position_margin = 0.10;     // beyond a joint's limits [rad or m]
-  double velocity_factor = 1.2;      // of a joint's velocity limit
+  double velocity_factor = 1.5;      // of a joint's velocity limit; a foot that strikes goes beyond 1 for a moment
   double action_rate = 20.0;         // largest change of an action (as the network gives it) in a control step
   double effort_factor = 1.5;        // of a joint's effort limit, measured by the motor
   double temperature_c = 95.0;

@@ -114,8 +114,8 @@ ANYWHERE = {
     "no_attitude": ("TILT", edit(quat_wxyz=[0.0, 0.0, 0.0, 0.0])),
     "position_above": ("JOINT_POSITION", edit(joint_pos=(0, 1.11))),
     "position_below": ("JOINT_POSITION", edit(joint_pos=(0, -1.11))),
-    "velocity_forward": ("JOINT_VELOCITY", edit(joint_vel=(0, 36.1))),
-    "velocity_backward": ("JOINT_VELOCITY", edit(joint_vel=(0, -36.1))),
+    "velocity_forward": ("JOINT_VELOCITY", edit(joint_vel=(0, 45.1))),
+    "velocity_backward": ("JOINT_VELOCITY", edit(joint_vel=(0, -45.1))),
     "effort_forward": ("EFFORT", edit(joint_effort=(1, 6.01))),
     "effort_backward": ("EFFORT", edit(joint_effort=(1, -6.01))),
     "temperature": ("TEMPERATURE", edit(temperature_c=(1, 95.1))),
@@ -274,7 +274,7 @@ def test_who_is_never_obeyed_finds_a_second_commander(runtime, make_rig):
 @pytest.mark.parametrize(
     ("inject", "line"),
     [
-        (edit(joint_vel=(0, -36.5)), "joint_velocity: 'hip' at -36.5 rad/s (or m/s), the limit is 36"),
+        (edit(joint_vel=(0, -45.5)), "joint_velocity: 'hip' at -45.5 rad/s (or m/s), the limit is 45"),
         (edit(joint_pos=(0, -1.25)), "joint_position: 'hip' at -1.25 rad (or m), the limit is -1.1"),
         (edit(temperature_c=(1, 99.0)), "temperature: 'wheel' at 99 degrees Celsius, the limit is 95"),
         (edit(gyro=(2, math.nan)), "not_finite: imu_gyro of component 2 is nan"),
