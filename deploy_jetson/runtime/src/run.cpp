@@ -1,10 +1,13 @@
 // The robot's run: bundle, watchdog, backend, connection, threads, and an end that leaves the robot damped.
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <optional>
 #include <random>
+#include <thread>
 
 #include "bundle.h"
 #include "logger.h"
@@ -29,14 +32,23 @@ std::uint64_t draw_commander() {
   return drawn;
 }
 
-/// Signals that end a run; blocked in every thread and taken by the main one.
+/// Signals that end a run; blocked in every thread made from here on and taken by one.
 class StopSignals {
  public:
   StopSignals() {
     sigemptyset(&set_);
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, number);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-    signal(SIGPIPE, SIG_IGN);
+    for (const int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_IGN);  // an error to the writer, no death
+    early_ = std::thread([this] { leave_early(); });
+  }
+  ~StopSignals() { begin(); }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+  /// Until here a signal ended the program at once; from here on `wait` takes it.
+  void begin() {
+    begun_.store(true, std::memory_order_release);
+    if (early_.joinable()) early_.join();
   }
   /// Wait that long; the signal that came, 0 for none.
   int wait(std::int64_t ns) const {
@@ -46,7 +58,19 @@ class StopSignals {
   }
 
  private:
+  /// While backend and connection are made nothing was commanded: there is nothing to damp.
+  void leave_early() const {
+    while (!begun_.load(std::memory_order_acquire)) {
+      const int number = wait(kLookNs);
+      if (number == 0) continue;
+      say(std::string("stopped by SIG") + sigabbrev_np(number) + " before it began");
+      _exit(static_cast<int>(ExitCode::kDone));
+    }
+  }
+
   sigset_t set_;
+  std::atomic<bool> begun_{false};
+  std::thread early_;
 };
 
 class Run {
@@ -60,6 +84,7 @@ class Run {
     say("bundle " + bundle_->identity.substr(0, 12) + " of " + bundle_->contract.robot + ", run " +
         bundle_->contract.training.run_id);
     start_watchdog();
+    signals_.emplace();  // its thread comes after the fork
     load_backend();
     connect();
     lock();
@@ -74,6 +99,7 @@ class Run {
     loop_.emplace(bundle_->contract, options_.settings, *transport_, backend_.get(), watchdog_.get(), how);
     if (how.log) start_logger();
     for (const auto& line : loop_->prepare(options_.connect_timeout_s)) refuse_or_say(line);
+    signals_->begin();
     facts_.begin_ns = now_ns();
     loop_->go();
     supervise();
@@ -152,7 +178,7 @@ class Run {
   void supervise() {
     const auto length = static_cast<std::int64_t>(options_.seconds * 1e9);
     for (;;) {
-      const int signal = signals_.wait(kLookNs);
+      const int signal = signals_->wait(kLookNs);
       show_changes();
       if (signal != 0) {
         say(std::string("stopped by SIG") + sigabbrev_np(signal));
@@ -201,6 +227,7 @@ class Run {
     facts_.log_lost = written.lost;
     facts_.log_bytes = written.bytes;
     facts_.log_why = logger_->why();
+    log_failed_ = written.failed;
     if (written.failed) say("the log is not whole: " + facts_.log_why);
     if (!written.failed && written.lost > 0) say("the log lacks " + std::to_string(written.lost) + " events");
   }
@@ -220,15 +247,16 @@ class Run {
     }
     if (!facts_.refused.empty()) return static_cast<int>(ExitCode::kRefused);
     const bool fault = facts_.fault != Fault::kNone && facts_.fault != Fault::kOperatorStop;
-    return static_cast<int>(fault ? ExitCode::kFault : ExitCode::kDone);
+    if (fault) return static_cast<int>(ExitCode::kFault);
+    return static_cast<int>(log_failed_ ? ExitCode::kDiskFull : ExitCode::kDone);
   }
 
   // Torn down from the last to the first: the watchdog outlives all that commands.
   Options options_;
-  StopSignals signals_;
   RunFacts facts_;
   std::unique_ptr<Bundle> bundle_;
   std::unique_ptr<Watchdog> watchdog_;
+  std::optional<StopSignals> signals_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Transport> transport_;
   RobotDescription robot_;
@@ -236,6 +264,7 @@ class Run {
   std::optional<Loop> loop_;
   std::unique_ptr<Logger> logger_;  // before the loop: it reads the loop's rings
   std::uint64_t shown_ = 0;
+  bool log_failed_ = false;
 };
 
 }  // namespace

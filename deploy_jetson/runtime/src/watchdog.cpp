@@ -179,11 +179,13 @@ class Guard {
   prctl(PR_SET_NAME, "robot-rl-watch", 0, 0, 0);
   // A stop of the whole group is the main process's to handle; it says bye.
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
+  prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);  // while it connects, there is nothing to damp
   int code = 0;
   {
     Guard watch(contract, settings, options, page, pipe);
     try {
       watch.prepare();
+      prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
       watch.watch();
     } catch (const std::exception& error) {
       watch.tell(error.what(), kFailed);

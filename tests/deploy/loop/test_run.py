@@ -144,6 +144,26 @@ def test_a_robot_that_sends_no_state_is_not_commanded(robot, start):
     assert not robot.commands
 
 
+def test_a_signal_before_the_robot_is_found_ends_it(start, robot, free_address):
+    robot.address = free_address()
+    process = start("--connect-timeout", "60")
+    assert "bundle" in process.stderr.readline()
+    assert "backend" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 0, said
+    assert "stopped by SIGTERM before it began" in said
+
+
+def test_a_log_that_cannot_be_written_on_stops_no_robot(robot, start, tmp_path):
+    """A file may hold 200 kB: the robot walks on, and the exit code says that the log is not whole."""
+    process = start("--seconds", "1.0", "--log", tmp_path / "run.mcap", limit=200_000)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 74, said
+    assert "the log is not whole" in said
+    assert max(i for i, c in enumerate(robot.commands) if c.phase == "POLICY") > 300
+
+
 def test_without_a_robot_one_line_says_so(start, robot, free_address):
     robot.address = free_address()
     process = start("--connect-timeout", "0.2")
