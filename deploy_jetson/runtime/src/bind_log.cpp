@@ -56,12 +56,12 @@ nb::dict log_times(const std::filesystem::path& path) {
   while (reader.next(e)) {
     switch (e.kind) {
       case EventKind::kState:
-        columns.add({"state.sequence", "state.robot_time_ns", "state.receive_time_ns", "state.time_ns"}, e.state.sequence,
-                    e.state.robot_time_ns, e.state.receive_time_ns, e.time_ns);
+        columns.add({"state.sequence", "state.robot_time_ns", "state.receive_time_ns", "state.time_ns"},
+                    e.state.sequence, e.state.robot_time_ns, e.state.receive_time_ns, e.time_ns);
         break;
       case EventKind::kPolicyStep:
-        columns.add({"policy.state_sequence", "policy.state_robot_time_ns", "policy.state_receive_time_ns", "policy.begin_ns",
-                     "policy.observed_ns", "policy.done_ns"},
+        columns.add({"policy.state_sequence", "policy.state_robot_time_ns", "policy.state_receive_time_ns",
+                     "policy.begin_ns", "policy.observed_ns", "policy.done_ns"},
                     e.output.state_sequence, e.output.state_robot_time_ns, e.output.state_receive_time_ns,
                     e.output.begin_ns, e.output.observed_ns, e.output.done_ns);
         break;
@@ -94,17 +94,23 @@ nb::dict log_about(const std::filesystem::path& path) {
 void bind_log(nb::module_& module) {
   nb::class_<EventRing>(module, "EventRing", "A ring of events with one writer and one reader.")
       .def(nb::init<std::size_t>(), nb::arg("bytes"))
-      .def("push", [](EventRing& ring, int kind, std::uint64_t order, std::int64_t time_ns, const nb::bytes& payload) {
-        return ring.push(static_cast<EventKind>(kind), order, time_ns, {from_bytes(payload)});
-      }, nb::arg("kind"), nb::arg("order"), nb::arg("time_ns"), nb::arg("payload"))
+      .def(
+          "push",
+          [](EventRing& ring, int kind, std::uint64_t order, std::int64_t time_ns, const nb::bytes& payload) {
+            return ring.push(static_cast<EventKind>(kind), order, time_ns, {from_bytes(payload)});
+          },
+          nb::arg("kind"), nb::arg("order"), nb::arg("time_ns"), nb::arg("payload"))
       .def("pop", &pop, "(kind, order, time_ns, payload) of the next event; None: there is none.")
       .def_prop_ro("dropped", &EventRing::dropped)
       .def("push_state", &push_state, nb::arg("order"), nb::arg("time_ns"), nb::arg("state"))
       .def("push_operator", &push_operator, nb::arg("order"), nb::arg("time_ns"), nb::arg("input"))
       .def("push_command", &push_command, nb::arg("order"), nb::arg("time_ns"), nb::arg("command"))
-      .def("push_call", [](EventRing& ring, std::uint64_t order, std::int64_t time_ns, int kind) {
-        return push_call(ring, order, time_ns, static_cast<EventKind>(kind));
-      }, nb::arg("order"), nb::arg("time_ns"), nb::arg("kind"));
+      .def(
+          "push_call",
+          [](EventRing& ring, std::uint64_t order, std::int64_t time_ns, int kind) {
+            return push_call(ring, order, time_ns, static_cast<EventKind>(kind));
+          },
+          nb::arg("order"), nb::arg("time_ns"), nb::arg("kind"));
   module.def("log_times", &log_times, nb::arg("path"),
              "The times and sequence numbers in a log, by \"<topic>.<field>\": each the bytes of an int64 array.");
   module.def("log_about", &log_about, nb::arg("path"), "Metadata, contract, and how many messages of each topic.");

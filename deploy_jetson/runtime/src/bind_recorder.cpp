@@ -36,11 +36,12 @@ class MixBackend final : public Backend {
   std::string identity() const override { return "mixture"; }
 };
 
-/// Makes the loop's calls at the times it is given and logs each; odd and even events go to two rings, as from two threads.
+/// Makes the loop's calls at the times it is given and logs each; odd and even events go to two rings, as from two
+/// threads.
 class Recorder {
  public:
-  Recorder(const Bundle& bundle, const Settings& settings, const std::filesystem::path& path, const std::string& backend,
-           std::size_t ring_bytes)
+  Recorder(const Bundle& bundle, const Settings& settings, const std::filesystem::path& path,
+           const std::string& backend, std::size_t ring_bytes)
       : contract_(bundle.contract), even_(ring_bytes), odd_(ring_bytes), commander_(contract_, settings, 7) {
     LogInfo info;
     info.bundle = &bundle;
@@ -118,7 +119,8 @@ class Recorder {
 /// What logging costs the real-time threads: for each of `ticks` the ns that its events took to push, in a thread that
 /// pauses between ticks as the loop does, while a logger writes. Every tick has a state and a command, every tenth a
 /// policy's step and its command besides.
-std::vector<std::int64_t> time_logging(const Bundle& bundle, const std::filesystem::path& path, int ticks, std::int64_t pause_ns) {
+std::vector<std::int64_t> time_logging(const Bundle& bundle, const std::filesystem::path& path, int ticks,
+                                       std::int64_t pause_ns) {
   LogInfo info;
   info.bundle = &bundle;
   EventRing ring(kRingBytes);

@@ -1,5 +1,6 @@
-// Messages of a log as ROS 2 encodes them (CDR, little-endian), and their definitions in ROS's words (ros2msg). A message
-// is one list of fields, `fields(archive, value)`; the archives below write its definition, write it, and read it.
+// Messages of a log as ROS 2 encodes them (CDR, little-endian), and their definitions in ROS's words (ros2msg). A
+// message is one list of fields, `fields(archive, value)`; the archives below write its definition, write it, and read
+// it.
 #pragma once
 
 #include <cstddef>

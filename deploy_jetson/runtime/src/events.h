@@ -11,12 +11,12 @@ namespace robot_rl {
 
 /// Calls of the commander and the policy, in the order in which they were made: enough to play a log back.
 enum class EventKind : std::uint8_t {
-  kState = 0,          // LowState (used part), time of Commander::on_state; records.h packs and unpacks
-  kOperator = 1,       // OperatorInput
-  kPolicyStep = 2,     // PolicyOutput, then the command (floats) and the observation (floats) of the step
-  kCommand = 3,        // LowCommand as sent
+  kState = 0,       // LowState (used part), time of Commander::on_state; records.h packs and unpacks
+  kOperator = 1,    // OperatorInput
+  kPolicyStep = 2,  // PolicyOutput, then the command (floats) and the observation (floats) of the step
+  kCommand = 3,     // LowCommand as sent
   kMissedDeadline = 4,
-  kFault = 5,          // Finding handed to Commander::on_fault
+  kFault = 5,  // Finding handed to Commander::on_fault
   kReady = 6,
 };
 
@@ -35,7 +35,8 @@ class EventRing {
   EventRing(const EventRing&) = delete;
   EventRing& operator=(const EventRing&) = delete;
   /// Add a record; its payload is the parts one after the other. False where the ring is full (counted).
-  bool push(EventKind kind, std::uint64_t order, std::int64_t time_ns, std::initializer_list<std::span<const std::byte>> parts) noexcept;
+  bool push(EventKind kind, std::uint64_t order, std::int64_t time_ns,
+            std::initializer_list<std::span<const std::byte>> parts) noexcept;
   /// Next record, copied to `payload` (at least kMaxEvent bytes); false: none.
   bool pop(EventHeader& header, std::span<std::byte> payload) noexcept;
   /// Order number of the next record without taking it; false: none.

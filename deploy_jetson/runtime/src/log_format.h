@@ -24,7 +24,7 @@ inline constexpr const char* kLogModel = "policy.onnx";
 /// One message of a log, whichever it is.
 struct LogEvent {
   std::uint64_t order = 0;
-  std::int64_t time_ns = 0;   // CLOCK_MONOTONIC, what the call was given
+  std::int64_t time_ns = 0;  // CLOCK_MONOTONIC, what the call was given
   EventKind kind = EventKind::kState;
   LowState state;
   OperatorInput input;
@@ -32,7 +32,7 @@ struct LogEvent {
   std::vector<float> command, observation;  // of the policy's step
   LowCommand sent;
   Finding finding;
-  std::string text;           // the event in words
+  std::string text;  // the event in words
 };
 
 /// Topic and message of a kind of event.

@@ -70,7 +70,8 @@ LogReader::LogReader(const std::filesystem::path& path)
   std::error_code code;
   file_.open(path, std::ios::binary);
   size_ = std::filesystem::is_regular_file(path, code) ? std::filesystem::file_size(path, code) : 0;
-  if (!file_ || code || size_ == 0) throw UserError("log " + path.string() + ": cannot be read; name a log file *.mcap");
+  if (!file_ || code || size_ == 0)
+    throw UserError("log " + path.string() + ": cannot be read; name a log file *.mcap");
   std::string magic(kMcapMagic.size(), '\0');
   file_.read(magic.data(), static_cast<std::streamsize>(magic.size()));
   if (!file_ || magic != kMcapMagic) refuse("it is no MCAP file; name a log that robot-rl-infer wrote with --log");
@@ -121,9 +122,12 @@ void LogReader::read_head() {
       default: break;
     }
   }
-  if (run_.empty() || run("format") != kLogFormat) refuse("it is no log of robot-rl-infer: it lacks the metadata 'run'");
-  if (run("version") != kLogVersion) refuse("version " + run("version") + " of a log; this program reads " + kLogVersion);
-  if (contract_.empty() || model_.empty()) refuse("it ends before its first event: contract.json or policy.onnx is missing");
+  if (run_.empty() || run("format") != kLogFormat)
+    refuse("it is no log of robot-rl-infer: it lacks the metadata 'run'");
+  if (run("version") != kLogVersion)
+    refuse("version " + run("version") + " of a log; this program reads " + kLogVersion);
+  if (contract_.empty() || model_.empty())
+    refuse("it ends before its first event: contract.json or policy.onnx is missing");
   if (chunk) open_chunk();
 }
 
@@ -158,7 +162,8 @@ void LogReader::take_attachment(std::span<const std::byte> content) {
   const auto data = cursor.take(cursor.number<std::uint64_t>());
   if (!cursor.good || cursor.rest.size() != 4) refuse("damaged: an attachment is cut");
   const auto crc = end.number<std::uint32_t>();
-  if (crc32(content.first(content.size() - 4)) != crc) refuse("damaged: the checksum of attachment '" + name + "' is wrong");
+  if (crc32(content.first(content.size() - 4)) != crc)
+    refuse("damaged: the checksum of attachment '" + name + "' is wrong");
   if (name == kLogContract) contract_.assign(reinterpret_cast<const char*>(data.data()), data.size());
   if (name == kLogModel) model_.assign(data.begin(), data.end());
 }
@@ -183,7 +188,8 @@ void LogReader::take_channel(std::span<const std::byte> content) {
   const auto topic = cursor.string();
   const auto channel = channel_named(topic);
   if (!cursor.good || channel == kLogChannels.size()) return;
-  if (id == 0 || schema == 0 || schemas_[channel] != schema) refuse("channel " + topic + " holds messages of another form than this program's");
+  if (id == 0 || schema == 0 || schemas_[channel] != schema)
+    refuse("channel " + topic + " holds messages of another form than this program's");
   channels_[channel] = id;
 }
 
@@ -198,7 +204,8 @@ void LogReader::open_chunk() {
   const auto where = " at byte " + std::to_string(record_.at);
   if (!cursor.good || !cursor.rest.empty()) refuse("damaged: the chunk" + where + " is cut");
   if (!compression.empty()) refuse("its chunks are compressed (" + compression + "); a log as it was written is not");
-  if (records.size() != size || crc32(records) != crc) refuse("damaged: the checksum of the chunk" + where + " is wrong");
+  if (records.size() != size || crc32(records) != crc)
+    refuse("damaged: the checksum of the chunk" + where + " is wrong");
   chunk_end_ = record_.content.size();
   chunk_at_ = chunk_end_ - records.size();
 }

@@ -17,8 +17,8 @@ namespace robot_rl {
 
 class LogReader {
  public:
-  /// Open a log and read what stands before its first message. Throws UserError: no such file, no MCAP, no log of ours, of
-  /// another version, or damaged.
+  /// Open a log and read what stands before its first message. Throws UserError: no such file, no MCAP, no log of ours,
+  /// of another version, or damaged.
   explicit LogReader(const std::filesystem::path& path);
   /// The next event; false at the end. What `event` held is overwritten. Throws UserError where the file is damaged.
   bool next(LogEvent& event);

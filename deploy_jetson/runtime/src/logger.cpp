@@ -124,7 +124,8 @@ struct Logger::Parts {
       CdrDefinition definition;
       LogEvent none;
       log_fields(definition, k, none);
-      channels[k] = file->add_channel(kLogChannels[k].topic, kLogChannels[k].schema, "ros2msg", definition.definition(), "cdr");
+      channels[k] =
+          file->add_channel(kLogChannels[k].topic, kLogChannels[k].schema, "ros2msg", definition.definition(), "cdr");
     }
   }
 
@@ -168,8 +169,8 @@ struct Logger::Parts {
     }
   }
 
-  /// Write what the rings hold in the order of the calls. An order number that is not there yet is waited for, unless every
-  /// ring is past it, `last` is set or patience is over: then it was lost.
+  /// Write what the rings hold in the order of the calls. An order number that is not there yet is waited for, unless
+  /// every ring is past it, `last` is set or patience is over: then it was lost.
   void drain(bool last) {
     for (;;) {
       EventRing* next = nullptr;

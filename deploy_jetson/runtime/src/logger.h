@@ -17,20 +17,20 @@ namespace robot_rl {
 
 /// What a log says about its run; with it alone `robot-rl-infer --replay` can play it back.
 struct LogInfo {
-  const Bundle* bundle = nullptr;    // contract.json and policy.onnx are read from its folder and kept in the log
-  Settings settings;                 // as given to Commander
-  std::uint64_t commander = 0;       // as given to Commander
-  std::string backend;               // Backend::identity()
+  const Bundle* bundle = nullptr;  // contract.json and policy.onnx are read from its folder and kept in the log
+  Settings settings;               // as given to Commander
+  std::uint64_t commander = 0;     // as given to Commander
+  std::string backend;             // Backend::identity()
   std::string backend_name = "onnxruntime", precision = "fp32";  // what was asked for, to ask again
-  std::string transport;             // Transport::identity()
+  std::string transport;                                         // Transport::identity()
   RobotDescription robot;
 };
 
 struct LoggerCounters {
-  std::uint64_t events = 0;   // written
-  std::uint64_t lost = 0;     // missing in the log: a ring was full, or the disk
-  std::uint64_t bytes = 0;    // of the file
-  bool failed = false;        // the file could not be written on; `Logger::why` says why
+  std::uint64_t events = 0;  // written
+  std::uint64_t lost = 0;    // missing in the log: a ring was full, or the disk
+  std::uint64_t bytes = 0;   // of the file
+  bool failed = false;       // the file could not be written on; `Logger::why` says why
 };
 
 /// Ring size that holds about two seconds of a busy run.

@@ -16,7 +16,9 @@ namespace {
 constexpr std::size_t kChunkBytes = std::size_t{1} << 19;
 constexpr std::size_t kRecordHead = 9;  // operation and length
 
-std::span<const std::byte> as_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> as_bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 std::string record(McapOp op, std::string_view content) {
   McapBytes bytes;

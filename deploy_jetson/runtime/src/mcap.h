@@ -40,7 +40,8 @@ class McapBytes {
  public:
   template <class T>
   void number(T value) {
-    for (std::size_t k = 0; k < sizeof(T); ++k) text_ += static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * k));
+    for (std::size_t k = 0; k < sizeof(T); ++k)
+      text_ += static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * k));
   }
   void string(std::string_view value);
   void map(const McapMap& value);

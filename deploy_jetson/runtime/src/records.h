@@ -1,5 +1,5 @@
-// What goes through the rings: events packed by the loop and unpacked by logger and replay. Of arrays only the used part
-// travels. Packing allocates nothing.
+// What goes through the rings: events packed by the loop and unpacked by logger and replay. Of arrays only the used
+// part travels. Packing allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace robot_rl {
 
-/// Each adds one event; false where the ring is full (counted there). `time_ns` is the `now_ns` that the call was given.
-/// Commander::on_state.
+/// Each adds one event; false where the ring is full (counted there). `time_ns` is the `now_ns` that the call was
+/// given. Commander::on_state.
 bool push_state(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const LowState& state) noexcept;
 /// Commander::on_operator.
 bool push_operator(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const OperatorInput& input) noexcept;
@@ -29,7 +29,8 @@ bool push_fault(EventRing& ring, std::uint64_t order, std::int64_t time_ns, cons
 /// Commander::on_missed_deadline (kMissedDeadline) or ready (kReady): a call without arguments.
 bool push_call(EventRing& ring, std::uint64_t order, std::int64_t time_ns, EventKind kind) noexcept;
 
-/// The inverse of the above; false where the payload's length is not what it says. What was not packed is as it was made.
+/// The inverse of the above; false where the payload's length is not what it says. What was not packed is as it was
+/// made.
 bool unpack_state(std::span<const std::byte> payload, LowState& state) noexcept;
 bool unpack_operator(std::span<const std::byte> payload, OperatorInput& input) noexcept;
 bool unpack_policy(std::span<const std::byte> payload, PolicyOutput& output, std::span<const float>& command,

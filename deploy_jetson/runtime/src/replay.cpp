@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "cdr.h"
 #include "commander.h"
 #include "contract.h"
 #include "error.h"
-#include "cdr.h"
 #include "log_reader.h"
 #include "options.h"
 #include "policy.h"
@@ -50,7 +50,8 @@ class FieldTexts {
   static std::string text_of(T value) {
     if constexpr (std::is_same_v<T, float>) {
       char text[48] = {};
-      std::snprintf(text, sizeof(text), "%.9g (bits %08x)", static_cast<double>(value), std::bit_cast<std::uint32_t>(value));
+      std::snprintf(text, sizeof(text), "%.9g (bits %08x)", static_cast<double>(value),
+                    std::bit_cast<std::uint32_t>(value));
       return text;
     } else {
       return std::to_string(value);
@@ -64,23 +65,26 @@ bool same_bits(std::span<const float> left, std::span<const float> right) {
 }
 
 /// "action of 'FL_hip' is 0.1, the log has 0.2" for the first that differs.
-std::string first_difference(const char* what, std::span<const float> now, std::span<const float> then, const Contract& contract) {
+std::string first_difference(const char* what, std::span<const float> now, std::span<const float> then,
+                             const Contract& contract) {
   if (now.size() != then.size()) {
-    return std::string(what) + " has " + std::to_string(now.size()) + " numbers, the log has " + std::to_string(then.size());
+    return std::string(what) + " has " + std::to_string(now.size()) + " numbers, the log has " +
+           std::to_string(then.size());
   }
   for (std::size_t k = 0; k < now.size(); ++k) {
     if (same_bits(now.subspan(k, 1), then.subspan(k, 1))) continue;
     const bool joint = std::string_view(what) != "observation" && k < contract.actions.size();
     const auto place = joint ? "'" + contract.actions[k].joint + "'" : "component " + std::to_string(k);
     char text[96] = {};
-    std::snprintf(text, sizeof(text), " is %.9g, the log has %.9g", static_cast<double>(now[k]), static_cast<double>(then[k]));
+    std::snprintf(text, sizeof(text), " is %.9g, the log has %.9g", static_cast<double>(now[k]),
+                  static_cast<double>(then[k]));
     return std::string(what) + " of " + place + text;
   }
   return {};
 }
 
-/// Runs the network where there is one, and gives its output, or with `echo` the log's: then the next observation shows the
-/// last action that the robot's policy saw.
+/// Runs the network where there is one, and gives its output, or with `echo` the log's: then the next observation shows
+/// the last action that the robot's policy saw.
 class LogBackend final : public Backend {
  public:
   LogBackend(const Contract& contract, Backend* live, bool echo) : Backend(contract), live_(live), echo_(echo) {}
@@ -111,19 +115,24 @@ std::uint64_t commander_of(const LogReader& reader) {
   const auto& text = reader.run("commander");
   std::uint64_t commander = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), commander);
-  if (error != std::errc{} || end != text.data() + text.size()) throw UserError("log: commander='" + text + "' is no number");
+  if (error != std::errc{} || end != text.data() + text.size())
+    throw UserError("log: commander='" + text + "' is no number");
   return commander;
 }
 
 class Player {
  public:
   Player(const LogReader& reader, const Contract& contract, LogBackend& backend, LogReplay& result)
-      : contract_(contract), backend_(backend), policy_(contract, backend), result_(result),
+      : contract_(contract),
+        backend_(backend),
+        policy_(contract, backend),
+        result_(result),
         commander_(contract, reader.settings(), commander_of(reader)) {}
 
   /// Make one call again; false where something differs, which is then said.
   bool play(LogEvent& e) {
-    if (e.order != next_) return differ(e, std::to_string(e.order - next_) + " events before it are missing: a ring or the disk was full");
+    if (e.order != next_)
+      return differ(e, std::to_string(e.order - next_) + " events before it are missing: a ring or the disk was full");
     next_ = e.order + 1;
     switch (e.kind) {
       case EventKind::kState: return on_state(e);
@@ -141,7 +150,8 @@ class Player {
   bool differ(const LogEvent& e, const std::string& what) {
     if (first_ns_ == 0) first_ns_ = e.time_ns;
     char where[80] = {};
-    std::snprintf(where, sizeof(where), "event %llu, %.4f s after the start: ", static_cast<unsigned long long>(e.order),
+    std::snprintf(where, sizeof(where),
+                  "event %llu, %.4f s after the start: ", static_cast<unsigned long long>(e.order),
                   static_cast<double>(e.time_ns - first_ns_) * 1e-9);
     result_.difference = where + what;
     return false;
@@ -163,22 +173,26 @@ class Player {
 
   bool on_step(LogEvent& e) {
     const auto& then = e.output;
-    const auto read = std::find_if(recent_.rbegin(), recent_.rend(),
-                                   [&then](const LowState& state) { return state.sequence == then.state_sequence; });
+    const auto read = std::find_if(recent_.rbegin(), recent_.rend(), [&then](const LowState& state) {
+      return state.sequence == then.state_sequence && state.receive_time_ns == then.state_receive_time_ns;
+    });
     if (read == recent_.rend()) {
-      return differ(e, "the policy's step read state " + std::to_string(then.state_sequence) + ", which is none of the " +
-                           std::to_string(recent_.size()) + " before it in the log");
+      return differ(e, "the policy's step read state " + std::to_string(then.state_sequence) +
+                           ", which is none of the " + std::to_string(recent_.size()) + " before it in the log");
     }
-    if (e.command.size() != contract_.command.size()) return differ(e, "the command has another size than the contract's");
+    if (e.command.size() != contract_.command.size())
+      return differ(e, "the command has another size than the contract's");
     if (then.actions != static_cast<int>(contract_.actions.size())) {
-      return differ(e, "it has " + std::to_string(then.actions) + " actions, the contract " + std::to_string(contract_.actions.size()));
+      return differ(e, "it has " + std::to_string(then.actions) + " actions, the contract " +
+                           std::to_string(contract_.actions.size()));
     }
     backend_.expect(then);
     policy_.step(*read, e.command, then.reset, now_);
     result_.steps += 1;
     const auto count = static_cast<std::size_t>(then.actions);
     auto what = first_difference("observation", policy_.observation(), e.observation, contract_);
-    if (what.empty() && now_.ok != then.ok) what = std::string("the network ") + (now_.ok ? "ran" : "failed") + ", in the log it did not";
+    if (what.empty() && now_.ok != then.ok)
+      what = std::string("the network ") + (now_.ok ? "ran" : "failed") + ", in the log it did not";
     if (what.empty()) what = first_difference("action", {now_.action, count}, {then.action, count}, contract_);
     if (what.empty()) what = first_difference("target", {now_.target, count}, {then.target, count}, contract_);
     if (what.empty() && now_.step != then.step) what = "here it is step " + std::to_string(now_.step);
@@ -230,7 +244,8 @@ class Player {
 
 namespace {
 
-std::unique_ptr<Backend> live_backend(const LogReader& reader, const Contract& contract, BackendOptions wanted, std::string& why) {
+std::unique_ptr<Backend> live_backend(const LogReader& reader, const Contract& contract, BackendOptions wanted,
+                                      std::string& why) {
   const bool any = wanted.name == "auto";
   if (any) {
     wanted.name = reader.run("backend_name");
@@ -271,7 +286,8 @@ int run_replay(const Options& options) {
   std::string line = std::to_string(result.events) + " events, " + std::to_string(result.commands) + " commands, " +
                      std::to_string(result.steps) + " policy steps";
   if (!result.difference.empty()) {
-    std::fprintf(stderr, "robot-rl-infer: replay of %s after %s: %s\n", path.c_str(), line.c_str(), result.difference.c_str());
+    std::fprintf(stderr, "robot-rl-infer: replay of %s after %s: %s\n", path.c_str(), line.c_str(),
+                 result.difference.c_str());
     return static_cast<int>(ExitCode::kRefused);
   }
   std::printf("%s: %s, every command again bit for bit\n", path.c_str(), line.c_str());
