@@ -47,6 +47,7 @@ anything of the learner and of the task, by name:
   observations.actor.terms.joint_pos.noise=0         noise, scale, clip, history of an observation
   commands.velocity.vx_hi=2.0                        ranges of the commands
   events.push.xy=1.0                                 randomization and pushes
+  randomize.latency_from=<file>                      a robot's measured delay and jitter (docs/logs.md)
   sim.timestep=0.004  sim.decimation=5  episode_length_s=10
   learner=distill teacher.run=<run>                  imitate a run's policy, which may see more (docs/learner.md)
   reference.run=<run>  reference.weight=0.1          stay near a run's policy
