@@ -86,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
 
         write_json(Path(options.out), result)
         print(options.out)
-    return 0 if result["holds"] else 1
+    return 0 if result.get("holds", True) else 1
 
 
 def _check(options: Options) -> None:

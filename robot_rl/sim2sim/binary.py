@@ -89,10 +89,14 @@ class Binary:
         if not self.alive:
             raise UserError(f"robot-rl-infer ended with {self.process.returncode}: {self.last_line()}")
 
-    def stop(self) -> int:
-        """Ask it to end, wait, and kill it where it does not; its exit code."""
+    def ask_to_stop(self) -> None:
+        """Ask it to end, which it does after a moment of damping."""
         if self.alive:
             self.process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> int:
+        """Ask it to end, wait, and kill it where it does not; its exit code."""
+        self.ask_to_stop()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_S)
         if self.alive:

@@ -150,9 +150,13 @@ class RealTimeRun:
         self._stack.close()
 
     def report(self) -> dict[str, Any]:
-        """The session's report, with the binary's and the proxy's where they are closed."""
+        """Ends the other processes; the session's report with the binary's and the proxy's."""
+        self.binary.ask_to_stop()
+        self.session.go_on(lambda: not self.binary.alive)
+        self.binary.stop()
         result = self.session.report()
         result["binary"] = self.binary.report()
         if self.proxy is not None:
+            self.proxy.stop()
             result["proxy"] = self.proxy.report()
         return result

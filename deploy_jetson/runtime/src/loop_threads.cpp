@@ -44,7 +44,9 @@ bool Loop::take_new_state() noexcept {
 
 bool Loop::due(std::int64_t now) const noexcept {
   if (settings_.steps_per_state) return fresh_ >= *settings_.steps_per_state;
-  return fresh_ > 0 && now >= due_ns_ - writer_ns_ / 2;
+  // A state of about now, or any new one where that does not come: an operator's message wakes this thread, too.
+  const bool recent = state_.receive_time_ns >= due_ns_ - writer_ns_ / 2;
+  return fresh_ > 0 && (recent || now >= due_ns_ + writer_ns_);
 }
 
 void Loop::step(std::int64_t now) noexcept {
