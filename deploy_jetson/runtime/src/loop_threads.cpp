@@ -19,9 +19,10 @@ constexpr std::int64_t kWaitNs = 5'000'000;  // the longest that a stop or an op
 void Loop::policy_main() noexcept {
   while (!stop_.load(std::memory_order_acquire)) {
     if (!first_) transport_->wait(now_ns() + kWaitNs);
-    if (take_new_state()) measure_state();
+    if (!take_new_state()) continue;  // a step waits for a state of its own time
     const std::int64_t now = now_ns();
     if (policy_ && due(now)) step(now);
+    measure_state();
   }
 }
 
@@ -81,7 +82,7 @@ void Loop::answer() noexcept {
   // not follow at once.
   const bool late = due_ns_ == 0 || output_.begin_ns > due_ns_ + period_ns_ / 2;
   due_ns_ = (late ? output_.begin_ns : due_ns_) + period_ns_;
-  miss_ns_ = due_ns_ + period_ns_;
+  miss_ns_ = std::max(due_ns_, now) + period_ns_;  // periods that passed until now were counted as they did
 }
 
 void Loop::measure_state() noexcept {

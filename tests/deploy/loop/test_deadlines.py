@@ -14,7 +14,7 @@ from .conftest import Robot
 class SlowActor:
     """Several milliseconds of matrix products, one after the other."""
 
-    def __init__(self, size, outputs, layers=100, width=768):
+    def __init__(self, size, outputs, layers=30, width=1400):
         self.size, self.outputs, self.layers, self.width = size, outputs, layers, width
 
     def export_module(self):
