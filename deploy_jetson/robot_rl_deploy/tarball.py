@@ -19,18 +19,8 @@ from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.verify import BundleReport, verify_bundle
 
 JETSON = Path(__file__).parent / "jetson"
-RUNTIME_PARTS = (
-    "CMakeLists.txt",
-    "dds.cmake",
-    "tensorrt.cmake",
-    "pyproject.toml",
-    "README.md",
-    "cmake",
-    "idl",
-    "python",
-    "src",
-)
-"""What of the runtime's folder is its source; `idl` and `cmake` may be missing."""
+SOURCES = (".cpp", ".h", ".py", ".cmake", ".txt", ".toml", ".md", ".idl")
+"""Endings of the files that are the runtime's sources."""
 TRANSPORTS = {"go2": "dds:unitree_go?interface=eth0", "h1": "dds:unitree_go?interface=eth0"}
 TRANSPORTS |= {"g1": "dds:unitree_hg?interface=eth0"}
 """Transport of a robot whose name ends so; the network card has to be looked up on the spot."""
@@ -145,13 +135,14 @@ def _bundle_files(bundle: Path) -> dict[str, bytes]:
 
 def _source_files(runtime: Path) -> dict[str, bytes]:
     files = {}
-    for part in RUNTIME_PARTS:
-        start = runtime / part
-        if not start.exists() and part not in ("cmake", "idl"):
-            raise FileNotFoundError(f"{start}: is missing among the runtime's sources")
-        for path in sorted(start.rglob("*")) if start.is_dir() else [start]:
-            if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".pyc"):
-                files[f"runtime/{path.relative_to(runtime).as_posix()}"] = path.read_bytes()
+    for path in sorted(runtime.rglob("*")):
+        place = path.relative_to(runtime)
+        built = any(part.startswith((".", "build", "__pycache__")) for part in place.parts)
+        if path.suffix in SOURCES and path.is_file() and not built:
+            files[f"runtime/{place.as_posix()}"] = path.read_bytes()
+    for name in ("CMakeLists.txt", "src/main.cpp"):
+        if f"runtime/{name}" not in files:
+            raise FileNotFoundError(f"{runtime / name}: is missing among the runtime's sources")
     return files
 
 

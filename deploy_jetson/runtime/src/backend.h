@@ -43,6 +43,9 @@ class Backend {
 std::unique_ptr<Backend> make_onnxruntime(const Contract& contract, std::span<const std::byte> model,
                                           const BackendOptions& options);
 
+/// Version of the ONNX Runtime that make_onnxruntime takes. Throws UserError.
+std::string onnxruntime_version(const BackendOptions& options);
+
 /// TensorRT. Throws UserError where this program was built without it.
 std::unique_ptr<Backend> make_tensorrt(const Contract& contract, std::span<const std::byte> model,
                                        const BackendOptions& options);

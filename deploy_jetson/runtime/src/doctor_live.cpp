@@ -16,7 +16,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -64,32 +63,11 @@ Check check_fifo(const Options& options) {
 }
 
 Check check_onnxruntime(const Options& options) {
-  std::vector<std::string> names;
-  const char* const told = std::getenv("ROBOT_RL_ONNXRUNTIME");
-  if (!options.backend.library.empty()) {
-    names = {options.backend.library.string()};
-  } else if (told && *told) {
-    names = {told};
-  } else {
-    std::error_code error;
-    const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-    for (const auto& path : entries(self.parent_path(), "libonnxruntime.so")) names.push_back(path.string());
-    names.insert(names.end(), {"libonnxruntime.so.1", "libonnxruntime.so"});
+  try {
+    return {"onnxruntime", Verdict::kGood, onnxruntime_version(options.backend), ""};
+  } catch (const UserError& error) {
+    return {"onnxruntime", Verdict::kBad, error.what(), ""};
   }
-  struct Base {
-    const void* (*api)(std::uint32_t);
-    const char* (*version)();
-  };
-  for (const auto& name : names) {
-    const Library library(name);
-    const auto base = library.find<const Base* (*)()>("OrtGetApiBase");
-    if (!base) continue;
-    const auto found = std::string(base()->version()) + " (" + name + ")";
-    if (base()->api(17)) return {"onnxruntime", Verdict::kGood, found, ""};
-    return {"onnxruntime", Verdict::kBad, found, "it is older than 1.17"};
-  }
-  return {"onnxruntime", Verdict::kBad, "not found",
-          "give --onnxruntime the path of libonnxruntime.so, or set ROBOT_RL_ONNXRUNTIME"};
 }
 
 Check check_tensorrt(const Options& options) {
