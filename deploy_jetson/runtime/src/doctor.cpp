@@ -24,6 +24,7 @@ std::optional<std::string> read_small(const std::filesystem::path& path) {
   const auto blank = [](char sign) { return sign == '\0' || sign == ' ' || sign == '\n' || sign == '\t'; };
   while (!text.empty() && blank(text.back())) text.pop_back();
   text.erase(text.begin(), std::find_if_not(text.begin(), text.end(), blank));
+  std::replace_if(text.begin(), text.end(), [](char sign) { return static_cast<unsigned char>(sign) >= 0x80; }, '?');
   return text;
 }
 

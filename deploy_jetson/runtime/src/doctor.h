@@ -36,7 +36,7 @@ std::string doctor_text(const std::vector<Check>& checks);
 /// The same as JSON: {"checks": [{"name", "verdict", "found", "remedy"}]}.
 std::string doctor_json(const std::vector<Check>& checks);
 
-/// Content of a small file without white space at its ends; nothing where it cannot be read.
+/// Content of a small file without white space at its ends, in ASCII; nothing where it cannot be read.
 std::optional<std::string> read_small(const std::filesystem::path& path);
 /// A file's whole number; nothing where there is none.
 std::optional<long long> read_number(const std::filesystem::path& path);

@@ -46,11 +46,10 @@ Check check_board(const fs::path& root) {
   const auto model = read_small(root / "proc/device-tree/model");
   const auto tegra = read_small(root / "etc/nv_tegra_release");
   if (!tegra) return {"board", Verdict::kGood, model ? *model : "no Jetson", ""};
-  const auto release = tegra->substr(0, tegra->find(','));
-  const auto at = release.find('R');
-  const int major = at == std::string::npos ? 0 : std::atoi(release.c_str() + at + 1);
-  const auto found =
-      (model ? *model : std::string("Jetson")) + ", Jetson Linux " + tegra->substr(2, tegra->find(", GCID") - 2);
+  // "# R38 (release), REVISION: 2.1, GCID: ..."
+  const auto release = tegra->substr(std::min<std::size_t>(tegra->size(), 2), tegra->find(", GCID") - 2);
+  const int major = release.starts_with('R') ? std::atoi(release.c_str() + 1) : 0;
+  const auto found = model.value_or("Jetson") + ", Jetson Linux " + release;
   if (major >= 38) return {"board", Verdict::kGood, found, ""};
   return {"board", Verdict::kAdvice, found, "build.sh was written for JetPack 7 (Jetson Linux R38 and later)"};
 }

@@ -1,0 +1,191 @@
+"""The tarball for a robot's computer: what is in it, that its parts fit together, and what its scripts refuse."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+
+import pytest
+from robot_rl_deploy.strict import ContractError
+from robot_rl_deploy.tarball import Packing, environment, find_runtime, write_tarball
+
+from robot_rl.cli.main import main
+
+NAME = "toy-20261120-220000-1-abcd"
+
+
+@pytest.fixture(scope="module")
+def packed(small_bundle, tmp_path_factory):
+    """A tarball, unpacked; tests copy it before they change it."""
+    to = tmp_path_factory.mktemp("deploy")
+    tarball, _ = write_tarball(small_bundle, to)
+    with tarfile.open(tarball) as archive:
+        archive.extractall(to, filter="data")
+    return to / NAME
+
+
+@pytest.fixture
+def unpacked(packed, tmp_path):
+    return shutil.copytree(packed, tmp_path / NAME)
+
+
+def sh(*words, cwd, **environment):
+    return subprocess.run(
+        words, cwd=cwd, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment}
+    )
+
+
+def test_it_holds_sources_bundle_scripts_and_their_hashes(packed):
+    inside = {path.relative_to(packed).as_posix() for path in packed.rglob("*") if path.is_file()}
+    assert {"runtime/CMakeLists.txt", "runtime/src/main.cpp", "runtime/cmake/aarch64-linux-gnu.cmake"} <= inside
+    assert {f"bundle/{name}" for name in ("policy.onnx", "contract.json", "golden.npz", "SHA256SUMS")} <= inside
+    assert {"build.sh", "doctor.sh", "install.sh", "robot-rl.service", "settings.json", "robot-rl.env"} <= inside
+    assert not any("__pycache__" in name or name.endswith(".so") for name in inside)
+    sums = dict(reversed(line.split("  ")) for line in (packed / "SHA256SUMS").read_text().splitlines())
+    assert sums.keys() == inside - {"SHA256SUMS"}
+    assert all(hashlib.sha256((packed / name).read_bytes()).hexdigest() == digest for name, digest in sums.items())
+    assert all(os.access(packed / f"{name}.sh", os.X_OK) for name in ("build", "doctor", "install"))
+    sources = {f"runtime/src/{path.name}" for path in (find_runtime() / "src").glob("*.cpp")}
+    assert sources <= inside
+    assert json.loads((packed / "MANIFEST.json").read_text())["training"]["run_id"] == "20261120-220000-1-abcd"
+
+
+def test_the_same_inputs_give_the_same_bytes(bundle, tmp_path):
+    first, report = write_tarball(bundle, tmp_path / "a")
+    second, _ = write_tarball(bundle, tmp_path / "b")
+    assert first.read_bytes() == second.read_bytes()
+    assert first.name == f"{NAME}.tar.gz"
+    assert report.contract.robot == "toy"
+    assert list((tmp_path / "a").iterdir()) == [first]
+
+
+def test_a_damaged_bundle_is_not_packed(bundle, tmp_path):
+    (bundle / "contract.json").write_text((bundle / "contract.json").read_text().replace("0.25", "0.26"))
+    with pytest.raises(ContractError, match="does not have the hash"):
+        write_tarball(bundle, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_key_and_the_wheel_go_along(bundle, tmp_path):
+    key, wheel = tmp_path / "team.pem", tmp_path / "onnxruntime-1.27.0-cp312-cp312-manylinux_2_28_aarch64.whl"
+    key.write_text("a key\n")
+    wheel.write_bytes(b"a wheel")
+    tarball, _ = write_tarball(bundle, tmp_path / "out", Packing(onnxruntime=wheel, public_key=key, operator="none"))
+    with tarfile.open(tarball) as archive:
+        assert archive.extractfile(f"{NAME}/key.pub").read() == b"a key\n"  # type: ignore[union-attr]
+        assert archive.extractfile(f"{NAME}/{wheel.name}").read() == b"a wheel"  # type: ignore[union-attr]
+        options = archive.extractfile(f"{NAME}/robot-rl.env").read().decode()  # type: ignore[union-attr]
+    assert "--operator none --signed-by /opt/robot-rl/current/key.pub" in options
+    other = wheel.with_name("onnxruntime-1.27.0-cp312-cp312-manylinux_2_28_x86_64.whl")
+    other.write_bytes(b"")
+    with pytest.raises(ContractError, match="no wheel for aarch64"):
+        write_tarball(bundle, tmp_path / "out", Packing(onnxruntime=other))
+
+
+@pytest.mark.parametrize(
+    ("robot", "transport"),
+    [
+        ("unitree_go2", "dds:unitree_go"),
+        ("unitree_g1", "dds:unitree_hg"),
+        ("unitree_h1", "dds:unitree_go"),
+        ("toy", "udp:127.0.0.1:9870"),
+    ],
+)
+def test_the_transport_is_the_robots(robot, transport):
+    assert f"--transport {transport}" in environment(robot, Packing()).replace("'", "")
+    assert "--transport shm:x " in environment(robot, Packing(transport="shm:x"))
+
+
+def test_settings_and_options_of_the_service_are_those_that_the_binary_knows(runtime, packed):
+    unit = (packed / "robot-rl.service").read_text()
+    known = subprocess.run([runtime.binary(), "--help"], capture_output=True, text=True, check=True).stdout
+    command = re.search(r"^ExecStart=(.*)$", unit.replace("\\\n", " "), re.MULTILINE)
+    assert command is not None
+    words = re.findall(r"--[a-z-]+", command.group(1) + environment("toy", Packing(public_key=packed / "key")))
+    assert {"--bundle", "--settings", "--log", "--require-realtime", "--transport", "--signed-by"} <= set(words)
+    assert all(f"{word} " in known for word in words)
+    words = [runtime.binary(), "--bundle", packed / "bundle", "--settings", packed / "settings.json", "--check"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=with_onnxruntime())
+    assert done.returncode == 0, done.stderr
+    wrong = packed.parent / "wrong.json"
+    wrong.write_text((packed / "settings.json").read_text().replace("tilt_rad", "tilt_deg"))
+    words[4] = wrong
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=with_onnxruntime())
+    assert done.returncode == 2
+    assert "tilt_deg" in done.stderr
+
+
+def with_onnxruntime():
+    """The environment, with the ONNX Runtime of this Python named."""
+    import onnxruntime
+
+    return {**os.environ, "ROBOT_RL_ONNXRUNTIME": os.path.join(os.path.dirname(onnxruntime.__file__), "capi")}
+
+
+def test_the_service_is_a_right_unit_that_lets_the_watchdog_live(packed, tmp_path):
+    unit = (packed / "robot-rl.service").read_text()
+    assert {"KillMode=process", "Restart=no", "LimitRTPRIO=95", "LimitMEMLOCK=infinity"} <= set(unit.splitlines())
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze here")
+    done = sh(
+        "systemd-analyze", "verify", "--man=no", "--recursive-errors=no", packed / "robot-rl.service", cwd=tmp_path
+    )
+    said = [line for line in done.stderr.splitlines() if "robot-rl" in line and "not executable" not in line]
+    assert said == []
+
+
+def test_the_build_stops_at_a_damaged_file_and_at_an_unknown_option(unpacked):
+    done = sh("./build.sh", "--fast", cwd=unpacked)
+    assert done.returncode == 2
+    assert done.stderr == "build.sh: '--fast' is unknown; it takes --packages, --toolchain FILE, --jobs N\n"
+    (unpacked / "runtime" / "src" / "safety.cpp").write_text("// nothing is dangerous\n")
+    done = sh("./build.sh", cwd=unpacked)
+    assert done.returncode != 0
+    assert "runtime/src/safety.cpp" in done.stdout + done.stderr
+    assert not (unpacked / "build").exists()
+
+
+def test_the_installation_keeps_settings_and_switches_at_once(unpacked, tmp_path):
+    root = tmp_path / "root"
+    assert sh("./install.sh", cwd=unpacked, DESTDIR=root).returncode == 2  # nothing is built
+    (unpacked / "bin").mkdir()
+    (unpacked / "bin" / "robot-rl-infer").write_text("#!/bin/sh\necho first $*\n")
+    (unpacked / "bin" / "robot-rl-infer").chmod(0o755)
+    done = sh("./install.sh", cwd=unpacked, DESTDIR=root)
+    assert done.returncode == 0, done.stderr
+    current = root / "opt" / "robot-rl" / "current"
+    first = os.readlink(current)
+    assert (current / "bundle" / "contract.json").is_file()
+    assert (root / "etc" / "systemd" / "system" / "robot-rl.service").is_file()
+    mine = root / "etc" / "robot-rl" / "robot-rl.env"
+    mine.write_text('ROBOT_RL_ARGS="--transport shm:mine"\n')
+    (unpacked / "bin" / "robot-rl-infer").write_text("#!/bin/sh\necho second\n")
+    done = sh("./install.sh", cwd=unpacked, DESTDIR=root)
+    assert done.returncode == 0, done.stderr
+    assert "robot-rl.env is kept" in done.stderr
+    assert "shm:mine" in mine.read_text()
+    assert (mine.parent / "robot-rl.env.new").read_text() == (unpacked / "robot-rl.env").read_text()
+    assert os.readlink(current) != first
+    assert (root / "opt" / "robot-rl" / first / "bin" / "robot-rl-infer").read_text().endswith("first $*\n")
+
+
+def test_the_command_line_packs_a_bundle_and_names_what_is_missing(bundle, tmp_path, capsys):
+    assert main(["deploy", f"bundle={bundle}", f"to={tmp_path / 'out'}"]) == 0
+    said = capsys.readouterr().out
+    assert f"{NAME}.tar.gz: toy" in said
+    assert "./build.sh" in said
+    assert main(["deploy", f"bundle={tmp_path / 'nothing'}", f"to={tmp_path / 'out'}"]) == 2
+    assert main(["deploy", f"bundle={bundle}", "key=nowhere.pem"]) == 2
+    assert "key=nowhere.pem: there is no such file" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["deploy", f"bundle={bundle}", f"runtime={tmp_path / 'empty'}", f"to={tmp_path / 'out'}"]) == 2
+    assert "missing among the runtime's sources" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize("name", ["build.sh", "doctor.sh", "install.sh"])
+def test_the_scripts_are_right_bash(packed, name):
+    assert sh("bash", "-n", packed / name, cwd=packed).returncode == 0
