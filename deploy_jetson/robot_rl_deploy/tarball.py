@@ -24,7 +24,6 @@ SOURCES = (".cpp", ".h", ".py", ".cmake", ".txt", ".toml", ".md", ".idl")
 TRANSPORTS = {"go2": "dds:unitree_go?interface=eth0", "h1": "dds:unitree_go?interface=eth0"}
 TRANSPORTS |= {"g1": "dds:unitree_hg?interface=eth0"}
 """Transport of a robot whose name ends so; the network card has to be looked up on the spot."""
-OPERATOR = "udp:127.0.0.1:9871"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +33,15 @@ class Packing:
     Attributes:
         runtime: Folder of the runtime's sources; None takes those beside this package.
         transport: How the robot is reached, as `robot-rl-infer --transport` takes it; empty by the robot's name.
-        operator: Where the operator is heard.
+        operator: Where the operator is heard; empty: through the robot over DDS (its remote control), else on this
+            machine's loopback.
         onnxruntime: An aarch64 wheel of ONNX Runtime to put in; None lets the robot's computer download it.
         public_key: Ed25519 key (PEM) that the bundle must be signed with; None takes any bundle.
     """
 
     runtime: Path | None = None
     transport: str = ""
-    operator: str = OPERATOR
+    operator: str = ""
     onnxruntime: Path | None = None
     public_key: Path | None = None
 
@@ -90,7 +90,7 @@ def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tup
 SETTINGS = {
     "stand_s": 4.0,
     "blend_s": 2.0,
-    "limits": {"tilt_rad": 0.7, "velocity_factor": 1.0, "effort_factor": 1.2, "temperature_c": 80.0},
+    "limits": {"tilt_rad": 0.7, "velocity_factor": 1.3, "temperature_c": 80.0},
 }
 
 
@@ -105,7 +105,8 @@ def environment(robot: str, packing: Packing) -> str:
     if not transport:
         ends = [value for ending, value in TRANSPORTS.items() if robot.lower().endswith(ending)]
         transport = ends[0] if ends else "udp:127.0.0.1:9870"
-    words = ["--transport", transport, "--operator", packing.operator]
+    operator = packing.operator or ("robot" if transport.startswith("dds:") else "udp:127.0.0.1:9871")
+    words = ["--transport", transport, "--operator", operator]
     if packing.public_key is not None:
         words += ["--signed-by", "/opt/robot-rl/current/key.pub"]
     return (

@@ -17,7 +17,7 @@ class Options:
     bundle: str = option("", "directory of a bundle, instead of a run's")
     to: str = option("deploy", "directory of the tarball")
     transport: str = option("", "how the robot is reached; by its name where empty")
-    operator: str = option("udp:127.0.0.1:9871", "where the operator is heard; none: nowhere")
+    operator: str = option("", "where the operator is heard; by the transport where empty, a Unitree's remote control")
     onnxruntime: str = option("", "an aarch64 wheel of ONNX Runtime to put in, for a robot without internet")
     key: str = option("", "public key (PEM): the robot then takes bundles alone that are signed with it")
     runtime: str = option("", "folder of the runtime's sources; those that belong to this robot-rl where empty")

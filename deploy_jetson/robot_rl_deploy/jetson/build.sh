@@ -67,6 +67,6 @@ cp build/robot-rl-infer bin/
 say "golden replay"
 if [ -z "$toolchain" ] || [ -n "${EMULATOR:-}" ]; then
     # EMULATOR is a command and its options.
-    ${EMULATOR:-} bin/robot-rl-infer --bundle bundle --check
+    ${EMULATOR:-} bin/robot-rl-infer --bundle bundle --check --onnxruntime bin
 fi
 say "done: ./doctor.sh looks at this machine, sudo ./install.sh installs"

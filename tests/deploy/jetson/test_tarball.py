@@ -96,6 +96,8 @@ def test_the_key_and_the_wheel_go_along(bundle, tmp_path):
 )
 def test_the_transport_is_the_robots(robot, transport):
     assert f"--transport {transport}" in environment(robot, Packing()).replace("'", "")
+    operator = "robot" if transport.startswith("dds") else "udp:127.0.0.1:9871"
+    assert f'--operator {operator}"' in environment(robot, Packing())
     assert "--transport shm:x " in environment(robot, Packing(transport="shm:x"))
 
 
