@@ -32,14 +32,14 @@ def wheel(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def built(small_bundle, wheel, tmp_path_factory):
+def built(go2_bundle, wheel, tmp_path_factory):
     """The folder of the tarball after its build script ran; and what that said."""
     missing = [name for name in TOOLS if shutil.which(name) is None]
     if missing and not os.environ.get("ROBOT_RL_REQUIRE_ALL"):
         pytest.skip(f"not here: {', '.join(missing)}")
     assert not missing
     to = tmp_path_factory.mktemp("aarch64")
-    tarball, _ = write_tarball(small_bundle, to, Packing(onnxruntime=wheel))
+    tarball, _ = write_tarball(go2_bundle, to, Packing(onnxruntime=wheel))
     with tarfile.open(tarball) as archive:
         archive.extractall(to, filter="data")
     folder = to / tarball.name.removesuffix(".tar.gz")

@@ -57,7 +57,7 @@ FEW = sorted(name for name in THOR if "/cpu" not in name.removeprefix(CPU) or "/
 
 
 @pytest.fixture
-def look(runtime, tmp_path):
+def look(rt, tmp_path):
     """Writes a machine's files and gives the doctor's findings by name."""
 
     def look(files, cpu_writer=12, cpu_policy=13):
@@ -66,7 +66,7 @@ def look(runtime, tmp_path):
                 path = tmp_path / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-        return {row["name"]: row for row in runtime.doctor_files(tmp_path, cpu_writer, cpu_policy)}
+        return {row["name"]: row for row in rt.doctor_files(tmp_path, cpu_writer, cpu_policy)}
 
     return look
 
@@ -154,10 +154,10 @@ def thor(tmp_path_factory):
 @given(
     st.dictionaries(st.sampled_from(FEW), st.binary(max_size=40) | st.from_regex(r"#? ?R?[0-9,-]*\n?").map(str.encode))
 )
-def test_files_that_hold_anything_break_nothing(runtime, thor, changes):
+def test_files_that_hold_anything_break_nothing(rt, thor, changes):
     for name, data in changes.items():
         (thor / name).write_bytes(data)
-    rows = runtime.doctor_files(thor, 12, 13)
+    rows = rt.doctor_files(thor, 12, 13)
     for name in changes:
         (thor / name).write_text(THOR[name])
     assert len(rows) == 14
@@ -165,10 +165,10 @@ def test_files_that_hold_anything_break_nothing(runtime, thor, changes):
 
 
 @given(st.sets(st.integers(0, 300)))
-def test_sets_of_processors_are_read_and_written_as_the_kernel_does(runtime, cpus):
+def test_sets_of_processors_are_read_and_written_as_the_kernel_does(rt, cpus):
     listed = ",".join(str(cpu) for cpu in sorted(cpus))
-    short = runtime.parse_cpus(listed)
-    assert runtime.parse_cpus(short) == short
+    short = rt.parse_cpus(listed)
+    assert rt.parse_cpus(short) == short
     seen = set()
     for part in filter(None, short.split(",")):
         first, _, last = part.partition("-")
@@ -176,9 +176,9 @@ def test_sets_of_processors_are_read_and_written_as_the_kernel_does(runtime, cpu
     assert seen == cpus
 
 
-def test_the_binary_looks_at_this_machine(runtime, tmp_path):
+def test_the_binary_looks_at_this_machine(rt, tmp_path):
     report = tmp_path / "doctor.json"
-    words = [runtime.binary(), "--doctor", "--seconds", "0.05", "--report", report]
+    words = [rt.binary(), "--doctor", "--seconds", "0.05", "--report", report]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     *lines, verdict = done.stdout.splitlines()
     checks = json.loads(report.read_text())["checks"]
@@ -189,10 +189,10 @@ def test_the_binary_looks_at_this_machine(runtime, tmp_path):
     assert verdict.startswith(f"doctor: {bad} bad" if bad else ("doctor: nothing bad", "doctor: all good"))
 
 
-def test_a_library_that_is_none_is_bad(runtime, tmp_path):
+def test_a_library_that_is_none_is_bad(rt, tmp_path):
     (tmp_path / "libonnxruntime.so").write_text("no library")
     environment = {**os.environ, "ROBOT_RL_ONNXRUNTIME": str(tmp_path / "libonnxruntime.so")}
-    words = [runtime.binary(), "--doctor", "--seconds", "0.02"]
+    words = [rt.binary(), "--doctor", "--seconds", "0.02"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert done.returncode == 3
     (line,) = (line for line in done.stdout.splitlines() if line.split()[1] == "onnxruntime")
@@ -200,8 +200,8 @@ def test_a_library_that_is_none_is_bad(runtime, tmp_path):
     assert str(tmp_path) in line
 
 
-def test_a_report_that_cannot_be_written_is_refused(runtime, tmp_path):
-    words = [runtime.binary(), "--doctor", "--seconds", "0.02", "--report", tmp_path / "nowhere" / "doctor.json"]
+def test_a_report_that_cannot_be_written_is_refused(rt, tmp_path):
+    words = [rt.binary(), "--doctor", "--seconds", "0.02", "--report", tmp_path / "nowhere" / "doctor.json"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "cannot be written" in done.stderr

@@ -18,10 +18,10 @@ NAME = "toy-20261120-220000-1-abcd"
 
 
 @pytest.fixture(scope="module")
-def packed(small_bundle, tmp_path_factory):
+def packed(toy_bundle, tmp_path_factory):
     """A tarball, unpacked; tests copy it before they change it."""
     to = tmp_path_factory.mktemp("deploy")
-    tarball, _ = write_tarball(small_bundle, to)
+    tarball, _ = write_tarball(toy_bundle, to)
     with tarfile.open(tarball) as archive:
         archive.extractall(to, filter="data")
     return to / NAME
@@ -101,30 +101,21 @@ def test_the_transport_is_the_robots(robot, transport):
     assert "--transport shm:x " in environment(robot, Packing(transport="shm:x"))
 
 
-def test_settings_and_options_of_the_service_are_those_that_the_binary_knows(runtime, packed):
+def test_settings_and_options_of_the_service_are_those_that_the_binary_knows(infer, packed):
     unit = (packed / "robot-rl.service").read_text()
-    known = subprocess.run([runtime.binary(), "--help"], capture_output=True, text=True, check=True).stdout
+    known = infer("--help").stdout
     command = re.search(r"^ExecStart=(.*)$", unit.replace("\\\n", " "), re.MULTILINE)
     assert command is not None
     words = re.findall(r"--[a-z-]+", command.group(1) + environment("toy", Packing(public_key=packed / "key")))
     assert {"--bundle", "--settings", "--log", "--require-realtime", "--transport", "--signed-by"} <= set(words)
     assert all(f"{word} " in known for word in words)
-    words = [runtime.binary(), "--bundle", packed / "bundle", "--settings", packed / "settings.json", "--check"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=with_onnxruntime())
+    done = infer("--bundle", packed / "bundle", "--settings", packed / "settings.json", "--check")
     assert done.returncode == 0, done.stderr
     wrong = packed.parent / "wrong.json"
     wrong.write_text((packed / "settings.json").read_text().replace("tilt_rad", "tilt_deg"))
-    words[4] = wrong
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=with_onnxruntime())
+    done = infer("--bundle", packed / "bundle", "--settings", wrong, "--check")
     assert done.returncode == 2
     assert "tilt_deg" in done.stderr
-
-
-def with_onnxruntime():
-    """The environment, with the ONNX Runtime of this Python named."""
-    import onnxruntime
-
-    return {**os.environ, "ROBOT_RL_ONNXRUNTIME": os.path.join(os.path.dirname(onnxruntime.__file__), "capi")}
 
 
 def test_the_service_is_a_right_unit_that_lets_the_watchdog_live(packed, tmp_path):
