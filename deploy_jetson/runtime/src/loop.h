@@ -108,8 +108,8 @@ class Loop {
   // The policy's thread.
   void policy_main() noexcept;
   bool take_new_state() noexcept;
-  bool due(std::int64_t now) const noexcept;
-  void step(std::int64_t now) noexcept;
+  bool due() const noexcept;
+  void step() noexcept;
   void answer() noexcept;
   void measure_state() noexcept;
   // The writer's thread.

@@ -20,8 +20,7 @@ void Loop::policy_main() noexcept {
   while (!stop_.load(std::memory_order_acquire)) {
     if (!first_) transport_->wait(now_ns() + kWaitNs);
     if (!take_new_state()) continue;  // a step waits for a state of its own time
-    const std::int64_t now = now_ns();
-    if (policy_ && due(now)) step(now);
+    if (policy_ && due()) step();
     measure_state();
   }
 }
@@ -43,15 +42,13 @@ bool Loop::take_new_state() noexcept {
   return true;
 }
 
-bool Loop::due(std::int64_t now) const noexcept {
+bool Loop::due() const noexcept {
   if (settings_.steps_per_state) return fresh_ >= *settings_.steps_per_state;
-  // A state of about now, or any new one where that does not come: an operator's message wakes this thread, too.
-  const bool recent = state_.receive_time_ns >= due_ns_ - writer_ns_ / 2;
-  return fresh_ > 0 && (recent || now >= due_ns_ + writer_ns_);
+  return state_.receive_time_ns >= due_ns_ - writer_ns_ / 2;
 }
 
-void Loop::step(std::int64_t now) noexcept {
-  const std::int64_t due_ns = due_ns_ > 0 ? due_ns_ : now;
+void Loop::step() noexcept {
+  const std::int64_t due_ns = due_ns_;
   const bool reset = counters_.steps == 0 || epoch_ != stepped_epoch_;
   stepped_epoch_ = epoch_;
   fresh_ = 0;
@@ -62,7 +59,7 @@ void Loop::step(std::int64_t now) noexcept {
   latencies_.wake.add(output_.begin_ns - state_.receive_time_ns);
   latencies_.observe.add(output_.observed_ns - output_.begin_ns);
   latencies_.inference.add(output_.done_ns - output_.observed_ns);
-  if (!settings_.steps_per_state) latencies_.step_late.add(now - due_ns);
+  if (!settings_.steps_per_state && due_ns > 0) latencies_.step_late.add(output_.begin_ns - due_ns);
 }
 
 /// Hand the step's output over and send a command with it.

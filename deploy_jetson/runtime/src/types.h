@@ -71,7 +71,7 @@ enum class Fault : std::uint8_t {
 const char* name_of(Phase phase);
 const char* name_of(Fault fault);
 
-/// One command to the motors, in the contract's joint order: effort = tau + kp (q - q_measured) + kd (dq - dq_measured).
+/// One command to the motors, in the contract's order: effort = tau + kp (q - q_measured) + kd (dq - dq_measured).
 struct LowCommand {
   std::uint64_t sequence = 0;
   std::uint64_t commander = 0;        // who sends it
