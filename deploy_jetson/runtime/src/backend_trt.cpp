@@ -145,7 +145,11 @@ std::vector<std::byte> TensorRt::build(std::span<const std::byte> model) {
   if (!builder) throw UserError("--backend is 'tensorrt', but it has no builder here (" + logger_.last() + ")");
   const std::unique_ptr<nvinfer1::INetworkDefinition> network(builder->createNetworkV2(0U));
   const std::unique_ptr<nvinfer1::IBuilderConfig> config(builder->createBuilderConfig());
+  if (!network || !config) {
+    throw UserError("--backend is 'tensorrt', but it builds nothing here (" + logger_.last() + ")");
+  }
   const std::unique_ptr<nvonnxparser::IParser> parser(nvonnxparser::createParser(*network, logger_));
+  if (!parser) throw UserError("--backend is 'tensorrt', but it has no parser here (" + logger_.last() + ")");
   if (!parser->parse(model.data(), model.size())) {
     const std::string why = parser->getNbErrors() ? parser->getError(0)->desc() : logger_.last();
     throw ContractError("policy.onnx cannot be read by TensorRT (" + why + "); take --backend onnxruntime");
