@@ -116,8 +116,9 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   }
   commands_ = node_->make_writer(codec_->command_type(), "rt/lowcmd");
   infos_ = node_->make_writer(robot_rl_dds_CommandInfo_desc, "rt/robot_rl/command");
-  others_ = node_->make_reader(other_->command_type(), "rt/lowcmd", false);
-  if (!address_.flag("states", true)) {
+  if (address_.flag("states", true)) {
+    others_ = node_->make_reader(other_->command_type(), "rt/lowcmd", false);
+  } else {
     dds_delete(states_);
     states_ = 0;
     fresh_ = false;
@@ -128,7 +129,7 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
 void DdsTransport::drain() noexcept {
   take_message();
   std::uint64_t writer;
-  while (take_sample(others_, other_->command(), &writer)) watch_.found();
+  while (others_ != 0 && take_sample(others_, other_->command(), &writer)) watch_.found();
   for (int taken = 0; operator_ && taken < 256; ++taken) {
     const auto size = operator_->receive(in_);
     if (size == 0) break;
