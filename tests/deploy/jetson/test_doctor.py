@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -206,3 +207,34 @@ def test_a_report_that_cannot_be_written_is_refused(rt, tmp_path):
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("soname", "number", "verdict", "said"),
+    [
+        ("libnvinfer.so.10", 101302, "advice", "10.13.2, but this program was built without it"),
+        ("libnvinfer.so.11", 110003, "advice", "11.0.3, but this program was built without it"),
+        ("libnvinfer.so", 8601, "advice", "8.6.1; 10 or 11 is needed"),
+    ],
+)
+def test_the_version_of_tensorrt_and_cuda_is_asked_of_the_libraries(infer, tmp_path, soname, number, verdict, said):
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler here")
+    sources = {
+        soname: f"int getInferLibVersion(void) {{ return {number}; }}",
+        "libcuda.so.1": "int cuDriverGetVersion(int *version) { *version = 13020; return 0; }",
+    }
+    for name, text in sources.items():
+        (tmp_path / "it.c").write_text(text)
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / name, tmp_path / "it.c"], check=True)
+    done = infer("--doctor", "--seconds", "0.02", LD_LIBRARY_PATH=str(tmp_path))
+    rows = {line.split()[1]: line for line in done.stdout.splitlines()}
+    assert rows["cuda"].endswith("driver for 13.2")
+    if "built without" in said and "but" not in rows["tensorrt"]:
+        assert rows["tensorrt"].split()[0] == "good"  # this build has TensorRT
+    else:
+        assert rows["tensorrt"].split()[0] == verdict
+        assert said in rows["tensorrt"]
+    done = infer("--doctor", "--seconds", "0.02", "--backend", "tensorrt", LD_LIBRARY_PATH=str(tmp_path))
+    assert "bad      tensorrt" in done.stdout or "good     tensorrt" in done.stdout or number < 10000

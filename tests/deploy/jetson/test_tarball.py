@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import tarfile
+import tomllib
+from pathlib import Path
 
 import pytest
 from robot_rl_deploy.strict import ContractError
@@ -14,6 +16,7 @@ from robot_rl_deploy.tarball import Packing, environment, find_runtime, write_ta
 
 from robot_rl.cli.main import main
 
+ROOT = Path(__file__).parents[3]
 NAME = "toy-20261120-220000-1-abcd"
 
 
@@ -182,3 +185,14 @@ def test_the_command_line_packs_a_bundle_and_names_what_is_missing(bundle, tmp_p
 @pytest.mark.parametrize("name", ["build.sh", "doctor.sh", "install.sh"])
 def test_the_scripts_are_right_bash(packed, name):
     assert sh("bash", "-n", packed / name, cwd=packed).returncode == 0
+
+
+def test_an_installed_robot_rl_has_the_sources_too(packed):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert all(
+        (ROOT / here).exists() and there == here.replace("deploy_jetson/", "robot_rl_deploy/", 1)
+        for here, there in included.items()
+    )
+    parts = {path.relative_to(packed).parts[1] for path in (packed / "runtime").rglob("*") if path.is_file()}
+    assert {f"deploy_jetson/runtime/{part}" for part in parts} == set(included)
