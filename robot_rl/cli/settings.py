@@ -223,7 +223,7 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     root = Path(str(tree["root"]))
     task = task if is_gym else trees.apply_tree(task, parts)
     # What was read from files stands in run.yaml as figures: a run goes on without them.
-    read = {key: trees.task_tree(task)[key] for key in known if key in ("actions", "randomize") and key in tree}
+    read = {} if is_gym else {key: trees.task_tree(task)[key] for key in ("actions", "randomize") if key in tree}
     return TrainCfg(
         task=task,
         learner=from_dict(LearnerCfg, {"name": _choice("learner", tree["learner"], LEARNERS), **learner}),
