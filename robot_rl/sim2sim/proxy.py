@@ -63,7 +63,7 @@ class Journal:
 
     def hear(self, command: Any, phase: str, fault: str) -> None:
         """Takes note of a command."""
-        if not self.first_ns or self.damping_ns or command.send_time_ns < self.first_ns:
+        if not self.first_ns or self.damping_ns or phase == "BOOT" or command.send_time_ns < self.first_ns:
             return
         if phase == "DAMPING":
             self.damping_ns, self.fault = int(command.send_time_ns), fault
@@ -104,6 +104,7 @@ class Proxy:
             seed: Of what is drawn.
         """
         self._runtime = load_runtime()
+        self._runtime.LowState().joint_pos[0] = 0.0  # loads NumPy now and not when the first fault begins
         self._front, self._desk = _bound(front), _bound(desk)
         self._robot, self._operator = _address(robot), _address(operator)
         self._routes: dict[Any, socket.socket] = {}

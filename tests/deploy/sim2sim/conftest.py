@@ -1,0 +1,52 @@
+"""Sessions of the real binary with the simulated Go2."""
+
+import pytest
+
+from robot_rl.sim2sim.faults import read_faults
+from robot_rl.sim2sim.realtime import RealTimeCfg, RealTimeRun
+
+# On a machine that others use the simulation stops for tens of milliseconds; a limit under test is set by its test.
+LENIENT = {
+    "stand_s": 0.2,
+    "blend_s": 0.1,
+    "limits.state_age_s": 1.0,
+    "limits.state_frozen_s": 1.0,
+    "limits.missed_deadlines": 100.0,
+    "limits.operator_s": 3.0,
+}
+NO_REALTIME = ("--fifo-writer", "0", "--fifo-policy", "0", "--watchdog-timeout", "5")
+
+
+@pytest.fixture(scope="session")
+def go2_task():
+    from robot_rl_tasks.registry import get_task
+
+    task = get_task("go2_flat")
+    task.episode_length_s = 86_400.0
+    return task
+
+
+@pytest.fixture
+def session(go2_task, go2_bundle, tmp_path):
+    """A function that runs a session and gives it, ended, with its report."""
+    runs = []
+
+    def run(faults="", *, settings=None, seconds=3.0, arguments=(), command="0.5,0,0", **options):
+        cfg = RealTimeCfg(
+            seconds=seconds,
+            command=command,
+            faults=read_faults(faults),
+            recover=options.pop("recover", False),
+            watch_s=0.2,
+            settings=LENIENT | (settings or {}),
+            arguments=(*NO_REALTIME, *arguments),
+            **options,
+        )
+        made = RealTimeRun(go2_task, go2_bundle, cfg, tmp_path)
+        runs.append(made)
+        made.run()
+        return made, made.report()
+
+    yield run
+    for made in runs:
+        made.close()
