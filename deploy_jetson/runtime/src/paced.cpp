@@ -11,6 +11,8 @@ namespace robot_rl {
 
 namespace {
 
+constexpr int kWarmRuns = 20;
+
 struct Buffers {
   explicit Buffers(const Contract& contract)
       : state(contract.state_size), action(contract.action_size), target(contract.action_size) {}
@@ -39,6 +41,9 @@ PacedLatency measure_paced(Backend& backend, std::span<const float> observations
     if (pace.fifo > 0 && !set_fifo(pace.fifo, why)) result.refused = why;
     if (pace.cpu >= 0 && !pin_to_cpu(pace.cpu, why)) result.refused += (result.refused.empty() ? "" : "; ") + why;
     prefault_stack();
+    for (int i = 0; i < kWarmRuns; ++i) {  // a new thread's first allocations fault pages in
+      backend.run(observations.first(width), buffers.state, buffers.action, buffers.target, buffers.state);
+    }
     std::uint64_t allocated = 0;
     const auto faults = page_faults();
     std::int64_t due = now_ns() + period_ns;
