@@ -83,6 +83,11 @@ McapMap settings_map(Settings settings) {
 struct Logger::Parts {
   Parts(const std::filesystem::path& where, const LogInfo& info, std::vector<EventRing*> all)
       : path(file_for(where, info.bundle->contract.robot)), contract(&info.bundle->contract), rings(std::move(all)) {
+    constexpr std::size_t kMost = (kMaxEvent - sizeof(PolicyOutput)) / sizeof(float) - kMaxCommand - 1;
+    if (static_cast<std::size_t>(contract->observation_size) > kMost) {
+      throw UserError("--log: an observation of " + std::to_string(contract->observation_size) +
+                      " numbers does not fit in an event, which has room for " + std::to_string(kMost));
+    }
     realtime_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
     payload.resize(kMaxEvent);
     try {
