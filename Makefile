@@ -84,7 +84,7 @@ install: $(CORE)  ## .venv with what training needs
 
 install-dev: $(DEV)  ## .venv with what developing needs
 
-$(RUNTIME): $(RUNTIME_DIR)/pyproject.toml | $(DEV)
+$(RUNTIME): | $(DEV)
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) install -q ./$(RUNTIME_DIR)
 	rm -f $(VENV)/.runtime-*
 	touch $@
