@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from robot_rl_deploy.bundle import FILES, SIGNATURE, SUMS
+from robot_rl_deploy.bundle import FILES, SIGNATURE, SUMS, read_bundle
 from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.verify import BundleReport, verify_bundle
 
@@ -59,11 +59,13 @@ def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tup
 
     Raises:
         FileNotFoundError: The bundle or the runtime's sources are not there.
-        ContractError: The bundle must not move a robot.
+        ContractError: The bundle must not move a robot, or is not signed with the key.
         OSError: The tarball cannot be written; an older one is as before.
     """
     packing = packing or Packing()
     report = verify_bundle(bundle)
+    if packing.public_key is not None:  # neither a bundle that the robot would refuse leaves, nor a private key
+        read_bundle(bundle, signed_by=packing.public_key)
     contract = report.contract
     name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{contract.robot}-{contract.training.run_id}").lstrip(".")
     files = _bundle_files(bundle) | _source_files(packing.runtime or find_runtime()) | _jetson_files()

@@ -79,7 +79,8 @@ Check check_tensorrt(const Options& options) {
     const int number = version();
     const int major = number / (number < 10000 ? 1000 : 10000), minor = number / 100 % (number < 10000 ? 10 : 100);
     const auto found = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(number % 100);
-    if (major < 10) return {"tensorrt", Verdict::kAdvice, found, "10 or 11 is needed; ONNX Runtime is used"};
+    if (major < 10)
+      return {"tensorrt", wanted ? Verdict::kBad : Verdict::kAdvice, found, "10 or 11 is needed; ONNX Runtime is used"};
     if (has_tensorrt()) return {"tensorrt", Verdict::kGood, found, ""};
     return {"tensorrt", wanted ? Verdict::kBad : Verdict::kAdvice, found + ", but this program was built without it",
             "install libnvinfer-headers-dev or JetPack's, and build again"};

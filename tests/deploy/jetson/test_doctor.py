@@ -237,4 +237,4 @@ def test_the_version_of_tensorrt_and_cuda_is_asked_of_the_libraries(infer, tmp_p
         assert rows["tensorrt"].split()[0] == verdict
         assert said in rows["tensorrt"]
     done = infer("--doctor", "--seconds", "0.02", "--backend", "tensorrt", LD_LIBRARY_PATH=str(tmp_path))
-    assert "bad      tensorrt" in done.stdout or "good     tensorrt" in done.stdout or number < 10000
+    assert "bad      tensorrt" in done.stdout or "good     tensorrt" in done.stdout

@@ -11,6 +11,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from robot_rl_deploy.bundle import sign_bundle
+from robot_rl_deploy.signing import make_key
 from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.tarball import Packing, environment, find_runtime, write_tarball
 
@@ -72,20 +74,34 @@ def test_a_damaged_bundle_is_not_packed(bundle, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_key_and_the_wheel_go_along(bundle, tmp_path):
-    key, wheel = tmp_path / "team.pem", tmp_path / "onnxruntime-1.27.0-cp312-cp312-manylinux_2_28_aarch64.whl"
-    key.write_text("a key\n")
-    wheel.write_bytes(b"a wheel")
-    tarball, _ = write_tarball(bundle, tmp_path / "out", Packing(onnxruntime=wheel, public_key=key, operator="none"))
+def content(tarball, name):
     with tarfile.open(tarball) as archive:
-        assert archive.extractfile(f"{NAME}/key.pub").read() == b"a key\n"  # type: ignore[union-attr]
-        assert archive.extractfile(f"{NAME}/{wheel.name}").read() == b"a wheel"  # type: ignore[union-attr]
-        options = archive.extractfile(f"{NAME}/robot-rl.env").read().decode()  # type: ignore[union-attr]
-    assert "--operator none --signed-by /opt/robot-rl/current/key.pub" in options
+        return archive.extractfile(f"{NAME}/{name}").read()  # type: ignore[union-attr]
+
+
+def test_the_wheel_goes_along_where_it_is_for_arm(bundle, tmp_path):
+    wheel = tmp_path / "onnxruntime-1.27.0-cp312-cp312-manylinux_2_28_aarch64.whl"
+    wheel.write_bytes(b"a wheel")
+    tarball, _ = write_tarball(bundle, tmp_path / "out", Packing(onnxruntime=wheel, operator="none"))
+    assert content(tarball, wheel.name) == b"a wheel"
+    assert b"--operator none" in content(tarball, "robot-rl.env")
     other = wheel.with_name("onnxruntime-1.27.0-cp312-cp312-manylinux_2_28_x86_64.whl")
     other.write_bytes(b"")
     with pytest.raises(ContractError, match="no wheel for aarch64"):
         write_tarball(bundle, tmp_path / "out", Packing(onnxruntime=other))
+
+
+def test_a_key_goes_along_with_a_bundle_that_it_signed(bundle, tmp_path):
+    public = make_key(tmp_path / "team.key")
+    with pytest.raises(ContractError, match=r"SHA256SUMS\.sig"):
+        write_tarball(bundle, tmp_path / "out", Packing(public_key=public))
+    sign_bundle(bundle, tmp_path / "team.key")
+    with pytest.raises(ContractError, match="public key"):  # the private one must not leave
+        write_tarball(bundle, tmp_path / "out", Packing(public_key=tmp_path / "team.key"))
+    tarball, _ = write_tarball(bundle, tmp_path / "out", Packing(public_key=public))
+    assert content(tarball, "key.pub") == public.read_bytes()
+    assert len(content(tarball, "bundle/SHA256SUMS.sig")) == 64
+    assert b"--signed-by /opt/robot-rl/current/key.pub" in content(tarball, "robot-rl.env")
 
 
 @pytest.mark.parametrize(
