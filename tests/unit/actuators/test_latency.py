@@ -134,15 +134,21 @@ def test_each_world_draws_its_delay_at_a_reset_and_keeps_it(go2):
     assert (env.state.delay_steps.numpy() != steps).any()
 
 
-@pytest.mark.parametrize("actuator", [PositionPd, ExplicitPd])
-def test_jitter_varies_from_step_to_step_and_is_exact(actuator, go2, formula, put_states):
+@pytest.mark.parametrize(
+    ("actuator", "engine", "worlds"),
+    [
+        (PositionPd, "mujoco", 64),
+        (ExplicitPd, "mujoco", 64),
+        pytest.param(PositionPd, "mujoco_warp", 8, marks=pytest.mark.slow),
+    ],
+)
+def test_jitter_varies_from_step_to_step_and_is_exact(actuator, engine, worlds, go2, formula):
     """A target a substep; the torque of each is the formula's with the target as many substeps ago as drawn for it."""
-    quantile = {"delay_quantiles_s": (0.0, 2 * DT), "jitter_quantiles_s": (0.0, 2 * DT)}
-    env = go2(actuator(**quantile, delay_s=(DT, DT)), num_envs=64, sim={"decimation": 1})
-    put_states(env)
+    quantiles_s = {"delay_quantiles_s": (0.0, 2 * DT), "jitter_quantiles_s": (0.0, 2 * DT)}
+    env = go2(actuator(**quantiles_s, delay_s=(DT, DT)), num_envs=worlds, sim={"decimation": 1}, engine=engine)
     rng, targets, drawn = np.random.default_rng(0), [], []
     for n in range(24):
-        actions = torch.from_numpy(rng.uniform(-0.3, 0.3, (64, 12)).astype(np.float32))
+        actions = torch.from_numpy(rng.uniform(-0.3, 0.3, (worlds, 12)).astype(np.float32))
         targets.append(DEFAULT + 0.5 * actions.numpy())
         steps = env.state.delay_steps.numpy().copy()
         drawn.append(steps)
@@ -154,5 +160,6 @@ def test_jitter_varies_from_step_to_step_and_is_exact(actuator, go2, formula, pu
     assert drawn.min() == 1
     assert drawn.max() == 5
     assert (np.ptp(drawn, axis=0) > 0).all()
-    assert abs(drawn.mean() - 3.0) < 0.15  # 1 always, 1 of the world's delay and 1 of the jitter on average
-    assert np.std(drawn.mean(axis=0)) > 0.4  # worlds differ: part of their delay stays
+    if worlds == 64:
+        assert abs(drawn.mean() - 3.0) < 0.15  # 1 always, 1 of the world's delay and 1 of the jitter on average
+        assert np.std(drawn.mean(axis=0)) > 0.4  # worlds differ: part of their delay stays
