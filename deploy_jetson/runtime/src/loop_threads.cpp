@@ -1,5 +1,6 @@
 // What the two real-time threads do. Nothing here allocates or throws, or waits but for transport, clock and lock.
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 
 #include "loop.h"
@@ -49,7 +50,10 @@ bool Loop::due() const noexcept {
 
 void Loop::step() noexcept {
   const std::int64_t due_ns = due_ns_;
-  const bool reset = counters_.steps == 0 || epoch_ != stepped_epoch_;
+  // What is not a number would stay in the last action, the history and the memory for ever.
+  const auto is_finite = [](float action) { return std::isfinite(action); };
+  const bool sound = std::all_of(output_.action, output_.action + output_.actions, is_finite);
+  const bool reset = counters_.steps == 0 || epoch_ != stepped_epoch_ || !sound;
   stepped_epoch_ = epoch_;
   fresh_ = 0;
   busy_.store(true, std::memory_order_release);
