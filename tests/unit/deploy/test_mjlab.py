@@ -6,6 +6,8 @@ import json
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from robot_rl_deploy.bundle import read_bundle
 from robot_rl_deploy.mjlab import make_contract, read_facts, read_metadata
@@ -208,3 +210,23 @@ def test_the_network_of_the_bundle_takes_any_number_of_worlds(tmp_path):
     assert [node.name for node in model.graph.input] == ["observation"]
     assert [node.name for node in model.graph.output] == ["action", "joint_target"]
     assert [entry.key for entry in model.metadata_props] == ["contract_sha256"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(sorted(METADATA)),
+    st.one_of(
+        st.text(max_size=30),
+        st.lists(st.sampled_from(["1.0", "nan", "inf", "-inf;inf", "1;1", "hip", "True", "", "2"]), max_size=7).map(
+            ",".join
+        ),
+    ),
+)
+def test_metadata_that_holds_anything_is_a_contract_or_one_line(key, text):
+    said = ""
+    try:
+        width = contract_of(METADATA | {key: text}).layout.observation_size
+    except ContractError as error:
+        width, said = WIDTH, str(error)
+    assert width == WIDTH
+    assert len(said.splitlines()) <= 1
