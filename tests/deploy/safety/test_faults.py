@@ -209,6 +209,12 @@ def test_two_missed_deadlines_and_an_output_are_no_fault(runtime, make_rig):
     assert rig.tick().phase == runtime.Phase.POLICY
 
 
+def test_a_policy_that_starts_anew_may_jump(runtime, make_rig):
+    rig = make_rig().go(runtime.Phase.POLICY)
+    bad_output(action=[-50.0, 50.0], reset=True)(rig)
+    assert rig.tick().phase == runtime.Phase.POLICY
+
+
 def test_missed_deadlines_do_not_count_while_it_stands(runtime, make_rig):
     rig = make_rig(stand_s=1.0).go(runtime.Phase.STAND)
     rig.on.policy = False
