@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli import bench_gymnasium
+from robot_rl.cli import bench_gymnasium, bench_runtime
 from robot_rl.cli.options import describe, option, parse_value, read, read_all
 from robot_rl.cli.source import OVERRIDES_HELP
 from robot_rl.errors import UserError, suggest
@@ -45,7 +45,7 @@ class LearnerOptions:
 HELP = f"""\
 robot-rl bench: measure ours and the rival in turn (A B A B), in one run
 
-usage: robot-rl bench env|learner|gymnasium [key=value ...]
+usage: robot-rl bench env|learner|gymnasium|runtime [key=value ...]
 
 env: control steps a second under random actions, against bare mujoco.batch.Batch.step, or rival=mjlab
 {describe(EnvOptions)}
@@ -57,6 +57,9 @@ gymnasium: trainings in Gymnasium's v5 environments on our engine, against PPO w
 stable-baselines3's, which benchmarks/gymnasium_rivals.py ran once; any setting of robot-rl train changes ours
 {describe(bench_gymnasium.GymnasiumOptions)}
 
+runtime: the robot's binary at 500 Hz: inference, state to command over each transport, damping after kill -9
+{describe(bench_runtime.RuntimeOptions)}
+
 Values are medians, spreads quartile distances; figures are worth what the machine was quiet.
 {OVERRIDES_HELP}"""
 
@@ -66,13 +69,15 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.run_dir import write_json
 
     benches = {"env": bench_env, "learner": bench_learner, "gymnasium": bench_gymnasium.bench_gymnasium}
+    benches["runtime"] = bench_runtime.bench_runtime
     what = [word for word in arguments if "=" not in word]
     if len(what) != 1 or what[0] not in benches:
         raise UserError(
             f"bench {' '.join(what)}: must be one of {', '.join(benches)}; {suggest(''.join(what), benches)}"
         )
     result, out = benches[what[0]]([word for word in arguments if "=" in word])
-    {"env": show, "learner": show_learner, "gymnasium": bench_gymnasium.show}[what[0]](result)
+    shows = {"env": show, "learner": show_learner, "gymnasium": bench_gymnasium.show, "runtime": bench_runtime.show}
+    shows[what[0]](result)
     if out:
         write_json(Path(out), result)
         print(out)

@@ -72,7 +72,7 @@ class Binary:
             words += ["--set", f"{name}={value:.17g}"]
         self._stderr = open(folder / "stderr.txt", "wb")  # noqa: SIM115 - it is the child's as long as that lives
         self.process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=self._stderr, stderr=self._stderr, env=_environment()
+            words, stdin=subprocess.DEVNULL, stdout=self._stderr, stderr=self._stderr, env=runtime_environment()
         )
 
     @property
@@ -122,7 +122,7 @@ class Binary:
         return lines[-1] if lines else "it said nothing"
 
 
-def _environment() -> dict[str, str]:
+def runtime_environment() -> dict[str, str]:
     """This process's environment, with the ONNX Runtime of this Python where none is named."""
     environment = dict(os.environ)
     if "ROBOT_RL_ONNXRUNTIME" not in environment:

@@ -83,7 +83,9 @@ def test_an_action_that_jumps_damps(session):
     assert report["faults"][0]["fault"] == "action_rate"
 
 
-@pytest.mark.parametrize("faults", ["drop=0.2", "duplicate", "reorder=0.3", "jitter=0.004", "corrupt=0.2", "delay=0.004"])
+@pytest.mark.parametrize(
+    "faults", ["drop=0.2", "duplicate", "reorder=0.3", "jitter=0.004", "corrupt=0.2", "delay=0.004"]
+)
 def test_a_poor_network_is_no_fault(session, faults):
     _, report = session(faults, seconds=1.0)
     assert row_of(report)["fault"] in ("", "operator_stop")  # the latter when it ends

@@ -1,0 +1,218 @@
+"""The robot's binary at a steady pace: how fast it infers, answers a state, and damps when it is killed.
+
+A still robot sends 500 states a second and the policy runs at each of them. The time of an answer is counted from just
+before the state is handed to the system until the command is: the robot's own waking up is no part of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robot_rl.errors import PeerError
+from robot_rl.run_dir import machine_facts, package_versions
+from robot_rl.sim2sim.binary import Binary, load_runtime, runtime_environment
+from robot_rl.sim2sim.link import Link
+from robot_rl.sim2sim.ports import LOOPBACK, free_ports
+
+PERIOD_S = 0.002
+SETTLE_S = 1.0
+WAIT_S = 60.0
+GOALS = {
+    "inference": {"p50": 60.0, "p99": 250.0},
+    "udp": {"p50": 150.0, "p99": 600.0, "answered": 0.999},
+    "dds": {"p50": 150.0, "answered": 0.99},
+}
+KILL_GOAL_MS = 20.0
+SETTINGS = {"steps_per_state": 1.0, "stand_s": 0.0, "blend_s": 0.0}
+
+
+def bench_runtime(
+    bundle: Path,
+    folder: Path,
+    *,
+    transports: Sequence[str] = ("udp", "shm"),
+    dds_bundle: Path | None = None,
+    seconds: float = 20.0,
+    kills: int = 5,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Measure.
+
+    Args:
+        bundle: The policy to run.
+        folder: For the binary's reports.
+        transports: "udp", "shm".
+        dds_bundle: A policy of a Unitree robot, to be measured over DDS, too; None for no such measurement.
+        seconds: How long to measure each [s].
+        kills: How often the binary is killed.
+        say: Told what comes next.
+
+    Returns:
+        "inference", a block for each transport, "kill" and "machine"; times in microseconds, of a killing in milliseconds.
+
+    Raises:
+        UserError: The runtime is not installed.
+        PeerError: The binary ended or fell silent.
+    """
+    load_runtime()
+    say(f"inference for {seconds:g} s")
+    result: dict[str, Any] = {"name": "runtime", "machine": machine_facts(), "versions": package_versions()}
+    result["goals"] = GOALS | {"kill_ms": KILL_GOAL_MS}
+    result["inference"] = _inference(bundle, folder, seconds)
+    for transport in transports:
+        say(f"{transport} for {seconds:g} s")
+        result[transport] = _paced(bundle, folder, transport, seconds)
+    if dds_bundle is not None:
+        say(f"dds for {seconds:g} s")
+        result["dds"] = _paced(dds_bundle, folder, "dds", seconds) | {"bundle": str(dds_bundle)}
+    if kills:
+        say(f"killed {kills} times")
+        result["kill"] = _killed(bundle, folder, kills)
+    return result
+
+
+def _inference(bundle: Path, folder: Path, seconds: float) -> dict[str, Any]:
+    """What `robot-rl-infer --bench` says."""
+    report = folder / "bench.json"
+    words = [str(load_runtime().binary()), "--bench", "--bundle", str(bundle), "--seconds", f"{seconds:g}"]
+    done = subprocess.run(
+        [*words, "--report", str(report)], capture_output=True, text=True, check=False, env=runtime_environment()
+    )
+    if done.returncode:
+        raise PeerError(f"robot-rl-infer --bench ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    return json.loads(report.read_text())
+
+
+class _Still:
+    """A robot that stands still and sends a state every 2 ms."""
+
+    def __init__(self, bundle: Path, folder: Path, transport: str, arguments: Sequence[str] = ()) -> None:
+        from robot_rl_deploy.bundle import read_bundle
+
+        contract = read_bundle(bundle).contract
+        port = free_ports(1)[0]
+        addresses = {
+            "udp": f"udp:{LOOPBACK}:{port}",
+            "shm": f"shm:bench-{port}",
+            "dds": f"dds:unitree_go?domain={port % 200}&interface=lo",
+        }
+        self._rng = np.random.default_rng(0)
+        self._pos = np.array([joint.default_pos for joint in contract.joints], np.float32)
+        feet = 4 if transport == "dds" else 0
+        self.link = Link(addresses[transport], contract.robot, contract.joint_names, feet=feet)
+        low = self.link.low
+        low.joints, low.feet, low.quat_wxyz = len(self._pos), feet, [1.0, 0.0, 0.0, 0.0]
+        self.binary = Binary(
+            bundle, folder, transport=addresses[transport], operator="none", settings=SETTINGS, arguments=arguments
+        )
+        self._due = time.monotonic()
+
+    def tick(self) -> None:
+        """One period: takes what came, sends a state that trembles a little."""
+        self._due = max(self._due + PERIOD_S, time.monotonic() - 0.05)
+        time.sleep(max(0.0, self._due - time.monotonic()))
+        self.link.take()
+        self.link.low.joint_pos = self._pos + 1e-3 * self._rng.standard_normal(len(self._pos))
+        self.link.send(self._due)
+
+    def walk(self) -> None:
+        """Ticks until the policy has been at work for a moment."""
+        end = time.monotonic() + WAIT_S
+        while self.link.phase != "POLICY":
+            if not self.binary.alive or time.monotonic() > end:
+                raise PeerError(f"robot-rl-infer does not run its policy: {self.binary.last_line()}")
+            self.tick()
+        for _ in range(round(SETTLE_S / PERIOD_S)):
+            self.tick()
+
+    def close(self) -> None:
+        """Ends both."""
+        self.binary.stop()
+        self.link.close()
+
+
+def _paced(bundle: Path, folder: Path, transport: str, seconds: float) -> dict[str, Any]:
+    """State to command over a transport."""
+    with contextlib.closing(_Still(bundle, folder / transport, transport)) as robot:
+        robot.walk()
+        begin, first = len(robot.link.notes), int(robot.link.low.sequence)
+        for _ in range(round(seconds / PERIOD_S)):
+            robot.tick()
+        last = int(robot.link.low.sequence)
+        for _ in range(10):  # what is still under way; these states do not count
+            robot.tick()
+        notes = robot.link.notes[begin:]
+    report = robot.binary.report()
+    block: dict[str, Any] = {"states": last - first, "seconds": seconds}
+    answers = {n.state_sequence: n.answer_ns for n in notes if n.from_policy and first < n.state_sequence <= last}
+    if answers:
+        block |= _figures(np.array(list(answers.values())) / 1e3)
+        block["answered"] = len(answers) / (last - first)
+    else:  # the messages of this transport do not say which state they answer: as the binary saw it
+        block["answered"] = min(1.0, sum(note.from_policy for note in notes) / (last - first))
+    told = report.get("latencies", {}).get("state_to_command", {})
+    block["in_binary"] = {key: told[key] for key in ("p50", "p99", "p99.9", "max", "count") if key in told}
+    block["realtime"] = report.get("realtime", {})
+    block["counters"] = report.get("transport_counters", {})
+    return block
+
+
+def _figures(values: np.ndarray) -> dict[str, float]:
+    p50, p99, p999 = np.percentile(values, [50, 99, 99.9])
+    figures = {"p50": p50, "p99": p99, "p99.9": p999, "max": values.max()}
+    return {name: round(float(value), 1) for name, value in figures.items()}
+
+
+def _killed(bundle: Path, folder: Path, times: int) -> dict[str, Any]:
+    """From `kill -9` of the main process to the watchdog's first damping command [ms]."""
+    found = []
+    for count in range(times):
+        with contextlib.closing(_Still(bundle, folder / f"kill-{count}", "udp")) as robot:
+            robot.walk()
+            robot.link.take()
+            begin, killed_ns = len(robot.link.notes), time.monotonic_ns()
+            robot.binary.process.send_signal(signal.SIGKILL)
+            end = time.monotonic() + 5.0
+            while time.monotonic() < end:
+                robot.tick()
+                damping = [n.send_time_ns for n in robot.link.notes[begin:] if n.phase == "DAMPING"]
+                if damping:
+                    found.append((damping[0] - killed_ns) / 1e6)
+                    break
+    figures: dict[str, Any] = {"times": times, "damped": len(found)}
+    if found:
+        figures |= {"median_ms": round(float(np.median(found)), 2), "worst_ms": round(max(found), 2)}
+    return figures
+
+
+def judge(result: dict[str, Any]) -> list[str]:
+    """A line for each figure against its goal."""
+    lines = []
+    for name, goal in GOALS.items():
+        block = result.get(name)
+        if block is None:
+            continue
+        values = block.get("inference_us", block)
+        values = values if "p50" in values else values.get("in_binary", {}) | {"answered": block.get("answered")}
+        for key, bound in goal.items():
+            value = values.get(key)
+            if value is None:
+                continue
+            holds = value >= bound if key == "answered" else value <= bound
+            shown = f"{100 * value:.3f} %" if key == "answered" else f"{value:.1f} us"
+            wanted = f"at least {100 * bound:g} %" if key == "answered" else f"at most {bound:g} us"
+            lines.append(f"{name:<9} {key:<8} {shown:>12}   {wanted}: {'holds' if holds else 'MISSED'}")
+    if "worst_ms" in result.get("kill", {}):
+        worst = result["kill"]["worst_ms"]
+        word = "holds" if worst <= KILL_GOAL_MS else "MISSED"
+        lines.append(f"{'kill -9':<9} {'worst':<8} {worst:>9.2f} ms   at most {KILL_GOAL_MS:g} ms: {word}")
+    return lines

@@ -1,0 +1,65 @@
+"""robot-rl bench runtime: how fast the robot's binary is."""
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robot_rl.cli.options import option, read_all
+from robot_rl.errors import UserError
+
+
+@dataclass(kw_only=True, slots=True)
+class RuntimeOptions:
+    """Options of robot-rl bench runtime."""
+
+    policy: str = option("", "a bundle; by default a made-up one, 98 -> 3 x 512 -> 29")
+    transports: str = option("udp,shm,dds", "what to measure; dds where the runtime was built with it")
+    seconds: float = option(20.0, "how long to measure each [s]")
+    kills: int = option(5, "how often the binary is killed")
+    out: str = option("", "file for the figures as JSON")
+
+
+def bench_runtime(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Measures the binary; returns the result and where to write it."""
+    from robot_rl.bench import runtime
+    from robot_rl.cli.policies import find_policy
+    from robot_rl.sim2sim.binary import load_runtime
+
+    options = read_all(RuntimeOptions, arguments)
+    names = [name for name in options.transports.split(",") if name]
+    for name in names:
+        if name not in ("udp", "shm", "dds"):
+            raise UserError(f"transports={options.transports}: '{name}' must be one of udp, shm, dds")
+    if not 0 < options.seconds <= 3600:
+        raise UserError(f"seconds={options.seconds:g}: must lie in (0, 3600]")
+    if options.kills < 0:
+        raise UserError(f"kills={options.kills}: must be 0 or more")
+    has_dds = "dds" in names and load_runtime().has_dds()
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        folder = Path(scratch)
+        bundle = find_policy(options.policy) if options.policy else folder / "policy"
+        if not options.policy:
+            from robot_rl_deploy.synthetic import write_synthetic_bundle
+
+            write_synthetic_bundle(bundle)
+        result = runtime.bench_runtime(
+            bundle,
+            folder,
+            transports=[name for name in names if name != "dds"],
+            dds_bundle=find_policy("go2_flat") if has_dds else None,
+            seconds=options.seconds,
+            kills=options.kills,
+            say=lambda line: print(f"robot-rl: {line} ...", file=sys.stderr, flush=True),
+        )
+    return result, options.out
+
+
+def show(result: Mapping[str, Any]) -> None:
+    """Prints each figure against its goal."""
+    from robot_rl.bench.runtime import judge
+
+    for line in judge(dict(result)):
+        print(line)
