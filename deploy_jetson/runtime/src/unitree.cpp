@@ -87,7 +87,7 @@ constexpr auto kCrc = [] {
   return table;
 }();
 
-constexpr std::uint8_t kHead[2] = {0x55, 0x51};  // first bytes of the remote's 40 while it is heard
+constexpr std::uint8_t kHead[2] = {0x55, 0x51};  // first bytes of the remote's 40 from a simulated robot
 constexpr float kDead = 0.05f;                   // of a stick's way
 
 /// Where each value lies in the 40 bytes.
@@ -130,9 +130,11 @@ std::uint32_t crc(const void* data, std::size_t bytes) noexcept {
 Gamepad::Gamepad(const Contract& contract) : command_(contract.command) {}
 
 bool Gamepad::read(std::span<const std::uint8_t> remote, OperatorInput& input) noexcept {
-  if (remote.size() < kRemote || remote[0] != kHead[0] || remote[1] != kHead[1]) return false;
-  const float way[3] = {stick(remote, kLeftY), -stick(remote, kLeftX), -stick(remote, kRightX)};
+  if (remote.size() < kRemote) return false;
   const auto buttons = static_cast<std::uint16_t>(remote[kButtons] | remote[kButtons + 1] << 8);
+  const bool heard = remote[0] != 0 || remote[1] != 0;  // the receiver writes a head in front of what it hears
+  if (!heard && (buttons & kButtonB) == 0) return false;
+  const float way[3] = {stick(remote, kLeftY), -stick(remote, kLeftX), -stick(remote, kRightX)};
   input.sequence = ++sequence_;
   input.size = static_cast<std::int32_t>(std::min<std::size_t>(command_.size(), kMaxCommand));
   for (int part = 0; part < input.size; ++part) {

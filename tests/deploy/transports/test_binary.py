@@ -50,6 +50,7 @@ def test_it_stands_and_walks_and_allocates_nothing(robot, start, report):
 def test_a_killed_binary_leaves_damping(robot, start):
     process = start()
     last = robot.wait_for(lambda command: command.phase == "POLICY" and command.from_policy)
+    watchdog = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
     since = len(robot.commands)
     process.kill()
     process.wait()
@@ -57,6 +58,7 @@ def test_a_killed_binary_leaves_damping(robot, start):
     assert damped.kp == 0
     assert damped.kd > 0
     assert damped.sequence > last.sequence
+    os.kill(watchdog, signal.SIGKILL)  # it would go on for 10 s
 
 
 def test_the_robot_hands_the_operator_on(robot, start):
