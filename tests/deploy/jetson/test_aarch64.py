@@ -45,7 +45,7 @@ def built(go2_bundle, wheel, tmp_path_factory):
     folder = to / tarball.name.removesuffix(".tar.gz")
     words = ["./build.sh", "--toolchain", "runtime/cmake/aarch64-linux-gnu.cmake"]
     done = subprocess.run(
-        words, cwd=folder, env=environment(EMULATOR=QEMU), capture_output=True, text=True, timeout=900, check=False
+        words, cwd=folder, env=environment(EMULATOR=QEMU), capture_output=True, text=True, timeout=7200, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return folder, done.stdout
