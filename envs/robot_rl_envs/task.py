@@ -347,8 +347,7 @@ class Task:
         only_positive_rewards: floor the summed reward of a step at zero.
         mirror: the task is left-right symmetric.
         num_envs: worlds by default (cpu, gpu).
-        learner: dotted learner settings, e.g. ``{"ppo.gamma": 0.99}``.
-        learner_cpu: the same, on top, where the device is a CPU.
+        learner, learner_cpu: dotted learner settings, e.g. ``{"ppo.gamma": 0.99}``; the second, on top, on a CPU.
         solved: ``(metric, bound)``: what counts as solved, for time-to-threshold figures.
         deployable: a robot can measure what the actor sees; the exporter refuses a task that is not.
     """
