@@ -57,7 +57,8 @@ def bench_runtime(
         say: Told what comes next.
 
     Returns:
-        "inference", a block for each transport, "kill" and "machine"; times in microseconds, of a killing in milliseconds.
+        "inference", a block for each transport, "kill" and "machine"; times in microseconds, those of a killing in
+        milliseconds.
 
     Raises:
         UserError: The runtime is not installed.
@@ -114,13 +115,14 @@ class _Still:
         self.binary = Binary(
             bundle, folder, transport=addresses[transport], operator="none", settings=SETTINGS, arguments=arguments
         )
-        self._due = time.monotonic()
+        self._due, self.first_state = time.monotonic(), 0
 
     def tick(self) -> None:
         """One period: takes what came, sends a state that trembles a little."""
         self._due = max(self._due + PERIOD_S, time.monotonic() - 0.05)
         time.sleep(max(0.0, self._due - time.monotonic()))
-        self.link.take()
+        if self.link.take() and not self.first_state:
+            self.first_state = int(self.link.low.sequence)
         self.link.low.joint_pos = self._pos + 1e-3 * self._rng.standard_normal(len(self._pos))
         self.link.send(self._due)
 
@@ -154,13 +156,13 @@ def _paced(bundle: Path, folder: Path, transport: str, seconds: float) -> dict[s
     report = robot.binary.report()
     block: dict[str, Any] = {"states": last - first, "seconds": seconds}
     answers = {n.state_sequence: n.answer_ns for n in notes if n.from_policy and first < n.state_sequence <= last}
-    if answers:
+    if transport != "dds":
         block |= _figures(np.array(list(answers.values())) / 1e3)
         block["answered"] = len(answers) / (last - first)
-    else:  # the messages of this transport do not say which state they answer: as the binary saw it
-        block["answered"] = min(1.0, sum(note.from_policy for note in notes) / (last - first))
     told = report.get("latencies", {}).get("state_to_command", {})
     block["in_binary"] = {key: told[key] for key in ("p50", "p99", "p99.9", "max", "count") if key in told}
+    if transport == "dds":  # its messages keep the newest alone: as the binary saw it, from its first command on
+        block["answered"] = min(1.0, told.get("count", 0) / (int(robot.link.low.sequence) - robot.first_state))
     block["realtime"] = report.get("realtime", {})
     block["counters"] = report.get("transport_counters", {})
     return block
