@@ -14,7 +14,7 @@ from robot_rl_deploy.golden import Golden
 from robot_rl_deploy.mjlab import LARGEST, RobotFacts, make_contract, read_metadata
 from robot_rl_deploy.observe import Observer, needed_signals
 from robot_rl_deploy.replay import apply_actions
-from robot_rl_deploy.session import INPUT, OUTPUTS
+from robot_rl_deploy.session import INPUT, OUTPUTS, open_network
 from robot_rl_deploy.verify import BundleReport
 
 STEPS = 256
@@ -108,11 +108,7 @@ def make_golden(model: bytes, contract: Contract, seed: int = 0) -> Golden:
         contract: The policy's.
         seed: Of the states.
     """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = open_network(model)
     (name,) = (node.name for node in session.get_inputs())
     bound = np.array([np.inf if spec.clip is None else spec.clip for spec in contract.actions], np.float32)
     states = random_states(contract, STEPS, seed)

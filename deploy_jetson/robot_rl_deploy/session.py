@@ -34,18 +34,9 @@ class Session:
         Raises:
             ContractError: It cannot be loaded, or has other inputs and outputs than a policy.
         """
-        # Newer libraries open a connection and a database in the home folder to report on their use.
-        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-        import onnxruntime
-
         refuse_foreign_parts(model)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-        options.log_severity_level = 4
         try:
-            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self._session = open_network(model)
         except Exception as error:  # ONNX Runtime's exceptions share no other base
             raise ContractError(f"policy.onnx cannot be loaded ({_line(error)}); export the bundle again") from None
         layout = contract.layout
@@ -99,6 +90,27 @@ class Session:
                 raise ContractError(
                     f"policy.onnx: '{node.name}' is {node.type} {node.shape}; the contract needs float (N, {width})"
                 )
+
+
+def open_network(model: bytes) -> Any:
+    """Open a network in ONNX Runtime: one thread, no spinning, and nothing reported to anybody.
+
+    Args:
+        model: An ONNX file.
+
+    Returns:
+        An `onnxruntime.InferenceSession`.
+    """
+    # Newer libraries open a connection and a database in the home folder to report on their use.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _line(error: Exception) -> str:
