@@ -216,9 +216,9 @@ class Run {
     }
     const Fault before = facts_.fault;
     loop_->stop();
+    watchdog_.reset();  // only now: until here it would have damped for us
     show_changes();
     facts_.fault = before;
-    watchdog_.reset();  // only now: until here it would have damped for us
     facts_.transport_counters = transport_->counters();
     if (!logger_) return;
     logger_->stop();
