@@ -65,7 +65,9 @@ class DdsRobotEnd final : public RobotEnd {
       count(counters_.send_failed);
       return 0;
     }
+    sequence_ = state.sequence != 0 ? state.sequence : sequence_ + 1;
     codec_->write_state(state, sticks_ ? &*sticks_ : nullptr);
+    sent_[codec_->tick() % sent_.size()] = {codec_->tick(), sequence_};
     const bool sent = dds_write(states_, codec_->state()) == DDS_RETCODE_OK;
     count(sent ? counters_.states : counters_.send_failed);
     return sent ? clients() : 0;
@@ -105,7 +107,7 @@ class DdsRobotEnd final : public RobotEnd {
       if (seen.commander == 0 || seen.crc != codec_->command_crc()) continue;
       command.sequence = seen.command_sequence;
       command.commander = seen.commander;
-      command.state_sequence = seen.state_sequence;
+      command.state_sequence = sequence_at(seen.state_robot_time_ns, seen.state_sequence);
       command.state_robot_time_ns = seen.state_robot_time_ns;
       command.state_age_ns = seen.state_age_ns;
       command.send_time_ns = seen.send_time_ns;
@@ -116,6 +118,18 @@ class DdsRobotEnd final : public RobotEnd {
     }
   }
 
+  /// The number that a state of ours was given here: over DDS it travels without one, the other end counts for itself.
+  std::uint64_t sequence_at(std::int64_t robot_time_ns, std::uint64_t otherwise) const noexcept {
+    const auto tick = static_cast<std::uint32_t>(robot_time_ns / 1'000'000);
+    const auto& sent = sent_[tick % sent_.size()];
+    return sent.sequence != 0 && sent.tick == tick ? sent.sequence : otherwise;
+  }
+
+  struct Sent {
+    std::uint32_t tick = 0;
+    std::uint64_t sequence = 0;
+  };
+
   Address address_;
   const unitree::Robot& robot_;
   DdsNode node_;
@@ -124,8 +138,9 @@ class DdsRobotEnd final : public RobotEnd {
   AtomicCounters counters_;
   std::optional<unitree::Sticks> sticks_;
   std::array<robot_rl_dds_CommandInfo, 64> infos_seen_{};
+  std::array<Sent, 1024> sent_{};  // by tick
   std::size_t next_ = 0;
-  std::uint64_t received_ = 0;
+  std::uint64_t received_ = 0, sequence_ = 0;
   bool waiting_ = false;
 };
 

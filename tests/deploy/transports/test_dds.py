@@ -105,6 +105,7 @@ def test_states_and_commands_by_name(pair, tools):
     state.quat_wxyz, state.gyro, state.acc = [0.5, -0.5, 0.5, -0.5], [1, 2, 3], [4, 5, 6]
     state.foot_contact = [1, 0, 0, 1]
     state.robot_time_ns += 4_000_000
+    state.sequence = 4711  # the robot's own number, which DDS does not carry
     assert end.send_state(state) == 1
     got = tools.take_state(client)
     where = [motors.index(name) for name in names]
@@ -120,13 +121,13 @@ def test_states_and_commands_by_name(pair, tools):
 
     command = tools.command(41, joints=count, kp=values, kd=2 * values, tau=3 * values, dq=4 * values, q=5 * values)
     command.phase, command.fault, command.from_policy = rt.Phase.POLICY, rt.Fault.NONE, True
-    command.state_sequence, command.state_age_ns = got.sequence, 1234
+    command.state_sequence, command.state_robot_time_ns, command.state_age_ns = got.sequence, got.robot_time_ns, 1234
     assert client.send(command)
     back = tools.take_command(end)
     at = [names.index(name) for name in motors]
     for offset, name in enumerate(("kp", "kd", "tau", "dq", "q")):
         np.testing.assert_array_equal(getattr(back, name)[:count], np.float32((offset + 1) * values[at]))
-    assert (back.sequence, back.commander, back.state_sequence, back.state_age_ns) == (41, 7, got.sequence, 1234)
+    assert (back.sequence, back.commander, back.state_sequence, back.state_age_ns) == (41, 7, 4711, 1234)
     assert (back.phase, back.from_policy) == (rt.Phase.POLICY, True)
     assert not client.second_commander
 
