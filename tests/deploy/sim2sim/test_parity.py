@@ -1,0 +1,52 @@
+"""The binary in lockstep with the simulated robot against the trainer's evaluation of the same worlds."""
+
+import numpy as np
+import pytest
+
+from robot_rl.evaluate import EVALUATION_SEED, evaluate, evaluation_task
+from robot_rl.evaluate.controllers import BundleController
+from robot_rl.sim2sim.parity import ParityCfg, evaluate_binary
+
+WORLDS, SECONDS = 2, 4.0
+
+
+@pytest.fixture(scope="module")
+def task():
+    from robot_rl_tasks.registry import get_task
+
+    return evaluation_task(get_task("go2_flat"))
+
+
+@pytest.fixture(scope="module")
+def trainers(task, go2_bundle):
+    """The trainer's evaluation of the same worlds."""
+    from robot_rl_envs.make import make_env
+
+    env = make_env(task, num_envs=WORLDS, engine="mujoco", num_threads=1, seed=EVALUATION_SEED)
+    summary = evaluate(env, BundleController(go2_bundle, env), seconds=SECONDS)
+    env.close()
+    return summary
+
+
+@pytest.mark.parametrize("transport", ["udp", "shm"])
+def test_at_the_trainers_step_the_figures_are_the_trainers(task, go2_bundle, trainers, tmp_path, transport):
+    cfg = ParityCfg(episodes=WORLDS, seconds=SECONDS, seed=EVALUATION_SEED, tick_s=0.0, transport=transport)
+    result = evaluate_binary(task, go2_bundle, cfg, tmp_path)
+    assert result["faults"] == [[], []]
+    for name in ("fall_rate", "lin_vel_error", "yaw_vel_error", "torque_rms"):
+        assert np.mean(result["episodes"][name]) == pytest.approx(trainers[name]["mean"], rel=0.02, abs=1e-9), name
+
+
+def test_with_the_states_of_a_robot_they_are_close_and_the_same_every_time(task, go2_bundle, trainers, tmp_path):
+    cfg = ParityCfg(episodes=WORLDS, seconds=SECONDS, seed=EVALUATION_SEED)
+    first, second = (evaluate_binary(task, go2_bundle, cfg, tmp_path / name)["episodes"] for name in "ab")
+    assert first == second
+    # Three seconds of two worlds that are not the same to the last bit: close, no more.
+    assert np.mean(first["lin_vel_error"]) == pytest.approx(trainers["lin_vel_error"]["mean"], abs=0.03)
+
+
+def test_a_state_at_every_physics_step_changes_little(task, go2_bundle, trainers, tmp_path):
+    cfg = ParityCfg(episodes=1, seconds=2.0, seed=EVALUATION_SEED, all_states=True)
+    sparse = ParityCfg(episodes=1, seconds=2.0, seed=EVALUATION_SEED)
+    found = [evaluate_binary(task, go2_bundle, one, tmp_path)["episodes"]["lin_vel_error"][0] for one in (cfg, sparse)]
+    assert found[0] == pytest.approx(found[1], rel=0.2)

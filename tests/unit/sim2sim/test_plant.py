@@ -1,0 +1,145 @@
+"""The simulated robot: its joints obey commands as the trainer's do targets, and it says what its sensors read."""
+
+import types
+
+import numpy as np
+import pytest
+import torch
+from robot_rl_envs.make import make_env
+from robot_rl_tasks.registry import get_task
+
+from robot_rl.errors import UserError
+from robot_rl.evaluate import evaluation_task
+from robot_rl.sim2sim.plant import Plant, plant_task
+
+SEED = 11
+
+
+class Told:
+    """Gives one command at each tick, with the gains of the robot's joints."""
+
+    def __init__(self, plant):
+        joints = plant.env.scene.robot.joints
+        self.kp = np.array([joint.kp for joint in joints])
+        self.kd = np.array([joint.kd for joint in joints])
+        self.q = np.array([joint.default_pos for joint in joints])
+        self.dq, self.tau = np.zeros(len(joints)), np.zeros(len(joints))
+        self.seen = []
+        plant.connect(self)
+
+    def tick(self, plant):
+        low = types.SimpleNamespace(heights=0)
+        plant.sense(low)
+        self.seen.append(low)
+        return self
+
+
+@pytest.fixture
+def task():
+    return evaluation_task(get_task("go2_flat"))
+
+
+@pytest.fixture
+def make(task):
+    plants = []
+
+    def build(**options):
+        plants.append(Plant(task, seed=SEED, **options))
+        return plants[-1]
+
+    yield build
+    for plant in plants:
+        plant.close()
+
+
+@pytest.mark.parametrize("world", [0, 3])
+def test_with_the_trainers_step_a_commanded_world_is_the_trainers(task, make, world):
+    plant = make(world=world, tick_s=0.0)
+    told = Told(plant)
+    env = make_env(task, num_envs=4, engine="mujoco", num_threads=1, seed=SEED)
+    actions = 0.4 * torch.randn(60, 1, 12, generator=torch.Generator().manual_seed(1))
+    scale = torch.tensor([row["scale"] for row in env.describe_policy()["actions"]])
+    default = torch.tensor([joint.default_pos for joint in env.scene.robot.joints])
+    for action in actions:
+        told.q = (default + scale * action[0]).numpy()
+        plant.env.step(action)
+        env.step(action.expand(4, -1))
+        np.testing.assert_allclose(plant.env.state.qpos[0], env.state.qpos[world], atol=1e-5)
+    np.testing.assert_allclose(plant.env.state.command[0], env.state.command[world])
+    env.close()
+
+
+def test_a_command_is_torque_plus_gains_times_errors(make):
+    plant = make()
+    told = Told(plant)
+    told.kp[:], told.kd[:], told.tau[:] = 10.0, 0.5, np.linspace(-3, 3, 12)
+    told.dq[:] = 0.2
+    plant.hold(True)
+    strength = plant._drawn["gainprm"][0, :, 0] / plant._nominal["kp"]
+    plant.env.step(torch.zeros(1, 12))
+    before, after = told.seen[-1], types.SimpleNamespace(heights=0)
+    plant.sense(after)
+    wanted = strength * (told.tau + 10.0 * (told.q - before.joint_pos) + 0.5 * (0.2 - before.joint_vel))
+    np.testing.assert_allclose(after.joint_effort, wanted, rtol=2e-3, atol=2e-3)
+
+
+def test_without_a_command_the_joints_are_free(make):
+    plant = make()
+    plant.env.step(torch.zeros(1, 12))
+    low = types.SimpleNamespace(heights=0)
+    plant.sense(low)
+    assert np.all(low.joint_effort == 0)
+
+
+def test_the_gantry_holds_the_base_where_it_is(make):
+    plant = make()
+    plant.hold(True)
+    start = plant.env.state.qpos[0, :7].clone()
+    for _ in range(20):
+        plant.env.step(torch.zeros(1, 12))
+    np.testing.assert_allclose(plant.env.state.qpos[0, :7], start, atol=1e-6)
+    plant.hold(False)
+    for _ in range(20):
+        plant.env.step(torch.zeros(1, 12))
+    assert plant.env.state.qpos[0, 2] < start[2] - 0.02
+
+
+def test_what_it_senses_between_control_steps_is_what_the_state_says_after_them(make):
+    plant = make()
+    told = Told(plant)
+    for _ in range(5):
+        plant.env.step(torch.zeros(1, 12))
+    assert len(told.seen) == 50
+    first, next_ones = told.seen[40], told.seen[41:50]
+    for low in next_ones:
+        assert np.abs(np.asarray(low.quat_wxyz) - np.asarray(first.quat_wxyz)).max() < 0.1
+        assert abs(np.linalg.norm(low.quat_wxyz) - 1) < 1e-6
+    # the same moment, computed from qpos and qvel, and as the environment derives it
+    plant._is_fresh = False
+    quat, gyro = plant._imu()
+    signals = plant.env.robot_state()
+    np.testing.assert_allclose(quat, signals["imu_quat_wxyz"][0], atol=1e-6)
+    np.testing.assert_allclose(gyro, signals["imu_gyro"][0], atol=1e-6)
+    np.testing.assert_allclose(plant._feet(), signals["foot_force"][0], atol=1e-3)
+
+
+def test_the_physics_runs_at_the_rate_of_the_states(task):
+    changed, notes = plant_task(task, 0.002)
+    assert (changed.sim.timestep, changed.sim.decimation, notes) == (pytest.approx(0.002), 10, [])
+    assert changed.sim.step_dt == pytest.approx(task.sim.step_dt)
+    assert plant_task(task, 0.0)[0].sim is task.sim
+
+
+def test_an_actuator_of_training_alone_is_named(task):
+    from robot_rl_envs.actuators import DcMotor
+
+    task.actions.actuator = DcMotor()
+    task.events = {name: event for name, event in task.events.items() if name != "motors"}
+    _, notes = plant_task(task)
+    assert notes == ["the joints are ideal PD servos here; DcMotor is the training's"]
+
+
+@pytest.mark.parametrize("tick", [-0.002, 0.03, 1e-5])
+def test_a_tick_that_does_not_fit_is_refused(task, tick):
+    with pytest.raises(UserError, match=f"tick={tick}: must lie in"):
+        plant_task(task, tick)

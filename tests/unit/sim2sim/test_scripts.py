@@ -1,0 +1,116 @@
+"""Scripts of faults, the operator's joystick, and the verdict over two evaluations."""
+
+import math
+import os
+import types
+
+import pytest
+
+from robot_rl.errors import UserError
+from robot_rl.sim2sim.commands import EVENT, Joystick, make_commands
+from robot_rl.sim2sim.faults import KINDS, Fault, dump_faults, load_faults, read_faults
+from robot_rl.sim2sim.parity import compare
+
+
+def test_a_script_is_read():
+    found = read_faults("delay=0.03@2-4, nan@5; velocity=-40:3@6-7")
+    assert found == (
+        Fault(kind="delay", value=0.03, start_s=2, end_s=4),
+        Fault(kind="nan", start_s=5),
+        Fault(kind="velocity", value=-40, joint=3, start_s=6, end_s=7),
+    )
+    assert read_faults("") == ()
+    assert read_faults("temperature")[0] == Fault(kind="temperature", value=120.0)
+
+
+def test_what_was_written_is_read(tmp_path):
+    faults = read_faults(",".join(KINDS))
+    assert load_faults(dump_faults(faults)) == faults
+    path = tmp_path / "faults.json"
+    path.write_text('[{"kind": "drop", "value": 0.5, "start_s": 1}]')
+    assert read_faults(str(path)) == (Fault(kind="drop", value=0.5, start_s=1.0),)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("delai@2", "there is no 'delai'; did you mean 'delay'"),
+        ("drop=1.5", "drop=1.5 must lie in"),
+        ("drop=x", "x is not a number"),
+        ("nan=3@2", "nan takes no value"),
+        ("nan@5-4", "must begin at 0 or later and end after it"),
+        ("nan@@5", "is no fault; write kind=value:joint@start-end"),
+        ("nan:99", "must be the index of a joint"),
+        ("nowhere.json", "cannot be read"),
+    ],
+)
+def test_a_bad_script_is_one_line(text, line):
+    with pytest.raises(UserError) as error:
+        read_faults(text)
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[1]", '[{"kind": 3}]', '[{"value": 1}]', '[{"kind": "nan", "joint": "x"}]', "[", '[{"kin": "nan"}]']
+)
+def test_bad_json_is_one_line(text):
+    with pytest.raises(UserError, match="faults: "):
+        load_faults(text)
+
+
+def Env():
+    """As much of an environment as a command needs."""
+    limits = {"vx_lo": -1.0, "vx_hi": 1.5, "vy_lo": -0.6, "vy_hi": 0.6, "yaw_lo": -1.0, "yaw_hi": 1.0}
+    commands = {"velocity": types.SimpleNamespace(params=limits)}
+    return types.SimpleNamespace(cfg=types.SimpleNamespace(name="walker", commands=commands))
+
+
+def test_a_joystick_moves_turns_and_asks(tmp_path):
+    path = tmp_path / "js0"
+    os.mkfifo(path)
+    keep = os.open(path, os.O_RDWR)
+    stick = make_commands(str(path), Env(), 1.0)
+    assert isinstance(stick, Joystick)
+    assert stick.command(0.0).tolist() == [0, 0, 0]
+    events = [(1, -32767, 2, 1), (1, 32767, 2, 0), (1, 1000, 2, 3), (2, 1, 1, 0)]
+    data = b"".join(EVENT.pack(*event) for event in events)
+    os.write(keep, data[:13])  # in the middle of an event
+    stick.command(0.0)
+    os.write(keep, data[13:])
+    assert stick.command(0.0).tolist() == pytest.approx([1.5, -0.6, 0.0])
+    assert stick.take_request() == "stand"
+    assert stick.take_request() == ""
+    os.write(keep, EVENT.pack(3, 1, 1, 1) + EVENT.pack(4, 1, 1, 2))
+    assert stick.take_request() == "damp"  # whatever was asked for after it
+    stick.close()
+    os.close(keep)
+
+
+@pytest.mark.parametrize("text", ["1,2", "a,b,c", "nan,0,0", "nothing"])
+def test_a_command_that_is_none_is_refused(text):
+    with pytest.raises(UserError, match="must be task, script, a joystick"):
+        make_commands(text, Env(), 1.0)
+
+
+def test_a_demonstration_stays_within_the_ranges():
+    script = make_commands("script", Env(), 10.0)
+    assert script.command(0.0).tolist() == pytest.approx([1.125, 0, 0])
+    assert script.command(9.9).tolist() == [0, 0, 0]
+    assert make_commands("0.5,0,-0.1", Env(), 1.0).command(3.0).tolist() == pytest.approx([0.5, 0, -0.1])
+
+
+def test_the_verdict_is_about_survival_and_relative_errors():
+    trainer = {
+        name: {"mean": value} for name, value in (("fall_rate", 0.0), ("lin_vel_error", 0.1), ("yaw_vel_error", 0.2))
+    }
+    mine = {"fall_rate": [0.0] * 50, "lin_vel_error": [0.104] * 50, "yaw_vel_error": [0.2] * 49 + [math.nan]}
+    verdict = compare(mine, trainer)
+    assert verdict["holds"]
+    assert verdict["lin_vel_error"]["difference"] == pytest.approx(0.04)
+    mine["fall_rate"] = [0.0] * 48 + [1.0] * 2
+    assert not compare(mine, trainer)["survival"]["holds"]
+    mine["fall_rate"] = [0.0] * 49 + [1.0]
+    assert compare(mine, trainer)["survival"]["holds"]
+    mine["lin_vel_error"] = [0.106] * 50
+    assert not compare(mine, trainer)["holds"]
