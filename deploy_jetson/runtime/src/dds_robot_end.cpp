@@ -102,9 +102,15 @@ class DdsRobotEnd final : public RobotEnd {
     while (take_sample(infos_, &info, nullptr)) infos_seen_[next_++ % infos_seen_.size()] = info;
     command.commander = writer;
     command.sequence = ++received_;
-    for (std::size_t back = 1; back <= infos_seen_.size(); ++back) {
-      const auto& seen = infos_seen_[(next_ + infos_seen_.size() - back) % infos_seen_.size()];
+    // Both topics keep their order: the oldest that fits belongs to it, and what is older to nothing that is yet to
+    // come.
+    for (std::size_t ahead = 0; ahead < infos_seen_.size(); ++ahead) {
+      const auto seen = infos_seen_[(next_ + ahead) % infos_seen_.size()];
       if (seen.commander == 0 || seen.crc != codec_->command_crc()) continue;
+      for (std::size_t done = 0; done <= ahead; ++done) {
+        auto& older = infos_seen_[(next_ + done) % infos_seen_.size()];
+        if (older.commander == seen.commander) older.commander = 0;
+      }
       command.sequence = seen.command_sequence;
       command.commander = seen.commander;
       command.state_sequence = sequence_at(seen.state_robot_time_ns, seen.state_sequence);

@@ -132,6 +132,19 @@ def test_states_and_commands_by_name(pair, tools):
     assert not client.second_commander
 
 
+def test_equal_commands_keep_their_own_numbers(pair, tools):
+    """What has no field in LowCmd travels beside it and is found by the checksum, which equal commands share."""
+    end, client, names, motors = pair
+    state = tools.state(0, joints=len(names), feet=4 if "FL_hip_joint" in motors else 0, robot_time_ns=10**12)
+    meet(end, client, state, tools.command(1, joints=len(names)), tools)
+    drain(end, client)
+    for sequence in (11, 12, 13):
+        client.send(tools.command(sequence, joints=len(names)))
+    client.send(tools.command(14, joints=len(names), tau=[1.0]))
+    client.send(tools.command(15, joints=len(names)))
+    assert [tools.take_command(end).sequence for _ in range(5)] == [11, 12, 13, 14, 15]
+
+
 def test_motor_faults_of_the_g1(domain, tools):
     names, contract = contract_for("unitree_g1")
     motors = [name for name in rt.unitree_motors("unitree_g1") if name]
