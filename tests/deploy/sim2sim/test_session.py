@@ -1,0 +1,121 @@
+"""Sessions in real time: what they report, over each transport, and the commands that start them."""
+
+import json
+
+import pytest
+
+from robot_rl.cli.main import main
+from robot_rl.errors import UserError
+
+
+@pytest.mark.parametrize("transport", ["udp", "shm", "dds"])
+def test_a_robot_stands_up_and_walks(session, rt, transport):
+    if transport == "dds" and not rt.has_dds():
+        pytest.skip("this build speaks no DDS")
+    made, report = session(seconds=1.5, transport=transport)
+    assert report["faults"] == []
+    assert [row["phase"] for row in report["phases"]][-2:] == ["STAND", "POLICY"]
+    assert report["policy_s"] >= 1.5
+    assert report["falls"] == 0
+    assert report["lin_vel_error"] < 0.4
+    assert report["commands"]["received"] > 100
+    assert report["binary"]["fault"] in ("none", "operator_stop")
+    assert made.binary.process.returncode == 0
+
+
+def test_joints_in_another_order_are_found_by_name(session, monkeypatch):
+    """The robot reports and obeys its joints from last to first; contract and policy know nothing of it."""
+    from robot_rl.sim2sim import parity
+    from robot_rl.sim2sim.plant import Plant
+
+    names, sense, obey = Plant.joint_names, Plant.sense, Plant._obey
+    arrays = ("joint_pos", "joint_vel", "joint_effort", "temperature_c")
+
+    def reversed_sense(self, low):
+        sense(self, low)
+        for name in arrays:
+            setattr(low, name, getattr(low, name)[: low.joints][::-1].copy())
+
+    def reversed_obey(self, command):
+        if command is not None:
+            command = command.copy()
+            for name in ("q", "dq", "kp", "kd", "tau"):
+                setattr(command, name, getattr(command, name)[: command.joints][::-1].copy())
+        obey(self, command)
+
+    monkeypatch.setattr(Plant, "joint_names", property(lambda self: names.fget(self)[::-1]))
+    monkeypatch.setattr(Plant, "sense", reversed_sense)
+    monkeypatch.setattr(Plant, "_obey", reversed_obey)
+    assert parity is not None
+    _, report = session(seconds=1.5)
+    assert (report["faults"], report["falls"]) == ([], 0)
+    assert report["lin_vel_error"] < 0.4
+
+
+def test_a_bundle_of_another_robot_is_refused(session, cartpole_bundle, go2_task, tmp_path):
+    from robot_rl.sim2sim.realtime import RealTimeCfg, RealTimeRun
+
+    made = RealTimeRun(go2_task, cartpole_bundle, RealTimeCfg(seconds=1.0), tmp_path)
+    try:
+        with pytest.raises(UserError, match="the robot's joints do not fit the contract"):
+            made.run()
+    finally:
+        made.close()
+
+
+def test_the_command_line_runs_a_session(tmp_path, capsys):
+    out = tmp_path / "session.json"
+    settings = (
+        "settings=stand_s:0.2,blend_s:0.1,limits.state_age_s:1,limits.state_frozen_s:1,limits.missed_deadlines:100"
+    )
+    code = main(["sim2sim", "policy=go2_flat", "seconds=0.5", "command=0.3,0,0", settings, f"out={out}"])
+    assert code == 0
+    assert json.loads(out.read_text())["policy_s"] >= 0.5
+    assert "the policy walked for" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["transport=tcp"], "transport=tcp: must be udp, shm or dds"),
+        (["faults=nan", "transport=shm"], "the fault proxy speaks udp alone"),
+        (["episodes=2", "viewer=true"], "viewer=True: is for a session; leave episodes out"),
+        (["episodes=-1"], "episodes=-1: must be 0"),
+        (["seconds=-1"], "seconds=-1.0: must lie in"),
+        (["settings=stand_s"], "'stand_s' must be name:number"),
+        (["settings=stand:1"], "setting 'stand' is unknown"),
+        (["tick=1"], "tick=1.0: must lie in"),
+        (["command=up"], "command=up: must be task, script, a joystick"),
+        (["faults=nun"], "there is no 'nun'"),
+    ],
+)
+def test_bad_input_is_one_line(words, line, capsys):
+    assert main(["sim2sim", "policy=go2_flat", *words]) == 2
+    error = capsys.readouterr().err
+    assert line in error
+    assert error.count("\n") == 1
+
+
+def test_the_viewer_draws_and_its_buttons_ask(session, go2_task, go2_bundle, tmp_path):
+    from robot_rl.sim2sim.realtime import RealTimeCfg, RealTimeRun
+    from robot_rl.sim2sim.view import View
+
+    settings = {
+        "stand_s": 0.1,
+        "limits.state_age_s": 2.0,
+        "limits.state_frozen_s": 2.0,
+        "limits.missed_deadlines": 500.0,
+    }
+    made = RealTimeRun(go2_task, go2_bundle, RealTimeCfg(seconds=20.0, settings=settings), tmp_path)
+    view = View(made, "127.0.0.1", 0, drives=True)
+    try:
+        made.run(lambda: made.session.policy_s > 0.3)
+        view._press("Damp")
+        made.run(lambda: made.session.phase == "DAMPING")
+        assert made.link.fault == "operator_stop"
+        assert "operator_stop" in view._figures.content or view._figures.content
+        view._press("Stand")
+        made.run(lambda: made.session.phase == "STAND")
+    finally:
+        view.close()
+        made.close()
