@@ -57,7 +57,7 @@ def test_a_bundle_of_another_robot_is_refused(session, cartpole_bundle, go2_task
 
     made = RealTimeRun(go2_task, cartpole_bundle, RealTimeCfg(seconds=1.0), tmp_path)
     try:
-        with pytest.raises(UserError, match="the robot's joints do not fit the contract"):
+        with pytest.raises(UserError, match="the policy is for 'cartpole'"):
             made.run()
     finally:
         made.close()
