@@ -187,8 +187,8 @@ def _show_session(name: str, result: Mapping[str, Any]) -> None:
     if "state_to_command_us" in commands:
         us = commands["state_to_command_us"]
         print(f"  state to command: p50 {us['p50']:g} us, p99 {us['p99']:g} us, p99.9 {us['p99.9']:g} us")
-    if "missed" in result:
-        print(f"  missed deadlines of the policy: {result['missed']}")
+    if "loop" in result["binary"]:
+        print(f"  missed deadlines of the policy: {result['binary']['loop']['missed_deadlines']}")
     for row in result.get("proxy", []):
         print(f"  proxy: {row}")
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.sim2sim.binary import load_runtime
+from robot_rl.sim2sim.binary import hurried, load_runtime
 from robot_rl.sim2sim.faults import KINDS, Fault, dump_faults, load_faults
 from robot_rl.sim2sim.mutate import Mutator
 
@@ -342,7 +342,8 @@ def main(words: Sequence[str]) -> int:
         signal.signal(number, proxy.stop)
     sys.stdout.write(READY + "\n")
     sys.stdout.flush()
-    proxy.run()
+    with hurried():
+        proxy.run()
     Path(words[1]).write_text(json.dumps(proxy.report(), allow_nan=False))
     return 0
 

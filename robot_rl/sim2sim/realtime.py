@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.sim2sim.binary import Binary, load_runtime
+from robot_rl.sim2sim.binary import Binary, hurried, load_runtime
 from robot_rl.sim2sim.commands import Commands, make_commands
 from robot_rl.sim2sim.exchange import RealTime
 from robot_rl.sim2sim.faults import Fault
@@ -143,7 +143,8 @@ class RealTimeRun:
             self.binary.check()
             return should_stop()
 
-        self.session.run(stop)
+        with hurried():
+            self.session.run(stop)
 
     def close(self) -> None:
         """Ends all processes."""
@@ -152,7 +153,8 @@ class RealTimeRun:
     def report(self) -> dict[str, Any]:
         """Ends the other processes; the session's report with the binary's and the proxy's."""
         self.binary.ask_to_stop()
-        self.session.go_on(lambda: not self.binary.alive)
+        with hurried():
+            self.session.go_on(lambda: not self.binary.alive)
         self.binary.stop()
         result = self.session.report()
         result["binary"] = self.binary.report()

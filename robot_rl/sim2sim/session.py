@@ -79,7 +79,7 @@ class Session:
         self.plant, self.link, self.exchange, self.cfg = plant, link, exchange, cfg
         self.commands = commands or Fixed()
         self._operate = operate
-        self._tracking = Tracking()
+        self._tracking, self._idle_since = Tracking(), plant.time_s
         self.phase, self._phase_since, self._asked_at = "", 0.0, -1.0
         self._has_fault, self._is_over, self._is_halted = False, False, False
         self.policy_s, self.falls = 0.0, 0
@@ -207,9 +207,12 @@ class Session:
             self._is_over = True
         if self._has_fault and not cfg.recover and now - self._phase_since > cfg.watch_s:
             self._is_over = True
-        if not self.policy_s and now > START_S + cfg.stand_s:
+        if self.phase == "POLICY" or self._is_halted:
+            self._idle_since = now
+        if now - self._idle_since > START_S + cfg.stand_s:
             raise PeerError(
-                f"robot-rl-infer did not walk within {now:.0f} s: phase {self.phase}, fault {self.link.fault}"
+                f"robot-rl-infer did not walk for {now - self._idle_since:.0f} s: "
+                f"phase {self.phase}, fault {self.link.fault}"
             )
 
     def report(self) -> dict[str, Any]:
