@@ -25,6 +25,8 @@ GIVEN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 """Ids that a user may give a run."""
 MAX_CONFIG = 2**20
 """Bytes that a run.yaml may have."""
+MAX_RESUMED = 100
+"""How often a run went on is kept in run.yaml for the newest of them, so that the file does not outgrow MAX_CONFIG."""
 PACKAGES = (
     "robot-rl",
     "torch",
@@ -177,6 +179,8 @@ class RunDir:
     ) -> None:
         """Writes into run.yaml that the run went on, and the configuration it went on with.
 
+        Of the times that it went on the newest MAX_RESUMED are kept.
+
         Args:
             config: The resolved configuration.
             command: The command line.
@@ -193,7 +197,8 @@ class RunDir:
             config = {**config, "init_from": record["config"]["init_from"]}
         event = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "iteration": iteration, "command": command}
         event |= {"told": list(told)} if told else {}
-        record |= {"config": config, "resumed": [*record.get("resumed", []), {**event, "git": git_state()}]}
+        resumed = [*record.get("resumed", []), {**event, "git": git_state()}]
+        record |= {"config": config, "resumed": resumed[-MAX_RESUMED:]}
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
     def read_config(self) -> dict[str, Any]:

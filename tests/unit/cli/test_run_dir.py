@@ -116,6 +116,17 @@ def test_going_on_is_noted(tmp_path):
     assert record["command"] == ["robot-rl", "train"]
 
 
+def test_a_run_that_goes_on_for_ever_keeps_a_run_yaml_that_can_be_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("robot_rl.run_dir.git_state", dict)
+    run_dir = RunDir.create(tmp_path, "cartpole", 1)
+    run_dir.write_config({"max_iterations": 5}, ["robot-rl", "train"])
+    record = run_dir.read_config() | {"resumed": [{"iteration": k} for k in range(5000)]}
+    run_dir.config_file.write_text(yaml.safe_dump(record))
+    for k in range(5000, 5002):
+        run_dir.note_resumed({"max_iterations": 9}, ["robot-rl", "resume"], k)
+    assert [event["iteration"] for event in run_dir.read_config()["resumed"]] == list(range(4902, 5002))
+
+
 @pytest.mark.parametrize("content", ["", "[1, 2]", "config: 3", "config: {a: [", "\xff".encode("latin-1")])
 def test_a_damaged_run_yaml(tmp_path, content):
     run_dir = RunDir.create(tmp_path, "cartpole", 1)
