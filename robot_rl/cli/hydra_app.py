@@ -71,9 +71,20 @@ def _parse(arguments: Sequence[str]) -> list[Any]:
         else:
             words.append(argument)
     try:
-        return OverridesParser.create().parse_overrides(words)
+        overrides = OverridesParser.create().parse_overrides(words)
     except (HydraException, ValueError) as error:  # the second of a number with thousands of digits
         raise UserError(f"cannot read the overrides: {str(error).splitlines()[0]}") from None
+    for override in overrides:
+        if override.key_or_group == "run_id" and not override.is_sweep_override() and override.value() is not None:
+            _check_name(override)
+    return overrides
+
+
+def _check_name(override: Any) -> None:
+    """Refuses a run's id that is read as a number of other digits: two of them could be the same run."""
+    said, read = override.input_line.partition("=")[2], override.value()
+    if not isinstance(read, str) and str(read) != said:
+        raise UserError(f"run_id={said}: would be read as {read}; let the id begin with a letter")
 
 
 def _values(override: Any) -> list[str]:

@@ -77,6 +77,8 @@ BAD = [
     (["task=cartpole", "-m", "num_envs=4,0"], "num_envs=0: must be"),
     (["task=cartpole", "seed=${nowhere}"], "nowhere"),
     (["task=cartpole", "seed=[1"], "cannot read the overrides"),
+    (["task=cartpole", "run_id=12e4567"], "run_id=12e4567: would be read as inf; let the id begin with a letter"),
+    (["task=cartpole", "run_id=1_000"], "run_id=1_000: would be read as 1000; let the id begin with a letter"),
     (["task=cartpole", "root=/dev/null"], "root=/dev/null: cannot make"),
 ]
 
