@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import re
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 FORMAT = "robot-rl quarantine 1"
 MAX_SPEED = 1.0e4
 """The environment takes a generalized velocity beyond this for an explosion [m/s, rad/s]."""
+
+MAX_BYTES = 2**30
+"""Bytes that a file may have once it is unpacked; that of a Go2 on rough ground has some 30 million."""
+MAX_SUBSTEPS = 1000
+DAMAGE = (
+    *(OSError, ValueError, KeyError, EOFError, NotImplementedError, RecursionError, MemoryError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What NumPy, zip and JSON raise at bytes that are not theirs."""
 
 ARRAYS = ("step", "written", "command", "qpos", "qvel", "action", "ctrl", "reward", "model")
 NAMES = ("qpos_names", "dof_names", "action_names", "joint_names")
@@ -88,11 +97,14 @@ def read_record(path: Path | str) -> Record:
         if not isinstance(archive, np.lib.npyio.NpzFile) or "about" not in archive.files:
             raise UserError(f"{path}: no file of a quarantined world")
         with archive:
+            members = archive.zip.infolist() if archive.zip else []
+            if sum(member.file_size for member in members) > MAX_BYTES:
+                raise UserError(f"{path}: damaged, unpacked it has more than {MAX_BYTES} bytes")
             about = json.loads(str(archive["about"]))
-            arrays = {name: archive[name] for name in ARRAYS if name in archive.files}
+            arrays = {name: _array(archive, name) for name in ARRAYS if name in archive.files}
     except UserError:
         raise
-    except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except DAMAGE as error:
         # NumPy takes any foreign file for a pickle and says how to load one, which is what nobody should do.
         why = "no zip archive" if "pickle" in str(error) else _first_line(error)
         raise UserError(f"{path}: damaged, or no file of a quarantined world ({why})") from None
@@ -124,17 +136,23 @@ def load_model(record: Record) -> mujoco.MjModel | str:
     return model
 
 
+def _array(archive: Any, name: str) -> np.ndarray:
+    array = archive[name]
+    if not isinstance(array, np.ndarray):  # NumPy gives what is no array as it is.
+        raise ValueError(f"{name} is no array")
+    return array
+
+
 def _check(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Refuse a file whose parts do not fit together."""
     missing = [name for name in ARRAYS if name not in arrays]
     missing += [name for name in (*NAMES, *TEXTS, *NUMBERS, "why") if name not in about]
     if missing:
         raise UserError(f"{path}: damaged, it lacks {', '.join(missing)}")
-    texts = all(isinstance(about[name], str) for name in TEXTS)
-    numbers = all(_number(about[name]) for name in NUMBERS) and about["timestep"] > 0 and about["decimation"] >= 1
-    lists = all(
-        isinstance(about[name], list) and all(isinstance(n, str) for n in about[name]) for name in (*NAMES, "why")
-    )
+    texts = all(_text(about[name]) for name in TEXTS)
+    numbers = all(_number(about[name]) for name in NUMBERS) and about["timestep"] > 0
+    numbers = numbers and about["decimation"] in range(1, MAX_SUBSTEPS + 1)
+    lists = all(isinstance(about[name], list) and all(_text(n) for n in about[name]) for name in (*NAMES, "why"))
     if not (texts and numbers and lists):
         raise UserError(f"{path}: damaged, a value of its description has the wrong type")
     steps = len(arrays["action"]) if arrays["action"].ndim == 2 else 0
@@ -149,7 +167,12 @@ def _check(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e15 < value < 1e15
+
+
+def _text(value: Any) -> bool:
+    """Whether it is text that can be written: not empty, no half of a character."""
+    return isinstance(value, str) and value != "" and not re.search("[\ud800-\udfff]", value)
 
 
 def _first_line(error: BaseException) -> str:

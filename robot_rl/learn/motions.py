@@ -119,13 +119,18 @@ def read_motion(path: Path) -> Motion:
     if not pairs.isfinite().all():
         raise UserError(f"amp.motions: {path} has frames that are not finite")
     try:
-        names, step_dt = json.loads(meta["components"]), float(meta["step_dt"])
-        components = tuple(str(name) for name in names)
-    except (KeyError, ValueError, TypeError):
-        raise UserError(f"amp.motions: {path} lacks 'components' (a JSON list) and 'step_dt' [s] as metadata") from None
+        components, step_dt = json.loads(meta["components"]), float(meta["step_dt"])
+    except (KeyError, ValueError, RecursionError):
+        components, step_dt = None, math.nan
+    if not isinstance(components, list) or not all(isinstance(name, str) for name in components):
+        components = None
+    if components is None or not 0 < step_dt < math.inf:
+        raise UserError(
+            f"amp.motions: {path} lacks 'components' (a JSON list of names) and 'step_dt' (above 0) [s] as metadata"
+        )
     if len(components) != pairs.shape[2]:
         raise UserError(f"amp.motions: {path} names {len(components)} components, its frames have {pairs.shape[2]}")
-    return Motion(path=path, pairs=pairs, components=components, step_dt=step_dt)
+    return Motion(path=path, pairs=pairs, components=tuple(components), step_dt=step_dt)
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
