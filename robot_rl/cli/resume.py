@@ -117,11 +117,11 @@ def go_on(
 
     Raises:
         GiveUpError: The run has no checkpoint that is whole.
-        UserError: All iterations are done, or the state does not fit what was changed.
+        UserError: Another process trains it, all iterations are done, or the state does not fit what was changed.
     """
     from robot_rl.cli.train import learn, say_what_next
     from robot_rl.learn.checkpoint import good_checkpoint, load_checkpoint
-    from robot_rl.metrics.rows import to_stderr
+    from robot_rl.metrics.rows import refuse_locked, to_stderr
 
     told: list[str] = []
 
@@ -129,6 +129,8 @@ def go_on(
         told.append(line)
         to_stderr(line)
 
+    # First of all: who trains it removes old checkpoints, which would look like a run that has none.
+    ranks.first(lambda: refuse_locked(run_dir.metrics_file))
     try:
         checkpoint = Path(ranks.first(lambda: str(good_checkpoint(run_dir.path, tell))))
     except UserError as error:

@@ -156,13 +156,22 @@ def lock(path: Path) -> Any:
 
 def is_locked(path: Path) -> bool:
     """Return whether another process, or another part of this one, has a file open for appending."""
-    if not path.is_file():
-        return False
     try:
-        lock(path).close()
+        refuse_locked(path)
     except UserError:
         return True
     return False
+
+
+def refuse_locked(path: Path) -> None:
+    """Refuse a file that another process has open for appending; one that is not there is not refused.
+
+    Raises:
+        UserError: another process holds it.
+        OSError: the file cannot be opened.
+    """
+    if path.is_file():
+        lock(path).close()
 
 
 def iteration_of(line: bytes) -> int | None:

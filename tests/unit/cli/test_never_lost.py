@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from robot_rl.learn.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint, load_worlds
+from robot_rl.metrics.rows import lock
 from robot_rl.run_dir import RunDir
 
 
@@ -89,6 +90,17 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(run, in_tmp, tiny)
     assert (code, "has no checkpoint" in err) == (86, True)
     assert run("train", *words, "run_id=b")[0] == 0
     assert_same(RunDir(in_tmp / "runs" / "cartpole" / "a"), early)
+
+
+def test_a_run_in_training_is_refused_before_its_checkpoints_are_looked_at(run, in_tmp, tiny):
+    words = ("task=cartpole", *tiny, "max_iterations=1", "run_id=busy")
+    assert run("train", *words)[0] == 0
+    busy = RunDir(in_tmp / "runs" / "cartpole" / "busy")
+    (busy.checkpoints / "000001" / "model.safetensors").unlink()  # As the one who trains removes old ones.
+    with lock(busy.metrics_file):
+        for command in (("resume", "busy"), ("train", *words)):
+            code, _, err = run(*command)
+            assert (code, err.count("another process is writing it"), err.count("\n")) == (2, 1, 1)
 
 
 @pytest.mark.parametrize(
