@@ -105,8 +105,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"robot-rl {metadata.version('robot-rl')}")
         return 0
-    with _ended_by_signals(words[0]):
-        return guarded(lambda: dispatch(words[0], words[1:]))
+    failed = threading.Event()
+
+    def command() -> int:
+        try:
+            return dispatch(words[0], words[1:])
+        except BaseException:
+            failed.set()
+            raise
+
+    with _ended_by_signals(words[0], failed):
+        return guarded(command)
 
 
 def dispatch(command: str, arguments: Sequence[str]) -> int:
@@ -134,14 +143,15 @@ def _check_environment() -> None:
 
 
 @contextlib.contextmanager
-def _ended_by_signals(command: str) -> Iterator[None]:
+def _ended_by_signals(command: str, failed: threading.Event) -> Iterator[None]:
     """Let SIGTERM and SIGUSR1 end a training that has not begun yet, or is over, as they end one that runs: in order.
 
-    Without it a job that is stopped while it loads would exit with what a scheduler takes for a failure.
+    Without it a job that is stopped while it loads would exit with what a scheduler takes for a failure. Once a command
+    has failed they change nothing: its line and its exit code say why (torchrun sends SIGTERM to those that are left).
     """
 
     def end(number: int, frame: FrameType | None) -> None:
-        if not isinstance(sys.exc_info()[1], Interrupted):  # Else it is on its way out, with the state saved.
+        if not failed.is_set() and not isinstance(sys.exc_info()[1], Interrupted):
             raise Interrupted(None, 0, number)
 
     if command not in TRAININGS or threading.current_thread() is not threading.main_thread():
@@ -175,7 +185,9 @@ def guarded(command: Callable[[], int]) -> int:
             return _say(str(error), ExitCode.USER)
         if isinstance(error, PeerError):
             return _say(str(error), ExitCode.FAULT)
-        if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError | FileExistsError):
+        if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError | FileExistsError) or (
+            isinstance(error, OSError) and error.errno in (errno.EROFS, errno.ENAMETOOLONG)
+        ):
             return _say(f"cannot use {error.filename}: {(error.strerror or 'no permission').lower()}", ExitCode.USER)
         raise
 

@@ -1,6 +1,8 @@
 """The dispatcher: help, exit codes, one line for an error that is the user's to mend."""
 
 import errno
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +99,30 @@ def test_a_full_disk_is_74(capsys):
     for case in (fail, fail_elsewhere, fail_in_a_library):
         assert guarded(case) == 74
         assert capsys.readouterr().err.startswith("robot-rl: the disk is full: ")
+
+
+def test_a_directory_that_only_can_be_read_is_one_line(capsys):
+    def fail():
+        raise OSError(errno.EROFS, "Read-only file system", "/data/runs/metrics.jsonl")
+
+    assert guarded(fail) == 2
+    assert capsys.readouterr().err == "robot-rl: cannot use /data/runs/metrics.jsonl: read-only file system\n"
+
+
+def test_a_signal_behind_a_failure_leaves_its_line_and_its_code(capsys, monkeypatch):
+    def lost(*_):
+        raise PeerError("lost the others")
+
+    def late():
+        os.kill(os.getpid(), signal.SIGTERM)
+        return ContractError
+
+    monkeypatch.setattr(main_module, "dispatch", lost)
+    monkeypatch.setattr(main_module, "_contract_error", late)
+    before = signal.getsignal(signal.SIGTERM)
+    assert main_module.main(["train", "task=cartpole"]) == 1
+    assert capsys.readouterr().err == "robot-rl: lost the others\n"
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_another_error_of_the_system_is_no_full_disk():
