@@ -199,7 +199,12 @@ class Scene:
         with warnings.catch_warnings():
             if self.robot.complete:  # what is out of date in a file of others' making is theirs to change
                 warnings.simplefilter("ignore", UserWarning)
-            return spec.compile()
+            try:
+                return spec.compile()
+            except ValueError as error:
+                if not sim.memory or "out of memory" not in str(error):
+                    raise
+                raise ValueError(f"sim.memory={sim.memory}: bytes too few to begin; 0 is MuJoCo's own choice") from None
 
     def _add_floor(self, spec: mujoco.MjSpec, *, textured: bool) -> None:
         if textured:

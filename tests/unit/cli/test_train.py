@@ -64,6 +64,7 @@ BAD = [
     (["task=cartpole", "num_envs=four"], "num_envs=four: must be"),
     (["task=cartpole", "rewards.upright.weight=big"], "rewards.upright.weight='big': must be a number"),
     (["task=cartpole", "sim.timestep=9"], "sim.timestep=9.0: must be in (0, 0.05] s"),
+    (["task=cartpole", "sim.memory=100"], "sim.memory=100: bytes too few to begin; 0 is MuJoCo's own choice"),
     (["task=cartpole", "ppo.clip=-1"], "ppo.clip: -1.0 is out of range"),
     (["task=cartpole", "symmetry=mirror"], "symmetry: 'mirror' is unknown"),
     (["task=cartpole", "actor_groups=[actr]"], "actor_groups: the environment has no group 'actr'"),
