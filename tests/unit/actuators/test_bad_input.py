@@ -204,7 +204,12 @@ def test_the_command_line_sets_an_actuators_figures():
     from robot_rl.errors import UserError
 
     task = get_task("go2_flat")
-    assert task_tree(task)["actions"]["actuator"] == {"delay_s": [0.0, 0.0], "delay_history": 16}
+    assert task_tree(task)["actions"]["actuator"] == {
+        "delay_s": [0.0, 0.0],
+        "delay_history": 16,
+        "delay_quantiles_s": [],
+        "jitter_quantiles_s": [],
+    }
     changed = apply_tree(task, {"actions": {"actuator": {"delay_s": [0.0, 0.02]}}})
     assert changed.actions.actuator == PositionPd(delay_s=(0.0, 0.02))
     with pytest.raises(UserError, match="must be .lo, hi. with 0 <= lo <= hi"):
