@@ -57,8 +57,8 @@ def bench_runtime(
         say: Told what comes next.
 
     Returns:
-        "inference", a block for each transport, "kill" and "machine"; times in microseconds, those of a killing in
-        milliseconds.
+        "inference", "inference_cold" (the same without rehearsals), a block for each transport, "kill" and "machine";
+        times in microseconds, those of a killing in milliseconds.
 
     Raises:
         UserError: The runtime is not installed.
@@ -69,6 +69,7 @@ def bench_runtime(
     result: dict[str, Any] = {"name": "runtime", "machine": machine_facts(), "versions": package_versions()}
     result["goals"] = GOALS | {"kill_ms": KILL_GOAL_MS}
     result["inference"] = _inference(bundle, folder, seconds)
+    result["inference_cold"] = _inference(bundle, folder, seconds, "--no-rehearsal")
     for transport in transports:
         say(f"{transport} for {seconds:g} s")
         result[transport] = _paced(bundle, folder, transport, seconds)
@@ -81,12 +82,12 @@ def bench_runtime(
     return result
 
 
-def _inference(bundle: Path, folder: Path, seconds: float) -> dict[str, Any]:
+def _inference(bundle: Path, folder: Path, seconds: float, *more: str) -> dict[str, Any]:
     """What `robot-rl-infer --bench` says."""
     report = folder / "bench.json"
     words = [str(load_runtime().binary()), "--bench", "--bundle", str(bundle), "--seconds", f"{seconds:g}"]
     done = subprocess.run(
-        [*words, "--report", str(report)], capture_output=True, text=True, check=False, env=runtime_environment()
+        [*words, *more, "--report", str(report)], capture_output=True, text=True, check=False, env=runtime_environment()
     )
     if done.returncode:
         raise PeerError(f"robot-rl-infer --bench ended with {done.returncode}: {done.stderr.strip()[-300:]}")

@@ -30,6 +30,9 @@ class Backend {
   /// `state_out` may be the same memory as `state`. Returns false where the network failed; nothing is thrown.
   virtual bool run(std::span<const float> observation, std::span<const float> state, std::span<float> action,
                    std::span<float> joint_target, std::span<float> state_out) noexcept = 0;
+  /// Run once more on what was given last, so that weights and machine are warm when the next `run` comes; nothing that
+  /// `run` gives is changed by it.
+  virtual void rehearse() noexcept {}
   /// Library, version, device and precision in one line, for log and report.
   virtual std::string identity() const = 0;
   const Contract& contract() const { return *contract_; }

@@ -96,6 +96,7 @@ class OnnxRuntime final : public Backend {
   ~OnnxRuntime() override;
   bool run(std::span<const float> observation, std::span<const float> state, std::span<float> action,
            std::span<float> joint_target, std::span<float> state_out) noexcept override;
+  void rehearse() noexcept override { infer(); }
   std::string identity() const override {
     return std::string("onnxruntime ") + base_->version() + ", CPU, fp32, 1 thread";
   }
@@ -112,6 +113,7 @@ class OnnxRuntime final : public Backend {
   std::vector<FoundNode> declared(bool inputs) const;
   FoundNode describe(ort::TypeInfo* info) const;
   void bind(const std::vector<Node>& nodes, std::vector<Tensor>& tensors);
+  bool infer() noexcept;
   void release() noexcept;
 
   const ort::ApiBase* base_;
@@ -233,16 +235,19 @@ bool OnnxRuntime::run(std::span<const float> observation, std::span<const float>
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     if (wanted[i].size() != outputs_[i].data.size()) return false;
   }
-  auto* status = api_(ort::kRun, session_, nullptr, input_names_.data(), input_values_.data(), input_values_.size(),
-                      output_names_.data(), output_names_.size(), output_values_.data());
-  if (status) {
-    api_(ort::kReleaseStatus, status);
-    return false;
-  }
+  if (!infer()) return false;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     std::memcpy(wanted[i].data(), outputs_[i].data.data(), wanted[i].size_bytes());
   }
   return true;
+}
+
+/// From the input's buffers to the output's; what is read or kept of a run was copied by `run`.
+bool OnnxRuntime::infer() noexcept {
+  auto* status = api_(ort::kRun, session_, nullptr, input_names_.data(), input_values_.data(), input_values_.size(),
+                      output_names_.data(), output_names_.size(), output_values_.data());
+  if (status) api_(ort::kReleaseStatus, status);
+  return !status;
 }
 
 void OnnxRuntime::release() noexcept {

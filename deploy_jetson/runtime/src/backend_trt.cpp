@@ -62,6 +62,7 @@ class TensorRt final : public Backend {
   ~TensorRt() override { release(); }
   bool run(std::span<const float> observation, std::span<const float> state, std::span<float> action,
            std::span<float> joint_target, std::span<float> state_out) noexcept override;
+  void rehearse() noexcept override { infer(); }
   std::string identity() const override;
 
  private:
@@ -74,6 +75,7 @@ class TensorRt final : public Backend {
   void check_engine() const;
   void bind();
   bool enqueue() noexcept;
+  bool infer() noexcept;
   void capture();
   void release() noexcept;
 
@@ -283,13 +285,18 @@ bool TensorRt::run(std::span<const float> observation, std::span<const float> st
     if (given[i].size_bytes() != inputs_[i].bytes()) return false;
     std::memcpy(inputs_[i].host, given[i].data(), inputs_[i].bytes());
   }
-  const bool sent = graph_ ? cudaGraphLaunch(graph_, stream_) == cudaSuccess : enqueue();
-  // Waited for in any case: nothing may still write to the buffers when the next run begins.
-  if (cudaStreamSynchronize(stream_) != cudaSuccess || !sent) return false;
+  if (!infer()) return false;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     std::memcpy(wanted[i].data(), outputs_[i].host, outputs_[i].bytes());
   }
   return true;
+}
+
+/// From the input's buffers to the output's.
+bool TensorRt::infer() noexcept {
+  const bool sent = graph_ ? cudaGraphLaunch(graph_, stream_) == cudaSuccess : enqueue();
+  // Waited for in any case: nothing may still write to the buffers when the next run begins.
+  return cudaStreamSynchronize(stream_) == cudaSuccess && sent;
 }
 
 std::string TensorRt::identity() const {

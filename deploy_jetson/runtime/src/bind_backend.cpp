@@ -82,8 +82,9 @@ nb::object run_in_place(Network& network, const Row& observation, const Row& sta
   return nb::make_tuple(array_of(action), array_of(target), array_of(memory));
 }
 
-nb::dict measure(Network& network, const Row& observation, int runs, double period_s) {
+nb::dict measure(Network& network, const Row& observation, int runs, double period_s, bool rehearse) {
   Pace pace;
+  pace.rehearse = rehearse;
   pace.runs = runs;
   pace.period_s = period_s;
   PacedLatency latency;
@@ -98,6 +99,7 @@ nb::dict measure(Network& network, const Row& observation, int runs, double peri
   figures["p99_us"] = latency.p99_us;
   figures["p99.9_us"] = latency.p999_us;
   figures["max_us"] = latency.max_us;
+  figures["rehearsal_us"] = latency.rehearsal_p50_us;
   return figures;
 }
 
@@ -107,8 +109,10 @@ void bind_backend(nb::module_& module) {
            "Infer: action, joint target and next state, or None where the backend failed.")
       .def("run_in_place", &run_in_place, nb::arg("observation"), nb::arg("state"),
            "The same with the next state written over the one given.")
+      .def("rehearse", [](Network& network) { network.backend->rehearse(); }, "Have it warm for the next run.")
       .def("warm", [](Network& network, int runs) { network.backend->warm(runs); }, nb::arg("runs") = 200)
       .def("measure", &measure, nb::arg("observation"), nb::arg("runs") = 1000, nb::arg("period_s") = 0.002,
+           nb::arg("rehearse") = true,
            "Latencies at a steady pace [us]; `observation` may be several rows one after the other.")
       .def_prop_ro("identity", [](const Network& network) { return network.backend->identity(); })
       .def_ro("why", &Network::why, "Which backend was taken, and why.");

@@ -15,6 +15,7 @@
 #include "events.h"
 #include "histogram.h"
 #include "policy.h"
+#include "rehearsal.h"
 #include "rt.h"
 #include "transport.h"
 #include "watchdog.h"
@@ -25,6 +26,7 @@ struct LoopOptions {
   int fifo_writer = 80, fifo_policy = 70, cpu_writer = -1, cpu_policy = -1;  // 0 or -1: as the system has it
   bool by_itself = false;       // no operator: stand and walk unasked
   bool log = false;             // fill the rings
+  bool rehearse = true;         // have the network warm when a state is due
   std::uint64_t commander = 0;
 };
 
@@ -66,6 +68,7 @@ struct Latencies {
   Histogram wake;              // state received -> its control step begins
   Histogram observe;           // observation built
   Histogram inference;         // network
+  Histogram rehearsal;         // network, before a state was due
   Histogram step_late;         // control step begins, after it was due
   Histogram state_interval;    // between two states received
   Histogram state_jitter;      // transit time of a state, above the least one seen in the run
@@ -108,7 +111,9 @@ class Loop {
   // The policy's thread.
   void policy_main() noexcept;
   bool take_new_state() noexcept;
-  bool due() const noexcept;
+  bool due(int fresh, std::int64_t received_ns) const noexcept;
+  void wait_for_state() noexcept;
+  void rehearse() noexcept;
   void step() noexcept;
   void answer() noexcept;
   void measure_state() noexcept;
@@ -164,6 +169,7 @@ class Loop {
   std::uint32_t epoch_ = 0, stepped_epoch_ = 0;
   bool first_ = true;  // the state that prepare() took is still to be used
   int fresh_ = 0;      // states since the last control step
+  Rehearsal rehearsal_;
   std::int64_t received_ns_ = 0, least_transit_ns_ = INT64_MAX;
 
   // The writer's thread.

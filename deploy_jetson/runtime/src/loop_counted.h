@@ -17,6 +17,11 @@ class Loop::Counted final : public Backend {
     allocated_ += allocations() - before;
     return ok;
   }
+  void rehearse() noexcept override {
+    const std::uint64_t before = allocations();
+    inner_->rehearse();
+    allocated_ += allocations() - before;
+  }
   std::string identity() const override { return inner_->identity(); }
   std::uint64_t allocated() const { return allocated_; }
 

@@ -19,11 +19,33 @@ constexpr std::int64_t kWaitNs = 5'000'000;  // the longest that a stop or an op
 
 void Loop::policy_main() noexcept {
   while (!stop_.load(std::memory_order_acquire)) {
-    if (!first_) transport_->wait(now_ns() + kWaitNs);
+    if (!first_) wait_for_state();
     if (!take_new_state()) continue;  // a step waits for a state of its own time
-    if (policy_ && due()) step();
+    if (policy_ && due(fresh_, state_.receive_time_ns)) step();
     measure_state();
   }
+}
+
+/// Sleep until something arrives; where a control step is next, have its network warm a moment before.
+void Loop::wait_for_state() noexcept {
+  const bool next = policy_ && options_.rehearse && due(fresh_ + 1, rehearsal_.expected_ns());
+  const std::int64_t begin = next ? rehearsal_.begin_ns() : 0;
+  if (begin > now_ns()) {
+    if (transport_->wait(begin)) return;
+    rehearse();
+  }
+  transport_->wait(now_ns() + kWaitNs);
+}
+
+void Loop::rehearse() noexcept {
+  const std::int64_t begin = now_ns();
+  busy_.store(true, std::memory_order_release);
+  policy_->rehearse();
+  const std::int64_t took = now_ns() - begin;
+  rehearsal_.on_done(took);
+  latencies_.rehearsal.add(took);
+  const std::lock_guard lock(mutex_);
+  busy_.store(false, std::memory_order_release);
 }
 
 bool Loop::take_new_state() noexcept {
@@ -43,9 +65,10 @@ bool Loop::take_new_state() noexcept {
   return true;
 }
 
-bool Loop::due() const noexcept {
-  if (settings_.steps_per_state) return fresh_ >= *settings_.steps_per_state;
-  return state_.receive_time_ns >= due_ns_ - writer_ns_ / 2;
+/// Whether a state received then, the nth since the last control step, is to be answered by one.
+bool Loop::due(int fresh, std::int64_t received_ns) const noexcept {
+  if (settings_.steps_per_state) return fresh >= *settings_.steps_per_state;
+  return received_ns >= due_ns_ - writer_ns_ / 2;
 }
 
 void Loop::step() noexcept {
@@ -90,6 +113,7 @@ void Loop::measure_state() noexcept {
   const std::int64_t received = state_.receive_time_ns;
   if (received_ns_ != 0) latencies_.state_interval.add(received - received_ns_);
   received_ns_ = received;
+  rehearsal_.on_state(received);
   const std::int64_t transit = received - state_.robot_time_ns;
   least_transit_ns_ = std::min(least_transit_ns_, transit);
   latencies_.state_jitter.add(transit - least_transit_ns_);

@@ -31,6 +31,7 @@ struct Options {
   int fifo_writer = 80, fifo_policy = 70, cpu_writer = -1, cpu_policy = -1;  // 0 or -1: as the system has it
   bool watchdog = true;                // --no-watchdog
   double watchdog_s = 0.010;           // --watchdog-timeout: the watchdog takes over after a silence that long
+  bool rehearse = true;                // --no-rehearsal
   bool require_realtime = false;       // --require-realtime: refuse to run where priority or memory is not given
 };
 

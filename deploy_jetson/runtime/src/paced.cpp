@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "rehearsal.h"
 #include "rt.h"
 
 namespace robot_rl {
@@ -34,7 +35,8 @@ PacedLatency measure_paced(Backend& backend, std::span<const float> observations
   const auto period_ns = std::llround(pace.period_s * 1e9);
   PacedLatency result;
   Buffers buffers(backend.contract());
-  std::vector<std::int64_t> took(pace.runs), late(pace.runs);
+  std::vector<std::int64_t> took(pace.runs), late(pace.runs), rehearsed;
+  rehearsed.reserve(pace.runs);
   if (!rows) return result;
   std::thread measuring([&] {
     std::string why;
@@ -45,9 +47,17 @@ PacedLatency measure_paced(Backend& backend, std::span<const float> observations
       backend.run(observations.first(width), buffers.state, buffers.action, buffers.target, buffers.state);
     }
     std::uint64_t allocated = 0;
+    Rehearsal rehearsal;
     const auto faults = page_faults();
     std::int64_t due = now_ns() + period_ns;
     for (int i = 0; i < pace.runs; ++i) {
+      if (const auto at = pace.rehearse ? rehearsal.begin_ns() : 0; at > now_ns()) {
+        sleep_until(at);
+        const auto begin = now_ns();
+        backend.rehearse();
+        rehearsed.push_back(now_ns() - begin);
+        rehearsal.on_done(rehearsed.back());
+      }
       sleep_until(due);
       const auto counted = allocations();
       const auto begin = now_ns();
@@ -58,6 +68,7 @@ PacedLatency measure_paced(Backend& backend, std::span<const float> observations
       took[i] = done - begin;
       late[i] = begin - due;
       result.failed += !ran;
+      rehearsal.on_state(due);
       due = std::max<std::int64_t>(due + period_ns, done);  // late once, not for ever
     }
     const auto after = page_faults();
@@ -67,11 +78,13 @@ PacedLatency measure_paced(Backend& backend, std::span<const float> observations
   measuring.join();
   std::sort(took.begin(), took.end());
   std::sort(late.begin(), late.end());
+  std::sort(rehearsed.begin(), rehearsed.end());
   result.runs = pace.runs;
   result.p50_us = percentile_us(took, 0.5);
   result.p99_us = percentile_us(took, 0.99);
   result.p999_us = percentile_us(took, 0.999);
   result.max_us = percentile_us(took, 1.0);
+  result.rehearsal_p50_us = percentile_us(rehearsed, 0.5);
   result.late_p50_us = percentile_us(late, 0.5);
   result.late_p99_us = percentile_us(late, 0.99);
   return result;

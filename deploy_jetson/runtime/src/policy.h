@@ -29,6 +29,8 @@ class Policy {
   Policy(const Contract& contract, Backend& backend);
   /// Observe and infer. `reset`: start anew first. Allocates nothing.
   void step(const LowState& state, std::span<const float> command, bool reset, PolicyOutput& out) noexcept;
+  /// Have the network warm for the next step; changes nothing that it gives.
+  void rehearse() noexcept { backend_->rehearse(); }
   /// The observation of the last step (observation_size), for the log.
   std::span<const float> observation() const { return observation_; }
 

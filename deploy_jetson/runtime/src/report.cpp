@@ -86,6 +86,7 @@ std::string latencies(const Latencies& all) {
       .raw("wake", all.wake.json())
       .raw("observe", all.observe.json())
       .raw("inference", all.inference.json())
+      .raw("rehearsal", all.rehearsal.json())
       .raw("step_late", all.step_late.json())
       .raw("state_interval", all.state_interval.json())
       .raw("state_jitter", all.state_jitter.json())

@@ -94,6 +94,7 @@ class Run {
     how.cpu_writer = options_.cpu_writer;
     how.cpu_policy = options_.cpu_policy;
     how.by_itself = options_.operator_address == "none";
+    how.rehearse = options_.rehearse;
     how.log = !options_.log.empty();
     how.commander = options_.commander;
     loop_.emplace(bundle_->contract, options_.settings, *transport_, backend_.get(), watchdog_.get(), how);

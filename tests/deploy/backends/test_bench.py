@@ -16,6 +16,11 @@ def test_bench_reports_a_paced_network(small, bench, tmp_path):
     assert found["model_bytes"] == (small / "policy.onnx").stat().st_size
 
 
+def test_bench_warms_the_network_unless_told_not_to(small, bench):
+    assert bench("--bundle", small)["rehearsal_us"] > 0
+    assert bench("--bundle", small, "--no-rehearsal")["rehearsal_us"] == 0
+
+
 def test_bench_runs_a_policy_with_a_memory(remembering, bench):
     assert bench("--bundle", remembering)["state_size"] == 8
 

@@ -50,6 +50,19 @@ def test_next_state_may_be_written_over_the_one_given(remembering, load):
         state = apart[2]
 
 
+def test_a_rehearsal_changes_nothing(remembering, load):
+    network, golden = load(remembering)
+    state = np.linspace(-0.5, 0.5, 8, dtype=np.float32)
+    for observation in golden["observation"][:10]:
+        plain = network.run(observation, state)
+        network.rehearse()
+        again = network.run_in_place(observation, state)
+        network.rehearse()
+        for one, other in zip(plain, again, strict=True):
+            assert np.array_equal(one, other)
+        state = plain[2]
+
+
 def test_other_sizes_are_refused_without_an_exception(remembering, load):
     network, golden = load(remembering)
     observation, state = golden["observation"][0], np.zeros(8, np.float32)

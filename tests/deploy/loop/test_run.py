@@ -119,6 +119,17 @@ def test_lockstep_answers_every_state(robot, start, report):
     assert answered == sorted(set(answered))
 
 
+@pytest.mark.parametrize("settings", [{}, {"steps_per_state": 5}])
+def test_the_network_is_rehearsed_once_before_a_step(robot, start, report, settings):
+    process = start("--seconds", "1.0", settings=settings)
+    process.communicate(timeout=60)
+    got = report()
+    assert 0 < got["latencies"]["rehearsal"]["count"] <= got["loop"]["steps"] + 1
+    assert got["threads"]["policy"]["allocations"] == 0
+    start("--seconds", "0.5", "--no-rehearsal", settings=settings).communicate(timeout=60)
+    assert report()["latencies"]["rehearsal"]["count"] == 0
+
+
 def test_a_network_that_fails_its_golden_sequence_moves_nothing(robot, start, go2_bundle, tmp_path):
     forged = tmp_path / "forged"
     shutil.copytree(go2_bundle, forged)

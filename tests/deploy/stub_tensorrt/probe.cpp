@@ -20,6 +20,7 @@ bool same_in_place(const Bundle& bundle, Backend& backend) {
     const std::span<const float> seen(&bundle.golden.observation[step * contract.observation_size],
                                       static_cast<std::size_t>(contract.observation_size));
     if (!backend.run(seen, memory, action, target, memory)) return false;
+    backend.rehearse();
     if (!backend.run(seen, before, other_action, other_target, after)) return false;
     before = after;
     if (action != other_action || target != other_target || memory != after) return false;
