@@ -2,14 +2,11 @@
 #include <cstdio>
 #include <optional>
 
-#include "channel.h"
 #include "dds_codec.h"
 #include "dds_node.h"
-#include "operator_box.h"
-#include "protocol.h"
+#include "receiver.h"
 #include "robot_rl.h"
 #include "rt.h"
-#include "transport_parts.h"
 
 namespace robot_rl {
 namespace {
@@ -32,56 +29,34 @@ class TickClock {
   std::int64_t time_ms_ = 0;
 };
 
-/// wait, take_state and take_operator belong to one thread, send to one at a time.
-class DdsTransport final : public Transport {
+class DdsTransport final : public Receiver {
  public:
   DdsTransport(const Address& address, const std::string& operator_address, std::uint64_t commander)
-      : address_(address), commander_(commander), check_crc_(address.flag("crc", true)), watch_(commander) {
-    if (names_socket(operator_address)) operator_.emplace(parse_address(operator_address, "operator"));
-    gamepad_commands_ = operator_address.empty() || operator_address == "robot";
-  }
+      : Receiver(address.text, operator_address, commander),
+        address_(address),
+        check_crc_(address.flag("crc", true)),
+        gamepad_commands_(operator_address.empty() || operator_address == "robot") {}
 
   RobotDescription connect(const Contract& contract, double timeout_s) override;
-  bool wait(std::int64_t deadline_ns) noexcept override {
-    return fresh_ || node_->wait(deadline_ns, operator_ ? operator_->fd() : -1);
-  }
-  bool take_state(LowState& state) noexcept override {
-    drain();
-    if (!fresh_) return false;
-    state = newest_;
-    fresh_ = false;
-    return true;
-  }
-  bool take_operator(OperatorInput& input) noexcept override {
-    drain();
-    return box_.take(input);
-  }
   bool send(const LowCommand& command) noexcept override;
-  bool second_commander() const noexcept override { return watch_.second(); }
-  TransportCounters counters() const noexcept override { return counters_.get(); }
-  std::string identity() const override { return address_.text; }
 
  private:
-  void drain() noexcept;
-  void take_message() noexcept;
+  bool wait_for_data(std::int64_t deadline_ns, int also_fd) noexcept override {
+    return node_->wait(deadline_ns, also_fd);
+  }
+  void drain_robot() noexcept override;
+  void take_messages() noexcept;
   void take_gamepad(std::int64_t now) noexcept;
 
   Address address_;
-  std::uint64_t commander_;
-  bool check_crc_, gamepad_commands_, fresh_ = false;
-  CommanderWatch watch_;
-  std::optional<OperatorSocket> operator_;
+  bool check_crc_, gamepad_commands_;
   std::optional<unitree::Gamepad> gamepad_;
   std::optional<DdsNode> node_;
   std::unique_ptr<Codec> codec_, other_;  // `other_`: room for what somebody else commands
   dds_entity_t states_ = 0, commands_ = 0, others_ = 0, infos_ = 0;
-  AtomicCounters counters_;
-  OperatorBox box_;
   TickClock clock_;
   std::uint64_t sequence_ = 0;
   std::uint32_t lost_ = 0;
-  LowState newest_;
-  std::array<std::byte, kMaxFrame> in_{};
 };
 
 RobotDescription DdsTransport::connect(const Contract& contract, double timeout_s) {
@@ -103,7 +78,7 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   states_ = node_->make_reader(codec_->state_type(), "rt/lowstate", true);
   const auto end = now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
   while (!fresh_) {
-    take_message();
+    take_messages();
     if (fresh_) break;
     if (now_ns() >= end) {
       char line[160];
@@ -126,27 +101,14 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   return description;
 }
 
-void DdsTransport::drain() noexcept {
-  take_message();
+void DdsTransport::drain_robot() noexcept {
+  take_messages();
   std::uint64_t writer;
   while (others_ != 0 && take_sample(others_, other_->command(), &writer)) watch_.found();
-  for (int taken = 0; operator_ && taken < 256; ++taken) {
-    const auto size = operator_->receive(in_);
-    if (size == 0) break;
-    Frame frame;
-    OperatorInput input;
-    std::uint64_t source;
-    if (open_frame(std::span(in_).first(size), frame) == Opened::kGood && frame.kind == Message::kOperator &&
-        read_operator(frame, input, source)) {
-      box_.put(input, source, now_ns());
-    } else {
-      count(counters_.damaged);
-    }
-  }
 }
 
-void DdsTransport::take_message() noexcept {
-  for (int taken = 0; states_ != 0 && taken < 256 && take_sample(states_, codec_->state(), nullptr); ++taken) {
+void DdsTransport::take_messages() noexcept {
+  for (int taken = 0; states_ != 0 && taken < kMaxDrain && take_sample(states_, codec_->state(), nullptr); ++taken) {
     const auto now = now_ns();
     if (!codec_->read_state(newest_, check_crc_)) {
       count(counters_.damaged);

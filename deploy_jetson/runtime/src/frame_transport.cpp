@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <optional>
 
 #include "address.h"
 #include "channel.h"
-#include "operator_box.h"
 #include "protocol.h"
+#include "receiver.h"
 #include "rt.h"
 #include "sequence.h"
 #include "transport_parts.h"
@@ -16,77 +15,46 @@ namespace robot_rl {
 namespace {
 
 constexpr std::int64_t kHelloPeriod = 100'000'000;  // [ns] between greetings that nobody answers
-constexpr int kMaxDrain = 256;                      // frames taken at once, so that a flood holds up nobody
 
-/// wait, take_state and take_operator belong to one thread, send to one at a time.
-class FrameTransport final : public Transport {
+class FrameTransport final : public Receiver {
  public:
   FrameTransport(const Address& address, const std::string& operator_address, std::uint64_t commander)
-      : identity_(address.text),
-        commander_(commander),
+      : Receiver(address.text, operator_address, commander),
         states_(address.flag("states", true)),
-        watch_(commander),
-        channel_(address.kind == "udp" ? make_udp_client(address) : make_shm_client(address)) {
-    if (names_socket(operator_address)) operator_.emplace(parse_address(operator_address, "operator"));
-  }
+        channel_(address.kind == "udp" ? make_udp_client(address) : make_shm_client(address)) {}
 
   ~FrameTransport() override {
     if (layout_ != 0) channel_->send(std::span(out_).first(write_bye(commander_, out_)));
   }
 
   RobotDescription connect(const Contract& contract, double timeout_s) override;
-
-  bool wait(std::int64_t deadline_ns) noexcept override {
-    return fresh_ || channel_->wait(deadline_ns, operator_ ? operator_->fd() : -1);
-  }
-
-  bool take_state(LowState& state) noexcept override {
-    drain();
-    if (!fresh_) return false;
-    state = newest_;
-    fresh_ = false;
-    return true;
-  }
-
-  bool take_operator(OperatorInput& input) noexcept override {
-    drain();
-    return box_.take(input);
-  }
-
   bool send(const LowCommand& command) noexcept override;
 
-  bool second_commander() const noexcept override { return watch_.second(); }
-  TransportCounters counters() const noexcept override { return counters_.get(); }
-  std::string identity() const override { return identity_; }
-
  private:
-  void drain() noexcept;
-  void take_frame(std::span<const std::byte> data, bool from_operator) noexcept;
+  bool wait_for_data(std::int64_t deadline_ns, int also_fd) noexcept override {
+    return channel_->wait(deadline_ns, also_fd);
+  }
+  void drain_robot() noexcept override;
+  void take_frame(std::span<const std::byte> data) noexcept;
   void take_state_frame(const Frame& frame) noexcept;
   std::string silence(double timeout_s) const;
 
-  std::string identity_;
-  std::uint64_t commander_;
   bool states_;
-  CommanderWatch watch_;
   std::unique_ptr<ClientChannel> channel_;
-  std::optional<OperatorSocket> operator_;
-  AtomicCounters counters_;
   SequenceWindow window_;
-  OperatorBox box_;
   std::uint32_t layout_ = 0;  // 0: not connected
   RobotDescription robot_;
-  bool described_ = false, other_version_ = false, fresh_ = false;
+  bool described_ = false, other_version_ = false;
   std::vector<int> places_;
-  LowState scratch_, newest_;
+  LowState scratch_;
   LowCommand ordered_;
-  std::array<std::byte, kMaxFrame> in_{}, out_{};
+  std::array<std::byte, kMaxFrame> out_{};
 };
 
 std::string FrameTransport::silence(double timeout_s) const {
   char seconds[32];
   std::snprintf(seconds, sizeof(seconds), "%g", timeout_s);
-  auto line = "transport: no answer from " + identity_ + " within " + seconds + " s";
+  auto line = "transport: no answer from " + identity() + " within " + seconds + " s";
   if (other_version_)
     return line + " in version " + std::to_string(kProtocolVersion) + " of the protocol, but one in another version";
   if (counters_.damaged > 0)
@@ -104,7 +72,7 @@ RobotDescription FrameTransport::connect(const Contract& contract, double timeou
     if (channel_->open()) channel_->send(std::span(out_).first(write_hello({commander_, states_}, out_)));
     while (!described_ && channel_->wait(next, -1)) {
       const auto size = channel_->receive(in_);
-      if (size > 0) take_frame(std::span(in_).first(size), false);
+      if (size > 0) take_frame(std::span(in_).first(size));
     }
   }
   places_ = fit_robot(contract, robot_);
@@ -115,33 +83,22 @@ RobotDescription FrameTransport::connect(const Contract& contract, double timeou
   return robot_;
 }
 
-void FrameTransport::drain() noexcept {
+void FrameTransport::drain_robot() noexcept {
   for (int taken = 0; taken < kMaxDrain; ++taken) {
     const auto size = channel_->receive(in_);
     if (size == 0) break;
-    take_frame(std::span(in_).first(size), false);
-  }
-  for (int taken = 0; operator_ && taken < kMaxDrain; ++taken) {
-    const auto size = operator_->receive(in_);
-    if (size == 0) break;
-    take_frame(std::span(in_).first(size), true);
+    take_frame(std::span(in_).first(size));
   }
 }
 
-void FrameTransport::take_frame(std::span<const std::byte> data, bool from_operator) noexcept {
+void FrameTransport::take_frame(std::span<const std::byte> data) noexcept {
   Frame frame;
   const auto opened = open_frame(data, frame);
   if (opened != Opened::kGood) {
     other_version_ = other_version_ || opened == Opened::kOtherVersion;
     return count(opened == Opened::kDamaged ? counters_.damaged : counters_.foreign);
   }
-  OperatorInput input;
-  std::uint64_t source;
-  if (frame.kind == Message::kOperator) {
-    if (!read_operator(frame, input, source)) return count(counters_.damaged);
-    return box_.put(input, source, now_ns());
-  }
-  if (from_operator) return count(counters_.foreign);
+  if (frame.kind == Message::kOperator) return take_operator_frame(frame);
   if (frame.kind == Message::kDescribe) {
     if (layout_ != 0) return;  // an answer to a second greeting
     described_ = read_describe(frame, robot_);
