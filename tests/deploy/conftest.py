@@ -41,6 +41,26 @@ def shared():
 
 
 @pytest.fixture(scope="session")
+def damped(shared):
+    """damped(log, sooner_ns): how a binary's log says that its first fault under the policy was answered.
+
+    With `sooner_ns` as if it had passed its threshold that much earlier; see fault_times.py.
+    """
+    messages, make = shared("deploy/log_messages.py").messages, shared("deploy/fault_times.py").Log
+
+    def read(path, sooner_ns=0):
+        """A fault is answered within two of the writer's ticks, counted: how long they take is the machine's affair."""
+        log = make(path, messages)
+        found = log.damped(log.threshold())
+        assert found.after_ms >= 0
+        assert found.ticks <= 2
+        assert found.active <= 1
+        return log.damped(log.threshold() - sooner_ns) if sooner_ns else found
+
+    return read
+
+
+@pytest.fixture(scope="session")
 def rt():
     """The C++ core, with the ONNX Runtime of this Python."""
     import robot_rl_runtime

@@ -1,7 +1,6 @@
 """The log as others read it: MCAP by its own library, messages by their ROS definitions, and nothing lost."""
 
 import json
-import struct
 import subprocess
 import sys
 
@@ -10,51 +9,12 @@ import pytest
 
 mcap_reader = pytest.importorskip("mcap.reader")
 
-SIZES = {"bool": 1, "uint8": 1, "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8}
-CODES = {
-    "bool": "?",
-    "uint8": "B",
-    "int32": "i",
-    "uint32": "I",
-    "float32": "f",
-    "int64": "q",
-    "uint64": "Q",
-    "float64": "d",
-}
 
-
-def decode(definition, data):
-    """A CDR message by its ros2msg definition; the few rules that ROS has for flat messages."""
-    assert data[:4] == b"\x00\x01\x00\x00"
-    body, at, message = data[4:], 0, {}
-
-    def take(kind, count=1):
-        nonlocal at
-        if count:
-            at = -(-at // SIZES[kind]) * SIZES[kind]
-        values = struct.unpack_from(f"<{count}{CODES[kind]}", body, at)
-        at += count * SIZES[kind]
-        return list(values)
-
-    for line in definition.splitlines():
-        kind, name = line.split(" ")
-        base, bracket, size = kind.partition("[")
-        if base == "string":
-            length = take("uint32")[0]
-            message[name] = body[at : at + length - 1].decode()
-            at += length
-        elif bracket:
-            message[name] = take(base, take("uint32")[0] if size == "]" else int(size[:-1]))
-        else:
-            message[name] = take(base)[0]
-    assert at == len(body)
-    return message
-
-
-def read(path, topic):
-    with path.open("rb") as file:
-        reader = mcap_reader.make_reader(file, validate_crcs=True)
-        return [(decode(schema.data.decode(), m.data), m) for schema, _, m in reader.iter_messages(topics=[topic])]
+@pytest.fixture(scope="module")
+def read(shared):
+    """read(path, topic): the messages of a topic, each decoded and as the library has it."""
+    messages = shared("deploy/log_messages.py").messages
+    return lambda path, topic: [(found, raw) for _, found, raw in messages(path, [topic])]
 
 
 def test_the_library_of_mcap_reads_all_of_it(record, go2_bundle):
@@ -76,7 +36,7 @@ def test_the_library_of_mcap_reads_all_of_it(record, go2_bundle):
     assert about["end"] == {"events": "1351", "lost": "0"}
 
 
-def test_commands_stand_in_it_to_the_last_bit(record):
+def test_commands_stand_in_it_to_the_last_bit(record, read):
     messages = read(record(), "/command")
     sent = record.sent
     assert len(messages) == len(sent) == 660
@@ -90,7 +50,7 @@ def test_commands_stand_in_it_to_the_last_bit(record):
             assert np.array(message[name], np.float32).tobytes() == getattr(command, name)[:12].tobytes()
 
 
-def test_states_steps_and_the_operator_can_be_read(record):
+def test_states_steps_and_the_operator_can_be_read(record, read):
     path = record()
     state, raw = read(path, "/state")[-1]
     assert (state["sequence"], len(state["joint_pos"]), len(state["foot_contact"]), state["height_scan"]) == (
@@ -110,7 +70,7 @@ def test_states_steps_and_the_operator_can_be_read(record):
     assert read(path, "/event")[0][0]["text"].startswith("ready")
 
 
-def test_faults_are_said_in_words(rt, record):
+def test_faults_are_said_in_words(rt, record, read):
     def hurt(recorder):
         recorder.on_missed_deadline(3 * 10**9)
         recorder.on_fault(rt.Finding(rt.Fault.JOINT_VELOCITY, 3, 31.5, 30.1), 3 * 10**9)

@@ -52,7 +52,7 @@ def slow_bundle(shared, tmp_path_factory):
     return out
 
 
-def test_missed_deadlines_damp(rt, start, robot, slow_bundle, free_address, report, tmp_path):
+def test_missed_deadlines_damp(rt, start, robot, slow_bundle, free_address, report, damped, tmp_path):
     contract = json.loads((slow_bundle / "contract.json").read_text())
     robot.address = free_address()
     settings = {"limits.missed_deadlines": 3, "writer_period_s": 0.001}
@@ -66,6 +66,9 @@ def test_missed_deadlines_damp(rt, start, robot, slow_bundle, free_address, repo
     assert process.returncode == 4, said
     assert "DAMPING: deadline" in said
     assert report()["loop"]["missed_deadlines"] >= 3
+    answer = damped(log)
+    assert (answer.fault, answer.active) == ("deadline", 0)
+    print(f"the third missed period -> damping: {answer.after_ms:.2f} ms, {answer.ticks} writer ticks")
     # Each step read a state that was no longer the newest when it ended: the log plays back all the same.
     replayed = start("--replay", log)
     _, said = replayed.communicate(timeout=60)

@@ -74,8 +74,9 @@ def test_a_hang_is_followed_by_damping_and_the_run_is_over(rt, robot, walking, r
     assert report()["fault"] == "internal"
 
 
-def test_without_its_watchdog_it_damps(robot, walking):
-    process = walking()
+def test_without_its_watchdog_it_damps(robot, walking, damped, tmp_path):
+    log = tmp_path / "run.mcap"
+    process = walking("--log", log)
     since = len(robot.commands)
     os.kill(child_of(process), signal.SIGKILL)
     assert robot.wait_for(lambda c: c.phase == "DAMPING", since=since).fault == "INTERNAL"
@@ -83,6 +84,9 @@ def test_without_its_watchdog_it_damps(robot, walking):
     _, said = process.communicate(timeout=60)
     assert process.returncode == 4, said
     assert "the watchdog died" in said
+    answer = damped(log)
+    assert (answer.fault, answer.active) == ("internal", 0)
+    print(f"the watchdog's death, found -> damping: {answer.after_ms:.2f} ms, {answer.ticks} writer ticks")
 
 
 def test_a_run_that_ends_takes_its_watchdog_along(robot, walking):
@@ -94,6 +98,27 @@ def test_a_run_that_ends_takes_its_watchdog_along(robot, walking):
     count = len(robot.commands)
     time.sleep(0.1)
     assert len(robot.commands) == count
+
+
+def test_at_twenty_normal_ends_it_says_nothing(robot, start, report):
+    """By the clock, by SIGTERM and by SIGINT in turn, while it walks and while it stands up."""
+    for count in range(20):
+        by_clock = count % 3 == 0
+        seconds = ["--seconds", f"{0.02 + 0.01 * count:.2f}"] if by_clock else []
+        since = len(robot.commands)
+        process = start("--watchdog-timeout", "5", *seconds)
+        if not by_clock:
+            phase = "POLICY" if count % 2 else "STAND"
+            robot.wait_for(lambda c, phase=phase: c.phase == phase, since=since)
+            process.send_signal(signal.SIGTERM if count % 3 == 1 else signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+        assert "watchdog" not in said
+        assert report()["watchdog"] | {"longest_silence_s": 0} == {
+            "running": True,
+            "takeovers": 0,
+            "longest_silence_s": 0,
+        }
 
 
 def test_no_watchdog_means_no_second_process(robot, walking):
