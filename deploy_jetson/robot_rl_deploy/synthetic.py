@@ -20,7 +20,13 @@ TRAINING = TrainingSpec(run_id="synthetic", task="synthetic", git_commit="unknow
 
 
 def write_synthetic_bundle(
-    out: Path, *, joints: int = 29, hidden: Sequence[int] = (512, 512, 512), memory: int = 0, seed: int = 0
+    out: Path,
+    *,
+    robot: str = "synthetic",
+    joints: int | Sequence[str] = 29,
+    hidden: Sequence[int] = (512, 512, 512),
+    memory: int = 0,
+    seed: int = 0,
 ) -> BundleReport:
     """Write a bundle that every check accepts.
 
@@ -28,7 +34,8 @@ def write_synthetic_bundle(
 
     Args:
         out: Directory of the bundle.
-        joints: Number of joints, each driven by one action.
+        robot: Its name, where a transport wants to know it.
+        joints: Number of joints, or their names; each is driven by one action.
         hidden: Widths of the hidden layers.
         memory: Width of a GRU before the layers; 0 for a policy without a memory.
         seed: Draws weights and signals.
@@ -40,22 +47,24 @@ def write_synthetic_bundle(
         OSError: It cannot be written.
         ValueError: A size is less than 1.
     """
-    if joints < 1 or min(hidden, default=1) < 1 or memory < 0:
+    names = [f"joint_{i:02d}" for i in range(joints)] if isinstance(joints, int) else list(joints)
+    if not names or min(hidden, default=1) < 1 or memory < 0:
         raise ValueError(f"joints is {joints}, hidden {tuple(hidden)}, memory {memory}; sizes of at least 1 are needed")
-    actor = _Actor(11 + 3 * joints, tuple(hidden), joints, memory, seed)
-    return export_policy(_Env(joints, seed), actor, Path(out), run=TRAINING)
+    actor = _Actor(11 + 3 * len(names), tuple(hidden), len(names), memory, seed)
+    return export_policy(_Env(robot, names, seed), actor, Path(out), run=TRAINING)
 
 
-def describe(joints: int) -> dict[str, Any]:
+def describe(robot: str, names: Sequence[str]) -> dict[str, Any]:
     """Describe the robot as an environment's `describe_policy()` does.
 
     Args:
-        joints: Number of joints.
+        robot: Its name.
+        names: Of its joints.
 
     Returns:
         The description.
     """
-    names = [f"joint_{i:02d}" for i in range(joints)]
+    joints = len(names)
     joint = {"default_pos": 0.1, "kp": 40.0, "kd": 1.0, "effort_limit": 60.0, "velocity_limit": 20.0}
 
     def term(name: str, signal: str, unit: str, frame: str, size: int, **more: Any) -> dict[str, Any]:
@@ -63,7 +72,7 @@ def describe(joints: int) -> dict[str, Any]:
         return fields | more
 
     return {
-        "robot": "synthetic",
+        "robot": robot,
         "joints": [{"name": name, "lower": -2.0, "upper": 2.0} | joint for name in names],
         "actions": [{"joint": name, "scale": 0.25, "offset": 0.1, "clip": 10.0} for name in names],
         "observations": [
@@ -86,15 +95,15 @@ class _Env:
 
     num_envs, device = 1, "cpu"
 
-    def __init__(self, joints: int, seed: int):
+    def __init__(self, robot: str, names: Sequence[str], seed: int):
         import torch
 
-        self._joints = joints
+        self._robot, self._names, self._joints = robot, names, len(names)
         self._random = torch.Generator().manual_seed(seed)
         self._signals: dict[str, torch.Tensor] = {}
 
     def describe_policy(self) -> dict[str, Any]:
-        return describe(self._joints)
+        return describe(self._robot, self._names)
 
     def reset(self) -> None:
         self._draw()

@@ -75,7 +75,7 @@ def bench_runtime(
         result[transport] = _paced(bundle, folder, transport, seconds)
     if dds_bundle is not None:
         say(f"dds for {seconds:g} s")
-        result["dds"] = _paced(dds_bundle, folder, "dds", seconds) | {"bundle": str(dds_bundle)}
+        result["dds"] = _paced(dds_bundle, folder, "dds", seconds)
     if kills:
         say(f"killed {kills} times")
         result["kill"] = _killed(bundle, folder, kills)
@@ -102,14 +102,14 @@ class _Still:
 
         contract = read_bundle(bundle).contract
         port = free_ports(1)[0]
-        addresses = {
-            "udp": f"udp:{LOOPBACK}:{port}",
-            "shm": f"shm:bench-{port}",
-            "dds": f"dds:unitree_go?domain={port % 200}&interface=lo",
-        }
+        addresses = {"udp": f"udp:{LOOPBACK}:{port}", "shm": f"shm:bench-{port}"}
+        feet = 0
+        if transport == "dds":
+            family = load_runtime().unitree_family(contract.robot)
+            addresses["dds"] = f"dds:{family}?domain={1 + port % 200}&interface=lo"
+            feet = 4 if contract.robot == "unitree_go2" else 0
         self._rng = np.random.default_rng(0)
         self._pos = np.array([joint.default_pos for joint in contract.joints], np.float32)
-        feet = 4 if transport == "dds" else 0
         self.link = Link(addresses[transport], contract.robot, contract.joint_names, feet=feet)
         low = self.link.low
         low.joints, low.feet, low.quat_wxyz = len(self._pos), feet, [1.0, 0.0, 0.0, 0.0]
@@ -155,7 +155,7 @@ def _paced(bundle: Path, folder: Path, transport: str, seconds: float) -> dict[s
             robot.tick()
         notes = robot.link.notes[begin:]
     report = robot.binary.report()
-    block: dict[str, Any] = {"states": last - first, "seconds": seconds}
+    block: dict[str, Any] = {"robot": report.get("robot", ""), "states": last - first, "seconds": seconds}
     answers = {n.state_sequence: n.answer_ns for n in notes if n.from_policy and first < n.state_sequence <= last}
     if transport != "dds":
         block |= _figures(np.array(list(answers.values())) / 1e3)

@@ -10,12 +10,14 @@ from typing import Any
 from robot_rl.cli.options import option, read_all
 from robot_rl.errors import UserError
 
+G1 = "unitree_g1"
+
 
 @dataclass(kw_only=True, slots=True)
 class RuntimeOptions:
     """Options of robot-rl bench runtime."""
 
-    policy: str = option("", "a bundle; by default a made-up one, 98 -> 3 x 512 -> 29")
+    policy: str = option("", "a bundle; by default a made-up one, 98 -> 3 x 512 -> 29, over dds with a G1's joints")
     transports: str = option("udp,shm,dds", "what to measure; dds where the runtime was built with it")
     seconds: float = option(20.0, "how long to measure each [s]")
     kills: int = option(5, "how often the binary is killed")
@@ -40,21 +42,39 @@ def bench_runtime(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     has_dds = "dds" in names and load_runtime().has_dds()
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         folder = Path(scratch)
-        bundle = find_policy(options.policy) if options.policy else folder / "policy"
-        if not options.policy:
-            from robot_rl_deploy.synthetic import write_synthetic_bundle
-
-            write_synthetic_bundle(bundle)
+        bundle = find_policy(options.policy) if options.policy else _made_up(folder / "policy")
         result = runtime.bench_runtime(
             bundle,
             folder,
             transports=[name for name in names if name != "dds"],
-            dds_bundle=find_policy("go2_flat") if has_dds else None,
+            dds_bundle=_for_dds(bundle, folder) if has_dds else None,
             seconds=options.seconds,
             kills=options.kills,
             say=lambda line: print(f"robot-rl: {line} ...", file=sys.stderr, flush=True),
         )
     return result, options.out
+
+
+def _made_up(folder: Path, **robot: Any) -> Path:
+    from robot_rl_deploy.synthetic import write_synthetic_bundle
+
+    write_synthetic_bundle(folder, **robot)
+    return folder
+
+
+def _for_dds(bundle: Path, folder: Path) -> Path:
+    """The bundle where it is of a robot that Unitree's messages know, else a made-up one with a G1's joints."""
+    from robot_rl_deploy.bundle import read_bundle
+
+    from robot_rl.sim2sim.binary import load_runtime
+
+    runtime = load_runtime()
+    try:
+        runtime.unitree_family(read_bundle(bundle).contract.robot)
+    except runtime.UserError:
+        joints = [name for name in runtime.unitree_motors(G1) if name]
+        return _made_up(folder / "policy-g1", robot=G1, joints=joints)
+    return bundle
 
 
 def show(result: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from robot_rl_deploy.synthetic import TRAINING, describe, write_synthetic_bundle
 
 
 def test_29_joints_give_98_observations():
-    layout = make_contract(describe(29), TRAINING).layout
+    layout = make_contract(describe("synthetic", [f"joint_{i}" for i in range(29)]), TRAINING).layout
     assert (layout.observation_size, layout.action_size) == (98, 29)
 
 
