@@ -181,7 +181,7 @@ def guarded(command: Callable[[], int]) -> int:
             return _say(f"the disk is full: {error}", ExitCode.DISK_FULL)
         if isinstance(error, GiveUpError | FloatingPointError):
             return _say(str(error), ExitCode.GIVE_UP)
-        if isinstance(error, UserError | _contract_error()):
+        if isinstance(error, _user_errors()):
             return _say(str(error), ExitCode.USER)
         if isinstance(error, PeerError):
             return _say(str(error), ExitCode.FAULT)
@@ -224,10 +224,12 @@ def _disk_full(error: BaseException) -> bool:
     return False
 
 
-def _contract_error() -> type[ValueError]:
+def _user_errors() -> tuple[type[Exception], ...]:
+    """Errors that are the user's to put right, those of the robot's runtime among them where it was loaded."""
     from robot_rl_deploy.contract import ContractError
 
-    return ContractError
+    runtime = sys.modules.get("robot_rl_runtime")
+    return (UserError, ContractError, *((runtime.UserError, runtime.ContractError) if runtime else ()))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class Options(SourceOptions):
     episodes: int = option(0, "instead of one session: so many worlds in lockstep, against the trainer's evaluation")
     transport: str = option("udp", "udp, shm, or dds where the runtime was built with it")
     command: str = option("task", "task (drawn), script, a joystick such as /dev/input/js0, or vx,vy,yaw")
-    faults: str = option("", "what goes wrong, such as delay=0.03@2-4,nan@6, or a file.json; udp alone")
+    faults: str = option("", "what goes wrong, such as delay=0.03@2-4,nan@6, or a file.json")
     recover: bool = option(True, "after a fault or a fall hang the robot up and begin again")
     viewer: bool = option(False, "show it in the browser, with buttons for the operator")
     host: str = option("127.0.0.1", "address that the viewer listens on")
@@ -34,6 +34,9 @@ class Options(SourceOptions):
     tick: float = option(0.002, "physics step and period of the states [s]; 0: the training's physics step")
     settings: str = option("", "settings of the binary, such as stand_s:1,limits.tilt_rad:0.8")
     log: str = option("", "folder or file.mcap for the binary's log")
+    all_states: bool = option(
+        False, "with episodes: send the state of each physics step, not of each control step alone"
+    )
     seed: int = option(-1, "seed of the worlds; one of its own that no training uses by default")
     out: str = option("", "file for the figures as JSON")
 
@@ -102,8 +105,8 @@ def _check(options: Options) -> None:
         for name, default in (("faults", ""), ("viewer", False), ("command", "task"), ("log", "")):
             if getattr(options, name) != default:
                 raise UserError(f"{name}={getattr(options, name)}: is for a session; leave episodes out")
-    if options.faults and options.transport != "udp":
-        raise UserError(f"transport={options.transport}: the fault proxy speaks udp alone")
+    elif options.all_states:
+        raise UserError("all_states=True: is for episodes; a session sends them all")
 
 
 def _settings(text: str) -> dict[str, float]:
@@ -208,6 +211,7 @@ def _episodes(source: Source, options: Options, bundle: Path, settings: Mapping[
         seconds=options.seconds,
         seed=_seed(options),
         tick_s=options.tick,
+        all_states=options.all_states,
         transport=options.transport,
         settings=dict(settings),
     )
@@ -223,14 +227,8 @@ def _episodes(source: Source, options: Options, bundle: Path, settings: Mapping[
     kind = "torch" if policy is not None else "onnx"
     verdict = compare(mine["episodes"], trainer[kind])
     _show_parity(source.name, options, verdict, kind)
-    return (
-        {"episodes": options.episodes, "seconds": options.seconds, "trainer": trainer}
-        | mine
-        | {
-            "parity": verdict,
-            "holds": verdict["holds"],
-        }
-    )
+    told = {"episodes": options.episodes, "seconds": options.seconds, "all_states": options.all_states}
+    return told | {"trainer": trainer} | mine | {"parity": verdict, "holds": verdict["holds"]}
 
 
 def _torch_policy(source: Source) -> Any:

@@ -116,6 +116,23 @@ def read_faults(text: str) -> tuple[Fault, ...]:
     return tuple(_from_part(part.strip()) for part in re.split(r"[,;]", text) if part.strip())
 
 
+def check_faults(faults: Iterable[Fault], transport: str) -> None:
+    """See whether a transport can carry what goes wrong.
+
+    Args:
+        faults: The script.
+        transport: An address, such as "dds:unitree_go?domain=1".
+
+    Raises:
+        UserError: It cannot; the line names the fault.
+    """
+    kinds = {fault.kind for fault in faults}
+    if "relabel" in kinds and not transport.startswith("udp:"):
+        raise UserError("faults: relabel goes over udp alone; write transport=udp")
+    if "motor_fault" in kinds and transport.startswith("dds:unitree_go"):
+        raise UserError("faults: motor_fault: unitree_go's messages have no field for it; write transport=udp or shm")
+
+
 def dump_faults(faults: Iterable[Fault]) -> str:
     """Write a script as JSON."""
     rows = [{key: value for key, value in asdict(fault).items() if value != math.inf} for fault in faults]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from robot_rl.sim2sim.between import Journal
     from robot_rl.sim2sim.faults import Fault
-    from robot_rl.sim2sim.proxy import Journal
 
 Due = tuple[int, bytes]
 OTHER_LAYOUT = 0x5A5A5A5A

@@ -1,7 +1,8 @@
 """The trainer's evaluation, run once by the trainer and once by the robot's binary, in the same worlds.
 
-Same seeds, so the same randomization, commands and pushes; the same meter. The binary gets a state at each physics step
-and answers each, in lockstep: its figures do not depend on how fast the machine is.
+Same seeds, so the same randomization, commands and pushes; the same meter. The binary gets a state at each control
+step, with `all_states` at each physics step, and answers in lockstep: its figures do not depend on how fast the machine
+is.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.sim2sim.binary import Binary, hurried, load_runtime
 from robot_rl.sim2sim.commands import Commands, make_commands
 from robot_rl.sim2sim.exchange import RealTime
-from robot_rl.sim2sim.faults import Fault
+from robot_rl.sim2sim.faults import Fault, check_faults
 from robot_rl.sim2sim.link import request_of
 from robot_rl.sim2sim.parity import make_link
 from robot_rl.sim2sim.plant import TICK_S, Plant
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from robot_rl_envs.task import Task
 
-    from robot_rl.sim2sim.proxy import ProxyProcess
+    from robot_rl.sim2sim.proxy_process import ProxyProcess
 
 STAND_S = 2.0
 
@@ -92,18 +92,23 @@ class RealTimeRun:
         cfg, stack = self.cfg, self._stack
         self.plant = Plant(task, seed=cfg.seed, tick_s=cfg.tick_s)
         stack.callback(self.plant.close)
-        robot, operator = self._addresses()
+        robot, transport = self._addresses()
+        check_faults(cfg.faults, transport)
+        if not cfg.faults:
+            transport = robot
         self.link = make_link(self.plant, robot)
         stack.callback(self.link.close)
-        transport, heard = robot, operator
+        heard = operator = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
         self.proxy: ProxyProcess | None = None
         if cfg.faults:
-            from robot_rl.sim2sim.proxy import ProxyProcess
+            from robot_rl.sim2sim.proxy_process import ProxyProcess
 
-            front, desk = (f"{LOOPBACK}:{port}" for port in free_ports(2))
-            self.proxy = ProxyProcess(folder, front=front, robot=robot, desk=desk, operator=heard, faults=cfg.faults)
+            operator = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
+            where = {"front": transport, "robot": robot, "desk": operator, "operator": heard}
+            if cfg.transport != "udp":
+                where["contract"] = str(bundle / "contract.json")
+            self.proxy = ProxyProcess(folder, faults=cfg.faults, **where)
             stack.callback(self.proxy.stop)
-            transport, operator = f"udp:{front}", f"udp:{desk}"
         self._operator = self._runtime.OperatorEnd(operator)
         arguments = [*(["--log", cfg.log] if cfg.log else []), *cfg.arguments]
         self.binary = Binary(
@@ -119,13 +124,15 @@ class RealTimeRun:
         )
 
     def _addresses(self) -> tuple[str, str]:
-        """Where the robot and the binary's operator channel listen."""
-        first, second = free_ports(2)
-        kinds = {"udp": f"udp:{LOOPBACK}:{first}", "shm": f"shm:sim2sim-{first}"}
-        if self.cfg.transport in kinds:
-            return kinds[self.cfg.transport], f"udp:{LOOPBACK}:{second}"
-        family = "unitree_hg" if len(self.plant.joint_names) > 20 else "unitree_go"
-        return f"dds:{family}?domain={first % 200}&interface=lo", f"udp:{LOOPBACK}:{second}"
+        """Where the robot is, and where a proxy plays the robot."""
+        ports = free_ports(2)
+        if self.cfg.transport == "udp":
+            return f"udp:{LOOPBACK}:{ports[0]}", f"udp:{LOOPBACK}:{ports[1]}"
+        if self.cfg.transport == "shm":
+            return f"shm:sim2sim-{ports[0]}", f"shm:sim2sim-{ports[0]}-front"
+        family = self._runtime.unitree_family(self.plant.env.scene.robot.name)
+        domain = 1 + 2 * (ports[0] % 100)  # a pair of domains; never 0, the robots' own
+        return f"dds:{family}?domain={domain}&interface=lo", f"dds:{family}?domain={domain + 1}&interface=lo"
 
     def operate(self, request: str, command: np.ndarray | None) -> None:
         """Sends a message of the operator."""

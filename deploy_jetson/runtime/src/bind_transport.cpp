@@ -213,6 +213,8 @@ void bind_ends(nb::module_& module) {
           "The next command in the order of arrival; None: none. Greetings are answered here, so call it often.")
       .def("send_state", &RobotEnd::send_state, "state"_a, nb::call_guard<nb::gil_scoped_release>(),
            "Send to every client; how many. Sequence 0: one more than the last; commander 0: as it happened.")
+      .def("send_corrupt", &RobotEnd::send_corrupt, "state"_a, "bit"_a, nb::call_guard<nb::gil_scoped_release>(),
+           "The same with one bit turned, so that it arrives damaged; any number chooses one.")
       .def("send_operator", &RobotEnd::send_operator, "input"_a, "source"_a,
            "Hand an operator's message on to every client.")
       .def_prop_ro("clients", &RobotEnd::clients)
@@ -265,6 +267,9 @@ void bind_unitree(nb::module_& module) {
   module.def(
       "unitree_motors", [](const std::string& robot) { return unitree::robot_of(robot).joint_names(); }, "robot"_a,
       "Names of a Unitree robot's joints in the order of its motors; '' where a place is empty.");
+  module.def(
+      "unitree_family", [](const std::string& robot) { return unitree::robot_of(robot).family; }, "robot"_a,
+      "How a Unitree robot's messages are called: \"unitree_go\" or \"unitree_hg\".");
   module.def(
       "unitree_crc", [](const nb::bytes& data) { return unitree::crc(data.data(), data.size()); }, "data"_a,
       "The checksum in Unitree's messages, over all words of a message but the last.");

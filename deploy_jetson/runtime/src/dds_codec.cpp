@@ -1,6 +1,7 @@
 #include "dds_codec.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "unitree_go.h"
 #include "unitree_hg.h"
@@ -133,6 +134,11 @@ class FamilyCodec final : public Codec {
     set_feet(state_, state);
     if (sticks != nullptr) unitree::write_remote(*sticks, state_.wireless_remote);
     state_.crc = checksum(state_);
+  }
+
+  void turn_bit(std::uint32_t bit) noexcept override {
+    float& position = state_.motor_state[place(bit / 32 % motors_.size())].q;
+    position = std::bit_cast<float>(std::bit_cast<std::uint32_t>(position) ^ (1u << (bit % 32)));
   }
 
   bool read_command(LowCommand& command, bool check_crc) noexcept override {

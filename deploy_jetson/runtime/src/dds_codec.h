@@ -26,6 +26,8 @@ class Codec {
   virtual void write_command(const LowCommand& command) noexcept = 0;
   /// The simulated robot's two.
   virtual void write_state(const LowState& state, const unitree::Sticks* sticks) noexcept = 0;
+  /// Turn a bit of the message in `state()`, in a joint's position: its checksum is wrong then.
+  virtual void turn_bit(std::uint32_t bit) noexcept = 0;
   virtual bool read_command(LowCommand& command, bool check_crc) noexcept = 0;
   /// Of the message in `state()`.
   virtual std::uint32_t tick() const noexcept = 0;

@@ -60,18 +60,9 @@ class DdsRobotEnd final : public RobotEnd {
     return false;
   }
 
-  int send_state(const LowState& state) noexcept override {
-    if (state.joints != static_cast<int>(robot_.motors.size()) || state.feet != robot_.feet) {
-      count(counters_.send_failed);
-      return 0;
-    }
-    sequence_ = state.sequence != 0 ? state.sequence : sequence_ + 1;
-    codec_->write_state(state, sticks_ ? &*sticks_ : nullptr);
-    sent_[codec_->tick() % sent_.size()] = {codec_->tick(), sequence_};
-    const bool sent = dds_write(states_, codec_->state()) == DDS_RETCODE_OK;
-    count(sent ? counters_.states : counters_.send_failed);
-    return sent ? clients() : 0;
-  }
+  int send_state(const LowState& state) noexcept override { return write(state, nullptr); }
+
+  int send_corrupt(const LowState& state, std::uint32_t bit) noexcept override { return write(state, &bit); }
 
   /// By way of the remote control in the next states: forward, left and turn left in [-1, 1].
   int send_operator(const OperatorInput& input, std::uint64_t) noexcept override {
@@ -96,6 +87,20 @@ class DdsRobotEnd final : public RobotEnd {
   std::string identity() const override { return address_.text; }
 
  private:
+  int write(const LowState& state, const std::uint32_t* corrupt_bit) noexcept {
+    if (state.joints != static_cast<int>(robot_.motors.size()) || state.feet != robot_.feet) {
+      count(counters_.send_failed);
+      return 0;
+    }
+    sequence_ = state.sequence != 0 ? state.sequence : sequence_ + 1;
+    codec_->write_state(state, sticks_ ? &*sticks_ : nullptr);
+    if (corrupt_bit != nullptr) codec_->turn_bit(*corrupt_bit);
+    sent_[codec_->tick() % sent_.size()] = {codec_->tick(), sequence_};
+    const bool sent = dds_write(states_, codec_->state()) == DDS_RETCODE_OK;
+    count(sent ? counters_.states : counters_.send_failed);
+    return sent ? clients() : 0;
+  }
+
   /// Whose command this is and which state it answers: CommandInfo says it, where the sender is a program of ours.
   void tell_apart(LowCommand& command, std::uint64_t writer) noexcept {
     robot_rl_dds_CommandInfo info;

@@ -56,28 +56,9 @@ class FrameRobotEnd final : public RobotEnd {
     }
   }
 
-  int send_state(const LowState& state) noexcept override {
-    if (state.joints != static_cast<int>(robot_.joints.size()) || state.feet != robot_.feet ||
-        state.heights != robot_.heights) {
-      count(counters_.send_failed);
-      return 0;
-    }
-    scratch_ = state;
-    if (state.sequence == 0) scratch_.sequence = sequence_ + 1;
-    sequence_ = scratch_.sequence;
-    int sent = 0;
-    for (int peer = 0; peer < kMaxPeers; ++peer) {
-      auto& client = clients_[static_cast<std::size_t>(peer)];
-      if (!client.used || !client.states) continue;
-      scratch_.commander = state.commander != 0 ? state.commander : client.other != 0 ? client.other : last_commander_;
-      client.other = 0;
-      const auto size = write_state(scratch_, layout_, out_);
-      const bool done = size > 0 && channel_->send(peer, std::span(out_).first(size));
-      count(done ? counters_.states : counters_.send_failed);
-      sent += done;
-    }
-    return sent;
-  }
+  int send_state(const LowState& state) noexcept override { return send_to_all(state, nullptr); }
+
+  int send_corrupt(const LowState& state, std::uint32_t bit) noexcept override { return send_to_all(state, &bit); }
 
   int send_operator(const OperatorInput& input, std::uint64_t source) noexcept override {
     const auto size = write_operator(input, source, out_);
@@ -97,6 +78,30 @@ class FrameRobotEnd final : public RobotEnd {
   std::string identity() const override { return identity_; }
 
  private:
+  int send_to_all(const LowState& state, const std::uint32_t* corrupt_bit) noexcept {
+    if (state.joints != static_cast<int>(robot_.joints.size()) || state.feet != robot_.feet ||
+        state.heights != robot_.heights) {
+      count(counters_.send_failed);
+      return 0;
+    }
+    scratch_ = state;
+    if (state.sequence == 0) scratch_.sequence = sequence_ + 1;
+    sequence_ = scratch_.sequence;
+    int sent = 0;
+    for (int peer = 0; peer < kMaxPeers; ++peer) {
+      auto& client = clients_[static_cast<std::size_t>(peer)];
+      if (!client.used || !client.states) continue;
+      scratch_.commander = state.commander != 0 ? state.commander : client.other != 0 ? client.other : last_commander_;
+      client.other = 0;
+      const auto size = write_state(scratch_, layout_, out_);
+      if (corrupt_bit != nullptr && size > 0) out_[*corrupt_bit / 8 % size] ^= std::byte{1} << (*corrupt_bit % 8);
+      const bool done = size > 0 && channel_->send(peer, std::span(out_).first(size));
+      count(done ? counters_.states : counters_.send_failed);
+      sent += done;
+    }
+    return sent;
+  }
+
   void greet(const Frame& frame) noexcept {
     Hello hello;
     if (!read_hello(frame, hello)) return count(counters_.damaged);

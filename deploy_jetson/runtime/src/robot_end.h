@@ -21,6 +21,8 @@ class RobotEnd {
   /// Send to everyone that wants states; how many. Sequence 0: one more than the last. Commander 0: whose command came
   /// last, or that of somebody else than the receiver where there was one since its last state.
   virtual int send_state(const LowState& state) noexcept = 0;
+  /// The same with one bit turned behind its checksum's back; `bit` chooses which, any number will do.
+  virtual int send_corrupt(const LowState& state, std::uint32_t bit) noexcept = 0;
   /// Hand an operator's message on to everyone that wants states.
   virtual int send_operator(const OperatorInput& input, std::uint64_t source) noexcept = 0;
   /// How many said hello and not goodbye.

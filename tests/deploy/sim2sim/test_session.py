@@ -78,7 +78,8 @@ def test_the_command_line_runs_a_session(tmp_path, capsys):
     ("words", "line"),
     [
         (["transport=tcp"], "transport=tcp: must be udp, shm or dds"),
-        (["faults=nan", "transport=shm"], "the fault proxy speaks udp alone"),
+        (["faults=relabel", "transport=shm"], "faults: relabel goes over udp alone; write transport=udp"),
+        (["all_states=true"], "all_states=True: is for episodes"),
         (["episodes=2", "viewer=true"], "viewer=True: is for a session; leave episodes out"),
         (["episodes=-1"], "episodes=-1: must be 0"),
         (["seconds=-1"], "seconds=-1.0: must lie in"),
@@ -94,6 +95,18 @@ def test_bad_input_is_one_line(words, line, capsys):
     error = capsys.readouterr().err
     assert line in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["UserError", "ContractError"])
+def test_what_the_runtime_refuses_is_one_line(rt, kind, monkeypatch, capsys):
+    from robot_rl.cli import main as module
+
+    def fail(*_):
+        raise getattr(rt, kind)("robot: 'spot' has no table of motors here")
+
+    monkeypatch.setattr(module, "dispatch", fail)
+    assert main(["sim2sim"]) == 2
+    assert capsys.readouterr().err == "robot-rl: robot: 'spot' has no table of motors here\n"
 
 
 def test_the_viewer_draws_and_its_buttons_ask(session, go2_task, go2_bundle, tmp_path):

@@ -115,10 +115,10 @@ def test_a_signal_behind_a_failure_leaves_its_line_and_its_code(capsys, monkeypa
 
     def late():
         os.kill(os.getpid(), signal.SIGTERM)
-        return ContractError
+        return (ContractError,)
 
     monkeypatch.setattr(main_module, "dispatch", lost)
-    monkeypatch.setattr(main_module, "_contract_error", late)
+    monkeypatch.setattr(main_module, "_user_errors", late)
     before = signal.getsignal(signal.SIGTERM)
     assert main_module.main(["train", "task=cartpole"]) == 1
     assert capsys.readouterr().err == "robot-rl: lost the others\n"
