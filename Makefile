@@ -2,12 +2,19 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast runtime test-deploy fuzz check format install install-dev bench bench-env bench-learner rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
+.PHONY: help run test test-fast runtime test-deploy isaac test-isaac isaac-python fuzz check format install install-dev bench bench-env bench-learner rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 RIVAL := .venv-mjlab
 GYM_RIVALS := .venv-gymrivals
+# Isaac Lab needs Python 3.12, and pins other versions than this project's own environment has.
+ISAAC_VENV ?= .venv-isaac
+ISAAC_KEY := $(shell cat constraints-isaac.txt pyproject.toml | cksum | cut -d' ' -f1)
+ISAAC := $(ISAAC_VENV)/.installed-$(ISAAC_KEY)
+# The first Python 3.12 that answers; PYTHON312=... names another.
+PYTHON312 ?= $(shell for p in python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python3.12 "$$(uv python find 3.12 2>/dev/null)"; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null && command -v $$p && break; done)
 # The first Python >= 3.11 that answers; PYTHON=... names another.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
@@ -80,6 +87,14 @@ rival-gymnasium: $(GYM_RIVALS)/.installed  ## .venv-gymrivals with stable-baseli
 bench-gymnasium: $(DEV)  ## ours in Gymnasium's environments, against the rivals that were run once
 	$(BIN)/robot-rl bench gymnasium out=benchmarks/bench_gymnasium.json
 
+isaac: $(ISAAC)  ## .venv-isaac: Isaac Lab 3.0 on Newton, and this project beside it (Python 3.12, 8 GB)
+
+isaac-python:
+	@test -n "$(PYTHON312)"
+
+test-isaac: $(ISAAC)  ## the tests of Isaac Lab's environments, there
+	ROBOT_RL_REQUIRE_ALL=1 $(ISAAC_VENV)/bin/python -m pytest tests/isaac
+
 install: $(CORE)  ## .venv with what training needs
 
 install-dev: $(DEV)  ## .venv with what developing needs
@@ -116,6 +131,17 @@ $(GYM_RIVALS)/.installed: benchmarks/gymnasium-constraints.txt
 	$(PYTHON) -m venv $(GYM_RIVALS)
 	$(GYM_RIVALS)/bin/python -m pip --disable-pip-version-check install -q -c $< $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	$(GYM_RIVALS)/bin/python -m pip --disable-pip-version-check install -q -c $< stable-baselines3 'gymnasium[mujoco]'
+	touch $@
+
+# This project without its dependencies, which ask for a newer MuJoCo and Warp than Isaac Lab pins; then what both lack.
+$(ISAAC): constraints-isaac.txt
+	@test -n "$(PYTHON312)" || { echo "Python 3.12 is needed for Isaac Lab: install it (apt, pyenv install 3.12, uv python install 3.12), then make isaac PYTHON312=/path/to/python3.12" >&2; exit 2; }
+	test -x $(ISAAC_VENV)/bin/python || $(PYTHON312) -m venv $(ISAAC_VENV)
+	$(ISAAC_VENV)/bin/python -m pip --disable-pip-version-check install -q -c $< $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch torchvision
+	$(ISAAC_VENV)/bin/python -m pip --disable-pip-version-check install -q -c $< isaaclab \
+		av hypothesis onnxruntime onnxscript pytest pyyaml rich safetensors tensorboard tensordict
+	$(ISAAC_VENV)/bin/python -m pip --disable-pip-version-check install -q --no-deps -e .
+	rm -f $(ISAAC_VENV)/.installed-*
 	touch $@
 
 $(CORE): | $(BIN)/python

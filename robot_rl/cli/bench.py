@@ -87,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
 def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measures the environment; returns the result and where to write it."""
     from robot_rl.cli import tree as trees
-    from robot_rl.cli.gym import refuse
+    from robot_rl.cli.foreign import refuse
     from robot_rl.cli.settings import default_tree, resolve
 
     options, dotted = read(EnvOptions, arguments)

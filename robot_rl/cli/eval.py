@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from robot_rl.cli.foreign import whose
 from robot_rl.cli.gym import is_gym
 from robot_rl.cli.options import describe, option, read
 from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
@@ -23,7 +24,7 @@ class Options(SourceOptions):
 
     episodes: int = option(100, "fresh worlds, one episode each")
     seconds: float = option(10.0, "length of an episode [s]")
-    steps: int = option(0, "longest episode of an environment of Gymnasium [steps]; its own time limit by default")
+    steps: int = option(0, "longest episode of an environment of others [steps]; its own time limit by default")
     seed: int = option(-1, "seed of the worlds; one of its own that no training uses by default")
     out: str = option("", "file for the figures; eval.json of the run by default")
 
@@ -36,8 +37,8 @@ usage: robot-rl eval [key=value ...]
 {describe(Options)}
 
 The exported policy is run by ONNX Runtime, its observations put together from raw robot state by the contract's names;
-both see the same recorded states, and their actions are compared. In an environment of Gymnasium there is nothing to
-export: the torch policy plays whole episodes, and their return and length are told.
+both see the same recorded states, and their actions are compared. In an environment of Gymnasium or
+Isaac Lab the torch policy plays whole episodes, and their return and length are told.
 {OVERRIDES_HELP}"""
 
 
@@ -52,10 +53,10 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"seconds={options.seconds}: must lie in (1, 3600]; errors count from the first second on")
     source = find_source(options, dotted)
     seed = EVALUATION_SEED if options.seed < 0 else options.seed
-    if is_gym(source.cfg.task.name):
-        return _run_gym(source, options, seed, bool(dotted))
+    if whose(source.cfg.task.name) is not None:
+        return _run_foreign(source, options, seed, bool(dotted))
     if options.steps:
-        raise UserError(f"steps={options.steps}: is for environments of Gymnasium; give seconds=")
+        raise UserError(f"steps={options.steps}: is for environments of Gymnasium and Isaac Lab; give seconds=")
     cfg = dataclasses.replace(source.cfg, task=evaluation_task(source.cfg.task))
     make_env = functools.partial(cfg.make_env, num_envs=options.episodes, seed=seed)
     bundle = _bundle(source) if cfg.task.deployable else None
@@ -77,8 +78,8 @@ def _write(source: Source, options: Options, result: Mapping[str, Any], *, is_ch
         print(path)
 
 
-def _run_gym(source: Source, options: Options, seed: int, is_changed: bool) -> int:
-    """Evaluates in an environment of Gymnasium."""
+def _run_foreign(source: Source, options: Options, seed: int, is_changed: bool) -> int:
+    """Evaluates in an environment of Gymnasium or of Isaac Lab."""
     from robot_rl.gym.evaluate import MAX_STEPS, evaluate_gym
 
     if options.seconds != Options().seconds:
@@ -86,11 +87,11 @@ def _run_gym(source: Source, options: Options, seed: int, is_changed: bool) -> i
     if options.steps < 0:
         raise UserError(f"steps={options.steps}: must be at least 1, or 0 for the environment's own limit")
     cfg, task = source.cfg, cast("GymTask", source.cfg.task)
-    if "max_episode_steps" in task.settings:
+    if is_gym(task.name) and "max_episode_steps" in task.settings:
         task.settings["max_episode_steps"] = options.steps or task.settings["max_episode_steps"] or MAX_STEPS
-    limit = options.steps or task.settings.get("max_episode_steps") or MAX_STEPS
     worlds = min(options.episodes, cfg.num_envs)
     with contextlib.closing(task.make_env(worlds, seed=seed, device=cfg.device)) as env:
+        limit = options.steps or int(env.max_episode_length) or MAX_STEPS
         result = evaluate_gym(env, source.load(env), options.episodes, limit)
     print(f"{source.name}: {result['episodes']} episodes, mean ± deviation over episodes")
     for name, unit in (("return", ""), ("length", " steps")):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import describe, option, read_all
+from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
     from robot_rl.run_dir import RunDir
@@ -65,17 +66,23 @@ def export_run(run_dir: "RunDir", out: Path) -> Any:
     from robot_rl_deploy.contract import TrainingSpec
     from robot_rl_deploy.export import export_policy
 
-    from robot_rl.cli.gym import refuse
+    from robot_rl.cli.gym import is_gym
+    from robot_rl.cli.isaac import export_policy_there, is_isaac
     from robot_rl.cli.settings import asked, load
     from robot_rl.learn.build import make_policy
 
     cfg = load(run_dir, {"device": "cpu", "engine": "auto"})
-    refuse(cfg, "export", "names no robot's joints and sensors, so there is no contract to write; eval needs none")
+    if is_gym(cfg.task.name):
+        lacks = "names no robot's joints and sensors, so there is no contract to write; eval needs none"
+        raise UserError(f"export: {cfg.task.name} {lacks}")
     policy = make_policy(run_dir.path)
     commit = run_dir.read_config().get("git", {}).get("commit", "unknown")
     training = TrainingSpec(
         run_id=run_dir.run_id, task=cfg.task.name, git_commit=commit, iteration=policy.meta["iteration"]
     )
+    if is_isaac(cfg.task.name):
+        with asked():
+            return export_policy_there(cfg, policy.actor, out, training)
     with contextlib.closing(cfg.make_env(num_envs=1)) as env, asked():
         return export_policy(env, policy.actor, out, run=training)
 

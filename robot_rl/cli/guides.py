@@ -40,12 +40,12 @@ def _with_motion(cfg: "TrainCfg") -> "TrainCfg":
     """A run whose recorded motion is found from wherever it is resumed, and whose task has the poses to compare."""
     from robot_rl_envs.motion import MOTION, with_motion
 
-    from robot_rl.cli import gym
+    from robot_rl.cli import foreign
     from robot_rl.cli import tree as trees
     from robot_rl.config import apply_overrides
 
     found = {"amp.motions": str(Path(cfg.learner.amp.motions).resolve())}
-    is_added = cfg.learner.amp.group == MOTION and not gym.is_gym(cfg.task.name)
+    is_added = cfg.learner.amp.group == MOTION and foreign.whose(cfg.task.name) is None
     return dataclasses.replace(
         cfg,
         task=with_motion(cfg.task) if is_added else cfg.task,
@@ -55,14 +55,14 @@ def _with_motion(cfg: "TrainCfg") -> "TrainCfg":
 
 
 def _with_guide(cfg: "TrainCfg", field: str) -> "TrainCfg":
-    from robot_rl.cli import gym
+    from robot_rl.cli import foreign
     from robot_rl.cli import tree as trees
     from robot_rl.config import apply_overrides
 
     guide = getattr(cfg.learner, field)
     checkpoint = _find(guide.run, cfg.root, f"{field}.run")
     task, groups = cfg.task, guide.groups
-    if not groups and not gym.is_gym(task.name):
+    if not groups and foreign.whose(task.name) is None:
         task, groups = _with_groups(task, checkpoint, field)
     found = {f"{field}.run": str(checkpoint)}
     return dataclasses.replace(
@@ -84,7 +84,7 @@ def _find(run: str, root: Path, key: str) -> Path:
 
 def _with_groups(task: "Task", checkpoint: Path, field: str) -> tuple["Task", tuple[str, ...]]:
     """The task with every group that the policy of a checkpoint sees, and their names; none where nothing tells."""
-    from robot_rl.cli import gym
+    from robot_rl.cli import foreign
     from robot_rl.cli.settings import load
     from robot_rl.cli.tree import task_tree
     from robot_rl.run_dir import RunDir
@@ -93,7 +93,7 @@ def _with_groups(task: "Task", checkpoint: Path, field: str) -> tuple["Task", tu
     if not run_dir.config_file.is_file():
         return task, ()
     theirs = load(run_dir, {"device": "cpu", "engine": "auto"})
-    if gym.is_gym(theirs.task.name):
+    if foreign.whose(theirs.task.name) is not None:
         return task, ()
     mine, other = task_tree(task), task_tree(theirs.task)
     _check_actions(task, theirs.task, {**mine["actions"]}, {**other["actions"]}, f"{field}.run={checkpoint}")

@@ -111,18 +111,3 @@ def check_learner(env: Any, cfg: "TrainCfg") -> None:
         raise UserError(
             f"learner=rsl_rl: it would learn from the steps that reset worlds of {cfg.task.name}; use learner=ppo"
         )
-
-
-def refuse(cfg: "TrainCfg", command: str, why: str) -> None:
-    """Refuse a command for a run in an environment of Gymnasium.
-
-    Args:
-        cfg: the run's settings.
-        command: the command.
-        why: what the environment lacks.
-
-    Raises:
-        UserError: it is one.
-    """
-    if is_gym(cfg.task.name):
-        raise UserError(f"{command}: {cfg.task.name} {why}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from robot_rl.cli import tree as trees
-from robot_rl.cli.settings import default_tree, resolve
+from robot_rl.cli.settings import default_tree, grown, resolve
 from robot_rl.errors import UserError, suggest
 
 # Flags of Hydra that make sense here, and how many words follow each.
@@ -38,7 +38,8 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> No
                 raise UserError(f"'{override.input_line}': several values are a sweep, which needs -m")
     device = _device(overrides)
     names = _tasks(overrides)
-    nodes = {name: default_tree(name, device) for name in names}
+    keys = [override.key_or_group for override in overrides]
+    nodes = {name: grown(default_tree(name, device), keys) for name in names}
     for override in overrides:
         key = override.key_or_group
         if key != "task" and not key.startswith(("hydra.", "hydra/")):
@@ -116,7 +117,9 @@ def _tasks(overrides: Sequence[Any]) -> list[str]:
     if not found:
         from robot_rl_tasks.registry import list_tasks
 
-        raise UserError(f"task: which one? Write task=<name> or task=gym:<id>; known: {', '.join(list_tasks())}")
+        raise UserError(
+            f"task: which one? Write task=<name>, task=gym:<id> or task=isaac/<id>; known: {', '.join(list_tasks())}"
+        )
     return found
 
 

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robot_rl.cli.gym import refuse
+from robot_rl.cli.foreign import refuse
 from robot_rl.cli.options import describe, option, read
 from robot_rl.cli.source import OVERRIDES_HELP, SourceOptions, find_source
 

@@ -61,11 +61,11 @@ def _with_group(source: Source, group: str) -> Source:
     """The policy's task as it is recorded: no observation noise, and the group there."""
     from robot_rl_envs.motion import MOTION, with_motion
 
-    from robot_rl.cli.gym import is_gym
+    from robot_rl.cli.foreign import whose
     from robot_rl.evaluate import evaluation_task
 
     task = source.cfg.task
-    if is_gym(task.name):
+    if whose(task.name) is not None:
         raise UserError(f"task={task.name}: has no observation group of terms to record, an environment of ours has")
     task = evaluation_task(with_motion(task) if group == MOTION else task)
     if group not in task.vectors:

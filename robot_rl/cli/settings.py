@@ -9,12 +9,12 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli import gym
+from robot_rl.cli import foreign, isaac
 from robot_rl.cli import tree as trees
 from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
 from robot_rl.config.learner import LEARNERS
@@ -40,12 +40,13 @@ class TrainCfg:
     """A training run, resolved.
 
     Attributes:
-        task: The task with the overrides applied; a `robot_rl.gym.task.GymTask` where its name begins with "gym:".
+        task: The task with the overrides applied; a `robot_rl.gym.task.GymTask` where its name begins with "gym:",
+            a `robot_rl.isaac.task.IsaacTask` where it begins with "isaac/".
         learner: The learner's configuration.
         seed: Seed of every random stream.
         num_envs: Number of worlds, of all processes together.
         device: "cpu" or "cuda:<index>"; of several processes on a machine each has a GPU of its own.
-        engine: "mujoco", "mujoco_warp" or, for such a task, "gymnasium".
+        engine: "mujoco", "mujoco_warp" or, for such a task, "gymnasium" or "isaaclab".
         num_threads: Threads of the CPU engine; 0 takes all cores.
         init_from: The run whose weights training starts from; None for fresh ones.
         run_id: The run's id, given by hand: where there is such a run, it goes on. None for an id of its own.
@@ -83,8 +84,8 @@ class TrainCfg:
             worlds = ranks.share(worlds, "num_envs")
             first, threads = ranks.rank * worlds, threads or _own_cores()
         seed = self.seed if seed is None else seed
-        if gym.is_gym(self.task.name):
-            return self._make_gym_env(worlds, seed + first)
+        if foreign.whose(self.task.name) is not None:
+            return self._make_foreign_env(worlds, seed + first)
         from robot_rl_envs.make import make_env
 
         start_warp()
@@ -99,10 +100,10 @@ class TrainCfg:
                 world_offset=first,
             )
 
-    def _make_gym_env(self, num_envs: int, seed: int) -> Any:
+    def _make_foreign_env(self, num_envs: int, seed: int) -> Any:
         env = self.task.make_env(num_envs, seed=seed, device=self.device)  # type: ignore[attr-defined]
         try:
-            gym.check_learner(env, self)
+            foreign.whose(self.task.name).check_learner(env, self)  # type: ignore[union-attr]
         except UserError:
             env.close()
             raise
@@ -152,6 +153,7 @@ def find_task(name: str) -> "Task":
     except ValueError as error:
         # What ends so is an id of Gymnasium more often than a slip.
         hint = f"; an environment of Gymnasium is task=gym:{name}" if re.search(r"-v\d+$", name) else ""
+        hint = f"; an environment of Isaac Lab is task=isaac/{name}" if name.startswith("Isaac") else hint
         raise UserError(f"{error}{hint}") from error
 
 
@@ -165,10 +167,9 @@ def default_tree(name: str, device: str = "auto") -> dict[str, Any]:
     Raises:
         UserError: There is no such task or device.
     """
-    on_cpu = resolve_device(device) == "cpu"
-    if gym.is_gym(name):
-        learner, parts = gym.default_parts(name)
-        num_envs = gym.NUM_ENVS
+    on_cpu = (found := resolve_device(device)) == "cpu"
+    if foreign.whose(name) is not None:
+        learner, parts, num_envs = foreign.default_parts(name, found)
     else:
         task = find_task(name)
         learner = to_dict(apply_overrides(LearnerCfg(), {**task.learner, **(task.learner_cpu if on_cpu else {})}))
@@ -202,12 +203,13 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     Raises:
         UserError: A value of the wrong type or out of range, or something that is not to be had here.
     """
-    is_gym = gym.is_gym(tree.get("task"))
-    for key in (*FRONT, *OPTIONAL, "metrics", *(gym.OWN if is_gym else ())):
+    theirs = foreign.whose(tree.get("task"))
+    own = theirs.OWN if theirs is not None else ()
+    for key in (*FRONT, *OPTIONAL, "metrics", *own):
         if key not in tree:
             raise UserError(f"{key}: is missing, it can be changed but not left out")
-    task = gym.resolve_task(tree) if is_gym else find_task(str(tree["task"]))
-    known = dict.fromkeys(gym.OWN) if is_gym else trees.task_tree(task)
+    task = theirs.resolve_task(tree) if theirs is not None else find_task(str(tree["task"]))
+    known = dict.fromkeys(own) if theirs is not None else trees.task_tree(task)
     if not isinstance(tree["metrics"], Mapping):
         raise UserError(f"metrics={tree['metrics']!r}: is a group; set metrics.wandb")
     metrics = dict(tree["metrics"])
@@ -217,13 +219,17 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
         parts["metrics"] = metrics
     learner = {key: value for key, value in tree.items() if key not in (*FRONT, *OPTIONAL, *known, "metrics")}
     device = resolve_device(tree["device"])
-    engine = gym.ENGINE if is_gym else _engine(str(tree["engine"]), device)
+    engine = theirs.ENGINE if theirs is not None else _engine(str(tree["engine"]), device)
     if not str(tree["root"]).strip():
         raise UserError("root= is empty, must name the directory of all runs, such as root=runs")
     root = Path(str(tree["root"]))
-    task = task if is_gym else trees.apply_tree(task, parts)
+    task = task if theirs is not None else trees.apply_tree(task, parts)
     # What was read from files stands in run.yaml as figures: a run goes on without them.
-    read = {} if is_gym else {key: trees.task_tree(task)[key] for key in ("actions", "randomize") if key in tree}
+    read = (
+        {}
+        if theirs is not None
+        else {key: trees.task_tree(task)[key] for key in ("actions", "randomize") if key in tree}
+    )
     return TrainCfg(
         task=task,
         learner=from_dict(LearnerCfg, {"name": _choice("learner", tree["learner"], LEARNERS), **learner}),
@@ -256,7 +262,21 @@ def load(run_dir: RunDir, overrides: Mapping[str, Any] | None = None) -> TrainCf
         raise UserError(f"{run_dir.config_file}: damaged, 'config' lacks {', '.join(missing)}")
     root = str(run_dir.path.parent.parent)
     since = {**OPTIONAL, **{key: value for key, value in to_dict(LearnerCfg()).items() if key != "name"}}
-    return resolve(trees.override({**since, **tree, "root": root, "init_from": None}, overrides or {}))
+    whole = {**since, **tree, "root": root, "init_from": None}
+    return resolve(trees.override(grown(whole, overrides or {}), overrides or {}))
+
+
+def grown(tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """A tree that has the settings of these dotted names, where the environment has them and the tree not all of them.
+
+    Args:
+        tree: As made by `default_tree`.
+        keys: Dotted names.
+
+    Raises:
+        UserError: The environment is Isaac Lab's, and has no such setting.
+    """
+    return isaac.admit(tree, list(keys)) if isaac.is_isaac(tree.get("task")) else dict(tree)
 
 
 def resolve_device(device: Any) -> str:

@@ -68,7 +68,7 @@ def HELP() -> str:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a session or an evaluation, prints and writes its figures."""
-    from robot_rl.cli.gym import refuse
+    from robot_rl.cli.foreign import refuse
     from robot_rl.sim2sim.binary import load_runtime
 
     options, dotted = read(Options, arguments)

@@ -19,6 +19,7 @@ usage: robot-rl train task=<name> [key=value ...] [-m] [--cfg job]
 tasks:
 {tasks}
   gym:<id>             any environment of Gymnasium, such as gym:HalfCheetah-v5 or gym:<module>:<id>
+  isaac/<id>           any environment of Isaac Lab, where that is installed: make isaac (docs/isaac.md)
 
 settings:
   seed=1               seed of every random stream; the same seed gives the same bits on a CPU
@@ -57,6 +58,12 @@ of an environment of Gymnasium:
   vectorization=sync|async|own                       one process, a process a world, its own vector environment
   actions=clip|rescale                               clip actions to their box, or stretch [-1, 1] onto it
   env.<argument>=                                    what its constructor takes, and env.max_episode_steps
+
+of an environment of Isaac Lab:
+  physics=auto  presets=                             presets of its physics, and others it declares, by name
+  assets=<folder>|own                                where USD files are that its store should have, but is out of reach
+  action_clip=<bound>                                largest action
+  env.<path>=                                        anything of its configuration: env.rewards.alive.weight=2
 
 sweeps, one run after another (Hydra's multirun and launchers):
   robot-rl train -m task=go2_flat seed=1,2,3 ppo.entropy_coef=0.002,0.01
@@ -217,8 +224,10 @@ def announce(cfg: "TrainCfg", run_dir: "RunDir", processes: int = 1) -> None:
 def say_what_next(run_dir: "RunDir", cfg: "TrainCfg") -> None:
     """Says where the run is and what can be done with it."""
     from robot_rl.cli.gym import is_gym
+    from robot_rl.cli.isaac import is_isaac
     from robot_rl.cli.options import run_words
 
     print(f"done: {run_dir.path}")
-    for command in ("eval", "video", "report") if is_gym(cfg.task.name) else COMMANDS:
+    known = ("eval", "video", "report") if is_gym(cfg.task.name) else COMMANDS
+    for command in ("export", "eval", "report") if is_isaac(cfg.task.name) else known:
         print(f"  robot-rl {command} run={run_words(run_dir.path)}")

@@ -1,0 +1,118 @@
+"""The Isaac Lab that is installed here: which version it is, which environments it registers, and its talk."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.errors import UserError, suggest
+
+if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
+
+PREFIX = "isaac/"
+VERSION = "3.0.0"
+"""The version that is tested; others of the same two first numbers are taken."""
+OURS = "robot_rl_tasks.isaac"
+"""Registers environments of this project, where it can be imported."""
+CFG = "env_cfg_entry_point"
+"""By this an environment's registration is known as Isaac Lab's."""
+
+
+def require_lab(name: str) -> None:
+    """Refuse a Python without Isaac Lab, or with a version that nobody has tried.
+
+    Args:
+        name: the task that asks for it.
+
+    Raises:
+        UserError: it is not here, or another version is.
+    """
+    try:
+        found = metadata.version("isaaclab")
+    except metadata.PackageNotFoundError:
+        raise UserError(
+            f"task={name}: Isaac Lab is not installed for {sys.executable}; make isaac puts isaaclab=={VERSION} in an "
+            "environment of its own (Python 3.12), and .venv-isaac/bin/robot-rl is this program there (docs/isaac.md)"
+        ) from None
+    if found.split(".")[:2] != VERSION.split(".")[:2]:
+        raise UserError(f"task={name}: this is isaaclab {found}, {VERSION} is needed; make isaac installs it")
+
+
+def find_spec(name: str) -> EnvSpec:
+    """The registration of an environment of Isaac Lab.
+
+    Args:
+        name: "isaac/" and its id, with "<module>:" before the id where a module registers it.
+
+    Raises:
+        UserError: Isaac Lab is missing or of another version, or there is no such environment; the nearest is offered.
+    """
+    module, colon, name_alone = name.removeprefix(PREFIX).rpartition(":")
+    if not name_alone or (colon and not all(part.isidentifier() for part in module.split("."))):
+        raise UserError(f"task={name}: write isaac/<id> such as isaac/Isaac-Cartpole-Direct, or isaac/<module>:<id>")
+    require_lab(name)
+    with hushed():
+        known = _register(name, module)
+    if name_alone not in known:
+        raise UserError(f"task={name}: Isaac Lab {VERSION} registers no '{name_alone}'; {_nearest(name_alone, known)}")
+    return known[name_alone]
+
+
+def _register(name: str, module: str) -> dict[str, EnvSpec]:
+    """Import what registers environments, and give those of Isaac Lab's kind by id."""
+    import gymnasium
+
+    importlib.import_module("isaaclab_tasks")
+    # A module that lies where one works is found, as with python -m.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module(OURS)
+    if module:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as problem:
+            raise UserError(f"task={name}: cannot import {problem.name}; is it installed, or lies it here?") from None
+    return {key: spec for key, spec in gymnasium.registry.items() if CFG in (spec.kwargs or {})}
+
+
+def _nearest(name: str, known: dict[str, Any]) -> str:
+    """The ids that are meant, perhaps: names of version 2 end in -v0, and robots had a hyphen more."""
+    plain = {"".join(key.lower().split("-")): key for key in known}
+    wanted = "".join(name.lower().removesuffix("-v0").split("-"))
+    if wanted in plain:
+        return f"did you mean '{plain[wanted]}'?"
+    hint = suggest(name.removesuffix("-v0"), known)
+    return hint if hint.startswith("did") else "such as Isaac-Cartpole-Direct, Isaac-Velocity-Flat-UnitreeGo2"
+
+
+@contextlib.contextmanager
+def hushed() -> Iterator[None]:
+    """Keep to itself what Isaac Lab and what it stands on print and warn of while they start."""
+    level = logging.root.manager.disable
+    with contextlib.ExitStack() as after:
+        after.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        after.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        after.callback(logging.disable, level)
+        logging.disable(logging.WARNING)
+        # What is written in C++ knows nothing of Python's streams.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        after.callback(os.close, nowhere)
+        for number, stream in ((1, sys.__stdout__), (2, sys.__stderr__)):
+            if stream is not None:
+                stream.flush()
+            kept = os.dup(number)
+            after.callback(os.close, kept)
+            after.callback(os.dup2, kept, number)
+            os.dup2(nowhere, number)
+        yield
