@@ -37,9 +37,10 @@ def fake_ci(tmp_path):
 def test_ci_checks_and_tests_with_everything_required(fake_ci):
     code, out, log = fake_ci()
     assert code == 0
-    assert log == ["make install-dev 1", "make check 1", "make test 1", "make test-deploy 1"]
+    stages = ["make install-dev 1", "make check 1", "make test 1", "make test-deploy 1"]
+    assert log == [*stages, "make isaac-python 1", "make test-isaac 1"]
     minutes = out.partition("== minutes\n")[2].splitlines()
-    assert [line.split()[0] for line in minutes] == ["system", "install", "check", "test", "deploy"]
+    assert [line.split()[0] for line in minutes] == ["system", "install", "check", "test", "deploy", "isaac"]
     assert all(line.endswith("min") for line in minutes)
 
 
@@ -51,6 +52,13 @@ def test_ci_installs_the_packages_it_lists(fake_ci):
     assert log[1].startswith("apt-get install")
     assert log[1].split()[-len(listed) :] == listed
     assert {"chromium", "libegl1", "libosmesa6"} <= set(listed)
+
+
+def test_ci_leaves_isaac_lab_out_where_no_python_fits(fake_ci):
+    code, out, log = fake_ci(failing="isaac-python")
+    assert code == 0
+    assert log[-1] == "make isaac-python 1"
+    assert "left out: Isaac Lab needs a Python 3.12" in out
 
 
 def test_ci_stops_where_a_stage_fails(fake_ci):
