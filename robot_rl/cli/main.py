@@ -53,6 +53,8 @@ COMMANDS = {
     "sync": "make TensorBoard's and W&B's copy of a run anew, from its metrics.jsonl",
     "terrain": "draw a terrain: stairs, gaps, waves, the ground of a task",
     "inspect": "what happened to a world that was quarantined: replay, curves, pictures",
+    "usd": "write a robot as USD, for Isaac Lab and Newton",
+    "cross": "one policy in several engines: merge evaluations into a table and a picture",
     "list": "tasks, robots, engines, policies, runs",
     "replay": "feed a robot's log back through its binary: every command again, bit for bit",
     "latency": "how long a robot waited for its commands: picture, and a file for training",

@@ -23,7 +23,7 @@ def draw_latency(data: Mapping[str, Any]) -> Any:
     stages = {name: data["stages"][name] for name in STAGES if name in data["stages"]}
     height = HEAD + ROW * len(stages) + FOOT + PANEL
     image = Image.new("RGB", (SCALE * WIDTH, SCALE * height), "white")
-    pen = _Pen(ImageDraw.Draw(image), ImageFont)
+    pen = Pen(ImageDraw.Draw(image), ImageFont)
     pen.text((20, 16), f"{data.get('robot') or 'a robot'}: latencies of {data['steps']} control steps", 20, INK)
     pen.text(
         (20, 42), "each row's height is the share of its tallest bucket; the marks are p50, p99 and p99.9", 12, FAINT
@@ -40,20 +40,23 @@ def draw_latency(data: Mapping[str, Any]) -> Any:
     return image.resize((WIDTH, height), Image.Resampling.LANCZOS)
 
 
-class _Pen:
-    """Draws in the picture's own pixels."""
+class Pen:
+    """Draws on a picture that is twice its size, in the pixels of the picture."""
 
     def __init__(self, draw: Any, fonts: Any):
         self._draw, self._fonts = draw, fonts
 
     def text(self, at: tuple[float, float], text: str, size: int, fill: str, anchor: str = "la") -> None:
+        """Write a text [px]."""
         font = self._fonts.load_default(size=SCALE * size)
         self._draw.text((SCALE * at[0], SCALE * at[1]), text, fill=fill, font=font, anchor=anchor)
 
     def line(self, points: Sequence[float], fill: str, width: int = 1) -> None:
+        """Draw a line through points x0, y0, x1, y1, ..."""
         self._draw.line([SCALE * value for value in points], fill=fill, width=SCALE * width)
 
     def box(self, box: Sequence[float], fill: str) -> None:
+        """Fill a box x0, y0, x1, y1."""
         x0, y0, x1, y1 = (SCALE * value for value in box)
         self._draw.rectangle((x0, y0, max(x0, x1), max(y0, y1)), fill=fill)
 
@@ -70,14 +73,14 @@ def _place(us: float, decades: tuple[float, float]) -> float:
     return LEFT + min(share, 1.0) * (WIDTH - RIGHT - LEFT)
 
 
-def _draw_axis(pen: _Pen, top: float, bottom: float, decades: tuple[float, float]) -> None:
+def _draw_axis(pen: Pen, top: float, bottom: float, decades: tuple[float, float]) -> None:
     for power in range(int(decades[0]), int(decades[1]) + 1):
         x = _place(10.0**power, decades)
         pen.line((x, top, x, bottom), GRID)
         pen.text((x, bottom + 4), in_words(10.0**power), 12, FAINT, "ma")
 
 
-def _draw_stage(pen: _Pen, top: float, title: str, stage: Mapping[str, Any], decades: tuple[float, float]) -> None:
+def _draw_stage(pen: Pen, top: float, title: str, stage: Mapping[str, Any], decades: tuple[float, float]) -> None:
     base, room = top + ROW - 8, ROW - 16
     # A bucket's height is its density on the axis, so that wide and narrow buckets compare.
     widths = [max(_place(hi, decades) - _place(lo, decades), 0.5) for lo, hi, _ in stage["buckets"]]
@@ -101,7 +104,7 @@ def _draw_stage(pen: _Pen, top: float, title: str, stage: Mapping[str, Any], dec
     )
 
 
-def _draw_histogram(pen: _Pen, box: tuple[float, float, float, float], title: str, data: Mapping[str, Any]) -> None:
+def _draw_histogram(pen: Pen, box: tuple[float, float, float, float], title: str, data: Mapping[str, Any]) -> None:
     x0, y0, x1, y1 = box
     edges, counts = [1e3 * edge for edge in data["edges"]], data["counts"]
     pen.text((x0, y0 + 6), title, 14, INK)

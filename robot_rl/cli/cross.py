@@ -1,0 +1,111 @@
+"""robot-rl cross: one policy in several engines, from evaluations that were made one by one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table
+from robot_rl.errors import UserError
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl cross."""
+
+    out: str = option("", "the file (*.json); the picture (*.png) is put beside it; none by default")
+    home: str = option("", "the engine that policies learned in whose files do not tell, those of bundles")
+    root: str = option("runs", "where runs are")
+
+
+HELP = f"""\
+robot-rl cross: merges evaluations into a table, a policy a row and an engine a column
+
+usage: robot-rl cross FILE_OR_RUN [FILE_OR_RUN ...] [key=value ...]
+
+{describe(Options)}
+
+Each engine is evaluated by a process of its own, in the environment that has it:
+  robot-rl eval run=<id> engine=mujoco
+  robot-rl eval run=<id> engine=mujoco_warp
+  robot-rl eval run=<id> engine=isaac             # where Isaac Lab is
+  robot-rl cross <id> out=cross.json
+A run stands for all its evaluations, eval.json and eval_<engine>.json. A policy is marked beyond {TRACKING_LOSS:.0%} more
+tracking error or {100 * SURVIVAL_LOSS:.0f} points less survival than in the engine that it learned in.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the table and writes file and picture."""
+    import json
+
+    from robot_rl.cross import merge, read_cell, to_json
+    from robot_rl.run_dir import write_atomic
+
+    words = [word for word in arguments if "=" not in word]
+    options = read_all(Options, [word for word in arguments if "=" in word])
+    table = merge([read_cell(path, options.home) for path in files(words, options.root)])
+    show(table)
+    if options.out:
+        from robot_rl.cross.chart import draw_table
+
+        path = Path(options.out)
+        if path.suffix != ".json":
+            raise UserError(f"out={options.out}: must end in .json")
+        if not path.parent.is_dir():
+            raise UserError(f"out={options.out}: there is no folder {path.parent}")
+        write_atomic(path, json.dumps(to_json(table), indent=1) + "\n")
+        draw_table(table).save(path.with_suffix(".png"))
+        print(f"{path}\n{path.with_suffix('.png')}")
+    return 0
+
+
+def files(words: Sequence[str], root: str) -> list[Path]:
+    """The files that words name: a file itself, a run all its evaluations.
+
+    Raises:
+        UserError: there is neither, or the run has not been evaluated.
+    """
+    from robot_rl.run_dir import RunDir
+
+    found: list[Path] = []
+    for word in words:
+        path = Path(word)
+        if path.suffix == ".json":
+            found.append(path)
+            continue
+        run_dir = RunDir.find(word, root)
+        mine = sorted(run_dir.path.glob("eval*.json"))
+        if not mine:
+            raise UserError(f"{run_dir.run_id}: has not been evaluated; robot-rl eval run={run_dir.run_id}")
+        found += mine
+    return found
+
+
+def show(table: Table) -> None:
+    """Prints the table."""
+    from rich.console import Console
+    from rich.table import Table as Lines
+
+    lines = Lines()
+    lines.add_column("policy, engine it learned in")
+    for engine in table.engines:
+        lines.add_column(engine, justify="right")
+    for policy in table.policies:
+        home = table.home(policy)
+        cells = [_cell(table, policy, engine) for engine in table.engines]
+        lines.add_row(policy if home is None else f"{policy}\n{home.trained_on}", *cells)
+    Console().print(lines)
+    print("m/s of velocity error (against the engine it learned in), share of episodes that fell; ! beyond the bounds")
+
+
+def _cell(table: Table, policy: str, engine: str) -> str:
+    cell = table.cells.get((policy, engine))
+    if cell is None:
+        return "-"
+    error = "-" if cell.lin_vel_error is None else f"{cell.lin_vel_error:.3f} ± {2 * cell.standard_error:.3f}"
+    losses = table.losses(cell)
+    if losses is None:
+        return f"{error}\n{cell.fall_rate:.1%} fell"
+    change = "" if losses["tracking"] is None else f" ({losses['tracking']:+.0%})"
+    return f"{error}{change}\n{cell.fall_rate:.1%} fell{'' if losses['within'] else ' !'}"

@@ -1,0 +1,64 @@
+"""The cross-engine table as a picture: a block a policy, a bar an engine; tracking error left, falls right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from robot_rl.cross.table import TRACKING_LOSS, Cell, Table
+from robot_rl.latency.chart import SCALE, Pen
+
+INK, FAINT, GRID, HOME, OTHER, BEYOND = "#222222", "#777777", "#dddddd", "#0b62c4", "#6aa2dd", "#d1660a"
+WIDTH, HEAD, ROW, GAP, FOOT = 1100, 76, 34, 42, 26
+NAMES, LEFT, MIDDLE, RIGHT = 20, 190, 640, 720
+"""Where names and the two panels begin and end."""
+
+
+def draw_table(table: Table) -> Any:
+    """Draw the table.
+
+    Returns:
+        A `PIL.Image.Image`.
+    """
+    from PIL import Image, ImageDraw, ImageFont
+
+    rows = {policy: [cell for cell in table.cells.values() if cell.policy == policy] for policy in table.policies}
+    height = HEAD + sum(GAP + ROW * len(cells) for cells in rows.values()) + FOOT
+    image = Image.new("RGB", (SCALE * WIDTH, SCALE * height), "white")
+    pen = Pen(ImageDraw.Draw(image), ImageFont)
+    task = next(iter(table.cells.values())).task
+    pen.text((NAMES, 14), f"{task}: one policy in several engines", 20, INK)
+    pen.text((LEFT, 48), "velocity error [m/s], mean and two standard errors", 13, FAINT)
+    pen.text((RIGHT, 48), "episodes that fell", 13, FAINT)
+    most = max([cell.lin_vel_error or 0.0 for cell in table.cells.values()] + [1e-9])
+    top = HEAD
+    for policy, cells in rows.items():
+        home = table.home(policy)
+        trained = f", trained in {home.trained_on}" if home else ""
+        pen.text((NAMES, top + 12), f"{policy}{trained}", 14, INK)
+        top += GAP
+        bottom = top + ROW * len(cells)
+        if home is not None and home.lin_vel_error:
+            x = LEFT + (1 + TRACKING_LOSS) * home.lin_vel_error / (1.25 * most) * (MIDDLE - LEFT)
+            pen.line((x, top - 4, x, bottom - 4), FAINT)
+            pen.text((x, top - 18), f"+{TRACKING_LOSS:.0%}", 11, FAINT, "ma")
+        for cell in sorted(cells, key=lambda cell: table.engines.index(cell.engine)):
+            _draw_row(pen, top, table, cell, most)
+            top += ROW
+    return image.resize((WIDTH, height), Image.Resampling.LANCZOS)
+
+
+def _draw_row(pen: Pen, top: float, table: Table, cell: Cell, most: float) -> None:
+    losses = table.losses(cell)
+    colour = HOME if losses is None else OTHER if losses["within"] else BEYOND
+    pen.text((NAMES + 20, top + 5), cell.engine, 14, INK)
+    if cell.lin_vel_error is not None:
+        scale = (MIDDLE - LEFT) / (1.25 * most)
+        end, spread = LEFT + cell.lin_vel_error * scale, 2 * cell.standard_error * scale
+        pen.box((LEFT, top + 3, end, top + ROW - 9), colour)
+        pen.line((end - spread, top + ROW / 2 - 3, end + spread, top + ROW / 2 - 3), INK)
+        change = "" if losses is None or losses["tracking"] is None else f"  {losses['tracking']:+.0%}"
+        pen.text((end + spread + 8, top + 5), f"{cell.lin_vel_error:.3f}{change}", 13, INK)
+    room = WIDTH - RIGHT - 150
+    pen.box((RIGHT, top + 3, RIGHT + room, top + ROW - 9), GRID)
+    pen.box((RIGHT, top + 3, RIGHT + max(1.0, room * cell.fall_rate), top + ROW - 9), colour)
+    pen.text((RIGHT + room + 8, top + 5), f"{cell.fall_rate:.1%} of {cell.episodes}", 13, INK)

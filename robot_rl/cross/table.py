@@ -1,0 +1,172 @@
+"""Reads evaluations, each of one policy in one engine, and sets them beside each other.
+
+Engines do not fit into one process, or one environment: each evaluation is a file of its own, and this needs no engine.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError
+
+TRACKING_LOSS, SURVIVAL_LOSS = 0.15, 0.03
+"""What a policy may lose in another engine than its own: a share of its tracking error, points of survival."""
+KINDS = ("onnx", "torch")
+"""The forms of a policy; the first that was evaluated counts."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Cell:
+    """A policy in an engine.
+
+    Attributes:
+        policy: the run's id, or the bundle's folder.
+        task: the task.
+        trained_on: the engine it learned in; empty where the file does not tell.
+        engine: the engine it was evaluated in.
+        kind: the form evaluated, "onnx" or "torch".
+        episodes: how many.
+        seconds: length of each at most [s].
+        lin_vel_error, yaw_vel_error: means over episodes [m/s, rad/s]; None where the task has no such command.
+        lin_vel_spread: standard deviation over episodes [m/s].
+        fall_rate: share of episodes that ended before their time.
+        file: where this was read.
+    """
+
+    policy: str
+    task: str
+    trained_on: str
+    engine: str
+    kind: str
+    episodes: int
+    seconds: float
+    lin_vel_error: float | None
+    yaw_vel_error: float | None
+    lin_vel_spread: float | None
+    fall_rate: float
+    file: str
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean tracking error [m/s]; 0 where nothing is tracked."""
+        return (self.lin_vel_spread or 0.0) / math.sqrt(self.episodes)
+
+
+@dataclass(kw_only=True, slots=True)
+class Table:
+    """All evaluations of some policies.
+
+    Attributes:
+        policies: rows, in the order they were first seen.
+        engines: columns, likewise.
+        cells: by policy and engine.
+    """
+
+    policies: list[str]
+    engines: list[str]
+    cells: dict[tuple[str, str], Cell]
+
+    def home(self, policy: str) -> Cell | None:
+        """The evaluation of a policy in the engine it learned in; None where that is not there."""
+        mine = [cell for cell in self.cells.values() if cell.policy == policy]
+        return next((cell for cell in mine if cell.engine == cell.trained_on), None)
+
+    def losses(self, cell: Cell) -> dict[str, Any] | None:
+        """What a policy loses against its own engine.
+
+        Returns:
+            "tracking", the share by which the tracking error is larger; "survival", by how much the fall rate is;
+            "within", whether both are within TRACKING_LOSS and SURVIVAL_LOSS. None at home, or without a home.
+        """
+        home = self.home(cell.policy)
+        if home is None or home is cell:
+            return None
+        tracking = None
+        if cell.lin_vel_error is not None and home.lin_vel_error:
+            tracking = cell.lin_vel_error / home.lin_vel_error - 1.0
+        survival = cell.fall_rate - home.fall_rate
+        within = (tracking is None or tracking <= TRACKING_LOSS) and survival <= SURVIVAL_LOSS + 1e-9
+        return {"tracking": tracking, "survival": survival, "within": within}
+
+
+def read_cell(path: Path, home: str = "") -> Cell:
+    """Read what robot-rl eval wrote.
+
+    Args:
+        path: the file.
+        home: the engine that the policy learned in, where the file does not tell.
+
+    Raises:
+        UserError: there is no such file, it is no evaluation, or one that does not say its engine.
+    """
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}: damaged, line {error.lineno} is no JSON") from None
+    kind = next((kind for kind in KINDS if isinstance(data, Mapping) and kind in data), None)
+    if kind is None:
+        raise UserError(f"{path}: is no evaluation; robot-rl eval writes them")
+    if not isinstance(data.get("engine"), str):
+        raise UserError(f"{path}: does not say its engine, an older version wrote it; evaluate again")
+    figures = data[kind]
+    try:
+        return Cell(
+            policy=str(data["policy"]),
+            task=str(data["task"]),
+            trained_on=str(data.get("trained_on") or home),
+            engine=data["engine"],
+            kind=kind,
+            episodes=int(data["episodes"]),
+            seconds=float(data["seconds"]),
+            lin_vel_error=_figure(figures, "lin_vel_error", "mean"),
+            yaw_vel_error=_figure(figures, "yaw_vel_error", "mean"),
+            lin_vel_spread=_figure(figures, "lin_vel_error", "std"),
+            fall_rate=float(figures["fall_rate"]["mean"]),
+            file=str(path),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: damaged, {error} is missing or of the wrong kind") from None
+
+
+def merge(cells: Sequence[Cell]) -> Table:
+    """Set evaluations beside each other.
+
+    Raises:
+        UserError: there is none, two are of the same policy in the same engine, or of different tasks.
+    """
+    if not cells:
+        raise UserError("nothing to merge: name the files that robot-rl eval wrote, or runs that have some")
+    table = Table(policies=[], engines=[], cells={})
+    for cell in cells:
+        if cell.task != cells[0].task:
+            raise UserError(f"{cell.file}: is of task {cell.task}, {cells[0].file} of {cells[0].task}; merge one task")
+        key = (cell.policy, cell.engine)
+        if key in table.cells:
+            other = table.cells[key].file
+            raise UserError(f"{cell.file} and {other}: both are {cell.policy} in {cell.engine}; leave one out")
+        table.cells[key] = cell
+        table.policies += [cell.policy] if cell.policy not in table.policies else []
+        table.engines += [cell.engine] if cell.engine not in table.engines else []
+    # An engine that a policy learned in comes before those that none did.
+    homes = [cell.trained_on for cell in cells]
+    table.engines.sort(key=lambda engine: (engine not in homes, table.engines.index(engine)))
+    return table
+
+
+def to_json(table: Table) -> dict[str, Any]:
+    """The table as plain values: "policies", "engines", and "cells", each with its "losses"."""
+    cells = [asdict(cell) | {"losses": table.losses(cell)} for cell in table.cells.values()]
+    bounds = {"tracking": TRACKING_LOSS, "survival": SURVIVAL_LOSS}
+    return {"policies": table.policies, "engines": table.engines, "bounds": bounds, "cells": cells}
+
+
+def _figure(figures: Mapping[str, Any], name: str, part: str) -> float | None:
+    value = figures.get(name)
+    return None if value is None or value.get(part) is None else float(value[part])
