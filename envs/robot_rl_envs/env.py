@@ -396,3 +396,4 @@ class Env(VecEnv):
         self._graph = None
         self._recorder.close()
         self._images.close()
+        self.engine.close()

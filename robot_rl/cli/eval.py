@@ -25,10 +25,13 @@ class Options(SourceOptions):
     episodes: int = option(100, "fresh worlds, one episode each")
     seconds: float = option(10.0, "length of an episode [s]")
     steps: int = option(0, "longest episode of an environment of others [steps]; its own time limit by default")
+    engine: str = option("", "another engine than it was trained in: mujoco, mujoco_warp or, where it is, isaac")
+    form: str = option("both", "torch, onnx (what the robot runs) or both")
     seed: int = option(-1, "seed of the worlds; one of its own that no training uses by default")
-    out: str = option("", "file for the figures; eval.json of the run by default")
+    out: str = option("", "file for the figures; of a run eval.json, or eval_<engine>.json, by default")
 
 
+FORMS = ("both", "torch", "onnx")
 HELP = f"""\
 robot-rl eval: fresh worlds, random commands; the torch policy and the exported one side by side
 
@@ -51,19 +54,39 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"episodes={options.episodes}: must be at least 1")
     if not 1 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds}: must lie in (1, 3600]; errors count from the first second on")
-    source = find_source(options, dotted)
+    if options.form not in FORMS:
+        raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
+    source = find_source(options, dotted | ({"engine": options.engine} if options.engine else {}))
     seed = EVALUATION_SEED if options.seed < 0 else options.seed
     if whose(source.cfg.task.name) is not None:
         return _run_foreign(source, options, seed, bool(dotted))
     if options.steps:
         raise UserError(f"steps={options.steps}: is for environments of Gymnasium and Isaac Lab; give seconds=")
+    trained_on = _trained_on(source)
     cfg = dataclasses.replace(source.cfg, task=evaluation_task(source.cfg.task))
     make_env = functools.partial(cfg.make_env, num_envs=options.episodes, seed=seed)
-    bundle = _bundle(source) if cfg.task.deployable else None
-    result = evaluate_run(make_env, policy=_torch_policy(source), bundle=bundle, seconds=options.seconds)
+    policy = None if options.form == "onnx" else _torch_policy(source)
+    bundle = _bundle(source) if cfg.task.deployable and (options.form != "torch" or source.run_dir is None) else None
+    result = evaluate_run(make_env, policy=policy, bundle=bundle, seconds=options.seconds)
+    result |= {"task": cfg.task.name, "policy": _run_id(source), "engine": cfg.engine, "trained_on": trained_on}
     show(source.name, result)
     _write(source, options, result, is_changed=bool(dotted))
     return 0
+
+
+def _trained_on(source: Source) -> str | None:
+    """The engine that a run learned in; a bundle does not tell."""
+    return None if source.run_dir is None else str(source.run_dir.read_config()["config"]["engine"])
+
+
+def _run_id(source: Source) -> str:
+    """The id of the run that a policy comes from, for a bundle as its contract has it."""
+    if source.run_dir is not None:
+        return source.run_dir.run_id
+    from robot_rl_deploy.bundle import read_bundle
+
+    assert source.bundle is not None
+    return read_bundle(source.bundle).contract.training.run_id or str(source.bundle)
 
 
 def _write(source: Source, options: Options, result: Mapping[str, Any], *, is_changed: bool) -> None:
@@ -73,6 +96,8 @@ def _write(source: Source, options: Options, result: Mapping[str, Any], *, is_ch
     path = Path(options.out) if options.out else None
     if path is None and source.run_dir is not None and not is_changed:
         path = source.run_dir.eval_file
+        if result.get("engine", result.get("trained_on")) != result.get("trained_on"):
+            path = path.with_name(f"eval_{result['engine']}.json")
     if path is not None:
         write_evaluation(path, result)
         print(path)
@@ -127,7 +152,8 @@ def show(name: str, result: Mapping[str, Any]) -> None:
     from robot_rl.evaluate.meter import METRICS
 
     kinds = [kind for kind in ("torch", "onnx") if kind in result]
-    print(f"{name}: {result['episodes']} episodes of {result['seconds']:g} s, mean ± deviation over episodes")
+    where = f" in {result['engine']}" if "engine" in result else ""
+    print(f"{name}{where}: {result['episodes']} episodes of {result['seconds']:g} s, mean ± deviation over episodes")
     table = Table()
     table.add_column("")
     for kind in kinds:

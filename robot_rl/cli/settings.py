@@ -46,7 +46,7 @@ class TrainCfg:
         seed: Seed of every random stream.
         num_envs: Number of worlds, of all processes together.
         device: "cpu" or "cuda:<index>"; of several processes on a machine each has a GPU of its own.
-        engine: "mujoco", "mujoco_warp" or, for such a task, "gymnasium" or "isaaclab".
+        engine: "mujoco", "mujoco_warp", "isaac" or, for such a task, "gymnasium" or "isaaclab".
         num_threads: Threads of the CPU engine; 0 takes all cores.
         init_from: The run whose weights training starts from; None for fresh ones.
         run_id: The run's id, given by hand: where there is such a run, it goes on. None for an id of its own.

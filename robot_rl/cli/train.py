@@ -26,7 +26,7 @@ settings:
   num_envs=            worlds side by side; the task says how many suit a CPU or a GPU
   max_iterations=      iterations in all
   device=auto          auto, cpu, cuda or cuda:<index>
-  engine=auto          mujoco (CPU, all cores), mujoco_warp (GPU), or auto: what suits the device
+  engine=auto          mujoco (CPU, all cores), mujoco_warp (GPU), isaac, or auto: what suits the device
   learner=ppo          ppo (ours), distill (imitate teacher.run) or rsl_rl (its runner, on the same environment)
   init_from=           a run whose weights to start from (fine-tuning)
   run_id=              a name for the run; where there is a run of that name, it goes on (for clusters that requeue)

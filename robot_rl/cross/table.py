@@ -156,7 +156,7 @@ def merge(cells: Sequence[Cell]) -> Table:
         table.engines += [cell.engine] if cell.engine not in table.engines else []
     # An engine that a policy learned in comes before those that none did.
     homes = [cell.trained_on for cell in cells]
-    table.engines.sort(key=lambda engine: (engine not in homes, table.engines.index(engine)))
+    table.engines.sort(key=lambda engine: engine not in homes)
     return table
 
 

@@ -10,7 +10,7 @@ from robot_rl_envs.engines.base import Engine
 if TYPE_CHECKING:
     from robot_rl_envs.scene import Scene
 
-ENGINES = ("auto", "mujoco", "mujoco_warp")
+ENGINES = ("auto", "mujoco", "mujoco_warp", "isaac")
 
 __all__ = ["ENGINES", "Engine", "make_engine", "resolve_engine"]
 
@@ -32,6 +32,10 @@ def resolve_engine(name: str, device: str) -> str:
         raise ValueError(
             f"engine='mujoco' runs on the CPU, not on device={device!r}: use engine=mujoco_warp or device=cpu"
         )
+    if name == "isaac":
+        from robot_rl_envs.engines.isaac_scene import check_installed
+
+        check_installed()
     return name
 
 
@@ -50,6 +54,10 @@ def make_engine(name: str, scene: Scene, *, num_envs: int, device: str, num_thre
         from robot_rl_envs.engines.mujoco import MujocoEngine
 
         return MujocoEngine(scene, num_envs=num_envs, num_threads=num_threads)
+    if name == "isaac":
+        from robot_rl_envs.engines.isaac import IsaacEngine
+
+        return IsaacEngine(scene, num_envs=num_envs, device=device)
     from robot_rl_envs.engines.mujoco_warp import MujocoWarpEngine
 
     return MujocoWarpEngine(scene, num_envs=num_envs, device=device)

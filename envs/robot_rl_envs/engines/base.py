@@ -182,3 +182,7 @@ class Engine(Protocol):
     def set_state(self, state: np.ndarray) -> None:
         """Restore what :meth:`get_state` returned."""
         ...
+
+    def close(self) -> None:
+        """Let go of what the engine holds beside its arrays."""
+        ...

@@ -267,3 +267,6 @@ class MujocoEngine:
     def bare_step(self, substeps: int) -> None:
         """Step without mirrors or controls: what ``robot-rl bench env`` compares with."""
         self.batch.step(nstep=substeps)
+
+    def close(self) -> None:
+        """Nothing is held beside the arrays."""

@@ -338,3 +338,6 @@ class MujocoWarpEngine:
         parts = np.split(state.astype(np.float32), ends[:-1], axis=1)
         for array, part in zip(arrays, parts, strict=True):
             array.assign(part.reshape(array.shape))
+
+    def close(self) -> None:
+        """Nothing is held beside the arrays."""
