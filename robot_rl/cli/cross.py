@@ -30,8 +30,8 @@ Each engine is evaluated by a process of its own, in the environment that has it
   robot-rl eval run=<id> engine=mujoco_warp
   robot-rl eval run=<id> engine=isaac             # where Isaac Lab is
   robot-rl cross <id> out=cross.json
-A run stands for all its evaluations, eval.json and eval_<engine>.json. A policy is marked beyond {TRACKING_LOSS:.0%} more
-tracking error or {100 * SURVIVAL_LOSS:.0f} points less survival than in the engine that it learned in.
+A run stands for all its evaluations, eval.json and eval_<engine>.json. A policy is marked where it loses more than
+{TRACKING_LOSS:.0%} of tracking error, or {100 * SURVIVAL_LOSS:.0f} points of survival, against the engine it learned in.
 """
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import mujoco
 import numpy as np
 import torch
 import warp as wp
@@ -76,6 +75,8 @@ class ModelFields:
 
     def _push_masses(self) -> None:
         """Mass, centre of mass and the inertia about it along the body's own axes."""
+        import mujoco
+
         robot = self._worlds.robot
         turns = np.zeros((self._model.nbody, 9))
         for body in range(self._model.nbody):
@@ -96,6 +97,7 @@ class ModelFields:
 
     def _push_friction(self) -> None:
         """Sliding friction of every shape that collides."""
+        import mujoco
         from newton import ModelFlags
 
         manager, view = self._worlds.manager, self._worlds.robot.root_view
