@@ -144,7 +144,7 @@ def make_extras(
     if cfg.rnd.weight > 0:
         extras.append(make_rnd(cfg.rnd, env, device, seed, ranks))
     if cfg.name == "distill":
-        extras.append(make_teacher(cfg, env, dims, device, ranks.seed(seed)))
+        extras.append(make_teacher(cfg, env, dims, device, seed=seed, ranks=ranks))
     elif cfg.teacher.run:
         raise UserError(f"teacher.run: '{cfg.teacher.run}' is for learner=distill, this is learner={cfg.name}")
     if cfg.reference.run:

@@ -26,6 +26,7 @@ from robot_rl.learn.extras import Extra
 from robot_rl.learn.frozen import Frozen, make_frozen
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.ppo import PPO, mean_over
+from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.storage import Batch, Dims, Rollout
 from robot_rl.learn.symmetry import Mirror
 
@@ -81,6 +82,7 @@ class Teacher(Extra):
         labels: Tensor,
         *,
         seed: int = 0,
+        ranks: Ranks = ALONE,
     ) -> None:
         """Begin with the full share.
 
@@ -89,10 +91,11 @@ class Teacher(Extra):
             frozen: the teacher.
             distribution: of the kind of the student's.
             labels: (T, N, L) room for what the teacher says in a rollout.
-            seed: of the choice of worlds.
+            seed: of the choice of worlds; every process has its own.
+            ranks: the processes that train together.
         """
         super().__init__()
-        self.cfg, self.frozen = cfg, frozen
+        self.cfg, self.frozen, self.ranks = cfg, frozen, ranks
         self.share = self._share(0.0)
         self._distribution, self._labels = distribution, labels
         self._obs = torch.zeros(labels.shape[1], frozen.layout.size, device=labels.device)
@@ -142,13 +145,13 @@ class Teacher(Extra):
         return loss
 
     def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
-        """Let the share fall, and return the statistics.
+        """Let the share fall, and return the statistics over all processes.
 
         Returns:
             "loss/imitation", the mean distance; "teacher/error", the root mean square of the difference between the
             actions without noise (of choices: of the share that differs); "teacher/share".
         """
-        loss, square, count = self._sums.clone().unbind()
+        loss, square, count = self.ranks.sum_(self._sums.clone()).unbind()
         share = torch.full_like(loss, self.share)
         self._sums.zero_()
         self.share = self._share(progress)
@@ -179,7 +182,9 @@ class Teacher(Extra):
         self._generator.set_state(state_dict[f"{prefix}random"].cpu())
 
 
-def make_teacher(cfg: LearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str, seed: int) -> Teacher:
+def make_teacher(
+    cfg: LearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str, *, seed: int, ranks: Ranks = ALONE
+) -> Teacher:
     """Load the teacher for an environment.
 
     Args:
@@ -187,7 +192,8 @@ def make_teacher(cfg: LearnerCfg, env: VecEnv, dims: Dims, device: torch.device 
         env: the environment.
         dims: sizes of observations and actions.
         device: where the rollouts will be.
-        seed: of the choice of worlds.
+        seed: of the run; the choice of worlds is each process's own.
+        ranks: the processes that train together.
 
     Raises:
         UserError: there is no such policy, or it does not fit the environment.
@@ -195,4 +201,4 @@ def make_teacher(cfg: LearnerCfg, env: VecEnv, dims: Dims, device: torch.device 
     frozen = make_frozen(cfg.teacher, env, dims, device, "teacher")
     distribution = make_distribution(dims.action, cfg.actor, choices=dims.choices).to(device)
     labels = torch.zeros(cfg.num_steps, env.num_envs, frozen.size, device=device)
-    return Teacher(cfg.teacher, frozen, distribution, labels, seed=seed)
+    return Teacher(cfg.teacher, frozen, distribution, labels, seed=ranks.seed(seed), ranks=ranks)

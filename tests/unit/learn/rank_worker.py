@@ -15,13 +15,14 @@ from rsl_rl.env import VecEnv
 from safetensors.torch import save_file
 from tensordict import TensorDict
 
-from robot_rl.config import LearnerCfg, MemoryCfg, NetworkCfg, PPOCfg
+from robot_rl.config import LearnerCfg, MemoryCfg, NetworkCfg, PPOCfg, TeacherCfg
 from robot_rl.errors import Interrupted, PeerError, UserError
 from robot_rl.learn import ppo as ppo_module
 from robot_rl.learn.ranks import ALONE, make_ranks
 from robot_rl.learn.runner import Runner
 
 WORLDS = 32
+IN_DIRECTORY = ("distilled", "taught", "resumed", "broken", "stopped", "refused")
 CFG = LearnerCfg(
     num_steps=6,
     save_interval=2,
@@ -119,6 +120,31 @@ def quarantined(ranks):
 
 def mirrored(ranks):
     return train(ranks, replace(CFG, symmetry="augment"), quarantine=True)
+
+
+def make_student(ranks, directory, **teacher):
+    """A student's settings; its teacher sees what the critic does."""
+    path = directory / f"teacher-{ranks.size}-{ranks.rank}"
+    cfg = replace(CFG, actor_groups=("critic",), actor=replace(CFG.actor, output_gain=1.0))
+    Runner(Line(ALONE), cfg, run_dir=path, seed=3).save()
+    return replace(CFG, name="distill", teacher=TeacherCfg(run=str(path), **teacher))
+
+
+def distilled(ranks, directory):
+    return train(ranks, make_student(ranks, directory, mix=0.0), quarantine=True)
+
+
+def taught(ranks, directory):
+    """Half of the worlds follow the teacher; the third iteration again from a checkpoint, in fresh worlds."""
+    cfg = make_student(ranks, directory, mix=0.5, mix_until=1.0)
+    cfg = replace(cfg, ppo=replace(cfg.ppo, minibatches=4))
+    whole = Runner(Line(ranks), cfg, run_dir=directory / "taught", seed=7, ranks=ranks)
+    whole.learn(2)
+    again = Runner(Line(ranks), cfg, seed=99, ranks=ranks)
+    again.load(whole.checkpoint)
+    (first, one), (second, two) = (outcome(runner, runner.learn(3)) for runner in (whole, again))
+    same = all(torch.equal(first[name], second[name]) for name in first) and one == two
+    return second | {"follows": again.extras[0]._follows}, two | {"same": float(same)}
 
 
 def by_itself(ranks):
@@ -231,7 +257,7 @@ def main():
     cases = [case for case in sys.argv[2:] if case != "lost"]
     for case in cases:
         work = globals()[case]
-        takes = (ranks, directory) if case in ("resumed", "broken", "stopped", "refused") else (ranks,)
+        takes = (ranks, directory) if case in IN_DIRECTORY else (ranks,)
         tensors, results[case] = work(*takes)
         if tensors:
             save_file(tensors, directory / f"{case}-{ranks.size}-{ranks.rank}.safetensors")

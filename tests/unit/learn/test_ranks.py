@@ -19,6 +19,8 @@ CASES = (
     "equal",
     "quarantined",
     "mirrored",
+    "distilled",
+    "taught",
     "by_itself",
     "minibatches",
     "resumed",
@@ -27,7 +29,7 @@ CASES = (
     "refused",
     "lost",
 )
-ALONE_CASES = ("equal", "quarantined", "mirrored")
+ALONE_CASES = ("equal", "quarantined", "mirrored", "distilled")
 
 
 def start(directory, size, cases):
@@ -98,10 +100,10 @@ def test_advantages_normalized_by_each_process_alone_would_show(trained):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["equal", "mirrored", "minibatches"])
+@pytest.mark.parametrize("case", ["equal", "mirrored", "distilled", "taught", "minibatches"])
 def test_the_copies_of_the_networks_stay_equal_to_the_bit(trained, case):
     first, second = (tensors(trained, case, 2, rank) for rank in (0, 1))
-    own = {"random.noise", "random.order", "noise"}
+    own = {"random.noise", "random.order", "noise", "extra.teacher.random", "follows"}
     assert all(torch.equal(first[name], second[name]) for name in first.keys() - own)
     assert rows(trained, case)[0] == rows(trained, case)[1]
 
@@ -113,6 +115,17 @@ def test_processes_draw_actions_and_minibatches_of_their_own(trained):
         assert not torch.equal(first[name], second[name])
     correlation = torch.corrcoef(torch.stack((first["noise"].flatten(), second["noise"].flatten())))[0, 1]
     assert abs(float(correlation)) < 0.25
+
+
+@pytest.mark.slow
+def test_a_student_of_several_processes_learns_and_is_resumed_to_the_bit(trained):
+    """The worlds that follow the teacher are drawn by each process for itself."""
+    for row in rows(trained, "taught"):
+        assert (row["same"], row["teacher/share"]) == (1.0, 0.25)  # As the second of two iterations left it.
+    (one,) = rows(trained, "distilled", 1)
+    assert one["loss/imitation"] > 0.0
+    first, second = (tensors(trained, "taught", 2, rank) for rank in (0, 1))
+    assert not torch.equal(first["extra.teacher.random"], second["extra.teacher.random"])
 
 
 @pytest.mark.slow
