@@ -32,6 +32,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TRAIN ?=
 TASK ?= go2_flat
 FUZZ ?= 1000
+# How many processes make test divides the tests among; 0: all in one, which names the place where one hangs.
+WORKERS ?= logical
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -45,7 +47,7 @@ run: $(CORE)  ## install, train a Go2 to walk, export, evaluate, film it, write 
 	@echo "see it walk in the browser: $(BIN)/robot-rl play run=$(TASK)/latest"
 
 test: $(DEV)  ## install with the tools for development, run every test but those of the robot binary
-	$(BIN)/python -m pytest --ignore=tests/deploy
+	$(BIN)/python -m pytest --ignore=tests/deploy -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 runtime: $(RUNTIME)  ## build the robot binary and its Python module, and install them
 

@@ -248,7 +248,8 @@ def check_run_id(run_id: Any) -> str:
     name = str(run_id)
     if not GIVEN_ID.fullmatch(name) or name == "latest":
         raise UserError(
-            f"run_id={name[:120]}: must be up to 100 letters, digits, _ - and . (not the first), and not 'latest'"
+            f"run_id={name[:120]}: must be up to 100 of A to Z, a to z, 0 to 9, _ - and . (not the first), "
+            "and not 'latest'"
         )
     return name
 

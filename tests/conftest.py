@@ -1,7 +1,11 @@
 """What every test shares: the order (fast first), and what a machine may lack."""
 
+import itertools
+import multiprocessing
 import os
+import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +16,29 @@ import pytest
 if sys.platform == "linux" and not os.environ.get("DISPLAY"):
     os.environ.setdefault("MUJOCO_GL", "egl")
 
+# Where several workers run the tests each has its core: threads that wait for each other would take it from another.
+if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Set in CI: what a laptop may lack must be there.
 REQUIRE_ALL = os.environ.get("ROBOT_RL_REQUIRE_ALL") == "1"
 
 RENDER_ONE_PIXEL = (
     "import mujoco; m = mujoco.MjModel.from_xml_string('<mujoco/>'); r = mujoco.Renderer(m, 8, 8); "
     "d = mujoco.MjData(m); mujoco.mj_forward(m, d); r.update_scene(d); r.render()"
+)
+
+# What every command imports from outside of this repository; none of it starts a thread.
+PRELOADED = (
+    "torch",
+    "tensordict",
+    "warp",
+    "mujoco.batch",
+    "mujoco_warp",
+    "rsl_rl.runners",
+    "hydra.main",
+    "torch.utils.tensorboard.writer",
+    "pytest",
 )
 
 
@@ -37,6 +58,16 @@ def pytest_collection_modifyitems(items):
         return item.get_closest_marker("slow") is not None, order[folder]
 
     items.sort(key=rank)
+    items[:] = deal(items, rank, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def deal(items, rank, workers):
+    """The tests in as many parts as there are workers: each begins with fast ones, and no file is torn apart.
+
+    pytest-xdist gives each worker a part, and who is done with his takes from the end of another's.
+    """
+    files = [list(tests) for _, tests in itertools.groupby(items, key=lambda item: (rank(item), item.path))]
+    return [item for worker in range(workers) for tests in files[worker::workers] for item in tests]
 
 
 def pytest_runtest_setup(item):
@@ -72,3 +103,54 @@ def chromium() -> Path:
             return Path(found)
     lacking("no Chromium (Debian: chromium)")
     raise AssertionError
+
+
+class Forked:
+    """A running `python <words>`, to be used like a subprocess.Popen whose stdout and stderr are one pipe of text."""
+
+    def __init__(self, words, cwd=None, env=None, start_new_session=False):
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOADED)
+        reader, writer = context.Pipe(duplex=False)
+        environ = dict(os.environ if env is None else env)
+        request = ([str(word) for word in words], writer, str(cwd or Path.cwd()), environ, start_new_session)
+        script = str(Path(__file__).with_name("forked.py"))
+        self.process = context.Process(target=runpy.run_path, args=(script, {"REQUEST": request}, "forked"))
+        self.process.start()
+        writer.close()
+        with reader:
+            self.stdout = os.fdopen(os.dup(reader.fileno()), errors="replace")
+        self.pid = self.process.pid
+
+    @property
+    def returncode(self):
+        return self.process.exitcode
+
+    def poll(self):
+        return self.process.exitcode
+
+    def communicate(self, timeout=None):
+        """Waits for the end; returns what it said, and None as there is no other pipe."""
+        with self.stdout:
+            said = self.stdout.read()
+        self.wait(timeout)
+        return said, None
+
+    def wait(self, timeout=None):
+        self.process.join(timeout)
+        if self.process.exitcode is None:
+            raise subprocess.TimeoutExpired("python", timeout)
+        return self.process.exitcode
+
+    def send_signal(self, number):
+        if self.process.exitcode is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def start_python():
+    """Starts `python <words>` seconds sooner: forked from a process that has imported torch, MuJoCo and Warp."""
+    return Forked

@@ -87,6 +87,9 @@ class HeightScan:
             value = getattr(self, name)
             right = _finite((value,), 1) and value > 0
             _require(right, f"height_scan.{name}", value, "must be a number > 0 [m]")
+        sides = [side for side in self.size if side > 0]
+        right = f"must be at most {min(sides, default=0.0):g} m, the shortest side of size (one of 0 is a single row)"
+        _require(all(self.resolution <= side for side in sides), "height_scan.resolution", self.resolution, right)
         right = f"must be one of {', '.join(SCAN_SOURCES)}"
         _require(self.source in SCAN_SOURCES, "height_scan.source", self.source, right)
         right = f"gives {self.count} points, at most {MAX_SCAN_POINTS}; take a coarser one or a smaller size"

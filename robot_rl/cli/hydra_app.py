@@ -15,6 +15,7 @@ from typing import Any
 from robot_rl.cli import tree as trees
 from robot_rl.cli.settings import default_tree, grown, resolve
 from robot_rl.errors import UserError, suggest
+from robot_rl.run_dir import check_run_id
 
 # Flags of Hydra that make sense here, and how many words follow each.
 FLAGS = {"-m": 0, "--multirun": 0, "--cfg": 1, "-c": 1, "--resolve": 0, "--package": 1, "-p": 1}
@@ -74,6 +75,9 @@ def _parse(arguments: Sequence[str]) -> list[Any]:
     try:
         overrides = OverridesParser.create().parse_overrides(words)
     except (HydraException, ValueError) as error:  # the second of a number with thousands of digits
+        for word in words:
+            if word.startswith("run_id="):
+                check_run_id(word.partition("=")[2])
         raise UserError(f"cannot read the overrides: {str(error).splitlines()[0]}") from None
     for override in overrides:
         if override.key_or_group == "run_id" and not override.is_sweep_override() and override.value() is not None:
@@ -173,7 +177,8 @@ def _store(nodes: dict[str, dict[str, Any]]) -> None:
         "job": {"chdir": False, "name": "train"},
     }
     quiet = [{"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
-    defaults = ["_self_", {"task": "???"}, *quiet]
+    # A sweep over tasks is composed without them first: the other settings have to find their place there, too.
+    defaults = ["_self_", {"task": _option(next(iter(nodes)))}, *quiet]
     store.store(name="train", node={"defaults": defaults, "hydra": hydra})
     for name, tree in nodes.items():
         store.store(group="task", name=_option(name), package="_global_", node=tree)

@@ -49,6 +49,8 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.viewer.video import VideoCfg, record_video
 
     options, dotted = read(Options, arguments)
+    if options.out and Path(options.out).suffix.lower() != ".mp4":
+        raise UserError(f"out={options.out}: must end in .mp4, which is all that is written")
     cfg = VideoCfg(
         seconds=options.seconds,
         fps=options.fps,

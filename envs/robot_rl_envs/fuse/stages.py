@@ -323,9 +323,7 @@ def write_startup(w: Writer, task: Task) -> None:
     w.add(1, "i = first + wp.tid()")
     if task.terrain is not None:
         # Kinds in turn, so that every column has its worlds; rows of the easier part, where there are easier ones.
-        rows = task.terrain.num_rows
-        if task.terrain.curriculum:
-            rows = min(rows, task.terrain.max_init_level + 1)
+        rows = task.terrain.init_levels if task.terrain.curriculum else task.terrain.num_rows
         w.rng(1, "terrain.level")
         w.add(1, f"s.terrain_level[i] = int(wp.randf(rng) * {float(rows)})")
         w.add(1, "s.terrain_column[i] = (i + s.world_offset) % s.terrain_origins.shape[1]")

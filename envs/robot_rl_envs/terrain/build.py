@@ -66,7 +66,7 @@ class Terrain:
     @property
     def init_levels(self) -> int:
         """How many rows worlds start in, from row 0 on."""
-        return min(self.cfg.max_init_level + 1, self.cfg.num_rows)
+        return self.cfg.init_levels
 
     @cached_property
     def steep_share(self) -> float:

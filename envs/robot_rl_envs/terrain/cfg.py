@@ -9,6 +9,8 @@ from robot_rl_envs.terrain.tiles import Tile, is_number, require
 
 FORMS = ("hfield", "boxes")
 MAX_CELLS = 16_000_000
+INIT_LEVEL = 5
+"""The highest row in which worlds start, where the terrain does not say another."""
 """Cells of a map at most: 64 MB of heights."""
 
 
@@ -22,7 +24,8 @@ class TerrainCfg:
         num_columns: columns; each kind gets its share, and at least one.
         difficulty: of the first and the last row, in [0, 1].
         curriculum: rows of rising difficulty; False draws each tile's difficulty at random.
-        max_init_level: the highest row in which worlds start, counted from 0; the last row where there are fewer.
+        max_init_level: the highest row in which worlds start, counted from 0; None takes 5, or the last row where there
+            are fewer.
         tile_size: side of a tile [m]; whole cells.
         resolution: side of a cell [m].
         border: width of the level ground around all tiles [m]; whole cells.
@@ -37,7 +40,7 @@ class TerrainCfg:
     num_columns: int = 20
     difficulty: tuple[float, float] = (0.0, 1.0)
     curriculum: bool = True
-    max_init_level: int = 5
+    max_init_level: int | None = None
     tile_size: float = 8.0
     resolution: float = 0.1
     border: float = 10.0
@@ -53,10 +56,14 @@ class TerrainCfg:
             ValueError: the line names the field, its value and what would be right.
         """
         self._check_tiles()
-        for name, least, most in (("num_rows", 1, 1000), ("num_columns", 1, 1000), ("max_init_level", 0, 1000)):
+        for name, least, most in (("num_rows", 1, 1000), ("num_columns", 1, 1000)):
             value = getattr(self, name)
             ok = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
             _require(ok, name, value, f"must be a whole number in [{least}, {most}]")
+        level = self.max_init_level
+        ok = level is None or (isinstance(level, int) and not isinstance(level, bool) and 0 <= level < self.num_rows)
+        right = f"must be a row in [0, {self.num_rows - 1}] of num_rows={self.num_rows}, or null"
+        _require(ok, "max_init_level", level, right)
         ok = isinstance(self.seed, int) and not isinstance(self.seed, bool) and self.seed >= 0
         _require(ok, "seed", self.seed, "must be a whole number of at least 0")
         _require(isinstance(self.curriculum, bool), "curriculum", self.curriculum, "must be true or false")
@@ -99,6 +106,12 @@ class TerrainCfg:
         rows, columns = self.shape
         right = f"{rows} x {columns} cells; at most {MAX_CELLS}: take fewer tiles, a narrower border or larger cells"
         _require(rows * columns <= MAX_CELLS, "resolution", self.resolution, right)
+
+    @property
+    def init_levels(self) -> int:
+        """How many rows worlds start in, from row 0 on."""
+        level = INIT_LEVEL if self.max_init_level is None else self.max_init_level
+        return min(level + 1, self.num_rows)
 
     @property
     def cells(self) -> int:

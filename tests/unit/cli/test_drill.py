@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -43,13 +41,13 @@ def test_the_help_names_every_fault(run):
 
 
 @pytest.mark.slow
-def test_every_fault_is_survived(small_run, tmp_path):
+def test_every_fault_is_survived(small_run, tmp_path, start_python):
     root, out = small_run.parents[1], tmp_path / "drill.json"
     before = contents(root)
     words = ["latest", "fault=all", f"root={root}", "iterations=30", f"out={out}"]
-    done = subprocess.run([sys.executable, WORKER, *words], capture_output=True, text=True, timeout=600)
-    said = done.stdout
-    assert done.returncode == 0, f"{said}\n{done.stderr}"
+    process = start_python([WORKER, *words])
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
     assert contents(root) == before
     found = {one["fault"]: one for one in json.loads(out.read_text())["faults"]}
     assert list(found) == list(FAULTS)

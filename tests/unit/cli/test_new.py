@@ -20,29 +20,31 @@ def copy(tmp_path) -> Path:
     return tmp_path
 
 
-def in_copy(copy, *words):
-    """Runs Python in the copy, whose packages come first."""
+@pytest.fixture
+def in_copy(start_python, copy):
+    """Runs Python in the copy, whose packages come first; returns what it said."""
     env = {**os.environ, "PYTHONPATH": f"{copy / 'tasks'}{os.pathsep}{copy / 'sim_assets'}"}
-    return subprocess.run([sys.executable, *words], cwd=copy, env=env, capture_output=True, text=True)
+
+    def call(*words):
+        process = start_python(words, cwd=copy, env=env)
+        said, _ = process.communicate()
+        assert process.returncode == 0, said
+        return said
+
+    return call
 
 
 @pytest.mark.slow
-def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy):
+def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy, in_copy):
     root = f"root={copy}"
     assert run("new", "robot", "demo_arm", root)[0] == 0
-    done = in_copy(copy, "-m", "robot_rl.cli.main", "new", "task", "hold_arm", "robot=demo_arm", root)
-    assert done.returncode == 0, done.stderr
+    in_copy("-m", "robot_rl.cli.main", "new", "task", "hold_arm", "robot=demo_arm", root)
     assert run("new", "task", "hold_go2", root)[0] == 0
     made = [str(path) for name in ("demo_arm", "hold_arm", "hold_go2") for path in copy.rglob(f"*{name}*")]
     for check in (["check"], ["format", "--check"]):
-        done = in_copy(copy, "-m", "ruff", *check, *made)
-        assert done.returncode == 0, done.stdout
-    tests = in_copy(copy, "-m", "pytest", "-q", "tests")
-    assert tests.returncode == 0, tests.stdout
-    assert "3 passed" in tests.stdout
-    words = ["train", "task=hold_arm", "num_envs=4", "num_steps=4", "max_iterations=1"]
-    trained = in_copy(copy, "-m", "robot_rl.cli.main", *words)
-    assert trained.returncode == 0, trained.stderr
+        subprocess.run([sys.executable, "-m", "ruff", *check, *made], cwd=copy, check=True)
+    assert "3 passed" in in_copy("-m", "pytest", "-q", "tests")
+    in_copy("-m", "robot_rl.cli.main", "train", "task=hold_arm", "num_envs=4", "num_steps=4", "max_iterations=1")
     assert list(copy.glob("runs/hold_arm/*/checkpoints/000001"))
 
 

@@ -127,6 +127,7 @@ BAD = [
     (["eval", "seconds=1"], "seconds=1.0: must lie in (1, 3600]"),
     (["eval", "episods=3"], "did you mean 'episodes'?"),
     (["video", "seconds=-1"], "seconds=-1.0"),
+    (["video", "out=x.gif"], "out=x.gif: must end in .mp4"),
     (["video", "robots=3"], "num_robots=3"),
     (["video"], "no run in runs"),
     (["play", "prt=1"], "did you mean 'port'?"),

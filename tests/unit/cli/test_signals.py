@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -86,19 +84,17 @@ def test_a_signal_before_the_first_iteration_is_requeued_and_leaves_nothing(run,
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_signals_every_process_of_a_job(in_tmp, tiny):
+def test_a_scheduler_that_signals_every_process_of_a_job(in_tmp, tiny, start_python):
     """The worlds are processes, too; they live on until the iteration is over."""
     pytest.importorskip("gymnasium")
     words = ["train", "task=gym:CartPole-v1", "vectorization=async", "ppo.minibatches=1", *tiny[:-1], MANY]
-    command = [sys.executable, "-m", "robot_rl.cli.main", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        try:
-            assert process.stderr is not None
-            assert any(line.startswith("iteration 1/") for line in process.stderr)
-            os.killpg(process.pid, signal.SIGTERM)
-            _, rest = process.communicate(timeout=300)
-        finally:
-            process.kill()
+    process = start_python(["-m", "robot_rl.cli.main", *words], start_new_session=True)
+    try:
+        assert any(line.startswith("iteration 1/") for line in process.stdout)
+        os.killpg(process.pid, signal.SIGTERM)
+        rest, _ = process.communicate(timeout=300)
+    finally:
+        process.kill()
     assert process.returncode == ExitCode.REQUEUE
     assert "interrupted by SIGTERM after iteration" in rest.splitlines()[-1]
     (checkpoint,) = in_tmp.glob("runs/*/*/checkpoints/*")

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -67,7 +68,14 @@ def test_a_run_of_two_is_stopped_and_resumed_by_one(in_tmp, run, tiny):
     assert len(list(in_tmp.glob("runs/cartpole/*"))) == 1
 
 
-def test_worlds_that_cannot_be_divided(in_tmp, tiny):
-    output, _ = torchrun("train", "task=cartpole", *tiny, "num_envs=5", cwd=in_tmp).communicate(timeout=300)
-    assert "robot-rl: num_envs=5: must be a multiple of the 2 processes that train together" in output
+def test_worlds_that_cannot_be_divided(start_python, in_tmp, tiny):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    words = ["-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny, "num_envs=5"]
+    environs = [{**os.environ, **SURROUNDINGS, **told, "RANK": str(rank)} for rank in range(2)]
+    processes = [start_python(words, cwd=in_tmp, env=environ) for environ in environs]
+    said = [process.communicate(timeout=300)[0] for process in processes]
+    assert "robot-rl: num_envs=5: must be a multiple of the 2 processes that train together" in said[0]
+    assert [process.returncode for process in processes] == [2, 2], said
     assert not list(in_tmp.glob("runs/*/*"))

@@ -46,22 +46,27 @@ def copy(tmp_path):
     return tmp_path
 
 
-def python(copy, *words):
+@pytest.fixture
+def python(start_python, copy):
     """Runs Python where the copy's packages come first."""
     path = os.pathsep.join(str(copy / name) for name in TREES)
-    command = [sys.executable, *words]
-    done = subprocess.run(command, cwd=copy, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
-    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
+
+    def call(*words):
+        process = start_python(words, cwd=copy, env={**os.environ, "PYTHONPATH": path})
+        said, _ = process.communicate()
+        assert process.returncode == 0, f"{' '.join(words)}\n{said}"
+
+    return call
 
 
-def run_line(copy, line):
+def run_line(python, copy, line):
     """Runs one line of a console block."""
     program, *words = shlex.split(line)
     if program == "python":
-        return python(copy, *words)
+        return python(*words)
     assert program == "robot-rl", line
     small = SMALL.get(words[0], []) if words[0] != "new" else [f"root={copy}"]
-    return python(copy, "-m", "robot_rl.cli.main", *words, *small)
+    return python("-m", "robot_rl.cli.main", *words, *small)
 
 
 def write(copy, attributes, content):
@@ -87,24 +92,24 @@ def write(copy, attributes, content):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOW_TOS)
-def test_a_how_to_works_from_top_to_bottom(copy, name):
+def test_a_how_to_works_from_top_to_bottom(python, copy, name):
     done, touched = 0, set()
     for language, attributes, content in blocks((DOCS / f"{name}.md").read_text()):
         if "skip" in attributes:
             continue
         if language == "console":
             for line in content.splitlines():
-                run_line(copy, line)
+                run_line(python, copy, line)
         elif (path := write(copy, attributes, content)) is not None:
             touched.add(path)
         else:
             assert language == "python", language
-            python(copy, "-c", content)
+            python("-c", content)
         done += 1
     assert done >= 4
     modules = sorted(path for path in touched if path.endswith(".py"))
-    python(copy, "-m", "ruff", "check", *modules)
-    python(copy, "-m", "ruff", "format", "--check", *modules)
+    for check in (["check"], ["format", "--check"]):
+        subprocess.run([sys.executable, "-m", "ruff", *check, *modules], cwd=copy, check=True)
 
 
 def test_every_link_in_the_documents_leads_somewhere():

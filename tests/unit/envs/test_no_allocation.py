@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 
 WORLDS = 4096  # the smallest array over worlds, a mask of bytes, is 4 KiB
 PYTHON_KB = 3.0  # Python's own objects of one step: tuples, dictionaries, arguments of launches
-WARM_UP = 5
+WARM_UP = 2
 
 
 @pytest.fixture(scope="module", params=list_tasks())
@@ -129,17 +129,17 @@ def test_physics_allocates_no_array(env):
     assert numpy_and_python_kb(lambda: env.engine.step(1)) < PYTHON_KB
 
 
-def test_a_hundred_steps_leave_nothing_behind(env):
+def test_thirty_steps_leave_nothing_behind(env):
     with physics_left_out(env):
-        steps(env, 30, True)()
+        steps(env, 6, True)()
         gc.collect()
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
-        steps(env, 100, True)()
+        steps(env, 30, True)()
         gc.collect()
         left = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()
-    assert left < 1000 * PYTHON_KB
+    assert left < 300 * PYTHON_KB
 
 
 def test_the_counters_see_what_allocates(env, monkeypatch):

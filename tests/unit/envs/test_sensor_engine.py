@@ -193,6 +193,7 @@ def test_a_tilt_that_nothing_feels(go2_task):
         (lambda: Imu(delay_s=(0.1, 0.0)), r"sensors\.imu\.delay_s=\(0\.1, 0\.0\): must be \(lo, hi\)"),
         (lambda: HeightScan(resolution=0.0), r"sensors\.height_scan\.resolution=0\.0: must be a number > 0"),
         (lambda: HeightScan(resolution=0.01), r"resolution=0\.01: gives 16261 points, at most 4096"),
+        (lambda: HeightScan(resolution=1.2), r"resolution=1\.2: must be at most 1 m, the shortest side of size"),
         (lambda: HeightScan(source="lidar"), r"sensors\.height_scan\.source='lidar': must be one of map, rays"),
         (lambda: HeightScan(size=(1.0,)), r"sensors\.height_scan\.size=\(1\.0,\): must be \(x, y\)"),
         (lambda: FootForce(substeps=-1), r"sensors\.foot_force\.substeps=-1: must be an int in \[0, 100\]"),

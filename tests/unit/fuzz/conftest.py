@@ -154,6 +154,22 @@ def refuses():
     return call
 
 
+@pytest.fixture(params=["pipe", "folder", "device", "large"])
+def no_plain_file(request, tmp_path):
+    """The path of what is no file that can be read: a pipe, a folder, a device without end, 1 TiB of nothing."""
+    path = tmp_path / "odd.file"
+    if request.param == "pipe":
+        os.mkfifo(path)
+    elif request.param == "folder":
+        path.mkdir()
+    elif request.param == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        with path.open("wb") as stream:
+            stream.truncate(2**40)
+    return path
+
+
 @pytest.fixture(autouse=True)
 def _no_hang():
     """A test that waits for ever, such as on a pipe that nobody writes to, fails."""

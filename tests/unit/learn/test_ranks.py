@@ -3,8 +3,6 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,29 +30,20 @@ CASES = (
 ALONE_CASES = ("equal", "quarantined", "mirrored", "distilled")
 
 
-def start(directory, size, cases):
+def start(start_python, directory, size, cases):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(WORKER), str(directory), *cases]
-    return [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **shared, "RANK": str(rank), "WORLD_SIZE": str(size)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(size)
-    ]
+    surroundings = {**os.environ, **shared, "WORLD_SIZE": str(size)}
+    return [start_python([WORKER, directory, *cases], env={**surroundings, "RANK": str(rank)}) for rank in range(size)]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(start_python, tmp_path_factory):
     """The directory of what two processes, and one with the worlds of both, wrote down."""
     directory = tmp_path_factory.mktemp("ranks")
-    running = [*start(directory, 2, CASES), *start(directory, 1, ALONE_CASES)]
+    running = [*start(start_python, directory, 2, CASES), *start(start_python, directory, 1, ALONE_CASES)]
     for process in running:
         output, _ = process.communicate(timeout=300)
         assert process.returncode == 0, output

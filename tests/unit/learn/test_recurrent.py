@@ -427,7 +427,7 @@ def test_a_cue_is_remembered(kind, sequence):
     """Shown once, needed five steps long; sequences of 4 steps begin with what is remembered, so 5 is no bound."""
     env = CueEnv()
     runner = Runner(env, cue_cfg(kind, sequence))
-    last = runner.learn(60)
+    last = runner.learn(25)
     assert last["episode/return"] > -0.5
     state, miss = torch.zeros(64, runner.actor.state_size), []
     with torch.no_grad():
@@ -441,4 +441,4 @@ def test_a_cue_is_remembered(kind, sequence):
 
 @pytest.mark.slow
 def test_without_a_memory_a_cue_is_lost():
-    assert Runner(CueEnv(), cue_cfg("none")).learn(60)["episode/return"] < -4.5
+    assert Runner(CueEnv(), cue_cfg("none")).learn(25)["episode/return"] < -4.5

@@ -117,7 +117,7 @@ def test_without_a_curriculum_difficulty_is_drawn_tile_by_tile():
 
 
 def test_init_levels_end_with_the_last_row(small):
-    assert small("flat", num_rows=3, max_init_level=5).init_levels == 3
+    assert small("flat", num_rows=3).init_levels == 3
     assert small("flat", num_rows=3, max_init_level=0).init_levels == 1
 
 
@@ -164,7 +164,9 @@ def test_a_terrain_without_a_spawn_point_is_refused(single, tile, where, what):
             {"tiles": {"a": Flat(), "b": Flat()}, "num_columns": 1},
             "terrain.num_columns=1: 2 kinds of tile need a column",
         ),
-        ({"max_init_level": -1}, "terrain.max_init_level=-1: must be a whole number in [0, 1000]"),
+        ({"max_init_level": -1}, "terrain.max_init_level=-1: must be a row in [0, 9] of num_rows=10, or null"),
+        ({"max_init_level": 3, "num_rows": 3}, "terrain.max_init_level=3: must be a row in [0, 2] of num_rows=3"),
+        ({"max_init_level": True}, "terrain.max_init_level=True: must be a row in [0, 9]"),
         ({"difficulty": (0.0, 1.5)}, "terrain.difficulty=(0.0, 1.5): must be two numbers in [0, 1]"),
         ({"difficulty": 0.5}, "terrain.difficulty=0.5: must be two numbers in [0, 1]"),
         ({"curriculum": 1}, "terrain.curriculum=1: must be true or false"),
