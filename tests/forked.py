@@ -50,4 +50,4 @@ def main(words: list[str], writer, cwd: str, environ: dict[str, str], new_sessio
 
 
 if __name__ == "forked":
-    main(*REQUEST)  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+    main(*REQUEST)  # noqa: F821

@@ -43,7 +43,7 @@ def test_killed_and_requeued_it_is_the_run(run, in_tmp, tiny, start_python):
     try:
         end = time.monotonic() + 300
         while time.monotonic() < end and len(list_checkpoints(killed.path)) < 2:
-            time.sleep(0.005)
+            time.sleep(0.02)
     finally:
         process.kill()
         process.communicate()

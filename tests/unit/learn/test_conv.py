@@ -223,7 +223,7 @@ def seeing_cfg(cfg, group, name):
 @pytest.mark.parametrize(("group", "name"), [("eye", "eye"), ("both", "both.strip")])
 def test_it_learns_from_what_it_sees(seeing, small_cfg, group, name):
     rows = []
-    last = Runner(seeing(), seeing_cfg(small_cfg, group, name), observer=rows.append).learn(40)
+    last = Runner(seeing(), seeing_cfg(small_cfg, group, name), observer=rows.append).learn(25)
     assert rows[0]["episode/return"] < -5.0
     assert last["episode/return"] > -1.5
 
