@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ class Env(VecEnv):
         *,
         num_envs: int,
         device: str = "cpu",
-        engine: str = "auto",
+        engine: str | Callable[[Any], Any] = "auto",
         seed: int = 0,
         num_threads: int = 0,
         world_offset: int = 0,

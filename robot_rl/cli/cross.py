@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robot_rl.cli.options import describe, option, read_all
-from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table
+from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table, in_percent
 from robot_rl.errors import UserError
 
 
@@ -18,6 +18,7 @@ class Options:
     root: str = option("runs", "where runs are")
 
 
+_BOUNDS = f"{TRACKING_LOSS:.0%} of tracking error or {100 * SURVIVAL_LOSS:.0f} points of survival"
 HELP = f"""\
 robot-rl cross: merges evaluations into a table, a policy a row and an engine a column
 
@@ -30,8 +31,8 @@ Each engine is evaluated by a process of its own, in the environment that has it
   robot-rl eval run=<id> engine=mujoco_warp
   robot-rl eval run=<id> engine=isaac             # where Isaac Lab is
   robot-rl cross <id> out=cross.json
-A run stands for all its evaluations, eval.json and eval_<engine>.json. A policy is marked where it loses more than
-{TRACKING_LOSS:.0%} of tracking error, or {100 * SURVIVAL_LOSS:.0f} points of survival, against the engine it learned in.
+A run stands for all its evaluations, eval.json and eval_<engine>.json. A policy is marked
+where it is worse than in the engine that it learned in by more than {_BOUNDS}.
 """
 
 
@@ -107,5 +108,5 @@ def _cell(table: Table, policy: str, engine: str) -> str:
     losses = table.losses(cell)
     if losses is None:
         return f"{error}\n{cell.fall_rate:.1%} fell"
-    change = "" if losses["tracking"] is None else f" ({losses['tracking']:+.0%})"
+    change = "" if losses["tracking"] is None else f" ({in_percent(losses['tracking'])})"
     return f"{error}{change}\n{cell.fall_rate:.1%} fell{'' if losses['within'] else ' !'}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from robot_rl.cross.table import TRACKING_LOSS, Cell, Table
+from robot_rl.cross.table import TRACKING_LOSS, Cell, Table, in_percent
 from robot_rl.latency.chart import SCALE, Pen
 
 INK, FAINT, GRID, HOME, OTHER, BEYOND = "#222222", "#777777", "#dddddd", "#0b62c4", "#6aa2dd", "#d1660a"
 WIDTH, HEAD, ROW, GAP, FOOT = 1100, 76, 34, 42, 26
-NAMES, LEFT, MIDDLE, RIGHT = 20, 190, 640, 720
-"""Where names and the two panels begin and end."""
+NAMES, LEFT, MIDDLE, FIGURES, RIGHT = 20, 190, 560, 572, 720
+"""Where names, the panel of errors, its figures and the panel of falls begin; the first panel ends at MIDDLE."""
 
 
 def draw_table(table: Table) -> Any:
@@ -56,8 +56,8 @@ def _draw_row(pen: Pen, top: float, table: Table, cell: Cell, most: float) -> No
         end, spread = LEFT + cell.lin_vel_error * scale, 2 * cell.standard_error * scale
         pen.box((LEFT, top + 3, end, top + ROW - 9), colour)
         pen.line((end - spread, top + ROW / 2 - 3, end + spread, top + ROW / 2 - 3), INK)
-        change = "" if losses is None or losses["tracking"] is None else f"  {losses['tracking']:+.0%}"
-        pen.text((end + spread + 8, top + 5), f"{cell.lin_vel_error:.3f}{change}", 13, INK)
+        change = "" if losses is None or losses["tracking"] is None else f"  {in_percent(losses['tracking'])}"
+        pen.text((FIGURES, top + 5), f"{cell.lin_vel_error:.3f}{change}", 13, INK)
     room = WIDTH - RIGHT - 150
     pen.box((RIGHT, top + 3, RIGHT + room, top + ROW - 9), GRID)
     pen.box((RIGHT, top + 3, RIGHT + max(1.0, room * cell.fall_rate), top + ROW - 9), colour)

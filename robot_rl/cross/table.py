@@ -167,6 +167,11 @@ def to_json(table: Table) -> dict[str, Any]:
     return {"policies": table.policies, "engines": table.engines, "bounds": bounds, "cells": cells}
 
 
+def in_percent(share: float) -> str:
+    """A change as whole percent with its sign; no minus before a zero."""
+    return f"{round(100 * share) + 0:+d}%"
+
+
 def _figure(figures: Mapping[str, Any], name: str, part: str) -> float | None:
     value = figures.get(name)
     return None if value is None or value.get(part) is None else float(value[part])

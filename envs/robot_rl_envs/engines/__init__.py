@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from robot_rl_envs.engines.base import Engine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from robot_rl_envs.scene import Scene
 
 ENGINES = ("auto", "mujoco", "mujoco_warp", "isaac")
@@ -39,16 +41,20 @@ def resolve_engine(name: str, device: str) -> str:
     return name
 
 
-def make_engine(name: str, scene: Scene, *, num_envs: int, device: str, num_threads: int = 0) -> Engine:
+def make_engine(
+    name: str | Callable[[Scene], Engine], scene: Scene, *, num_envs: int, device: str, num_threads: int = 0
+) -> Engine:
     """Build the engine ``name`` for ``scene`` with ``num_envs`` worlds.
 
     Args:
-        name: one of :data:`ENGINES`.
+        name: one of :data:`ENGINES`, or what makes an engine of the scene.
         scene: the compiled scene.
         num_envs: number of worlds.
         device: "cpu" or "cuda[:k]".
         num_threads: threads of the CPU engine; 0 takes all cores.
     """
+    if callable(name):
+        return name(scene)
     name = resolve_engine(name, device)
     if name == "mujoco":
         from robot_rl_envs.engines.mujoco import MujocoEngine

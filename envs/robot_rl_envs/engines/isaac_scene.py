@@ -137,7 +137,7 @@ def open_worlds(scene: Scene, num_envs: int, device: str) -> Worlds:
             with use_stage(sim.stage):
                 sim.reset()
             built.update(dt=sim.cfg.dt)
-        _silence(sim)
+        silence(sim)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         SimulationContext.clear_instance()
@@ -145,7 +145,7 @@ def open_worlds(scene: Scene, num_envs: int, device: str) -> Worlds:
     return find_parts(sim, built, folder, owned=True)
 
 
-def _silence(sim: Any) -> None:
+def silence(sim: Any) -> None:
     """Keep MuJoCo Warp from a line for every solve that uses up its iterations, which is a choice of speed."""
     model = getattr(getattr(sim.physics_manager, "_solver", None), "mjw_model", None)
     if hasattr(getattr(model, "opt", None), "warn_overflow"):

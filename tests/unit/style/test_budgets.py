@@ -25,6 +25,7 @@ ABOUT = {
         "envs/robot_rl_envs/engines/mujoco_warp.py",
         "envs/robot_rl_envs/cameras/views.py",
     ),
+    "isaaclab": ("envs/robot_rl_envs/isaac_env.py",),
     "mujoco_warp": ("envs/robot_rl_envs/engines/mujoco_warp.py", "envs/robot_rl_envs/cameras/views.py"),
 }
 # Formats that run code when they are read.

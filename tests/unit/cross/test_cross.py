@@ -1,0 +1,146 @@
+"""Evaluations of one policy in several engines become a table, a file and a picture."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from robot_rl.cli.main import main
+from robot_rl.cross import merge, read_cell
+from robot_rl.errors import UserError
+
+
+def evaluation(engine, error=0.1, fell=0.0, **changes):
+    """What robot-rl eval writes."""
+    figures = {
+        "lin_vel_error": {"mean": error, "std": 0.04},
+        "yaw_vel_error": {"mean": 0.07, "std": 0.02},
+        "fall_rate": {"mean": fell, "std": 0.0},
+    }
+    told = {"onnx": figures, "episodes": 100, "seconds": 10.0, "task": "go2_flat", "policy": "run-1"}
+    return told | {"engine": engine, "trained_on": "mujoco"} | changes
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Writes an evaluation, returns the file's name."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(name, content):
+        (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
+        return name
+
+    return call
+
+
+def cells(write, *contents):
+    return [read_cell(Path(write(f"{k}.json", content))) for k, content in enumerate(contents)]
+
+
+def test_losses_are_against_the_engine_it_learned_in(write):
+    near = evaluation("mujoco_warp", 0.11)
+    far = evaluation("isaac", 0.12, fell=0.05)
+    table = merge(cells(write, far, near, evaluation("mujoco", 0.1)))
+    assert table.engines[0] == "mujoco"
+    losses = {engine: table.losses(table.cells["run-1", engine]) for engine in table.engines}
+    assert losses["mujoco"] is None
+    assert losses["mujoco_warp"] == {"tracking": pytest.approx(0.1), "survival": 0.0, "within": True}
+    assert losses["isaac"] == {"tracking": pytest.approx(0.2), "survival": pytest.approx(0.05), "within": False}
+
+
+@pytest.mark.parametrize(
+    ("error", "fell", "within"), [(0.1149, 0.03, True), (0.1151, 0.0, False), (0.1, 0.031, False), (0.05, 0.0, True)]
+)
+def test_the_bounds(write, error, fell, within):
+    table = merge(cells(write, evaluation("mujoco"), evaluation("isaac", error, fell)))
+    assert table.losses(table.cells["run-1", "isaac"])["within"] is within
+
+
+def test_a_policy_without_its_own_engine_has_no_losses(write):
+    table = merge(cells(write, evaluation("isaac")))
+    assert table.losses(table.cells["run-1", "isaac"]) is None
+
+
+def test_a_task_without_a_command_has_falls_alone(write):
+    figures = {"fall_rate": {"mean": 0.5, "std": 0.5}, "return": {"mean": 3.0, "std": 1.0}}
+    first, second = (evaluation(engine, onnx=figures) for engine in ("mujoco", "isaac"))
+    table = merge(cells(write, first, second))
+    assert table.losses(table.cells["run-1", "isaac"]) == {"tracking": None, "survival": 0.0, "within": True}
+
+
+def test_the_command_writes_table_file_and_picture(write, capsys):
+    words = [
+        write(f"{engine}.json", evaluation(engine, 0.1 + 0.03 * k)) for k, engine in enumerate(("mujoco", "isaac"))
+    ]
+    assert main(["cross", *words, "out=cross.json"]) == 0
+    out = capsys.readouterr().out
+    assert "0.130" in out
+    assert "+30%" in out
+    assert "!" in out
+    told = json.loads(Path("cross.json").read_text())
+    assert told["engines"] == ["mujoco", "isaac"]
+    assert [cell["losses"] for cell in told["cells"]][1]["within"] is False
+    from PIL import Image
+
+    with Image.open("cross.png") as picture:
+        assert picture.size[0] == 1100
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(2**20)}
+    assert {(11, 98, 196), (209, 102, 10)} <= colours  # home, and beyond the bounds
+
+
+def test_every_pair_of_two_policies(write, capsys):
+    words = []
+    for policy, home in (("a", "mujoco"), ("b", "isaac")):
+        for engine in ("mujoco", "isaac"):
+            told = evaluation(engine, policy=policy, trained_on=home)
+            words.append(write(f"{policy}-{engine}.json", told))
+    assert main(["cross", *words, "out=cross.json"]) == 0
+    told = json.loads(Path("cross.json").read_text())
+    assert told["policies"] == ["a", "b"]
+    assert sum(cell["losses"] is None for cell in told["cells"]) == 2
+
+
+def test_a_bundle_is_told_where_it_learned(write, capsys):
+    words = [write(f"{engine}.json", evaluation(engine, trained_on=None)) for engine in ("mujoco", "isaac")]
+    assert main(["cross", *words, "home=isaac", "out=cross.json"]) == 0
+    (cell,) = [cell for cell in json.loads(Path("cross.json").read_text())["cells"] if cell["losses"]]
+    assert cell["engine"] == "mujoco"
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("{", "one.json: damaged, line 1 is no JSON"),
+        ("[]", "one.json: is no evaluation"),
+        ({"seconds": 1.0}, "one.json: is no evaluation"),
+        (evaluation(None), "one.json: does not say its engine"),
+        (evaluation("isaac", onnx={}), "one.json: damaged, 'fall_rate' is missing"),
+    ],
+)
+def test_a_damaged_file_is_one_line(write, capsys, content, line):
+    assert main(["cross", write("one.json", content)]) == 2
+    assert line in capsys.readouterr().err
+
+
+def test_what_does_not_go_together_is_refused(write):
+    with pytest.raises(UserError, match="both are run-1 in isaac"):
+        merge(cells(write, evaluation("isaac"), evaluation("isaac")))
+    with pytest.raises(UserError, match="is of task cartpole"):
+        merge(cells(write, evaluation("isaac"), evaluation("mujoco", task="cartpole")))
+    with pytest.raises(UserError, match="nothing to merge"):
+        merge([])
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["nowhere.json"], "nowhere.json: cannot be read: No such file"),
+        (["{one}", "out=cross.txt"], "out=cross.txt: must end in .json"),
+        (["{one}", "out=a/cross.json"], "out=a/cross.json: there is no folder a"),
+        ([], "nothing to merge"),
+    ],
+)
+def test_bad_words_are_one_line(write, capsys, words, line):
+    one = write("one.json", evaluation("isaac"))
+    assert main(["cross", *(word.replace("{one}", one) for word in words)]) == 2
+    assert line in capsys.readouterr().err
