@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from importlib import metadata, util
 from typing import TYPE_CHECKING
 
 from robot_rl_envs.engines.base import Engine
@@ -14,20 +15,33 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "mujoco", "mujoco_warp", "isaac")
 
+MUJOCO = 4
+"""The first version of MuJoCo that steps many worlds by itself."""
+
 __all__ = ["ENGINES", "Engine", "make_engine", "resolve_engine"]
 
 
 def resolve_engine(name: str, device: str) -> str:
-    """Return the engine that ``name`` means on ``device``: "auto" is mujoco_warp on CUDA and mujoco elsewhere.
+    """Return the engine that ``name`` means on ``device``.
+
+    "auto" is mujoco_warp on CUDA and mujoco elsewhere; in Isaac Lab's environment, whose MuJoCo is an older one, isaac.
 
     Raises:
-        ValueError: the name is unknown, or the engine does not run on that device.
+        ValueError: the name is unknown, or the engine is not here or does not run on that device.
     """
     if name not in ENGINES:
         near = difflib.get_close_matches(name, ENGINES, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"engine={name!r}: must be one of {', '.join(ENGINES)}{hint}")
     cuda = device.startswith("cuda")
+    found = metadata.version("mujoco")
+    is_old = int(found.partition(".")[0]) < MUJOCO
+    if name == "auto" and is_old and util.find_spec("isaaclab") is not None:
+        return "isaac"
+    if name != "isaac" and is_old:
+        raise ValueError(
+            f"engine={name!r}: MuJoCo {found} is here, {MUJOCO}.0 is needed; in Isaac Lab's environment use engine=isaac"
+        )
     if name == "auto":
         return "mujoco_warp" if cuda else "mujoco"
     if name == "mujoco" and cuda:
