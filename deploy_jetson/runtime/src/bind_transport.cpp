@@ -256,7 +256,14 @@ void bind_client(nb::module_& module) {
              OperatorInput input;
              return self.take_operator(input) ? std::optional(input) : std::nullopt;
            })
-      .def("send", &Transport::send, "command"_a)
+      .def(
+          "send",
+          [](Transport& self, const LowCommand& command) {
+            const bool sent = self.send(command);
+            self.follow(command);
+            return sent;
+          },
+          "command"_a)
       .def_prop_ro("second_commander", &Transport::second_commander)
       .def_prop_ro("counters", [](const Transport& self) { return as_dict(self.counters()); })
       .def_prop_ro("identity", &Transport::identity);

@@ -19,8 +19,6 @@
 namespace robot_rl {
 namespace {
 
-constexpr int kReceiverPriority = 75;  // between the policy's thread and the writer's
-
 struct Domain {
   dds_entity_t entity = 0;
   std::string interface;
@@ -38,18 +36,18 @@ std::map<int, Domain>& domains() {
 }
 
 /// Whether this thread may have a real-time priority; it has its own again afterwards.
-bool fifo_permitted() {
+bool fifo_permitted(int priority) {
   sched_param before{}, wanted{};
   int policy = SCHED_OTHER;
   if (pthread_getschedparam(pthread_self(), &policy, &before) != 0) return false;
-  wanted.sched_priority = kReceiverPriority;
+  wanted.sched_priority = priority;
   const bool permitted = pthread_setschedparam(pthread_self(), SCHED_FIFO, &wanted) == 0;
   if (permitted) pthread_setschedparam(pthread_self(), policy, &before);
   return permitted;
 }
 
 /// The library's settings: one interface, one receiving thread; on loopback no multicast, but peers of this machine.
-std::string settings(const std::string& interface) {
+std::string settings(const std::string& interface, int priority) {
   std::string text =
       "<CycloneDDS><Domain id=\"any\"><General><Interfaces><NetworkInterface name=\"" + interface + "\"/></Interfaces>";
   if (interface == "lo") {
@@ -60,9 +58,9 @@ std::string settings(const std::string& interface) {
     text += "</General>";
   }
   text += "<Internal><MultipleReceiveThreads>false</MultipleReceiveThreads></Internal>";
-  if (fifo_permitted()) {
+  if (fifo_permitted(priority)) {
     text += "<Threads><Thread name=\"recv\"><Scheduling><Class>realtime</Class><Priority>" +
-            std::to_string(kReceiverPriority) + "</Priority></Scheduling></Thread></Threads>";
+            std::to_string(priority) + "</Priority></Scheduling></Thread></Threads>";
   }
   return text + "</Domain></CycloneDDS>";
 }
@@ -72,7 +70,7 @@ dds_entity_t checked(dds_entity_t entity, const std::string& what) {
   return entity;
 }
 
-void open_domain(int id, const std::string& interface) {
+void open_domain(int id, const std::string& interface, int priority) {
   const std::lock_guard held(domains_lock());
   auto& domain = domains()[id];
   if (domain.nodes == 0) {
@@ -80,7 +78,7 @@ void open_domain(int id, const std::string& interface) {
       domains().erase(id);
       throw UserError("transport: interface: '" + interface + "' is no network interface of this machine");
     }
-    const auto entity = dds_create_domain(static_cast<dds_domainid_t>(id), settings(interface).c_str());
+    const auto entity = dds_create_domain(static_cast<dds_domainid_t>(id), settings(interface, priority).c_str());
     if (entity < 0) domains().erase(id);
     domain.entity = checked(entity, "domain " + std::to_string(id) + " on " + interface);
     domain.interface = interface;
@@ -117,8 +115,8 @@ dds_qos_t* make_qos(bool reliable, int depth) {
 
 }  // namespace
 
-DdsNode::DdsNode(const Address& address) : domain_(std::stoi(address.option("domain", "0"))) {
-  open_domain(domain_, address.option("interface", "lo"));
+DdsNode::DdsNode(const Address& address, int priority) : domain_(std::stoi(address.option("domain", "0"))) {
+  open_domain(domain_, address.option("interface", "lo"), priority);
   participant_ = dds_create_participant(static_cast<dds_domainid_t>(domain_), nullptr, nullptr);
   event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (participant_ < 0 || event_ < 0) {

@@ -10,11 +10,15 @@
 
 namespace robot_rl {
 
+inline constexpr int kPolicyReceiver = 75;  // between the policy's thread and the writer's
+inline constexpr int kRobotReceiver = 60;   // a simulated robot never stands in the way of a policy beside it
+
 /// A domain of this process, on one network interface; made with the first node in it and gone with the last.
 class DdsNode {
  public:
+  /// `priority`: of the library's receiving thread where that is permitted; that of the domain's first node counts.
   /// Throws UserError: no such interface, or the domain is already open on another.
-  explicit DdsNode(const Address& address);
+  DdsNode(const Address& address, int priority);
   ~DdsNode();
   DdsNode(const DdsNode&) = delete;
   DdsNode& operator=(const DdsNode&) = delete;

@@ -13,6 +13,8 @@
 namespace robot_rl {
 namespace {
 
+constexpr std::int64_t kPatienceNs = 5'000'000;  // a sender of ours may be held up between its two messages
+
 std::vector<int> motors_of(const unitree::Robot& robot, const RobotDescription& description) {
   std::vector<int> motors;
   for (const auto& joint : description.joints) {
@@ -31,33 +33,37 @@ std::vector<int> motors_of(const unitree::Robot& robot, const RobotDescription& 
 class DdsRobotEnd final : public RobotEnd {
  public:
   DdsRobotEnd(const Address& address, const RobotDescription& description)
-      : address_(address), robot_(unitree::robot_of(address.option("robot", description.robot))), node_(address) {
+      : address_(address),
+        robot_(unitree::robot_of(address.option("robot", description.robot))),
+        node_(address, kRobotReceiver) {
     if (address.name != robot_.family) {
       throw UserError("transport: '" + std::string(robot_.name) + "' speaks dds:" + robot_.family +
                       ", not dds:" + address.name);
     }
     codec_ = make_codec(robot_, motors_of(robot_, description));
     states_ = node_.make_writer(codec_->state_type(), "rt/lowstate");
-    infos_ = node_.make_reader(robot_rl_dds_CommandInfo_desc, "rt/robot_rl/command", false);
+    infos_ = node_.make_reader(robot_rl_dds_CommandInfo_desc, "rt/robot_rl/command", true);
     commands_ = node_.make_reader(codec_->command_type(), "rt/lowcmd", true);
   }
 
-  bool wait(std::int64_t deadline_ns) noexcept override { return waiting_ || node_.wait(deadline_ns, -1); }
+  bool wait(std::int64_t deadline_ns) noexcept override {
+    if (waiting_) return true;
+    if (!held_) return node_.wait(deadline_ns, -1);
+    node_.wait(std::min(deadline_ns, held_until_ns_), -1);
+    return true;
+  }
 
   bool take_command(LowCommand& command) noexcept override {
     waiting_ = false;
-    std::uint64_t writer;
-    while (take_sample(commands_, codec_->command(), &writer)) {
-      if (!codec_->read_command(command, true)) {
-        count(counters_.damaged);
-        continue;
-      }
-      tell_apart(command, writer);
-      count(counters_.commands);
-      waiting_ = true;  // there may be more
-      return true;
-    }
-    return false;
+    robot_rl_dds_CommandInfo info;
+    while (take_sample(infos_, &info, nullptr)) infos_seen_[next_++ % infos_seen_.size()] = info;
+    if (!held_ && !hold_next()) return false;
+    if (!tell_apart(pending_) && now_ns() < held_until_ns_ && ours() > 0) return false;
+    held_ = false;
+    command = pending_;
+    count(counters_.commands);
+    waiting_ = true;  // there may be more
+    return true;
   }
 
   int send_state(const LowState& state) noexcept override { return write(state, nullptr); }
@@ -101,12 +107,30 @@ class DdsRobotEnd final : public RobotEnd {
     return sent ? clients() : 0;
   }
 
-  /// Whose command this is and which state it answers: CommandInfo says it, where the sender is a program of ours.
-  void tell_apart(LowCommand& command, std::uint64_t writer) noexcept {
-    robot_rl_dds_CommandInfo info;
-    while (take_sample(infos_, &info, nullptr)) infos_seen_[next_++ % infos_seen_.size()] = info;
-    command.commander = writer;
-    command.sequence = ++received_;
+  /// The next command that came, as it is without what is said about it.
+  bool hold_next() noexcept {
+    std::uint64_t writer;
+    while (!held_ && take_sample(commands_, codec_->command(), &writer)) {
+      held_ = codec_->read_command(pending_, true);
+      if (!held_) count(counters_.damaged);
+    }
+    if (!held_) return false;
+    pending_.commander = writer;
+    pending_.sequence = ++received_;
+    held_until_ns_ = now_ns() + kPatienceNs;
+    return true;
+  }
+
+  /// Programs of ours that command: they say of each command whose it is and which state it answers.
+  int ours() const noexcept {
+    dds_subscription_matched_status_t matched;
+    return dds_get_subscription_matched_status(infos_, &matched) == DDS_RETCODE_OK
+               ? static_cast<int>(matched.current_count)
+               : 0;
+  }
+
+  /// Fill in what is said about the command that is held; false: nothing is known of it yet.
+  bool tell_apart(LowCommand& command) noexcept {
     // Both topics keep their order: the oldest that fits belongs to it, and what is older to nothing that is yet to
     // come.
     for (std::size_t ahead = 0; ahead < infos_seen_.size(); ++ahead) {
@@ -125,8 +149,9 @@ class DdsRobotEnd final : public RobotEnd {
       command.phase = static_cast<Phase>(std::min<int>(seen.phase, static_cast<int>(Phase::kPolicy)));
       command.fault = static_cast<Fault>(std::min<int>(seen.fault, static_cast<int>(Fault::kCount) - 1));
       command.from_policy = seen.from_policy != 0;
-      return;
+      return true;
     }
+    return false;
   }
 
   /// The number that a state of ours was given here: over DDS it travels without one, the other end counts for itself.
@@ -152,7 +177,9 @@ class DdsRobotEnd final : public RobotEnd {
   std::array<Sent, 1024> sent_{};  // by tick
   std::size_t next_ = 0;
   std::uint64_t received_ = 0, sequence_ = 0;
-  bool waiting_ = false;
+  bool waiting_ = false, held_ = false;
+  LowCommand pending_;  // what is held until it is known whose it is, or for so long
+  std::int64_t held_until_ns_ = 0;
 };
 
 }  // namespace

@@ -39,6 +39,7 @@ class DdsTransport final : public Receiver {
 
   RobotDescription connect(const Contract& contract, double timeout_s) override;
   bool send(const LowCommand& command) noexcept override;
+  void follow(const LowCommand& command) noexcept override;
 
  private:
   bool wait_for_data(std::int64_t deadline_ns, int also_fd) noexcept override {
@@ -74,7 +75,7 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   codec_ = make_codec(robot, places);
   other_ = make_codec(robot, places);
   gamepad_.emplace(contract);
-  node_.emplace(address_);
+  node_.emplace(address_, kPolicyReceiver);
   states_ = node_->make_reader(codec_->state_type(), "rt/lowstate", true);
   const auto end = now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
   while (!fresh_) {
@@ -145,6 +146,13 @@ bool DdsTransport::send(const LowCommand& command) noexcept {
     return false;
   }
   codec_->write_command(command);
+  const bool sent = dds_write(commands_, codec_->command()) == DDS_RETCODE_OK;
+  count(sent ? counters_.commands : counters_.send_failed);
+  return sent;
+}
+
+void DdsTransport::follow(const LowCommand& command) noexcept {
+  if (infos_ == 0 || command.joints != newest_.joints) return;
   const robot_rl_dds_CommandInfo info = {command.sequence,
                                          commander_,
                                          command.state_sequence,
@@ -156,9 +164,6 @@ bool DdsTransport::send(const LowCommand& command) noexcept {
                                          static_cast<std::uint8_t>(command.fault),
                                          static_cast<std::uint8_t>(command.from_policy)};
   dds_write(infos_, &info);
-  const bool sent = dds_write(commands_, codec_->command()) == DDS_RETCODE_OK;
-  count(sent ? counters_.commands : counters_.send_failed);
-  return sent;
 }
 
 }  // namespace

@@ -38,6 +38,9 @@ class Transport {
   virtual bool take_operator(OperatorInput& input) noexcept = 0;
   /// Send; callers see to it that one thread sends at a time. False where the system refused.
   virtual bool send(const LowCommand& command) noexcept = 0;
+  /// Right after `send`, with the same command: what is said about it where its message has no room; the motors do not
+  /// wait for that.
+  virtual void follow(const LowCommand&) noexcept {}
   /// Whether somebody else was seen commanding the robot since `connect`.
   virtual bool second_commander() const noexcept = 0;
   virtual TransportCounters counters() const noexcept = 0;

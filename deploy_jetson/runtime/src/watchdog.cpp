@@ -142,6 +142,7 @@ class Guard {
     command_.sequence = std::max(command_.sequence, page_.sequence.load(std::memory_order_acquire)) + 1;
     command_.send_time_ns = now;
     transport_->send(command_);
+    transport_->follow(command_);
   }
 
   void drain(std::int64_t now) {

@@ -248,3 +248,16 @@ def test_a_segment_left_by_a_dead_robot_is_made_anew(address, robot, contract, t
         rt.Transport(address).connect(contract, 0.02)
     end = rt.RobotEnd(address, robot)
     tools.connect(end, rt.Transport(address), contract)
+
+
+def test_a_state_with_a_bit_turned_is_never_taken(pair, tools):
+    """The last is whole; those before it were counted, as damaged or as of another version or layout."""
+    end, client = pair
+    for bit in range(0, 4000, 97):
+        assert end.send_corrupt(tools.state(), bit) == 1
+        if bit % 5 == 0:
+            client.take_state()
+    end.send_state(tools.state(joint_vel=[7, 8, 9]))
+    assert sorted(tools.take_state(client).joint_vel[:3]) == [7, 8, 9]
+    counted = client.counters
+    assert (counted["states"], counted["damaged"] + counted["foreign"]) == (1, 42)
