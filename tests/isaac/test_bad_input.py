@@ -1,0 +1,51 @@
+"""What cannot be had in Isaac Lab is one line and exit code 2, and nothing is written."""
+
+import pytest
+
+pytestmark = pytest.mark.isaac
+CARTPOLE = "task=isaac/Isaac-Cartpole-Direct"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ("task=isaac/Isaac-Velocity-Flat-Unitree-Go2-v0",),
+            "Isaac Lab 3.0.0 registers no 'Isaac-Velocity-Flat-Unitree-Go2-v0'; did you mean "
+            "'Isaac-Velocity-Flat-UnitreeGo2'?",
+        ),
+        (("task=isaac/no_such_module:X",), "cannot import no_such_module; is it installed, or lies it here?"),
+        (("task=isaac/Isaac-Pendulum-MARL-Direct",), "has 2 agents (cart, pendulum)"),
+        (("task=Isaac-Cartpole",), "an environment of Isaac Lab is task=isaac/Isaac-Cartpole"),
+        ((CARTPOLE, "physics=isaacsim_physx", "assets=own"), "needs Isaac Sim or OvPhysX then, which is not installed"),
+        ((CARTPOLE, "physics=newton_mjwrp"), "Unknown preset(s): newton_mjwrp"),
+        ((CARTPOLE, "presets=nothing"), "Unknown preset(s): nothing"),
+        ((CARTPOLE, "assets=/no/such/folder"), "assets=/no/such/folder: is no folder"),
+        ((CARTPOLE, "env.action_scal=1"), "unknown key 'env.action_scal': env has no 'action_scal'; did you mean"),
+        ((CARTPOLE, "env.action_scale=word"), "env.action_scale='word': must be a number"),
+        ((CARTPOLE, "env.scene=3"), "env.scene=3: is a group; set one of"),
+        ((CARTPOLE, "action_clip=-1"), "action_clip=-1: must be a number above 0, or null for no bound"),
+        ((CARTPOLE, "engine=mujoco"), "brings its own physics; choose it with physics="),
+        ((CARTPOLE, "num_threads=2"), "leave num_threads= out"),
+    ],
+)
+def test_bad_input_is_one_line(run, tmp_path, words, line):
+    code, _, err = run("train", *words)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert line in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_had_is_named_with_the_way_out(run, monkeypatch, tmp_path):
+    from robot_rl.isaac import task
+
+    monkeypatch.setattr(task, "_answers", lambda url: False)
+    code, _, err = run("train", CARTPOLE)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert (
+        "Robots/Classic/Cartpole/cartpole.usd is not to be had here (offline?); put cartpole.usd into a folder" in err
+    )
+    assert "assets=<folder>, or assets=own" in err
+    assert not list(tmp_path.iterdir())
