@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli import bench_gymnasium, bench_runtime
+from robot_rl.cli import bench_gymnasium, bench_isaac, bench_runtime
 from robot_rl.cli.options import describe, option, parse_value, read, read_all
 from robot_rl.cli.source import OVERRIDES_HELP
 from robot_rl.errors import UserError, suggest
@@ -45,7 +45,7 @@ class LearnerOptions:
 HELP = f"""\
 robot-rl bench: measure ours and the rival in turn (A B A B), in one run
 
-usage: robot-rl bench env|learner|gymnasium|runtime [key=value ...]
+usage: robot-rl bench env|learner|gymnasium|runtime|isaac [key=value ...]
 
 env: control steps a second under random actions, against bare mujoco.batch.Batch.step, or rival=mjlab
 {describe(EnvOptions)}
@@ -60,6 +60,9 @@ stable-baselines3's, which benchmarks/gymnasium_rivals.py ran once; any setting 
 runtime: the robot's binary at 500 Hz: inference, state to command over each transport, damping after kill -9
 {describe(bench_runtime.RuntimeOptions)}
 
+isaac: an iteration of training in an environment of Isaac Lab less its simulation, against Isaac Lab's own runner
+{describe(bench_isaac.IsaacOptions)}
+
 Values are medians, spreads quartile distances; figures are worth what the machine was quiet.
 {OVERRIDES_HELP}"""
 
@@ -69,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.run_dir import write_json
 
     benches = {"env": bench_env, "learner": bench_learner, "gymnasium": bench_gymnasium.bench_gymnasium}
-    benches["runtime"] = bench_runtime.bench_runtime
+    benches |= {"runtime": bench_runtime.bench_runtime, "isaac": bench_isaac.bench_isaac}
     what = [word for word in arguments if "=" not in word]
     if len(what) != 1 or what[0] not in benches:
         raise UserError(
@@ -77,6 +80,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     result, out = benches[what[0]]([word for word in arguments if "=" in word])
     shows = {"env": show, "learner": show_learner, "gymnasium": bench_gymnasium.show, "runtime": bench_runtime.show}
+    shows["isaac"] = show
     shows[what[0]](result)
     if out:
         write_json(Path(out), result)

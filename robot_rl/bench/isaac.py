@@ -1,0 +1,128 @@
+"""``robot-rl bench isaac``: what training costs beside the simulation, against Isaac Lab's own rsl_rl runner.
+
+Both train in the same environment object, in turn, with the settings of the environment's own agent. What is measured
+is an iteration less the time inside of Isaac Lab's step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from robot_rl.bench.result import make_result
+from robot_rl.errors import UserError
+from robot_rl.isaac.lab import hushed
+
+if TYPE_CHECKING:
+    from robot_rl.config import LearnerCfg
+    from robot_rl.isaac.task import IsaacTask
+
+OURS, RIVAL = "robot-rl", "Isaac Lab's rsl_rl runner"
+
+
+class StepClock:
+    """Counts the time that goes by inside of an environment's step.
+
+    Attributes:
+        spent: time inside so far [s].
+        now: the clock: of this process's work on a CPU, so that what else runs is left out; of the wall on a GPU.
+    """
+
+    def __init__(self, env: Any, device: str) -> None:
+        """Take the place of the environment's step.
+
+        Args:
+            env: the environment.
+            device: where it runs.
+        """
+        self._step, self._env, self.spent = env.step, env, 0.0
+        self._on_gpu = device.startswith("cuda")
+        env.step = self
+
+    def now(self) -> float:
+        """Read the clock [s]."""
+        if self._on_gpu:
+            torch.cuda.synchronize()
+            return time.perf_counter()
+        return time.process_time()
+
+    def __call__(self, action: torch.Tensor) -> Any:
+        """Step the environment."""
+        start = self.now()
+        told = self._step(action)
+        self.spent += self.now() - start
+        return told
+
+    def overhead(self, run: Callable[[], object]) -> tuple[float, float]:
+        """What a run takes outside of the environment's steps, and inside [s]."""
+        start, before = self.now(), self.spent
+        run()
+        whole, inside = self.now() - start, self.spent - before
+        return whole - inside, inside
+
+
+def bench_isaac(
+    task: IsaacTask, learner: LearnerCfg, *, num_envs: int, device: str, iterations: int, repeats: int
+) -> dict[str, Any]:
+    """Measure both in turn.
+
+    Args:
+        task: the environment.
+        learner: our learner's settings, from the environment's agent.
+        num_envs: number of worlds.
+        device: "cpu" or "cuda:<index>".
+        iterations: of one timed block.
+        repeats: blocks of each.
+
+    Returns:
+        The result, in seconds an iteration; "ratio" below 1 is less than the rival.
+
+    Raises:
+        UserError: the environment has no agent for rsl_rl, or cannot be made.
+    """
+    from robot_rl.learn.runner import Runner
+
+    agent = task.load_agent()
+    if agent is None:
+        raise UserError(f"task={task.name}: Isaac Lab has no rsl_rl agent for it, so there is nobody to compare with")
+    env = task.make_env(num_envs, seed=1, device=device)
+    try:
+        clock = StepClock(env.env, device)
+        rival = _make_rival(env.env, agent, device)
+        ours = Runner(env, learner, run_dir=None, seed=1)
+        rows: dict[str, list[float]] = {OURS: [], RIVAL: []}
+        inside: list[float] = []
+        for repeat in range(repeats + 1):
+            env.cfg.compute_final_obs = True
+            mine = clock.overhead(lambda repeat=repeat: ours.learn((repeat + 1) * iterations))
+            env.cfg.compute_final_obs = False  # Of no use to the rival, and at its cost.
+            with hushed():
+                theirs = clock.overhead(lambda: rival.learn(iterations))
+            if repeat:  # The first block of each warms up.
+                rows[OURS].append(mine[0] / iterations)
+                rows[RIVAL].append(theirs[0] / iterations)
+                inside += [mine[1] / iterations, theirs[1] / iterations]
+    finally:
+        env.close()
+    notes = {
+        "rollout": f"{num_envs} worlds x {learner.num_steps} steps, {task.name} on {device}",
+        "networks": f"actor {list(learner.actor.hidden)}, critic {list(learner.critic.hidden)}",
+        "measured": "an iteration less the time in Isaac Lab's step; on a CPU this process's own time, one thread",
+        "step of Isaac Lab [s an iteration]": round(sum(inside) / len(inside), 4),
+    }
+    return make_result(f"learner overhead in {task.name}", rows, unit="s/iteration", notes=notes)
+
+
+def _make_rival(env: Any, agent: Any, device: str) -> Any:
+    """Isaac Lab's own wrapper and runner around the environment."""
+    from importlib import metadata
+
+    from isaaclab_rl.rsl_rl import RslRlVecEnvWrapper, create_rsl_rl_runner, handle_deprecated_rsl_rl_cfg
+
+    agent.device = device
+    with hushed():
+        agent = handle_deprecated_rsl_rl_cfg(agent, metadata.version("rsl-rl-lib"))
+        return create_rsl_rl_runner(RslRlVecEnvWrapper(env, clip_actions=agent.clip_actions), agent, log_dir=None)

@@ -1,0 +1,41 @@
+"""robot-rl bench isaac: the learner's overhead in an environment of Isaac Lab, beside Isaac Lab's own runner."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from robot_rl.cli.options import option, read
+from robot_rl.errors import UserError
+
+
+@dataclass(kw_only=True, slots=True)
+class IsaacOptions:
+    """Options of robot-rl bench isaac."""
+
+    task: str = option("isaac/Isaac-Cartpole-Direct", "the environment")
+    num_envs: int = option(64, "worlds")
+    device: str = option("auto", "auto, cpu, cuda or cuda:<index>")
+    iterations: int = option(5, "iterations of a timed block")
+    repeats: int = option(7, "timed blocks of each")
+    out: str = option("", "file for the figures as JSON")
+
+
+def bench_isaac(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Measures both; returns the result and where to write it."""
+    from robot_rl.bench import isaac
+    from robot_rl.cli import tree as trees
+    from robot_rl.cli.isaac import is_isaac
+    from robot_rl.cli.settings import default_tree, grown, resolve
+
+    options, dotted = read(IsaacOptions, arguments)
+    if not is_isaac(options.task):
+        raise UserError(f"task={options.task}: must be isaac/<id>; robot-rl bench env measures tasks of ours")
+    for key, least in (("iterations", 1), ("repeats", 2), ("num_envs", 1)):
+        if getattr(options, key) < least:
+            raise UserError(f"{key}={getattr(options, key)}: must be at least {least}")
+    tree = grown(default_tree(options.task, options.device), dotted)
+    cfg: Any = resolve(trees.override(tree, {"num_envs": options.num_envs, **dotted}))
+    told = {"num_envs": cfg.num_envs, "device": cfg.device}
+    return isaac.bench_isaac(
+        cfg.task, cfg.learner, **told, iterations=options.iterations, repeats=options.repeats
+    ), options.out
