@@ -91,7 +91,7 @@ bench-gymnasium: $(DEV)  ## ours in Gymnasium's environments, against the rivals
 
 isaac: $(ISAAC)  ## .venv-isaac: Isaac Lab 3.0 on Newton, and this project beside it (Python 3.12, 8 GB)
 
-isaac-python:
+isaac-python:  ## whether there is a Python 3.12 for it: says nothing, or fails
 	@test -n "$(PYTHON312)"
 
 test-isaac: $(ISAAC)  ## the tests of Isaac Lab's environments, there

@@ -6,8 +6,10 @@ is an iteration less the time inside of Isaac Lab's step.
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -118,11 +120,10 @@ def bench_isaac(
 
 def _make_rival(env: Any, agent: Any, device: str) -> Any:
     """Isaac Lab's own wrapper and runner around the environment."""
-    from importlib import metadata
-
-    from isaaclab_rl.rsl_rl import RslRlVecEnvWrapper, create_rsl_rl_runner, handle_deprecated_rsl_rl_cfg
+    rsl_rl = importlib.import_module("isaaclab_rl.rsl_rl")
 
     agent.device = device
     with hushed():
-        agent = handle_deprecated_rsl_rl_cfg(agent, metadata.version("rsl-rl-lib"))
-        return create_rsl_rl_runner(RslRlVecEnvWrapper(env, clip_actions=agent.clip_actions), agent, log_dir=None)
+        agent = rsl_rl.handle_deprecated_rsl_rl_cfg(agent, metadata.version("rsl-rl-lib"))
+        wrapped = rsl_rl.RslRlVecEnvWrapper(env, clip_actions=agent.clip_actions)
+        return rsl_rl.create_rsl_rl_runner(wrapped, agent, log_dir=None)

@@ -13,6 +13,7 @@ class IsaacOptions:
     """Options of robot-rl bench isaac."""
 
     task: str = option("isaac/Isaac-Cartpole-Direct", "the environment")
+    assets: str = option("", "a folder of USD files, or own, where Isaac Lab's store is out of reach")
     num_envs: int = option(64, "worlds")
     device: str = option("auto", "auto, cpu, cuda or cuda:<index>")
     iterations: int = option(5, "iterations of a timed block")
@@ -34,7 +35,7 @@ def bench_isaac(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
         if getattr(options, key) < least:
             raise UserError(f"{key}={getattr(options, key)}: must be at least {least}")
     tree = grown(default_tree(options.task, options.device), dotted)
-    cfg: Any = resolve(trees.override(tree, {"num_envs": options.num_envs, **dotted}))
+    cfg: Any = resolve(trees.override(tree, {"num_envs": options.num_envs, "assets": options.assets, **dotted}))
     told = {"num_envs": cfg.num_envs, "device": cfg.device}
     return isaac.bench_isaac(
         cfg.task, cfg.learner, **told, iterations=options.iterations, repeats=options.repeats

@@ -103,7 +103,7 @@ def resolve_task(tree: Mapping[str, Any]) -> Any:
     cfg = task.load_cfg()
     task.check_single(cfg)
     for path, value in _flat(tree["env"]):
-        old = settings.find(cfg, path)[2]
+        old = settings.model(cfg, path)
         is_free = value is None or old is None or bool(settings.children(old))
         task.settings[path] = value if is_free else coerce(old, value, f"env.{path}")
         settings.put(cfg, path, task.settings[path])

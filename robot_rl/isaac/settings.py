@@ -49,6 +49,19 @@ def children(node: Any) -> dict[str, Any]:
     return {}
 
 
+def model(cfg: Any, path: str) -> Any:
+    """A value of the type that a setting has: a configuration may say 5 where a fraction is meant as well.
+
+    Raises:
+        UserError: there is no such setting.
+    """
+    holder, last, value = find(cfg, path)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    said = [str(vars(kind).get("__annotations__", {}).get(last, "")) for kind in type(holder).__mro__]
+    return float(value) if isinstance(holder, Mapping) or any("float" in words for words in said) else value
+
+
 def put(cfg: Any, path: str, value: Any) -> None:
     """Set a setting.
 

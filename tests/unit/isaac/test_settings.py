@@ -39,6 +39,11 @@ class Cfg:
     scene: Scene = field(default_factory=Scene)
     rewards: dict = field(default_factory=lambda: {"alive": Term()})
     decimation: int = 2
+    episode_length_s: float = 5
+
+
+class Grandchild(Cfg):
+    episode_length_s = 7
 
 
 def test_a_setting_is_found_and_set_through_dataclasses_and_dicts():
@@ -49,6 +54,15 @@ def test_a_setting_is_found_and_set_through_dataclasses_and_dicts():
     assert cfg.rewards["alive"] == Term(2.5, {"range": {"x": (-1.0, 1.0)}})
     settings.put(cfg, "rewards.alive", None)
     assert cfg.rewards == {"alive": None}
+
+
+def test_a_whole_number_may_stand_where_a_fraction_is_meant():
+    for cfg in (Cfg(), Grandchild()):
+        assert isinstance(settings.model(cfg, "episode_length_s"), float)
+        assert type(settings.model(cfg, "decimation")) is int
+        assert type(settings.model(cfg, "scene.num_envs")) is int
+    cfg.rewards["alive"].params["steps"] = 3
+    assert isinstance(settings.model(cfg, "rewards.alive.params.steps"), float)
 
 
 @pytest.mark.parametrize(
