@@ -32,8 +32,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TRAIN ?=
 TASK ?= go2_flat
 FUZZ ?= 1000
-# How many processes make test divides the tests among; 0: all in one, which names the place where one hangs.
+# How many processes make test divides the tests among, one a core up to four; 0: all in one, as a debugger needs it.
 WORKERS ?= logical
+SPREAD := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -47,7 +48,7 @@ run: $(CORE)  ## install, train a Go2 to walk, export, evaluate, film it, write 
 	@echo "see it walk in the browser: $(BIN)/robot-rl play run=$(TASK)/latest"
 
 test: $(DEV)  ## install with the tools for development, run every test but those of the robot binary
-	$(BIN)/python -m pytest --ignore=tests/deploy -n $(WORKERS) --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest --ignore=tests/deploy $(SPREAD)
 
 runtime: $(RUNTIME)  ## build the robot binary and its Python module, and install them
 
@@ -55,7 +56,7 @@ test-deploy: $(RUNTIME)  ## the tests of the robot binary, built before
 	$(BIN)/python -m pytest tests/deploy
 
 test-fast: $(DEV)  ## the tests that take a moment
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest --ignore=tests/deploy -m "not slow" $(SPREAD)
 
 fuzz: $(DEV)  ## damaged files and settings without end against every loader; FUZZ says how many to a test
 	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/fuzz

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.errors import UserError
-
 if TYPE_CHECKING:
     from robot_rl.cli.settings import TrainCfg
     from robot_rl.learn.ranks import Ranks
@@ -124,8 +122,6 @@ def train(cfg: "TrainCfg") -> "RunDir":
     from robot_rl.learn.ranks import make_ranks
     from robot_rl.run_dir import RunDir
 
-    if cfg.learner.max_iterations < 1:
-        raise UserError(f"max_iterations={cfg.learner.max_iterations}: must be at least 1")
     cfg = with_guides(cfg)
     ranks = make_ranks(cfg.device)
     if begun := ranks.first(lambda: find_begun(cfg)):

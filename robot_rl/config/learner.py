@@ -131,7 +131,7 @@ class LearnerCfg:
         """Check the ranges."""
         check_choice("name", self.name, LEARNERS)
         check_range("num_steps", self.num_steps, 1, 100_000)
-        check_range("max_iterations", self.max_iterations, 0, 100_000_000)
+        check_range("max_iterations", self.max_iterations, 1, 100_000_000)
         check_range("save_interval", self.save_interval, 1, 100_000_000)
         check_range("keep_checkpoints", self.keep_checkpoints, 0, 100_000_000)
         check_range("notice_s", self.notice_s, 0.0, 1e6)

@@ -119,7 +119,7 @@ def test_a_step_allocates_no_numpy_array(env, bits, monkeypatch):
         run()
         # MuJoCo checks the order of the worlds that it is to look at: a byte a world.
         allowed = PYTHON_KB + (1.0 + WORLDS / 1000 if env.scene.looks_again else 0.0)
-        assert numpy_and_python_kb(run, count=20) < allowed
+        assert numpy_and_python_kb(run, count=8) < allowed
     env.state.dirty.zero_()
     env.reset()
 
