@@ -62,7 +62,7 @@ def test_a_sweep_over_tasks_takes_the_settings_that_all_of_them_have(run, in_tmp
 
 BAD = [
     (["task=go2flat"], "did you mean 'go2_flat'?"),
-    ([], "task: which one? Write task=<name> or task=gym:<id>; known: "),
+    ([], "task: which one? Write task=<name>, task=gym:<id> or task=isaac/<id>; known: "),
     (["cartpole"], "'cartpole': write settings as key=value, such as task=cartpole"),
     (["task=cartpole", "rewards.uprihgt.weight=2"], "did you mean 'rewards.upright.weight'?"),
     (["task=cartpole", "num_env=4"], "did you mean 'num_envs'?"),
