@@ -144,7 +144,7 @@ const OptionRow kRows[] = {
      "the watchdog takes over after a silence that long, default 0.01"},
     {"no-watchdog", "", [](O& o, V&) { o.watchdog = false; }, "no second process that damps if this one dies"},
     {"no-rehearsal", "", [](O& o, V&) { o.rehearse = false; },
-     "do not run the network once more shortly before a state is due, to have its weights in the cache"},
+     "do not run the network once more shortly before a state is due, to have its weights cached"},
     {"require-realtime", "", [](O& o, V&) { o.require_realtime = true; },
      "do not run where priority or locked memory is not permitted"},
     {"help", "", [](O& o, V&) { act(o, Action::kHelp); }, "this text"},
