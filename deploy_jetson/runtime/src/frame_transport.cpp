@@ -1,6 +1,7 @@
 // The policy's end of our own protocol, the same over UDP and shared memory.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 
 #include "address.h"
@@ -37,6 +38,7 @@ class FrameTransport final : public Receiver {
   void drain_robot() noexcept override;
   void take_frame(std::span<const std::byte> data) noexcept;
   void take_state_frame(const Frame& frame) noexcept;
+  void greet_again() noexcept;
   std::string silence(double timeout_s) const;
 
   bool states_;
@@ -45,6 +47,9 @@ class FrameTransport final : public Receiver {
   std::uint32_t layout_ = 0;  // 0: not connected
   RobotDescription robot_;
   bool described_ = false, other_version_ = false;
+  bool answered_ = false;  // a second greeting: the next state may be the first of a robot that began anew
+  std::atomic<std::int64_t> heard_ns_{0};
+  std::int64_t greeted_ns_ = 0;
   std::vector<int> places_;
   LowState scratch_;
   LowCommand ordered_;
@@ -80,7 +85,16 @@ RobotDescription FrameTransport::connect(const Contract& contract, double timeou
   window_.reset();
   fresh_ = false;
   newest_ = LowState();
+  greeted_ns_ = now_ns();
   return robot_;
+}
+
+/// A robot that is not heard may have begun anew, or have forgotten this end: it is greeted before the next command.
+void FrameTransport::greet_again() noexcept {
+  const auto now = now_ns();
+  if (now - std::max(heard_ns_.load(std::memory_order_relaxed), greeted_ns_) < kHelloPeriod) return;
+  greeted_ns_ = now;
+  channel_->send(std::span(out_).first(write_hello({commander_, states_}, out_)));
 }
 
 void FrameTransport::drain_robot() noexcept {
@@ -100,7 +114,10 @@ void FrameTransport::take_frame(std::span<const std::byte> data) noexcept {
   }
   if (frame.kind == Message::kOperator) return take_operator_frame(frame);
   if (frame.kind == Message::kDescribe) {
-    if (layout_ != 0) return;  // an answer to a second greeting
+    if (layout_ != 0) {
+      answered_ = true;
+      return;
+    }
     described_ = read_describe(frame, robot_);
     return described_ ? void() : count(counters_.damaged);
   }
@@ -115,10 +132,16 @@ void FrameTransport::take_state_frame(const Frame& frame) noexcept {
       scratch_.feet != robot_.feet || scratch_.heights != robot_.heights) {
     return count(counters_.damaged);
   }
-  const auto verdict = window_.see(scratch_.sequence, counters_.lost);
+  auto verdict = window_.see(scratch_.sequence, counters_.lost);
+  if (answered_ && verdict != SequenceWindow::Verdict::kNew) {  // it counts from the beginning again
+    window_.reset();
+    verdict = window_.see(scratch_.sequence, counters_.lost);
+  }
+  answered_ = false;
   if (verdict == SequenceWindow::Verdict::kDuplicate) return count(counters_.duplicate);
   if (verdict == SequenceWindow::Verdict::kOld) return count(counters_.old);
   count(counters_.states);
+  heard_ns_.store(now, std::memory_order_relaxed);
   watch_.see(scratch_.commander, now);
   newest_ = scratch_;
   newest_.receive_time_ns = now;
@@ -138,6 +161,7 @@ bool FrameTransport::send(const LowCommand& command) noexcept {
     count(counters_.send_failed);
     return false;
   }
+  greet_again();
   ordered_ = command;
   for (int joint = 0; joint < command.joints; ++joint) {
     const auto place = static_cast<std::size_t>(places_[static_cast<std::size_t>(joint)]);

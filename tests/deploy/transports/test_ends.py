@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -261,3 +262,42 @@ def test_a_state_with_a_bit_turned_is_never_taken(pair, tools):
     assert sorted(tools.take_state(client).joint_vel[:3]) == [7, 8, 9]
     counted = client.counters
     assert (counted["states"], counted["damaged"] + counted["foreign"]) == (1, 42)
+
+
+def test_a_robot_that_begins_anew_is_greeted_again(robot, contract, tools, port):
+    """Its states are heard, its numbers begin at 1 again, and it hears the commands."""
+    address = f"udp:127.0.0.1:{port()}"
+    end = rt.RobotEnd(address, robot)
+    client = rt.Transport(address, commander=7)
+    tools.connect(end, client, contract)
+    end.send_state(tools.state(5000))
+    tools.take_state(client)
+    del end
+    end, heard, sequence = rt.RobotEnd(address, robot), None, 0
+    until = rt.now_ns() + 20_000_000_000
+    while heard is None and rt.now_ns() < until:
+        sequence += 1
+        client.send(tools.command(sequence))
+        end.wait(0.02)
+        end.take_command()
+        end.send_state(tools.state(sequence))
+        client.wait(0.02)
+        heard = client.take_state()
+    assert heard is not None
+    assert heard.sequence <= sequence
+    client.send(tools.command(sequence + 1))
+    assert tools.take_command(end).sequence == sequence + 1
+    assert client.counters["foreign"] == client.counters["damaged"] == 0
+
+
+def test_a_watchdog_that_was_silent_for_long_is_heard_though_others_took_its_place(robot, contract, tools, port):
+    address = f"udp:127.0.0.1:{port()}"
+    end = rt.RobotEnd(address, robot)
+    watchdog = rt.Transport(address + "?states=0", commander=7)
+    tools.connect(end, watchdog, contract)
+    others = [rt.Transport(address, commander=8 + count) for count in range(8)]
+    for other in others:
+        tools.connect(end, other, contract)
+    time.sleep(0.11)  # so long a robot is taken to be there
+    watchdog.send(tools.command(1))
+    assert tools.take_command(end).sequence == 1
