@@ -105,7 +105,7 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
 void DdsTransport::drain_robot() noexcept {
   take_messages();
   std::uint64_t writer;
-  while (others_ != 0 && take_sample(others_, other_->command(), &writer)) watch_.found();
+  while (others_ != 0 && take_sample(others_, other_->command(), &writer)) watch_.found(now_ns());
 }
 
 void DdsTransport::take_messages() noexcept {

@@ -214,10 +214,11 @@ void Loop::check_outside(std::int64_t now, EventRing* ring) noexcept {
     takeovers_ = watchdog_->takeovers();
     raise({Fault::kInternal}, now, ring);
   }
-  if (transport_->second_commander() && (!second_seen_ || commander_.phase() != Phase::kDamping)) {
-    second_seen_ = true;
+  const bool second = transport_->second_commander();
+  if (second && (!second_seen_ || commander_.phase() != Phase::kDamping)) {
     raise({Fault::kSecondCommander}, now, ring);
   }
+  second_seen_ = second;
 }
 
 /// Count control periods in which a state was there and no action came.

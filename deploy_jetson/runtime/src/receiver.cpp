@@ -20,6 +20,8 @@ bool Receiver::take_state(LowState& state) noexcept {
   return true;
 }
 
+bool Receiver::second_commander() const noexcept { return watch_.second(now_ns()); }
+
 bool Receiver::take_operator(OperatorInput& input) noexcept {
   drain();
   return box_.take(input);

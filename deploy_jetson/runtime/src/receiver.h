@@ -22,7 +22,7 @@ class Receiver : public Transport {
   }
   bool take_state(LowState& state) noexcept final;
   bool take_operator(OperatorInput& input) noexcept final;
-  bool second_commander() const noexcept final { return watch_.second(); }
+  bool second_commander() const noexcept final;
   TransportCounters counters() const noexcept final { return counters_.get(); }
   std::string identity() const final { return identity_; }
 

@@ -41,7 +41,7 @@ class Transport {
   /// Right after `send`, with the same command: what is said about it where its message has no room; the motors do not
   /// wait for that.
   virtual void follow(const LowCommand&) noexcept {}
-  /// Whether somebody else was seen commanding the robot since `connect`.
+  /// Whether somebody else was seen commanding the robot within the last half second.
   virtual bool second_commander() const noexcept = 0;
   virtual TransportCounters counters() const noexcept = 0;
   /// "udp 127.0.0.1:9870", for log and messages.

@@ -42,20 +42,23 @@ class CommanderWatch {
     }
     const auto first = first_sent_ns_.load(std::memory_order_relaxed);
     if (first != 0 && now_ns - first > kGrace) ++late_;
-    if (obeyed_own_ || (before_ != 0 && obeyed != before_) || late_ > kLateStates) found();
+    if (obeyed_own_ || (before_ != 0 && obeyed != before_) || late_ > kLateStates) found(now_ns);
     before_ = obeyed;
   }
-  void found() noexcept { second_.store(true, std::memory_order_relaxed); }
-  bool second() const noexcept { return second_.load(std::memory_order_relaxed); }
+  void found(std::int64_t now_ns) noexcept { found_ns_.store(now_ns, std::memory_order_relaxed); }
+  /// Whether there was another one a moment ago: once it is gone, the operator may go on.
+  bool second(std::int64_t now_ns) const noexcept {
+    const auto found = found_ns_.load(std::memory_order_relaxed);
+    return found != 0 && now_ns - found < kPresent;
+  }
 
  private:
-  static constexpr std::int64_t kGrace = 100'000'000;  // [ns]
+  static constexpr std::int64_t kGrace = 100'000'000, kPresent = 500'000'000;  // [ns]
   static constexpr int kLateStates = 50;
   std::uint64_t own_, before_ = 0;
   bool obeyed_own_ = false;
   int late_ = 0;
-  std::atomic<std::int64_t> first_sent_ns_{0};
-  std::atomic<bool> second_{false};
+  std::atomic<std::int64_t> first_sent_ns_{0}, found_ns_{0};
 };
 
 /// Whether an operator's address names a socket to listen at; not so "robot" and "" (by way of the robot alone: frames
