@@ -87,10 +87,20 @@ const std::string& LogReader::run(const std::string& key) const {
   return found->second;
 }
 
+/// Whether the writer came to the end, so that nothing can be missing.
+bool LogReader::is_finished() {
+  std::string magic(kMcapMagic.size(), '\0');
+  file_.clear();
+  file_.seekg(static_cast<std::streamoff>(size_ - magic.size()));
+  file_.read(magic.data(), static_cast<std::streamsize>(magic.size()));
+  return file_ && size_ >= 2 * magic.size() && magic == kMcapMagic;
+}
+
 bool LogReader::read_record(Record& record) {
   if (ended_) return false;
   std::byte head[9];
   const auto stop = [&] {
+    if (is_finished()) refuse("damaged: the record at byte " + std::to_string(at_) + " goes beyond the file's end");
     cut_ = ended_ = true;
     return false;
   };

@@ -42,6 +42,7 @@ class LogReader {
     std::vector<std::byte> content;
   };
   [[noreturn]] void refuse(const std::string& what) const;
+  bool is_finished();
   bool read_record(Record& record);
   void read_head();
   void take_metadata(std::span<const std::byte> content);

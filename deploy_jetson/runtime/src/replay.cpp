@@ -290,6 +290,7 @@ int run_replay(const Options& options) {
                  result.difference.c_str());
     return static_cast<int>(ExitCode::kRefused);
   }
+  if (result.commands == 0) throw UserError("log " + path + ": holds no command, so there is nothing to compare");
   std::printf("%s: %s, every command again bit for bit\n", path.c_str(), line.c_str());
   if (result.same_backend) {
     std::printf("actions computed anew, the same bits (%s)\n", result.backend.c_str());

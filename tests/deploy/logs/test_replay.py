@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from robot_rl.cli.main import main
 
 STATE, POLICY, COMMAND = 1, 3, 4
+CHUNK = 6  # operation of a record
 
 
 @pytest.mark.parametrize("backend", ["mixture", "onnxruntime"])
@@ -112,6 +113,25 @@ def test_a_damaged_chunk_is_named(rt, record):
     path.write_bytes(bytes(data))
     with pytest.raises(rt.UserError, match=r"checksum of the chunk at byte \d+ is wrong"):
         rt.replay_log(path)
+
+
+def test_a_length_that_is_too_long_is_damage_where_the_log_came_to_its_end(rt, record):
+    path = record()
+    data = bytearray(path.read_bytes())
+    at = 8
+    while data[at] != CHUNK:
+        at += 9 + int.from_bytes(data[at + 1 : at + 9], "little")
+    data[at + 6] ^= 1  # of its length
+    path.write_bytes(bytes(data))
+    with pytest.raises(rt.UserError, match=rf"the record at byte {at} goes beyond the file's end"):
+        rt.replay_log(path)
+
+
+def test_a_log_without_a_command_proves_nothing(infer, record):
+    path = record(ticks=0)
+    ended = infer("--replay", path)
+    assert ended.returncode == 2
+    assert "holds no command" in ended.stderr
 
 
 def what_is_said(rt, path):
