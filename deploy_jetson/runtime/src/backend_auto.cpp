@@ -33,6 +33,9 @@ void check_options(const BackendOptions& options) {
   if (options.precision != "fp32" && options.precision != "fp16" && options.precision != "auto") {
     throw UserError("--precision is '" + options.precision + "'; it must be fp32, fp16 or auto");
   }
+  if (options.name == "auto" && options.precision == "fp16" && !has_tensorrt()) {
+    throw UserError("--precision is 'fp16', which TensorRT alone has, and this program lacks it; take fp32");
+  }
 }
 
 std::vector<Candidate> candidates(const BackendOptions& options) {

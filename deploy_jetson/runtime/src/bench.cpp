@@ -1,12 +1,12 @@
 // robot-rl-infer --bench: the network of a bundle, paced at 500 Hz, as JSON.
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 
 #include "bundle.h"
 #include "json.h"
 #include "options.h"
 #include "paced.h"
+#include "report.h"
 #include "rt.h"
 
 namespace robot_rl {
@@ -55,12 +55,7 @@ int run_bench(const Options& options) {
   if (!refused.empty()) latency.refused = refused + (latency.refused.empty() ? "" : "; " + latency.refused);
   const auto text = report(*bundle, *backend, why, latency);
   std::puts(text.c_str());
-  if (!options.report.empty()) {
-    std::ofstream file(options.report);
-    if (!(file << text << '\n' << std::flush)) {
-      throw UserError("--report is '" + options.report.string() + "', which cannot be written");
-    }
-  }
+  if (!options.report.empty()) write_whole(options.report, text + "\n");
   return static_cast<int>(latency.failed ? ExitCode::kFault : ExitCode::kDone);
 }
 

@@ -126,6 +126,9 @@ std::map<std::string, std::string, std::less<>> parse_sums(std::string_view text
 void check_signature(const std::filesystem::path& path, const Bytes& sums, const std::filesystem::path& key) {
   const std::string where = "policy bundle '" + path.string() + "': ";
   std::error_code error;
+  if (!std::filesystem::is_regular_file(key, error)) {
+    throw UserError("the key '" + key.string() + "' cannot be read; a PEM file with an Ed25519 public key is needed");
+  }
   if (!std::filesystem::exists(std::filesystem::symlink_status(path / kSignature, error))) {
     throw ContractError(where + kSignature + " is missing, and only bundles signed by '" + key.string() +
                         "' are accepted; robot-rl sign writes it");

@@ -1,10 +1,10 @@
 // --check: everything that a start checks, and nothing that moves.
 #include <cstdio>
-#include <fstream>
 
 #include "bundle.h"
 #include "json.h"
 #include "options.h"
+#include "report.h"
 
 namespace robot_rl {
 namespace {
@@ -20,14 +20,6 @@ std::string report_of(const Bundle& bundle, const Backend& backend, const Replay
   report.add("backend", backend.identity()).add("observation_size", contract.observation_size);
   report.add("joints", contract.joints.size()).raw("training", training.str()).raw("replay", errors.str());
   return report.str();
-}
-
-void write_report(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text << "\n";
-  file.close();
-  if (!file)
-    throw UserError("--report " + path.string() + " cannot be written; a path in a folder that exists is needed");
 }
 
 }  // namespace
@@ -47,7 +39,7 @@ int run_check(const Options& options) {
   std::printf("  golden replay of %d steps, %d resets: observation %.1e, action %.1e, joint target %.1e\n",
               replay.steps, replay.resets, replay.observation_error, replay.action_error, replay.joint_target_error);
   std::puts("  the bundle may move a robot");
-  if (!options.report.empty()) write_report(options.report, report_of(*bundle, *backend, replay));
+  if (!options.report.empty()) write_whole(options.report, report_of(*bundle, *backend, replay) + "\n");
   return 0;
 }
 

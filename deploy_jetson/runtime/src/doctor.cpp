@@ -7,6 +7,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "report.h"
+
 namespace robot_rl {
 
 const char* name_of(Verdict verdict) {
@@ -124,11 +126,7 @@ int run_doctor(const Options& options) {
   const auto live = check_live(options, options.seconds > 0 ? options.seconds : 1.0);
   checks.insert(checks.end(), live.begin(), live.end());
   std::fputs(doctor_text(checks).c_str(), stdout);
-  if (!options.report.empty()) {
-    std::ofstream file(options.report);
-    file << doctor_json(checks);
-    if (!file.flush()) throw UserError("--report " + options.report.string() + ": cannot be written");
-  }
+  if (!options.report.empty()) write_whole(options.report, doctor_json(checks));
   const bool bad = std::any_of(checks.begin(), checks.end(), [](const Check& c) { return c.verdict == Verdict::kBad; });
   return static_cast<int>(bad ? ExitCode::kRefused : ExitCode::kDone);
 }

@@ -1,5 +1,11 @@
 #include "error.h"
 
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
 #include "utf8.h"
 
 namespace robot_rl {
@@ -41,6 +47,16 @@ std::string one_line(const std::string& text) {
   if (line.size() <= kMax) return line;
   const auto head = whole(line, kMax - kTail - 10);
   return line.substr(0, head) + " ... " + line.substr(whole(line, line.size() - kTail));
+}
+
+void say_line(std::string_view line, int patience_ms) noexcept {
+  static std::atomic<bool> taken{true};  // whether the last line was
+  pollfd entry{STDERR_FILENO, POLLOUT, 0};
+  taken = poll(&entry, 1, taken ? patience_ms : 0) > 0 && write(STDERR_FILENO, line.data(), line.size()) > 0;
+}
+
+bool is_full(const std::error_code& code) noexcept {
+  return code.value() == ENOSPC || code.value() == EDQUOT || code.value() == EFBIG;
 }
 
 }  // namespace robot_rl

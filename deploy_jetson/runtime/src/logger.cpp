@@ -90,10 +90,13 @@ struct Logger::Parts {
     }
     realtime_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
     payload.resize(kMaxEvent);
+    std::error_code code;
     try {
       file.emplace(path, "ros2", "robot-rl-runtime");
       begin(info);
     } catch (const std::system_error& error) {
+      if (file) std::filesystem::remove(path, code);  // nothing of the run is in it
+      if (is_full(error.code())) throw std::system_error(error.code(), "--log=" + path.string());
       throw UserError("--log=" + path.string() + ": " + error.code().message() +
                       "; name a folder or a new file *.mcap that can be written");
     }

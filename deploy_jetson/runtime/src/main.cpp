@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
   } catch (const robot_rl::ContractError& error) {
     return fail(ExitCode::kRefused, std::string("refused: ") + error.what());
   } catch (const std::system_error& error) {
-    const bool full = error.code() == std::errc::no_space_on_device;
+    const bool full = robot_rl::is_full(error.code());
     return fail(full ? ExitCode::kDiskFull : ExitCode::kFault, robot_rl::one_line(error.what()));
   } catch (const std::exception& error) {
     return fail(ExitCode::kFault, robot_rl::one_line(error.what()));

@@ -52,11 +52,17 @@ McapWriter::McapWriter(const std::filesystem::path& path, std::string_view profi
   file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file_ < 0) throw std::system_error(errno, std::generic_category());
   chunk_.reserve(kChunkBytes + (std::size_t{1} << 17));
-  write(kMcapMagic);
   McapBytes header;
   header.string(profile);
   header.string(library);
-  write_record(McapOp::kHeader, header.text());
+  try {
+    write(kMcapMagic);
+    write_record(McapOp::kHeader, header.text());
+  } catch (...) {  // no destructor runs
+    ::close(file_);
+    ::unlink(path.c_str());
+    throw;
+  }
 }
 
 McapWriter::~McapWriter() {

@@ -1,11 +1,17 @@
 #include "options.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "address.h"
 #include "error.h"
 
 namespace robot_rl {
@@ -124,7 +130,8 @@ const OptionRow kRows[] = {
      "where built engines are kept"},
     {"settings", "FILE", [](O& o, V& v) { read_settings(o.settings, some("settings", v)); },
      "JSON file of periods and safety limits"},
-    {"set", "NAME=VALUE", [](O& o, V& v) { set(o, v); }, "one of them, such as stand_s=3 or limits.tilt_rad=0.8"},
+    {"set", "NAME=VALUE", [](O& o, V& v) { set(o, v); }, "one of them, such as stand_s=3 or limits.tilt_rad=0.8;\n"
+     "stronger than a file, wherever it stands"},
     {"log", "PATH", [](O& o, V& v) { o.log = some("log", v); }, "write a log: a file *.mcap, or a folder for one"},
     {"report", "FILE", [](O& o, V& v) { o.report = some("report", v); },
      "write latencies and counters at the end, JSON"},
@@ -157,10 +164,37 @@ const OptionRow& find_option(std::string_view name) {
   throw UserError("--" + std::string(name) + " is unknown; robot-rl-infer --help lists the options");
 }
 
+/// Found now, and not when hours of a run are to be written.
+void check_report(const std::filesystem::path& path) {
+  std::error_code code;
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  const bool plain = !std::filesystem::exists(path, code) || std::filesystem::is_regular_file(path, code);
+  int why = std::filesystem::is_directory(path, code) ? EISDIR : 0;
+  if (why == 0 && access((plain ? folder : path).c_str(), W_OK) != 0) why = errno;
+  if (why == 0) return;
+  throw UserError("--report: '" + path.string() + "' cannot be written (" + std::strerror(why) +
+                  "); name a file in a folder that exists");
+}
+
+/// Addresses are looked at before anything is started.
+void check_addresses(const Options& options) {
+  const Address robot = parse_address(options.transport, "--transport");
+  if (robot.options.contains("states")) {
+    throw UserError("--transport: '" + options.transport + "': leave 'states' out; a policy cannot do without them");
+  }
+  if (options.operator_address == "robot" || options.operator_address == "none") return;
+  if (!options.operator_address.starts_with("udp:")) {
+    refuse_value("operator", options.operator_address, "udp:HOST:PORT, robot or none");
+  }
+  parse_address(options.operator_address, "--operator");
+}
+
 void check_whole(Options& options) {
   const bool needs = options.action != Action::kReplay && options.action != Action::kDoctor;
   if (needs && options.bundle.empty()) throw UserError("--bundle DIR is missing: the folder of the policy to run");
   if (options.operator_address == "none") options.settings.limits.operator_s = 0;
+  if (!options.report.empty()) check_report(options.report);
+  if (options.action == Action::kRun) check_addresses(options);
   const bool watched = options.watchdog && options.action == Action::kRun;
   if (watched && options.watchdog_s < 2 * options.settings.writer_period_s) {
     throw UserError("--watchdog-timeout: " + one_number(options.watchdog_s) + " s is less than two writer periods of " +
@@ -191,6 +225,7 @@ std::string make_help() {
 
 Options parse_options(int argc, char** argv) {
   Options options;
+  std::vector<std::string> sets;  // after the files of settings, wherever they stand
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "-h") {
@@ -209,8 +244,13 @@ Options parse_options(int argc, char** argv) {
     }
     std::string value;
     if (!row.value.empty()) value = joined ? std::string(word.substr(equals + 1)) : std::string(argv[++i]);
-    row.take(options, value);
+    if (row.name == "set") {
+      sets.push_back(std::move(value));
+    } else {
+      row.take(options, value);
+    }
   }
+  for (const auto& value : sets) set(options, value);
   if (options.action != Action::kHelp) check_whole(options);
   return options;
 }

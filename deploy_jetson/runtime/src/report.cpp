@@ -132,13 +132,15 @@ std::string report_json(const Options& options, const Bundle& bundle, const Loop
 }
 
 void write_whole(const std::filesystem::path& path, const std::string& text) {
-  const std::string part = path.string() + ".part";
-  const auto fail = [&part, &path] {
+  std::error_code code;
+  const bool plain = !std::filesystem::exists(path, code) || std::filesystem::is_regular_file(path, code);
+  const std::string part = path.string() + (plain ? ".part" : "");  // a device or a pipe is not replaced
+  const auto fail = [&] {
     const int error = errno;
-    unlink(part.c_str());
+    if (plain) unlink(part.c_str());
     throw std::system_error(error, std::generic_category(), path.string() + " cannot be written");
   };
-  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int file = open(part.c_str(), O_WRONLY | O_CREAT | (plain ? O_TRUNC : 0) | O_CLOEXEC, 0644);
   if (file < 0) fail();
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t wrote = write(file, text.data() + at, text.size() - at);
@@ -153,7 +155,7 @@ void write_whole(const std::filesystem::path& path, const std::string& text) {
   }
   fsync(file);
   close(file);
-  if (rename(part.c_str(), path.c_str()) != 0) fail();
+  if (plain && rename(part.c_str(), path.c_str()) != 0) fail();
 }
 
 }  // namespace robot_rl

@@ -30,7 +30,8 @@ struct RunFacts {
 
 std::string report_json(const Options& options, const Bundle& bundle, const Loop& loop, const RunFacts& facts);
 
-/// Write a text file whole or not at all. Throws std::system_error.
+/// Write a text file whole or not at all; what is no file (a pipe, /dev/stdout) is written to. Throws
+/// std::system_error.
 void write_whole(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace robot_rl

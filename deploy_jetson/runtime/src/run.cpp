@@ -22,8 +22,9 @@ namespace robot_rl {
 namespace {
 
 constexpr std::int64_t kLookNs = 20'000'000;  // how often the main thread looks at the others
+constexpr int kPatienceMs = 50;                // for whoever reads our lines
 
-void say(const std::string& line) { std::fprintf(stderr, "robot-rl-infer: %s\n", one_line(line).c_str()); }
+void say(const std::string& line) { say_line("robot-rl-infer: " + one_line(line) + "\n", kPatienceMs); }
 
 std::uint64_t draw_commander() {
   std::random_device device;
@@ -181,6 +182,7 @@ class Run {
     for (;;) {
       const int signal = signals_->wait(kLookNs);
       show_changes();
+      look_at_log();
       if (signal != 0) {
         say(std::string("stopped by SIG") + sigabbrev_np(signal));
         return;
@@ -192,6 +194,13 @@ class Run {
         loop_->fail(Fault::kInternal);
       }
     }
+  }
+
+  /// Say once that the log failed; the robot goes on.
+  void look_at_log() {
+    if (log_failed_ || !logger_ || !logger_->counters().failed) return;
+    log_failed_ = true;
+    say("the log is not whole: " + logger_->why());
   }
 
   void show_changes() {
@@ -228,8 +237,7 @@ class Run {
     facts_.log_lost = written.lost;
     facts_.log_bytes = written.bytes;
     facts_.log_why = logger_->why();
-    log_failed_ = written.failed;
-    if (written.failed) say("the log is not whole: " + facts_.log_why);
+    look_at_log();
     if (!written.failed && written.lost > 0) say("the log lacks " + std::to_string(written.lost) + " events");
   }
 

@@ -134,7 +134,7 @@ class Guard {
     const int size =
         std::snprintf(line, sizeof line, "robot-rl-infer: watchdog: the main process %s %.1f ms; damping\n", what,
                       static_cast<double>(silence) * 1e-6);
-    if (write(STDERR_FILENO, line, static_cast<std::size_t>(size)) < 0) return;
+    say_line({line, static_cast<std::size_t>(size)}, 0);
   }
 
   void send(std::int64_t now) {
@@ -178,8 +178,10 @@ class Guard {
 [[noreturn]] void guard(const Contract& contract, const Settings& settings, const WatchdogOptions& options,
                         Watchdog::Page& page, int pipe) {
   prctl(PR_SET_NAME, "robot-rl-watch", 0, 0, 0);
-  // A stop of the whole group is the main process's to handle; it says bye.
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
+  // A stop of the whole group, Ctrl-Z among them, is the main process's to handle; it says bye, or is silent.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU}) {
+    signal(number, SIG_IGN);
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);  // while it connects, there is nothing to damp
   int code = 0;
   {

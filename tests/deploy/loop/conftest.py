@@ -133,14 +133,16 @@ def start(rt, go2_bundle, binary_env, robot, tmp_path):
     """A function that starts the binary against the robot, with more options and settings; it is ended."""
     started = []
 
-    def run(*words, bundle=go2_bundle, operator="none", settings=None, limit=None):
+    def run(*words, bundle=go2_bundle, operator="none", settings=None, limit=None, stderr=subprocess.PIPE):
         command = [rt.binary(), "--bundle", bundle, "--transport", robot.address, "--operator", operator]
         command += ["--backend", "onnxruntime", "--report", tmp_path / "report.json", *words]
         for name, value in (PATIENT | (settings or {})).items():
             command += ["--set", f"{name}={value}"]
         if limit:  # of bytes in a file
             command = ["prlimit", f"--fsize={limit}", *command]
-        process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, env=binary_env)
+        process = subprocess.Popen(  # in a process group of its own, as a shell starts a job
+            [str(word) for word in command], stderr=stderr, text=True, env=binary_env, process_group=0
+        )
         started.append(process)
         return process
 

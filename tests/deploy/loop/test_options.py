@@ -1,6 +1,7 @@
 """Options and settings of the binary: one line for what is wrong, exit code 2."""
 
 import json
+import os
 
 import pytest
 
@@ -29,6 +30,15 @@ WRONG = {
         ["--bundle", "x", "--set", "writer_period_s=0.02"],
         "--watchdog-timeout: 0.01 s is less than two writer",
     ),
+    "transport": (
+        ["--bundle", "x", "--transport", "upd:1"],
+        "--transport: 'upd:1': it must be udp:HOST:PORT",
+    ),
+    "a policy without states": (["--bundle", "x", "--transport", "shm:a?states=0"], "leave 'states' out"),
+    "operator": (["--bundle", "x", "--operator", "shm:a"], "--operator: 'shm:a' is not udp:HOST:PORT, robot or none"),
+    "operator's port": (["--bundle", "x", "--operator", "udp:h:0"], "--operator: 'udp:h:0': it must be udp:HOST:PORT"),
+    "report": (["--bundle", "x", "--report", "/no/r.json"], "--report: '/no/r.json' cannot be written (No such file"),
+    "report is a folder": (["--doctor", "--report", "/tmp"], "--report: '/tmp' cannot be written (Is a directory)"),
     "lines in a value": (["--backend", "a\nb"], "'a b' is not one of"),
 }
 
@@ -88,3 +98,28 @@ def test_a_file_of_settings(infer, tmp_path):
     ended = infer("--settings", file)
     assert ended.returncode == 2
     assert ended.stderr == "robot-rl-infer: settings.json: setting limits.tilt_rad: True is not a number\n"
+
+
+def test_what_is_set_is_stronger_than_a_file_wherever_it_stands(infer, tmp_path):
+    file = tmp_path / "settings.json"
+    file.write_text('{"writer_period_s": 0.002}')
+    slow = ["--set", "writer_period_s=0.02"]
+    for words in ([*slow, "--settings", file], ["--settings", file, *slow]):
+        ended = infer("--bundle", "x", *words)
+        assert "less than two writer periods of 0.02 s" in ended.stderr
+
+
+def test_a_report_goes_into_a_pipe_and_does_not_take_its_place(infer, go2_bundle, tmp_path):
+    pipe = tmp_path / "report"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert infer("--bundle", go2_bundle, "--check", "--report", pipe).returncode == 0
+    assert json.loads(os.read(reader, 65536))["robot"] == "unitree_go2"
+    os.close(reader)
+    assert [each.name for each in tmp_path.iterdir()] == ["report"]
+
+
+def test_a_report_on_a_full_disk_has_its_exit_code(infer, go2_bundle):
+    ended = infer("--bundle", go2_bundle, "--check", "--report", "/dev/full")
+    assert ended.returncode == 74
+    assert ended.stderr == "robot-rl-infer: /dev/full cannot be written: No space left on device\n"

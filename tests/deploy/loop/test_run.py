@@ -1,5 +1,7 @@
 """The binary against a robot: it stands, walks, answers, stops, and leaves the robot damped."""
 
+import contextlib
+import os
 import shutil
 import signal
 import time
@@ -93,6 +95,37 @@ def test_the_operator_leads(rt, robot, start, free_address, report):
     assert report()["fault"] == "operator_lost"
 
 
+def test_after_a_second_commander_is_gone_the_operator_goes_on(rt, robot, start, free_address):
+    address = free_address()
+    process = start(operator=address, settings={"limits.operator_s": 5})
+    robot.wait_for(lambda c: c.phase == "DAMPING")
+    time.sleep(0.6)  # until then whoever commanded before us is named
+    operator = rt.OperatorEnd(address)
+
+    def ask(request, test):
+        since, end = len(robot.commands), time.monotonic() + 20
+        while time.monotonic() < end and not any(test(c) for c in robot.commands[since:]):
+            operator.send([0.0, 0.0, 0.0], request)
+            time.sleep(0.02)
+        return robot.wait_for(test, since=since)
+
+    def name(commander):
+        robot.change = lambda state: setattr(state, "commander", commander)
+
+    ask(rt.Request.STAND, lambda c: c.phase == "STAND")
+    name(0xBAD)
+    assert ask(rt.Request.NONE, lambda c: c.phase == "DAMPING").fault == "SECOND_COMMANDER"
+    name(0)
+    time.sleep(0.7)
+    ask(rt.Request.DAMP, lambda c: c.fault == "OPERATOR_STOP")
+    ask(rt.Request.STAND, lambda c: c.phase == "STAND")
+    since = len(robot.commands)
+    ask(rt.Request.NONE, lambda c: c.sequence > robot.commands[since - 1].sequence + 50)
+    assert {c.phase for c in robot.commands[since:]} == {"STAND"}
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+
+
 def test_no_states_damp_and_stay_damped(robot, start, report):
     process = start(settings={"limits.state_age_s": 0.2})
     robot.wait_for(lambda c: c.phase == "POLICY" and c.from_policy)
@@ -171,8 +204,49 @@ def test_a_log_that_cannot_be_written_on_stops_no_robot(robot, start, tmp_path):
     process = start("--seconds", "1.0", "--log", tmp_path / "run.mcap", limit=200_000)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 74, said
-    assert "the log is not whole" in said
+    lines = said.splitlines()
+    failed = next(i for i, line in enumerate(lines) if "the log is not whole" in line)
+    assert "DAMPING: operator_stop" in "".join(lines[failed:])  # said when it happened, not at the end
+    assert "File too large" in lines[failed]
     assert max(i for i, c in enumerate(robot.commands) if c.phase == "POLICY") > 300
+
+
+def test_a_disk_that_is_full_from_the_start_is_said_before_anything_moves(robot, start, tmp_path):
+    for limit in (10, 3000):
+        process = start("--log", tmp_path / "run.mcap", limit=limit)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 74, said
+        assert said.splitlines()[-1] == f"robot-rl-infer: --log={tmp_path}/run.mcap: File too large"
+        assert not list(tmp_path.iterdir())
+    assert not robot.commands
+
+
+@pytest.fixture
+def deaf():
+    """The writing end of a full pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, bytes(4096))
+    os.set_blocking(writer, True)
+    yield writer
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_terminal_that_takes_no_lines_holds_up_nothing(robot, start, deaf, number):
+    process = start(stderr=deaf)
+    robot.wait_for(lambda c: c.phase == "POLICY" and c.from_policy)
+    since = len(robot.commands)
+    process.send_signal(number)
+    damped = robot.wait_for(lambda c: c.phase == "DAMPING", since=since)
+    process.wait(60)
+    time.sleep(0.2)
+    after = [c for c in robot.commands if c.sequence >= damped.sequence]
+    assert len(after) >= 20
+    assert all(c.phase == "DAMPING" for c in after)
 
 
 def test_without_a_robot_one_line_says_so(start, robot, free_address):

@@ -74,6 +74,19 @@ def test_a_hang_is_followed_by_damping_and_the_run_is_over(rt, robot, walking, r
     assert report()["fault"] == "internal"
 
 
+def test_ctrl_z_in_the_terminal_is_followed_by_damping(robot, walking):
+    """It stops every process of the job; the watchdog is not to be stopped."""
+    process = walking()
+    since = len(robot.commands)
+    os.killpg(process.pid, signal.SIGTSTP)
+    first = robot.wait_for(lambda c: c.phase == "DAMPING", since=since)
+    assert first.fault == "INTERNAL"
+    os.killpg(process.pid, signal.SIGCONT)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 4
+
+
 def test_without_its_watchdog_it_damps(robot, walking, damped, tmp_path):
     log = tmp_path / "run.mcap"
     process = walking("--log", log)
