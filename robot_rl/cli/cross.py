@@ -97,14 +97,18 @@ def show(table: Table) -> None:
         cells = [_cell(table, policy, engine) for engine in table.engines]
         lines.add_row(policy if home is None else f"{policy}\n{home.trained_on}", *cells)
     Console().print(lines)
-    print("m/s of velocity error (against the engine it learned in), share of episodes that fell; ! beyond the bounds")
+    tracked = any(cell.lin_vel_error is not None for cell in table.cells.values())
+    what = "m/s of velocity error" if tracked else "return of an episode"
+    print(f"{what} (how much worse than in the engine it learned in), share of episodes that fell; ! beyond the bounds")
 
 
 def _cell(table: Table, policy: str, engine: str) -> str:
     cell = table.cells.get((policy, engine))
     if cell is None:
         return "-"
-    error = "-" if cell.lin_vel_error is None else f"{cell.lin_vel_error:.3f} ± {2 * cell.standard_error:.3f}"
+    error = "-" if cell.episode_return is None else f"return {cell.episode_return:.3g}"
+    if cell.lin_vel_error is not None:
+        error = f"{cell.lin_vel_error:.3f} ± {2 * cell.standard_error:.3f}"
     losses = table.losses(cell)
     if losses is None:
         return f"{error}\n{cell.fall_rate:.1%} fell"

@@ -9,6 +9,8 @@ from robot_rl.latency.chart import SCALE, Pen
 
 INK, FAINT, GRID, HOME, OTHER, BEYOND = "#222222", "#777777", "#dddddd", "#0b62c4", "#6aa2dd", "#d1660a"
 WIDTH, HEAD, ROW, GAP, FOOT = 1100, 76, 34, 42, 26
+ERROR = "velocity error [m/s], mean and two standard errors; smaller is better"
+RETURN = "return of an episode; larger is better"
 NAMES, LEFT, MIDDLE, FIGURES, RIGHT = 20, 190, 560, 572, 720
 """Where names, the panel of errors, its figures and the panel of falls begin; the first panel ends at MIDDLE."""
 
@@ -27,9 +29,10 @@ def draw_table(table: Table) -> Any:
     pen = Pen(ImageDraw.Draw(image), ImageFont)
     task = next(iter(table.cells.values())).task
     pen.text((NAMES, 14), f"{task}: one policy in several engines", 20, INK)
-    pen.text((LEFT, 48), "velocity error [m/s], mean and two standard errors", 13, FAINT)
     pen.text((RIGHT, 48), "episodes that fell", 13, FAINT)
-    most = max([cell.lin_vel_error or 0.0 for cell in table.cells.values()] + [1e-9])
+    tracked = any(cell.lin_vel_error is not None for cell in table.cells.values())
+    pen.text((LEFT, 48), ERROR if tracked else RETURN, 13, FAINT)
+    most = max([abs(_value(cell) or 0.0) for cell in table.cells.values()] + [1e-9])
     top = HEAD
     for policy, cells in rows.items():
         home = table.home(policy)
@@ -47,17 +50,22 @@ def draw_table(table: Table) -> Any:
     return image.resize((WIDTH, height), Image.Resampling.LANCZOS)
 
 
+def _value(cell: Cell) -> float | None:
+    return cell.episode_return if cell.lin_vel_error is None else cell.lin_vel_error
+
+
 def _draw_row(pen: Pen, top: float, table: Table, cell: Cell, most: float) -> None:
     losses = table.losses(cell)
     colour = HOME if losses is None else OTHER if losses["within"] else BEYOND
     pen.text((NAMES + 20, top + 5), cell.engine, 14, INK)
-    if cell.lin_vel_error is not None:
+    value = _value(cell)
+    if value is not None:
         scale = (MIDDLE - LEFT) / (1.25 * most)
-        end, spread = LEFT + cell.lin_vel_error * scale, 2 * cell.standard_error * scale
+        end, spread = LEFT + max(0.0, value) * scale, 2 * cell.standard_error * scale
         pen.box((LEFT, top + 3, end, top + ROW - 9), colour)
         pen.line((end - spread, top + ROW / 2 - 3, end + spread, top + ROW / 2 - 3), INK)
         change = "" if losses is None or losses["tracking"] is None else f"  {in_percent(losses['tracking'])}"
-        pen.text((FIGURES, top + 5), f"{cell.lin_vel_error:.3f}{change}", 13, INK)
+        pen.text((FIGURES, top + 5), f"{value:.3g}{change}", 13, INK)
     room = WIDTH - RIGHT - 150
     pen.box((RIGHT, top + 3, RIGHT + room, top + ROW - 9), GRID)
     pen.box((RIGHT, top + 3, RIGHT + max(1.0, room * cell.fall_rate), top + ROW - 9), colour)

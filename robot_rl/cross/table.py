@@ -35,6 +35,7 @@ class Cell:
         lin_vel_error, yaw_vel_error: means over episodes [m/s, rad/s]; None where the task has no such command.
         lin_vel_spread: standard deviation over episodes [m/s].
         fall_rate: share of episodes that ended before their time.
+        episode_return: mean sum of an episode's rewards; what counts where nothing is tracked.
         file: where this was read.
     """
 
@@ -50,6 +51,7 @@ class Cell:
     lin_vel_spread: float | None
     fall_rate: float
     file: str
+    episode_return: float | None = None
 
     @property
     def standard_error(self) -> float:
@@ -80,8 +82,9 @@ class Table:
         """What a policy loses against its own engine.
 
         Returns:
-            "tracking", the share by which the tracking error is larger; "survival", by how much the fall rate is;
-            "within", whether both are within TRACKING_LOSS and SURVIVAL_LOSS. None at home, or without a home.
+            "tracking", the share by which the tracking error is larger, or, where nothing is tracked, by which the
+            return is smaller; "survival", by how much the fall rate is larger; "within", whether both are within
+            TRACKING_LOSS and SURVIVAL_LOSS. None at home, or without a home.
         """
         home = self.home(cell.policy)
         if home is None or home is cell:
@@ -89,6 +92,8 @@ class Table:
         tracking = None
         if cell.lin_vel_error is not None and home.lin_vel_error:
             tracking = cell.lin_vel_error / home.lin_vel_error - 1.0
+        elif cell.episode_return is not None and home.episode_return:
+            tracking = (home.episode_return - cell.episode_return) / abs(home.episode_return)
         survival = cell.fall_rate - home.fall_rate
         within = (tracking is None or tracking <= TRACKING_LOSS) and survival <= SURVIVAL_LOSS + 1e-9
         return {"tracking": tracking, "survival": survival, "within": within}
@@ -130,6 +135,7 @@ def read_cell(path: Path, home: str = "") -> Cell:
             lin_vel_spread=_figure(figures, "lin_vel_error", "std"),
             fall_rate=float(figures["fall_rate"]["mean"]),
             file=str(path),
+            episode_return=_figure(figures, "return", "mean"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: damaged, {error} is missing or of the wrong kind") from None

@@ -40,7 +40,7 @@ def resolve_engine(name: str, device: str) -> str:
         return "isaac"
     if name != "isaac" and is_old:
         raise ValueError(
-            f"engine={name!r}: MuJoCo {found} is here, {MUJOCO}.0 is needed; in Isaac Lab's environment use engine=isaac"
+            f"engine={name!r}: MuJoCo {found} is here, {MUJOCO}.0 is needed; where Isaac Lab is use engine=isaac"
         )
     if name == "auto":
         return "mujoco_warp" if cuda else "mujoco"

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import shutil
 import tempfile
+import warnings
 from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
@@ -221,11 +223,19 @@ def scene_cfg(scene: Scene, num_envs: int, folder: Path) -> Any:
         bodies = {foot: scene.model.body(int(scene.model.geom(foot).bodyid[0])).name for foot in robot.feet}
         shapes = [f"{prim}/{body}/collisions/{foot}" for foot, body in bodies.items()]
         cfg.feet = ContactSensorCfg(prim_path=f"{prim}/.*", sensor_shape_prim_expr=shapes)
+        # The arrows that would draw forces lie in a cloud store; its spheres do not.
+        cfg.feet.normal_force_visualizer_cfg = cfg.feet.friction_force_visualizer_cfg = cfg.feet.visualizer_cfg
     return cfg
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Isaac Lab's tables about itself off the terminal."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        yield
+    """Keep Isaac Lab's tables about itself, and its warnings of what is to come, off the terminal."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)

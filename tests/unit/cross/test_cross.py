@@ -61,11 +61,23 @@ def test_a_policy_without_its_own_engine_has_no_losses(write):
     assert table.losses(table.cells["run-1", "isaac"]) is None
 
 
-def test_a_task_without_a_command_has_falls_alone(write):
+def test_a_task_without_a_command_is_judged_by_its_return(write):
+    def told(engine, total):
+        figures = {"fall_rate": {"mean": 0.5, "std": 0.5}, "return": {"mean": total, "std": 1.0}}
+        return evaluation(engine, onnx=figures)
+
+    table = merge(cells(write, told("mujoco", 4.0), told("isaac", 3.6), told("mujoco_warp", 3.0)))
+    near, far = (table.losses(table.cells["run-1", engine]) for engine in ("isaac", "mujoco_warp"))
+    assert near == {"tracking": pytest.approx(0.1), "survival": 0.0, "within": True}
+    assert far == {"tracking": pytest.approx(0.25), "survival": 0.0, "within": False}
+
+
+def test_the_picture_of_a_task_without_a_command(write, capsys):
     figures = {"fall_rate": {"mean": 0.5, "std": 0.5}, "return": {"mean": 3.0, "std": 1.0}}
-    first, second = (evaluation(engine, onnx=figures) for engine in ("mujoco", "isaac"))
-    table = merge(cells(write, first, second))
-    assert table.losses(table.cells["run-1", "isaac"]) == {"tracking": None, "survival": 0.0, "within": True}
+    words = [write(f"{engine}.json", evaluation(engine, onnx=figures)) for engine in ("mujoco", "isaac")]
+    assert main(["cross", *words, "out=cross.json"]) == 0
+    assert "return 3" in capsys.readouterr().out
+    assert Path("cross.png").stat().st_size > 1000
 
 
 def test_the_command_writes_table_file_and_picture(write, capsys):
