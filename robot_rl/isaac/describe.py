@@ -8,6 +8,7 @@ robot measures is named with no signal, and the contract refuses it by that name
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,9 @@ LIBRARY = ("isaaclab.", "isaaclab_tasks.")
 ACTIONS = {"JointPositionAction": "position", "JointEffortAction": "effort"}
 ROBOTS = {"go2": "unitree_go2", "g1": "unitree_g1", "h1": "unitree_h1"}
 """What Isaac Lab calls a robot's file, and what this project calls the robot."""
+EFFORTS = ("actuator_effort_limit", "joint_effort_limit", "effort_limit", "effort_limit_sim")
+SPEEDS = ("actuator_velocity_limit", "joint_velocity_limit", "velocity_limit", "velocity_limit_sim")
+"""What Isaac Lab calls a limit, what the motor can do first."""
 COMMAND = {"vx": "lin_vel_x", "vy": "lin_vel_y", "yaw": "ang_vel_z"}
 
 
@@ -102,16 +106,15 @@ def _robot(env: IsaacEnv) -> str:
 
 
 def _joint_rows(robot: Any, driven: set[str]) -> list[dict[str, Any]]:
-    """Gains, limits and default of every joint; the gains are those of its actuator."""
+    """Gains, limits and default of every joint: as its actuator is configured, else as the simulation has them."""
     data, names = robot.data, list(robot.joint_names)
     kp, kd = _row(data.joint_stiffness), _row(data.joint_damping)
     effort, speed = _row(data.joint_effort_limits), _row(data.joint_vel_limits)
-    for actuator in robot.actuators.values():
-        for gains, field in ((kp, "stiffness"), (kd, "damping"), (effort, "effort_limit"), (speed, "velocity_limit")):
-            values = getattr(actuator, field, None)
-            if isinstance(values, Tensor) and getattr(actuator, "joint_names", None):
-                for joint, value in zip(actuator.joint_names, values[0].tolist(), strict=True):
-                    gains[names.index(joint)] = value
+    for actuator in (robot.cfg.actuators or {}).values():
+        joints = robot.find_joints(actuator.joint_names_expr)[1]
+        for gains, fields in ((kp, ("stiffness",)), (kd, ("damping",)), (effort, EFFORTS), (speed, SPEEDS)):
+            for joint, value in _configured(actuator, fields, joints).items():
+                gains[names.index(joint)] = value
     default, limits = _row(data.default_joint_pos), data.joint_pos_limits.torch[0].tolist()
     rows = []
     for index, (name, (lower, upper)) in enumerate(zip(names, limits, strict=True)):
@@ -129,6 +132,16 @@ def _joint_rows(robot: Any, driven: set[str]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _configured(actuator: Any, fields: tuple[str, ...], joints: list[str]) -> dict[str, float]:
+    """What an actuator is configured with, by joint: the first of these fields that is set."""
+    said = next((value for field in fields if (value := getattr(actuator, field, None)) is not None), None)
+    if isinstance(said, int | float):
+        return dict.fromkeys(joints, float(said))
+    if not isinstance(said, Mapping):
+        return {}
+    return {joint: float(value) for joint in joints for name, value in said.items() if re.fullmatch(name, joint)}
 
 
 def _bounded(effort: float, joint: str) -> float:

@@ -102,13 +102,24 @@ def localize(cfg: Any, folder: Path | None, exists: Callable[[str], bool], name:
         path = getattr(holder, "usd_path", None)
         if not isinstance(path, str) or Path(path).is_file():
             continue
-        local = find_file(path, folder) if folder else None
-        if local is None and GROUND in path and (folder or not exists(path)):
-            local = find_file(path, OWN_ASSETS)
-        if local is not None:
+        if (local := local_file(path, folder, exists)) is not None:
             holder.usd_path = str(local)
         elif not path.startswith(REMOTE) or not exists(path):
             raise UserError(_missing(path, folder, name))
+
+
+def local_file(path: str, folder: Path | None, exists: Callable[[str], bool]) -> Path | None:
+    """The file that stands for a path of the store: in a folder, or our ground where theirs is out of reach.
+
+    Args:
+        path: the path.
+        folder: where to look; None: nowhere.
+        exists: whether a file of Isaac Lab's store can be had.
+    """
+    found = find_file(path, folder) if folder else None
+    if found is None and GROUND in path and (folder or not exists(path)):
+        return find_file(path, OWN_ASSETS)
+    return found
 
 
 def _missing(path: str, folder: Path | None, name: str) -> str:
@@ -133,14 +144,14 @@ def find_file(path: str, folder: Path) -> Path | None:
 
 
 def walk(node: Any, seen: set[int] | None = None) -> Iterator[Any]:
-    """Every part of a configuration that holds settings."""
+    """Every part of a configuration that holds settings, but for marks in pictures."""
     seen = set() if seen is None else seen
     if id(node) in seen:
         return
     seen.add(id(node))
-    items = node if isinstance(node, list | tuple) else children(node).values()
-    if children(node):
+    known = children(node)
+    if known:
         yield node
-    for item in items:
+    for item in node if isinstance(node, list | tuple) else [known[name] for name in known if "visualizer" not in name]:
         if isinstance(item, list | tuple) or children(item):
             yield from walk(item, seen)

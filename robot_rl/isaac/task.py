@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import re
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,6 +78,9 @@ class IsaacTask:
         """
         find_spec(self.name)
         cfg = self._compose(num_envs, device)
+        for part in settings.walk(cfg):
+            if getattr(part, "debug_vis", False) is True:
+                part.debug_vis = False  # Marks in a window that is not there, of files from the store.
         for path, value in self.settings.items():
             settings.put(cfg, path, value)
         if device == "cpu" and hasattr(cfg.sim.physics, "use_cuda_graph"):
@@ -135,12 +140,19 @@ class IsaacTask:
             with hushed():
                 settings.localize(cfg, self.folder, _in_store, self.name)
                 self._launch(cfg, after)
-                env: Any = gymnasium.make(self.id, cfg=cfg).unwrapped
+                with _lent(self.folder):
+                    env: Any = gymnasium.make(self.id, cfg=cfg).unwrapped
         except FileNotFoundError as problem:
             after.close()
             raise UserError(
                 f"task={self.name}: {_line(problem)}; put the file into a folder and give assets=<folder>"
             ) from problem
+        except UserError:
+            after.close()
+            raise
+        except ValueError as problem:  # So Isaac Lab says of a name that the robot does not have, and of much else.
+            after.close()
+            raise UserError(f"task={self.name}: {_line(problem)}") from problem
         except BaseException:
             after.close()
             raise
@@ -222,6 +234,23 @@ def _can_run(cfg: Any) -> bool:
     if "OvPhysxCfg" in names and importlib.util.find_spec("ovphysx") is None:
         return False
     return not needs or importlib.util.find_spec("isaacsim") is not None
+
+
+@contextlib.contextmanager
+def _lent(folder: Path | None) -> Iterator[None]:
+    """Let files be found in a folder also where no setting names them, such as the ground of a terrain."""
+    prims = importlib.import_module("isaaclab.sim.utils.prims")
+    original = prims.retrieve_file_path
+
+    def retrieve(path: str, *rest: Any, **options: Any) -> str:
+        local = settings.local_file(path, folder, _in_store) if path.startswith(settings.REMOTE) else None
+        return original(path if local is None else str(local), *rest, **options)
+
+    prims.retrieve_file_path = retrieve
+    try:
+        yield
+    finally:
+        prims.retrieve_file_path = original
 
 
 def _in_store(path: str) -> bool:

@@ -19,6 +19,7 @@ class Spawn:
 @dataclass
 class Part:
     spawn: Spawn
+    arrow_visualizer_cfg: Spawn = field(default_factory=lambda: Spawn(f"{STORE}/Props/arrow_x.usd"))
 
 
 @dataclass
