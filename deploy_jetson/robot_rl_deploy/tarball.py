@@ -63,6 +63,7 @@ def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tup
         OSError: The tarball cannot be written; an older one is as before.
     """
     packing = packing or Packing()
+    _check_addresses(packing)
     report = verify_bundle(bundle)
     if packing.public_key is not None:  # neither a bundle that the robot would refuse leaves, nor a private key
         read_bundle(bundle, signed_by=packing.public_key)
@@ -72,9 +73,10 @@ def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tup
     files["settings.json"] = (json.dumps(SETTINGS, indent=1) + "\n").encode()
     files["robot-rl.env"] = environment(contract.robot, packing).encode()
     files["MANIFEST.json"] = _manifest(report)
-    for source in (packing.onnxruntime, packing.public_key):
-        if source is not None:
-            files[source.name if source is packing.onnxruntime else "key.pub"] = _read(source)
+    if packing.onnxruntime is not None:
+        files[packing.onnxruntime.name] = _wheel(packing.onnxruntime)
+    if packing.public_key is not None:
+        files["key.pub"] = packing.public_key.read_bytes()
     sums = [f"{hashlib.sha256(data).hexdigest()}  {path}\n" for path, data in sorted(files.items())]
     files["SHA256SUMS"] = "".join(sums).encode()
     to = Path(to)
@@ -156,10 +158,24 @@ def _manifest(report: BundleReport) -> bytes:
     return (json.dumps(about, indent=1) + "\n").encode()
 
 
-def _read(path: Path) -> bytes:
-    if path.suffix == ".whl" and "aarch64" not in path.name:
-        raise ContractError(f"onnxruntime={path}: is no wheel for aarch64")
+def _wheel(path: Path) -> bytes:
+    if not re.fullmatch(r"onnxruntime-.*aarch64.*\.whl", path.name):
+        raise ContractError(f"onnxruntime={path}: is no wheel of ONNX Runtime for aarch64, onnxruntime-...aarch64.whl")
     return path.read_bytes()
+
+
+_ADDRESS = re.compile(r"(udp:[^:?\s]+:[1-9]\d{0,4}|shm:[\w-]{1,64}|dds:unitree_(go|hg))(\?[^\s?]+)?")
+_OPERATOR = re.compile(r"robot|none|udp:[^:?\s]+:[1-9]\d{0,4}")
+
+
+def _check_addresses(packing: Packing) -> None:
+    """Refuse here what the robot would refuse at its start."""
+    if packing.transport and not _ADDRESS.fullmatch(packing.transport):
+        raise ContractError(
+            f"transport={packing.transport}: must be udp:HOST:PORT, shm:NAME, dds:unitree_go or dds:unitree_hg"
+        )
+    if packing.operator and not _OPERATOR.fullmatch(packing.operator):
+        raise ContractError(f"operator={packing.operator}: must be udp:HOST:PORT, robot or none")
 
 
 def _pack(files: Mapping[str, bytes], folder: str) -> bytes:

@@ -46,6 +46,19 @@ def hurried() -> Iterator[None]:
             os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
+_TIE = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def tied(words: Sequence[str]) -> list[str]:
+    """A command that is asked to end where this process dies, however that is."""
+    return [sys.executable, "-ISc", _TIE, str(os.getpid()), *words]
+
+
 class Binary:
     """`robot-rl-infer`, running.
 
@@ -87,7 +100,7 @@ class Binary:
             words += ["--set", f"{name}={value:.17g}"]
         self._stderr = open(folder / "stderr.txt", "wb")  # noqa: SIM115 - it is the child's as long as that lives
         self.process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=self._stderr, stderr=self._stderr, env=runtime_environment()
+            tied(words), stdin=subprocess.DEVNULL, stdout=self._stderr, stderr=self._stderr, env=runtime_environment()
         )
 
     @property

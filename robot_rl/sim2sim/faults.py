@@ -99,7 +99,7 @@ class Fault:
                 f"faults: {self.kind}@{self.start_s:g}-{self.end_s:g} must begin at 0 or later and end after it"
             )
         if not 0 <= self.joint < 64:
-            raise UserError(f"faults: {self.kind}:{self.joint} must be the index of a joint, from 0 on")
+            raise UserError(f"faults: {self.kind}:{self.joint} must be the index of a joint, from 0 to 63")
 
 
 def read_faults(text: str) -> tuple[Fault, ...]:

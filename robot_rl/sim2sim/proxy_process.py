@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.sim2sim.between import Between
-from robot_rl.sim2sim.binary import hurried
+from robot_rl.sim2sim.binary import hurried, tied
 from robot_rl.sim2sim.faults import Fault, dump_faults, load_faults
 
 READY = "ready"
@@ -35,7 +35,7 @@ class ProxyProcess:
         self._report = folder / "proxy.json"
         given = {**where, "faults": dump_faults(faults)}
         words = [sys.executable, "-m", "robot_rl.sim2sim.proxy_process", json.dumps(given), str(self._report)]
-        self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(tied(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline().strip()
         if line != READY:

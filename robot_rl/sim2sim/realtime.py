@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.errors import UserError
 from robot_rl.sim2sim.binary import Binary, hurried, load_runtime
 from robot_rl.sim2sim.commands import Commands, make_commands
 from robot_rl.sim2sim.exchange import RealTime
@@ -92,6 +93,10 @@ class RealTimeRun:
         cfg, stack = self.cfg, self._stack
         self.plant = Plant(task, seed=cfg.seed, tick_s=cfg.tick_s)
         stack.callback(self.plant.close)
+        joints = len(self.plant.joint_names)
+        for fault in cfg.faults:
+            if fault.joint >= joints:
+                raise UserError(f"faults: {fault.kind}:{fault.joint}: the robot's joints are 0 to {joints - 1}")
         robot, transport = self._addresses()
         check_faults(cfg.faults, transport)
         if not cfg.faults:

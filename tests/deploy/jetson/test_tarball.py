@@ -85,10 +85,25 @@ def test_the_wheel_goes_along_where_it_is_for_arm(bundle, tmp_path):
     tarball, _ = write_tarball(bundle, tmp_path / "out", Packing(onnxruntime=wheel, operator="none"))
     assert content(tarball, wheel.name) == b"a wheel"
     assert b"--operator none" in content(tarball, "robot-rl.env")
-    other = wheel.with_name("onnxruntime-1.27.0-cp312-cp312-manylinux_2_28_x86_64.whl")
-    other.write_bytes(b"")
-    with pytest.raises(ContractError, match="no wheel for aarch64"):
-        write_tarball(bundle, tmp_path / "out", Packing(onnxruntime=other))
+    for name in ("onnxruntime-1.27.0-cp312-cp312-manylinux_2_28_x86_64.whl", "build.sh"):
+        other = wheel.with_name(name)
+        other.write_bytes(b"")
+        with pytest.raises(ContractError, match="is no wheel of ONNX Runtime for aarch64"):
+            write_tarball(bundle, tmp_path / "out", Packing(onnxruntime=other))
+
+
+@pytest.mark.parametrize(
+    ("packing", "line"),
+    [
+        (Packing(transport="tcp:1.2.3.4:5"), "transport=tcp:1.2.3.4:5: must be udp:HOST:PORT"),
+        (Packing(transport="dds:unitree_g1"), "transport=dds:unitree_g1: must be"),
+        (Packing(transport="udp:robot"), "transport=udp:robot: must be"),
+        (Packing(operator="shm:a"), "operator=shm:a: must be udp:HOST:PORT, robot or none"),
+    ],
+)
+def test_an_address_that_the_robot_would_refuse_is_refused_here(bundle, tmp_path, packing, line):
+    with pytest.raises(ContractError, match=line):
+        write_tarball(bundle, tmp_path / "out", packing)
 
 
 def test_a_key_goes_along_with_a_bundle_that_it_signed(bundle, tmp_path):

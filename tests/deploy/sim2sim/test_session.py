@@ -1,11 +1,16 @@
 """Sessions in real time: what they report, over each transport, and the commands that start them."""
 
 import json
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
+from robot_rl.sim2sim.ports import LOOPBACK, free_ports
 
 
 @pytest.mark.parametrize("transport", ["udp", "shm", "dds"])
@@ -88,6 +93,8 @@ def test_the_command_line_runs_a_session(tmp_path, capsys):
         (["tick=1"], "tick=1.0: must lie in"),
         (["command=up"], "command=up: must be task, script, a joystick"),
         (["faults=nun"], "there is no 'nun'"),
+        (["faults=nan:64"], "nan:64 must be the index of a joint, from 0 to 63"),
+        (["faults=nan:12"], "nan:12: the robot's joints are 0 to 11"),
     ],
 )
 def test_bad_input_is_one_line(words, line, capsys):
@@ -132,3 +139,30 @@ def test_the_viewer_draws_and_its_buttons_ask(session, go2_task, go2_bundle, tmp
     finally:
         view.close()
         made.close()
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from robot_rl.sim2sim.binary import Binary
+made = Binary(Path(sys.argv[1]), Path(sys.argv[2]), transport=sys.argv[3], arguments=["--connect-timeout", "300"])
+print(made.process.pid, flush=True)
+time.sleep(300)
+"""
+
+
+def test_the_binary_of_a_session_that_is_killed_ends_too(go2_bundle, tmp_path):
+    address = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
+    words = [sys.executable, "-c", PARENT, str(go2_bundle), str(tmp_path), address]
+    parent = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    stat = Path(f"/proc/{int(parent.stdout.readline())}/stat")
+    end = time.monotonic() + 60
+    while "backend" not in (tmp_path / "stderr.txt").read_text() and time.monotonic() < end:
+        time.sleep(0.02)
+    parent.kill()
+    parent.communicate()
+    while time.monotonic() < end and stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z":
+        time.sleep(0.02)
+    assert time.monotonic() < end
+    assert "stopped by SIGTERM" in (tmp_path / "stderr.txt").read_text()
