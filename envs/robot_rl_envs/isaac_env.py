@@ -63,9 +63,9 @@ def make_cfg(task: Task, num_envs: int | None = None, device: str = "cpu") -> Ro
         observation_space=0,
         state_space=0,
         seed=0,
-        task=task,
         folder=str(folder),
     )
+    cfg.task = task  # Given above, Isaac Lab would copy it, and kernels that were compiled for it cannot be.
     cfg.sim.render_interval = task.sim.decimation
     cfg.observation_space, cfg.state_space = _widths(task, scene)
     return cfg

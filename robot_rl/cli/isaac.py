@@ -173,6 +173,10 @@ def _make_export_env(cfg: "TrainCfg") -> Any:
 
     task: Any = cfg.task
     lab_cfg = task.load_cfg(1, cfg.device)
+    if hasattr(lab_cfg, "task"):  # One of ours among Isaac Lab's, which has noise of its own.
+        from robot_rl.evaluate import evaluation_task
+
+        lab_cfg.task = evaluation_task(lab_cfg.task)
     for name in cfg.learner.actor_groups:
         group = settings.children(getattr(lab_cfg, "observations", None)).get(name)
         if group is None:

@@ -44,7 +44,7 @@ def children(node: Any) -> dict[str, Any]:
     if isinstance(node, Mapping):
         return {str(key): value for key, value in node.items()}
     if hasattr(node, "__dataclass_fields__"):
-        names = dict.fromkeys((*node.__dataclass_fields__, *vars(node)))
+        names = dict.fromkeys((*node.__dataclass_fields__, *getattr(node, "__dict__", {})))
         return {name: getattr(node, name) for name in names if not name.startswith("_") and hasattr(node, name)}
     return {}
 
