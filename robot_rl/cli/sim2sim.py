@@ -185,6 +185,8 @@ def _show_session(name: str, result: Mapping[str, Any]) -> None:
             print(f"  {name_}: {result[name_]:.3f} {unit}")
     for fault in result["faults"]:
         print(f"  fault {fault['fault']} after {fault['policy_s']:.2f} s of walking")
+    if result["stayed_damped"]:
+        print(f"  it stays damped ({result['stayed_damped']}), so the session ends here")
     commands = result["commands"]
     print(f"  {result['states']} states, {commands['received']} commands, {commands['lost']} lost")
     if "state_to_command_us" in commands:

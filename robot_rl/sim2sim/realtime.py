@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from robot_rl.sim2sim.proxy_process import ProxyProcess
 
 STAND_S = 2.0
+AGAIN_S = 3.0
+"""Where a fault has no end, the robot has so long to walk again after it stood up [s]."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -121,7 +124,14 @@ class RealTimeRun:
         )
         stack.callback(self.binary.stop)
         stand_s = cfg.settings.get("stand_s", STAND_S)
-        session_cfg = SessionCfg(seconds=cfg.seconds, stand_s=stand_s, recover=cfg.recover, watch_s=cfg.watch_s)
+        lasting = any(math.isinf(fault.end_s) for fault in cfg.faults)
+        session_cfg = SessionCfg(
+            seconds=cfg.seconds,
+            stand_s=stand_s,
+            recover=cfg.recover,
+            watch_s=cfg.watch_s,
+            again_s=AGAIN_S if lasting else math.inf,
+        )
         self.commands: Commands = make_commands(cfg.command, self.plant.env, cfg.seconds or 60.0)
         self.exchange = RealTime(self.link)
         self.session = Session(

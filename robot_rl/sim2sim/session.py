@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,12 +35,15 @@ class SessionCfg:
         stand_s: Time that the binary takes to stand up [s], as in its settings.
         recover: After a fault or a fall, hang the robot up and begin again; else the session ends.
         watch_s: How long to look on after a fault that ends the session [s].
+        again_s: A robot that walked and does not get to walk again ends the session so long after the time that
+            standing up takes [s].
     """
 
     seconds: float = 10.0
     stand_s: float = 2.0
     recover: bool = True
     watch_s: float = 1.0
+    again_s: float = math.inf
 
 
 @dataclass(slots=True)
@@ -82,7 +86,7 @@ class Session:
         self._tracking, self._idle_since = Tracking(), plant.time_s
         self.phase, self._phase_since, self._asked_at = "", 0.0, -1.0
         self._has_fault, self._is_over, self._is_halted = False, False, False
-        self.policy_s, self.falls = 0.0, 0
+        self.policy_s, self.falls, self.stayed_damped = 0.0, 0, ""
         self.phases: list[dict[str, Any]] = []
         self.faults: list[dict[str, Any]] = []
         self.on_step: Callable[[], None] | None = None
@@ -209,6 +213,8 @@ class Session:
             self._is_over = True
         if self.phase == "POLICY" or self._is_halted:
             self._idle_since = now
+        if self._has_fault and self.policy_s and now - self._idle_since > cfg.again_s + cfg.stand_s:
+            self._is_over, self.stayed_damped = True, self.link.fault
         if now - self._idle_since > START_S + cfg.stand_s:
             raise PeerError(
                 f"robot-rl-infer did not walk for {now - self._idle_since:.0f} s: "
@@ -223,6 +229,7 @@ class Session:
             "policy_s": round(self.policy_s, 4),
             "simulated_s": round(self.plant.time_s, 4),
             "falls": self.falls,
+            "stayed_damped": self.stayed_damped,
             "faults": self.faults,
             "phases": self.phases,
             "lin_vel_error": tracking.linear / steps if tracked else None,

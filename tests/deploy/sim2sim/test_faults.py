@@ -193,6 +193,13 @@ def test_a_lost_command_is_no_fault_and_the_next_one_counts(session):
     assert report["commands"]["lost"] > 0
 
 
+def test_a_fault_that_stays_ends_the_session_with_its_report(session):
+    _, report = session("nan@0.3", seconds=0.0, recover=True)
+    assert report["stayed_damped"] == "not_finite"
+    assert report["faults"][0]["fault"] == "not_finite"
+    assert row_of(report)["happened"]
+
+
 def test_after_a_fault_the_robot_is_hung_up_and_walks_again(session):
     _, report = session("nan@0.3-0.32", seconds=0.8, recover=True)
     assert [found["fault"] for found in report["faults"]] == ["not_finite"]
