@@ -239,7 +239,7 @@ def _can_run(cfg: Any) -> bool:
 @contextlib.contextmanager
 def _lent(folder: Path | None) -> Iterator[None]:
     """Let files be found in a folder also where no setting names them, such as the ground of a terrain."""
-    prims = importlib.import_module("isaaclab.sim.utils.prims")
+    prims: Any = importlib.import_module("isaaclab.sim.utils.prims")
     original = prims.retrieve_file_path
 
     def retrieve(path: str, *rest: Any, **options: Any) -> str:
