@@ -27,7 +27,7 @@ int run_action(const robot_rl::Options& options) {
       break;
   }
   std::fputs(robot_rl::help_text(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : static_cast<int>(ExitCode::kDiskFull);
+  return 0;
 }
 
 int fail(ExitCode code, const std::string& line) {
@@ -39,7 +39,9 @@ int fail(ExitCode code, const std::string& line) {
 
 int main(int argc, char** argv) {
   try {
-    return run_action(robot_rl::parse_options(argc, argv));
+    const int code = run_action(robot_rl::parse_options(argc, argv));
+    const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    return written || code != 0 ? code : fail(ExitCode::kDiskFull, "what was to be said cannot be written to stdout");
   } catch (const robot_rl::UserError& error) {
     return fail(ExitCode::kBadInput, error.what());
   } catch (const robot_rl::ContractError& error) {

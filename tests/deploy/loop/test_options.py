@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 
 import pytest
 
@@ -123,3 +124,12 @@ def test_a_report_on_a_full_disk_has_its_exit_code(infer, go2_bundle):
     ended = infer("--bundle", go2_bundle, "--check", "--report", "/dev/full")
     assert ended.returncode == 74
     assert ended.stderr == "robot-rl-infer: /dev/full cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--check", "--bundle"]])
+def test_what_cannot_be_said_is_no_success(rt, go2_bundle, binary_env, words):
+    command = [str(rt.binary()), *words, *([str(go2_bundle)] if words[-1] == "--bundle" else [])]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=binary_env)
+    assert ended.returncode == 74
+    assert ended.stderr == "robot-rl-infer: what was to be said cannot be written to stdout\n"
