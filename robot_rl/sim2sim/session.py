@@ -249,7 +249,11 @@ def command_figures(notes: list[Any]) -> dict[str, Any]:
     for note in notes:
         by_commander.setdefault(note.commander, []).append(note.sequence)
     figures["lost"] = sum(max(0, seen[-1] - seen[0] + 1 - len(set(seen))) for seen in by_commander.values())
-    answers = np.array([note.answer_ns for note in notes if note.from_policy and note.answer_ns >= 0]) / 1e3
+    first: dict[int, int] = {}  # while states cannot be used, commands go on naming the last one that could
+    for note in notes:
+        if note.from_policy and note.answer_ns >= 0:
+            first.setdefault(note.state_sequence, note.answer_ns)
+    answers = np.array(list(first.values())) / 1e3
     figures["from_policy"] = len(answers)
     if len(answers):
         p50, p99, p999 = np.percentile(answers, [50, 99, 99.9])

@@ -9,7 +9,9 @@ import pytest
 from robot_rl.errors import UserError
 from robot_rl.sim2sim.commands import EVENT, Joystick, make_commands
 from robot_rl.sim2sim.faults import KINDS, Fault, dump_faults, load_faults, read_faults
+from robot_rl.sim2sim.link import Note
 from robot_rl.sim2sim.parity import compare
+from robot_rl.sim2sim.session import command_figures
 
 
 def test_a_script_is_read():
@@ -114,3 +116,22 @@ def test_the_verdict_is_about_survival_and_relative_errors():
     assert compare(mine, trainer)["survival"]["holds"]
     mine["lin_vel_error"] = [0.106] * 50
     assert not compare(mine, trainer)["holds"]
+
+
+def test_a_command_that_names_a_state_again_is_no_second_answer():
+    def note(sequence, state, answer, from_policy=True):
+        return Note(
+            sequence=sequence,
+            commander=1,
+            state_sequence=state,
+            state_age_ns=0,
+            answer_ns=answer,
+            send_time_ns=0,
+            phase="DAMPING",
+            fault="not_finite",
+            from_policy=from_policy,
+        )
+
+    figures = command_figures([note(1, 1, 2000), note(2, 1, 9000, False), note(4, 1, 5_000_000), note(5, 7, 4000)])
+    assert (figures["received"], figures["lost"], figures["from_policy"]) == (4, 1, 2)
+    assert figures["state_to_command_us"]["p50"] == 3.0
