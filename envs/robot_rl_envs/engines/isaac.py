@@ -85,6 +85,8 @@ class IsaacEngine:
         self._qvel_at = index([int(self.model.joint(name).dofadr[0]) for name in names])
         self._driven = index([names.index(name) for name in scene.actuated])
         self._joint_ids = self._driven.int()
+        limits = [joint.effort_limit for joint in robot.joints if not joint.passive]
+        self._limits = torch.tensor(limits, dtype=torch.float32, device=self.device)
         if robot.feet:
             found = [str(name).rpartition("/")[2] for name in self._worlds.feet.sensor_names]
             self._feet = index([found.index(foot) for foot in robot.feet])
@@ -98,7 +100,9 @@ class IsaacEngine:
         if self._servo:
             w.robot.set_joint_position_target_index(target=self._ctrl, joint_ids=self._joint_ids)
         else:
-            w.robot.set_joint_effort_target_index(target=self._ctrl, joint_ids=self._joint_ids)
+            # Isaac Lab hands an implicit actuator's effort on as it is; MuJoCo's motor has a range.
+            effort = torch.clamp(self._ctrl, -self._limits, self._limits)
+            w.robot.set_joint_effort_target_index(target=effort, joint_ids=self._joint_ids)
         for _ in range(substeps):
             w.scene.write_data_to_sim()
             w.sim.step(render=False)
