@@ -44,6 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     """Writes the bundle, or the form of facts where there are none."""
     from robot_rl_deploy.mjlab import read_facts, read_metadata
     from robot_rl_deploy.mjlab_bundle import import_bundle
+    from robot_rl_deploy.strict import ContractError
 
     from robot_rl.reading import read_plain
 
@@ -54,6 +55,11 @@ def run(arguments: Sequence[str]) -> int:
         model = read_plain(Path(options.policy), MAX_MODEL)
     except FileNotFoundError:
         raise UserError(f"policy={options.policy}: there is no such file") from None
+    try:
+        read_metadata(model)
+    except ContractError as error:
+        what = str(error).removesuffix("; export the bundle again")
+        raise UserError(f"policy={options.policy}: no file that mjlab wrote and a robot could run: {what}") from None
     facts = Path(options.facts)
     try:
         text = read_plain(facts, MAX_FACTS).decode(errors="replace")

@@ -202,6 +202,10 @@ def test_the_command_line_writes_a_form_and_then_the_bundle(tmp_path, capsys, mo
         "policy.onnx",
     ]
     assert main(["import-mjlab", "policy=nowhere.onnx"]) == 2
+    assert main(["import-mjlab", "policy=toy.xml"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "policy=toy.xml: no file that mjlab wrote and a robot could run: policy.onnx cannot be read" in error
+    assert "export" not in error
 
 
 def test_the_network_of_the_bundle_takes_any_number_of_worlds(tmp_path):
