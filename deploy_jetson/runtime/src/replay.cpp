@@ -300,7 +300,7 @@ int run_replay(const Options& options) {
     std::printf("actions of the log taken: it was made with %s; here, with %s, they differ by at most %.3g\n",
                 result.recorded_backend.c_str(), result.backend.c_str(), result.action_difference);
   }
-  if (result.cut) std::printf("the log ends in the middle: its program was killed\n");
+  if (result.cut) std::printf("the log ends in the middle: its program was killed, or the disk was full\n");
   return static_cast<int>(ExitCode::kDone);
 }
 
