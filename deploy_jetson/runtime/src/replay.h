@@ -11,7 +11,7 @@ namespace robot_rl {
 
 struct LogReplay {
   std::uint64_t events = 0, commands = 0, steps = 0, states = 0;  // played back
-  bool cut = false;                                               // the log ends in the middle: killed, or the disk was full
+  bool cut = false;           // the log ends in the middle: killed, or the disk was full
   bool same_backend = false;  // library, precision and processor are those of the log: its actions are computed anew
                               // and have to be the same; elsewhere the log's actions are taken
   double action_difference = 0;  // largest one of an action computed anew from the log's
