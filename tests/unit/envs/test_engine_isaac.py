@@ -4,10 +4,10 @@ from importlib import metadata, util
 
 import pytest
 import torch
-
-from robot_rl.cli.main import main
 from robot_rl_envs.engines import resolve_engine
 from robot_rl_envs.engines.isaac import rotate, rotate_inverse
+
+from robot_rl.cli.main import main
 
 
 @pytest.fixture
