@@ -43,7 +43,7 @@ def make_task() -> Task:
         terminations={"off_rail": Termination(terminations.joint_beyond, joint=SLIDER, limit=1.75)},
         events={
             "cart": Event(events.reset_joint_to, joint=SLIDER, centre=0.0, spread=0.2, velocity=0.1),
-            "pole": Event(events.reset_joint_to, joint=HINGE, centre=math.pi, spread=math.pi, velocity=0.2),
+            "pole": Event(events.reset_joint_to, joint=HINGE, centre=math.pi, spread=math.pi, velocity=2.0),
         },
         metrics={"upright": Metric(metrics.joint_cos, joint=HINGE)},
         mirror=True,
@@ -54,6 +54,7 @@ def make_task() -> Task:
             "ppo.gamma": 0.99,
             "actor.hidden": [64, 64],
             "critic.hidden": [64, 64],
+            "symmetry": "network",
         },
         solved=("tracking/upright", 0.6),
     )
