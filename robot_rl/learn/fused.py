@@ -5,14 +5,16 @@ for every operation costs page faults on top. Here the rows go through the layer
 The gradient is written out by hand (backpropagation, Rumelhart et al. 1986) and handed to autograd as one operation.
 PyTorch hands exp and tanh to Intel's vector library, which is slow on other makers' processors, but evaluates exp2 and
 the logistic function itself: ELU is max(x, exp2(min(x / ln 2, 0)) - 1) here and tanh(x) is 2 logistic(2 x) - 1, within
-2e-7 of PyTorch's.
+2e-7 of PyTorch's. On such processors the products, too, are left to oneDNN, which PyTorch brings along.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -57,6 +59,28 @@ def activation_gradient(name: str, gradient: Tensor, value: Tensor) -> None:
         torch.ops.aten.threshold_backward.grad_input(gradient, value, 0.0, grad_input=gradient)
     else:
         torch.ops.aten.tanh_backward.grad_input(gradient, value, grad_input=gradient)
+
+
+@functools.cache
+def has_quick_onednn() -> bool:
+    """Whether oneDNN multiplies rows by a weight more quickly than the library behind `torch.addmm` does here.
+
+    That library is Intel's; on AMD's processors oneDNN took 10 to 25 % less (measured on Zen 4, one and two threads).
+    It depends on the machine's maker alone, so that the same machine gives the same bits.
+    """
+    if not torch.backends.mkl.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    try:
+        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
+    """Return x (B, in) times a weight (out, in) transposed, plus a bias (out,): `out` (B, out), or an array anew."""
+    if has_quick_onednn():
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
 
 
 class Workspace:
@@ -144,14 +168,14 @@ def _widths(weights: Sequence[Tensor]) -> tuple[int, ...]:
 
 def _forward(work: Workspace, x: Tensor, layers: Sequence[Layer], *, keep: bool) -> Tensor:
     """Run the layers block by block; the hidden activations stay in the workspace where `keep`."""
-    *hidden, (last_weight, last_bias) = [(weight.t(), bias) for weight, bias in layers]
-    out = torch.empty(x.shape[0], last_weight.shape[1])
+    *hidden, (last_weight, last_bias) = layers
+    out = torch.empty(x.shape[0], last_weight.shape[0])
     for block in work.blocks(x.shape[0], _widths([weight for weight, _ in layers]), keep=keep):
         value = x[block.span]
-        for (weight, bias), target, (space,) in zip(hidden, block.values, block.spaces, strict=True):
-            value = torch.addmm(bias, value, weight, out=target)
+        for i, ((weight, bias), (space,)) in enumerate(zip(hidden, block.spaces, strict=True)):
+            value = block.values[i] = product(value, weight, bias, block.values[i])
             activate(work.activation, value, space)
-        torch.addmm(last_bias, value, last_weight, out=out[block.span])
+        torch.addmm(last_bias, value, last_weight.t(), out=out[block.span])
     return out
 
 
@@ -179,7 +203,7 @@ class _MlpFunction(torch.autograd.Function):
                 value, (below,) = block.values[i - 1], block.spaces[i - 1]
                 results[2 * i].addmm_(grad.t(), value)
                 results[2 * i + 1].add_(grad.sum(0))
-                grad = torch.mm(grad, weights[i], out=below)
+                grad = product(grad, weights[i].t(), None, below)
                 activation_gradient(work.activation, grad, value)
             results[0].addmm_(grad.t(), x[block.span])
             results[1].add_(grad.sum(0))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from robot_rl.config import NetworkCfg
-from robot_rl.learn import gaussian
+from robot_rl.learn import fused, gaussian
 from robot_rl.learn.fused import activate
 from robot_rl.learn.mlp import Mlp, make_activation
 from robot_rl.learn.networks import Actor, Critic
@@ -148,3 +148,19 @@ def test_exported_actor_takes_raw_observations(mirrored):
 
 def test_critic_values_have_one_dimension():
     assert Critic(5, NetworkCfg(hidden=(8,))).value(torch.randn(7, 5)).shape == (7,)
+
+
+@pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="PyTorch was built without oneDNN")
+def test_either_library_gives_the_same_products(monkeypatch):
+    torch.manual_seed(3)
+    sizes, x = ((7, 32), (32, 32), (32, 3)), torch.randn(3000, 7)
+    layers = [
+        (torch.randn(out, width, requires_grad=True), torch.randn(out, requires_grad=True)) for width, out in sizes
+    ]
+    results = []
+    for is_quick in (False, True):
+        monkeypatch.setattr(fused, "has_quick_onednn", lambda is_quick=is_quick: is_quick)
+        out = fused.run_mlp(fused.Workspace("elu", 32), x, layers)
+        results.append([out, *torch.autograd.grad(out.square().mean(), [part for layer in layers for part in layer])])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
