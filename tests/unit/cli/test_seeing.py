@@ -51,7 +51,7 @@ def test_bad_settings_are_one_line(run, in_tmp, words, line):
 
 
 def test_bounded_actions_with_a_deviation_of_the_state_from_training_to_evaluation(run, in_tmp, tiny):
-    words = ["actor.distribution=squashed", "actor.state_std=true", "actor.bound=0.5"]
+    words = ["actor.distribution=squashed", "actor.state_std=true", "actor.bound=0.5", "symmetry=none"]
     assert run("train", "task=cartpole", *tiny, *words)[0] == 0
     tensors, _ = load_checkpoint(latest_checkpoint(RunDir.find("latest").path))
     assert tensors["actor.body.layers.1.weight"].shape == (2, 8)
