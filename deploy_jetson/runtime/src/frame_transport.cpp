@@ -47,7 +47,8 @@ class FrameTransport final : public Receiver {
   std::uint32_t layout_ = 0;  // 0: not connected
   RobotDescription robot_;
   bool described_ = false, other_version_ = false;
-  bool answered_ = false;  // a second greeting: the next state may be the first of a robot that began anew
+  bool answered_ = false;        // a second greeting: the next states may be those of a robot that began anew
+  std::uint64_t again_from_ = 0;  // the first of them; 0: none came yet
   std::atomic<std::int64_t> heard_ns_{0};
   std::int64_t greeted_ns_ = 0;
   std::vector<int> places_;
@@ -133,11 +134,19 @@ void FrameTransport::take_state_frame(const Frame& frame) noexcept {
     return count(counters_.damaged);
   }
   auto verdict = window_.see(scratch_.sequence, counters_.lost);
-  if (answered_ && verdict != SequenceWindow::Verdict::kNew) {  // it counts from the beginning again
-    window_.reset();
-    verdict = window_.see(scratch_.sequence, counters_.lost);
+  if (answered_ && verdict != SequenceWindow::Verdict::kNew) {
+    // It counts from the beginning again where its numbers go on from there; one that repeats itself is stuck.
+    const bool goes_on = again_from_ != 0 && scratch_.sequence > again_from_;
+    again_from_ = scratch_.sequence;
+    if (goes_on) {
+      window_.reset();
+      verdict = window_.see(scratch_.sequence, counters_.lost);
+    }
   }
-  answered_ = false;
+  if (verdict == SequenceWindow::Verdict::kNew) {
+    answered_ = false;
+    again_from_ = 0;
+  }
   if (verdict == SequenceWindow::Verdict::kDuplicate) return count(counters_.duplicate);
   if (verdict == SequenceWindow::Verdict::kOld) return count(counters_.old);
   count(counters_.states);

@@ -290,6 +290,23 @@ def test_a_robot_that_begins_anew_is_greeted_again(robot, contract, tools, port)
     assert client.counters["foreign"] == client.counters["damaged"] == 0
 
 
+def test_a_robot_that_repeats_itself_has_not_begun_anew(robot, contract, tools, port):
+    """However often it answers a greeting, the state that it is stuck at is not taken for a new one."""
+    address = f"udp:127.0.0.1:{port()}"
+    end, client = rt.RobotEnd(address, robot), rt.Transport(address, commander=7)
+    tools.connect(end, client, contract)
+    end.send_state(tools.state(50))
+    tools.take_state(client)
+    for number in range(25):
+        client.send(tools.command(number + 1))
+        end.wait(0.02)
+        end.take_command()
+        end.send_state(tools.state(50))
+        client.wait(0.02)
+        assert client.take_state() is None
+    assert client.counters["duplicate"] > 10
+
+
 def test_a_watchdog_that_was_silent_for_long_is_heard_though_others_took_its_place(robot, contract, tools, port):
     address = f"udp:127.0.0.1:{port()}"
     end = rt.RobotEnd(address, robot)
