@@ -1,17 +1,14 @@
-"""Teacher and student on a task where errors add up: a point that falls away from the origin unless it is held."""
+"""A student learns what its teacher does, and goes on from there."""
 
 import math
 from dataclasses import replace
 
 import pytest
 import torch
-from rsl_rl.env import VecEnv
-from tensordict import TensorDict
 
-from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
+from robot_rl.config import NetworkCfg, PPOCfg
 from robot_rl.config.extras import TeacherCfg
 from robot_rl.config.networks import MemoryCfg
-from robot_rl.errors import UserError
 from robot_rl.learn.build import Policy, make_policy
 from robot_rl.learn.checkpoint import load_checkpoint
 from robot_rl.learn.distill import Distill
@@ -20,82 +17,7 @@ from robot_rl.learn.layout import Layout
 from robot_rl.learn.networks import Actor
 from robot_rl.learn.runner import Runner
 
-GAIN = torch.tensor([[-3.0, -2.5]])
-"""The teacher's action of position and velocity."""
-
-
-class FallEnv(VecEnv):
-    """N points: x'' = 2 x + action + gusts. "state" is (x, x'), "seen" a coarse x and the last action."""
-
-    def __init__(self, num_envs=64, seed=0, episode=60, noise=0.1, gust=0.3):
-        self.num_envs, self.num_actions, self.max_episode_length = num_envs, 1, episode
-        self.device, self.cfg, self.step_dt = torch.device("cpu"), {}, 0.1
-        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64)
-        self.generator = torch.Generator().manual_seed(seed)
-        self.noise, self.gust = noise, gust
-        self.x, self.v, self.last = self._draw(), torch.zeros(num_envs), torch.zeros(num_envs)
-        self._look()
-
-    def _draw(self):
-        return torch.rand(self.num_envs, generator=self.generator) - 0.5
-
-    def _normal(self):
-        return torch.randn(self.num_envs, generator=self.generator)
-
-    def _look(self):
-        state = torch.stack((self.x, self.v), dim=-1)
-        seen = torch.stack((self.x + self.noise * self._normal(), self.last), dim=-1)
-        groups = {"state": state, "seen": seen, "critic": state.clone()}
-        self.obs = TensorDict(groups, batch_size=[self.num_envs])
-
-    def get_observations(self):
-        return self.obs
-
-    def step(self, actions):
-        action = actions[:, 0].clamp(-10.0, 10.0)
-        self.v = self.v + self.step_dt * (2.0 * self.x + action + self.gust * self._normal())
-        self.x, self.last = self.x + self.step_dt * self.v, action
-        reward = -self.x.square().clamp(max=4.0)
-        self.episode_length_buf += 1
-        fallen = self.x.abs() > 2.0
-        time_outs = (self.episode_length_buf >= self.max_episode_length) & ~fallen
-        done = fallen | time_outs
-        self.x = torch.where(done, self._draw(), self.x)
-        self.v, self.last = torch.where(done, 0.0, self.v), torch.where(done, 0.0, self.last)
-        self.episode_length_buf[done] = 0
-        self._look()
-        return self.obs, reward, done, {"time_outs": time_outs}
-
-
-def teacher_cfg(groups=("state",), **actor):
-    network = NetworkCfg(**({"hidden": (4,), "activation": "relu", "init_std": 0.3} | actor))
-    return LearnerCfg(actor=network, critic=NetworkCfg(hidden=(8,)), actor_groups=groups, normalize_obs=False)
-
-
-def make_teacher_run(path, env, cfg=None):
-    """A run whose policy is linear: relu(x) - relu(-x) = x."""
-    runner = Runner(env, cfg or teacher_cfg(), run_dir=path)
-    with torch.no_grad():
-        first, last = runner.actor.body.layers
-        first.weight.copy_(torch.cat((torch.eye(2), -torch.eye(2))))
-        last.weight.copy_(torch.cat((GAIN, -GAIN), dim=-1))
-    runner.save()
-    return path
-
-
-def student_cfg(run, *, ppo=None, actor=None, **settings):
-    base = {
-        "name": "distill",
-        "num_steps": 16,
-        "max_iterations": 40,
-        "save_interval": 1000,
-        "actor": NetworkCfg(hidden=(32, 32), **(actor or {})),
-        "critic": NetworkCfg(hidden=(32,), output_gain=1.0),
-        "ppo": PPOCfg(learning_rate=3e-3, schedule="linear", epochs=3, **(ppo or {})),
-        "actor_groups": ("seen",),
-        "teacher": TeacherCfg(run=str(run)),
-    }
-    return LearnerCfg(**(base | settings))
+from .conftest import GAIN, FallEnv, make_teacher_run, student_cfg, teacher_cfg
 
 
 @torch.no_grad()
@@ -106,11 +28,6 @@ def returns(act, group, steps=60, **env):
     for _ in range(steps):
         total += float(world.step(act(world.get_observations()[group]))[1].mean())
     return total / steps
-
-
-@pytest.fixture
-def teacher_run(tmp_path):
-    return make_teacher_run(tmp_path / "teacher", FallEnv())
 
 
 def untimed(row):
@@ -318,30 +235,6 @@ def test_the_checkpoint_says_who_taught(teacher_run, tmp_path):
     assert policy(FallEnv().get_observations()).shape == (64, 1)
 
 
-def test_a_changed_teacher_is_refused(teacher_run, tmp_path):
-    runner = Runner(FallEnv(), student_cfg(teacher_run), run_dir=tmp_path / "student")
-    runner.learn(1)
-    moved = teacher_run.rename(tmp_path / "moved")
-    Runner(FallEnv(), student_cfg(moved)).load(runner.checkpoint)  # The same weights elsewhere are the same teacher.
-    later = Runner(FallEnv(), teacher_cfg(), run_dir=moved)
-    later.load(moved / "checkpoints" / "000000")
-    later.learn(1)
-    with pytest.raises(
-        UserError, match=r"^teacher\.run: '.*000001' is not the policy that the run began with, .*000000 "
-    ) as error:
-        Runner(FallEnv(), student_cfg(moved)).load(runner.checkpoint)
-    assert "\n" not in str(error.value)
-    Runner(FallEnv(), student_cfg(moved / "checkpoints" / "000000")).load(runner.checkpoint)
-
-
-def test_a_run_without_a_teacher_gets_none_on_resume(teacher_run, tmp_path):
-    cfg = replace(student_cfg(teacher_run), name="ppo", teacher=TeacherCfg())
-    runner = Runner(FallEnv(), cfg, run_dir=tmp_path / "plain")
-    runner.learn(1)
-    with pytest.raises(UserError, match=r"teacher\.run: .* the run to resume has none"):
-        Runner(FallEnv(), student_cfg(teacher_run)).load(runner.checkpoint)
-
-
 def test_reinforcement_learning_goes_on_from_a_student(teacher_run, tmp_path):
     """The weights alone are taken over: the new run has no teacher, and begins where the student was."""
     student = Runner(FallEnv(), student_cfg(teacher_run, max_iterations=15), run_dir=tmp_path / "student")
@@ -356,43 +249,6 @@ def test_reinforcement_learning_goes_on_from_a_student(teacher_run, tmp_path):
     fresh = []
     Runner(FallEnv(), cfg, observer=fresh.append).learn(1)
     assert rows[0]["loss/value"] < 0.5 * fresh[0]["loss/value"]  # The critic was taught, too.
-
-
-@pytest.mark.parametrize(
-    ("teacher", "settings", "message"),
-    [
-        ({"run": ""}, {}, r"^teacher\.run: '' names no policy, must be a run's directory or one of its checkpoints$"),
-        ({"run": "nowhere"}, {}, r"^teacher\.run: 'nowhere' is neither a run's directory nor a checkpoint$"),
-        ({"groups": ("stat",)}, {}, r"^teacher\.groups: the environment has no group 'stat', did you mean 'state'"),
-        (
-            {"groups": ("state", "critic")},
-            {},
-            r"^teacher\.groups: \['state', 'critic'\] have shape \(2,\), \(2,\), must be \(2,\) for the policy of",
-        ),
-        ({}, {"name": "ppo"}, r"^teacher\.run: '.*' is for learner=distill, this is learner=ppo$"),
-    ],
-)
-def test_a_teacher_that_is_not_to_be_had(teacher_run, teacher, settings, message):
-    cfg = student_cfg(teacher_run, teacher=TeacherCfg(**({"run": str(teacher_run)} | teacher)), **settings)
-    with pytest.raises(UserError, match=message) as error:
-        Runner(FallEnv(), cfg)
-    assert "\n" not in str(error.value)
-
-
-def test_a_teacher_with_other_actions(teacher_run, make_point_env, small_cfg):
-    class TwoEnv(FallEnv):
-        def __init__(self):
-            super().__init__()
-            self.num_actions = 2
-
-    with pytest.raises(UserError, match=r"has actions of shape \(1,\), must be shape \(2,\) as here"):
-        Runner(TwoEnv(), student_cfg(teacher_run))
-
-
-def test_a_missing_group_of_the_teacher(teacher_run, make_point_env, small_cfg):
-    cfg = replace(small_cfg, name="distill", teacher=TeacherCfg(run=str(teacher_run)))
-    with pytest.raises(UserError, match=r"^teacher\.groups: the environment has no group 'state'"):
-        Runner(make_point_env(), cfg)
 
 
 def test_choices_are_taught_by_their_divergence():
