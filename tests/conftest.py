@@ -105,6 +105,22 @@ def chromium() -> Path:
     raise AssertionError
 
 
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Calls the command line in this process; returns its exit code, stdout and stderr."""
+    from robot_rl.cli.main import main
+
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
 class Forked:
     """A running `python <words>`, to be used like a subprocess.Popen whose stdout and stderr are one pipe of text."""
 

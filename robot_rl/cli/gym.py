@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.cli.tree import coerce, refuse_engine
 from robot_rl.config import LearnerCfg, apply_overrides, to_dict
 from robot_rl.errors import UserError
 
@@ -71,10 +72,7 @@ def resolve_task(tree: Mapping[str, Any]) -> Any:
     """
     from robot_rl.gym.task import GymTask, default_settings
 
-    if str(tree["engine"]) not in ("auto", ENGINE):
-        raise UserError(f"engine={tree['engine']}: {tree['task']} brings its own physics; leave engine= out")
-    if tree["num_threads"]:
-        raise UserError(f"num_threads={tree['num_threads']}: {tree['task']} has none of ours; leave num_threads= out")
+    refuse_engine(tree, ENGINE, "leave engine= out")
     task = GymTask(name=str(tree["task"]), vectorization=str(tree["vectorization"]), actions=str(tree["actions"]))
     known = default_settings(task)
     given = tree["env"]
@@ -92,8 +90,6 @@ def resolve_task(tree: Mapping[str, Any]) -> Any:
 
 
 def _coerce(old: Any, new: Any, path: str) -> Any:
-    from robot_rl.cli.tree import coerce
-
     return new if new is None or old is None else coerce(old, new, path)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.cli.tree import coerce, copy_tree, leaves, refuse_engine
 from robot_rl.config import LearnerCfg, apply_overrides, to_dict
 from robot_rl.errors import UserError
 
@@ -65,12 +66,12 @@ def admit(tree: Mapping[str, Any], keys: Iterator[str] | list[str]) -> dict[str,
     from robot_rl.isaac import settings
 
     wanted = [key.removeprefix("env.") for key in keys if key.startswith("env.")]
-    known = dict(_flat(tree["env"]))
+    known = dict(leaves(tree["env"]))
     fresh = [path for path in wanted if path not in known]
     if not fresh:
         return dict(tree)
     cfg = _task(tree).load_cfg()
-    grown: dict[str, Any] = _copy(tree["env"])
+    grown: dict[str, Any] = copy_tree(tree["env"])
     for path in fresh:
         value = settings.plain(settings.find(cfg, path)[2])
         *parents, last = path.split(".")
@@ -89,20 +90,16 @@ def resolve_task(tree: Mapping[str, Any]) -> Any:
     Raises:
         UserError: A value of the wrong type, or a setting that only tasks of ours have.
     """
-    from robot_rl.cli.tree import coerce
     from robot_rl.isaac import settings
 
-    if str(tree["engine"]) not in ("auto", ENGINE):
-        raise UserError(f"engine={tree['engine']}: {tree['task']} brings its own physics; choose it with physics=")
-    if tree["num_threads"]:
-        raise UserError(f"num_threads={tree['num_threads']}: {tree['task']} has none of ours; leave num_threads= out")
+    refuse_engine(tree, ENGINE, "choose it with physics=")
     if not isinstance(tree["env"], Mapping):
         raise UserError(f"env={tree['env']!r}: is a group; set one of its values, such as env.decimation")
     task = _task(tree)
     task.folder  # noqa: B018  # refuses a folder that is not there
     cfg = task.load_cfg()
     task.check_single(cfg)
-    for path, value in _flat(tree["env"]):
+    for path, value in leaves(tree["env"]):
         old = settings.model(cfg, path)
         is_free = value is None or old is None or bool(settings.children(old))
         task.settings[path] = value if is_free else coerce(old, value, f"env.{path}")
@@ -186,15 +183,3 @@ def _make_export_env(cfg: "TrainCfg") -> Any:
             if hasattr(term, "delay_max_lag"):
                 term.delay_min_lag = term.delay_max_lag = 0
     return task.make_env(1, seed=cfg.seed, device=cfg.device, cfg=lab_cfg)
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _copy(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in tree.items()}

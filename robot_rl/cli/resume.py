@@ -3,10 +3,11 @@
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.cli.tree import leaves
 from robot_rl.errors import GiveUpError, UserError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def find_begun(cfg: "TrainCfg") -> str:
     run_dir = RunDir(cfg.root / task_folder(cfg.task.name) / cfg.run_id) if cfg.run_id else None
     if run_dir is None or not run_dir.config_file.is_file():
         return ""
-    before, now = dict(_flat(run_dir.read_config()["config"])), dict(_flat(cfg.tree))
+    before, now = dict(leaves(run_dir.read_config()["config"])), dict(leaves(cfg.tree))
     for key in dict.fromkeys((*now, *before)):
         if key not in FREE and not _is_same(key, before.get(key), now.get(key)):
             raise UserError(
@@ -89,9 +90,9 @@ def go_on_with(run_dir: "RunDir", cfg: "TrainCfg", ranks: "Ranks") -> "RunDir":
     from robot_rl.cli.guides import with_guides
     from robot_rl.cli.settings import load
 
-    told = dict(_flat(cfg.tree))
+    told = dict(leaves(cfg.tree))
     known = load(run_dir).tree
-    kept = with_guides(load(run_dir, {key: told[key] for key in FREE if key in dict(_flat(known)) and key != "root"}))
+    kept = with_guides(load(run_dir, {key: told[key] for key in FREE if key in dict(leaves(known)) and key != "root"}))
     go_on(run_dir, kept, ranks, is_requeued=True)
     return run_dir
 
@@ -156,15 +157,6 @@ def go_on(
         learn(env, cfg, run_dir, prepare, ranks, begun=begun)
     if ranks.is_first:
         say_what_next(run_dir, cfg)
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a tree by dotted name."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _is_same(key: str, before: Any, now: Any) -> bool:

@@ -48,7 +48,7 @@ def override(tree: Mapping[str, Any], dotted: Mapping[str, Any]) -> dict[str, An
     Raises:
         UserError: A name that the tree does not have; the nearest one is offered.
     """
-    result = _copy(tree)
+    result = copy_tree(tree)
     for name, value in dotted.items():
         require_key(tree, name)
         *parents, last = name.split(".")
@@ -80,6 +80,37 @@ def dotted_keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         yield f"{prefix}{key}"
         if isinstance(value, Mapping):
             yield from dotted_keys(value, f"{prefix}{key}.")
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a tree by dotted name."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def copy_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy with groups of its own."""
+    return {key: copy_tree(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
+
+
+def refuse_engine(tree: Mapping[str, Any], own: str, instead: str) -> None:
+    """Refuses settings of our engines in a tree of an environment that brings its own.
+
+    Args:
+        tree: The tree.
+        own: What its engine is called.
+        instead: What to do about another.
+
+    Raises:
+        UserError: Another engine, or threads for it.
+    """
+    if str(tree["engine"]) not in ("auto", own):
+        raise UserError(f"engine={tree['engine']}: {tree['task']} brings its own physics; {instead}")
+    if tree["num_threads"]:
+        raise UserError(f"num_threads={tree['num_threads']}: {tree['task']} has none of ours; leave num_threads= out")
 
 
 def _nearest(name: str, tree: Mapping[str, Any]) -> str:
@@ -207,7 +238,3 @@ def coerce(old: Any, new: Any, path: str) -> Any:
         items = [coerce(old[i], item, f"{path}[{i}]") if old else item for i, item in enumerate(new)]
         return type(old)(items)
     return new
-
-
-def _copy(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in tree.items()}

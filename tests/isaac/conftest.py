@@ -7,8 +7,6 @@ import contextlib
 
 import pytest
 
-from robot_rl.cli.main import main
-
 
 @pytest.fixture
 def make():
@@ -29,15 +27,7 @@ def make():
 
 
 @pytest.fixture
-def run(capsys, monkeypatch, tmp_path):
+def run(run, monkeypatch, tmp_path):
     """Calls the command line in an empty folder; returns its exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*words):
-        capsys.readouterr()
-        code = main([str(word) for word in words])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return run

@@ -1,6 +1,5 @@
 """A command line that runs in this process, and a tiny run for the tests that need one."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -31,17 +30,3 @@ def in_tmp(tmp_path, monkeypatch) -> Path:
     """An empty current directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Calls the command line; returns its exit code, stdout and stderr."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main([os.fspath(word) for word in words])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call

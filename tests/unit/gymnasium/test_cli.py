@@ -10,7 +10,6 @@ import pytest
 import torch
 import yaml
 
-from robot_rl.cli.main import main
 from robot_rl.gym.evaluate import evaluate_gym
 from robot_rl.gym.task import GymTask
 from robot_rl.learn.checkpoint import latest_checkpoint, load_checkpoint
@@ -20,18 +19,10 @@ TINY = ("num_envs=3", "num_steps=8", "max_iterations=2", "ppo.minibatches=2", "a
 
 
 @pytest.fixture
-def run(capsys, monkeypatch, reach_folder):
+def run(run, monkeypatch, reach_folder):
     """Calls the command line where reach_worlds.py lies; returns its exit code, stdout and stderr."""
     monkeypatch.chdir(reach_folder)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*words):
-        capsys.readouterr()
-        code = main([str(word) for word in words])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return run
 
 
 @pytest.fixture
