@@ -1,11 +1,17 @@
-"""Time until go2_flat tracks its command: trains with several seeds and evaluates every checkpoint afterwards.
+"""Time until go2_flat tracks its command, by learner and seed, in turn on one machine.
 
     python benchmarks/time_to_walk.py out=benchmarks/time_to_walk.json seeds=1,2,3
+    python benchmarks/time_to_walk.py learners=ppo,rsl_rl,rsl_rl+symmetry=none seeds=1,2,3,4,5 every=10 until=first \
+        out=benchmarks/time_to_walk_rsl_rl.json
 
-A checkpoint counts as walking when 100 fresh worlds over 10 s, with observation noise, randomization and pushes on,
-have a mean linear error of at most 0.25 m/s and at most 2 % falls. The time is that of a seed's first such checkpoint
-(one every 20 iterations, about 13 s); a later one may miss again. It is the runner's own clock: wall time from the
-first step on, without the evaluations, which run after the training.
+A policy counts as walking when 100 fresh worlds over 10 s, with observation noise, randomization and pushes on,
+have a mean linear error of at most 0.25 m/s and at most 2 % falls. The time is that of a seed's first such policy,
+of those after every so many iterations; a later one may miss again, which ``until=end`` looks for. It is wall time
+from the first step of the training on, without the evaluations, for which the training waits.
+
+``rsl_rl`` is rsl_rl's OnPolicyRunner on the same environment, networks and hyperparameters, with its mirrored samples
+in place of our symmetric network; ``+symmetry=none`` leaves these out. Every finished training is kept in the file at
+once; started again, with more seeds or learners if wanted, the script goes on with what is missing.
 """
 
 from __future__ import annotations
@@ -15,9 +21,12 @@ import math
 import statistics
 import sys
 import tempfile
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
@@ -25,46 +34,74 @@ from robot_rl.bench.result import make_result
 from robot_rl.config import LearnerCfg, apply_overrides
 from robot_rl.evaluate import evaluate_run
 from robot_rl.learn.build import make_policy
-from robot_rl.learn.checkpoint import load_checkpoint
 from robot_rl.learn.make import make_runner
+from robot_rl.run_dir import write_atomic
 
 ERROR_M_S, FALLS = 0.25, 0.02
+KNOWN = {"learners": "ppo", "seeds": "1,2,3", "every": "20", "until": "end", "out": ""}
 
 
-def train(seed: int, every: int, directory: Path, learner: str) -> None:
-    """Train once with a checkpoint every so many iterations."""
-    task = get_task("go2_flat")
-    settings = {**task.learner, **task.learner_cpu, "save_interval": every, "keep_checkpoints": 0, "name": learner}
-    cfg = apply_overrides(LearnerCfg(), settings)
-    env = make_env(task, num_envs=task.num_envs[0], seed=seed)
-    runner = make_runner(env, cfg, run_dir=directory, seed=seed)
-    runner.learn()
-    env.close()
+@dataclass(slots=True)
+class Watch:
+    """Evaluates the policy every so many iterations, on a clock that stands still meanwhile.
 
+    Attributes:
+        every: iterations between evaluations.
+        only_first: end the training with the first policy that walks.
+        points: what was found, in order.
+    """
 
-def curve(directory: Path, seed: int) -> list[dict[str, Any]]:
-    """Evaluate every checkpoint on fresh worlds."""
-    points = []
-    for checkpoint in sorted((directory / "checkpoints").iterdir()):
-        _, meta = load_checkpoint(checkpoint)
-        policy = make_policy(directory, checkpoint)
-        result = evaluate_run(
-            lambda: make_env(get_task("go2_flat"), num_envs=100, seed=10_000 + seed), policy=policy, bundle=None
-        )["torch"]
-        point = {"iteration": meta["iteration"], "time_s": meta["time_s"], "env_steps": meta["env_steps"]}
+    name: str
+    seed: int
+    every: int
+    only_first: bool
+    runner: Any = None
+    points: list[dict[str, Any]] = field(default_factory=list)
+    begun: float = field(default_factory=time.perf_counter)
+
+    def __call__(self, row: dict[str, float]) -> bool:
+        """Look at an iteration; true where the training may end."""
+        if int(row["iteration"]) % self.every:
+            return False
+        entered = time.perf_counter()
+        with torch.random.fork_rng(devices=[]):
+            result = evaluate_run(
+                lambda: make_env(get_task("go2_flat"), num_envs=100, seed=10_000 + self.seed),
+                policy=make_policy(self.runner.run_dir, self.runner.save()),
+                bundle=None,
+            )["torch"]
+        point = {"iteration": int(row["iteration"]), "time_s": entered - self.begun, "env_steps": int(row["env_steps"])}
         point |= {key: result[key]["mean"] for key in ("lin_vel_error", "yaw_vel_error", "fall_rate")}
-        points.append(point)
-        print(f"seed {seed}", {k: round(v, 3) for k, v in point.items()}, flush=True)
-    return points
+        self.points.append(point)
+        print(f"{self.name} seed {self.seed}", {k: round(v, 3) for k, v in point.items()}, flush=True)
+        self.begun += time.perf_counter() - entered
+        return self.only_first and walks(point)
+
+
+def train(name: str, seed: int, every: int, *, only_first: bool) -> list[dict[str, Any]]:
+    """Train once, ``<learner>[+setting=value]``, and return the points of its curve."""
+    task = get_task("go2_flat")
+    learner, *changes = name.split("+")
+    settings = {**task.learner, **task.learner_cpu, "save_interval": 10**6, "name": learner}
+    settings |= dict(change.split("=", 1) for change in changes)
+    env = make_env(task, num_envs=task.num_envs[0], seed=seed)
+    watch = Watch(name, seed, every, only_first)
+    with tempfile.TemporaryDirectory() as scratch:
+        cfg = apply_overrides(LearnerCfg(), settings)
+        runner = watch.runner = make_runner(env, cfg, run_dir=Path(scratch), seed=seed, observer=watch)
+        watch.begun = time.perf_counter()
+        runner.learn()
+    env.close()
+    return watch.points
 
 
 def walks(point: dict[str, Any]) -> bool:
-    """Whether a checkpoint is within both bounds."""
+    """Whether a policy is within both bounds."""
     return point["lin_vel_error"] <= ERROR_M_S and point["fall_rate"] <= FALLS
 
 
 def kept_from(points: list[dict[str, Any]]) -> float | None:
-    """Training time [s] from which every later checkpoint walks, too; None where the last one does not."""
+    """Training time [s] from which every later policy walks, too; None where the last one does not."""
     start = None
     for point in reversed(points):
         if not walks(point):
@@ -73,31 +110,52 @@ def kept_from(points: list[dict[str, Any]]) -> float | None:
     return start
 
 
-def main(arguments: list[str]) -> None:
-    """Train, evaluate, write the JSON."""
-    options = dict(argument.split("=", 1) for argument in arguments)
-    seeds = [int(seed) for seed in options.get("seeds", "1,2,3").split(",")]
-    every = int(options.get("every", "20"))
-    learner = options.get("learner", "ppo")
-    curves: dict[int, list[dict[str, Any]]] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        for seed in seeds:
-            train(seed, every, Path(scratch) / str(seed), learner)
-            curves[seed] = curve(Path(scratch) / str(seed), seed)
-    reached = {seed: next((p["time_s"] for p in points if walks(p)), None) for seed, points in curves.items()}
-    kept = {seed: kept_from(points) for seed, points in curves.items()}
+def summary(curves: dict[str, dict[str, list[dict[str, Any]]]], options: dict[str, str]) -> dict[str, Any]:
+    """Return the result over the seeds that every learner has finished: learner -> seed -> curve."""
+    seeds = [seed for seed in next(iter(curves.values())) if all(seed in curve for curve in curves.values())]
     # A seed that never walks counts as infinitely slow: left out, it would make the median look better.
-    times = [math.inf if time is None else time for time in reached.values()]
-    notes = {"threshold": {"lin_vel_error": ERROR_M_S, "fall_rate": FALLS}, "reached_s": reached}
-    notes |= {"kept_from_s": kept, "curves": curves}
-    notes["final_lin_vel_error"] = {seed: points[-1]["lin_vel_error"] for seed, points in curves.items()}
-    who = f"go2_flat, learner={learner}"
-    result = make_result("time to walk", {who: times}, unit="s of training", notes=notes)
-    print("reached [s]:", reached, "median", statistics.median(times))
-    print("kept from [s]:", kept)
-    print("final error [m/s]:", notes["final_lin_vel_error"])
-    if "out" in options:
-        Path(options["out"]).write_text(json.dumps(result, indent=1) + "\n")
+    reached = {
+        name: {seed: next((p["time_s"] for p in points if walks(p)), math.inf) for seed, points in curve.items()}
+        for name, curve in curves.items()
+    }
+    times = {f"go2_flat, learner={name}": [found[seed] for seed in seeds] for name, found in reached.items()}
+    notes: dict[str, Any] = {"threshold": {"lin_vel_error": ERROR_M_S, "fall_rate": FALLS}, "options": options}
+    notes["reached_s"] = reached
+    if options["until"] == "end":
+        per_seed = {name: curve.items() for name, curve in curves.items()}
+        notes["kept_from_s"] = {name: {seed: kept_from(p) for seed, p in curve} for name, curve in per_seed.items()}
+        notes["final_lin_vel_error"] = {
+            name: {seed: p[-1]["lin_vel_error"] for seed, p in curve} for name, curve in per_seed.items()
+        }
+    if not seeds:
+        return {"notes": notes | {"curves": curves}}
+    medians = [statistics.median(row) for row in times.values()]
+    notes["ratio_of_medians"] = {name: medians[0] / other for name, other in zip(curves, medians, strict=True)}
+    notes["curves"] = curves
+    return make_result("time to walk", times, unit="s of training", notes=notes)
+
+
+def main(arguments: list[str]) -> None:
+    """Train in turn, write the JSON after every training."""
+    options = KNOWN | dict(argument.split("=", 1) for argument in arguments)
+    if unknown := options.keys() - KNOWN.keys():
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(KNOWN)}")
+    names, seeds, file = options.pop("learners").split(","), options.pop("seeds").split(","), options.pop("out")
+    out = Path(file) if file else None
+    curves: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in names}
+    if out is not None and out.is_file() and (before := json.loads(out.read_text())["notes"])["options"] == options:
+        curves |= {name: before["curves"][name] for name in names if name in before["curves"]}
+    result = summary(curves, options)
+    for number, seed in enumerate(seeds):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            if seed in curves[name]:
+                continue
+            curves[name][seed] = train(name, int(seed), int(options["every"]), only_first=options["until"] == "first")
+            result = summary(curves, options)
+            if out is not None:
+                write_atomic(out, json.dumps(result, indent=1) + "\n")
+    for key in ("reached_s", "ratio_of_medians", "kept_from_s", "final_lin_vel_error"):
+        print(key, result["notes"].get(key))
 
 
 if __name__ == "__main__":
