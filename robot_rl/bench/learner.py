@@ -96,6 +96,7 @@ def bench_learner(
     num_steps: int = 24,
     repeats: int = 7,
     device: str = "cpu",
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Time the update at equal arithmetic: the same networks, data, epochs and minibatches, all in float32.
 
@@ -105,6 +106,7 @@ def bench_learner(
         num_steps: steps of the rollout.
         repeats: timed updates of each; one more warms up.
         device: where both run.
+        say: takes a line about each network and rollout as soon as it is measured.
 
     Returns:
         The result in the form of :func:`robot_rl.bench.result.make_result`, whose ``ratio`` is that of the first size
@@ -125,6 +127,7 @@ def bench_learner(
         rows[f"robot-rl {one['network']}, {one['rollout']}"] = [1.0 / ours for ours, _ in times]
         rows[f"rsl_rl {one['network']}, {one['rollout']}"] = [1.0 / theirs for _, theirs in times]
         comparisons.append(one)
+        say(f"{one['network']}, {one['rollout']}: {one['ratio']:.3f} times rsl_rl's, {repeats} updates of each in turn")
     notes = {
         "epochs_x_minibatches": "5 x 4",
         "observations": f"actor {DIMS.actor}, critic {DIMS.critic}, actions {DIMS.action}",

@@ -118,10 +118,7 @@ def _bench_mjlab(cfg: Any, options: EnvOptions) -> dict[str, Any]:
     python = mjlab.find_python(options.rival_python)
     worlds = _numbers("rival_worlds", options.rival_worlds)
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    return mjlab.bench_mjlab(cfg.make_env, python, repeats=options.repeats, worlds=worlds, seed=options.seed, say=say)
+    return mjlab.bench_mjlab(cfg.make_env, python, repeats=options.repeats, worlds=worlds, seed=options.seed, say=_say)
 
 
 def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
@@ -141,7 +138,11 @@ def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
         told["sizes"] = [from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden]
     from robot_rl.bench import learner
 
-    return learner.bench_learner(**told, device=resolve_device(options.device)), options.out
+    return learner.bench_learner(**told, device=resolve_device(options.device), say=_say), options.out
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _numbers(name: str, text: str) -> list[int]:
