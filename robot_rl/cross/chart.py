@@ -65,7 +65,8 @@ def _draw_row(pen: Pen, top: float, table: Table, cell: Cell, most: float) -> No
         pen.box((LEFT, top + 3, end, top + ROW - 9), colour)
         pen.line((end - spread, top + ROW / 2 - 3, end + spread, top + ROW / 2 - 3), INK)
         change = "" if losses is None or losses["tracking"] is None else f"  {in_percent(losses['tracking'])}"
-        pen.text((FIGURES, top + 5), f"{value:.3{"f" if value < 1.0 else "g"}}{change}", 13, INK)
+        figure = f"{value:.3f}" if abs(value) < 1.0 else f"{value:.3g}"
+        pen.text((FIGURES, top + 5), f"{figure}{change}", 13, INK)
     room = WIDTH - RIGHT - 150
     pen.box((RIGHT, top + 3, RIGHT + room, top + ROW - 9), GRID)
     pen.box((RIGHT, top + 3, RIGHT + max(1.0, room * cell.fall_rate), top + ROW - 9), colour)
