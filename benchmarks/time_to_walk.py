@@ -1,6 +1,6 @@
 """Time until go2_flat tracks its command, by learner and seed, in turn on one machine.
 
-    python benchmarks/time_to_walk.py out=benchmarks/time_to_walk.json seeds=1,2,3
+    python benchmarks/time_to_walk.py out=time_to_walk.json seeds=1,2,3
     python benchmarks/time_to_walk.py learners=ppo,rsl_rl,rsl_rl+symmetry=none seeds=1,2,3,4,5 every=10 until=first \
         out=benchmarks/time_to_walk_rsl_rl.json
 
@@ -32,6 +32,7 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.bench.result import make_result
 from robot_rl.config import LearnerCfg, apply_overrides
+from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluate_run
 from robot_rl.learn.build import make_policy
 from robot_rl.learn.make import make_runner
@@ -120,7 +121,10 @@ def summary(curves: dict[str, dict[str, list[dict[str, Any]]]], options: dict[st
     }
     times = {f"go2_flat, learner={name}": [found[seed] for seed in seeds] for name, found in reached.items()}
     notes: dict[str, Any] = {"threshold": {"lin_vel_error": ERROR_M_S, "fall_rate": FALLS}, "options": options}
-    notes["reached_s"] = reached
+    notes["reached_s"] = {
+        name: {seed: None if found == math.inf else found for seed, found in row.items()}
+        for name, row in reached.items()
+    }
     if options["until"] == "end":
         per_seed = {name: curve.items() for name, curve in curves.items()}
         notes["kept_from_s"] = {name: {seed: kept_from(p) for seed, p in curve} for name, curve in per_seed.items()}
@@ -135,16 +139,55 @@ def summary(curves: dict[str, dict[str, list[dict[str, Any]]]], options: dict[st
     return make_result("time to walk", times, unit="s of training", notes=notes)
 
 
+def read_options(arguments: list[str]) -> dict[str, str]:
+    """Return the options by name.
+
+    Raises:
+        UserError: an unknown one, or a value that cannot be.
+    """
+    options = KNOWN | dict(argument.partition("=")[::2] for argument in arguments)
+    if unknown := sorted(options.keys() - KNOWN.keys()):
+        raise UserError(f"unknown key '{unknown[0]}': known: {', '.join(KNOWN)}")
+    if not all(seed.isdigit() for seed in options["seeds"].split(",")):
+        raise UserError(f"seeds={options['seeds']}: must be whole numbers, such as 1,2,3")
+    if not options["every"].isdigit() or int(options["every"]) < 1:
+        raise UserError(f"every={options['every']}: must be a whole number of at least 1")
+    if options["until"] not in ("first", "end"):
+        raise UserError(f"until={options['until']}: must be first or end")
+    for name in options["learners"].split(","):
+        learner, *changes = name.split("+")
+        if learner not in ("ppo", "rsl_rl") or not all("=" in change for change in changes):
+            raise UserError(f"learners={name}: must be ppo or rsl_rl, and settings behind it, such as +symmetry=none")
+        apply_overrides(LearnerCfg(), dict(change.split("=", 1) for change in changes))
+    if options["out"] and not Path(options["out"]).parent.is_dir():
+        raise UserError(f"out={options['out']}: there is no folder {Path(options['out']).parent}")
+    return options
+
+
+def read_curves(path: Path, names: list[str], options: dict[str, str]) -> dict[str, Any]:
+    """Return the curves of a file that was written with the same options.
+
+    Raises:
+        UserError: it was not, or it is damaged.
+    """
+    try:
+        before = json.loads(path.read_text())["notes"]
+        curves = {name: curve for name, curve in before["curves"].items() if name in names}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"out={path}: damaged ({error}); name another file") from None
+    if before.get("options") != options:
+        raise UserError(f"out={path}: is of other options, {before.get('options')}; name another file")
+    return curves
+
+
 def main(arguments: list[str]) -> None:
     """Train in turn, write the JSON after every training."""
-    options = KNOWN | dict(argument.split("=", 1) for argument in arguments)
-    if unknown := options.keys() - KNOWN.keys():
-        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(KNOWN)}")
+    options = read_options(arguments)
     names, seeds, file = options.pop("learners").split(","), options.pop("seeds").split(","), options.pop("out")
     out = Path(file) if file else None
     curves: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in names}
-    if out is not None and out.is_file() and (before := json.loads(out.read_text())["notes"])["options"] == options:
-        curves |= {name: before["curves"][name] for name in names if name in before["curves"]}
+    if out is not None and out.is_file():
+        curves |= read_curves(out, names, options)
     result = summary(curves, options)
     for number, seed in enumerate(seeds):
         for name in names[number % len(names) :] + names[: number % len(names)]:
@@ -159,4 +202,8 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except UserError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
