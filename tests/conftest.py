@@ -20,6 +20,10 @@ if sys.platform == "linux" and not os.environ.get("DISPLAY"):
 if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# What a script starts in its background ignores SIGINT, and so does everything that it starts: a test's Ctrl-C too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Set in CI: what a laptop may lack must be there.
 REQUIRE_ALL = os.environ.get("ROBOT_RL_REQUIRE_ALL") == "1"
 
