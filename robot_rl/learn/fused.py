@@ -5,7 +5,10 @@ for every operation costs page faults on top. Here the rows go through the layer
 The gradient is written out by hand (backpropagation, Rumelhart et al. 1986) and handed to autograd as one operation.
 PyTorch hands exp and tanh to Intel's vector library, which is slow on other makers' processors, but evaluates exp2 and
 the logistic function itself: ELU is max(x, exp2(min(x / ln 2, 0)) - 1) here and tanh(x) is 2 logistic(2 x) - 1, within
-2e-7 of PyTorch's. On such processors the products, too, are left to oneDNN, which PyTorch brings along.
+2e-7 of PyTorch's. On such processors large products, too, are left to oneDNN, which PyTorch brings along.
+
+A few dozen rows fit into the cache anyhow, and what counts is the number of operations: `Workspace.pays` says where
+this is worth it.
 """
 
 from __future__ import annotations
@@ -24,6 +27,10 @@ BLOCK_ELEMENTS = 131_072
 """A thread's rows of a block times the widest hidden layer: half a megabyte, a quarter of a second-level cache."""
 LEAST_ROWS = 512
 """A thread's rows of a block at least: the products of wide layers suffer sooner than the cache."""
+MOST_PLAIN = 16_384
+"""Rows times the widest hidden layer up to which PyTorch's own operations are quicker, forward and backward."""
+LEAST_PRODUCT = 2**23
+"""Multiplications from which a product is quicker in oneDNN, which takes longer to begin."""
 MAX_KEPT = 8
 """Numbers of rows for which arrays are kept at once."""
 LOG2_E = math.log2(math.e)
@@ -78,7 +85,7 @@ def has_quick_onednn() -> bool:
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
     """Return x (B, in) times a weight (out, in) transposed, plus a bias (out,): `out` (B, out), or an array anew."""
-    if has_quick_onednn():
+    if x.shape[0] * weight.numel() >= LEAST_PRODUCT and has_quick_onednn():
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
 
@@ -88,6 +95,7 @@ class Workspace:
 
     Attributes:
         activation: one of FUSED_ACTIVATIONS.
+        widest: units of the widest hidden layer.
         block: rows of a block.
         generation: counts the recorded forward passes; each overwrites the activations of the one before.
     """
@@ -99,10 +107,17 @@ class Workspace:
             activation: one of FUSED_ACTIVATIONS.
             widest: units of the widest hidden layer.
         """
-        self.activation = activation
+        self.activation, self.widest = activation, widest
         self.block = torch.get_num_threads() * max(LEAST_ROWS, BLOCK_ELEMENTS // max(widest, 1))
         self.generation = 0
         self._blocks: dict[tuple[Any, ...], list[Block]] = {}
+
+    def pays(self, rows: int) -> bool:
+        """Return whether passes over so many rows are quicker here than with PyTorch's own operations.
+
+        Acting asks the same as learning does, so that the same rows give the same bits.
+        """
+        return rows * self.widest > MOST_PLAIN
 
     def blocks(self, rows: int, sizes: tuple[int, ...], *, keep: bool, spaces: int = 1) -> list[Block]:
         """Return the blocks of a pass over so many rows, with arrays of unspecified content.
@@ -135,7 +150,7 @@ class Workspace:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Workspace:
         """Return an empty workspace: what a copied network computes in is its own."""
-        copy = Workspace(self.activation, 1)
+        copy = Workspace(self.activation, self.widest)
         copy.block = self.block
         return copy
 

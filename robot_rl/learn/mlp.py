@@ -108,7 +108,7 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map encoded inputs (B, in_dim) to outputs (B, out_dim)."""
-        if x.device.type == "cpu" and self.work.activation in FUSED_ACTIVATIONS:
+        if x.device.type == "cpu" and self.work.activation in FUSED_ACTIVATIONS and self.work.pays(x.shape[0]):
             return run_mlp(self.work, x, [(layer.weight, layer.bias) for layer in affines(self.layers)])
         return self.plain(x)
 

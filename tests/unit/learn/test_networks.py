@@ -34,6 +34,13 @@ def results(network, run, x, weight):
     return [out.detach(), *(p.grad for p in network.parameters() if p.grad is not None and p.numel())]
 
 
+@pytest.fixture
+def always_fused(monkeypatch):
+    """Fused passes for a few rows, too."""
+    monkeypatch.setattr(fused, "MOST_PLAIN", 0)
+
+
+@pytest.mark.usefixtures("always_fused")
 @pytest.mark.parametrize("activation", ["elu", "relu", "tanh"])
 @pytest.mark.parametrize("kind", ["plain", "symmetric", "invariant"])
 def test_fused_passes_agree_with_autograd(kind, activation):
@@ -42,11 +49,11 @@ def test_fused_passes_agree_with_autograd(kind, activation):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(93, 6, generator=generator)
     weight = torch.randn(93, network.dense()[-1].out_features, generator=generator)
-    fused, plain = results(network, network.forward, x, weight), results(network, network.plain, x, weight)
-    for ours, theirs in zip(fused, plain, strict=True):
+    found, plain = results(network, network.forward, x, weight), results(network, network.plain, x, weight)
+    for ours, theirs in zip(found, plain, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     with torch.no_grad():  # What acts and what learns is the same to the bit.
-        assert torch.equal(network(network.encode(x)), fused[0])
+        assert torch.equal(network(network.encode(x)), found[0])
 
 
 @pytest.mark.parametrize("name", ["elu", "relu", "tanh"])
@@ -58,6 +65,7 @@ def test_activations_are_those_of_pytorch(name):
     torch.testing.assert_close(found, expected, rtol=2e-7, atol=2e-7, equal_nan=True)
 
 
+@pytest.mark.usefixtures("always_fused")
 def test_fused_pass_gives_the_gradient_of_its_input():
     network = make("plain", "elu")
     x = torch.randn(33, 6, requires_grad=True)
@@ -67,6 +75,17 @@ def test_fused_pass_gives_the_gradient_of_its_input():
     torch.testing.assert_close(found, x.grad)
 
 
+def test_a_few_rows_take_few_operations():
+    """Up to MOST_PLAIN a pass is PyTorch's own, and any number of them may be recorded."""
+    network = make("plain", "elu")
+    assert network.work.widest == 32
+    few, many = torch.randn(fused.MOST_PLAIN // 32, 6), torch.randn(fused.MOST_PLAIN // 32 + 1, 6)
+    assert network(few).grad_fn.name() == "AddmmBackward0"
+    assert network(many).grad_fn.name() == "_MlpFunctionBackward"
+    (network(few) + network(few)).sum().backward()
+
+
+@pytest.mark.usefixtures("always_fused")
 def test_two_recorded_passes_are_refused_rather_than_wrong():
     network = make("plain", "elu")
     first, second = network(torch.randn(8, 6)), network(torch.randn(8, 6))
