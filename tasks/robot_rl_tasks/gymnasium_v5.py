@@ -15,10 +15,10 @@ STEPS = 1000
 """Control steps of an episode."""
 NO_LIMIT = 1.0e30
 """A bound that nothing reaches, where a finite number is wanted."""
-WORLDS, ROLLOUT = 64, 32
+SAMPLES = 2048
+"""Control steps of a rollout, over all worlds."""
 LEARNER = {
-    "num_steps": ROLLOUT,
-    "max_iterations": -(-1_000_000 // (WORLDS * ROLLOUT)),
+    "max_iterations": -(-1_000_000 // SAMPLES),
     "critic_groups": ["actor"],
     "actor.hidden": [64, 64],
     "critic.hidden": [64, 64],
@@ -32,16 +32,17 @@ LEARNER = {
 }
 """A million steps with small networks."""
 SLOW = {"ppo.learning_rate": 3e-4, "ppo.minibatches": 16, "symmetry": "network"}
-LEARNERS: dict[str, tuple[float, dict[str, Any]]] = {
-    "half_cheetah_v5": (0.5, {"ppo.learning_rate": 1e-3}),
-    "walker2d_v5": (0.4, {"ppo.learning_rate": 5e-4}),
-    "hopper_v5": (0.4, {"ppo.learning_rate": 5e-4}),
-    "ant_v5": (0.3, SLOW),
-    "humanoid_v5": (0.4, SLOW),
+LEARNERS: dict[str, tuple[int, float, dict[str, Any]]] = {
+    "half_cheetah_v5": (64, 0.5, {"ppo.learning_rate": 1e-3}),
+    "walker2d_v5": (16, 0.4, {"ppo.learning_rate": 4e-4, "ppo.minibatches": 16}),
+    "hopper_v5": (64, 0.4, {"ppo.learning_rate": 5e-4}),
+    "ant_v5": (64, 0.3, SLOW),
+    "humanoid_v5": (64, 0.4, SLOW),
 }
-"""What each robot learns with besides: the deviation at the start, as a share of the motors' control, and settings.
+"""What each robot learns with besides: worlds, the deviation at the start as a share of the motors' control, settings.
 
-All do better from small actions. With the mirror the return of Ant doubled, and a humanoid learned to walk.
+All do better from small actions. With the mirror the return of Ant doubled, and a humanoid learned to walk. Walker2d
+reached 2900 to 4600 in three seeds from rollouts of 128 steps in 16 worlds, where 32 steps in 64 gave 1400 to 4200.
 """
 
 
@@ -83,7 +84,8 @@ def make_gymnasium_task(
         noise: how an episode starts.
         unhealthy: what ends it.
     """
-    share, settings = LEARNERS[name]
+    worlds, share, settings = LEARNERS[name]
+    rollout = {"num_steps": SAMPLES // worlds, "actor.init_std": share * control}
     return Task(
         name=name,
         summary=summary,
@@ -97,7 +99,7 @@ def make_gymnasium_task(
         events={"noise": noise},
         metrics={"speed": Metric(gymnasium.first_vel)},
         mirror=name.removesuffix("_v5") in MIRRORS,
-        num_envs=(WORLDS, 2048),
-        learner=LEARNER | {"actor.init_std": share * control} | settings,
+        num_envs=(worlds, 2048),
+        learner=LEARNER | rollout | settings,
         deployable=False,
     )
