@@ -103,7 +103,7 @@ def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     options.device = "cpu" if options.rival else options.device
     told = {key: getattr(options, key) for key in ("num_envs", "engine", "seed")}
     cfg = resolve(trees.override(default_tree(options.task, options.device), {**told, **dotted}))
-    refuse(cfg, "bench env", "is no environment of ours; robot-rl bench gymnasium compares with others")
+    refuse(cfg.task.name, "bench env", "is no environment of ours; robot-rl bench gymnasium compares with others")
     if options.rival:
         return _bench_mjlab(cfg, options), options.out
     from robot_rl.bench import env

@@ -45,16 +45,16 @@ def run(arguments: Sequence[str]) -> int:
 
     words = [word for word in arguments if "=" not in word]
     options = read_all(Options, [word for word in arguments if "=" in word])
+    path = Path(options.out)
+    if options.out and path.suffix != ".json":
+        raise UserError(f"out={options.out}: must end in .json")
+    if options.out and not path.parent.is_dir():
+        raise UserError(f"out={options.out}: there is no folder {path.parent}")
     table = merge([read_cell(path, options.home) for path in files(words, options.root)])
     show(table)
     if options.out:
         from robot_rl.cross.chart import draw_table
 
-        path = Path(options.out)
-        if path.suffix != ".json":
-            raise UserError(f"out={options.out}: must end in .json")
-        if not path.parent.is_dir():
-            raise UserError(f"out={options.out}: there is no folder {path.parent}")
         write_atomic(path, json.dumps(to_json(table), indent=1) + "\n")
         draw_table(table).save(path.with_suffix(".png"))
         print(f"{path}\n{path.with_suffix('.png')}")

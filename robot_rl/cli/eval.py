@@ -3,7 +3,9 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -28,9 +30,12 @@ class Options(SourceOptions):
     engine: str = option("", "another engine than it was trained in: mujoco, mujoco_warp or, where it is, isaac")
     form: str = option("both", "torch, onnx (what the robot runs) or both")
     seed: int = option(-1, "seed of the worlds; one of its own that no training uses by default")
+    assets: str = option("", "of a run in Isaac Lab: where its USD files are now")
     out: str = option("", "file for the figures; of a run eval.json, or eval_<engine>.json, by default")
 
 
+PROGRESS_S = 10.0
+"""How often an evaluation in an environment of others says how far it is [s]."""
 FORMS = ("both", "torch", "onnx")
 HELP = f"""\
 robot-rl eval: fresh worlds, random commands; the torch policy and the exported one side by side
@@ -56,7 +61,8 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"seconds={options.seconds}: must lie in (1, 3600]; errors count from the first second on")
     if options.form not in FORMS:
         raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
-    source = find_source(options, dotted | ({"engine": options.engine} if options.engine else {}))
+    told = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
+    source = find_source(options, dotted | told)
     seed = EVALUATION_SEED if options.seed < 0 else options.seed
     if whose(source.cfg.task.name) is not None:
         return _run_foreign(source, options, seed, bool(dotted))
@@ -107,6 +113,10 @@ def _run_foreign(source: Source, options: Options, seed: int, is_changed: bool) 
     """Evaluates in an environment of Gymnasium or of Isaac Lab."""
     from robot_rl.gym.evaluate import MAX_STEPS, evaluate_gym
 
+    if options.form == "onnx":
+        raise UserError(f"form=onnx: in {source.cfg.task.name} the torch policy plays; leave form= out")
+    if source.run_dir is None:
+        raise UserError(f"policy={options.policy}: in {source.cfg.task.name} a run's policy plays; give run=")
     if options.seconds != Options().seconds:
         raise UserError(f"seconds={options.seconds}: {source.cfg.task.name} counts steps; give steps=")
     if options.steps < 0:
@@ -117,7 +127,8 @@ def _run_foreign(source: Source, options: Options, seed: int, is_changed: bool) 
     worlds = min(options.episodes, cfg.num_envs)
     with contextlib.closing(task.make_env(worlds, seed=seed, device=cfg.device)) as env:
         limit = options.steps or int(env.max_episode_length) or MAX_STEPS
-        result = evaluate_gym(env, source.load(env), options.episodes, limit)
+        result = evaluate_gym(env, source.load(env), options.episodes, limit, say=_tell_progress())
+    result |= {"task": task.name, "policy": source.name}
     print(f"{source.name}: {result['episodes']} episodes, mean ± deviation over episodes")
     for name, unit in (("return", ""), ("length", " steps")):
         print(f"  {name:<6}  {_cell(result['torch'][name])}{unit}")
@@ -125,6 +136,19 @@ def _run_foreign(source: Source, options: Options, seed: int, is_changed: bool) 
         print(f"  {options.episodes - result['episodes']} more did not end in {limit} steps and are left out")
     _write(source, options, result, is_changed=is_changed or bool(options.steps))
     return 0
+
+
+def _tell_progress() -> Callable[[int, int], None]:
+    """A function that is told how many episodes have ended after how many steps, and prints it now and then."""
+    told = time.monotonic()
+
+    def say(ended: int, steps: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > PROGRESS_S:
+            told = time.monotonic()
+            print(f"  {ended} episodes after {steps} steps", file=sys.stderr, flush=True)
+
+    return say
 
 
 def _torch_policy(source: Source) -> Any:

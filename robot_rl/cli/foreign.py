@@ -1,13 +1,10 @@
 """Tasks of the command line that are environments of others: Gymnasium's and Isaac Lab's."""
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from robot_rl.cli import gym, isaac
 from robot_rl.errors import UserError
-
-if TYPE_CHECKING:
-    from robot_rl.cli.settings import TrainCfg
 
 
 def whose(name: Any) -> ModuleType | None:
@@ -33,16 +30,16 @@ def default_parts(name: str, device: str) -> tuple[dict[str, Any], dict[str, Any
     return *gym.default_parts(name), gym.NUM_ENVS
 
 
-def refuse(cfg: "TrainCfg", command: str, why: str) -> None:
-    """Refuse a command for a run in an environment of others.
+def refuse(name: str, command: str, why: str) -> None:
+    """Refuse a command for a task that is an environment of others.
 
     Args:
-        cfg: The run's settings.
+        name: The task's name.
         command: The command.
         why: What the environment lacks.
 
     Raises:
         UserError: It is one.
     """
-    if whose(cfg.task.name) is not None:
-        raise UserError(f"{command}: {cfg.task.name} {why}")
+    if whose(name) is not None:
+        raise UserError(f"{command}: {name} {why}")

@@ -18,6 +18,10 @@ NUM_ENVS_CPU = 16
 """Worlds on a CPU, where Newton steps one after the other."""
 OWN = ("physics", "presets", "assets", "action_clip", "env")
 """Settings that take the place of a task's numbers; env holds those of the environment that are set by name."""
+ELSEWHERE = {"scene.num_envs": "num_envs=", "sim.device": "device=", "seed": "seed="}
+"""Settings of the environment that have a key of their own here."""
+POSITIVE = ("decimation", "sim.dt", "episode_length_s")
+"""Settings of the environment that divide something."""
 
 
 def is_isaac(name: Any) -> bool:
@@ -103,6 +107,10 @@ def resolve_task(tree: Mapping[str, Any]) -> Any:
         old = settings.model(cfg, path)
         is_free = value is None or old is None or bool(settings.children(old))
         task.settings[path] = value if is_free else coerce(old, value, f"env.{path}")
+        if path in ELSEWHERE:
+            raise UserError(f"env.{path}: is set by {ELSEWHERE[path]}")
+        if path in POSITIVE and not (task.settings[path] or 0) > 0:
+            raise UserError(f"env.{path}={value}: must be above 0")
         settings.put(cfg, path, task.settings[path])
     return task
 
@@ -116,6 +124,8 @@ def _task(tree: Mapping[str, Any]) -> Any:
         if isinstance(value, list) and key == "presets":
             value = ",".join(str(item) for item in value)
         words[key] = "" if value is None else str(value)
+    if words["assets"] not in ("", "own"):  # A run goes on from another folder, too.
+        words["assets"] = str(Path(words["assets"]).expanduser().absolute())
     clip = tree["action_clip"]
     if clip is not None and (isinstance(clip, bool) or not isinstance(clip, int | float) or not clip > 0):
         raise UserError(f"action_clip={clip}: must be a number above 0, or null for no bound")

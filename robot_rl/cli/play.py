@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from robot_rl.cli.foreign import refuse
+from robot_rl.cli.isaac import is_isaac
 from robot_rl.cli.options import describe, option, read
-from robot_rl.cli.source import OVERRIDES_HELP, SourceOptions, find_source
+from robot_rl.cli.source import OVERRIDES_HELP, SourceOptions, find_source, task_of
 
 
 @dataclass(kw_only=True, slots=True)
@@ -39,8 +40,10 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.viewer.play import play
 
     options, dotted = read(Options, arguments)
+    name = task_of(options)
+    instead = "eval tells figures" if is_isaac(name) else "video films it"
+    refuse(name, "play", f"is not a scene that the browser can show; robot-rl {instead}")
     source = find_source(options, {**dotted, "device": "cpu", "engine": "auto"})
-    refuse(source.cfg, "play", "is not a scene that the browser can show; robot-rl video films it")
     # A day: the user says when it is over.
     cfg = dataclasses.replace(source.cfg, task=dataclasses.replace(source.cfg.task, episode_length_s=86_400.0))
 

@@ -226,7 +226,7 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     task = task if theirs is not None else trees.apply_tree(task, parts)
     # What was read from files stands in run.yaml as figures: a run goes on without them.
     read = (
-        {}
+        {key: getattr(task, key) for key in ("assets",) if key in own}
         if theirs is not None
         else {key: trees.task_tree(task)[key] for key in ("actions", "randomize") if key in tree}
     )

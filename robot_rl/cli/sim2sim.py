@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import describe, option, parse_value, read
-from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
+from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source, task_of
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def run(arguments: Sequence[str]) -> int:
     options, dotted = read(Options, arguments)
     _check(options)
     settings = _settings(options.settings)
+    refuse(task_of(options), "sim2sim", "is not simulated by us, so that no binary could command its robot here")
     source = find_source(options, {**dotted, "device": "cpu", "engine": "mujoco"})
-    refuse(source.cfg, "sim2sim", "is no robot that a binary could command")
     load_runtime()
     bundle = _bundle(source)
     result = (

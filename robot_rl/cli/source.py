@@ -69,6 +69,27 @@ class Source:
         return BundlePolicy(self.bundle, env.num_envs, joint_names=names)
 
 
+def task_of(options: SourceOptions) -> str:
+    """The name of the task that the policy is for, whatever is or is not installed here.
+
+    Args:
+        options: Which policy.
+
+    Raises:
+        UserError: There is no such run or bundle.
+        ContractError: The bundle is damaged.
+    """
+    from robot_rl.run_dir import RunDir
+
+    if not options.policy:
+        return str(RunDir.find(options.run or "latest", options.root).read_config()["config"].get("task"))
+    from robot_rl_deploy.bundle import read_bundle
+
+    from robot_rl.cli.policies import find_policy
+
+    return str(read_bundle(find_policy(options.policy)).contract.training.task)
+
+
 def find_source(options: SourceOptions, dotted: Mapping[str, Any]) -> Source:
     """The policy that the options name, with overrides of its task applied.
 

@@ -2,6 +2,7 @@
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,10 @@ def run(arguments: Sequence[str]) -> int:
     path = Path(options.out or f"{options.robot}.usda")
     if not path.parent.is_dir():
         raise UserError(f"out={options.out}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise UserError(f"out={options.out}: is a folder; name a file in it")
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"out={options.out}: {path.parent} cannot be written to")
     try:
         from pxr import Usd, UsdPhysics
         from robot_rl_assets.usd import write_usd

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.cli.gym import is_gym
 from robot_rl.cli.isaac import is_isaac
 from robot_rl.cli.options import describe, option, read
-from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
+from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source, task_of
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,13 +58,11 @@ def run(arguments: Sequence[str]) -> int:
         width=options.width,
         height=options.height,
     )
+    if is_isaac(name := task_of(options)):
+        raise UserError(f"video: {name} is filmed by Isaac Lab's own tools; robot-rl eval tells figures")
     source = find_source(options, {**dotted, "device": "cpu", "engine": "auto"})
     default = source.run_dir.video_file if source.run_dir is not None else Path(f"{source.cfg.task.name}.mp4")
     out = Path(options.out) if options.out else default
-    if is_isaac(source.cfg.task.name):
-        raise UserError(
-            f"video: {source.cfg.task.name} is filmed by Isaac Lab's own tools; robot-rl eval tells figures"
-        )
     if is_gym(source.cfg.task.name):
         print(_film_gym(source, options, out, cfg))
         return 0

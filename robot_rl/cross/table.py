@@ -118,9 +118,16 @@ def read_cell(path: Path, home: str = "") -> Cell:
     kind = next((kind for kind in KINDS if isinstance(data, Mapping) and kind in data), None)
     if kind is None:
         raise UserError(f"{path}: is no evaluation; robot-rl eval writes them")
-    if not isinstance(data.get("engine"), str):
+    if "/" in str(data.get("task", "")) or ":" in str(data.get("task", "")):
+        raise UserError(f"{path}: is of {data['task']}, whose physics is its own; cross compares our tasks")
+    if data.get("engine") is None:
         raise UserError(f"{path}: does not say its engine, an older version wrote it; evaluate again")
     figures = data[kind]
+    if not isinstance(figures, Mapping):
+        raise UserError(f"{path}: damaged, '{kind}' holds no figures")
+    for key in ("policy", "task", "engine", "trained_on"):
+        if not isinstance(data.get(key) or "", str):
+            raise UserError(f"{path}: damaged, {key}={data[key]} is no word")
     try:
         return Cell(
             policy=str(data["policy"]),

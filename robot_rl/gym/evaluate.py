@@ -19,7 +19,14 @@ MAX_STEPS = 10_000
 """Longest episode where the environment has no time limit."""
 
 
-def evaluate_gym(env: GymEnv, policy: Callable[[Any], Tensor], episodes: int, max_steps: int) -> dict[str, Any]:
+def evaluate_gym(
+    env: GymEnv,
+    policy: Callable[[Any], Tensor],
+    episodes: int,
+    max_steps: int,
+    *,
+    say: Callable[[int, int], None] = lambda ended, steps: None,
+) -> dict[str, Any]:
     """Let a policy play whole episodes.
 
     Every world plays its share of them from the first on, so that short episodes do not crowd out long ones.
@@ -29,6 +36,7 @@ def evaluate_gym(env: GymEnv, policy: Callable[[Any], Tensor], episodes: int, ma
         policy: from observation groups to actions.
         episodes: how many to play.
         max_steps: how long one may last; beyond that times a world's share it is left.
+        say: told after each step how many episodes have ended, and how many steps there were.
 
     Returns:
         What eval.json holds: "torch" ("return", and "length" [steps], each {"mean", "std"} over episodes), "episodes",
@@ -46,7 +54,7 @@ def evaluate_gym(env: GymEnv, policy: Callable[[Any], Tensor], episodes: int, ma
     found: dict[str, list[Tensor]] = {"return": [], "length": []}
     controller, obs = TorchController(policy), env.get_observations()
     controller.reset(torch.ones_like(share, dtype=torch.bool))
-    for _ in range((max_steps + 1) * int(share.max())):
+    for step in range((max_steps + 1) * int(share.max())):
         obs, reward, done, extras = env.step(controller.act(env, obs))
         counts = extras.get("valid", torch.ones_like(done))
         total += torch.where(counts, reward.double(), 0.0)
@@ -58,6 +66,7 @@ def evaluate_gym(env: GymEnv, policy: Callable[[Any], Tensor], episodes: int, ma
         total.masked_fill_(done, 0.0)
         length.masked_fill_(done, 0.0)
         controller.reset(done)
+        say(int(played.sum()), step + 1)
         if bool((played >= share).all()):
             break
     values = {name: torch.cat(parts).cpu() for name, parts in found.items()}

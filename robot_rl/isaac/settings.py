@@ -33,7 +33,8 @@ def find(cfg: Any, path: str) -> tuple[Any, str, Any]:
     for part in (*parents, last):
         known = children(node)
         if part not in known:
-            raise UserError(f"unknown key 'env.{path}': {walked} has no '{part}'; {suggest(part, known)}")
+            hint = suggest(part, known) if known else "it has no settings"
+            raise UserError(f"unknown key 'env.{path}': {walked} has no '{part}'; {hint}")
         holder, node = node, known[part]
         walked += f".{part}"
     return holder, last, node

@@ -186,13 +186,33 @@ class IsaacTask:
 
         cfg = self.load_cfg(num_envs, device) if cfg is None else cfg
         self.check_single(cfg)
-        env, after = self.make_lab_env(num_envs, seed=seed, device=device, cfg=cfg)
+        with self._blamed():
+            env, after = self.make_lab_env(num_envs, seed=seed, device=device, cfg=cfg)
+            try:
+                with hushed():
+                    return IsaacEnv(env, name=self.name, action_clip=self.action_clip, on_close=after.close)
+            except BaseException:
+                after.close()
+                raise
+
+    @contextlib.contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """Say in one line what Isaac Lab failed with, where settings or files of the user's may be the cause.
+
+        Raises:
+            UserError: it failed, and there are such.
+        """
         try:
-            with hushed():
-                return IsaacEnv(env, name=self.name, action_clip=self.action_clip, on_close=after.close)
-        except BaseException:
-            after.close()
+            yield
+        except UserError:
             raise
+        except Exception as problem:
+            changed = [f"env.{path}={value}" for path, value in self.settings.items()]
+            changed += [f"assets={self.assets}"] if self.assets not in ("", "own") else []
+            if not changed:
+                raise
+            what = f"{type(problem).__name__}: {_line(problem)}"
+            raise UserError(f"task={self.name}: Isaac Lab fails with {' '.join(changed)}: {what}") from problem
 
     def check_single(self, cfg: Any) -> None:
         """Refuse an environment of several agents.

@@ -105,6 +105,17 @@ def test_a_direct_environment_does_not_say_what_it_observes(make):
         contract_of(make("Isaac-Cartpole-Direct", num_envs=2))
 
 
+REFUSED = {
+    "eval run=tiny form=onnx": "form=onnx: in isaac/Isaac-Cartpole the torch policy plays; leave form= out",
+    "eval run=tiny assets=nowhere": "nowhere: is no folder",
+    "cross tiny": "is of isaac/Isaac-Cartpole, whose physics is its own; cross compares our tasks",
+    "play run=tiny": "is not a scene that the browser can show; robot-rl eval tells figures",
+    "video run=tiny": "is filmed by Isaac Lab's own tools; robot-rl eval tells figures",
+    "sim2sim run=tiny": "is not simulated by us, so that no binary could command its robot here",
+}
+"""What is not to be had of a run in an environment of Isaac Lab, and what is said of it."""
+
+
 def test_a_run_from_training_to_a_bundle_that_replays(run, tmp_path):
     from robot_rl_deploy.verify import verify_bundle
 
@@ -123,8 +134,15 @@ def test_a_run_from_training_to_a_bundle_that_replays(run, tmp_path):
     code, out, err = run("eval", "run=isaac/Isaac-Cartpole/latest", "episodes=4")
     assert code == 0, err
     assert json.loads((folder / "eval.json").read_text())["torch"]["length"]["mean"] <= 30
+    for words, line in REFUSED.items():
+        code, out, err = run(*words.split(), "root=runs")
+        assert (code, err.count("\n")) == (2, 1), err
+        assert line in err
     code, out, err = run("export", "run=tiny")
     assert code == 0, err
+    code, out, err = run("eval", "policy=runs/isaac-Isaac-Cartpole/tiny/policy", "assets=own")
+    assert code == 2
+    assert "in isaac/Isaac-Cartpole a run's policy plays; give run=" in err
     report = verify_bundle(folder / "policy")
     assert report.contract.training.iteration == 3
     assert report.replay.action_error < 1e-5

@@ -65,7 +65,10 @@ def check_installed() -> None:
         ValueError: it is missing, or another.
     """
     if util.find_spec("isaaclab") is None:
-        raise ValueError("engine='isaac': Isaac Lab is not in this environment; make isaac builds one that has it")
+        raise ValueError(
+            "engine='isaac': Isaac Lab is not in this environment; make isaac builds one that has it, "
+            "then .venv-isaac/bin/robot-rl"
+        )
     with contextlib.suppress(metadata.PackageNotFoundError):
         found = metadata.version("isaaclab")
         if not found.startswith(f"{VERSION}."):

@@ -32,11 +32,16 @@ def save(stage: Any, path: Path) -> Path:
 
     Raises:
         OSError: it cannot be written.
+        ValueError: USD cannot write there.
     """
+    from pxr import Tf
+
     scratch = path.with_name(f".new-{path.name}")
     try:
         stage.GetRootLayer().Export(str(scratch))
         scratch.replace(path)
+    except Tf.ErrorException as error:
+        raise ValueError(f"{path}: cannot be written there") from error
     finally:
         scratch.unlink(missing_ok=True)
     return path

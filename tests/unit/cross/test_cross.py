@@ -127,6 +127,11 @@ def test_a_bundle_is_told_where_it_learned(write, capsys):
         ({"seconds": 1.0}, "one.json: is no evaluation"),
         (evaluation(None), "one.json: does not say its engine"),
         (evaluation("isaac", onnx={}), "one.json: damaged, 'fall_rate' is missing"),
+        (evaluation("isaac", onnx=5), "one.json: damaged, 'onnx' holds no figures"),
+        (evaluation(["isaac"]), "one.json: damaged, engine=['isaac'] is no word"),
+        (evaluation("isaac", policy={"a": 1}), "one.json: damaged, policy={'a': 1} is no word"),
+        (evaluation("isaac", trained_on=5), "one.json: damaged, trained_on=5 is no word"),
+        (evaluation(None, task="isaac/X"), "one.json: is of isaac/X, whose physics is its own; cross compares our"),
     ],
 )
 def test_a_damaged_file_is_one_line(write, capsys, content, line):
