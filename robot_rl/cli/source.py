@@ -110,11 +110,7 @@ def find_source(options: SourceOptions, dotted: Mapping[str, Any]) -> Source:
         return Source(cfg=load(run_dir, dotted), run_dir=run_dir, bundle=None)
     if options.run:
         raise UserError(f"run={options.run} and policy={options.policy}: name one of the two")
-    from robot_rl_deploy.bundle import read_bundle
-
     from robot_rl.cli.policies import find_policy
 
-    bundle = find_policy(options.policy)
-    contract = read_bundle(bundle).contract
-    cfg = resolve(trees.override(default_tree(contract.training.task), dotted))
-    return Source(cfg=cfg, run_dir=None, bundle=bundle)
+    cfg = resolve(trees.override(default_tree(task_of(options)), dotted))
+    return Source(cfg=cfg, run_dir=None, bundle=find_policy(options.policy))
