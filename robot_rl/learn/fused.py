@@ -5,7 +5,8 @@ for every operation costs page faults on top. Here the rows go through the layer
 The gradient is written out by hand (backpropagation, Rumelhart et al. 1986) and handed to autograd as one operation.
 PyTorch hands exp and tanh to Intel's vector library, which is slow on other makers' processors, but evaluates exp2 and
 the logistic function itself: ELU is max(x, exp2(min(x / ln 2, 0)) - 1) here and tanh(x) is 2 logistic(2 x) - 1, within
-2e-7 of PyTorch's. On such processors large products, too, are left to oneDNN, which PyTorch brings along.
+2e-7 of PyTorch's. On such processors large products, too, are left to oneDNN, which PyTorch brings along; for the
+gradient of a weight this is the weight gradient of a convolution with one pixel of kernel, whose pixels are the rows.
 
 A few dozen rows fit into the cache anyhow, and what counts is the number of operations: `Workspace.pays` says where
 this is worth it.
@@ -29,8 +30,10 @@ LEAST_ROWS = 512
 """A thread's rows of a block at least: the products of wide layers suffer sooner than the cache."""
 MOST_PLAIN = 16_384
 """Rows times the widest hidden layer up to which PyTorch's own operations are quicker, forward and backward."""
-LEAST_PRODUCT = 2**23
+LEAST_PRODUCT = 2**21
 """Multiplications from which a product is quicker in oneDNN, which takes longer to begin."""
+LEAST_GRADIENT = 2**26
+"""Multiplications from which the gradient of a weight is."""
 MAX_KEPT = 8
 """Numbers of rows for which arrays are kept at once."""
 LOG2_E = math.log2(math.e)
@@ -88,6 +91,28 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tens
     if x.shape[0] * weight.numel() >= LEAST_PRODUCT and has_quick_onednn():
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
+
+
+def store_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    """Write a `product` to `out` (B, out)."""
+    if (result := product(x, weight, bias, out)) is not out:
+        out.copy_(result)
+
+
+def add_weight_gradient(result: Tensor, grad: Tensor, value: Tensor) -> None:
+    """Add to `result` (out, in) the gradient (B, out) of a product, transposed, times what was multiplied (B, in)."""
+    rows, size = grad.shape[0], result.numel()
+    if rows * size < LEAST_GRADIENT or rows % 2 or not has_quick_onednn():
+        result.addmm_(grad.t(), value)
+        return
+    # Two pictures of (rows / 2, 1) pixels, channels last: the rows as they lie. oneDNN shares two out among threads.
+    above, below = (array.reshape(2, rows // 2, 1, -1).permute(0, 3, 1, 2) for array in (grad, value))
+    kernel = result[:, :, None, None]
+    ones, zeros = (1, 1), (0, 0)
+    part = torch.ops.aten.convolution_backward(
+        above, below, kernel, None, ones, zeros, ones, False, zeros, 1, (False, True, False)
+    )[1]
+    result.add_(part[:, :, 0, 0])
 
 
 class Workspace:
@@ -190,7 +215,7 @@ def _forward(work: Workspace, x: Tensor, layers: Sequence[Layer], *, keep: bool)
         for i, ((weight, bias), (space,)) in enumerate(zip(hidden, block.spaces, strict=True)):
             value = block.values[i] = product(value, weight, bias, block.values[i])
             activate(work.activation, value, space)
-        torch.addmm(last_bias, value, last_weight.t(), out=out[block.span])
+        store_product(value, last_weight, last_bias, out[block.span])
     return out
 
 
@@ -216,14 +241,14 @@ class _MlpFunction(torch.autograd.Function):
             grad = grads[0][block.span]
             for i in range(len(weights) - 1, 0, -1):
                 value, (below,) = block.values[i - 1], block.spaces[i - 1]
-                results[2 * i].addmm_(grad.t(), value)
+                add_weight_gradient(results[2 * i], grad, value)
                 results[2 * i + 1].add_(grad.sum(0))
                 grad = product(grad, weights[i].t(), None, below)
                 activation_gradient(work.activation, grad, value)
-            results[0].addmm_(grad.t(), x[block.span])
+            add_weight_gradient(results[0], grad, x[block.span])
             results[1].add_(grad.sum(0))
             if grad_x is not None:
-                torch.mm(grad, weights[0], out=grad_x[block.span])
+                store_product(grad, weights[0].t(), None, grad_x[block.span])
         return grad_x, None, *results
 
 
