@@ -22,7 +22,7 @@ def draw(table: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]]) -> str
     """Draw one column an environment: means over seeds, with a band from the lowest to the highest seed.
 
     Args:
-        table: rows of the result, for the names of the environments.
+        table: rows of the result, for the names of the environments and what a training of each contestant takes.
         runs: trainings of ours ("rival" is "ours") and of the rivals.
 
     Returns:
@@ -41,7 +41,7 @@ def draw(table: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]]) -> str
         x += 40 + 6.5 * len(name)
     for k, row in enumerate(table):
         mine = {key: [r for r in runs if r["env"] == row["env"] and r["rival"] == key] for key in NAMES}
-        lines = {key: curves(found) for key, found in mine.items() if found}
+        lines = {key: curves(found, (row.get(key) or {}).get("train_s")) for key, found in mine.items() if found}
         for below, unit in enumerate(("M steps", "min")):
             shown = {key: (seconds / 60.0 if below else steps / 1e6, *y) for key, (steps, seconds, *y) in lines.items()}
             title = row["env"] if not below else ""
@@ -50,16 +50,21 @@ def draw(table: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]]) -> str
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def curves(runs: Sequence[dict[str, Any]]) -> tuple[np.ndarray, ...]:
+def curves(runs: Sequence[dict[str, Any]], train_s: float | None = None) -> tuple[np.ndarray, ...]:
     """Return control steps, seconds (mean), and the mean, lowest and highest return over the seeds, each (n,).
 
     Points before every seed has finished an episode are not finite.
+
+    Args:
+        runs: trainings of one contestant in one environment.
+        train_s: what a training takes alone on the machine [s]: the clock of one beside other work is scaled to it.
     """
     steps = np.array(min((run["curve"]["steps"] for run in runs), key=len), dtype=float)
     seconds, values = [], []
     for run in runs:
         at = np.array(run["curve"]["steps"], dtype=float)
-        seconds.append(np.interp(steps, at, run["curve"]["seconds"]))
+        scale = 1.0 if run["load"] == "alone" or not train_s else train_s / run["train_s"]
+        seconds.append(scale * np.interp(steps, at, run["curve"]["seconds"]))
         values.append(np.interp(steps, at, [math.nan if v is None else v for v in run["curve"]["return"]]))
     stack = np.array(values)
     return steps, np.mean(seconds, axis=0), stack.mean(axis=0), stack.min(axis=0), stack.max(axis=0)

@@ -126,6 +126,12 @@ def test_the_table_is_shown(capsys):
         assert word in shown
 
 
+def test_the_clock_of_a_training_beside_others_is_scaled_to_one_alone():
+    busy = training("sb3", 10.0, seconds=400.0, load="pair")
+    assert gymnasium_chart.curves([busy], 100.0)[1].tolist() == [0.25, 0.5, 100.0]
+    assert gymnasium_chart.curves([training("sb3", 10.0, seconds=90.0)], 100.0)[1].tolist() == [1.0, 2.0, 90.0]
+
+
 def test_the_curves_are_drawn():
     runs = [training("ours", 910.0, seed) for seed in (1, 2)] + [training("sb3", -50.0, env="Ant-v5")]
     steps, seconds, mean, lowest, highest = gymnasium_chart.curves([training("ours", 10.0), training("ours", 20.0, 2)])
