@@ -63,7 +63,8 @@ class TaskVectorEnv(VectorEnv):
             options: engine, device, num_threads, as of `robot_rl_envs.make.make_env`.
 
         Raises:
-            ValueError: a group that the task does not have, another render_mode, or what `make_env` raises.
+            ValueError: groups that are none, named twice or not the task's; another render_mode, or what `make_env`
+                raises.
         """
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode={render_mode!r}: must be 'rgb_array', or None")
@@ -78,6 +79,8 @@ class TaskVectorEnv(VectorEnv):
         unknown = [name for name in self._names if name not in there]
         if unknown:
             raise ValueError(f"groups={unknown[0]!r}: must be one of {', '.join(there)}, or 'all'")
+        if not self._names or len(set(self._names)) < len(self._names):
+            raise ValueError(f"groups={groups!r}: must name at least one group, none of them twice")
         parts: dict[str, spaces.Space] = {name: _box(obs[name]) for name in self._names}
         self.single_observation_space = parts[self._names[0]] if self._alone else spaces.Dict(parts)
         clip = self._task.actions.clip

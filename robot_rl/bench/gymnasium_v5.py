@@ -7,14 +7,16 @@ Gymnasium's own environment (:func:`robot_rl.bench.rivals.episodes.evaluate`).
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from robot_rl.bench.gymnasium_rivals import RIVALS, ROOT
+from robot_rl.bench.gymnasium_rivals import RIVALS, ROOT, read_runs
 from robot_rl.bench.rivals.episodes import EpisodeLog, evaluate
 from robot_rl.errors import UserError
 from robot_rl.run_dir import git_state, machine_facts, package_versions
@@ -127,6 +129,29 @@ def make_act(actor: Any) -> Callable[[np.ndarray], np.ndarray]:
         return actor.mean(torch.as_tensor(obs, dtype=torch.float32, device=device)[None])[0].numpy(force=True)
 
     return act
+
+
+def read_whole_runs(path: Path) -> list[dict[str, Any]]:
+    """Return the trainings in a file, each with the figures that the table and the curves are made of.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    runs = read_runs(path)
+    for run in runs:
+        job = f"{run['env']}:{run['rival']}:{run['seed']}"
+        try:
+            columns = [run["curve"][key] for key in ("steps", "seconds", "return")]
+            returns = [value for value in (run["return"], *columns[2]) if value is not None]
+            numbers = [run["steps"], run["train_s"], *run["evaluation"], *columns[0], *columns[1], *returns]
+            whole = all(map(math.isfinite, numbers)) and len(set(map(len, columns))) == 1
+            whole = whole and bool(columns[0] and run["evaluation"] and run["load"] and run["machine"]["cpu"])
+            whole = whole and run["steps"] > 0 and run["train_s"] > 0
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{path}: damaged ({job}: {error}); remove it, or take it from git") from None
+        if not whole:
+            raise UserError(f"{path}: damaged ({job}: figures are missing); remove it, or take it from git")
+    return runs
 
 
 def summary(runs: Sequence[dict[str, Any]], speeds: Sequence[dict[str, Any]] = ()) -> dict[str, Any] | None:

@@ -39,13 +39,13 @@ class Board:
     """
 
     def __init__(self, options: GymnasiumOptions, envs: Sequence[str]):
-        from robot_rl.bench import gymnasium_rivals, gymnasium_v5
+        from robot_rl.bench import gymnasium_v5
 
         self.envs, self.out = envs, Path(options.out) if options.out else None
         self.svg = Path(options.svg) if options.svg else self.out.with_suffix(".svg") if self.out else None
         file = Path(options.rival_runs or gymnasium_v5.COMMITTED)
-        self.committed = gymnasium_rivals.read_runs(file)
-        self.speeds = gymnasium_rivals.read_runs(file.with_name(gymnasium_v5.SPEEDS))
+        self.committed = gymnasium_v5.read_whole_runs(file)
+        self.speeds = gymnasium_v5.read_whole_runs(file.with_name(gymnasium_v5.SPEEDS))
         self.ours: list[dict[str, Any]] = []
         self.live: list[dict[str, Any]] = []
         if options.resume and self.out and self.out.is_file():
@@ -118,6 +118,8 @@ def _checked(options: GymnasiumOptions) -> tuple[list[str], list[int], Path | No
     for name in envs:
         if name not in gymnasium_rivals.ENVS:
             raise UserError(f"envs={options.envs}: no '{name}'; {suggest(name, gymnasium_rivals.ENVS)}")
+    if len(set(envs)) < len(envs):
+        raise UserError(f"envs={options.envs}: one is named twice")
     words = options.seeds.split(",")
     if not all(word.isdigit() for word in words) or len(set(words)) < len(words):
         raise UserError(f"seeds={options.seeds}: must be different whole numbers, such as 1,2,3")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from robot_rl.cli.outputs import check_outputs
 from robot_rl.errors import UserError
 
 HELP = """\
@@ -151,4 +152,5 @@ def _file(key: str, text: str, endings: tuple[str, ...] = (".json", ".json.gz"))
         raise UserError(f"{key}={text}: must end in {' or '.join(endings)}")
     if not path.parent.is_dir():
         raise UserError(f"{key}={text}: there is no directory {path.parent}")
+    check_outputs([f"{key}={text}"], [key])
     return path

@@ -68,6 +68,8 @@ class PPOCfg:
         check_range("desired_kl", self.desired_kl, 0.0, 10.0, open_low=True)
         check_range("min_learning_rate", self.min_learning_rate, 0.0, 1.0, open_low=True)
         check_range("max_learning_rate", self.max_learning_rate, self.min_learning_rate, 1.0)
+        if self.schedule == "adaptive":
+            check_range("learning_rate", self.learning_rate, self.min_learning_rate, self.max_learning_rate)
         check_range("entropy_coef", self.entropy_coef, 0.0, 10.0)
         check_range("value_coef", self.value_coef, 0.0, 1000.0)
         check_range("max_grad_norm", self.max_grad_norm, 0.0, math.inf, open_low=True)
@@ -141,6 +143,10 @@ class LearnerCfg:
             setattr(self, name, groups)
             if not groups:
                 raise UserError(f"{name}: () is out of range, must name at least one observation group")
+        for weight in self.reward_weights:
+            check_range("reward_weights", weight, 0.0, 1e6)
+        if self.reward_weights and not any(self.reward_weights):
+            raise UserError("reward_weights: all are 0, one must be larger")
         self._check_memory()
 
     @property

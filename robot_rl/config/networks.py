@@ -40,6 +40,8 @@ class ConvCfg:
             setattr(self, name, tuple(getattr(self, name)))
         if self.shape and len(self.shape) not in (2, 3):
             raise UserError(f"shape: {list(self.shape)} is no (channels, height, width) or (height, width)")
+        if not self.channels:
+            raise UserError("channels: [] is out of range, must name at least one convolution such as [16, 32]")
         for name in ("shape", "channels", "kernels", "strides"):
             for value in getattr(self, name):
                 check_range(name, value, 1, 65536)

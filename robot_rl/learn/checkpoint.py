@@ -245,7 +245,10 @@ def check_shapes(path: Path, tensors: Mapping[str, Tensor], wanted: Mapping[str,
     for name in (*networks, *spare, *(name for name in wanted if not name.startswith(parts))):
         have, want = (tuple(held[name].shape) if name in held else None for held in (tensors, wanted))
         if have is None:
-            raise UserError(f"checkpoint {path}: has no '{name}' {want}, it is of another architecture")
+            first, extra, *_ = name.split(".")
+            without = first == "extra" and not any(held.startswith(f"extra.{extra}.") for held in tensors)
+            why = f"its run was without {extra}" if without else "it is of another architecture"
+            raise UserError(f"checkpoint {path}: has no '{name}' {want}, {why}")
         if want is None:
             raise UserError(
                 f"checkpoint {path}: has '{name}' {have}, which is none here; it is of another architecture"

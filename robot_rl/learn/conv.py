@@ -237,12 +237,13 @@ def _image_shape(span: Span, cfg: ConvCfg, field: str) -> Image:
 
 
 def _check_kernels(name: str, shape: Image, cfg: ConvCfg, field: str) -> None:
-    for k, (size, (kernel, _)) in enumerate(zip((shape, *_sizes(shape, cfg)), _windows(shape, cfg), strict=False)):
-        if cfg.kernels and kernel > max(size[1:]):
-            raise UserError(
-                f"{field}.kernels: {kernel} is larger than what convolution {k + 1} gets of '{name}', {size[1]} x "
-                f"{size[2]}; take smaller kernels or strides, or fewer of them"
-            )
+    for k, (size, windows) in enumerate(zip((shape, *_sizes(shape, cfg)), _windows(shape, cfg), strict=False)):
+        for setting, told, window in zip(("kernels", "strides"), (cfg.kernels, cfg.strides), windows, strict=True):
+            if told and window > max(size[1:]):
+                raise UserError(
+                    f"{field}.{setting}: {window} is larger than what convolution {k + 1} gets of '{name}', "
+                    f"{size[1]} x {size[2]}; take smaller kernels or strides, or fewer of them"
+                )
 
 
 def _windows(shape: Image, cfg: ConvCfg) -> list[tuple[int, int]]:

@@ -96,13 +96,15 @@ def make_layout(
         terms: parts of groups, as `Layout` takes them.
 
     Raises:
-        UserError: a group that does not exist, or one that has no components.
+        UserError: a group that does not exist, is named twice or has no components.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     names = list(map(str, obs.keys()))
     for group in groups:
         if group not in names:
             raise UserError(f"{field}: the environment has no group '{group}', {suggest(group, names)}")
+        if group in shapes:
+            raise UserError(f"{field}: group '{group}' is named twice")
         shapes[group] = tuple(obs[group].shape[1:])
         if not shapes[group]:
             raise UserError(f"{field}: group '{group}' has shape {tuple(obs[group].shape)}, must be (num_envs, ...)")

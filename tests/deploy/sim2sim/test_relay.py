@@ -113,7 +113,7 @@ def test_joints_pass_by_name_both_ways(ends, kind):
         np.testing.assert_array_equal(q[places], np.arange(len(places)) + 100.0)
         # Each answers a state that the robot sent, by the robot's own number.
         answered = [command.state_sequence for command in both.commands]
-        assert 0 < answered[-1] <= both.end.counters["states"]
+        assert 0 < answered[-1] <= both.end.counters["states"] + 1  # it can be answered before it is counted
         assert answered == sorted(answered)
 
 

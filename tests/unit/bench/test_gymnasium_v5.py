@@ -165,9 +165,27 @@ def test_trainings_that_are_there_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "harm",
+    [
+        {"return": "abc"},
+        {"evaluation": []},
+        {"machine": {}},
+        {"train_s": float("nan")},
+        {"curve": {"steps": [1], "seconds": [1.0], "return": []}},
+    ],
+)
+def test_a_rivals_file_without_its_figures_is_refused_before_training(tmp_path, harm):
+    file = tmp_path / "rivals.json"
+    file.write_text(json.dumps({"runs": [training("sb3", 5.0), training("sb3", 5.0, 2) | harm]}))
+    with pytest.raises(UserError, match="rivals.json: damaged .HalfCheetah-v5:sb3:2"):
+        cli.Board(cli.GymnasiumOptions(rival_runs=str(file)), [ENV])
+
+
+@pytest.mark.parametrize(
     ("words", "line"),
     [
         (["envs=HalfCheetah-v4"], "no 'HalfCheetah-v4'; did you mean 'HalfCheetah-v5'"),
+        (["envs=Ant-v5,Ant-v5"], "envs=Ant-v5,Ant-v5: one is named twice"),
         (["seeds=1,1"], "seeds=1,1: must be different whole numbers"),
         (["steps=7"], "steps=7: must be at least 2048"),
         (["rival=yes"], "rival=yes: must be committed or live"),

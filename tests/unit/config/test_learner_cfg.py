@@ -28,7 +28,12 @@ from robot_rl.errors import UserError
         ("ppo.minibatches", 0, "ppo.minibatches: 0 is out of range"),
         ("ppo.schedule", "adaptiv", "ppo.schedule: 'adaptiv' is unknown, did you mean 'adaptive'"),
         ("ppo.max_learning_rate", 1e-7, "ppo.max_learning_rate: 1e-07 is out of range"),
+        ("ppo.learning_rate", 0.1, r"ppo.learning_rate: 0.1 is out of range, must be in \[1e-05, 0.01\]"),
         ("ppo.bootstrap", "none", "ppo.bootstrap: 'none' is unknown"),
+        ("reward_weights", [1.0, math.nan], "reward_weights: nan is out of range"),
+        ("reward_weights", [-1.0], "reward_weights: -1.0 is out of range"),
+        ("reward_weights", [0.0, 0.0], "reward_weights: all are 0"),
+        ("actor.conv.channels", [], r"actor.conv.channels: \[\] is out of range"),
     ],
 )
 def test_out_of_range(key, value, message):

@@ -295,6 +295,9 @@ def test_observation_groups(make):
     assert list(make("cartpole", groups=["critic"]).single_observation_space) == ["critic"]
     with pytest.raises(ValueError, match="groups='eyes': must be one of actor, critic"):
         make("cartpole", groups="eyes")
+    for groups in ([], ["actor", "actor"]):
+        with pytest.raises(ValueError, match="must name at least one group, none of them twice"):
+            make("cartpole", groups=groups)
     with pytest.raises(ValueError, match="render_mode='human': must be 'rgb_array'"):
         make("cartpole", render_mode="human")
 

@@ -260,7 +260,7 @@ def test_a_run_without_a_prior_cannot_go_on_with_one(small_cfg, recording, tmp_p
     runner = Runner(SpeedEnv(), small_cfg, run_dir=tmp_path / "run")
     runner.learn(1)
     other = Runner(SpeedEnv(), amp_cfg(small_cfg, recording))
-    with pytest.raises(UserError, match=r"has no 'extra.amp.replay' \(2000, 4\), it is of another architecture"):
+    with pytest.raises(UserError, match=r"has no 'extra.amp.replay' \(2000, 4\), its run was without amp"):
         other.load(runner.checkpoint)
     other.load(runner.checkpoint, weights_only=True)
 

@@ -323,9 +323,10 @@ def test_settings_are_named_with_the_network_they_belong_to(seeing, small_cfg):
     cfg = replace(small_cfg, critic=make_cfg(ConvCfg(groups=("eye",))))
     with pytest.raises(UserError, match=r"critic\.conv\.groups: 'eye' is nothing that this network observes"):
         make_dims(env, cfg)
-    large = ConvCfg(groups=("eye",), kernels=(13,))
-    with pytest.raises(UserError, match=r"actor\.conv\.kernels: 13 is larger"):
-        make_dims(env, replace(small_cfg, actor_groups=("eye",), actor=make_cfg(large)))
+    for setting in ("kernels", "strides"):
+        large = ConvCfg(groups=("eye",), **{setting: (13,)})
+        with pytest.raises(UserError, match=rf"actor\.conv\.{setting}: 13 is larger"):
+            make_dims(env, replace(small_cfg, actor_groups=("eye",), actor=make_cfg(large)))
 
 
 def test_images_have_no_place_in_a_contract():

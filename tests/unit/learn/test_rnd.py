@@ -173,6 +173,8 @@ def test_a_resumed_run_goes_on_to_the_bit(make_point_env, small_cfg, tmp_path):
 def test_a_group_that_does_not_exist(make_point_env, small_cfg):
     with pytest.raises(UserError, match=r"rnd.groups: the environment has no group 'crtic', did you mean 'critic'"):
         Runner(make_point_env(), with_rnd(small_cfg, groups=("crtic",)))
+    with pytest.raises(UserError, match=r"rnd.groups: group 'critic' is named twice"):
+        Runner(make_point_env(), with_rnd(small_cfg, groups=("critic", "critic")))
     with pytest.raises(UserError, match=r"groups: \(\) is out of range"):
         RndCfg(weight=1.0, groups=())
 
