@@ -33,6 +33,6 @@ def check_outputs(arguments: Sequence[str], keys: Sequence[str] = ("out",)) -> N
             with tempfile.NamedTemporaryFile(dir=path.parent):
                 pass
         except FileExistsError:
-            raise UserError(f"{word}: {path.parent} is no folder") from None
+            raise UserError(f"{word}: {path.parent} is not a directory") from None
         except OSError as error:
             raise UserError(f"{word}: cannot be written there ({error.strerror})") from None

@@ -21,7 +21,7 @@ def test_the_command_line(run, in_tmp):
         ("num_envs=[8,0]", "num_envs=[8,0]: must be whole numbers of at least 1"),
         ("num_envs=true", "num_envs=true: must be whole numbers"),
         ("num_steps=0", "num_steps=0: must be at least 1"),
-        ("out=/dev/null/x.json", "out=/dev/null/x.json: /dev/null is no folder"),
+        ("out=/dev/null/x.json", "out=/dev/null/x.json: /dev/null is not a directory"),
         ("out=/proc/x.json", "out=/proc/x.json: cannot be written there"),
         ("out=/tmp", "out=/tmp: is a folder"),
     ],
