@@ -10,7 +10,7 @@ from robot_rl.errors import UserError
 
 
 def check_outputs(arguments: Sequence[str], keys: Sequence[str] = ("out",)) -> None:
-    """Make the folders of the files that ``key=file`` words name, and try to write there.
+    """Try to write where ``key=file`` words name files; nothing stays behind.
 
     Args:
         arguments: words of the command line.
@@ -28,11 +28,11 @@ def check_outputs(arguments: Sequence[str], keys: Sequence[str] = ("out",)) -> N
             raise UserError(f"{word}: is a folder; name a file in it")
         if path.exists() and not path.is_file():
             continue  # a device or a pipe
+        folder = next(above for above in path.parents if above.exists())  # what lies between is made with the file
+        if not folder.is_dir():
+            raise UserError(f"{word}: {folder} is not a directory")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent):
+            with tempfile.NamedTemporaryFile(dir=folder):
                 pass
-        except FileExistsError:
-            raise UserError(f"{word}: {path.parent} is not a directory") from None
         except OSError as error:
             raise UserError(f"{word}: cannot be written there ({error.strerror})") from None
