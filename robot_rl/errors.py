@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import signal as signals
 from collections.abc import Iterable
 from enum import IntEnum
-from pathlib import Path
+
+TYPE_CHECKING = False  # Not from typing: a command answers signals only when this has been imported.
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_LINE = 1000
 
@@ -94,6 +96,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
     Returns:
         A fragment such as ``did you mean 'clip'?`` or ``known: a, b``.
     """
+    import difflib
+
     options = list(known)
     nearest = difflib.get_close_matches(name, options, n=1, cutoff=0.6)
     if nearest:

@@ -7,12 +7,11 @@ import contextlib
 import errno
 import importlib
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Sequence
 
+from robot_rl.cli.signals import TRAININGS, ending
+from robot_rl.cli.streams import LenientStreams, open_missing
 from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
 
 # What mujoco itself takes; anything else raises at its import.
@@ -64,9 +63,6 @@ COMMANDS = {
     "new": "write the skeleton of a task or a robot, with its test",
 }
 
-TRAININGS = ("train", "resume")
-"""Commands that a scheduler stops with a signal."""
-
 EXAMPLES = """\
 examples:
   robot-rl train task=cartpole                      swings up in half a minute on a laptop
@@ -99,6 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    with ending.take(words):
+        open_missing()
+        with LenientStreams() if words[:1] and words[0] in TRAININGS else contextlib.nullcontext():
+            return _main(words)
+
+
+def _main(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage(), end="")
         return 0 if words else ExitCode.USER
@@ -107,17 +110,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"robot-rl {metadata.version('robot-rl')}")
         return 0
-    failed = threading.Event()
 
     def command() -> int:
         try:
             return dispatch(words[0], words[1:])
-        except BaseException:
-            failed.set()
+        except BaseException as error:
+            if isinstance(error, Exception):
+                ending.check()  # A signal's exception may come out of an import or a library as another.
+            ending.has_failed = True
             raise
 
-    with _ended_by_signals(words[0], failed):
-        return guarded(command)
+    return guarded(command)
 
 
 def dispatch(command: str, arguments: Sequence[str]) -> int:
@@ -142,29 +145,6 @@ def _check_environment() -> None:
     backend = os.environ.get("MUJOCO_GL", "")
     if backend.lower() not in GL_BACKENDS:
         raise UserError(f"MUJOCO_GL={backend}: no rendering backend, set egl or osmesa, or leave it unset")
-
-
-@contextlib.contextmanager
-def _ended_by_signals(command: str, failed: threading.Event) -> Iterator[None]:
-    """Let SIGTERM and SIGUSR1 end a training that has not begun yet, or is over, as they end one that runs: in order.
-
-    Without it a job that is stopped while it loads would exit with what a scheduler takes for a failure. Once a command
-    has failed they change nothing: its line and its exit code say why (torchrun sends SIGTERM to those that are left).
-    """
-
-    def end(number: int, frame: FrameType | None) -> None:
-        if not failed.is_set() and not isinstance(sys.exc_info()[1], Interrupted):
-            raise Interrupted(None, 0, number)
-
-    if command not in TRAININGS or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGUSR1)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def guarded(command: Callable[[], int]) -> int:

@@ -32,7 +32,7 @@ run is, bit for bit, the one that was never interrupted. Rows of metrics.jsonl b
 
 FREE = (
     *("root", "run_id", "num_threads", "max_iterations", "metrics.wandb"),
-    *("save_interval", "keep_checkpoints", "notice_s"),
+    *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
 """Settings that may change when a run goes on by `train` with its id: none changes what is learned."""
 
@@ -122,6 +122,7 @@ def go_on(
     """
     from robot_rl.cli.train import learn, say_what_next
     from robot_rl.learn.checkpoint import good_checkpoint, load_checkpoint
+    from robot_rl.learn.threads import restore_threads
     from robot_rl.metrics.rows import refuse_locked, to_stderr
 
     told: list[str] = []
@@ -136,7 +137,8 @@ def go_on(
         checkpoint = Path(ranks.first(lambda: str(good_checkpoint(run_dir.path, tell))))
     except UserError as error:
         raise GiveUpError(str(error)) from error
-    last, done = cfg.learner.max_iterations, load_checkpoint(checkpoint)[1]["iteration"]
+    meta = load_checkpoint(checkpoint)[1]
+    last, done = cfg.learner.max_iterations, meta["iteration"]
     if done >= last and is_requeued:
         if ranks.is_first:
             print(f"done: {run_dir.path} has done {done} iterations, as many as max_iterations={last} asks for")
@@ -146,6 +148,8 @@ def go_on(
             f"max_iterations={last}: run {run_dir.run_id} has done {done} iterations; "
             f"give more, such as max_iterations={max(1, done * 2)}"
         )
+
+    restore_threads(meta, cfg.device, ranks, tell)
 
     def prepare(runner: Any) -> None:
         runner.load(checkpoint, allow_resize=allow_resize, fresh_worlds=fresh_worlds, tell=tell)

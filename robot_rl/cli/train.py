@@ -71,10 +71,12 @@ sweeps, one run after another (Hydra's multirun and launchers):
 several processes, with the worlds divided evenly among them, each on a GPU of its own where there are GPUs:
   torchrun --nproc-per-node 2 --no-python robot-rl train task=go2_flat num_envs=8192
 
-Ctrl-C finishes the iteration, saves, and says how to go on; a scheduler's SIGTERM or SIGUSR1 does the same, with exit
-code 85 (docs/recovery.md). The run directory holds run.yaml (every setting, versions, git commit), metrics.jsonl, tb/
-(TensorBoard) and checkpoints/; export, eval, video and report add the rest. A world that breaks (its state is not
-finite, a buffer is full) is reset, counted, and put into quarantine/ for inspect.
+Ctrl-C finishes the iteration, saves, and says how to go on; SIGTERM, SIGUSR1 and SIGUSR2 (a scheduler's notices) and
+SIGHUP (a dropped connection; nohup keeps it away) do the same, with exit code 85 (docs/recovery.md). A terminal, pipe
+or log file that is gone or full ends nothing: what it does not take is dropped. The run directory holds run.yaml (every
+setting, versions, git commit), metrics.jsonl, tb/ (TensorBoard) and checkpoints/; export, eval, video and report add
+the rest. A world that breaks (its state is not finite, a buffer is full) is reset, counted, and put into quarantine/
+for inspect.
 """
 
 COMMANDS = ("export", "eval", "video", "report", "play")
@@ -116,12 +118,14 @@ def train(cfg: "TrainCfg") -> "RunDir":
         UserError: Something asked for cannot be had; no directory is left behind.
         Interrupted: The user stopped it, after the state was saved.
     """
+    from robot_rl.cli import signals
     from robot_rl.cli.guides import with_guides
     from robot_rl.cli.resume import find_begun, go_on_with
     from robot_rl.learn.checkpoint import good_checkpoint
     from robot_rl.learn.ranks import make_ranks
     from robot_rl.run_dir import RunDir
 
+    signals.ending.phase = signals.START
     cfg = with_guides(cfg)
     ranks = make_ranks(cfg.device)
     if begun := ranks.first(lambda: find_begun(cfg)):
@@ -143,6 +147,7 @@ def train(cfg: "TrainCfg") -> "RunDir":
         return str(run_dir.path)
 
     with contextlib.closing(cfg.make_env(ranks=ranks)) as env:
+        signals.ending.phase = signals.UNWIND  # A directory in which nothing was learned is removed.
         run_dir = RunDir(Path(ranks.first(begin)))
         try:
             learn(env, cfg, run_dir, prepare, ranks)
@@ -178,6 +183,7 @@ def learn(
         UserError: The learner does not fit the environment, or the state does not fit the learner.
         Interrupted: The user stopped it, after the state was saved.
     """
+    from robot_rl.cli import signals
     from robot_rl.cli.progress import Progress
     from robot_rl.cli.settings import asked
     from robot_rl.learn.make import make_runner
@@ -201,7 +207,9 @@ def learn(
         begun(runner)
         if ranks.is_first:
             announce(cfg, run_dir, ranks.size)
+        signals.ending.check()
         runner.learn()
+        signals.ending.phase = signals.OVER
 
 
 def notices(env: Any, rank: int) -> Callable[[Any], None]:

@@ -84,10 +84,13 @@ class LearnerCfg:
         name: "ppo" (ours), "rsl_rl" (its own runner on the same environment) or "distill" (imitate a teacher).
         num_steps: control steps of every world in one rollout.
         max_iterations: iterations in all.
-        save_interval: iterations between checkpoints; one is always written at the end.
+        save_interval: iterations between checkpoints, at most; one is always written at the end.
+        save_interval_s: time between checkpoints [s], at most: whichever comes first; 0: only iterations count.
         keep_checkpoints: how many of the newest checkpoints stay; 0: all.
         notice_s: how long a signal waits for the iteration in hand [s]. One that would take longer is given up, and the
             state before it saved, of which a copy is made; 0: it is always finished.
+        max_quarantined: share of an iteration's samples that may be quarantined; several iterations in a row above it
+            end the training; 1: never.
         actor: the policy's network.
         critic: the value function's network.
         ppo: the algorithm.
@@ -111,8 +114,10 @@ class LearnerCfg:
     num_steps: int = 24
     max_iterations: int = 1000
     save_interval: int = 100
+    save_interval_s: float = 60.0
     keep_checkpoints: int = 5
     notice_s: float = 1.2
+    max_quarantined: float = 0.5
     actor: NetworkCfg = field(default_factory=NetworkCfg)
     critic: NetworkCfg = field(default_factory=lambda: NetworkCfg(output_gain=1.0))
     ppo: PPOCfg = field(default_factory=PPOCfg)
@@ -135,8 +140,10 @@ class LearnerCfg:
         check_range("num_steps", self.num_steps, 1, 100_000)
         check_range("max_iterations", self.max_iterations, 1, 100_000_000)
         check_range("save_interval", self.save_interval, 1, 100_000_000)
+        check_range("save_interval_s", self.save_interval_s, 0.0, 1e9)
         check_range("keep_checkpoints", self.keep_checkpoints, 0, 100_000_000)
         check_range("notice_s", self.notice_s, 0.0, 1e6)
+        check_range("max_quarantined", self.max_quarantined, 0.0, 1.0)
         check_choice("symmetry", self.symmetry, SYMMETRIES)
         for name in ("actor_groups", "critic_groups"):
             groups = tuple(getattr(self, name))

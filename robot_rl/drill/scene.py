@@ -90,7 +90,12 @@ class Scene:
 
     def train(self, run: RunDir, **options: Any) -> Training:
         """Start the process that goes on with a copy."""
-        told = {"max_iterations": self.total, "save_interval": self.save_interval, **self.settings}
+        told = {
+            "max_iterations": self.total,
+            "save_interval": self.save_interval,
+            "save_interval_s": 0,
+            **self.settings,
+        }
         return Training(run, told, **options)
 
     def copy(self, name: str, parent: Path | None = None) -> RunDir:

@@ -92,6 +92,10 @@ def _are_mirrors(value: Any) -> bool:
     return True
 
 
+def _are_threads(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(_is_whole(v, 1, MAX_SIZE) for v in value)
+
+
 SIZES = ("actor", "critic", "action", "num_values")
 SHAPES = ("actor_shapes", "critic_shapes", "terms")
 FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -100,6 +104,7 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "time_s": (_is_time, "a number of at least 0"),
     "worlds": (_is_count, "a whole number of at least 0"),
     "processes": (lambda value: _is_whole(value, 1, MAX_PROCESSES), f"a whole number of 1 to {MAX_PROCESSES}"),
+    "threads": (_are_threads, "the learner's threads in each process, whole numbers of at least 1"),
     "learner": (_is_mapping, "a group of settings"),
     "settings": (_is_mapping, "a group of settings"),
     "dims": (_are_dims, "the sizes of observations and actions"),

@@ -14,12 +14,12 @@ from typing import Any
 
 from robot_rl.errors import Interrupted
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-"""What asks for the end of a training: Ctrl-C, and the notices of schedulers. The first one that came to any of several
-processes wins over those behind it."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+"""What asks for the end of a training: Ctrl-C, the notices of schedulers, a terminal that is gone. The first one that
+came to any of several processes wins over those behind it."""
 ECHO_S, ECHO_IN_A_JOB_S = 0.1, 2.0
-"""For so long after a first SIGTERM or SIGUSR1 the same again is no second notice [s]: `timeout` sends it to a process
-and to its group, a scheduler to every process of a job, of which torchrun and srun pass it on once more."""
+"""For so long after a first signal other than SIGINT the same again is no second notice [s]: `timeout` sends it to a
+process and to its group, a scheduler to every process of a job, of which torchrun and srun pass it on once more."""
 
 
 class GivenUp(BaseException):
@@ -29,8 +29,9 @@ class GivenUp(BaseException):
 class StopRequest:
     """While it is entered, the first of SIGNALS sets `requested` and the second raises `Interrupted`, for what it is.
 
-    A third is the system's own matter: it ends the process. Outside the main thread, where Python allows no signal
-    handlers, nothing is taken over.
+    A third is the system's own matter: it ends the process. SIGHUP is never a second one: a terminal that goes, or
+    systemd, sends it behind or before another. Where it is ignored, as under nohup, it stays so. Outside the main
+    thread, where Python allows no signal handlers, nothing is taken over.
 
     Attributes:
         signal: the signal that asked for the end; 0 before.
@@ -58,7 +59,8 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         """Take over SIGNALS."""
         if self._is_main:
-            self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
+            taken = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+            self._previous = {number: signal.signal(number, self._handle) for number in taken}
             if self._patience_s:
                 self._previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._give_up)
         return self
@@ -78,10 +80,12 @@ class StopRequest:
             if self._patience_s:
                 signal.setitimer(signal.ITIMER_REAL, self._patience_s)
             return
-        if number == self.signal != signal.SIGINT and now - self._since < self._echo_s:
+        is_echo = number == self.signal != signal.SIGINT and now - self._since < self._echo_s
+        if is_echo or number == signal.SIGHUP:
             return
-        for other in SIGNALS:
-            signal.signal(other, signal.SIG_DFL)
+        for other in self._previous:
+            if other != signal.SIGALRM:
+                signal.signal(other, signal.SIG_DFL)
         raise Interrupted(None, 0, number, saved=False)
 
     def _give_up(self, number: int, frame: FrameType | None) -> None:

@@ -25,6 +25,8 @@ from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.storage import Batch, Rollout
 from robot_rl.learn.symmetry import AugmentSymmetry
 
+MAX_LOG_RATIO = 40.0
+"""Logarithm of the greatest probability ratio: its products stay finite in float32, whose exp ends at 88.7."""
 ROUNDING = 1e-6
 """Divergence that float32 may show between equal policies [nat]."""
 STATISTICS = ("loss/value", "loss/surrogate", "loss/entropy", "loss/kl", "loss/clip_share")
@@ -226,7 +228,7 @@ class PPO:
         """
         cfg, weight, distribution = self.cfg, batch.weight, self.actor.distribution
         params = distribution.params(self.actor.outputs(batch.actor_in, batch.actor_past))
-        ratio = torch.exp(distribution.log_prob(batch.action, params) - batch.log_prob)
+        ratio = probability_ratio(distribution.log_prob(batch.action, params), batch.log_prob)
         clipped = ratio.clamp(1.0 - cfg.clip, 1.0 + cfg.clip)
         surrogate = -mean_over(torch.minimum(batch.advantage * ratio, batch.advantage * clipped), weight)
         value_loss = self.value_loss(batch)
@@ -306,6 +308,21 @@ class PPO:
         faster = (rate * 1.5).clamp(max=cfg.max_learning_rate)
         is_low = (divergence < 0.5 * cfg.desired_kl) & (divergence > ROUNDING)
         rate.copy_(torch.where(divergence > 2.0 * cfg.desired_kl, slower, torch.where(is_low, faster, rate)))
+
+
+def probability_ratio(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
+    """Return the ratio (B,) of the probability of an action under two policies, at most exp(MAX_LOG_RATIO).
+
+    A mirrored sample that the policy would hardly have drawn lies many deviations from its mean, where a small step
+    changes the log-probability by a hundred. Its weight is 0, but 0 times infinity is not. Beyond the bound the ratio
+    has the gradient of the bound's: an action that was too bad is still pushed away from. Below it nothing changes.
+
+    Args:
+        log_prob: (B,) under the policy that is differentiated.
+        old_log_prob: (B,) under the one that acted.
+    """
+    log_ratio = log_prob - old_log_prob
+    return torch.exp(log_ratio - (log_ratio.detach() - MAX_LOG_RATIO).clamp(min=0.0))
 
 
 def mean_over(x: Tensor, weight: Tensor | None) -> Tensor:

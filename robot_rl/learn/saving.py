@@ -8,6 +8,7 @@ name.
 from __future__ import annotations
 
 import functools
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,9 +18,11 @@ from typing import Any
 
 from torch import Tensor
 
-from robot_rl.errors import PeerError
+from robot_rl.errors import GiveUpError, PeerError
 from robot_rl.learn.checkpoint import prune, save_checkpoint, stage, tidy, worlds_file, write_tensors
+from robot_rl.learn.health import check_finite
 from robot_rl.learn.ranks import Ranks
+from robot_rl.learn.worlds import ENV, LIVE
 
 GRACE_S = 5.0
 """How long the files of other processes are waited for once it is known that one of them failed [s]."""
@@ -55,28 +58,42 @@ class Saver:
         durable: the newest checkpoint that is on the disk; None before the first.
     """
 
-    def __init__(self, ranks: Ranks, keep: int) -> None:
+    def __init__(self, ranks: Ranks, keep: int, interval: int = 1, interval_s: float = 0.0) -> None:
         """Write nothing yet.
 
         Args:
             ranks: the processes that train together; all of them save at the same time.
             keep: how many checkpoints stay; 0: all.
+            interval: iterations from one to the next, at most.
+            interval_s: time from one to the next [s], at most; 0: any.
         """
         self.durable: Path | None = None
         self._ranks, self._keep = ranks, keep
+        self._interval, self._interval_s, self._since = interval, interval_s, time.monotonic()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._abandoned_at = float("inf")
         self._is_tidy = False
+
+    def is_due(self, iteration: int) -> bool:
+        """Return whether the state after an iteration is to be saved; of several processes the first one's answer counts.
+
+        One that is still being written is not waited for because of the time.
+        """
+        is_free = self._thread is None or not self._thread.is_alive()
+        is_late = 0.0 < self._interval_s <= time.monotonic() - self._since
+        return iteration % self._interval == 0 or (is_late and is_free)
 
     def start(self, package: Package) -> None:
         """Begin to write a checkpoint; called by all processes. What it holds is copied before this returns.
 
         Raises:
             OSError: the one before could not be written, or this one cannot be begun.
+            GiveUpError: the one before held a number that is not finite.
             PeerError: the same, of another process.
         """
         self.wait()
+        self._since = time.monotonic()
         self._abandoned_at = float("inf")
         path, meta = package.path, package.meta
         staging = Path(self._ranks.first(lambda: str(self._stage(path))))
@@ -87,12 +104,19 @@ class Saver:
             others = functools.partial(self._collect, staging) if self._ranks.size > 1 else None
 
             def work() -> None:
+                try:
+                    check_finite(kept)
+                    check_finite(learned(own))
+                except GiveUpError:
+                    shutil.rmtree(staging, ignore_errors=True)
+                    raise
                 save_checkpoint(path, kept, meta, worlds=own or None, staging=staging, others=others)
                 self.durable = path
                 prune(path, self._keep)
         else:
 
             def work() -> None:
+                check_finite(learned(own))
                 _write_part(staging, self._ranks.rank, own)
                 self.durable = path
 
@@ -109,6 +133,7 @@ class Saver:
 
         Raises:
             OSError: it could not be written.
+            GiveUpError: it held a number that is not finite; nothing was written.
             PeerError: another process could not write its part.
         """
         if self._thread is None:
@@ -167,6 +192,15 @@ def copied(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor] | None = No
         fits = had is not None and (had.shape, had.dtype) == (tensor.shape, tensor.dtype)
         copies[name] = had.copy_(tensor.detach()) if fits else tensor.detach().to("cpu", copy=True)  # type: ignore[union-attr]
     return copies
+
+
+def learned(worlds: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what has to be finite of a process's part: all that is no world's.
+
+    A world that breaks in the last step of an iteration may keep numbers that are not finite (ENV, LIVE) until it is
+    reset in the next one; that is the quarantine's matter, and no end of a training.
+    """
+    return {name: tensor for name, tensor in worlds.items() if not name.startswith((ENV, LIVE))}
 
 
 def _done_name(rank: int) -> str:

@@ -22,6 +22,7 @@ from robot_rl.learn.build import checked_mirrors, env_mirrors, make_dims, make_n
 from robot_rl.learn.checkpoint import check_shapes, load_checkpoint
 from robot_rl.learn.description import read_counters
 from robot_rl.learn.episodes import EpisodeTracker
+from robot_rl.learn.health import QuarantineLimit
 from robot_rl.learn.interrupt import SIGNALS, GivenUp, StopRequest
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.ranks import ALONE, Ranks
@@ -101,7 +102,8 @@ class Session(ABC):
         self._tracker = None if own_metrics else tracker
         self._pop_metrics: Callable[[], dict[str, float]] = own_metrics or tracker.pop
         self.iteration, self.env_steps, self.time_s = 0, 0, 0.0
-        self._saver, self._save_s, self._saved = Saver(ranks, cfg.keep_checkpoints), 0.0, -1
+        self._saver = Saver(ranks, cfg.keep_checkpoints, cfg.save_interval, cfg.save_interval_s)
+        self._save_s, self._saved, self._limit = 0.0, -1, QuarantineLimit(cfg.max_quarantined)
         self._mark, self._request, self._stopped_by = 0.0, StopRequest(), 0
         self._spare: Package | None = None
         self._elapsed_s = 0.0
@@ -116,10 +118,10 @@ class Session(ABC):
             The last row of metrics.
 
         Raises:
-            Interrupted: SIGINT (Ctrl-C), SIGTERM or SIGUSR1 came to one of the processes; the iteration was finished,
-                or given up where that takes longer than cfg.notice_s, and a checkpoint written before. A second one
-                does not wait: then the checkpoint is the last one that was written, or None.
+            Interrupted: one of SIGNALS came to a process; the iteration was finished, or given up where that takes
+                longer than cfg.notice_s, and a checkpoint written. A second one does not wait for that.
             FloatingPointError: the loss is no longer finite.
+            GiveUpError: too many samples are quarantined, or a checkpoint would hold a number that is not finite.
         """
         last = self.cfg.max_iterations if max_iterations is None else max_iterations
         own = None
@@ -132,6 +134,8 @@ class Session(ABC):
                 self._stopped_by, row = 0, {}
                 try:
                     row = self._run(last, self._request)
+                    if not self._stopped_by:
+                        self._limit.finish(self.iteration)
                 except GivenUp:
                     self._return_to_spare()
                 if self._saved != self.iteration:
@@ -302,6 +306,7 @@ class Session(ABC):
             "dims": to_dict(self.dims),
             "mirror": mirrors_to_meta(self.mirrors),
             "processes": self.ranks.size,
+            "threads": self.ranks.gather(torch.get_num_threads()),
             "worlds": self.env.num_envs * self.ranks.size,
             "settings": dict(self.settings),
             "versions": _versions(),
@@ -328,6 +333,7 @@ class Session(ABC):
 
         Raises:
             FloatingPointError: a loss is not finite, in this process or another.
+            GiveUpError: too many samples are quarantined, or the last checkpoint held a number that is not finite.
         """
         self._request.may_give_up = False
         now = time.perf_counter()
@@ -337,15 +343,15 @@ class Session(ABC):
         parts["other"] = max(0.0, elapsed - sum(parts.values()))
         timing = {"elapsed": elapsed, **{f"perf/{part}_s": value for part, value in parts.items()}}
         timing["perf/save_s"], self._save_s = self._save_s, 0.0
-        metrics = {**timing, **metrics}
+        metrics, is_due = {**timing, **metrics}, self._saver.is_due(self.iteration + 1)
         if self.ranks.size > 1:
-            metrics = merge_rows(self.ranks.gather(metrics))
+            told = self.ranks.gather((metrics, is_due))
+            metrics, is_due = merge_rows([row for row, _ in told]), told[0][1]
         if not all(math.isfinite(value) for name, value in metrics.items() if name.startswith("loss/")):
             raise FloatingPointError(self._not_finite(metrics))
         elapsed = metrics.pop("elapsed")
         steps = self.cfg.num_steps * self.env.num_envs * self.ranks.size
-        self.iteration += 1
-        self.env_steps += steps
+        self.iteration, self.env_steps = self.iteration + 1, self.env_steps + steps
         self.time_s += elapsed
         row: dict[str, float] = {"iteration": self.iteration, "env_steps": self.env_steps, "time_s": self.time_s}
         row["perf/steps_per_s"] = steps / elapsed
@@ -354,7 +360,8 @@ class Session(ABC):
         if self.writer is not None:
             self.writer.write(self.iteration, row)
         self._saver.check()
-        if self.iteration % self.cfg.save_interval == 0:
+        self._limit.check(row, steps)
+        if is_due:
             self.save(wait=False)
         return row
 
@@ -371,8 +378,7 @@ class Session(ABC):
 
     def _not_finite(self, metrics: Mapping[str, float]) -> str:
         """Return a line about losses that are not finite, with the process whose rollout is not, if one is not."""
-        losses = {name: value for name, value in metrics.items() if name.startswith("loss/")}
-        wrong = {name: value for name, value in losses.items() if not math.isfinite(value)}
+        wrong = {name: v for name, v in metrics.items() if name.startswith("loss/") and not math.isfinite(v)}
         found = self.ranks.gather(self._unsound())
         where = [
             f"the rollout's {', '.join(names)}" + (f" in process {rank}" if self.ranks.size > 1 else "")

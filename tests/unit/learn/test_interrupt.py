@@ -43,7 +43,7 @@ def clock(monkeypatch):
     return lambda seconds: setattr(state, "step", seconds)
 
 
-@pytest.mark.parametrize("second", SIGNALS)
+@pytest.mark.parametrize("second", [number for number in SIGNALS if number != signal.SIGHUP])
 def test_the_second_does_not_wait_and_the_third_is_the_systems(clock, second):
     before = handlers()
     clock(0.15)
@@ -51,7 +51,7 @@ def test_the_second_does_not_wait_and_the_third_is_the_systems(clock, second):
         os.kill(ME, signal.SIGTERM)
         with pytest.raises(Interrupted) as caught:
             os.kill(ME, second)
-        assert handlers() == [signal.SIG_DFL] * 3
+        assert handlers() == [signal.SIG_DFL] * len(SIGNALS)
     assert (request.signal, caught.value.signal, caught.value.saved) == (signal.SIGTERM, second, False)
     assert handlers() == before
 
@@ -81,6 +81,28 @@ def test_the_echo_of_a_signal_is_no_second_one(clock, monkeypatch, processes, in
             os.kill(ME, signal.SIGTERM)
 
 
+def test_a_terminal_that_goes_is_never_a_second_notice(clock):
+    """Closing a session sends SIGTERM and SIGHUP together, and a shell passes its SIGHUP on."""
+    clock(10.0)
+    with StopRequest() as request:
+        os.kill(ME, signal.SIGTERM)
+        os.kill(ME, signal.SIGHUP)
+        os.kill(ME, signal.SIGHUP)
+        assert request.signal == signal.SIGTERM
+
+
+def test_an_ignored_hangup_stays_ignored():
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as request:
+            os.kill(ME, signal.SIGHUP)
+            assert not request.requested
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_nothing_is_taken_over_outside_the_main_thread():
     before, seen = handlers(), []
 
@@ -106,7 +128,7 @@ def test_handlers_that_python_does_not_know_become_the_systems(monkeypatch):
     monkeypatch.setattr(signal, "signal", take)
     with StopRequest():
         pass
-    assert given[3:] == [signal.SIG_DFL] * 3
+    assert given[len(SIGNALS) :] == [signal.SIG_DFL] * len(SIGNALS)
     for number, handler in zip(SIGNALS, before, strict=True):
         real(number, handler)
 
@@ -118,6 +140,8 @@ def test_handlers_that_python_does_not_know_become_the_systems(monkeypatch):
         (signal.SIGINT, False, ExitCode.INTERRUPTED),
         (signal.SIGTERM, True, ExitCode.REQUEUE),
         (signal.SIGUSR1, True, ExitCode.REQUEUE),
+        (signal.SIGUSR2, True, ExitCode.REQUEUE),
+        (signal.SIGHUP, True, ExitCode.REQUEUE),
         (signal.SIGTERM, False, 143),
         (signal.SIGUSR1, False, 138),
     ],

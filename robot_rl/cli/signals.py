@@ -1,0 +1,122 @@
+"""What a signal does to a training before its iterations begin and after they are over.
+
+While they run, `robot_rl.learn.interrupt` answers. Before, there is nothing to save, and no import, compiler or
+launcher stands in the way: an exception raised in the middle of one may be swallowed or come out as another. So the
+process leaves at once with a line and the exit code, without unwinding. Only where a run directory has to be removed
+again an exception is raised, and what comes of it is the same line and the same code.
+
+Imported before anything else: nothing heavy here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+
+Handler = Callable[[int, FrameType | None], object] | int | None
+
+TRAININGS = ("train", "resume")
+"""Commands that a scheduler stops with a signal."""
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+START, UNWIND, OVER = range(3)
+"""Phases of a training: nothing has to be undone; something has; its last state is saved."""
+PATIENCE_S = 2.0
+"""For so long signals do not disturb the end of a training [s]: notices come more than once, and uploads take a while."""
+
+
+class EndingSignals:
+    """Takes over the signals of a training while it is entered; of other commands, and other threads, none.
+
+    Attributes:
+        phase: START, UNWIND or OVER.
+        signal: the signal that raised `Interrupted`; 0 before.
+        has_failed: whether an error ends the command, whose line and exit code a signal does not change (torchrun sends
+            SIGTERM to the processes that are left).
+    """
+
+    def __init__(self) -> None:
+        """Take nothing over yet."""
+        self.phase, self.signal, self.has_failed, self._late_since = START, 0, False, 0.0
+        self._previous: dict[int, Handler] = {}
+        self._hook = sys.unraisablehook
+
+    def take(self, words: list[str]) -> EndingSignals:
+        """Take the signals over where the command is a training, and return the object, to be left by `with`.
+
+        Args:
+            words: the words behind robot-rl.
+        """
+        self.__init__()
+        self._hook = sys.unraisablehook
+        if words[:1] and words[0] in TRAININGS:
+            for number in NUMBERS:
+                # nohup ignores SIGHUP for what it starts. In another thread Python allows no handlers.
+                with contextlib.suppress(ValueError):
+                    if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                        self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __enter__(self) -> EndingSignals:
+        """Return the object; `take` has taken the signals over."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the signals back."""
+        for number, handler in self._previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._previous = {}
+        sys.unraisablehook = self._hook
+
+    def check(self) -> None:
+        """Raise what a signal raised before where that did not arrive.
+
+        Raises:
+            Interrupted: a signal came.
+        """
+        if self.signal:
+            from robot_rl.errors import Interrupted
+
+            raise Interrupted(None, 0, self.signal)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.has_failed:
+            return
+        # The only KeyboardInterrupt there can be is the iterations' own, on its way out.
+        if self.signal or self.phase == OVER or isinstance(sys.exc_info()[1], KeyboardInterrupt):
+            now = time.monotonic()
+            self._late_since = self._late_since or now
+            if now - self._late_since > PATIENCE_S:
+                _leave(number, "")
+            return
+        if self.phase == START:
+            _leave(number, "before an iteration was finished")
+        from robot_rl.errors import Interrupted
+
+        self.signal = number
+        sys.unraisablehook = lambda _: None  # An exception that could not be raised where the signal came.
+        raise Interrupted(None, 0, number)
+
+
+ending = EndingSignals()
+"""The signals of this process's command."""
+
+
+def _leave(number: int, when: str) -> None:
+    """End the process with a line, unwinding nothing; processes that it started are ended, too."""
+    if "multiprocessing" in sys.modules:
+        for child in sys.modules["multiprocessing"].active_children():
+            child.terminate()
+    name = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
+    rank = os.environ.get("RANK", "0")
+    who = "robot-rl" if rank == "0" else f"robot-rl (process {rank})"
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # It may be the one that the signal came in the middle of.
+            stream.flush()
+    with contextlib.suppress(OSError):
+        os.write(2, f"{who}: interrupted{name}{' ' * bool(when)}{when}\n".encode())
+    os._exit(130 if number == signal.SIGINT else 85)
