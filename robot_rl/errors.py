@@ -24,9 +24,9 @@ class ExitCode(IntEnum):
     """Something asked for cannot be had: one line says what would be right."""
     DISK_FULL = 74
     REQUEUE = 85
-    """Asked to stop by SIGTERM or SIGUSR1; what can be saved is saved, and the same command goes on with it."""
+    """Asked to stop by SIGTERM, SIGUSR1, SIGUSR2 or SIGHUP; what can be saved is saved, and the same command goes on with it."""
     GIVE_UP = 86
-    """The same command would fail again: a loss is not finite, or no checkpoint can be loaded."""
+    """The same command would fail again: a loss is not finite, all worlds break, or no checkpoint can be loaded."""
     INTERRUPTED = 130
     """Stopped by SIGINT (Ctrl-C)."""
 
@@ -62,7 +62,7 @@ class Interrupted(KeyboardInterrupt):
     Attributes:
         checkpoint: the newest checkpoint, or None where there is none.
         iteration: iterations finished so far.
-        signal: the signal's number, SIGINT, SIGTERM or SIGUSR1.
+        signal: the signal's number.
         saved: whether the checkpoint is of the last iteration; False where a second signal did not wait for it.
     """
 

@@ -26,7 +26,7 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal
 START, UNWIND, OVER = range(3)
 """Phases of a training: nothing has to be undone; something has; its last state is saved."""
 PATIENCE_S = 2.0
-"""For so long signals do not disturb the end of a training [s]: notices come more than once, and uploads take a while."""
+"""For so long signals do not disturb the end of a training [s]: notices come more than once, uploads take a while."""
 
 
 class EndingSignals:

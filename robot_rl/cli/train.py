@@ -36,7 +36,9 @@ settings:
 
 anything of the learner and of the task, by name:
   num_steps=24  symmetry=none|augment|network
-  save_interval=100  keep_checkpoints=5              iterations between checkpoints; how many stay, 0: all
+  save_interval=100  save_interval_s=60              iterations, and seconds, between checkpoints: whichever is first
+  keep_checkpoints=5                                 how many checkpoints stay; 0: all
+  max_quarantined=0.5                                share of broken samples, iteration after iteration, that ends it
   notice_s=1.2                                       how long a signal waits for the iteration in hand; 0: to its end
   normalize_obs=true  normalize_values=false         the critic in units of the returns' deviation (docs/learner.md)
   actor.hidden=[128,128]  actor.init_std=0.5  critic.hidden=[256,128]

@@ -76,7 +76,7 @@ class Saver:
         self._is_tidy = False
 
     def is_due(self, iteration: int) -> bool:
-        """Return whether the state after an iteration is to be saved; of several processes the first one's answer counts.
+        """Return whether the state after an iteration is to be saved; the first process decides for all.
 
         One that is still being written is not waited for because of the time.
         """

@@ -59,6 +59,25 @@ def test_killed_and_requeued_it_is_the_run(run, in_tmp, tiny, start_python):
     assert (code, "has done 60 iterations" in out) == (0, True)
 
 
+@pytest.mark.slow
+def test_a_kill_long_before_the_first_save_interval(run, in_tmp, tiny, start_python):
+    """A checkpoint is there by time."""
+    words = ("task=cartpole", *tiny, "max_iterations=1000000", "save_interval=1000000", "save_interval_s=0.2")
+    killed = RunDir(in_tmp / "runs" / "cartpole" / "killed")
+    process = start_python(["-m", "robot_rl.cli.main", "train", *words, "run_id=killed"])
+    try:
+        end = time.monotonic() + 300
+        while time.monotonic() < end and not list_checkpoints(killed.path):
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.communicate()
+    done = int(latest_checkpoint(killed.path).name)
+    code, _, err = run("resume", "killed", f"max_iterations={done + 1}", "save_interval_s=0")
+    assert code == 0, err
+    assert untimed(killed)[-1]["iteration"] == done + 1
+
+
 def test_a_torn_checkpoint_is_named_and_the_one_before_goes_on(run, in_tmp, tiny):
     words = ("task=cartpole", *tiny, "save_interval=2", "max_iterations=6")
     assert run("train", *words, "run_id=straight")[0] == 0

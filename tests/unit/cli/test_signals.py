@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -12,7 +14,7 @@ from robot_rl.errors import ExitCode
 from robot_rl.learn import make
 
 MANY = "max_iterations=1000000"
-TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
 
 @pytest.fixture
@@ -44,6 +46,8 @@ def train(run, in_tmp, tiny, monkeypatch):
     [
         (signal.SIGTERM, ExitCode.REQUEUE, " by SIGTERM"),
         (signal.SIGUSR1, ExitCode.REQUEUE, " by SIGUSR1"),
+        (signal.SIGUSR2, ExitCode.REQUEUE, " by SIGUSR2"),
+        (signal.SIGHUP, ExitCode.REQUEUE, " by SIGHUP"),
         (signal.SIGINT, ExitCode.INTERRUPTED, ""),
     ],
 )
@@ -99,3 +103,38 @@ def test_a_scheduler_that_signals_every_process_of_a_job(in_tmp, tiny, start_pyt
     assert "interrupted by SIGTERM after iteration" in rest.splitlines()[-1]
     (checkpoint,) = in_tmp.glob("runs/*/*/checkpoints/*")
     assert checkpoint.is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code", "delays"),
+    [(signal.SIGTERM, 85, (0.3, 1.0, 2.5)), (signal.SIGINT, 130, (0.6, 1.7)), (signal.SIGHUP, 85, (1.3,))],
+)
+def test_a_signal_at_any_moment_of_the_start(in_tmp, tiny, number, code, delays):
+    """In the middle of imports as well: one line, the exit code, nothing left behind."""
+    for delay in delays:
+        words = [sys.executable, "-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny, MANY]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(delay)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=300)
+        assert process.returncode == code, err
+        assert "Traceback" not in err
+        if "after iteration" not in err:
+            assert (err.count("\n"), "before an iteration was finished" in err) == (1, True)
+            assert not (in_tmp / "runs").exists()
+
+
+def test_what_an_import_makes_of_a_signal_is_still_the_signal(run, in_tmp, tiny, monkeypatch):
+    """An exception that a signal raised may be swallowed, or come out as another."""
+
+    def break_import(*_, **__):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise ImportError("half of a module") from None
+
+    monkeypatch.setattr(make, "make_runner", break_import)
+    code, _, err = run("train", "task=cartpole", *tiny)
+    assert (code, err) == (85, "robot-rl: interrupted by SIGTERM before an iteration was finished\n")
+    assert not (in_tmp / "runs").exists()

@@ -10,7 +10,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn import gaussian
 from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.optim import FlatAdam
-from robot_rl.learn.ppo import PPO
+from robot_rl.learn.ppo import PPO, probability_ratio
 from robot_rl.learn.storage import Batch, Dims, make_rollout
 
 
@@ -284,3 +284,23 @@ def test_flat_adam_is_adam_with_each_network_clipped():
     for a, b in zip(flat, plain, strict=True):
         torch.testing.assert_close(a.weight, b.weight, rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(a.bias, b.bias, rtol=1e-5, atol=1e-6)
+
+
+def test_the_ratio_is_bounded_and_the_same_bits_below():
+    """A mirrored sample of weight 0 whose ratio overflows is 0, and so is its gradient."""
+    new = torch.tensor([-3.0, 0.25, 39.0, 105.8], requires_grad=True)
+    old = torch.zeros(4)
+    ratio = probability_ratio(new, old)
+    plain = torch.exp(new - old)
+    assert torch.equal(ratio[:3], plain[:3])
+    assert float(ratio.detach()[3]) == pytest.approx(math.exp(40.0), rel=1e-5)
+    weight = torch.tensor([1.0, 1.0, 1e-20, 0.0])
+    for sign in (1.0, -1.0):
+        gradients = []
+        for value in (ratio, plain):
+            clipped = value.clamp(0.8, 1.2)
+            loss = -(torch.minimum(sign * value, sign * clipped) * weight).mean()
+            gradients.append(torch.autograd.grad(loss, new, retain_graph=True)[0])
+        assert torch.equal(gradients[0][:3], gradients[1][:3])
+        assert gradients[0].isfinite().all()
+        assert not gradients[1].isfinite().all()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from robot_rl.errors import GiveUpError
 from robot_rl.learn import saving
 from robot_rl.learn.checkpoint import list_checkpoints, load_checkpoint
 from robot_rl.learn.ranks import ALONE
@@ -117,3 +118,36 @@ def test_a_loss_that_is_not_finite_leaves_the_checkpoint_before_it_whole(make_po
         runner.learn(10)
     assert runner.checkpoint.name == "000002"
     assert load_checkpoint(runner.checkpoint)[1]["iteration"] == 2
+
+
+def test_it_is_due_by_iterations_or_by_time(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
+    saver, never = Saver(ALONE, 0, 10, 60.0), Saver(ALONE, 0, 10)
+    assert [saver.is_due(iteration) for iteration in (9, 10, 11)] == [False, True, False]
+    now[0] = 161.0
+    assert [saver.is_due(11), never.is_due(11)] == [True, False]
+
+
+def test_a_checkpoint_by_time_begins_the_time_again(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
+    saver = Saver(ALONE, 0, 1000, 60.0)
+    now[0] = 61.0
+    assert saver.is_due(3)
+    saver.start(Package(tmp_path / "checkpoints" / "000003", {}, {}, {}))
+    saver.wait()
+    assert not saver.is_due(4)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_no_number_that_is_not_finite_is_kept(tmp_path, value):
+    """The checkpoint before stays; what belongs to a world is the quarantine's matter."""
+    saver, state = Saver(ALONE, 1), {"actor.normalizer.var": torch.ones(3)}
+    saver.start(Package(tmp_path / "checkpoints" / "000001", state, {}, {"env.qvel": torch.full((2,), value)}))
+    saver.wait()
+    state["actor.normalizer.var"][1] = value
+    saver.start(Package(tmp_path / "checkpoints" / "000002", state, {}, {}))
+    with pytest.raises(GiveUpError, match=r"'actor.normalizer.var' holds 1 of 3 numbers that are not finite"):
+        saver.wait()
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000001"]
