@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
     """Something asked for cannot be had: one line says what would be right."""
     DISK_FULL = 74
     REQUEUE = 85
-    """Asked to stop by SIGTERM, SIGUSR1, SIGUSR2 or SIGHUP; what can be saved is saved, and the same command goes on with it."""
+    """Asked to stop by a signal other than SIGINT; what can be saved is saved, and the same command goes on with it."""
     GIVE_UP = 86
     """The same command would fail again: a loss is not finite, all worlds break, or no checkpoint can be loaded."""
     INTERRUPTED = 130

@@ -7,6 +7,10 @@ import io
 import os
 import sys
 
+TYPE_CHECKING = False  # Not from typing, which takes as long as all the rest to import.
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 
 def open_missing() -> None:
     """Give a process that was started without standard input, output or error /dev/null in their place.
@@ -71,9 +75,9 @@ class DroppingFile(io.RawIOBase):
         """Return True."""
         return True
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: ReadableBuffer, /) -> int:
         """Write bytes and return how many of them are done with."""
         try:
             return os.write(self._descriptor, data)
         except OSError:
-            return len(data)
+            return memoryview(data).nbytes
