@@ -139,16 +139,9 @@ def go_on(
         raise GiveUpError(str(error)) from error
     meta = load_checkpoint(checkpoint)[1]
     last, done = cfg.learner.max_iterations, meta["iteration"]
-    if done >= last and is_requeued:
-        if ranks.is_first:
-            print(f"done: {run_dir.path} has done {done} iterations, as many as max_iterations={last} asks for")
-        return
     if done >= last:
-        raise UserError(
-            f"max_iterations={last}: run {run_dir.run_id} has done {done} iterations; "
-            f"give more, such as max_iterations={max(1, done * 2)}"
-        )
-
+        _say_done(run_dir, done, last, ranks, is_requeued=is_requeued)
+        return
     restore_threads(meta, cfg.device, ranks, tell)
 
     def prepare(runner: Any) -> None:
@@ -161,6 +154,17 @@ def go_on(
         learn(env, cfg, run_dir, prepare, ranks, begun=begun)
     if ranks.is_first:
         say_what_next(run_dir, cfg)
+
+
+def _say_done(run_dir: "RunDir", done: int, last: int, ranks: "Ranks", *, is_requeued: bool) -> None:
+    """Says that a run has nothing left to do; an error where `resume` was told to go on."""
+    if not is_requeued:
+        raise UserError(
+            f"max_iterations={last}: run {run_dir.run_id} has done {done} iterations; "
+            f"give more, such as max_iterations={max(1, done * 2)}"
+        )
+    if ranks.is_first:
+        print(f"done: {run_dir.path} has done {done} iterations, as many as max_iterations={last} asks for")
 
 
 def _is_same(key: str, before: Any, now: Any) -> bool:

@@ -182,8 +182,8 @@ class AugmentSymmetry:
     so its probability ratio starts at 1 like any other; its advantage and return are those of the original. A policy
     that is not symmetric would seldom have drawn some images; each therefore weighs min(1, pi(M a | M s) / pi(a | s)),
     the truncated importance weight (Espeholt et al. 2018), without which the ratios of such images run away. Weight
-    times ratio is then pi_new(M a | M s) / pi(a | s), the ratio of rsl_rl and of Mittal et al. (2024), wherever the image
-    was the less probable one; of the others the ratio begins at 1 here and elsewhere there.
+    times ratio is then pi_new(M a | M s) / pi(a | s), the ratio of rsl_rl and of Mittal et al. (2024), wherever the
+    image was the less probable one; of the others the ratio begins at 1 here and elsewhere there.
     """
 
     def __init__(self, actor: Mirror, critic: Mirror, action: Mirror) -> None:
