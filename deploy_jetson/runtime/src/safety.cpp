@@ -148,7 +148,8 @@ std::string name_of(Signal signal) {
 
 /// What is frozen, but for its joint.
 std::string frozen_part(const Finding& finding) {
-  if (finding.joint < 0) return name_of(finding.signal) + (finding.signal >= Signal::kJointPos && finding.signal <= Signal::kJointVel ? " of every joint" : "");
+  const bool joints = finding.signal == Signal::kJointPos || finding.signal == Signal::kJointVel;
+  if (finding.joint < 0) return name_of(finding.signal) + (joints ? " of every joint" : "");
   return (finding.signal == Signal::kNone ? "the encoder" : name_of(finding.signal)) + " of ";
 }
 
@@ -185,8 +186,8 @@ std::string details(const Finding& finding, const Contract& contract) {
       return "the state has " + value + " " + name_of(finding.signal) + ", the contract needs " + limit;
     case Fault::kInternal: return "the network, a thread or the watchdog failed";
     case Fault::kSensorFrozen:
-      return frozen_part(finding) + where + " repeats itself for " + in_ms(finding.value) + " while the robot moves, the limit is " +
-             in_ms(finding.limit);
+      return frozen_part(finding) + where + " repeats itself for " + in_ms(finding.value) +
+             " while the robot moves, the limit is " + in_ms(finding.limit);
     case Fault::kImuDisagrees: return "gyroscope and orientation differ by " + value + " rad" + above;
     case Fault::kStalled: return "this process was silent for " + in_ms(finding.value) + ", the watchdog's limit is " +
              in_ms(finding.limit);

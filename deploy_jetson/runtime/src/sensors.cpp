@@ -106,15 +106,18 @@ Finding Sensors::see(const LowState& state, bool walking) {
   } else {
     advance(state, dt);
   }
+  // What holds a robot up while it stands may hold it perfectly still: only in the walk do joints speak for the base.
+  walked_ = walking ? walked_ + std::clamp(dt, 0.0, kGapS) : 0;
+  if (!walking) part_joints_from_base(state);
   last_ = state;
-  found_ = judge(walking);
+  found_ = judge();
   return found_;
 }
 
 void Sensors::begin(const LowState& state) {
   have_ = true;
   const auto& q = state.quat_wxyz;
-  now_ = at_joints_ = unit({q[0], q[1], q[2], q[3]});
+  now_ = unit({q[0], q[1], q[2], q[3]});
   orientation_.seconds = gyro_.seconds = acc_.seconds = 0;
   turned_ = unsaid_ = Vector{};
   up_at_acc_ = up_of(now_);
@@ -124,8 +127,14 @@ void Sensors::begin(const LowState& state) {
     Joint& joint = joint_[static_cast<std::size_t>(i)];
     joint.position.seconds = joint.velocity.seconds = joint.moved = joint.unsaid = 0;
     joint.asked = false;
-    joint.at_imu = state.joint_pos[i];
   }
+  part_joints_from_base(state);
+}
+
+/// What joints and base did so far says nothing of each other.
+void Sensors::part_joints_from_base(const LowState& state) {
+  at_joints_ = now_;
+  for (int i = 0; i < joints_; ++i) joint_[static_cast<std::size_t>(i)].at_imu = state.joint_pos[i];
 }
 
 void Sensors::acknowledge() {
@@ -224,21 +233,21 @@ Finding Sensors::frozen_finding(Signal signal, int joint) const {
   return finding;
 }
 
-Finding Sensors::judge(bool walking) const {
+Finding Sensors::judge() const {
   // What was found stays until that sensor changes again, whether or not anything else moves meanwhile.
   if (found_.fault == Fault::kSensorFrozen && frozen(still_of(found_))) {
     return frozen_finding(found_.signal, found_.joint);
   }
-  if (const Finding finding = judge_imu(walking)) return finding;
-  if (const Finding finding = judge_joints(walking)) return finding;
+  if (const Finding finding = judge_imu()) return finding;
+  if (const Finding finding = judge_joints()) return finding;
   return judge_agreement();
 }
 
-Finding Sensors::judge_imu(bool walking) const {
+Finding Sensors::judge_imu() const {
   const bool orientation = frozen(orientation_), gyro = frozen(gyro_);
   if ((orientation || gyro) && silent(orientation_) && silent(gyro_)) {
     bool moved = orientation && gyro && length(turned_) > kTurn;
-    for (int i = 0; walking && i < joints_ && !moved; ++i) {
+    for (int i = 0; walks() && i < joints_ && !moved; ++i) {
       moved = std::abs(last_.joint_pos[i] - joint_[static_cast<std::size_t>(i)].at_imu) > kMove;
     }
     return moved ? frozen_finding(Signal::kImu, -1) : Finding{};
@@ -267,7 +276,7 @@ Finding Sensors::judge_joint(int i) const {
   return frozen(joint.velocity) && unsaid ? frozen_finding(Signal::kJointVel, i) : Finding{};
 }
 
-Finding Sensors::judge_joints(bool walking) const {
+Finding Sensors::judge_joints() const {
   Finding first;
   int present = 0, positions = 0, velocities = 0, both = 0;
   for (int i = 0; i < joints_; ++i) {
@@ -279,7 +288,7 @@ Finding Sensors::judge_joints(bool walking) const {
     if (!first) first = judge_joint(i);
   }
   if (present < 2) return first;
-  const bool turned = walking && length(turn_between(at_joints_, now_)) > kTurn;
+  const bool turned = walks() && length(turn_between(at_joints_, now_)) > kTurn;
   if (both == present && (first || turned)) return frozen_finding(Signal::kJointPos, -1);
   const int same = first.signal == Signal::kJointPos ? positions : first.signal == Signal::kJointVel ? velocities : 0;
   return first && same == present ? frozen_finding(first.signal, -1) : first;

@@ -52,14 +52,17 @@ class Sensors {
   void advance_imu(const LowState& state, double dt);
   void advance_joint(const LowState& state, int joint, double dt);
   void compare(const Vector& rate, double dt);
-  Finding judge(bool walking) const;
-  Finding judge_imu(bool walking) const;
+  void part_joints_from_base(const LowState& state);
+  Finding judge() const;
+  Finding judge_imu() const;
   Finding judge_joint(int joint) const;
-  Finding judge_joints(bool walking) const;
+  Finding judge_joints() const;
   Finding judge_agreement() const;
   bool frozen(const Still& still) const { return still.present && still.seconds > limits_.sensor_frozen_s; }
   /// Whether it says nothing: absent or frozen.
   bool silent(const Still& still) const { return !still.present || still.seconds > limits_.sensor_frozen_s; }
+  /// Whether the policy has walked for longer than a sensor may stand still.
+  bool walks() const { return walked_ > limits_.sensor_frozen_s; }
   const Still& still_of(const Finding& finding) const;
   Finding frozen_finding(Signal signal, int joint) const;
 
@@ -77,6 +80,7 @@ class Sensors {
   Vector turned_{};                   // by the gyroscope, since the orientation changed last [rad]
   Vector unsaid_{};                   // by the orientation and not by the gyroscope, since that changed last [rad]
   Vector up_at_acc_{};                // the vertical in the base's frame when the accelerometer changed last
+  double walked_ = 0;                 // since POLICY was entered [s]
   double fastest_ = 0;                // newest rates, the largest, forgotten in time [rad/s]
 };
 

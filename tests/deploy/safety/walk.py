@@ -5,8 +5,8 @@ import numpy as np
 US = 0x5EED
 START_NS = 10**12
 PERIOD = 10  # ticks of a control step
-RELEASE_S, WALK_S, OVER_S, END_S = 0.4, 0.42, 3.4, 4.4
-"""Let go of the gantry, the policy, the push that throws it over, the end [s]."""
+WALK_S, RELEASE_S, OVER_S, END_S = 0.42, 0.48, 3.4, 4.4
+"""The policy takes over, the gantry lets go, the push that throws it over, the end [s]."""
 
 
 class Walk:
@@ -55,7 +55,10 @@ class Walk:
     def _operate(self, seconds, now):
         word, request = self.runtime.OperatorInput(), self.runtime.Request
         word.receive_time_ns, word.size, word.command = now, 3, [0.5, 0.0, 0.2]
-        word.request = request.STAND if 0 < seconds < 0.1 else request.POLICY if seconds >= WALK_S - 0.01 else request.NONE
+        if 0 < seconds < 0.1:
+            word.request = request.STAND
+        elif seconds >= WALK_S - 0.01:
+            word.request = request.POLICY
         self.commander.on_operator(word, now)
 
 
@@ -68,7 +71,8 @@ def record(runtime, bundle):
 
     task = get_task("go2_flat")
     task.episode_length_s, task.terminations = 86_400.0, {}
-    off = ("tilt_rad", "position_margin", "velocity_factor", "effort_factor", "action_rate", "sensor_frozen_s", "imu_disagree_rad")
+    off = ("tilt_rad", "position_margin", "velocity_factor", "effort_factor", "action_rate")
+    off += ("sensor_frozen_s", "imu_disagree_rad")
     walk, plant = Walk(runtime, bundle, **dict.fromkeys(off, 1e6)), Plant(task, seed=3)
     plant.connect(walk)
     plant.hold(True)
