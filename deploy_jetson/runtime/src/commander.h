@@ -24,8 +24,8 @@ class Commander {
   /// A new state arrived; checked at once, where the phase is not BOOT.
   void on_state(const LowState& state, std::int64_t now_ns);
   /// A message of the operator: heartbeat, command (components not given stay), request. What the phase does not allow
-  /// is ignored. kDamp in DAMPING clears a latched fault where nothing is wrong any more; kRefused and kInternal stay, and
-  /// kStalled until the policy has answered again.
+  /// is ignored. kDamp in DAMPING clears a latched fault where nothing is wrong any more; kRefused and kInternal stay,
+  /// and kStalled does until the policy has answered again.
   void on_operator(const OperatorInput& input, std::int64_t now_ns);
   /// A control step's output. After POLICY was entered only one that started anew (reset) is obeyed, and those after.
   void on_policy(const PolicyOutput& output, std::int64_t now_ns);
