@@ -32,7 +32,7 @@ class RealTime:
     def tick(self, plant: Plant) -> Any:
         """Sends the state, sleeps until the tick is over, takes what came meanwhile."""
         plant.sense(self._link.low)
-        self._link.send(plant.time_s)
+        self._link.send(plant.clock_s)
         now = time.monotonic()
         self._due = (self._due or now) + plant.tick_s
         if now > self._due - 0.5 * plant.tick_s:
@@ -136,7 +136,7 @@ class Lockstep:
 
     def _send(self, plant: Plant) -> int:
         plant.sense(self._link.low)
-        return self._link.send(plant.time_s)
+        return self._link.send(plant.clock_s)
 
     def watch(self, count: int) -> Note:
         """Waits for so many more commands; the last of them."""

@@ -27,7 +27,7 @@ class Mutator:
         """
         self._runtime, self._random = runtime, rng
         self._last = b""
-        self._frozen: Any = None
+        self._frozen: dict[Fault, Any] = {}
         self._held: bytes | None = None
 
     def apply(self, data: bytes, now_ns: int, active: Sequence[tuple[Fault, Journal]]) -> list[Due]:
@@ -46,8 +46,8 @@ class Mutator:
             return [(0, data)]
         layout, sequence = self._runtime.frame_kind(data)[1], int(state.sequence)
         kinds = {fault.kind for fault, _ in active}
-        if "freeze" not in kinds:
-            self._frozen = None
+        on = {fault for fault, _ in active}
+        self._frozen = {fault: frozen for fault, frozen in self._frozen.items() if fault in on}
         if "stuck" not in kinds:
             self._last = data
         due, copies, is_lost = 0, 1, False
@@ -56,8 +56,9 @@ class Mutator:
             if change := CONTENT.get(fault.kind):
                 change(state, fault)
                 data = self._runtime.write_state(state, layout)
-            elif fault.kind == "freeze":
-                data = self._freeze(state, layout)
+            elif fault.kind in FROZEN:
+                self._freeze(state, fault)
+                data = self._runtime.write_state(state, layout)
             elif fault.kind == "stuck":
                 data = self._last
             elif fault.kind == "relabel":
@@ -86,13 +87,15 @@ class Mutator:
             self._held = out.pop()[1]
         return out
 
-    def _freeze(self, state: Any, layout: int) -> bytes:
-        """The state of when it began, under the new one's number."""
-        if self._frozen is None:
-            self._frozen = state.copy()
-        frozen = self._frozen
-        frozen.sequence, frozen.robot_time_ns, frozen.commander = state.sequence, state.robot_time_ns, state.commander
-        return self._runtime.write_state(frozen, layout)
+    def _freeze(self, state: Any, fault: Fault) -> None:
+        """Put what the state was when the fault began in place of what it is."""
+        frozen = self._frozen.setdefault(fault, state.copy())
+        for name in FROZEN[fault.kind]:
+            if fault.kind == "freeze_encoder":
+                joint = _joint(state, fault)
+                getattr(state, name)[joint] = float(getattr(frozen, name)[joint])
+            else:
+                setattr(state, name, getattr(frozen, name))
 
     def _corrupt(self, data: bytes) -> bytes:
         changed = bytearray(data)
@@ -134,10 +137,15 @@ def _joint(state: Any, fault: Fault) -> int:
     return fault.joint % max(1, int(state.joints))
 
 
+def _gyro(state: Any, fault: Fault) -> None:
+    state.gyro[0] += fault.value
+
+
 CONTENT: dict[str, Any] = {
     "nan": _set("joint_pos", math.nan),
     "infinity": _set("joint_vel", math.inf),
     "tilt": _tilt,
+    "gyro": _gyro,
     "position": _position,
     "velocity": _set("joint_vel"),
     "effort": _set("joint_effort"),
@@ -146,3 +154,16 @@ CONTENT: dict[str, Any] = {
     "swap": _swap,
 }
 """Kinds that change what a state says, and how."""
+
+IMU, JOINTS = ("quat_wxyz", "gyro", "acc"), ("joint_pos", "joint_vel")
+FEET = ("foot_contact", "foot_force", "height_scan")
+FROZEN: dict[str, tuple[str, ...]] = {
+    "freeze": (*IMU, *JOINTS, "joint_effort", "temperature_c", "motor_fault", *FEET),
+    "freeze_imu": IMU,
+    "freeze_orientation": ("quat_wxyz",),
+    "freeze_gyro": ("gyro",),
+    "freeze_acc": ("acc",),
+    "freeze_encoders": JOINTS,
+    "freeze_encoder": JOINTS,
+}
+"""Kinds that keep fields of a state as they were, and which."""

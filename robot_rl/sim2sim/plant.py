@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 TICK_S = 0.002
 """Period of states and physics, as near as the control period allows [s]."""
+RESET_S = 1.0
+"""How long a reset takes by the robot's own clock [s]: its sensors are not compared across it."""
 STILL_C = 35.0
 """Temperature that the simulated motors report [C]."""
 CONTACT_N = 1.0
@@ -113,6 +115,7 @@ class Plant:
             )
         self.tick_s = changed.sim.timestep
         self.ticks, self.supported, self.command = 0, False, None
+        self._unseen_s = 0.0
         self.on_tick: Callable[[], None] | None = None
         self._exchange: Exchange | None = None
         self._is_fresh = self._was_reset = True
@@ -152,6 +155,11 @@ class Plant:
     def time_s(self) -> float:
         """Simulated time since the start [s]."""
         return self.ticks * self.tick_s
+
+    @property
+    def clock_s(self) -> float:
+        """The robot's own clock [s]: a second passes unseen where it was reset, as if somebody had carried it there."""
+        return self.time_s + self._unseen_s
 
     @property
     def limits(self) -> np.ndarray:
@@ -280,6 +288,7 @@ class Plant:
     def was_reset(self) -> None:
         """Takes note that the environment reset the world, by itself or because it was told to."""
         self._is_fresh = self._was_reset = True
+        self._unseen_s += RESET_S
         if self.supported:
             self.hold(True)
 

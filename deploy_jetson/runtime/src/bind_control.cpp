@@ -21,6 +21,8 @@ void bind_limits(nb::module_& module) {
       .def(nb::init<>())
       .def_rw("state_age_s", &SafetyLimits::state_age_s)
       .def_rw("state_frozen_s", &SafetyLimits::state_frozen_s)
+      .def_rw("sensor_frozen_s", &SafetyLimits::sensor_frozen_s)
+      .def_rw("imu_disagree_rad", &SafetyLimits::imu_disagree_rad)
       .def_rw("missed_deadlines", &SafetyLimits::missed_deadlines)
       .def_rw("tilt_rad", &SafetyLimits::tilt_rad)
       .def_rw("position_margin", &SafetyLimits::position_margin)

@@ -47,6 +47,7 @@ Commander::Commander(const Contract& contract, const Settings& settings, std::ui
     : contract_(&contract),
       settings_(settings),
       safety_(contract, settings.limits),
+      sensors_(contract, settings.limits),
       commander_(commander),
       joints_(static_cast<int>(contract.joints.size())) {
   check_settings(settings);
@@ -125,7 +126,11 @@ void Commander::on_state(const LowState& state, std::int64_t now_ns) {
   present_ = safety_.check_state(state);
   const bool usable = present_.fault != Fault::kNotFinite && present_.fault != Fault::kRefused;
   if (usable) {
-    if (!have_state_ || changed(state)) change_time_ns_ = now_ns;
+    if (!have_state_ || changed(state)) {
+      change_time_ns_ = now_ns;
+      sensors_.see(state, phase_ == Phase::kPolicy);
+    }
+    if (!present_) present_ = sensors_.found();
     state_ = state;
     state_.receive_time_ns = std::min(state.receive_time_ns, now_ns);
     have_state_ = true;
@@ -158,6 +163,7 @@ Finding Commander::wrong_now(std::int64_t now_ns) const {
     return {Fault::kStateAge, -1, waited, settings_.limits.state_age_s};
   }
   if (present_) return present_;
+  if (stall_) return stall_;
   return check_times(now_ns);
 }
 
@@ -167,6 +173,8 @@ void Commander::damp(std::int64_t now_ns) {
     return;
   }
   if (lasting(finding_.fault)) return;
+  sensors_.acknowledge();
+  if (present_.fault == Fault::kImuDisagrees) present_ = Finding{};
   const Finding wrong = wrong_now(now_ns);
   finding_ = wrong ? wrong : Finding{Fault::kOperatorStop};
   fault_time_ns_ = now_ns;
@@ -221,6 +229,7 @@ void Commander::on_policy(const PolicyOutput& output, std::int64_t now_ns) {
     latch(finding, now_ns);
     return;
   }
+  stall_ = Finding{};
   output_ = output;
   output_.state_receive_time_ns = std::min(output.state_receive_time_ns, now_ns);
   if (phase_ != Phase::kPolicy || !(have_output_ || output.reset)) return;
@@ -237,6 +246,7 @@ void Commander::on_missed_deadline(std::int64_t now_ns) {
 }
 
 void Commander::on_fault(const Finding& finding, std::int64_t now_ns) {
+  if (finding.fault == Fault::kStalled) stall_ = finding;
   if (finding) latch(finding, now_ns);
 }
 
@@ -312,6 +322,7 @@ void Commander::command(std::int64_t now_ns, bool from_policy, LowCommand& out) 
   if (phase_ == Phase::kPolicy) fill_policy(now_ns, out);
   if (phase_ == Phase::kStand || phase_ == Phase::kPolicy) {
     safety_.limit_effort(state_, out);
+    sensors_.ask(out);
     if (!all_finite(out)) latch({Fault::kInternal}, now_ns);
   }
   if (phase_ == Phase::kBoot || phase_ == Phase::kDamping) fill_damping(out);

@@ -9,6 +9,7 @@
 #include "contract.h"
 #include "policy.h"
 #include "safety.h"
+#include "sensors.h"
 #include "settings.h"
 #include "types.h"
 
@@ -23,7 +24,8 @@ class Commander {
   /// A new state arrived; checked at once, where the phase is not BOOT.
   void on_state(const LowState& state, std::int64_t now_ns);
   /// A message of the operator: heartbeat, command (components not given stay), request. What the phase does not allow
-  /// is ignored. kDamp in DAMPING clears a latched fault where nothing is wrong any more; kRefused and kInternal stay.
+  /// is ignored. kDamp in DAMPING clears a latched fault where nothing is wrong any more; kRefused and kInternal stay,
+  /// and kStalled does until the policy has answered again.
   void on_operator(const OperatorInput& input, std::int64_t now_ns);
   /// A control step's output. After POLICY was entered only one that started anew (reset) is obeyed, and those after.
   void on_policy(const PolicyOutput& output, std::int64_t now_ns);
@@ -66,6 +68,7 @@ class Commander {
   const Contract* contract_;
   Settings settings_;
   Safety safety_;
+  Sensors sensors_;
   std::uint64_t commander_;
   std::uint64_t sequence_ = 0;
   Phase phase_ = Phase::kBoot;
@@ -75,6 +78,7 @@ class Commander {
   int missed_ = 0, joints_ = 0;
   LowState state_;        // the newest one whose numbers are finite
   Finding present_;       // what the newest state's content was found to be
+  Finding stall_;         // this process was held up, and the policy has not answered since
   PolicyOutput output_;   // the newest one; obeyed where have_output_
   std::int64_t ready_time_ns_ = 0, output_time_ns_ = 0;
   std::int64_t waiting_ns_ = 0;  // when the first state arrived that should have been answered by an output; 0: none

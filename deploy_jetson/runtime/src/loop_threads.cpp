@@ -212,7 +212,9 @@ void Loop::check_outside(std::int64_t now, EventRing* ring) noexcept {
   if (asked != 0) raise({static_cast<Fault>(asked)}, now, ring);
   if (watchdog_ && watchdog_->takeovers() != takeovers_) {
     takeovers_ = watchdog_->takeovers();
-    raise({Fault::kInternal}, now, ring);
+    const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-9; };
+    raise({Fault::kStalled, -1, seconds(watchdog_->silence_ns(now)), seconds(watchdog_->timeout_ns())}, now, ring);
+    watchdog_->acknowledge(takeovers_);
   }
   const bool second = transport_->second_commander();
   if (second && (!second_seen_ || commander_.phase() != Phase::kDamping)) {

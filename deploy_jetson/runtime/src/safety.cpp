@@ -19,7 +19,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 using Names = std::array<const char*, static_cast<std::size_t>(Signal::kCount)>;
 constexpr Names kSignals = {"",          "imu_quat_wxyz", "imu_gyro",   "imu_acc",      "joint_pos",  "joint_vel",
                             "joint_effort", "temperature", "foot_contact", "foot_force", "height_scan", "action",
-                            "joint_target", "command",  "joints",     "feet",         "heights"};
+                            "joint_target", "command",  "joints",     "feet",         "heights",    "the whole IMU"};
 
 std::string shown(double value) {
   char text[32];
@@ -36,7 +36,8 @@ void check_limits(const SafetyLimits& limits) {
       {"state_age_s", limits.state_age_s},         {"state_frozen_s", limits.state_frozen_s},
       {"tilt_rad", limits.tilt_rad},               {"velocity_factor", limits.velocity_factor},
       {"action_rate", limits.action_rate},         {"effort_factor", limits.effort_factor},
-      {"temperature_c", limits.temperature_c}};
+      {"temperature_c", limits.temperature_c},     {"sensor_frozen_s", limits.sensor_frozen_s},
+      {"imu_disagree_rad", limits.imu_disagree_rad}};
   for (const auto& [name, value] : positive) require(std::isfinite(value) && value > 0, name, value, "more than 0");
   require(limits.missed_deadlines >= 1, "missed_deadlines", limits.missed_deadlines, "1 or more");
   for (const auto& [name, value] : {std::pair{"position_margin", limits.position_margin},
@@ -145,6 +146,13 @@ std::string name_of(Signal signal) {
   return index < kSignals.size() ? kSignals[index] : "unknown";
 }
 
+/// What is frozen, but for its joint.
+std::string frozen_part(const Finding& finding) {
+  const bool joints = finding.signal == Signal::kJointPos || finding.signal == Signal::kJointVel;
+  if (finding.joint < 0) return name_of(finding.signal) + (joints ? " of every joint" : "");
+  return (finding.signal == Signal::kNone ? "the encoder" : name_of(finding.signal)) + " of ";
+}
+
 std::string details(const Finding& finding, const Contract& contract) {
   const std::string where = place(finding, contract), value = shown(finding.value), limit = shown(finding.limit);
   const std::string at = where + " at " + value, above = ", the limit is " + limit;
@@ -177,6 +185,12 @@ std::string details(const Finding& finding, const Contract& contract) {
       if (finding.signal == Signal::kNone) return "bundle or robot did not pass the checks";
       return "the state has " + value + " " + name_of(finding.signal) + ", the contract needs " + limit;
     case Fault::kInternal: return "the network, a thread or the watchdog failed";
+    case Fault::kSensorFrozen:
+      return frozen_part(finding) + where + " repeats itself for " + in_ms(finding.value) +
+             " while the robot moves, the limit is " + in_ms(finding.limit);
+    case Fault::kImuDisagrees: return "gyroscope and orientation differ by " + value + " rad" + above;
+    case Fault::kStalled: return "this process was silent for " + in_ms(finding.value) + ", the watchdog's limit is " +
+             in_ms(finding.limit);
     default: return "";
   }
 }

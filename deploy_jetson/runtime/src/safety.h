@@ -14,7 +14,7 @@ namespace robot_rl {
 /// Which array a finding is about, where the fault alone does not say it.
 enum class Signal : std::uint8_t {
   kNone, kQuat, kGyro, kAcc, kJointPos, kJointVel, kJointEffort, kTemperature, kFootContact, kFootForce, kHeightScan,
-  kAction, kTarget, kCommand, kJoints, kFeet, kHeights, kCount
+  kAction, kTarget, kCommand, kJoints, kFeet, kHeights, kImu, kCount
 };
 
 /// What was found: a fault, the joint (-1: none) and value against limit, for one line in the log. With `signal` of

@@ -34,6 +34,8 @@ std::span<const SettingRow> setting_table() {
       {"steps_per_state", [](S& s) { return SettingSlot{&s.steps_per_state}; }, 1, 1000},
       {"limits.state_age_s", [](S& s) { return SettingSlot{&s.limits.state_age_s}; }, 0.001, 1e6},
       {"limits.state_frozen_s", [](S& s) { return SettingSlot{&s.limits.state_frozen_s}; }, 0.001, 1e6},
+      {"limits.sensor_frozen_s", [](S& s) { return SettingSlot{&s.limits.sensor_frozen_s}; }, 0.001, 1e6},
+      {"limits.imu_disagree_rad", [](S& s) { return SettingSlot{&s.limits.imu_disagree_rad}; }, 0.01, 1e6},
       {"limits.missed_deadlines", [](S& s) { return SettingSlot{&s.limits.missed_deadlines}; }, 1, 1e6},
       {"limits.tilt_rad", [](S& s) { return SettingSlot{&s.limits.tilt_rad}; }, 0.01, 4},
       {"limits.position_margin", [](S& s) { return SettingSlot{&s.limits.position_margin}; }, 0, 1e6},

@@ -12,6 +12,8 @@ namespace robot_rl {
 struct SafetyLimits {
   double state_age_s = 0.020;
   double state_frozen_s = 0.050;
+  double sensor_frozen_s = 0.100;    // a sensor repeats its bits while another one says that it had to change
+  double imu_disagree_rad = 0.3;     // between gyroscope and orientation, over the last 0.2 s; see sensors.h
   int missed_deadlines = 3;          // control periods in a row without an action in time
   double tilt_rad = 1.0;             // between the base's z axis and the vertical
   double position_margin = 0.10;     // beyond a joint's limits [rad or m]

@@ -45,7 +45,7 @@ struct OperatorInput {
 /// Where the state machine is; DAMPING is latched until the operator asks to stand, and only where nothing is wrong.
 enum class Phase : std::uint8_t { kBoot = 0, kDamping = 1, kStand = 2, kPolicy = 3 };
 
-/// Why the machine went to DAMPING.
+/// Why the machine went to DAMPING. The numbers stand in messages and logs: a new one comes last.
 enum class Fault : std::uint8_t {
   kNone = 0,
   kNotFinite,        // a NaN or infinity in the state or in the action
@@ -63,7 +63,10 @@ enum class Fault : std::uint8_t {
   kOperatorLost,     // the operator's heartbeat is late
   kOperatorStop,     // the operator asked for damping
   kRefused,          // golden replay or contract
-  kInternal,         // an exception, a watchdog's finding
+  kInternal,         // an exception, the death of the watchdog
+  kSensorFrozen,     // a sensor repeats itself while another one moves
+  kImuDisagrees,     // gyroscope and orientation say different turns
+  kStalled,          // this process was silent, and the watchdog had to take over
   kCount
 };
 

@@ -36,10 +36,11 @@ struct Watchdog::Page {
   std::atomic<std::int64_t> beat_ns{0};
   std::atomic<std::uint64_t> sequence{0};
   std::atomic<bool> armed{false}, bye{false};
+  std::atomic<std::uint32_t> acknowledged{0};  // takeovers that it knows of; it damps by itself since
   // The watchdog.
   std::atomic<int> stage{kStarting};
   std::atomic<std::uint32_t> takeovers{0};
-  std::atomic<std::int64_t> longest_ns{0};
+  std::atomic<std::int64_t> longest_ns{0}, silence_ns{0};
   char line[1024] = {};  // why it failed, or what it was not permitted
 };
 
@@ -114,6 +115,11 @@ class Guard {
     const bool silent = now - std::max(beat, awake_ns_) > to_ns(options_.timeout_s);
     if (!acting_ && (dead_ || silent)) take_over(silence, now);
     if (!acting_) return true;
+    // Both damp now; this process takes its word back where the other one is awake and knows that it has to.
+    if (!dead_ && !silent && page_.acknowledged.load(std::memory_order_acquire) == page_.takeovers.load()) {
+      acting_ = false;
+      return true;
+    }
     if (!dead_ && !silent) last_life_ns_ = now;
     if (now - last_life_ns_ > kDampNs) {
       if (dead_) return false;
@@ -126,6 +132,7 @@ class Guard {
   void take_over(std::int64_t silence, std::int64_t now) {
     acting_ = true;
     last_life_ns_ = now;
+    page_.silence_ns.store(silence, std::memory_order_relaxed);
     page_.takeovers.fetch_add(1, std::memory_order_release);
     command_.sequence = page_.sequence.load(std::memory_order_acquire);
     send(now);  // first the robot, then the line
@@ -141,6 +148,7 @@ class Guard {
     // Another's number may have passed ours: the main process woke up and damps, too.
     command_.sequence = std::max(command_.sequence, page_.sequence.load(std::memory_order_acquire)) + 1;
     command_.send_time_ns = now;
+    command_.fault = dead_ ? Fault::kInternal : Fault::kStalled;
     transport_->send(command_);
     transport_->follow(command_);
   }
@@ -155,7 +163,6 @@ class Guard {
     command_.commander = options_.commander;
     command_.joints = static_cast<std::int32_t>(contract_.joints.size());
     command_.phase = Phase::kDamping;
-    command_.fault = Fault::kInternal;
     for (std::size_t i = 0; i < contract_.joints.size(); ++i) {
       const JointSpec& joint = contract_.joints[i];
       command_.kd[i] = joint.effort_limit == 0 ? 0 : static_cast<float>(joint.kd * settings_.damping_scale);
@@ -200,7 +207,8 @@ class Guard {
 
 }  // namespace
 
-Watchdog::Watchdog(const Contract& contract, const Settings& settings, const WatchdogOptions& options) {
+Watchdog::Watchdog(const Contract& contract, const Settings& settings, const WatchdogOptions& options)
+    : timeout_ns_(to_ns(options.timeout_s)) {
   void* memory = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw UserError(std::string("watchdog: no shared memory: ") + std::strerror(errno));
   page_ = new (memory) Page;
@@ -260,6 +268,14 @@ void Watchdog::beat(std::int64_t now_ns, std::uint64_t sequence) noexcept {
 }
 
 std::uint32_t Watchdog::takeovers() const noexcept { return page_->takeovers.load(std::memory_order_acquire); }
+
+void Watchdog::acknowledge(std::uint32_t takeovers) noexcept {
+  page_->acknowledged.store(takeovers, std::memory_order_release);
+}
+
+std::int64_t Watchdog::silence_ns(std::int64_t now_ns) const noexcept {
+  return std::max(page_->silence_ns.load(std::memory_order_relaxed), now_ns - page_->beat_ns.load());
+}
 
 std::int64_t Watchdog::longest_silence_ns() const noexcept { return page_->longest_ns.load(std::memory_order_relaxed); }
 

@@ -22,8 +22,8 @@ struct WatchdogOptions {
 };
 
 /// The main process's hold on its watchdog. It waits on a pipe that closes when the main process ends, however that is,
-/// and looks at a heartbeat in shared memory. Once it took over it sends damping at the writer's period until
-/// this object is destroyed, or for 10 s after the last sign of life.
+/// and looks at a heartbeat in shared memory. Once it took over it sends damping at the writer's period until the main
+/// process is heard again and acknowledged it, until this object is destroyed, or for 10 s after the last sign of life.
 class Watchdog {
  public:
   /// Fork it. Call before threads, locked memory and the main process's own connection. Throws UserError.
@@ -42,6 +42,11 @@ class Watchdog {
   void beat(std::int64_t now_ns, std::uint64_t sequence) noexcept;
   /// How many times it took over.
   std::uint32_t takeovers() const noexcept;
+  /// The main process damps by itself since so many takeovers: the watchdog ends its own with the next sign of life.
+  void acknowledge(std::uint32_t takeovers) noexcept;
+  /// How long the silence of the newest takeover has been by then [ns], where no sign of life came since.
+  std::int64_t silence_ns(std::int64_t now_ns) const noexcept;
+  std::int64_t timeout_ns() const noexcept { return timeout_ns_; }
   /// Longest time between two signs of life that it saw [ns].
   std::int64_t longest_silence_ns() const noexcept;
   /// Whether it still lives; once it does not, it never does again. One thread asks.
@@ -55,6 +60,7 @@ class Watchdog {
   int pipe_ = -1;
   pid_t pid_ = -1;
   bool ended_ = false;
+  std::int64_t timeout_ns_;
 };
 
 }  // namespace robot_rl

@@ -43,6 +43,7 @@ class Robot:
             noise = 0.01 * self.random.standard_normal((2, len(self.pose)))
             self.state.robot_time_ns = self.rt.now_ns()
             self.state.joint_pos, self.state.joint_vel = self.pose + noise[0], noise[1]
+            self.state.gyro = noise[0, :3]
             self.end.send_state(self.state)
 
     def close(self):

@@ -14,6 +14,7 @@ import pytest
 PATIENT = {
     "limits.state_age_s": 5,
     "limits.state_frozen_s": 5,
+    "limits.sensor_frozen_s": 1e6,  # its IMU never moves
     "limits.missed_deadlines": 1000,
     "limits.action_rate": 1e6,
     "stand_s": 0.1,

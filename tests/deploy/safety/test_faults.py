@@ -45,6 +45,12 @@ def frozen_sequence(rig):
     return rig.now + 50_000_000
 
 
+def frozen_orientation(rig):
+    """It has stood still for longer than allowed when the gyroscope says that the base turns."""
+    rig.run(0.1)
+    return edit(gyro=[100.0, 0.0, 0.0])(rig)
+
+
 def silent_operator(rig):
     rig.on.operator = False
     return rig.now + 500_000_000
@@ -129,6 +135,9 @@ ANYWHERE = {
     "too_many_feet": ("REFUSED", edit(feet=9)),
     "network_failed": ("INTERNAL", bad_output(ok=False)),
     "other_actions": ("INTERNAL", bad_output(actions=1)),
+    "frozen_orientation": ("SENSOR_FROZEN", frozen_orientation),
+    "orientation_jumps": ("IMU_DISAGREES", tilted(0.9)),
+    "stalled": ("STALLED", found_outside("STALLED")),
     "exception": ("INTERNAL", found_outside("INTERNAL")),
 }
 IN_POLICY = {
@@ -185,7 +194,7 @@ def test_the_faults_above_are_all_there_are(runtime):
     ],
 )
 def test_what_lies_within_the_limits_is_no_fault(runtime, make_rig, inject):
-    rig = make_rig().go(runtime.Phase.POLICY)
+    rig = make_rig(imu_disagree_rad=4.0).go(runtime.Phase.POLICY)
     rig.action = [1.6, 1.0]
     inject(rig)
     assert rig.tick().phase == runtime.Phase.POLICY

@@ -85,6 +85,32 @@ def test_some_faults_only_a_new_start_clears(runtime, make_rig, fault):
     assert rig.commander.fault == getattr(runtime.Fault, fault)
 
 
+def test_a_stall_is_cleared_once_the_policy_has_answered_again(runtime, make_rig):
+    rig, request = make_rig().go(runtime.Phase.POLICY), runtime.Request
+    rig.on.policy = rig.on.reports = False
+    rig.commander.on_fault(runtime.Finding(runtime.Fault.STALLED, value=0.02, limit=0.01), rig.now)
+    for wanted in (request.DAMP, request.STAND):
+        assert rig.ask(wanted).phase == runtime.Phase.DAMPING
+    assert rig.commander.fault == runtime.Fault.STALLED
+    rig.on.policy = True
+    rig.run(0.04)
+    assert rig.ask(request.STAND).phase == runtime.Phase.DAMPING  # first it is acknowledged
+    rig.ask(request.DAMP)
+    assert rig.ask(request.STAND).phase == runtime.Phase.STAND
+    assert rig.commander.fault == runtime.Fault.NONE
+
+
+def test_a_stall_behind_another_fault_needs_a_sign_of_life_too(runtime, make_rig):
+    rig = make_rig().go(runtime.Phase.POLICY)
+    rig.on.policy = rig.on.reports = False
+    rig.tick(leaning(rig))
+    rig.commander.on_fault(runtime.Finding(runtime.Fault.STALLED), rig.now)
+    assert rig.commander.fault == runtime.Fault.TILT
+    rig.run(0.5)
+    rig.ask(runtime.Request.DAMP)
+    assert rig.commander.fault == runtime.Fault.STALLED
+
+
 def test_the_first_fault_is_kept_but_for_one_that_weighs_more(runtime, make_rig):
     rig, fault = make_rig().go(runtime.Phase.STAND), runtime.Fault
     for name, kept in (("TILT", "TILT"), ("EFFORT", "TILT"), ("INTERNAL", "INTERNAL"), ("REFUSED", "INTERNAL")):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 ODD = [math.nan, math.inf, -math.inf, 3.4e38, -3.4e38, 1e-45]
 STATE_ARRAYS = ("quat_wxyz", "gyro", "acc", "joint_pos", "joint_vel", "joint_effort", "temperature_c", "foot_contact")
-FAULTS = ("SECOND_COMMANDER", "DEADLINE", "OPERATOR_STOP", "REFUSED", "INTERNAL", "NONE")
+FAULTS = ("SECOND_COMMANDER", "DEADLINE", "OPERATOR_STOP", "REFUSED", "INTERNAL", "STALLED", "NONE")
 LEGAL = {
     ("BOOT", "DAMPING"),
     ("DAMPING", "STAND"),

@@ -29,6 +29,8 @@ AGE = {
     "freeze": ("limits.state_frozen_s", 0.25, "state_frozen"),
     "operator_silence": ("limits.operator_s", 0.25, "operator_lost"),
 }
+# What a sensor says stands still, or does not fit what another one says.
+SENSORS = {"freeze_imu": "sensor_frozen", "freeze_encoder:2": "sensor_frozen", "gyro=6": "imu_disagrees"}
 
 
 @pytest.fixture
@@ -91,6 +93,15 @@ def test_silence_damps_after_its_limit(session, damped, log, fault, case):
     answer = damped(log)
     assert (answer.fault, answer.active) == (name, 0)
     shown(fault, answer, report)
+
+
+@pytest.mark.parametrize(("fault", "name"), SENSORS.items())
+def test_a_sensor_that_no_longer_measures_damps(rt, session, log, fault, name):
+    made, report = session(f"{fault}@0.4", log=str(log))
+    assert row_of(report)["fault"] == name
+    assert [found["fault"] for found in report["faults"]] == [name]
+    assert made.session.phase == "DAMPING"
+    assert rt.replay_log(log)["difference"] == ""
 
 
 @pytest.mark.parametrize(("transport", "fault", "name"), OTHERS)
@@ -166,11 +177,12 @@ def test_these_are_at_least_twelve():
     names = {
         *CONTENT.values(),
         *(name for *_, name in AGE.values()),
+        *SENSORS.values(),
         "second_commander",
         "operator_stop",
         "action_rate",
     }
-    assert len(names) == 13
+    assert len(names) == 15
 
 
 @pytest.mark.parametrize(

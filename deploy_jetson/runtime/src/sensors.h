@@ -1,0 +1,87 @@
+// Whether each sensor still measures: one that repeats its bits while another says that it had to change, and gyroscope
+// against orientation. A pure function of its calls, like all of the safety layer; the same work for every state.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "contract.h"
+#include "safety.h"
+#include "settings.h"
+#include "types.h"
+
+namespace robot_rl {
+
+/// Compares the robot's sensors with each other, by the robot's own clock. A signal that has never changed and that the
+/// contract does not read counts as absent.
+class Sensors {
+ public:
+  Sensors(const Contract& contract, const SafetyLimits& limits);
+  /// The next state whose numbers are finite, and whether the policy walks. Returns what was found so far and is not
+  /// over: kSensorFrozen until the sensor changes again, kImuDisagrees as long as both differ.
+  Finding see(const LowState& state, bool walking);
+  /// What see() returned last.
+  const Finding& found() const { return found_; }
+  /// The efforts that a command asks of the joints where the newest state has them.
+  void ask(const LowCommand& command);
+  /// The operator acknowledged what was found: gyroscope and orientation are compared from here on.
+  void acknowledge();
+
+ private:
+  using Vector = std::array<double, 3>;
+  using Quaternion = std::array<double, 4>;
+
+  /// How long a signal has repeated its bits [s].
+  struct Still {
+    double seconds = 0;
+    bool present = false;  // the contract reads it, or it has changed once
+    /// Count on; returns whether it changed.
+    bool see(bool changed, double dt);
+  };
+  struct Joint {
+    Still position, velocity;
+    double moved = 0;    // by its speed, since the position changed last [rad or m]
+    double unsaid = 0;   // moved by its position and not by its speed, since the speed changed last [rad or m]
+    double lowest = 0, highest = 0;  // efforts asked since the position changed last [N m or N]
+    bool asked = false;
+    double at_imu = 0;   // position when the IMU changed last [rad or m]
+  };
+
+  void begin(const LowState& state);
+  void advance(const LowState& state, double dt);
+  void advance_imu(const LowState& state, double dt);
+  void advance_joint(const LowState& state, int joint, double dt);
+  void compare(const Vector& rate, double dt);
+  void part_joints_from_base(const LowState& state);
+  Finding judge() const;
+  Finding judge_imu() const;
+  Finding judge_joint(int joint) const;
+  Finding judge_joints() const;
+  Finding judge_agreement() const;
+  bool frozen(const Still& still) const { return still.present && still.seconds > limits_.sensor_frozen_s; }
+  /// Whether it says nothing: absent or frozen.
+  bool silent(const Still& still) const { return !still.present || still.seconds > limits_.sensor_frozen_s; }
+  /// Whether the policy has walked for longer than a sensor may stand still.
+  bool walks() const { return walked_ > limits_.sensor_frozen_s; }
+  const Still& still_of(const Finding& finding) const;
+  Finding frozen_finding(Signal signal, int joint) const;
+
+  const Contract* contract_;
+  SafetyLimits limits_;
+  int joints_;
+  bool have_ = false;
+  LowState last_;
+  Finding found_;
+  Still orientation_, gyro_, acc_;
+  std::array<Joint, kMaxJoints> joint_{};
+  Quaternion now_{1, 0, 0, 0};        // orientation, of unit length
+  Quaternion by_gyro_{1, 0, 0, 0};    // the gyroscope's, drawn towards the measured one
+  Quaternion at_joints_{1, 0, 0, 0};  // orientation when a joint changed last
+  Vector turned_{};                   // by the gyroscope, since the orientation changed last [rad]
+  Vector unsaid_{};                   // by the orientation and not by the gyroscope, since that changed last [rad]
+  Vector up_at_acc_{};                // the vertical in the base's frame when the accelerometer changed last
+  double walked_ = 0;                 // since POLICY was entered [s]
+  double fastest_ = 0;                // newest rates, the largest, forgotten in time [rad/s]
+};
+
+}  // namespace robot_rl
