@@ -1,5 +1,6 @@
 """Recording the golden sequence from an environment, with the torch policy as the reference."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from robot_rl_deploy.contract import Contract, TrainingSpec
 from robot_rl_deploy.describe import make_contract
+from robot_rl_deploy.forced import forced_states
 from robot_rl_deploy.golden import MIN_STEPS, Golden
 from robot_rl_deploy.observe import Observer, needed_signals
 from robot_rl_deploy.replay import apply_actions
@@ -32,7 +34,7 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
     """Run the policy in an environment's first world and write down what it senses and does.
 
     The observations are built from the raw robot state as the runtime does it; the environment is reset halfway and
-    wherever its episode ends.
+    wherever its episode ends. The last steps are those of `forced_states`, which the environment does not see.
 
     Args:
         env: The environment, with `describe_policy()` and `robot_state()`; it is reset and stepped.
@@ -56,15 +58,12 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
     module = actor.export_module().to("cpu").eval()
     memory = torch.zeros(env.num_envs, state_size(module))
     rows: dict[str, list[NDArray[Any]]] = {}
-    done = np.ones(env.num_envs, bool)
-    env.reset()
-    for step in range(steps):
-        if step == steps // 2:
-            env.reset()
-            done[:] = True
+
+    def act(observer: Observer, state: Mapping[str, Array], done: NDArray[np.bool_]) -> Array:
+        """Observe, act and write down the first world's row."""
+        nonlocal memory
         observer.reset(done)
         memory[torch.from_numpy(done)] = 0.0
-        state = {name: env.robot_state()[name].detach().cpu().numpy().copy() for name in needed_signals(contract)}
         observation = observer.observe(state)
         with torch.no_grad():
             seen = torch.from_numpy(observation)
@@ -75,7 +74,22 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
         for name, value in row.items():
             rows.setdefault(name, []).append(np.array(value))
         observer.last_action[:] = action
+        return action
+
+    forced = forced_states(contract)
+    count = len(next(iter(forced.values()))) if forced else 0
+    done = np.ones(env.num_envs, bool)
+    env.reset()
+    for step in range(steps - count):
+        if step == steps // 2:
+            env.reset()
+            done[:] = True
+        state = {name: env.robot_state()[name].detach().cpu().numpy().copy() for name in needed_signals(contract)}
+        action = act(observer, state, done)
         done = env.step(torch.from_numpy(action).to(env.device))[2].bool().cpu().numpy()
+    observer, memory = Observer(contract), memory[:1]
+    for step in range(count):
+        act(observer, {name: values[step : step + 1] for name, values in forced.items()}, np.array([step == 0]))
     return _make_golden(contract, rows)
 
 
