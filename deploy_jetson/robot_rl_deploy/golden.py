@@ -136,7 +136,7 @@ def _read_arrays(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _check_frame(data: bytes) -> None:
-    """Refuse bytes before, behind or between the archive's parts and its end: another reader could find others there."""
+    """Refuse bytes before the archive or behind it, where another reader could find other parts."""
     if len(data) < END.size or data[-END.size :][:4] != b"PK\x05\x06":
         raise ContractError("golden.npz cannot be read (it is no ZIP file, cut, or goes on behind it); export it again")
     size, offset = END.unpack(data[-END.size :])[5:7]

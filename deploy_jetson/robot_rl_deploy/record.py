@@ -54,30 +54,11 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
         raise ValueError(f"steps is {steps}; a golden sequence has at least {MIN_STEPS}")
     training = TrainingSpec(run_id="recording", task="recording", git_commit="unknown", iteration=0)
     contract = make_contract(env.describe_policy(), training)
-    observer = Observer(contract, env.num_envs)
     module = actor.export_module().to("cpu").eval()
-    memory = torch.zeros(env.num_envs, state_size(module))
     rows: dict[str, list[NDArray[Any]]] = {}
-
-    def act(observer: Observer, state: Mapping[str, Array], done: NDArray[np.bool_]) -> Array:
-        """Observe, act and write down the first world's row."""
-        nonlocal memory
-        observer.reset(done)
-        memory[torch.from_numpy(done)] = 0.0
-        observation = observer.observe(state)
-        with torch.no_grad():
-            seen = torch.from_numpy(observation)
-            raw, memory = module(seen, memory) if memory.shape[1] else (module(seen), memory)
-        action = _clip(contract, raw.numpy())
-        row = {name: signal[0] for name, signal in state.items()}
-        row |= {"observation": observation[0], "action": action[0], "reset": done[0]}
-        for name, value in row.items():
-            rows.setdefault(name, []).append(np.array(value))
-        observer.last_action[:] = action
-        return action
-
+    recorder = _Recorder(contract, module, env.num_envs, rows)
     forced = forced_states(contract)
-    count = len(next(iter(forced.values()))) if forced else 0
+    count = len(next(iter(forced.values()), ()))
     done = np.ones(env.num_envs, bool)
     env.reset()
     for step in range(steps - count):
@@ -85,12 +66,45 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
             env.reset()
             done[:] = True
         state = {name: env.robot_state()[name].detach().cpu().numpy().copy() for name in needed_signals(contract)}
-        action = act(observer, state, done)
+        action = recorder.act(state, done)
         done = env.step(torch.from_numpy(action).to(env.device))[2].bool().cpu().numpy()
-    observer, memory = Observer(contract), memory[:1]
+    recorder = _Recorder(contract, module, 1, rows)
     for step in range(count):
-        act(observer, {name: values[step : step + 1] for name, values in forced.items()}, np.array([step == 0]))
+        recorder.act({name: values[step : step + 1] for name, values in forced.items()}, np.array([step == 0]))
     return _make_golden(contract, rows)
+
+
+class _Recorder:
+    """Observes and acts for several worlds, and writes down the first one's rows."""
+
+    def __init__(
+        self, contract: Contract, module: "torch.nn.Module", num_envs: int, rows: dict[str, list[NDArray[Any]]]
+    ) -> None:
+        import torch
+
+        self._contract, self._module, self._rows = contract, module, rows
+        self._observer = Observer(contract, num_envs)
+        self._memory = torch.zeros(num_envs, state_size(module))
+
+    def act(self, state: Mapping[str, Array], reset: NDArray[np.bool_]) -> Array:
+        import torch
+
+        self._observer.reset(reset)
+        self._memory[torch.from_numpy(reset)] = 0.0
+        observation = self._observer.observe(state)
+        with torch.no_grad():
+            seen = torch.from_numpy(observation)
+            if self._memory.shape[1]:
+                raw, self._memory = self._module(seen, self._memory)
+            else:
+                raw = self._module(seen)
+        action = _clip(self._contract, raw.numpy())
+        row = {name: signal[0] for name, signal in state.items()}
+        row |= {"observation": observation[0], "action": action[0], "reset": reset[0]}
+        for name, value in row.items():
+            self._rows.setdefault(name, []).append(np.array(value))
+        self._observer.last_action[:] = action
+        return action
 
 
 def state_size(module: "torch.nn.Module") -> int:
