@@ -5,6 +5,7 @@ could be exchanged without notice, such as a clock's gate or the range of a comm
 """
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +62,7 @@ def forced_states(contract: Contract) -> dict[str, Array]:
     return {name: signals[name].astype(np.float32) for name in needed_signals(contract)}
 
 
-def check_coverage(contract: Contract, signals: "dict[str, Array]") -> None:
+def check_coverage(contract: Contract, signals: Mapping[str, Array]) -> None:
     """Refuse a sequence that shows no standing, no end of the command's range or no tilted body.
 
     Args:

@@ -4,7 +4,7 @@ A bundle's own checks know no robots: they refuse gains and limits that none has
 have that robot's joints, limits no wider than its own, and gains of their order of magnitude.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError
 
@@ -66,7 +66,9 @@ def _refusal(joint: "JointSpec", field: str, value: float | None, right: str, ro
 
 def _ranges(robot: "Robot") -> dict[str, tuple[float, float]]:
     """Position limits of the joints that have any, from the robot's model [rad or m]."""
-    import mujoco
+    import mujoco as _mujoco
+
+    mujoco: Any = _mujoco
 
     model = mujoco.MjModel.from_xml_path(str(robot.model))
     joints = [model.joint(name) for name in robot.joint_names]
