@@ -66,9 +66,9 @@ def _refusal(joint: "JointSpec", field: str, value: float | None, right: str, ro
 
 def _ranges(robot: "Robot") -> dict[str, tuple[float, float]]:
     """Position limits of the joints that have any, from the robot's model [rad or m]."""
-    import mujoco as _mujoco
+    import importlib
 
-    mujoco: Any = _mujoco
+    mujoco: Any = importlib.import_module("mujoco")  # compiled, without stubs
 
     model = mujoco.MjModel.from_xml_path(str(robot.model))
     joints = [model.joint(name) for name in robot.joint_names]
