@@ -140,7 +140,8 @@ def _read(path: Path) -> bytes:
 
 def _parse_sums(data: bytes) -> dict[str, str]:
     sums: dict[str, str] = {}
-    for line in data.decode(errors="replace").splitlines():
+    # Lines end in "\n" and nothing else: what ends a line for one reader must not be part of one for another.
+    for line in data.decode(errors="replace").removesuffix("\n").split("\n"):
         digest, separator, name = line.partition("  ")
         if name not in FILES:
             raise ContractError(f"{SUMS} names {name!r}; it must name {', '.join(FILES)} and no path")

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from robot_rl_deploy.plausible import check_plausible
 from robot_rl_deploy.strict import ContractError, at_least, decode, refuse, unique
 from robot_rl_deploy.terms import (
     DECLARED_SIGNALS,
@@ -246,6 +247,7 @@ class Contract:
             refuse("fallback_pose", sorted(self.fallback_pose), f"it must name every joint once; see {odd}")
         for name, position in self.fallback_pose.items():
             known[name].check_position(f"fallback_pose.{name}", position)
+        check_plausible(self)
 
     @property
     def joint_names(self) -> tuple[str, ...]:

@@ -7,21 +7,25 @@ in one step does not run on into the next.
 """
 
 import io
+import struct
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl_deploy.contract import Contract
+from robot_rl_deploy.forced import check_coverage
 from robot_rl_deploy.observe import needed_signals
 from robot_rl_deploy.strict import ContractError
 
 MIN_STEPS = 200
 OBSERVATION_TOLERANCE = 1e-6
 ACTION_TOLERANCE = 1e-4
+END = struct.Struct("<4s4H2LH")
+"""End of a ZIP file's list of parts: signature, four counts, the list's size and place, the length of a comment."""
 
 Array = NDArray[np.float32]
 
@@ -49,7 +53,7 @@ class Golden:
 
         Raises:
             ContractError: An array is missing, extra, of another type, shape or length, or not finite; the sequence is
-                too short or has no reset inside.
+                too short, has no reset inside, or does not show what `robot_rl_deploy.forced` adds.
         """
         steps = len(self.reset) if np.ndim(self.reset) == 1 else 0
         sizes = contract.signal_sizes()
@@ -76,6 +80,7 @@ class Golden:
             )
         if not self.reset[0] or not self.reset[1:].any():
             raise ContractError("golden.npz: reset must be set at the first step and at least once inside")
+        check_coverage(contract, self.signals)
 
     def dumps(self) -> bytes:
         """Write the arrays, not compressed, so that a small reader can map them."""
@@ -112,15 +117,37 @@ def loads(data: bytes, contract: Contract) -> Golden:
 
 
 def _read_arrays(data: bytes) -> dict[str, NDArray[Any]]:
+    _check_frame(data)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         # Sizes before anything is unpacked: a small file may hold a large one.
         if packed := [item.filename for item in archive.infolist() if item.compress_type != zipfile.ZIP_STORED]:
             raise ContractError(f"golden.npz cannot be read ('{packed[0]}' is compressed); export the bundle again")
         if sum(item.file_size for item in archive.infolist()) > 2 * len(data) or archive.testzip():
             raise ContractError("golden.npz is damaged; export the bundle again")
+        for item in archive.infolist():
+            with archive.open(item) as stream:
+                _check_header(stream, item.filename)
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
         for name, array in arrays.items():
             if stored.files.count(name) > 1 or not isinstance(array, np.ndarray):
                 raise ContractError(f"golden.npz: '{name}' is no array, or there are two; export the bundle again")
     return arrays
+
+
+def _check_frame(data: bytes) -> None:
+    """Refuse bytes before the archive or behind it, where another reader could find other parts."""
+    if len(data) < END.size or data[-END.size :][:4] != b"PK\x05\x06":
+        raise ContractError("golden.npz cannot be read (it is no ZIP file, cut, or goes on behind it); export it again")
+    size, offset = END.unpack(data[-END.size :])[5:7]
+    if size + offset != len(data) - END.size:
+        raise ContractError("golden.npz cannot be read (its list of parts is wrong); export the bundle again")
+
+
+def _check_header(stream: IO[bytes], name: str) -> None:
+    """Refuse an array that is not as NumPy writes one by itself: version 1.0, C order."""
+    if (version := np.lib.format.read_magic(stream)) != (1, 0):
+        raise ContractError(f"golden.npz: '{name}' is of version {version} of .npy; export the bundle again")
+    shape, is_fortran, _ = np.lib.format.read_array_header_1_0(stream)
+    if is_fortran and len(shape) > 1:
+        raise ContractError(f"golden.npz cannot be read ('{name}' is in Fortran order); export the bundle again")

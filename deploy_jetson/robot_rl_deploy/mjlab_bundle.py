@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from robot_rl_deploy import contract as contract_module
 from robot_rl_deploy.contract import Contract
 from robot_rl_deploy.export import write_bundle
+from robot_rl_deploy.forced import forced_states
 from robot_rl_deploy.golden import Golden
 from robot_rl_deploy.mjlab import LARGEST, RobotFacts, make_contract, read_metadata
 from robot_rl_deploy.observe import Observer, needed_signals
@@ -113,7 +114,10 @@ def make_golden(model: bytes, contract: Contract, seed: int = 0) -> Golden:
     bound = np.array([np.inf if spec.clip is None else spec.clip for spec in contract.actions], np.float32)
     states = random_states(contract, STEPS, seed)
     reset = np.zeros(STEPS, bool)
-    reset[[0, STEPS // 2]] = True
+    forced = forced_states(contract)
+    for signal, values in forced.items():
+        states[signal][-len(values) :] = values
+    reset[[0, STEPS // 2, -len(next(iter(forced.values()))) if forced else 0]] = True
     observer, observations, actions = Observer(contract), [], []
     for step in range(STEPS):
         if reset[step]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from robot_rl_deploy.bundle import Bundle, read_bundle
 from robot_rl_deploy.contract import Contract
 from robot_rl_deploy.observe import Observer
+from robot_rl_deploy.probe import probe
 from robot_rl_deploy.replay import ReplayReport, replay
 from robot_rl_deploy.session import Session
 from robot_rl_deploy.strict import ContractError
@@ -95,7 +96,7 @@ class BundlePolicy:
 
 
 def open_session(bundle: Bundle) -> tuple[Session, ReplayReport]:
-    """Load a bundle's network and replay the golden sequence through it.
+    """Load a bundle's network, replay the golden sequence through it and try it on extreme observations.
 
     Args:
         bundle: The bundle.
@@ -104,7 +105,8 @@ def open_session(bundle: Bundle) -> tuple[Session, ReplayReport]:
         The network and what the replay measured.
 
     Raises:
-        ContractError: The network was exported with another contract, or the replay differs.
+        ContractError: The network was exported with another contract, the replay differs, or an extreme observation
+            leads to an action that the contract does not allow.
     """
     session = Session(bundle.model, bundle.contract)
     found = session.metadata().get("contract_sha256")
@@ -112,4 +114,6 @@ def open_session(bundle: Bundle) -> tuple[Session, ReplayReport]:
         raise ContractError(
             f"policy.onnx was exported with the contract of hash {found}; contract.json has {bundle.contract_digest}"
         )
-    return session, replay(bundle.contract, session, bundle.golden)
+    report = replay(bundle.contract, session, bundle.golden)
+    probe(bundle.contract, session)
+    return session, report

@@ -1,5 +1,6 @@
 """Recording the golden sequence from an environment, with the torch policy as the reference."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from robot_rl_deploy.contract import Contract, TrainingSpec
 from robot_rl_deploy.describe import make_contract
+from robot_rl_deploy.forced import forced_states
 from robot_rl_deploy.golden import MIN_STEPS, Golden
 from robot_rl_deploy.observe import Observer, needed_signals
 from robot_rl_deploy.replay import apply_actions
@@ -32,7 +34,7 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
     """Run the policy in an environment's first world and write down what it senses and does.
 
     The observations are built from the raw robot state as the runtime does it; the environment is reset halfway and
-    wherever its episode ends.
+    wherever its episode ends. The last steps are those of `forced_states`, which the environment does not see.
 
     Args:
         env: The environment, with `describe_policy()` and `robot_state()`; it is reset and stepped.
@@ -52,31 +54,57 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
         raise ValueError(f"steps is {steps}; a golden sequence has at least {MIN_STEPS}")
     training = TrainingSpec(run_id="recording", task="recording", git_commit="unknown", iteration=0)
     contract = make_contract(env.describe_policy(), training)
-    observer = Observer(contract, env.num_envs)
     module = actor.export_module().to("cpu").eval()
-    memory = torch.zeros(env.num_envs, state_size(module))
     rows: dict[str, list[NDArray[Any]]] = {}
+    recorder = _Recorder(contract, module, env.num_envs, rows)
+    forced = forced_states(contract)
+    count = len(next(iter(forced.values()), ()))
     done = np.ones(env.num_envs, bool)
     env.reset()
-    for step in range(steps):
+    for step in range(steps - count):
         if step == steps // 2:
             env.reset()
             done[:] = True
-        observer.reset(done)
-        memory[torch.from_numpy(done)] = 0.0
         state = {name: env.robot_state()[name].detach().cpu().numpy().copy() for name in needed_signals(contract)}
-        observation = observer.observe(state)
+        action = recorder.act(state, done)
+        done = env.step(torch.from_numpy(action).to(env.device))[2].bool().cpu().numpy()
+    recorder = _Recorder(contract, module, 1, rows)
+    for step in range(count):
+        recorder.act({name: values[step : step + 1] for name, values in forced.items()}, np.array([step == 0]))
+    return _make_golden(contract, rows)
+
+
+class _Recorder:
+    """Observes and acts for several worlds, and writes down the first one's rows."""
+
+    def __init__(
+        self, contract: Contract, module: "torch.nn.Module", num_envs: int, rows: dict[str, list[NDArray[Any]]]
+    ) -> None:
+        import torch
+
+        self._contract, self._module, self._rows = contract, module, rows
+        self._observer = Observer(contract, num_envs)
+        self._memory = torch.zeros(num_envs, state_size(module))
+
+    def act(self, state: Mapping[str, Array], reset: NDArray[np.bool_]) -> Array:
+        import torch
+
+        self._observer.reset(reset)
+        self._memory[torch.from_numpy(reset)] = 0.0
+        observation = self._observer.observe(state)
         with torch.no_grad():
             seen = torch.from_numpy(observation)
-            raw, memory = module(seen, memory) if memory.shape[1] else (module(seen), memory)
-        action = _clip(contract, raw.numpy())
+            if self._memory.shape[1]:
+                raw, self._memory = self._module(seen, self._memory)
+            else:
+                raw = self._module(seen)
+        action = _clip(self._contract, raw.numpy())
         row = {name: signal[0] for name, signal in state.items()}
-        row |= {"observation": observation[0], "action": action[0], "reset": done[0]}
+        row |= {"observation": observation[0], "action": action[0], "reset": reset[0]}
         for name, value in row.items():
-            rows.setdefault(name, []).append(np.array(value))
-        observer.last_action[:] = action
-        done = env.step(torch.from_numpy(action).to(env.device))[2].bool().cpu().numpy()
-    return _make_golden(contract, rows)
+            self._rows.setdefault(name, []).append(np.array(value))
+        self._observer.last_action[:] = action
+        return action
 
 
 def state_size(module: "torch.nn.Module") -> int:

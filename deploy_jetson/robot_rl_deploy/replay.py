@@ -13,6 +13,8 @@ from robot_rl_deploy.session import Session
 from robot_rl_deploy.strict import ContractError
 
 Array = NDArray[np.float32]
+BATCH = 7
+"""Rows of the batch that is compared with its rows one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
         difference = np.abs(found - right)
         _compare(joints, what, ACTION_TOLERANCE, (difference, found, right))
         errors.append(float(difference.max()))
+    _check_rows(contract, session, observed)
     return ReplayReport(
         steps=len(golden.reset),
         resets=int(golden.reset.sum()),
@@ -114,9 +117,7 @@ def _observe(contract: Contract, golden: Golden) -> Array:
 
 
 def _act(contract: Contract, session: Session, golden: Golden, observed: Array) -> tuple[Array, Array]:
-    """Run the network over the sequence: all steps at once, or with a memory one after the other."""
-    if not contract.layout.state_size:
-        return session.run(observed, session.start_state(len(observed)))[:2]
+    """Run the network over the sequence one step after the other, as a robot does."""
     state, rows = session.start_state(), []
     for step, reset in enumerate(golden.reset):
         if reset:
@@ -125,6 +126,17 @@ def _act(contract: Contract, session: Session, golden: Golden, observed: Array) 
         rows.append(row)
     actions, targets = zip(*rows, strict=True)
     return np.concatenate(actions), np.concatenate(targets)
+
+
+def _check_rows(contract: Contract, session: Session, observed: Array) -> None:
+    """Refuse a network whose rows of a batch are not what each gives by itself, in whatever company."""
+    rows = observed[:: max(1, len(observed) // BATCH)][:BATCH]
+    single = [session.run(row[None], session.start_state())[0] for row in rows]
+    joints = [f"'{spec.joint}' in a batch" for spec in contract.actions]
+    for order in (np.arange(len(rows)), np.arange(len(rows))[::-1]):
+        together = session.run(rows[order], session.start_state(len(rows)))[0]
+        wanted = np.concatenate(single)[order]
+        _compare(joints, "action", ACTION_TOLERANCE, (np.abs(together - wanted), together, wanted))
 
 
 def _compare(labels: list[str], what: str, tolerance: float, arrays: tuple[NDArray[Any], ...]) -> None:

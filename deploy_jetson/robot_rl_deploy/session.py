@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl_deploy.contract import Contract
+from robot_rl_deploy.network import check_batch, check_operators
 from robot_rl_deploy.strict import ContractError
 
 INPUT = "observation"
@@ -34,7 +35,7 @@ class Session:
         Raises:
             ContractError: It cannot be loaded, or has other inputs and outputs than a policy.
         """
-        refuse_foreign_parts(model)
+        check_batch(refuse_foreign_parts(model))
         try:
             self._session = open_network(model)
         except Exception as error:  # ONNX Runtime's exceptions share no other base
@@ -117,13 +118,18 @@ def _line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def refuse_foreign_parts(model: bytes) -> None:
-    """Refuse a network that reaches beyond its file: weights in other files, operators or functions of its own.
+def refuse_foreign_parts(model: bytes) -> Any:
+    """Refuse a network that reaches beyond its file, or that is of other operators than a policy's.
+
+    Weights in other files, operators or functions of its own, and whatever `robot_rl_deploy.network` does not know.
 
     ONNX Runtime would read the files, by any path from the working directory on.
 
     Args:
         model: An ONNX file.
+
+    Returns:
+        The `onnx.ModelProto`.
 
     Raises:
         ContractError: It does, or cannot be read.
@@ -150,3 +156,5 @@ def refuse_foreign_parts(model: bytes) -> None:
         raise ContractError(
             f"policy.onnx: operators of {sorted(domains)} or functions; plain ONNX operators are allowed"
         )
+    check_operators(proto)
+    return proto

@@ -30,6 +30,7 @@ usage: robot-rl deploy [key=value ...]
 
 {describe(Options)}
 
+A bundle of a robot that is among the assets must have its joints, limits no wider and gains within a factor of 5.
 On the robot's computer: tar xf <robot>-<run id>.tar.gz, then ./build.sh compiles for JetPack 7 and replays the golden
 sequence, ./doctor.sh looks at the machine, sudo ./install.sh installs the service. docs/robot.md has the whole walk.
 """
@@ -37,9 +38,11 @@ sequence, ./doctor.sh looks at the machine, sudo ./install.sh installs the servi
 
 def run(arguments: Sequence[str]) -> int:
     """Writes the tarball."""
+    from robot_rl_deploy.bundle import read_bundle
     from robot_rl_deploy.tarball import Packing, write_tarball
 
     from robot_rl.cli.export import exported
+    from robot_rl.cli.robot_facts import check_robot
     from robot_rl.run_dir import RunDir
 
     options = read_all(Options, arguments)
@@ -51,6 +54,8 @@ def run(arguments: Sequence[str]) -> int:
         public_key=_existing("key", options.key),
     )
     bundle = Path(options.bundle) if options.bundle else exported(RunDir.find(options.run, options.root))
+    if bundle.is_dir():
+        check_robot(read_bundle(bundle, signed_by=packing.public_key).contract)
     try:
         tarball, report = write_tarball(bundle, Path(options.to), packing)
     except FileNotFoundError as error:

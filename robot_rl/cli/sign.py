@@ -47,8 +47,11 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     from robot_rl_deploy.bundle import sign_bundle
 
+    from robot_rl.cli.robot_facts import check_robot
+
     directory = _bundle(options)
     report = verify_bundle(directory)
+    check_robot(report.contract)
     path, key = sign_bundle(directory, Path(options.key)), Path(options.key)
     print(f"{path}: iteration {report.contract.training.iteration} of {report.contract.training.run_id}, signed")
     print(f"  digest {report.digest}")

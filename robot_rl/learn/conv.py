@@ -144,7 +144,7 @@ class Encoders(nn.Module):
             image = x[:, start:stop]
             parts.append(encoder(image.unflatten(1, shape)))
             if self._num_flips:
-                image = image[:, self.get_buffer(f"perm_{k}")] * self.get_buffer(f"sign_{k}")
+                image = image.index_select(1, self.get_buffer(f"perm_{k}")) * self.get_buffer(f"sign_{k}")
                 parts.append(encoder(image.unflatten(1, shape)))
         return torch.cat(parts, dim=1)
 

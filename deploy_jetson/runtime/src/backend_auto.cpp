@@ -1,9 +1,10 @@
-// Which backend a bundle gets: each candidate is loaded, warmed, checked against the golden sequence and, where there
-// is a choice, timed at a steady pace.
+// Which backend a bundle gets: each candidate is loaded, warmed, checked against the golden sequence, tried on extreme
+// observations and, where there is a choice, timed at a steady pace.
 #include <cstdio>
 
 #include "bundle.h"
 #include "paced.h"
+#include "probe.h"
 
 namespace robot_rl {
 
@@ -67,6 +68,9 @@ void open(const Bundle& bundle, BackendOptions options, Candidate& candidate) {
     throw ContractError("golden replay: its error of " + std::string(error) +
                         " is that of fp32, so it was not run in fp16");
   }
+  // fp16 holds nothing above 65504, and rounds a clip to its 11 bits.
+  probe_network(bundle.contract, *candidate.backend,
+                candidate.half() ? ProbeLimits{1.0, kHalfTolerance, kHalfTolerance} : ProbeLimits{});
   candidate.backend->warm();
 }
 

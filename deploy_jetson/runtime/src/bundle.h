@@ -44,8 +44,9 @@ struct ReplayReport {
 /// and targets by `action_tolerance`. Throws ContractError that names term or joint, component and step.
 ReplayReport replay_golden(const Bundle& bundle, Backend& backend, double action_tolerance = 1e-4);
 
-/// The backend that `options` ask for, warm, with its golden sequence replayed. "auto" measures each that can be had,
-/// paced, and writes to `why` which it took and why. Throws ContractError where none passes.
+/// The backend that `options` ask for, warm, with its golden sequence replayed and extreme observations tried. "auto"
+/// measures each that can be had, paced, and writes to `why` which it took and why. Throws ContractError where none
+/// passes.
 std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions& options, std::string& why);
 
 }  // namespace robot_rl

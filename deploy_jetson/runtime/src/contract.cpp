@@ -278,6 +278,7 @@ Contract read_contract(std::string_view text) {
   check_observations(contract, terms, observation_size);
   check_times(contract);
   read_fallback(fields.at("fallback_pose"), contract);
+  check_plausible(contract);
   return contract;
 }
 

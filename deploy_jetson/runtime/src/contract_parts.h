@@ -17,6 +17,9 @@ void at_least(const std::string& where, double value, double low, bool strictly)
 /// Refuse empty and repeated names.
 void unique(const std::string& where, const std::vector<std::string>& names);
 
+/// Refuse numbers that no robot has, where every part of the contract is whole by itself; plausible.cpp.
+void check_plausible(const Contract& contract);
+
 /// A term whose joints are names still.
 struct ReadTerm {
   ObservationSpec term;

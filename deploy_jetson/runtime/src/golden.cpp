@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "json.h"
 #include "npz.h"
 #include "observe.h"
 
@@ -40,6 +41,44 @@ std::vector<std::uint8_t> read_reset(const NpyArray& array) {
 void check_reset(const std::vector<std::uint8_t>& reset) {
   if (!reset[0] || std::count(reset.begin() + 1, reset.end(), 1) == 0) {
     throw ContractError("golden.npz: reset must be set at the first step and at least once inside");
+  }
+}
+
+/// Refuse a sequence that shows no standing, no end of the command's range or no tilted body; the steps that the
+/// exporter adds are those of robot_rl_deploy.forced.
+void check_coverage(const Golden& golden, const Contract& contract) {
+  constexpr const char* kAgain = "; export the bundle again";
+  if (const auto found = golden.signals.find("command"); found != golden.signals.end()) {
+    const auto& values = found->second;
+    const auto size = contract.command.size();
+    bool stands = false;
+    for (std::size_t begin = 0; begin < values.size() && !stands; begin += size) {
+      const auto first = values.begin() + static_cast<std::ptrdiff_t>(begin);
+      stands = std::all_of(first, first + static_cast<std::ptrdiff_t>(size), [](float value) { return value == 0; });
+    }
+    if (!stands) throw ContractError(std::string("golden.npz: no step has a command of zero") + kAgain);
+    for (std::size_t i = 0; i < size; ++i) {
+      const auto& component = contract.command[i];
+      float low = values[i], high = values[i];
+      for (auto at = i; at < values.size(); at += size) {
+        low = std::min(low, values[at]);
+        high = std::max(high, values[at]);
+      }
+      if (high >= static_cast<float>(component.upper) && low <= static_cast<float>(component.lower)) continue;
+      throw ContractError("golden.npz: the command '" + component.name + "' does not reach both of [" +
+                          json_number(component.lower) + ", " + json_number(component.upper) + "]" + kAgain);
+    }
+  }
+  if (const auto found = golden.signals.find("imu_quat_wxyz"); found != golden.signals.end()) {
+    double down = -1;
+    for (std::size_t at = 0; at + 3 < found->second.size(); at += 4) {
+      const double x = found->second[at + 1], y = found->second[at + 2];
+      down = std::max(down, 2 * (x * x + y * y) - 1);
+    }
+    if (down < -std::cos(kLeastTilt)) {
+      throw ContractError("golden.npz: no step has a body that is tilted by " + json_number(kLeastTilt) + " rad" +
+                          kAgain);
+    }
   }
 }
 
@@ -88,15 +127,6 @@ struct Difference {
 std::span<const float> row(const std::vector<float>& values, int step, int size) {
   return std::span(values).subspan(static_cast<std::size_t>(step) * static_cast<std::size_t>(size),
                                    static_cast<std::size_t>(size));
-}
-
-/// The target as the contract states it.
-float stated_target(const ActionSpec& spec, float action) {
-  if (spec.clip) {
-    const auto bound = static_cast<float>(*spec.clip);
-    action = std::min(std::max(action, -bound), bound);
-  }
-  return action * static_cast<float>(spec.scale) + static_cast<float>(spec.offset);
 }
 
 /// All observations of the sequence, each compared before the network sees any.
@@ -152,7 +182,16 @@ Golden read_golden(std::span<const std::byte> file, const Contract& contract) {
   golden.action = read_floats(action, "action", golden.steps, contract.action_size);
   golden.joint_target = read_floats(target, "joint_target", golden.steps, contract.action_size);
   check_reset(golden.reset);
+  check_coverage(golden, contract);
   return golden;
+}
+
+float stated_target(const ActionSpec& spec, float action) {
+  if (spec.clip) {
+    const auto bound = static_cast<float>(*spec.clip);
+    action = std::min(std::max(action, -bound), bound);
+  }
+  return action * static_cast<float>(spec.scale) + static_cast<float>(spec.offset);
 }
 
 void golden_state(const Golden& golden, const Contract& contract, int step, LowState& state, std::span<float> command) {

@@ -137,9 +137,8 @@ std::size_t item_size(const std::string& type) {
 NpyArray read_npy(Bytes data, const std::string& name, const std::string& what) {
   const Reader reader(data, what);
   if (reader.text(0, 6) != "\x93NUMPY") damaged(what, "'" + name + "' is no array");
-  const auto version = reader.number(6, 1);
-  if (version < 1 || version > 3) damaged(what, "'" + name + "' is of a version of .npy that is not known");
-  const std::size_t width = version == 1 ? 2 : 4, begin = 8 + width, size = reader.number(8, width);
+  if (reader.number(6, 2) != 1) damaged(what, "'" + name + "' is of a version of .npy that is not 1.0");
+  const std::size_t begin = 10, size = reader.number(8, 2);
   NpyArray array = Header(reader.text(begin, size), what).read();
   array.data = data.subspan(begin + size);
   const std::size_t item = item_size(array.type);

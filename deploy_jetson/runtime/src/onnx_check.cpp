@@ -2,71 +2,18 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
 
 #include "json.h"
+#include "onnx_operators.h"
+#include "protobuf.h"
 
 namespace robot_rl {
 namespace {
-
-using Bytes = std::span<const std::byte>;
-
-/// One field of a protobuf message: a number, or bytes that are a text or a message in turn.
-struct Field {
-  std::uint32_t number = 0;
-  std::uint64_t value = 0;
-  Bytes bytes;
-  std::string_view text() const { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-};
-
-/// Walks over the fields of a message (wire types 0, 1, 2 and 5; ONNX has no others).
-class Message {
- public:
-  explicit Message(Bytes data) : data_(data) {}
-
-  std::optional<Field> next() {
-    if (at_ == data_.size()) return std::nullopt;
-    const auto tag = varint();
-    Field field;
-    field.number = static_cast<std::uint32_t>(tag >> 3);
-    if (field.number == 0 || tag >> 32) fail();
-    switch (tag & 7) {
-      case 0: field.value = varint(); break;
-      case 1: field.bytes = take(8); break;
-      case 2: field.bytes = take(varint()); break;
-      case 5: field.bytes = take(4); break;
-      default: fail();
-    }
-    return field;
-  }
-
- private:
-  [[noreturn]] static void fail() {
-    throw ContractError("policy.onnx cannot be read (it is no ONNX file, or cut); export the bundle again");
-  }
-
-  Bytes take(std::uint64_t size) {
-    if (size > data_.size() - at_) fail();
-    at_ += static_cast<std::size_t>(size);
-    return data_.subspan(at_ - static_cast<std::size_t>(size), static_cast<std::size_t>(size));
-  }
-
-  std::uint64_t varint() {
-    std::uint64_t value = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-      const auto byte = std::to_integer<std::uint64_t>(take(1)[0]);
-      value |= (byte & 0x7f) << std::min(shift, 63);
-      if (!(byte & 0x80)) return value;
-    }
-    fail();
-  }
-
-  Bytes data_;
-  std::size_t at_ = 0;
-};
 
 // Numbers of the fields in onnx.proto.
 namespace model_field {
@@ -76,13 +23,14 @@ namespace graph_field {
 constexpr std::uint32_t kNode = 1, kInitializer = 5, kInput = 11, kOutput = 12, kSparse = 15;
 }
 namespace node_field {
-constexpr std::uint32_t kName = 3, kAttribute = 5, kDomain = 7;
+constexpr std::uint32_t kInput = 1, kOutput = 2, kName = 3, kType = 4, kAttribute = 5, kDomain = 7;
 }
 namespace attribute_field {
-constexpr std::uint32_t kTensor = 5, kGraph = 6, kTensors = 10, kGraphs = 11, kSparse = 22, kSparses = 23;
+constexpr std::uint32_t kName = 1, kInteger = 3, kTensor = 5, kGraph = 6, kTensors = 10, kGraphs = 11, kSparse = 22,
+                        kSparses = 23;
 }
 namespace tensor_field {
-constexpr std::uint32_t kName = 8, kExternal = 13, kLocation = 14;
+constexpr std::uint32_t kDims = 1, kType = 2, kIntegers = 7, kName = 8, kRaw = 9, kExternal = 13, kLocation = 14;
 }
 
 /// An input or output: its type as far as a policy has one.
@@ -91,32 +39,54 @@ struct Port {
   std::uint64_t type = 0;
   int dimensions = -1;
   std::int64_t width = -1;  // of the last dimension; -1 where it is free
+  std::int64_t batch = -1;  // of the first
 };
 
 struct Model {
   std::vector<Port> inputs, outputs;
-  std::set<std::string> initializers;
+  std::vector<OnnxTensor> initializers;
+  std::vector<OnnxNode> nodes;
   std::set<std::string> domains;
   std::string contract_hash;
   bool has_graph = false;
 };
 
-std::string read_tensor(Bytes data) {
-  std::string name;
-  bool external = false;
-  for (Message message(data); const auto field = message.next();) {
-    if (field->number == tensor_field::kName) name = field->text();
-    if (field->number == tensor_field::kExternal || (field->number == tensor_field::kLocation && field->value))
-      external = true;
-  }
-  if (external) throw ContractError("policy.onnx: '" + name + "' lies in another file; the weights must be inside");
-  return name;
+/// Whole numbers of eight bytes each, little-endian.
+std::vector<std::int64_t> raw_integers(Bytes raw) {
+  std::vector<std::int64_t> integers(raw.size() / sizeof(std::int64_t));
+  if (!integers.empty()) std::memcpy(integers.data(), raw.data(), integers.size() * sizeof(std::int64_t));
+  return integers;
 }
 
-void read_attribute(Bytes data, const std::string& node) {
+OnnxTensor read_tensor(Bytes data) {
+  OnnxTensor tensor;
+  bool external = false;
+  std::optional<Bytes> raw;
   for (Message message(data); const auto field = message.next();) {
     switch (field->number) {
-      case attribute_field::kTensor:
+      case tensor_field::kDims: append_integers(*field, tensor.dims); break;
+      case tensor_field::kType: tensor.type = field->value; break;
+      case tensor_field::kIntegers: append_integers(*field, tensor.integers); break;
+      case tensor_field::kName: tensor.name = field->text(); break;
+      case tensor_field::kRaw: raw = field->bytes; break;
+      case tensor_field::kExternal: external = true; break;
+      case tensor_field::kLocation: external = external || field->value; break;
+      default: break;
+    }
+  }
+  if (external)
+    throw ContractError("policy.onnx: '" + tensor.name + "' lies in another file; the weights must be inside");
+  if (tensor.type == OnnxTensor::kInt64 && raw) tensor.integers = raw_integers(*raw);
+  return tensor;
+}
+
+OnnxAttribute read_attribute(Bytes data, const std::string& node) {
+  OnnxAttribute attribute;
+  for (Message message(data); const auto field = message.next();) {
+    switch (field->number) {
+      case attribute_field::kName: attribute.name = field->text(); break;
+      case attribute_field::kInteger: attribute.integer = static_cast<std::int64_t>(field->value); break;
+      case attribute_field::kTensor: attribute.tensor = read_tensor(field->bytes); break;
       case attribute_field::kTensors: read_tensor(field->bytes); break;
       case attribute_field::kGraph:
       case attribute_field::kGraphs:
@@ -127,17 +97,25 @@ void read_attribute(Bytes data, const std::string& node) {
       default: break;
     }
   }
+  return attribute;
 }
 
 void read_node(Bytes data, Model& model) {
-  std::string name;
+  OnnxNode node;
   for (Message message(data); const auto field = message.next();) {
-    if (field->number == node_field::kName) name = field->text();
-    if (field->number == node_field::kDomain) model.domains.emplace(field->text());
+    switch (field->number) {
+      case node_field::kInput: node.inputs.emplace_back(field->text()); break;
+      case node_field::kOutput: node.outputs.emplace_back(field->text()); break;
+      case node_field::kName: node.name = field->text(); break;
+      case node_field::kType: node.type = field->text(); break;
+      case node_field::kDomain: model.domains.emplace(field->text()); break;
+      default: break;
+    }
   }
   for (Message message(data); const auto field = message.next();) {
-    if (field->number == node_field::kAttribute) read_attribute(field->bytes, name);
+    if (field->number == node_field::kAttribute) node.attributes.push_back(read_attribute(field->bytes, node.name));
   }
+  model.nodes.push_back(std::move(node));
 }
 
 void read_dimensions(Bytes shape, Port& port) {
@@ -150,6 +128,7 @@ void read_dimensions(Bytes shape, Port& port) {
       if (part->number == 1) port.width = static_cast<std::int64_t>(part->value);  // dim_value
       if (part->number == 2) port.width = -1;                                      // dim_param
     }
+    if (port.dimensions == 1) port.batch = port.width;
   }
 }
 
@@ -173,7 +152,7 @@ void read_graph(Bytes data, Model& model) {
   for (Message message(data); const auto field = message.next();) {
     switch (field->number) {
       case graph_field::kNode: read_node(field->bytes, model); break;
-      case graph_field::kInitializer: model.initializers.insert(read_tensor(field->bytes)); break;
+      case graph_field::kInitializer: model.initializers.push_back(read_tensor(field->bytes)); break;
       case graph_field::kInput: model.inputs.push_back(read_port(field->bytes)); break;
       case graph_field::kOutput: model.outputs.push_back(read_port(field->bytes)); break;
       case graph_field::kSparse: throw ContractError("policy.onnx: a sparse initializer; plain tensors are allowed");
@@ -222,6 +201,28 @@ Model read_model(Bytes data) {
   return model;
 }
 
+bool is_initializer(const Model& model, const std::string& name) {
+  return std::any_of(model.initializers.begin(), model.initializers.end(),
+                     [&name](const OnnxTensor& tensor) { return tensor.name == name; });
+}
+
+/// Read a network that is free of foreign parts and made of a policy's operators.
+Model read_plain_model(Bytes data) {
+  Model model = read_model(data);
+  std::vector<std::string> inputs;
+  for (const auto& port : model.inputs) inputs.push_back(port.name);
+  check_operators(model.nodes, model.initializers, inputs);
+  return model;
+}
+
+void check_batch(const std::vector<Port>& ports) {
+  for (const auto& port : ports) {
+    if (port.batch < 0) continue;
+    throw ContractError("policy.onnx: '" + port.name + "' has a batch of " + std::to_string(port.batch) +
+                        "; it must be free, export the bundle again");
+  }
+}
+
 using Widths = std::vector<std::pair<std::string, int>>;
 
 void check_ports(const std::vector<Port>& ports, const Widths& wanted) {
@@ -240,16 +241,18 @@ void check_ports(const std::vector<Port>& ports, const Widths& wanted) {
 
 }  // namespace
 
-void refuse_foreign_parts(Bytes model) { read_model(model); }
+void refuse_foreign_parts(Bytes model) { read_plain_model(model); }
 
 void check_model(Bytes data, const Contract& contract, const std::string& contract_hash) {
-  Model model = read_model(data);
+  Model model = read_plain_model(data);
   if (model.contract_hash != contract_hash) {
     throw ContractError("policy.onnx was exported with the contract of hash " +
                         (model.contract_hash.empty() ? "None" : model.contract_hash) + "; contract.json has " +
                         contract_hash);
   }
-  std::erase_if(model.inputs, [&](const Port& port) { return model.initializers.contains(port.name); });
+  std::erase_if(model.inputs, [&](const Port& port) { return is_initializer(model, port.name); });
+  check_batch(model.inputs);
+  check_batch(model.outputs);
   Widths inputs = {{"observation", contract.observation_size}};
   Widths outputs = {{"action", contract.action_size}, {"joint_target", contract.action_size}};
   if (contract.state_size) {

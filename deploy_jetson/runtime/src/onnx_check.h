@@ -11,11 +11,11 @@
 namespace robot_rl {
 
 /// Refuse a network that reaches beyond its file (weights elsewhere, operators or functions of its own, graphs within
-/// graphs), whose inputs and outputs are not the contract's, or that was exported with another contract: the hash of
-/// contract.json is inside. Throws ContractError.
+/// graphs), that is of other operators than a policy's (onnx_operators.h), whose inputs and outputs are not the
+/// contract's, or that was exported with another contract: the hash of contract.json is inside. Throws ContractError.
 void check_model(std::span<const std::byte> model, const Contract& contract, const std::string& contract_hash);
 
-/// The first of these checks alone.
+/// The first of these checks alone, the operators among them.
 void refuse_foreign_parts(std::span<const std::byte> model);
 
 }  // namespace robot_rl

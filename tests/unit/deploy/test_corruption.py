@@ -144,7 +144,182 @@ def reverse(arrays):
     arrays["observation"][:, 15:24] = arrays["observation"][:, 15:24].reshape(-1, 3, 3)[:, ::-1].reshape(-1, 9)
 
 
+def insert(op, where, *more, constants=(), **attributes):
+    """Put an operator behind what gives the tensor `where`; it reads that and `more`."""
+
+    def change(model):
+        graph = model.graph
+        for name, values in constants:
+            graph.initializer.append(onnx.numpy_helper.from_array(values, name))
+        (index,) = (i for i, node in enumerate(graph.node) if where in node.output)
+        graph.node[index].output[list(graph.node[index].output).index(where)] = "before"
+        graph.node.insert(index + 1, onnx.helper.make_node(op, ["before", *more], [where], **attributes))
+
+    return edit_model(change)
+
+
+def noise(model):
+    """Add noise to the action; too little to show in the sequence."""
+    add_to_action(model, [onnx.helper.make_node("RandomNormalLike", ["before"], ["more"], scale=1e-7)])
+
+
+def backdoor(model):
+    """Answer otherwise where vx, the seventh element of the observation, is above 1.4999."""
+    tensors = {"vx": np.array([6]), "limit": np.float32([1.4999]), "off": np.float32([0]), "on": np.float32([9])}
+    for name, values in tensors.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(values, name))
+    make = onnx.helper.make_node
+    column = make("Gather", ["observation", "vx"], ["column"], axis=1)
+    greater = make("Greater", ["column", "limit"], ["fast"])
+    add_to_action(model, [column, greater, make("Where", ["fast", "on", "off"], ["more"])])
+
+
+def mixed(model):
+    """Add to each row of a batch what sets it apart from the mean; nothing where it is the only one."""
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([0]), "axes"))
+    make = onnx.helper.make_node
+    mean = make("ReduceMean", ["before", "axes"], ["mean"], keepdims=1)
+    add_to_action(model, [mean, make("Sub", ["before", "mean"], ["more"])])
+
+
+def mixed_plainly(model):
+    """The same of operators that a policy has: the batch in another place."""
+    make = onnx.helper.make_node
+    split = make("Concat", ["before", "before"], ["twice"], axis=0)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, 1]), "sizes"))
+    add_to_action(model, [split, make("Split", ["twice", "sizes"], ["more", "unused"], axis=0)], by="Max")
+
+
+def add_to_action(model, nodes, by="Add"):
+    graph = model.graph
+    (index,) = (i for i, node in enumerate(graph.node) if "action" in node.output)
+    graph.node[index].output[0] = "before"
+    for node in [*nodes, onnx.helper.make_node(by, ["before", "more"], ["action"])][::-1]:
+        graph.node.insert(index + 1, node)
+
+
+def in_float64(model):
+    """The weights in double precision, cast where they are read."""
+    tensor = weight(model)
+    values, name = onnx.numpy_helper.to_array(tensor).astype(np.float64), tensor.name
+    tensor.CopyFrom(onnx.numpy_helper.from_array(values, "wide"))
+    model.graph.node.insert(0, onnx.helper.make_node("Cast", ["wide"], [name], to=onnx.TensorProto.FLOAT))
+
+
+def batch_of(rows):
+    def change(model):
+        for port in (*model.graph.input, *model.graph.output):
+            port.type.tensor_type.shape.dim[0].dim_value = rows
+        del model.graph.value_info[:]
+
+    return edit_model(change)
+
+
+def inner_clip(model):
+    """The network clips its actions at 1000, where the contract says 10."""
+    found = 0
+    for tensor in model.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        if values.size == 2 and (np.abs(values) == 10).all():
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values * np.float32(100), tensor.name))
+            found += 1
+    assert found == 2
+
+
+def all_joints(field, change):
+    def apply(data):
+        for joint in data["joints"]:
+            joint[field] = change(joint[field])
+
+    return edit_contract(apply)
+
+
+def efforts(data):
+    for action in data["actions"]:
+        action["kind"] = "effort"
+
+
+def commands(factor):
+    def apply(data):
+        for component in data["command"]:
+            component["lower"], component["upper"] = component["lower"] * factor, component["upper"] * factor
+
+    return edit_contract(apply)
+
+
+def period(seconds):
+    def apply(data):
+        data["control_period_s"] = data["physics_timestep_s"] = seconds
+
+    return edit_contract(apply)
+
+
+def in_fortran_order(bundle):
+    with np.load(bundle / "golden.npz") as stored:
+        arrays = {name: np.asfortranarray(stored[name]) for name in stored.files}
+    np.savez(bundle / "golden.npz", **arrays)
+    write_sums(bundle)
+
+
+NEW_LINES = {"CRLF": "\r\n", "form feeds": "\f", "U+2028": "\u2028"}
+
 MUTATIONS = {
+    "noise": (edit_model(noise), "the operator RandomNormalLike is in no policy"),
+    "backdoor": (edit_model(backdoor), "the operator Greater is in no policy"),
+    "batch mixed": (edit_model(mixed), "the operator ReduceMean is in no policy"),
+    "batch mixed plainly": (edit_model(mixed_plainly), "it could mix the rows"),
+    "batch transposed": (insert("Transpose", "action", perm=[1, 0]), "the operator Transpose is in no policy"),
+    "batch sliced": (
+        insert(
+            "Slice",
+            "action",
+            "a",
+            "b",
+            "c",
+            constants=[(k, np.array([v])) for k, v in zip("abc", (0, 9, 0), strict=True)],
+        ),
+        "it could mix the rows",
+    ),
+    "bias for each row": (
+        insert("Add", "action", "rows", constants=[("rows", np.zeros((3, 2), np.float32))]),
+        "it could mix the rows",
+    ),
+    "weights in float64": (edit_model(in_float64), "'wide' is of type 11; weights are float32"),
+    "batch of 1": (batch_of(1), "'observation' has a batch of 1"),
+    "batch of 256": (batch_of(256), "'observation' has a batch of 256"),
+    "clip inside at 1000": (edit_model(inner_clip), "beyond the contract's clip 10, at extreme observation"),
+    "period of 1 us": (period(1e-6), "control_period_s|physics_timestep_s"),
+    "period of an hour": (period(3600.0), "control_period_s is 3600.0; no policy has it"),
+    "kp x 100": (all_joints("kp", lambda kp: 100 * kp), "kp is 2000.0; effort_limit is reached within a degree"),
+    "kd 0": (all_joints("kd", lambda kd: 0.0), "kd is 0.0; it must be more than 0"),
+    "kd 50": (all_joints("kd", lambda kd: 50.0), "kd is 50.0; it must be more than 0 and at most 0.5 s of kp"),
+    "effort x 10": (all_joints("effort_limit", lambda limit: 10 * limit), "effort_limit is 237.0; gains and limits"),
+    "lower limits gone": (all_joints("lower", lambda limit: None), "lower is None; a joint that a position drives"),
+    "upper limits gone": (all_joints("upper", lambda limit: None), "upper is None; a joint that a position drives"),
+    "speed limits gone": (all_joints("velocity_limit", lambda limit: None), "velocity_limit is None; a joint that"),
+    "limits of 1e308": (all_joints("upper", lambda limit: 1e308), r"upper is 1e\+308; no policy has it"),
+    "speeds of 1e308": (all_joints("velocity_limit", lambda limit: 1e308), r"velocity_limit is 1e\+308; no policy"),
+    "kind effort": (edit_contract(efforts), "kind is 'effort'; it makes 2.5 of 23.7 at most"),
+    "command range x 10": (commands(10), "the command 'vx' does not reach both of"),
+    "command range x 1000": (commands(1000), "command 'vx': lower is -1000.0; no policy has it"),
+    "no standing": (
+        edit_golden(lambda arrays: arrays["command"].__iadd__((arrays["command"] == 0).astype(np.float32))),
+        "no step has a command of zero",
+    ),
+    "no tilt": (
+        edit_golden(lambda arrays: put_at(arrays["imu_quat_wxyz"], slice(None), [1, 0, 0, 0])),
+        "no step has a body that is tilted",
+    ),
+    "sequence in Fortran order": (in_fortran_order, "in Fortran order"),
+    "bytes behind the sequence": (rehashed("golden.npz", lambda data: data + b"behind"), "golden.npz cannot be read"),
+    "bytes before the sequence": (rehashed("golden.npz", lambda data: b"before" + data), "golden.npz cannot be read"),
+    **{
+        f"hash list with {name}": (
+            raw("SHA256SUMS", lambda data, end=end: data.decode().replace("\n", end).encode()),
+            "SHA256SUMS names 'contract.json",
+        )
+        for name, end in NEW_LINES.items()
+    },
     "joint order": (edit_contract(lambda data: swap(data, "joints", 0, 1)), "observation 'joint_pos'"),
     "joint renamed": (put("joints", 0, "name", value="hip2"), "fallback_pose|action of 'hip'"),
     "action order": (edit_contract(lambda data: swap(data, "actions", 0, 1)), "joint target 'knee'"),

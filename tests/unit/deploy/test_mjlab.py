@@ -156,7 +156,7 @@ def test_the_bundle_gives_the_actions_of_the_network(tmp_path):
 
     model = network()
     report = import_bundle(model, facts(action_clip=0.5), tmp_path / "policy")
-    assert report.replay.resets == 2
+    assert report.replay.resets == 3  # the first step, the one halfway, the one before the forced states
     bundle = read_bundle(tmp_path / "policy")
     original = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     golden = bundle.golden

@@ -1,0 +1,112 @@
+"""Robot states that every golden sequence ends with: standing, the ends of the command's range, a tilted body.
+
+A recording of a simulation alone shows a few commands of its own and a robot that walks upright. What it never shows
+could be exchanged without notice, such as a clock's gate or the range of a command.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl_deploy.contract import Contract
+from robot_rl_deploy.observe import needed_signals
+from robot_rl_deploy.strict import ContractError
+
+STANDING_STEPS = 4
+"""Steps with a command of zero: more than one, so that the clock of a gate that is open would run."""
+TILTS = ((0.5, 0.0), (-0.5, 0.0), (0.0, 0.5), (0.0, -0.5), (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0))
+"""Roll and pitch of the tilted body [rad]."""
+LEAST_TILT = 0.45
+"""Tilt that a sequence has to reach [rad]."""
+
+Array = NDArray[np.float32]
+
+
+def forced_states(contract: Contract) -> dict[str, Array]:
+    """Give the raw robot states that a golden sequence ends with; the policy starts anew before the first of them.
+
+    Args:
+        contract: Which signals are needed, limits and ranges.
+
+    Returns:
+        Signal -> values (steps, size): standing, each component of the command at either end, all of them there, then
+        tilted bodies with fast joints far from the default pose.
+    """
+    commands = _commands(contract)
+    steps = len(commands) + len(TILTS)
+    sizes = contract.signal_sizes()
+    sign = np.where((np.arange(len(TILTS))[:, None] + np.arange(len(contract.joints))) % 2, 1.0, -1.0)
+    default = np.array([joint.default_pos for joint in contract.joints])
+    low, high = (
+        np.array([default + step if (limit := getattr(joint, field)) is None else limit for joint, default in pairs])
+        for field, step, pairs in (
+            ("lower", -0.5, list(zip(contract.joints, default, strict=True))),
+            ("upper", 0.5, list(zip(contract.joints, default, strict=True))),
+        )
+    )
+    speed = np.array([min(15.0, 0.5 * (joint.velocity_limit or 10.0)) for joint in contract.joints])
+    signals = {
+        "joint_pos": _ends(steps, default, np.where(sign > 0, 0.1 * default + 0.9 * high, 0.1 * default + 0.9 * low)),
+        "joint_vel": _ends(steps, 0.0 * default, sign * speed),
+        "imu_gyro": _ends(steps, np.zeros(3), 3.0 * _signs(3)),
+        "imu_quat_wxyz": _ends(steps, np.array([1.0, 0, 0, 0]), np.array([_quat(*tilt) for tilt in TILTS])),
+        "imu_acc": _ends(steps, np.array([0, 0, 9.81]), 9.81 * _signs(3)),
+        "command": np.concatenate([commands, commands[-2:][np.arange(len(TILTS)) % 2]]),
+    }
+    for name, near, far in (("foot_contact", 1.0, 0.0), ("foot_force", 50.0, 0.0), ("height_scan", 0.3, 0.1)):
+        if name in sizes:
+            value = np.full(sizes[name], near)
+            signals[name] = _ends(steps, value, np.where(_signs(sizes[name]) > 0, near, far))
+    return {name: signals[name].astype(np.float32) for name in needed_signals(contract)}
+
+
+def check_coverage(contract: Contract, signals: Mapping[str, Array]) -> None:
+    """Refuse a sequence that shows no standing, no end of the command's range or no tilted body.
+
+    Args:
+        contract: Which signals are needed, and the command's range.
+        signals: Signal -> values (steps, size).
+
+    Raises:
+        ContractError: The line says what is missing.
+    """
+    again = "export the bundle again"
+    if "command" in signals:
+        command = signals["command"]
+        if not (command == 0).all(axis=1).any():
+            raise ContractError(f"golden.npz: no step has a command of zero; {again}")
+        for index, component in enumerate(contract.command):
+            column = command[:, index]
+            if column.max() < np.float32(component.upper) or column.min() > np.float32(component.lower):
+                ends = f"[{component.lower:g}, {component.upper:g}]"
+                raise ContractError(
+                    f"golden.npz: the command '{component.name}' does not reach both of {ends}; {again}"
+                )
+    if "imu_quat_wxyz" in signals:
+        quat = signals["imu_quat_wxyz"].astype(np.float64)
+        if (2 * (quat[:, 1] ** 2 + quat[:, 2] ** 2) - 1).max() < -math.cos(LEAST_TILT):
+            raise ContractError(f"golden.npz: no step has a body that is tilted by {LEAST_TILT:g} rad; {again}")
+
+
+def _commands(contract: Contract) -> NDArray[np.float64]:
+    """Zero for standing, each component at each of its ends, and all of them there (steps, components)."""
+    lower, upper = (np.array([getattr(item, side) for item in contract.command]) for side in ("lower", "upper"))
+    single = np.eye(len(upper))
+    return np.concatenate(
+        [np.zeros((STANDING_STEPS, len(upper))), single * upper, single * lower, upper[None], lower[None]]
+    )
+
+
+def _ends(steps: int, still: NDArray[np.float64], moving: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One value that stays, then those of the tilted body (steps, size)."""
+    return np.concatenate([np.tile(still, (steps - len(moving), 1)), moving])
+
+
+def _signs(size: int) -> NDArray[np.float64]:
+    return np.where((np.arange(len(TILTS))[:, None] + np.arange(size)) % 2, 1.0, -1.0)
+
+
+def _quat(roll: float, pitch: float) -> tuple[float, float, float, float]:
+    return (math.cos((roll + pitch) / 2), math.sin(roll / 2), math.sin(pitch / 2), 0.0)

@@ -1,0 +1,99 @@
+"""Bounds on what no replay can see: gains, limits, periods and command ranges that no robot has are refused.
+
+They are wide, since every robot has to fit. What lies within them, but is not the robot's, is found by `robot-rl
+deploy` where the robot is one of the assets, and by a signature anywhere. This module needs only the standard library,
+and the runtime in C++ has the same bounds.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from robot_rl_deploy.strict import refuse
+
+if TYPE_CHECKING:
+    from robot_rl_deploy.contract import ActionSpec, CommandSpec, Contract, JointSpec
+
+CONTROL_PERIOD_S = (5e-4, 1.0)
+MIN_PHYSICS_TIMESTEP_S = 1e-5
+MAX_POSITION, MAX_SPEED, MAX_EFFORT, MAX_COMMAND_VALUE = 1e3, 1e3, 1e4, 100.0
+"""Largest magnitudes of a joint's position and speed, its effort, and a component of the command."""
+ONE_DEGREE = math.pi / 180
+"""Error [rad or m] at which no position controller asks for all of its joint's effort yet."""
+MAX_DAMPING_S = 0.5
+"""Largest kd / kp [s]: the time in which a joint creeps to its target."""
+EFFORT_MARGIN = 3.0
+"""How much more a joint's effort limit may be than its controller ever makes within the joint's own limits."""
+EFFORT_SHARE = 0.25
+"""Least share of its limit that an action of effort reaches on a joint that has the gains of a position controller."""
+
+
+def check_plausible(contract: "Contract") -> None:
+    """Refuse a contract of numbers that no robot has.
+
+    Args:
+        contract: The contract; its parts are whole and fit together.
+
+    Raises:
+        ContractError: The line names field, value and bound.
+    """
+    _between("control_period_s", contract.control_period_s, CONTROL_PERIOD_S)
+    if contract.physics_timestep_s < MIN_PHYSICS_TIMESTEP_S:
+        refuse("physics_timestep_s", contract.physics_timestep_s, f"{MIN_PHYSICS_TIMESTEP_S:g} s is the least")
+    for joint in contract.joints:
+        _check_limits(joint)
+    _check_command(contract.command)
+    joints = {joint.name: joint for joint in contract.joints}
+    for action in contract.actions:
+        joint = joints[action.joint]
+        if action.kind == "position":
+            _check_gains(joint)
+        elif joint.kp > 0:
+            _check_effort(action, joint)
+
+
+def _between(where: str, value: float, bounds: tuple[float, float]) -> None:
+    if not bounds[0] <= value <= bounds[1]:
+        refuse(where, value, f"no policy has it; it must lie in [{bounds[0]:g}, {bounds[1]:g}]")
+
+
+def _check_limits(joint: "JointSpec") -> None:
+    where = f"joint '{joint.name}':"
+    for field, most in (("lower", MAX_POSITION), ("upper", MAX_POSITION), ("velocity_limit", MAX_SPEED)):
+        value = getattr(joint, field)
+        if value is not None:
+            _between(f"{where} {field}", value, (-most, most))
+    _between(f"{where} effort_limit", joint.effort_limit, (0.0, MAX_EFFORT))
+
+
+def _check_command(command: "Sequence[CommandSpec]") -> None:
+    for component in command:
+        for field in ("lower", "upper"):
+            bounds = (-MAX_COMMAND_VALUE, MAX_COMMAND_VALUE)
+            _between(f"command '{component.name}': {field}", getattr(component, field), bounds)
+
+
+def _check_gains(joint: "JointSpec") -> None:
+    """Check a joint that a position drives: limits are there, and gains and effort limit fit each other."""
+    where = f"joint '{joint.name}':"
+    for field in ("lower", "upper", "velocity_limit"):
+        if getattr(joint, field) is None:
+            refuse(f"{where} {field}", None, "a joint that a position drives needs that limit")
+    assert joint.lower is not None
+    assert joint.upper is not None
+    assert joint.velocity_limit is not None
+    if joint.kp * ONE_DEGREE > joint.effort_limit:
+        stiffest = f"{joint.effort_limit / ONE_DEGREE:g}"
+        refuse(f"{where} kp", joint.kp, f"effort_limit is reached within a degree; {stiffest} is the most")
+    if not 0 < joint.kd <= MAX_DAMPING_S * joint.kp:
+        refuse(f"{where} kd", joint.kd, f"it must be more than 0 and at most {MAX_DAMPING_S:g} s of kp ({joint.kp:g})")
+    most = EFFORT_MARGIN * (joint.kp * (joint.upper - joint.lower) + joint.kd * joint.velocity_limit)
+    if joint.effort_limit > most:
+        refuse(f"{where} effort_limit", joint.effort_limit, f"gains and limits make {most / EFFORT_MARGIN:g} at most")
+
+
+def _check_effort(action: "ActionSpec", joint: "JointSpec") -> None:
+    """Check an action of effort on a joint with gains: too small a one is the action of a position, renamed."""
+    if action.clip is not None and abs(action.scale) * action.clip < EFFORT_SHARE * joint.effort_limit:
+        where = f"action of '{action.joint}': kind"
+        refuse(where, action.kind, f"it makes {abs(action.scale) * action.clip:g} of {joint.effort_limit:g} at most")

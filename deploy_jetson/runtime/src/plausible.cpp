@@ -1,0 +1,76 @@
+// Bounds on what no replay can see, those of robot_rl_deploy.plausible: gains, limits, periods and command ranges that
+// no robot has are refused.
+#include <cmath>
+#include <numbers>
+
+#include "contract_parts.h"
+
+namespace robot_rl {
+namespace {
+
+constexpr double kMinControlPeriod = 5e-4, kMaxControlPeriod = 1.0, kMinPhysicsTimestep = 1e-5;
+constexpr double kMaxPosition = 1e3, kMaxSpeed = 1e3, kMaxEffort = 1e4, kMaxCommandValue = 100.0;
+constexpr double kOneDegree = std::numbers::pi / 180, kMaxDamping = 0.5, kEffortMargin = 3.0, kEffortShare = 0.25;
+
+void between(const std::string& where, double value, double low, double high) {
+  if (low <= value && value <= high) return;
+  refuse(where, shown(value), "no policy has it; it must lie in [" + json_number(low) + ", " + json_number(high) + "]");
+}
+
+void check_limits(const JointSpec& joint) {
+  const std::string where = "joint '" + joint.name + "': ";
+  if (joint.lower) between(where + "lower", *joint.lower, -kMaxPosition, kMaxPosition);
+  if (joint.upper) between(where + "upper", *joint.upper, -kMaxPosition, kMaxPosition);
+  if (joint.velocity_limit) between(where + "velocity_limit", *joint.velocity_limit, -kMaxSpeed, kMaxSpeed);
+  between(where + "effort_limit", joint.effort_limit, 0, kMaxEffort);
+}
+
+/// A joint that a position drives: limits are there, and gains and effort limit fit each other.
+void check_gains(const JointSpec& joint) {
+  const std::string where = "joint '" + joint.name + "': ";
+  for (const auto& [name, limit] :
+       {std::pair{"lower", joint.lower}, {"upper", joint.upper}, {"velocity_limit", joint.velocity_limit}}) {
+    if (!limit) refuse(where + name, "None", "a joint that a position drives needs that limit");
+  }
+  if (joint.kp * kOneDegree > joint.effort_limit) {
+    refuse(where + "kp", shown(joint.kp),
+           "effort_limit is reached within a degree; " + json_number(joint.effort_limit / kOneDegree) + " is the most");
+  }
+  if (!(0 < joint.kd && joint.kd <= kMaxDamping * joint.kp)) {
+    refuse(where + "kd", shown(joint.kd),
+           "it must be more than 0 and at most 0.5 s of kp (" + json_number(joint.kp) + ")");
+  }
+  const double made = joint.kp * (*joint.upper - *joint.lower) + joint.kd * *joint.velocity_limit;
+  if (joint.effort_limit > kEffortMargin * made) {
+    refuse(where + "effort_limit", shown(joint.effort_limit),
+           "gains and limits make " + json_number(made) + " at most");
+  }
+}
+
+}  // namespace
+
+void check_plausible(const Contract& contract) {
+  between("control_period_s", contract.control_period_s, kMinControlPeriod, kMaxControlPeriod);
+  if (contract.physics_timestep_s < kMinPhysicsTimestep) {
+    refuse("physics_timestep_s", shown(contract.physics_timestep_s), "1e-05 s is the least");
+  }
+  for (const auto& joint : contract.joints) check_limits(joint);
+  for (const auto& component : contract.command) {
+    between("command '" + component.name + "': lower", component.lower, -kMaxCommandValue, kMaxCommandValue);
+    between("command '" + component.name + "': upper", component.upper, -kMaxCommandValue, kMaxCommandValue);
+  }
+  for (const auto& action : contract.actions) {
+    const auto& joint = contract.joints[static_cast<std::size_t>(action.joint_index)];
+    if (!action.effort) {
+      check_gains(joint);
+    } else if (joint.kp > 0 && action.clip &&
+               std::abs(action.scale) * *action.clip < kEffortShare * joint.effort_limit) {
+      // Too small an effort for a joint with gains is the action of a position, renamed.
+      refuse("action of '" + action.joint + "': kind", "'effort'",
+             "it makes " + json_number(std::abs(action.scale) * *action.clip) + " of " +
+                 json_number(joint.effort_limit) + " at most");
+    }
+  }
+}
+
+}  // namespace robot_rl
