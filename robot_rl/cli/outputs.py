@@ -27,7 +27,7 @@ MAX_JSON, MAX_HEAD, MAX_INDEX = 256 * 2**20, 2**12, 64 * 2**20
 MARK = "robot-rl"
 EARLIER_PAGE = (
     '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'"
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\''
 )
 """How pages begin that have no mark yet."""
 
