@@ -305,27 +305,28 @@ def _locate(run: str, base: Path, known: list[Path], key: str) -> Path:
     raise UserError(f"{key}={run}: no such run in {base}; {nearest}")
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Writes a text file whole or not at all: a temporary file beside it, synced, then renamed.
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Writes a file whole or not at all: a temporary file beside it, synced, then renamed.
 
     Args:
         path: The file; a device or pipe is written to directly.
-        text: Its new content.
+        content: Its new content; a text is written as UTF-8.
 
     Raises:
         OSError: The file cannot be written; what was there before is untouched.
     """
+    data = content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
-        with path.open("w") as stream:
-            stream.write(text)
+        with path.open("wb") as stream:
+            stream.write(data)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(name, 0o644)

@@ -1,7 +1,11 @@
 """A bundle on disk: which files there are, and how they are read without trusting them."""
 
+import contextlib
 import hashlib
+import json
+import os
 import stat
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +88,48 @@ def read_bundle(directory: Path, *, signed_by: Path | None = None) -> Bundle:
     )
 
 
+def foreign_content(directory: Path) -> str:
+    """Say why a bundle must not be written to a directory: something is there that is not a bundle of ours.
+
+    A bundle is known by its list of files, and by contract.json or SHA256SUMS, of which one may be damaged or missing:
+    an incomplete bundle can be written again.
+
+    Args:
+        directory: Where a bundle is to be written.
+
+    Returns:
+        What is there, such as "holds 'notes.txt', which is not a file of a bundle"; empty where the place is free: no
+        such directory, an empty one, or a bundle.
+    """
+    directory = Path(directory)
+    if directory.is_symlink():
+        return f"is a link to '{os.readlink(directory)}'"
+    if directory.name in ("", "..") or directory.resolve() == Path.cwd() or directory.is_mount():
+        return "is the current directory, one above it or a mount point, which cannot be replaced"
+    if not directory.exists():
+        return ""
+    if not directory.is_dir():
+        return "is not a directory"
+    names = sorted(path.name for path in directory.iterdir())
+    for name in names:
+        if name not in (*FILES, SUMS, SIGNATURE):
+            return f"holds '{name}', which is not a file of a bundle"
+        if not stat.S_ISREG((directory / name).lstat().st_mode):
+            return f"holds '{name}' as something else than a plain file"
+    return "" if not names or _bears_our_mark(directory) else "holds files of a bundle's names, but no bundle of ours"
+
+
+def _bears_our_mark(directory: Path) -> bool:
+    """Whether SHA256SUMS names files of a bundle, or contract.json is a contract; both are read leniently."""
+    with contextlib.suppress(ContractError):
+        if any(line.endswith(f"  {MODEL}".encode()) for line in _read(directory / SUMS).splitlines()):
+            return True
+    with contextlib.suppress(ContractError, ValueError, RecursionError):
+        contract = json.loads(_read(directory / CONTRACT))
+        return isinstance(contract, dict) and {"schema_version", "joints", "actions", "observations"} <= contract.keys()
+    return False
+
+
 def write_sums(directory: Path) -> None:
     """Write SHA256SUMS for the files of a bundle; `sha256sum -c` reads it, too."""
     lines = [f"{hashlib.sha256((directory / name).read_bytes()).hexdigest()}  {name}\n" for name in FILES]
@@ -107,9 +153,16 @@ def sign_bundle(directory: Path, key: Path) -> Path:
     read_bundle(directory)
     path = Path(directory) / SIGNATURE
     signature = sign(_read(path.with_name(SUMS)), key)
-    fresh = Path(directory).with_name(f".{Path(directory).name}-{SIGNATURE}")
-    fresh.write_bytes(signature)
-    fresh.replace(path)
+    folder = path.parent.absolute()  # in the one above: a bundle holds nothing else, not even after a kill
+    handle, fresh = tempfile.mkstemp(prefix=f".{folder.name}-", dir=folder.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(signature)
+        os.chmod(fresh, 0o644)
+        os.replace(fresh, path)
+    except BaseException:
+        Path(fresh).unlink(missing_ok=True)
+        raise
     return path
 
 

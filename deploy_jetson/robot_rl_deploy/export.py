@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl_deploy import contract as contract_module
-from robot_rl_deploy.bundle import CONTRACT, GOLDEN, MODEL, write_sums
+from robot_rl_deploy.bundle import CONTRACT, GOLDEN, MODEL, foreign_content, write_sums
 from robot_rl_deploy.contract import Contract, TrainingSpec
 from robot_rl_deploy.describe import make_contract
 from robot_rl_deploy.golden import Golden
 from robot_rl_deploy.record import ExportableActor, record_golden, state_size
 from robot_rl_deploy.session import INPUT, OUTPUTS, STATE, STATE_OUT
+from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.verify import BundleReport, verify_bundle
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def export_bundle(
 def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> BundleReport:
     """Write the files of a bundle beside `out`, check them, and only then put them in place of an older one.
 
+    Nothing but a bundle is ever replaced (`robot_rl_deploy.bundle.foreign_content`).
+
     Args:
         out: Directory of the bundle.
         contract: Content of contract.json.
@@ -67,10 +70,11 @@ def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> Bu
         The report of the check.
 
     Raises:
-        ContractError: The bundle fails the check.
+        ContractError: The bundle fails the check, or something else than a bundle is at `out`.
         OSError: It cannot be written; what was in `out` is as before.
     """
     out = Path(out)
+    _check_free(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
@@ -81,6 +85,7 @@ def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> Bu
         (fresh / MODEL).write_bytes(model)
         write_sums(fresh)
         report = verify_bundle(fresh)
+        _check_free(out)
         if out.exists():
             out.rename(scratch / "old")
         fresh.rename(out)
@@ -89,6 +94,11 @@ def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> Bu
             (scratch / "old").rename(out)
         shutil.rmtree(scratch, ignore_errors=True)
     return report
+
+
+def _check_free(out: Path) -> None:
+    if found := foreign_content(out):
+        raise ContractError(f"policy bundle '{out}': {found}; name another directory, or remove what is there")
 
 
 def export_policy(env: Any, actor: ExportableActor, out: Path, *, run: TrainingSpec, steps: int = 256) -> BundleReport:

@@ -5,6 +5,7 @@ are PEM files: the private one PKCS #8 without a password, readable by its owner
 """
 
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,10 @@ def _library() -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        # O_NONBLOCK: a pipe is refused, not waited for.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise SigningError(f"the key '{path}' is a directory, pipe or device; a plain file is needed")
             return file.read(MAX_KEY_BYTES)
     except OSError as error:
         raise SigningError(

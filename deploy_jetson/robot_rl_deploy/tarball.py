@@ -6,10 +6,14 @@ The same inputs give the same bytes: files are sorted, and times, owners and the
 import gzip
 import hashlib
 import io
+import itertools
 import json
+import os
 import re
 import shlex
 import tarfile
+import tempfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +23,7 @@ from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.verify import BundleReport, verify_bundle
 
 JETSON = Path(__file__).parent / "jetson"
+MANIFEST, MANIFEST_WITHIN = "MANIFEST.json", 8
 SOURCES = (".cpp", ".h", ".py", ".cmake", ".txt", ".toml", ".md", ".idl")
 """Endings of the files that are the runtime's sources."""
 TRANSPORTS = {"go2": "dds:unitree_go?interface=eth0", "h1": "dds:unitree_go?interface=eth0"}
@@ -59,7 +64,7 @@ def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tup
 
     Raises:
         FileNotFoundError: The bundle or the runtime's sources are not there.
-        ContractError: The bundle must not move a robot, or is not signed with the key.
+        ContractError: The bundle must not move a robot, or is not signed with the key, or another file has the name.
         OSError: The tarball cannot be written; an older one is as before.
     """
     packing = packing or Packing()
@@ -72,22 +77,39 @@ def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tup
     files = _bundle_files(bundle) | _source_files(packing.runtime or find_runtime()) | _jetson_files()
     files["settings.json"] = (json.dumps(SETTINGS, indent=1) + "\n").encode()
     files["robot-rl.env"] = environment(contract.robot, packing).encode()
-    files["MANIFEST.json"] = _manifest(report)
+    files[MANIFEST] = _manifest(report)
     if packing.onnxruntime is not None:
         files[packing.onnxruntime.name] = _wheel(packing.onnxruntime)
     if packing.public_key is not None:
         files["key.pub"] = packing.public_key.read_bytes()
     sums = [f"{hashlib.sha256(data).hexdigest()}  {path}\n" for path, data in sorted(files.items())]
     files["SHA256SUMS"] = "".join(sums).encode()
-    to = Path(to)
-    to.mkdir(parents=True, exist_ok=True)
-    tarball, fresh = to / f"{name}.tar.gz", to / f".{name}.tar.gz.new"
+    tarball = Path(to) / f"{name}.tar.gz"
+    if os.path.lexists(tarball) and not is_tarball(tarball):
+        raise ContractError(f"'{tarball}': is not a tarball of robot-rl deploy; name another directory, or remove it")
+    tarball.parent.mkdir(parents=True, exist_ok=True)
+    handle, fresh = tempfile.mkstemp(prefix=f".{name}-", dir=tarball.parent)
     try:
-        fresh.write_bytes(_pack(files, name))
-        fresh.rename(tarball)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(_pack(files, name))
+        os.chmod(fresh, 0o644)
+        os.replace(fresh, tarball)
     finally:
-        fresh.unlink(missing_ok=True)
+        Path(fresh).unlink(missing_ok=True)
     return tarball, report
+
+
+def is_tarball(path: Path) -> bool:
+    """Whether a file is a tarball that `write_tarball` wrote, known by its MANIFEST.json; links are not followed."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        with tarfile.open(path, "r|gz") as archive:
+            # Files are sorted, so the manifest is among the first.
+            names = [entry.name.partition("/")[2] for entry in itertools.islice(archive, MANIFEST_WITHIN)]
+    except (OSError, EOFError, tarfile.TarError, zlib.error):
+        return False
+    return MANIFEST in names
 
 
 # For a first day: slow ramps, and closer limits where a sound robot does not come near them. What is not named here

@@ -385,7 +385,7 @@ def _locked(out: Path) -> Iterator[None]:
     import hashlib
 
     name = hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:16]
-    with (Path(tempfile.gettempdir()) / f"robot-rl-rivals-{name}.lock").open("w") as handle:
+    with (Path(tempfile.gettempdir()) / f"robot-rl-rivals-{name}.lock").open("a") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from robot_rl.cli import bench_gymnasium, bench_isaac, bench_runtime
 from robot_rl.cli.options import describe, option, parse_value, read, read_all
-from robot_rl.cli.outputs import check_outputs
+from robot_rl.cli.outputs import BENCH, CURVES, check_outputs
 from robot_rl.cli.source import OVERRIDES_HELP
 from robot_rl.errors import UserError, suggest
 
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(
             f"bench {' '.join(what)}: must be one of {', '.join(benches)}; {suggest(''.join(what), benches)}"
         )
-    check_outputs(arguments, ("out", "svg"))
+    check_outputs(arguments, {"out": BENCH, "svg": CURVES})
     result, out = benches[what[0]]([word for word in arguments if "=" in word])
     shows = {"env": show, "learner": show_learner, "gymnasium": bench_gymnasium.show, "runtime": bench_runtime.show}
     shows["isaac"] = show

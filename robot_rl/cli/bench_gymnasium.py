@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.cli.options import option, parse_value, read_all, split
+from robot_rl.cli.outputs import CURVES, check_output
 from robot_rl.errors import UserError, suggest
 
 LIVE_ENV = "HalfCheetah-v5"
@@ -42,7 +43,9 @@ class Board:
         from robot_rl.bench import gymnasium_v5
 
         self.envs, self.out = envs, Path(options.out) if options.out else None
-        self.svg = Path(options.svg) if options.svg else self.out.with_suffix(".svg") if self.out else None
+        self.svg = Path(options.svg) if options.svg else None
+        if self.out and not options.svg:
+            self.svg = check_output("svg", str(self.out.with_suffix(".svg")), CURVES)
         file = Path(options.rival_runs or gymnasium_v5.COMMITTED)
         self.committed = gymnasium_v5.read_whole_runs(file)
         self.speeds = gymnasium_v5.read_whole_runs(file.with_name(gymnasium_v5.SPEEDS))

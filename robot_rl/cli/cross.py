@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.outputs import CROSS, PICTURE, check_output, save_picture
 from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table, in_percent
 from robot_rl.errors import UserError
 
@@ -45,19 +46,16 @@ def run(arguments: Sequence[str]) -> int:
 
     words = [word for word in arguments if "=" not in word]
     options = read_all(Options, [word for word in arguments if "=" in word])
-    path = Path(options.out)
-    if options.out and path.suffix != ".json":
-        raise UserError(f"out={options.out}: must end in .json")
-    if options.out and not path.parent.is_dir():
-        raise UserError(f"out={options.out}: there is no folder {path.parent}")
+    out = check_output("out", options.out, CROSS, makes_folder=False) if options.out else None
+    picture = check_output("out", str(out.with_suffix(".png")), PICTURE) if out else None
     table = merge([read_cell(path, options.home) for path in files(words, options.root)])
     show(table)
-    if options.out:
+    if out and picture:
         from robot_rl.cross.chart import draw_table
 
-        write_atomic(path, json.dumps(to_json(table), indent=1) + "\n")
-        draw_table(table).save(path.with_suffix(".png"))
-        print(f"{path}\n{path.with_suffix('.png')}")
+        write_atomic(out, json.dumps(to_json(table), indent=1) + "\n")
+        save_picture(draw_table(table), picture)
+        print(f"{out}\n{picture}")
     return 0
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.outputs import check_folder
 from robot_rl.errors import UserError
 
 
@@ -50,14 +51,15 @@ def run(arguments: Sequence[str]) -> int:
         runtime=_existing("runtime", options.runtime),
         transport=options.transport,
         operator=options.operator,
-        onnxruntime=_existing("onnxruntime", options.onnxruntime),
-        public_key=_existing("key", options.key),
+        onnxruntime=_existing("onnxruntime", options.onnxruntime, is_file=True),
+        public_key=_existing("key", options.key, is_file=True),
     )
+    to = check_folder("to", options.to)
     bundle = Path(options.bundle) if options.bundle else exported(RunDir.find(options.run, options.root))
     if bundle.is_dir():
         check_robot(read_bundle(bundle, signed_by=packing.public_key).contract)
     try:
-        tarball, report = write_tarball(bundle, Path(options.to), packing)
+        tarball, report = write_tarball(bundle, to, packing)
     except FileNotFoundError as error:
         raise UserError(error) from None
     print(f"{tarball}: {report.contract.robot}, {tarball.stat().st_size / 1024:.0f} kB, bundle {report.digest}")
@@ -67,9 +69,11 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _existing(name: str, text: str) -> Path | None:
+def _existing(name: str, text: str, *, is_file: bool = False) -> Path | None:
     if not text:
         return None
     if not Path(text).exists():
         raise UserError(f"{name}={text}: there is no such file or folder")
+    if is_file and not Path(text).is_file():
+        raise UserError(f"{name}={text}: is not a plain file")
     return Path(text)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.outputs import DRILL, check_output
 from robot_rl.errors import ExitCode, UserError, suggest
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     names = _names(options.fault)
     if options.iterations is not None and options.iterations < LEAST_ITERATIONS:
         raise UserError(f"iterations={options.iterations}: must be at least {LEAST_ITERATIONS}")
+    out = check_output("out", options.out, DRILL) if options.out else None
     run_dir = RunDir.find(options.run, options.root)
     device, checkpoint = load(run_dir).device, good_checkpoint(run_dir.path)
     if NAN in names and not has_worlds(checkpoint):
@@ -88,9 +90,9 @@ def run(arguments: Sequence[str]) -> int:
     count = sum(not outcome.wrong for outcome in outcomes)
     hint = "" if survived or options.keep else "; keep=true keeps the copies to look at"
     print(f"\nsurvived {count} of {len(outcomes)} faults{hint}")
-    if options.out:
-        write_json(Path(options.out), _record(scene, outcomes))
-        print(options.out)
+    if out is not None:
+        write_json(out, _record(scene, outcomes))
+        print(out)
     return ExitCode.DONE if survived else ExitCode.FAULT
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from robot_rl.cli.foreign import whose
 from robot_rl.cli.gym import is_gym
 from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.outputs import EVALUATION, check_output
 from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
 from robot_rl.errors import UserError
 
@@ -69,6 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.steps:
         raise UserError(f"steps={options.steps}: is for environments of Gymnasium and Isaac Lab; give seconds=")
     trained_on = _trained_on(source)
+    out = _figures_file(source, options, is_other=source.cfg.engine != trained_on, is_changed=bool(dotted))
     cfg = dataclasses.replace(source.cfg, task=evaluation_task(source.cfg.task))
     make_env = functools.partial(cfg.make_env, num_envs=options.episodes, seed=seed)
     policy = None if options.form == "onnx" else _torch_policy(source)
@@ -76,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
     result = evaluate_run(make_env, policy=policy, bundle=bundle, seconds=options.seconds)
     result |= {"task": cfg.task.name, "policy": _run_id(source), "engine": cfg.engine, "trained_on": trained_on}
     show(source.name, result)
-    _write(source, options, result, is_changed=bool(dotted))
+    _write(out, result)
     return 0
 
 
@@ -95,15 +97,31 @@ def _run_id(source: Source) -> str:
     return read_bundle(source.bundle).contract.training.run_id or str(source.bundle)
 
 
-def _write(source: Source, options: Options, result: Mapping[str, Any], *, is_changed: bool) -> None:
-    """Writes the figures where the user said, or into the run they are of."""
+def _figures_file(source: Source, options: Options, *, is_other: bool, is_changed: bool) -> Path | None:
+    """Where the figures go: what the user said, or the run they are of; tried before the work.
+
+    Args:
+        source: the policy.
+        options: the command's.
+        is_other: whether the engine is not the one that the policy learned in.
+        is_changed: whether settings were changed; a run does not keep such figures.
+
+    Raises:
+        UserError: nothing can be written there, or something else is there.
+    """
+    if options.out:
+        return check_output("out", options.out, EVALUATION)
+    if source.run_dir is None or is_changed:
+        return None
+    path = source.run_dir.eval_file
+    path = path.with_name(f"eval_{source.cfg.engine}.json") if is_other else path
+    return check_output("out", str(path), None)
+
+
+def _write(path: Path | None, result: Mapping[str, Any]) -> None:
+    """Writes the figures."""
     from robot_rl.evaluate import write_evaluation
 
-    path = Path(options.out) if options.out else None
-    if path is None and source.run_dir is not None and not is_changed:
-        path = source.run_dir.eval_file
-        if result.get("engine", result.get("trained_on")) != result.get("trained_on"):
-            path = path.with_name(f"eval_{result['engine']}.json")
     if path is not None:
         write_evaluation(path, result)
         print(path)
@@ -124,6 +142,7 @@ def _run_foreign(source: Source, options: Options, seed: int, is_changed: bool) 
     cfg, task = source.cfg, cast("GymTask", source.cfg.task)
     if is_gym(task.name) and "max_episode_steps" in task.settings:
         task.settings["max_episode_steps"] = options.steps or task.settings["max_episode_steps"] or MAX_STEPS
+    out = _figures_file(source, options, is_other=False, is_changed=is_changed or bool(options.steps))
     worlds = min(options.episodes, cfg.num_envs)
     with contextlib.closing(task.make_env(worlds, seed=seed, device=cfg.device)) as env:
         limit = options.steps or int(env.max_episode_length) or MAX_STEPS
@@ -134,7 +153,7 @@ def _run_foreign(source: Source, options: Options, seed: int, is_changed: bool) 
         print(f"  {name:<6}  {_cell(result['torch'][name])}{unit}")
     if result["episodes"] < options.episodes:
         print(f"  {options.episodes - result['episodes']} more did not end in {limit} steps and are left out")
-    _write(source, options, result, is_changed=is_changed or bool(options.steps))
+    _write(out, result)
     return 0
 
 

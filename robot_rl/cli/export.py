@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.outputs import check_bundle
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class Options:
 
     run: str = option("latest", "the run: its id, latest or <task>/latest")
     root: str = option("runs", "where runs are")
-    out: str = option("", "directory of the bundle; the run's policy/ by default")
+    out: str = option("", "directory of the bundle, new, empty or a bundle's; the run's policy/ by default")
 
 
 HELP = f"""\
@@ -30,7 +31,8 @@ usage: robot-rl export [key=value ...]
 {describe(Options)}
 
 The bundle is policy.onnx (normalizer, scales and offsets inside), contract.json (joints, gains, limits, observations,
-periods), golden.npz (a recorded sequence that every runtime replays before it moves) and SHA256SUMS.
+periods), golden.npz (a recorded sequence that every runtime replays before it moves) and SHA256SUMS. A bundle that is
+there is replaced as a whole, its signature with it; a directory that holds anything else is refused.
 """
 
 
@@ -40,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
 
     options = read_all(Options, arguments)
     run_dir = RunDir.find(options.run, options.root)
-    out = Path(options.out) if options.out else run_dir.policy
+    out = check_bundle("out", options.out) if options.out else run_dir.policy
     report = export_run(run_dir, out)
     training, replay = report.contract.training, report.replay
     print(f"{out}: iteration {training.iteration} of {training.run_id}, {report.model_bytes / 1024:.0f} kB")
@@ -61,6 +63,7 @@ def export_run(run_dir: "RunDir", out: Path) -> Any:
 
     Raises:
         UserError: The run or its checkpoint is damaged, or the policy reads what no robot can measure.
+        ContractError: Something else than a bundle is at `out`.
         OSError: The bundle cannot be written; an older one is as before.
     """
     from robot_rl_deploy.contract import TrainingSpec

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.outputs import check_bundle, check_output
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Options:
     policy: str = option("", "the ONNX file that mjlab wrote")
     facts: str = option("facts.json", "what the file does not say; written as a form to fill in where it is missing")
     model: str = option("", "MJCF of the robot, from which the form takes the joints' limits")
-    out: str = option("policy", "directory of the bundle")
+    out: str = option("policy", "directory of the bundle, new, empty or a bundle's")
 
 
 HELP = f"""\
@@ -47,10 +48,12 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl_deploy.strict import ContractError
 
     from robot_rl.reading import read_plain
+    from robot_rl.run_dir import write_atomic
 
     options = read_all(Options, arguments)
     if not options.policy:
         raise UserError("policy=: name the ONNX file that mjlab wrote")
+    out = check_bundle("out", options.out)
     try:
         model = read_plain(Path(options.policy), MAX_MODEL)
     except FileNotFoundError:
@@ -64,12 +67,11 @@ def run(arguments: Sequence[str]) -> int:
     try:
         text = read_plain(facts, MAX_FACTS).decode(errors="replace")
     except FileNotFoundError:
-        form = make_form(read_metadata(model), _limits(options.model))
-        facts.parent.mkdir(parents=True, exist_ok=True)
-        facts.write_text(json.dumps(form, indent=1) + "\n")
+        check_output("facts", options.facts, None)
+        write_atomic(facts, json.dumps(make_form(read_metadata(model), _limits(options.model)), indent=1) + "\n")
         print(f"{facts}: fill in what is null, then give the same command again")
         return 0
-    report = import_bundle(model, read_facts(text), Path(options.out))
+    report = import_bundle(model, read_facts(text), out)
     contract = report.contract
     print(f"{options.out}: {contract.robot}, {len(contract.joints)} joints, digest {report.digest}")
     print(f"  an action every {contract.control_period_s:g} s, targets around the default pose (use_default_offset)")
@@ -105,6 +107,8 @@ def _limits(path: str) -> dict[str, dict[str, float | None]]:
         return {}
     import importlib
 
+    if Path(path).exists() and not Path(path).is_file():
+        raise UserError(f"model={path}: is a directory, pipe or device; name an MJCF file")
     mujoco: Any = importlib.import_module("mujoco")  # compiled, without stubs
     try:
         model = mujoco.MjModel.from_xml_path(path)

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.outputs import PAGE, PICTURE, check_output, save_picture
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ the world is stepped again by plain MuJoCo under the recorded controls; the page
 
 def run(arguments: Sequence[str]) -> int:
     """Prints the table, writes the page."""
-    from robot_rl.inspect.film import encode, film, strip
+    from PIL import Image
+
+    from robot_rl.inspect.film import film, strip
     from robot_rl.inspect.growth import fastest
     from robot_rl.inspect.page import render_page
     from robot_rl.inspect.record import read_record
@@ -49,17 +51,15 @@ def run(arguments: Sequence[str]) -> int:
         )
     options = read_all(Options, [word for word in arguments if word not in files])
     record = read_record(files[0])
-    page = Path(options.out) if options.out else record.path.with_suffix(".html")
-    if page.suffix != ".html":
-        raise UserError(f"out={options.out}: must end in .html")
+    page = check_output("out", options.out or str(record.path.with_suffix(".html")), PAGE)
+    picture = check_output("out", str(page.with_suffix(".png")), PICTURE)
     result, growths = replay(record), fastest(record)
     frames = film(record, result.bad_name)
     show(record, result, growths)
     write_atomic(page, render_page(record, result, growths, frames))
     print(f"\n{page}")
     if frames:
-        picture = page.with_suffix(".png")
-        picture.write_bytes(encode(strip(frames)))
+        save_picture(Image.fromarray(strip(frames)), picture)
         print(picture)
     return 0
 

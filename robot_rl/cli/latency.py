@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.outputs import LATENCY, PICTURE, check_output, save_picture
 from robot_rl.errors import UserError
 
 
@@ -49,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
         figures = " ".join(f"{in_words(stage[key]):>9}" for key in ("p50", "p99", "p99.9", "max"))
         print(f"{STAGES.get(name, name):36} {figures}")
     write_atomic(file, json.dumps(data, indent=1) + "\n")
-    draw_latency(data).save(picture)
+    save_picture(draw_latency(data), picture)
     print(f"{picture}\n{file}")
     return 0
 
@@ -58,7 +59,7 @@ def paths(source: Path, out: str) -> tuple[Path, Path]:
     """Where picture and file go.
 
     Raises:
-        UserError: `out` is neither, or the file would overwrite the source.
+        UserError: `out` is neither, or cannot be written, or the file would overwrite the source.
     """
     base = Path(out) if out else source.with_name(f"{source.stem}.latency.json")
     if base.suffix not in (".png", ".json"):
@@ -66,6 +67,6 @@ def paths(source: Path, out: str) -> tuple[Path, Path]:
     picture, file = base.with_suffix(".png"), base.with_suffix(".json")
     if file.resolve() == source.resolve():
         raise UserError(f"out={out}: {file} is the source; name another")
-    if not base.parent.is_dir():
-        raise UserError(f"out={out}: there is no folder {base.parent}")
+    for path, kind in ((picture, PICTURE), (file, LATENCY)):
+        check_output("out", out if out and path == base else str(path), kind, makes_folder=False)
     return picture, file

@@ -1,6 +1,7 @@
 """robot-rl new: writes the working skeleton of a task or a robot, with its test."""
 
 import keyword
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ def write_new(root: Path, files: Mapping[str, str]) -> None:
         OSError: One cannot be written; those before it are removed again.
     """
     for path in files:
-        if (root / path).exists():
+        if os.path.lexists(root / path):
             raise UserError(f"{root / path}: is there already")
     made: list[Path] = []
     try:

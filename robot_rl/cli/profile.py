@@ -1,10 +1,9 @@
 """robot-rl profile: where an iteration's time goes, and which setting would change it."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from robot_rl.cli.outputs import check_outputs
+from robot_rl.cli.outputs import PROFILE, TRACE, check_output
 from robot_rl.errors import UserError
 
 HELP = """\
@@ -38,7 +37,12 @@ def run(arguments: Sequence[str]) -> int:
     iterations = options.convert(int, values.pop("iterations", "5"), "iterations")
     if iterations < 1:
         raise UserError(f"iterations={iterations}: must be at least 1")
-    out, trace = _file("out", values.pop("out", ""), (".json",)), _file("trace", values.pop("trace", ""))
+    files = {
+        key: check_output(key, text, kind, makes_folder=False)
+        for key, kind in (("out", PROFILE), ("trace", TRACE))
+        if (text := values.pop(key, ""))
+    }
+    out, trace = files.get("out"), files.get("trace")
     told = {key: options.parse_value(text, key) for key, text in values.items()}
     task = told.pop("task", None)
     if task is None:
@@ -142,15 +146,3 @@ def _value(tree: Mapping[str, Any], name: str) -> Any:
 
 def _figures(cell: Mapping[str, float]) -> tuple[str, str]:
     return f"{cell['ms']:,.2f}", f"{cell['share']:.1%}"
-
-
-def _file(key: str, text: str, endings: tuple[str, ...] = (".json", ".json.gz")) -> Path | None:
-    if not text:
-        return None
-    path = Path(text)
-    if not text.endswith(endings):
-        raise UserError(f"{key}={text}: must end in {' or '.join(endings)}")
-    if not path.parent.is_dir():
-        raise UserError(f"{key}={text}: there is no directory {path.parent}")
-    check_outputs([f"{key}={text}"], [key])
-    return path

@@ -4,10 +4,10 @@ import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.outputs import MOTION, check_output
 from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
 from robot_rl.errors import UserError, suggest
 
@@ -48,11 +48,12 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"seconds={options.seconds}: must lie in (0, 3600]")
     if not 1 <= options.worlds <= 65536:
         raise UserError(f"worlds={options.worlds}: must lie in [1, 65536]")
+    out = check_output("out", options.out or Options().out, MOTION)
     source = _with_group(find_source(options, dotted), options.group)
     with contextlib.closing(source.cfg.make_env(num_envs=options.worlds, seed=options.seed)) as env:
         frames, starts = record_motion(env, _controller(source, env), options.seconds, options.group)
         names = env.components(options.group)
-        path = write_motion(Path(options.out), frames, starts, names, env.step_dt)
+        path = write_motion(out, frames, starts, names, env.step_dt)
     print(f"{path}: {len(frames)} frames of {len(names)} components, {int(starts.sum())} episodes")
     return 0
 

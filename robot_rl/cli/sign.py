@@ -36,7 +36,7 @@ The signature is Ed25519 over SHA256SUMS and lies beside it, in SHA256SUMS.sig. 
 
 def run(arguments: Sequence[str]) -> int:
     """Signs a bundle, or draws a key."""
-    from robot_rl_deploy.signing import make_key, public_of
+    from robot_rl_deploy.signing import make_key, public_of, sign
     from robot_rl_deploy.verify import verify_bundle
 
     options = read_all(Options, arguments)
@@ -49,6 +49,7 @@ def run(arguments: Sequence[str]) -> int:
 
     from robot_rl.cli.robot_facts import check_robot
 
+    sign(b"", Path(options.key))  # a key that cannot be used is found before the work
     directory = _bundle(options)
     report = verify_bundle(directory)
     check_robot(report.contract)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import describe, option, parse_value, read
+from robot_rl.cli.outputs import SESSION, check_output
 from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source, task_of
 from robot_rl.errors import UserError
 
@@ -74,6 +75,7 @@ def run(arguments: Sequence[str]) -> int:
     options, dotted = read(Options, arguments)
     _check(options)
     settings = _settings(options.settings)
+    out = check_output("out", options.out, SESSION) if options.out else None
     refuse(task_of(options), "sim2sim", "is not simulated by us, so that no binary could command its robot here")
     source = find_source(options, {**dotted, "device": "cpu", "engine": "mujoco"})
     load_runtime()
@@ -84,11 +86,11 @@ def run(arguments: Sequence[str]) -> int:
         else _session(source, options, bundle, settings)
     )
     result = {"policy": source.name, "bundle": str(bundle)} | result
-    if options.out:
+    if out is not None:
         from robot_rl.run_dir import write_json
 
-        write_json(Path(options.out), result)
-        print(options.out)
+        write_json(out, result)
+        print(out)
     return 0 if result.get("holds", True) else 1
 
 

@@ -3,13 +3,14 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.outputs import PICTURE, check_output, save_picture
 from robot_rl.errors import UserError, suggest
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from robot_rl_envs.terrain import Terrain, TerrainCfg
 
 MAX_WIDTH = 8192
@@ -66,6 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     if not 0 <= options.distance <= 1000:
         raise UserError(f"distance={options.distance:g}: must lie in [0, 1000] m")
     cfg = find_terrain(options, dotted)
+    out = check_output("out", options.out or f"terrain_{options.name}.png", PICTURE, makes_folder=False)
     with asked():
         terrain = build_terrain(cfg, _robot(options))
     level = _place("level", options.level, cfg.num_rows, round(0.75 * (cfg.num_rows - 1)))
@@ -73,7 +75,8 @@ def run(arguments: Sequence[str]) -> int:
     text = PRESETS[options.name][0] if options.name in PRESETS else "the ground of a task"
     print(f"{options.name}: {text}")
     print("\n".join(facts(terrain)))
-    print(_draw(terrain, options, level, column))
+    save_picture(_draw(terrain, options, level, column), out)
+    print(out)
     return 0
 
 
@@ -178,21 +181,16 @@ def _number(name: str, value: Any) -> str:
     return f"{name} {str(value).lower() if isinstance(value, bool) else f'{value:g}'}"
 
 
-def _draw(terrain: "Terrain", options: Options, level: int, column: int) -> Path:
-    """Writes the picture.
+def _draw(terrain: "Terrain", options: Options, level: int, column: int) -> "Image":
+    """Draws the picture.
 
     Raises:
-        UserError: There is no OpenGL, or no picture can be written there.
+        UserError: There is no OpenGL.
     """
     from robot_rl_envs.render import NoGLError
 
     from robot_rl.viewer.ground import GroundView, draw_ground
 
-    out = Path(options.out or f"terrain_{options.name}.png")
-    if out.suffix.lower() != ".png":
-        raise UserError(f"out={out}: must end in .png")
-    if not out.parent.is_dir():
-        raise UserError(f"out={out}: there is no folder {out.parent}")
     tiles = 1.2 if len(set(terrain.kinds)) < 3 else 3.2
     view = GroundView(
         title=options.name.replace("_", " "),
@@ -203,8 +201,6 @@ def _draw(terrain: "Terrain", options: Options, level: int, column: int) -> Path
         distance=options.distance or tiles * terrain.cfg.tile_size,
     )
     try:
-        picture = draw_ground(terrain, _robot(options), view)
+        return draw_ground(terrain, _robot(options), view)
     except NoGLError as error:
         raise UserError(f"terrain: {error}") from None
-    picture.save(out, optimize=True)
-    return out

@@ -2,12 +2,11 @@
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.outputs import USD, check_output
 from robot_rl.errors import UserError
 
 
@@ -39,18 +38,13 @@ def run(arguments: Sequence[str]) -> int:
 
     if not options.robot:
         raise UserError(f"robot: which one? One of {', '.join(list_robots())}")
-    path = Path(options.out or f"{options.robot}.usda")
-    if not path.parent.is_dir():
-        raise UserError(f"out={options.out}: there is no folder {path.parent}")
-    if path.is_dir():
-        raise UserError(f"out={options.out}: is a folder; name a file in it")
-    if not os.access(path.parent, os.W_OK):
-        raise UserError(f"out={options.out}: {path.parent} cannot be written to")
     try:
         from pxr import Usd, UsdPhysics
         from robot_rl_assets.usd import write_usd
 
-        write_usd(get_robot(options.robot), path, visual=options.visual)
+        robot = get_robot(options.robot)
+        path = check_output("out", options.out or f"{options.robot}.usda", USD, makes_folder=False)
+        write_usd(robot, path, visual=options.visual)
     except ModuleNotFoundError as missing:
         if missing.name not in ("pxr", "mujoco"):
             raise

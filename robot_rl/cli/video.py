@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.cli.gym import is_gym
 from robot_rl.cli.isaac import is_isaac
 from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.outputs import FILM, check_output
 from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source, task_of
 from robot_rl.errors import UserError
 
@@ -49,8 +50,8 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.viewer.video import VideoCfg, record_video
 
     options, dotted = read(Options, arguments)
-    if options.out and Path(options.out).suffix.lower() != ".mp4":
-        raise UserError(f"out={options.out}: must end in .mp4, which is all that is written")
+    if options.out:
+        check_output("out", options.out, FILM)
     cfg = VideoCfg(
         seconds=options.seconds,
         fps=options.fps,
@@ -61,8 +62,10 @@ def run(arguments: Sequence[str]) -> int:
     if is_isaac(name := task_of(options)):
         raise UserError(f"video: {name} is filmed by Isaac Lab's own tools; robot-rl eval tells figures")
     source = find_source(options, {**dotted, "device": "cpu", "engine": "auto"})
-    default = source.run_dir.video_file if source.run_dir is not None else Path(f"{source.cfg.task.name}.mp4")
-    out = Path(options.out) if options.out else default
+    if options.out or source.run_dir is None:
+        out = check_output("out", options.out or f"{source.cfg.task.name}.mp4", FILM)
+    else:
+        out = check_output("out", str(source.run_dir.video_file), None)
     if is_gym(source.cfg.task.name):
         print(_film_gym(source, options, out, cfg))
         return 0

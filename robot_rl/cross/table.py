@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
+from robot_rl.reading import read_plain
 
 TRACKING_LOSS, SURVIVAL_LOSS = 0.15, 0.03
 """What a policy may lose in another engine than its own: a share of its tracking error, points of survival."""
+MAX_BYTES = 2**26
+"""Bytes that an evaluation's file may have."""
 KINDS = ("onnx", "torch")
 """The forms of a policy; the first that was evaluated counts."""
 
@@ -110,9 +113,11 @@ def read_cell(path: Path, home: str = "") -> Cell:
         UserError: there is no such file, it is no evaluation, or one that does not say its engine.
     """
     try:
-        data = json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        data = json.loads(read_plain(path.resolve(), MAX_BYTES).decode())
+    except FileNotFoundError:
+        raise UserError(f"{path}: cannot be read: No such file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
     except json.JSONDecodeError as error:
         raise UserError(f"{path}: damaged, line {error.lineno} is no JSON") from None
     kind = next((kind for kind in KINDS if isinstance(data, Mapping) and kind in data), None)

@@ -7,13 +7,13 @@ same numbers and can be compared on the same recorded states.
 import copy
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from robot_rl.evaluate.controllers import BundleController, Controller, Shadow, TorchController, TorchPolicy
 from robot_rl.evaluate.meter import EpisodeMeter, summarize
+from robot_rl.run_dir import write_atomic
 
 EVALUATION_SEED = 20_261_103
 EPISODES = 100
@@ -170,19 +170,13 @@ def write_evaluation(path: Path, result: Mapping[str, Any]) -> None:
     """Write eval.json whole or not at all.
 
     Args:
-        path: The file.
+        path: The file; a device or pipe is written to directly.
         result: What `evaluate_run` gave; a number that is not finite is written as null.
 
     Raises:
         OSError: It cannot be written; an older file is as before.
     """
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        scratch.write_text(json.dumps(_finite(dict(result)), indent=1, allow_nan=False) + "\n")
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    write_atomic(path, json.dumps(_finite(dict(result)), indent=1, allow_nan=False) + "\n")
 
 
 def _finite(value: Any) -> Any:

@@ -42,6 +42,7 @@ def render_page(record: Record, result: Replay, growths: list[Growth], frames: l
     why = "".join(f"<li>{escape(line[0].upper() + line[1:])}</li>" for line in record.about["why"])
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="generator" content="robot-rl">\n'
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
         "style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.errors import UserError
+from robot_rl.run_dir import write_atomic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,15 +90,9 @@ def write_motion(path: Path, frames: Tensor, starts: Tensor, components: Sequenc
     from safetensors.torch import save
 
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {"frames": frames.float().cpu().contiguous(), "episode_starts": starts.to(torch.uint8).cpu().contiguous()}
     body = save(tensors, {"components": json.dumps(list(components)), "step_dt": repr(float(step_dt))})
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        scratch.write_bytes(body)
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    write_atomic(path, body)
     return path
 
 

@@ -78,6 +78,7 @@ def _head(names: Names, script: str) -> str:
     style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="generator" content="robot-rl">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(names.task)} {escape(names.run_id)}</title>\n<style>{style}</style>\n</head>\n<body>\n"

@@ -6,10 +6,10 @@ A tracker that fails is left alone from then on, and the user is told once: the 
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,6 +50,7 @@ class Board:
             from torch.utils.tensorboard.writer import SummaryWriter
 
             purge = step if self._directory.is_dir() and any(self._directory.iterdir()) else None
+            _silence_threads()
             self._writer = SummaryWriter(str(self._directory), purge_step=purge)
         for name, value in row.items():
             if value is not None and name != "iteration":
@@ -61,10 +62,25 @@ class Board:
             self._writer.flush()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; what could not be written raises here at the latest."""
         if self._writer is not None:
+            self._writer.flush()  # `close` does not say it
             self._writer.close()
             self._writer = None
+
+
+def _silence_threads() -> None:
+    """Let a thread of TensorBoard's end without a traceback: what it raised is raised again where a row is written."""
+    before = threading.excepthook
+    if getattr(before, "silences_tensorboard", False):
+        return
+
+    def hook(raised: threading.ExceptHookArgs) -> None:
+        if not type(raised.thread).__module__.startswith("tensorboard."):
+            before(raised)
+
+    hook.silences_tensorboard = True  # type: ignore[attr-defined]
+    threading.excepthook = hook
 
 
 class WandbRun:
@@ -163,8 +179,13 @@ def sync_tensorboard(run_dir: Path, rows: Iterable[Row], ended: float) -> Path:
 
     Returns:
         The directory.
+
+    Raises:
+        UserError: tb/ holds what TensorBoard's writer did not write, or is a link.
+        OSError: it cannot be written; the old one is as before.
     """
     rows = list(rows)
+    _check_board(run_dir / "tb")
     last = (rows[-1].get("time_s") if rows else None) or 0.0
     for left in run_dir.glob(".tb.*"):
         shutil.rmtree(left, ignore_errors=True)
@@ -175,16 +196,22 @@ def sync_tensorboard(run_dir: Path, rows: Iterable[Row], ended: float) -> Path:
             board.write(row, ended - last + (row.get("time_s") or 0.0))
         board.close()
         fresh.chmod(0o755)
-        if os.path.lexists(path):
+        if path.exists():
             path.rename(old)
         fresh.rename(path)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
-    if old.is_symlink():
-        old.unlink()
     shutil.rmtree(old, ignore_errors=True)
     return path
+
+
+def _check_board(path: Path) -> None:
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise UserError(f"{path}: is a link or a file, must be a directory; remove it")
+    for file in sorted(path.iterdir()) if path.is_dir() else []:
+        if not file.name.startswith("events.out.tfevents."):
+            raise UserError(f"{path}: holds '{file.name}', which is not TensorBoard's; move it out of there")
 
 
 def sync_wandb(run_dir: Path, rows: Iterable[Row], mode: str, name: str) -> tuple[int, str]:

@@ -221,6 +221,7 @@ class _Encoder:
         self._av = av
         # The index goes to the front, so that a browser plays the file while it loads.
         self._container = av.open(str(path), "w", options={"movflags": "+faststart"})
+        self._container.metadata["comment"] = "robot-rl video"  # by which robot-rl video knows its own films
         self._stream = self._add_stream(fps)
         self._stream.width, self._stream.height, self._stream.pix_fmt = width, height, "yuv420p"
         self._time_base = self._stream.codec_context.time_base = Fraction(1, fps)

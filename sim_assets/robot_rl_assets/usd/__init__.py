@@ -1,5 +1,6 @@
 """Robots as USD: what Isaac Lab, Newton and Isaac Sim read, written from the same MJCF file that MuJoCo simulates."""
 
+from robot_rl_assets.usd.prims import is_ours
 from robot_rl_assets.usd.scene import write_ground, write_usd
 
-__all__ = ["write_ground", "write_usd"]
+__all__ = ["is_ours", "write_ground", "write_usd"]

@@ -4,10 +4,29 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+CREATOR = "creator"
+"""Key of a layer's data that names who wrote it."""
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file is USD that this package wrote.
+
+    Raises:
+        ValueError: it is not USD.
+    """
+    from pxr import Sdf, Tf
+
+    try:
+        layer = Sdf.Layer.OpenAsAnonymous(str(path), metadataOnly=True)
+    except Tf.ErrorException as error:
+        raise ValueError(f"{path}: is not USD") from error
+    return layer is not None and layer.customLayerData.get(CREATOR) == "robot-rl"
 
 
 def new_stage(path: Path) -> Any:
@@ -17,6 +36,7 @@ def new_stage(path: Path) -> Any:
     if path.suffix not in (".usda", ".usd", ".usdc"):
         raise ValueError(f"'{path}': a USD file ends in .usda (text) or .usd")
     stage = Usd.Stage.CreateInMemory()
+    stage.GetRootLayer().customLayerData = {CREATOR: "robot-rl"}
     UsdGeom.SetStageUpAxis(stage, UsdGeom.Tokens.z)
     UsdGeom.SetStageMetersPerUnit(stage, 1.0)
     UsdPhysics.SetStageKilogramsPerUnit(stage, 1.0)
@@ -36,14 +56,13 @@ def save(stage: Any, path: Path) -> Path:
     """
     from pxr import Tf
 
-    scratch = path.with_name(f".new-{path.name}")
-    try:
-        stage.GetRootLayer().Export(str(scratch))
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
+        scratch = Path(folder) / path.name
+        try:
+            stage.GetRootLayer().Export(str(scratch))
+        except Tf.ErrorException as error:
+            raise ValueError(f"{path}: cannot be written there") from error
         scratch.replace(path)
-    except Tf.ErrorException as error:
-        raise ValueError(f"{path}: cannot be written there") from error
-    finally:
-        scratch.unlink(missing_ok=True)
     return path
 
 

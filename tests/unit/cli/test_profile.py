@@ -63,7 +63,7 @@ def test_advice_without_stages():
         (("task=cartpole", "iterations=many"), "iterations=many: must be a whole number"),
         (("task=cartpole", "num_env=3"), "unknown key 'num_env': did you mean 'num_envs'"),
         (("task=cartpole", "trace=trace.txt"), "trace=trace.txt: must end in .json or .json.gz"),
-        (("task=cartpole", "out=nowhere/p.json"), "out=nowhere/p.json: there is no directory nowhere"),
+        (("task=cartpole", "out=nowhere/p.json"), "out=nowhere/p.json: there is no folder nowhere"),
     ],
 )
 def test_what_cannot_be_profiled(run, in_tmp, words, line):

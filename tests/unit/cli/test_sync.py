@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -92,3 +93,30 @@ def test_a_run_without_rows_and_one_in_training_are_refused(run, copied):
     code, _, err = run("sync")
     assert (code, err.count("has no metrics.jsonl yet")) == (2, 1)
     assert sorted((copied / "tb").iterdir()) == before
+
+
+def test_a_full_disk_is_one_line_and_the_old_files_stay(run, copied, monkeypatch):
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    before, tracebacks = sorted(path.name for path in copied.rglob("*")), []
+    monkeypatch.setattr(threading, "excepthook", tracebacks.append)
+    monkeypatch.setattr(RecordWriter, "write", full)
+    code, out, err = run("sync", "to=tensorboard")
+    assert (code, out, tracebacks) == (74, "", [])
+    assert err == "robot-rl: the disk is full: [Errno 28] No space left on device\n"
+    assert sorted(path.name for path in copied.rglob("*")) == before
+
+
+def test_what_somebody_put_into_tb_is_not_removed(run, copied, in_tmp):
+    (copied / "tb" / "notes.txt").write_text("precious")
+    code, _, err = run("sync", "to=tensorboard")
+    assert (code, "holds 'notes.txt', which is not TensorBoard's" in err) == (2, True)
+    assert (copied / "tb" / "notes.txt").read_text() == "precious"
+    (copied / "tb").rename(in_tmp / "elsewhere")
+    (copied / "tb").symlink_to(in_tmp / "elsewhere")
+    code, _, err = run("sync", "to=tensorboard")
+    assert (code, "tb: is a link or a file" in err) == (2, True)
+    assert (copied / "tb").is_symlink()
