@@ -11,6 +11,35 @@ from robot_rl.errors import UserError
 MAX_VALUES, MAX_DEPTH, MAX_DIGITS = 100_000, 60, 300
 
 
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Opens a plain file. It is never waited for, as one would for a pipe, and no link is followed.
+
+    Args:
+        path: The file.
+        flags: How to open it, as `os.open` takes it.
+
+    Returns:
+        The descriptor; not passed on to other programs.
+
+    Raises:
+        FileNotFoundError: There is none.
+        UserError: It is a link, a directory, a pipe or a device.
+        OSError: It cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(f"{path}: is a link, must be a plain file") from None
+        if error.errno in (errno.EISDIR, errno.ENXIO):  # The second: a socket, or a device that is not there.
+            raise UserError(f"{path}: is a directory or device, must be a plain file") from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UserError(f"{path}: is a directory or device, must be a plain file")
+    return descriptor
+
+
 def read_plain(path: Path, most: int | None = None) -> bytes:
     """Reads a plain file. It is never waited for, as one would for a pipe, and no link is followed.
 
@@ -23,17 +52,13 @@ def read_plain(path: Path, most: int | None = None) -> bytes:
         UserError: It is a link, a directory or a device, too large, or cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = open_plain(path)
     except FileNotFoundError:
         raise
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise UserError(f"{path}: is a link, must be a plain file") from None
         raise UserError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise UserError(f"{path}: is a directory or device, must be a plain file")
         if most is not None and status.st_size > most:
             raise UserError(f"{path}: has {status.st_size} bytes, {most} are the most")
         with open(descriptor, "rb", closefd=False) as stream:
@@ -47,6 +72,8 @@ def read_plain(path: Path, most: int | None = None) -> bytes:
 def read_yaml(text: str) -> Any:
     """Reads YAML, and refuses what is small as a text and without end as values: aliases of aliases, and merged keys.
 
+    A key that a group holds twice is refused as well, since the second would silently replace the first.
+
     Args:
         text: One document.
 
@@ -54,7 +81,8 @@ def read_yaml(text: str) -> Any:
         Lists and dicts of numbers, words, flags, dates and None; None where there is nothing.
 
     Raises:
-        ValueError: It is no YAML, holds more than `MAX_VALUES` values or is nested deeper than `MAX_DEPTH`; one line.
+        ValueError: It is no YAML, holds more than `MAX_VALUES` values is nested deeper than `MAX_DEPTH`, or
+            has a key twice; one line.
     """
     import yaml
 
@@ -81,8 +109,13 @@ def _count(node: Any, known: dict[int, int], depth: int) -> int:
         raise ValueError(f"a number of more than {MAX_DIGITS} digits")
     if id(node) not in known:
         parts = node.value if isinstance(node.value, list) else []
-        total = 1
+        total, keys = 1, set()
         for part in parts:
+            if isinstance(part, tuple) and isinstance(part[0].value, str):
+                if part[0].value in keys:
+                    line = part[0].start_mark.line + 1
+                    raise ValueError(f"the key '{part[0].value[:80]}' is there twice, again in line {line}")
+                keys.add(part[0].value)
             for item in part if isinstance(part, tuple) else (part,):
                 if item.tag == "tag:yaml.org,2002:merge":
                     raise ValueError("merged keys (<<) are not read")

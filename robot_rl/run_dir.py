@@ -6,16 +6,16 @@ import os
 import platform
 import re
 import secrets
-import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from robot_rl.consent import seal
 from robot_rl.errors import UserError, suggest
 from robot_rl.reading import read_plain, read_yaml
 
@@ -171,21 +171,28 @@ class RunDir:
             "versions": package_versions(),
             "git": git_state(),
             "machine": machine_facts(),
+            **seal(config),
         }
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
     def note_resumed(
-        self, config: dict[str, Any], command: list[str], iteration: int, told: Sequence[str] = ()
+        self,
+        config: dict[str, Any],
+        command: list[str],
+        iteration: int,
+        told: Sequence[str] = (),
+        changes: Mapping[str, Any] | None = None,
     ) -> None:
         """Writes into run.yaml that the run went on, and the configuration it went on with.
 
-        Of the times that it went on the newest MAX_RESUMED are kept.
+        Of the times that it went on the newest MAX_RESUMED are kept; the oldest of them has the changes before it, too.
 
         Args:
             config: The resolved configuration.
             command: The command line.
             iteration: Iterations that were done.
             told: Lines about what is not as it was.
+            changes: What the configuration has that the one before had not, by `robot_rl.cli.agreement.changes`.
 
         Raises:
             UserError: run.yaml is missing or damaged.
@@ -197,8 +204,13 @@ class RunDir:
             config = {**config, "init_from": record["config"]["init_from"]}
         event = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "iteration": iteration, "command": command}
         event |= {"told": list(told)} if told else {}
+        event |= changes or {}
         resumed = [*record.get("resumed", []), {**event, "git": git_state()}]
-        record |= {"config": config, "resumed": resumed[-MAX_RESUMED:]}
+        while len(resumed) > MAX_RESUMED:
+            dropped = resumed.pop(0)
+            if "changed" in dropped and "changed" in resumed[0]:
+                resumed[0]["changed"] = {**dropped["changed"], **resumed[0]["changed"]}
+        record |= {"config": config, "resumed": resumed, **seal(config)}
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
     def read_config(self) -> dict[str, Any]:
@@ -217,26 +229,20 @@ class RunDir:
             raise UserError(f"{self.config_file}: damaged, {error}") from None
         if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
             raise UserError(f"{self.config_file}: damaged, it holds no 'config'")
-        if not isinstance(record.get("resumed", []), list):
-            raise UserError(f"{self.config_file}: damaged, its 'resumed' is no list")
+        resumed = record.get("resumed", [])
+        if not isinstance(resumed, list) or not all(_is_event(event) for event in resumed):
+            raise UserError(f"{self.config_file}: damaged, its 'resumed' is no list of the times that the run went on")
         return record
 
-    def discard(self) -> None:
-        """Removes a directory in which nothing was learned yet (no checkpoint, no metrics); else does nothing.
 
-        Nor is it removed where another process trains in it.
-        """
-        from robot_rl.metrics.rows import is_locked
-
-        learned = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
-        measured = self.metrics_file.is_file() and self.metrics_file.stat().st_size > 0
-        if not learned and not measured and not is_locked(self.metrics_file):
-            shutil.rmtree(self.path, ignore_errors=True)
-            for folder in (self.path.parent, self.path.parent.parent):
-                try:
-                    folder.rmdir()
-                except OSError:
-                    return
+def _is_event(event: Any) -> bool:
+    """Whether a value is what `RunDir.note_resumed` writes, in today's form or an earlier one."""
+    return (
+        isinstance(event, Mapping)
+        and isinstance(event.get("iteration"), int)
+        and isinstance(event.get("changed", {}), Mapping)
+        and isinstance(event.get("gone", []), list)
+    )
 
 
 def check_run_id(run_id: Any) -> str:

@@ -46,6 +46,12 @@ PRELOADED = (
 )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory):
+    """Where programs keep what is theirs for the user: of the tests' own."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 def lacking(what: str) -> None:
     """Skips the test that asked with one line; fails it where everything has to be there."""
     if REQUIRE_ALL:

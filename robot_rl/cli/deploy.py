@@ -15,6 +15,7 @@ class Options:
 
     run: str = option("latest", "the run: its id, latest or <task>/latest; its newest checkpoint is exported")
     root: str = option("runs", "where runs are")
+    trust: bool = option(False, "import the module that the run's task names, where the run was not made here")
     bundle: str = option("", "directory of a bundle, instead of a run's")
     to: str = option("deploy", "directory of the tarball")
     transport: str = option("", "how the robot is reached; by its name where empty")
@@ -55,7 +56,11 @@ def run(arguments: Sequence[str]) -> int:
         public_key=_existing("key", options.key, is_file=True),
     )
     to = check_folder("to", options.to)
-    bundle = Path(options.bundle) if options.bundle else exported(RunDir.find(options.run, options.root))
+    bundle = (
+        Path(options.bundle)
+        if options.bundle
+        else exported(RunDir.find(options.run, options.root), trust=options.trust)
+    )
     if bundle.is_dir():
         check_robot(read_bundle(bundle, signed_by=packing.public_key).contract)
     try:

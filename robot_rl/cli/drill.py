@@ -32,6 +32,7 @@ class Options:
     iterations: int | None = option(None, "how far each copy goes on; some seconds' worth by default")
     keep: bool = option(False, "keep the copies, in a folder beside the runs")
     out: str = option("", "file for the outcomes as JSON")
+    trust: bool = option(False, "import the module that the run's task names, where it was not made here")
 
 
 HELP = f"""\
@@ -71,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError(f"iterations={options.iterations}: must be at least {LEAST_ITERATIONS}")
     out = check_output("out", options.out, DRILL) if options.out else None
     run_dir = RunDir.find(options.run, options.root)
-    device, checkpoint = load(run_dir).device, good_checkpoint(run_dir.path)
+    device, checkpoint = load(run_dir, trust=options.trust).device, good_checkpoint(run_dir.path)
     if NAN in names and not has_worlds(checkpoint):
         names = _without_nan(names, options.fault)
     outcomes: list[Outcome] = []
@@ -82,6 +83,7 @@ def run(arguments: Sequence[str]) -> int:
 
     with _folder(run_dir, keep=options.keep) as work:
         scene = make_scene(run_dir, checkpoint, work, device=device, iterations=options.iterations)
+        scene.settings |= {"trust": "true"} if options.trust else {}
         announce(scene)
         try:
             survived = drill(scene, names, _say, done, keep=options.keep)

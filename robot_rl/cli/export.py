@@ -20,6 +20,7 @@ class Options:
 
     run: str = option("latest", "the run: its id, latest or <task>/latest")
     root: str = option("runs", "where runs are")
+    trust: bool = option(False, "import the module that the run's task names, where the run was not made here")
     out: str = option("", "directory of the bundle, new, empty or a bundle's; the run's policy/ by default")
 
 
@@ -43,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     options = read_all(Options, arguments)
     run_dir = RunDir.find(options.run, options.root)
     out = check_bundle("out", options.out) if options.out else run_dir.policy
-    report = export_run(run_dir, out)
+    report = export_run(run_dir, out, trust=options.trust)
     training, replay = report.contract.training, report.replay
     print(f"{out}: iteration {training.iteration} of {training.run_id}, {report.model_bytes / 1024:.0f} kB")
     print(f"  digest {report.digest}")
@@ -51,12 +52,13 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def export_run(run_dir: "RunDir", out: Path) -> Any:
+def export_run(run_dir: "RunDir", out: Path, *, trust: bool = False) -> Any:
     """Writes the bundle of a run's newest checkpoint.
 
     Args:
         run_dir: The run.
         out: Directory of the bundle.
+        trust: As `robot_rl.cli.settings.load` takes it.
 
     Returns:
         The report of its check, a `robot_rl_deploy.verify.BundleReport`.
@@ -74,10 +76,10 @@ def export_run(run_dir: "RunDir", out: Path) -> Any:
     from robot_rl.cli.settings import asked, load
     from robot_rl.learn.build import make_policy
 
-    cfg = load(run_dir, {"device": "cpu", "engine": "auto"})
-    if is_gym(cfg.task.name):
+    if is_gym(task := run_dir.read_config()["config"].get("task")):
         lacks = "names no robot's joints and sensors, so there is no contract to write; eval needs none"
-        raise UserError(f"export: {cfg.task.name} {lacks}")
+        raise UserError(f"export: {task} {lacks}")
+    cfg = load(run_dir, {"device": "cpu", "engine": "auto"}, trust=trust)
     policy = make_policy(run_dir.path)
     commit = run_dir.read_config().get("git", {}).get("commit", "unknown")
     training = TrainingSpec(
@@ -90,13 +92,13 @@ def export_run(run_dir: "RunDir", out: Path) -> Any:
         return export_policy(env, policy.actor, out, run=training)
 
 
-def exported(run_dir: "RunDir") -> Path:
-    """The bundle of a run's newest checkpoint, written now where there is none or an older one."""
+def exported(run_dir: "RunDir", *, trust: bool = False) -> Path:
+    """The bundle of a run's newest checkpoint, written now where there is none or an older one; see `export_run`."""
     from robot_rl_deploy.bundle import read_bundle
 
     from robot_rl.learn.checkpoint import good_checkpoint
 
     newest = int(good_checkpoint(run_dir.path, lambda _: None).name)
     if not run_dir.policy.is_dir() or read_bundle(run_dir.policy).contract.training.iteration != newest:
-        export_run(run_dir, run_dir.policy)
+        export_run(run_dir, run_dir.policy, trust=trust)
     return run_dir.policy

@@ -92,9 +92,9 @@ def _with_groups(task: "Task", checkpoint: Path, field: str) -> tuple["Task", tu
     run_dir = RunDir(checkpoint.parent.parent)
     if not run_dir.config_file.is_file():
         return task, ()
-    theirs = load(run_dir, {"device": "cpu", "engine": "auto"})
-    if foreign.whose(theirs.task.name) is not None:
+    if foreign.whose(run_dir.read_config()["config"].get("task")) is not None:
         return task, ()
+    theirs = load(run_dir, {"device": "cpu", "engine": "auto"})
     mine, other = task_tree(task), task_tree(theirs.task)
     _check_actions(task, theirs.task, {**mine["actions"]}, {**other["actions"]}, f"{field}.run={checkpoint}")
     observations, names = dict(task.observations), []

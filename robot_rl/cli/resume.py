@@ -1,12 +1,12 @@
 """robot-rl resume: goes on with a run, from its newest checkpoint that is whole."""
 
 import contextlib
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.cli.agreement import changes, check_settings, is_same
 from robot_rl.cli.tree import leaves
 from robot_rl.errors import GiveUpError, UserError
 
@@ -25,6 +25,7 @@ usage: robot-rl resume <run id> [key=value ...]
   max_iterations=      go on to this many iterations in all; any other setting of the run can be changed, too
   allow_resize=false   with another num_envs=, or another number of processes: divide the run's worlds anew
   fresh_worlds=false   let every world begin anew, where the task was changed so that the old ones do not fit
+  trust=false          import the module that the run's task names, where the run was not made here
 
 Networks, optimizer, normalizers, random streams, counters and every world are those of the checkpoint: on a CPU the
 run is, bit for bit, the one that was never interrupted. Rows of metrics.jsonl behind the checkpoint are cut off.
@@ -35,6 +36,7 @@ FREE = (
     *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
 """Settings that may change when a run goes on by `train` with its id: none changes what is learned."""
+HOW = ("allow_resize", "fresh_worlds")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -51,8 +53,10 @@ def run(arguments: Sequence[str]) -> int:
     for key in ("task", "seed", "init_from", "run_id"):
         if key in values:
             raise UserError(f"{key}={values[key]}: is the run's own, it cannot change; start a new run with init_from=")
-    how = {key: options.convert(bool, values.pop(key, "false"), key) for key in ("allow_resize", "fresh_worlds")}
-    cfg = with_guides(load(run_dir, {key: options.parse_value(text, key) for key, text in values.items()}))
+    trust, *rest = (options.convert(bool, values.pop(key, "false"), key) for key in ("trust", *HOW))
+    how = dict(zip(HOW, rest, strict=True))
+    told = {key: options.parse_value(text, key) for key, text in values.items()}
+    cfg = with_guides(load(run_dir, told, trust=trust))
     go_on(run_dir, cfg, make_ranks(cfg.device), **how)
     return 0
 
@@ -61,22 +65,28 @@ def find_begun(cfg: "TrainCfg") -> str:
     """The directory of the run that goes on with the settings of `cfg`; empty where none of its id has a checkpoint.
 
     Raises:
-        UserError: It has other settings; the line names the first.
+        UserError: It has other settings (the line names the first), or is not whole.
     """
-    from robot_rl.learn.checkpoint import list_checkpoints
+    from robot_rl.claim import check_kinds, is_trained, refuse_trained
     from robot_rl.run_dir import RunDir, task_folder
 
     run_dir = RunDir(cfg.root / task_folder(cfg.task.name) / cfg.run_id) if cfg.run_id else None
-    if run_dir is None or not run_dir.config_file.is_file():
+    if run_dir is None or not run_dir.path.is_dir():
         return ""
-    before, now = dict(leaves(run_dir.read_config()["config"])), dict(leaves(cfg.tree))
+    check_kinds(run_dir)
+    if not run_dir.config_file.is_file():
+        refuse_trained(run_dir)
+        return ""
+    record = run_dir.read_config()
+    check_settings(run_dir, record)
+    before, now = dict(leaves(record["config"])), dict(leaves(cfg.tree))
     for key in dict.fromkeys((*now, *before)):
         if key not in FREE and not _is_same(key, before.get(key), now.get(key)):
             raise UserError(
                 f"{key}={now.get(key)}: run {cfg.run_id} began with {before.get(key)}; choose another run_id=, or "
                 f"change it by robot-rl resume {cfg.run_id} {key}="
             )
-    return str(run_dir.path) if list_checkpoints(run_dir.path) else ""
+    return str(run_dir.path) if is_trained(run_dir) else ""
 
 
 def go_on_with(run_dir: "RunDir", cfg: "TrainCfg", ranks: "Ranks") -> "RunDir":
@@ -91,8 +101,9 @@ def go_on_with(run_dir: "RunDir", cfg: "TrainCfg", ranks: "Ranks") -> "RunDir":
     from robot_rl.cli.settings import load
 
     told = dict(leaves(cfg.tree))
-    known = load(run_dir).tree
-    kept = with_guides(load(run_dir, {key: told[key] for key in FREE if key in dict(leaves(known)) and key != "root"}))
+    known = dict(leaves(load(run_dir, trust=True).tree))  # The command line names the same modules.
+    free = {key: told[key] for key in FREE if key in known and key != "root"}
+    kept = with_guides(load(run_dir, free, trust=True))
     go_on(run_dir, kept, ranks, is_requeued=True)
     return run_dir
 
@@ -120,10 +131,10 @@ def go_on(
         GiveUpError: The run has no checkpoint that is whole.
         UserError: Another process trains it, all iterations are done, or the state does not fit what was changed.
     """
+    from robot_rl.claim import Claim
     from robot_rl.cli.train import learn, say_what_next
-    from robot_rl.learn.checkpoint import good_checkpoint, load_checkpoint
-    from robot_rl.learn.threads import restore_threads
-    from robot_rl.metrics.rows import refuse_locked, to_stderr
+    from robot_rl.learn.checkpoint import list_checkpoints
+    from robot_rl.metrics.rows import to_stderr
 
     told: list[str] = []
 
@@ -131,6 +142,49 @@ def go_on(
         told.append(line)
         to_stderr(line)
 
+    checkpoint = _choose(run_dir, cfg, ranks, tell, is_requeued=is_requeued)
+    if checkpoint is None:
+        return
+    newest = list_checkpoints(run_dir.path)[-1:]
+
+    def prepare(runner: Any) -> None:
+        runner.load(checkpoint, allow_resize=allow_resize, fresh_worlds=fresh_worlds, tell=tell)
+
+    def begun(runner: Any) -> None:
+        ranks.first(lambda: note(runner.iteration))
+
+    def note(iteration: int) -> None:
+        new = changes(run_dir.read_config()["config"], cfg.tree)
+        run_dir.note_resumed(cfg.tree, sys.argv, iteration, told, new)
+
+    with contextlib.ExitStack() as stack:
+        env = stack.enter_context(contextlib.closing(cfg.make_env(ranks=ranks)))
+        claims: list[Claim] = []
+
+        def claim() -> None:
+            claims.append(stack.enter_context(Claim(run_dir)))
+            if list_checkpoints(run_dir.path)[-1:] != newest:
+                raise UserError(f"{run_dir.path}: another process trained it meanwhile; give the same command again")
+
+        ranks.first(claim)
+        learn(env, cfg, run_dir, prepare, ranks, claims=claims, begun=begun)
+    if ranks.is_first:
+        say_what_next(run_dir, cfg)
+
+
+def _choose(
+    run_dir: "RunDir", cfg: "TrainCfg", ranks: "Ranks", tell: Callable[[str], None], *, is_requeued: bool
+) -> Path | None:
+    """The checkpoint that a run goes on from; None where it is done and that is no error.
+
+    The learner's threads are those that the checkpoint was made with from here on.
+    """
+    from robot_rl.claim import check_kinds
+    from robot_rl.learn.checkpoint import good_checkpoint, load_checkpoint
+    from robot_rl.learn.threads import restore_threads
+    from robot_rl.metrics.rows import refuse_locked
+
+    ranks.first(lambda: check_kinds(run_dir))
     # First of all: who trains it removes old checkpoints, which would look like a run that has none.
     ranks.first(lambda: refuse_locked(run_dir.metrics_file))
     try:
@@ -139,25 +193,9 @@ def go_on(
         raise GiveUpError(str(error)) from error
     meta = load_checkpoint(checkpoint)[1]
     last, done = cfg.learner.max_iterations, meta["iteration"]
-    if done >= last:
-        _say_done(run_dir, done, last, ranks, is_requeued=is_requeued)
-        return
-    restore_threads(meta, cfg.device, ranks, tell)
-
-    def prepare(runner: Any) -> None:
-        runner.load(checkpoint, allow_resize=allow_resize, fresh_worlds=fresh_worlds, tell=tell)
-
-    def begun(runner: Any) -> None:
-        ranks.first(lambda: run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration, told))
-
-    with contextlib.closing(cfg.make_env(ranks=ranks)) as env:
-        learn(env, cfg, run_dir, prepare, ranks, begun=begun)
-    if ranks.is_first:
-        say_what_next(run_dir, cfg)
-
-
-def _say_done(run_dir: "RunDir", done: int, last: int, ranks: "Ranks", *, is_requeued: bool) -> None:
-    """Says that a run has nothing left to do; an error where `resume` was told to go on."""
+    if done < last:
+        restore_threads(meta, cfg.device, ranks, tell)
+        return checkpoint
     if not is_requeued:
         raise UserError(
             f"max_iterations={last}: run {run_dir.run_id} has done {done} iterations; "
@@ -165,10 +203,11 @@ def _say_done(run_dir: "RunDir", done: int, last: int, ranks: "Ranks", *, is_req
         )
     if ranks.is_first:
         print(f"done: {run_dir.path} has done {done} iterations, as many as max_iterations={last} asks for")
+    return None
 
 
 def _is_same(key: str, before: Any, now: Any) -> bool:
     """Whether a setting is the one that the run began with; a policy to go by may have learned more since."""
     if key in ("teacher.run", "reference.run") and before and now:
         before, now = (str(Path(str(path)).parent.parent) for path in (before, now))
-    return json.dumps(before, default=str) == json.dumps(now, default=str)
+    return is_same(before, now)

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli import foreign, isaac
 from robot_rl.cli import tree as trees
+from robot_rl.cli.agreement import check_settings
 from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
 from robot_rl.config.learner import LEARNERS
+from robot_rl.consent import require
 from robot_rl.errors import UserError, suggest
 from robot_rl.run_dir import RunDir, check_run_id
 
@@ -246,17 +248,22 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     )
 
 
-def load(run_dir: RunDir, overrides: Mapping[str, Any] | None = None) -> TrainCfg:
+def load(run_dir: RunDir, overrides: Mapping[str, Any] | None = None, *, trust: bool = False) -> TrainCfg:
     """The settings of a run that is there, from its run.yaml.
 
     Args:
         run_dir: The run.
         overrides: Values by dotted name that replace the run's.
+        trust: Import the code that the run's settings name, although it was not made here.
 
     Raises:
-        UserError: run.yaml is missing or damaged, or a value does not fit.
+        UserError: run.yaml is missing, damaged or not that of the run's checkpoints, a value does not fit, or the
+            run's settings name code of a run that was not made here.
     """
-    tree = run_dir.read_config()["config"]
+    record = run_dir.read_config()
+    tree = record["config"]
+    check_settings(run_dir, record)
+    require(tree, record.get("seal"), f"run {run_dir.run_id}", trust=trust)
     missing = [key for key in (*FRONT, "metrics") if key not in tree]
     if missing:
         raise UserError(f"{run_dir.config_file}: damaged, 'config' lacks {', '.join(missing)}")

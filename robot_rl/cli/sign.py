@@ -15,6 +15,7 @@ class Options:
     key: str = option("", "file of the private key to sign with")
     run: str = option("latest", "the run whose bundle is signed: its id, latest or <task>/latest")
     root: str = option("runs", "where runs are")
+    trust: bool = option(False, "import the module that the run's task names, where the run was not made here")
     bundle: str = option("", "directory of the bundle, instead of a run's")
     new: str = option(
         "", "draw a key: write the private one to this file, the public one to <file>.pub, and sign nothing"
@@ -68,4 +69,4 @@ def _bundle(options: Options) -> Path:
     from robot_rl.cli.export import exported
     from robot_rl.run_dir import RunDir
 
-    return exported(RunDir.find(options.run, options.root))
+    return exported(RunDir.find(options.run, options.root), trust=options.trust)

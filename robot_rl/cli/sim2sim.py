@@ -129,7 +129,7 @@ def _bundle(source: Source) -> Path:
     if source.bundle is not None:
         return source.bundle
     assert source.run_dir is not None
-    return exported(source.run_dir)
+    return exported(source.run_dir, trust=source.trust)
 
 
 @contextlib.contextmanager

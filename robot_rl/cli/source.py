@@ -24,6 +24,7 @@ class SourceOptions:
     run: str = option("", "the run: its id, latest or <task>/latest; the newest one by default")
     policy: str = option("", "instead of a run: a policy that comes with the project, or the folder of a bundle")
     root: str = option("runs", "where runs are")
+    trust: bool = option(False, "import the module that the policy's task names, where it was not made here")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -34,11 +35,13 @@ class Source:
         cfg: The settings it was trained with, or the task's defaults for a bundle.
         run_dir: The run; None for a bundle.
         bundle: The bundle's directory; None for a run.
+        trust: Whether the user trusts the code that its task names.
     """
 
     cfg: "TrainCfg"
     run_dir: "RunDir | None"
     bundle: Path | None
+    trust: bool = False
 
     @property
     def name(self) -> str:
@@ -103,14 +106,17 @@ def find_source(options: SourceOptions, dotted: Mapping[str, Any]) -> Source:
     """
     from robot_rl.cli import tree as trees
     from robot_rl.cli.settings import default_tree, load, resolve
+    from robot_rl.consent import require
     from robot_rl.run_dir import RunDir
 
     if not options.policy:
         run_dir = RunDir.find(options.run or "latest", options.root)
-        return Source(cfg=load(run_dir, dotted), run_dir=run_dir, bundle=None)
+        return Source(cfg=load(run_dir, dotted, trust=options.trust), run_dir=run_dir, bundle=None, trust=options.trust)
     if options.run:
         raise UserError(f"run={options.run} and policy={options.policy}: name one of the two")
     from robot_rl.cli.policies import find_policy
 
-    cfg = resolve(trees.override(default_tree(task_of(options)), dotted))
+    name = task_of(options)
+    require({"task": name}, None, f"policy {options.policy}", trust=options.trust)
+    cfg = resolve(trees.override(default_tree(name), dotted))
     return Source(cfg=cfg, run_dir=None, bundle=find_policy(options.policy))

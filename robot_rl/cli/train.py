@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from robot_rl.claim import Claim
     from robot_rl.cli.settings import TrainCfg
     from robot_rl.learn.ranks import Ranks
     from robot_rl.run_dir import RunDir
@@ -117,9 +118,10 @@ def train(cfg: "TrainCfg") -> "RunDir":
         The run directory.
 
     Raises:
-        UserError: Something asked for cannot be had; no directory is left behind.
+        UserError: Something asked for cannot be had; the directory is left as it was found.
         Interrupted: The user stopped it, after the state was saved.
     """
+    from robot_rl.claim import Claim
     from robot_rl.cli import signals
     from robot_rl.cli.guides import with_guides
     from robot_rl.cli.resume import find_begun, go_on_with
@@ -128,6 +130,7 @@ def train(cfg: "TrainCfg") -> "RunDir":
     from robot_rl.run_dir import RunDir
 
     signals.ending.phase = signals.START
+    signals.ending.phase = signals.START  # In a sweep, the run before is over.
     cfg = with_guides(cfg)
     ranks = make_ranks(cfg.device)
     if begun := ranks.first(lambda: find_begun(cfg)):
@@ -137,26 +140,19 @@ def train(cfg: "TrainCfg") -> "RunDir":
     def prepare(runner: Any) -> None:
         if weights is not None:
             runner.load(weights, weights_only=True)
-        runner.metrics_mark = {"bytes": 0, "rows": 0}  # A run that was killed before its first checkpoint has some.
 
-    def begin() -> str:
-        run_dir = RunDir.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)
-        try:
-            run_dir.write_config(cfg.tree, sys.argv)
-        except BaseException:
-            run_dir.discard()
-            raise
-        return str(run_dir.path)
+    with contextlib.ExitStack() as stack:
+        env = stack.enter_context(contextlib.closing(cfg.make_env(ranks=ranks)))
+        claims: list[Claim] = []
 
-    with contextlib.closing(cfg.make_env(ranks=ranks)) as env:
-        signals.ending.phase = signals.UNWIND  # A directory in which nothing was learned is removed.
+        def begin() -> str:
+            claims.append(stack.enter_context(Claim.begin(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)))
+            claims[0].run_dir.write_config(cfg.tree, sys.argv)
+            return str(claims[0].run_dir.path)
+
+        signals.ending.phase = signals.UNWIND  # A directory in which nothing was learned is left as it was found.
         run_dir = RunDir(Path(ranks.first(begin)))
-        try:
-            learn(env, cfg, run_dir, prepare, ranks)
-        except BaseException:
-            if ranks.is_first:
-                run_dir.discard()
-            raise
+        learn(env, cfg, run_dir, prepare, ranks, claims=claims)
     if ranks.is_first:
         say_what_next(run_dir, cfg)
     return run_dir
@@ -169,6 +165,7 @@ def learn(
     prepare: Callable[[Any], None],
     ranks: "Ranks",
     *,
+    claims: "Sequence[Claim]",
     begun: Callable[[Any], None] = lambda _: None,
 ) -> None:
     """Runs the iterations that are left; the first process shows the progress and keeps the metrics.
@@ -179,6 +176,7 @@ def learn(
         run_dir: Where metrics and checkpoints go.
         prepare: Called with the runner before it learns, to load a state.
         ranks: The processes that train together.
+        claims: The first process's claim of the run's directory; none in the others.
         begun: Called with the runner when nothing can be refused any more.
 
     Raises:
@@ -203,11 +201,13 @@ def learn(
             runner = make_runner(env, cfg.learner, **options)
             prepare(runner)
         runner.settings = cfg.tree
-        if ranks.is_first:  # Rows that the state knows nothing of are cut off, which is for runs that go on alone.
-            name, mark = f"{run_dir.task}/{run_dir.run_id}", runner.metrics_mark
-            runner.writer = stack.enter_context(MetricsWriter(run_dir.path, cfg.wandb, name=name, resume=mark))
+        for claim in claims:  # Rows that the state knows nothing of are cut off, which is for runs that go on alone.
+            name, mark, file = f"{run_dir.task}/{run_dir.run_id}", runner.metrics_mark, claim.rows_file()
+            runner.writer = MetricsWriter(run_dir.path, cfg.wandb, name=name, resume=mark, file=file)
+            stack.enter_context(runner.writer)
         begun(runner)
-        if ranks.is_first:
+        for claim in claims:
+            claim.tell()
             announce(cfg, run_dir, ranks.size)
         signals.ending.check()
         runner.learn()

@@ -146,8 +146,8 @@ def asked(name: str) -> Iterator[Any]:
         from gymnasium import error
     except ModuleNotFoundError:
         raise UserError(f"task={name}: Gymnasium is not installed; pip install 'robot-rl[gymnasium]'") from None
-    # A module that lies where one works is found, as with python -m.
-    if os.getcwd() not in sys.path:
+    # A module that lies where one works is found, as with python -m, where the name has one.
+    if ":" in name.removeprefix(PREFIX) and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:
         yield gymnasium

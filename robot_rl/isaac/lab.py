@@ -72,8 +72,8 @@ def _register(name: str, module: str) -> dict[str, EnvSpec]:
     import gymnasium
 
     importlib.import_module("isaaclab_tasks")
-    # A module that lies where one works is found, as with python -m.
-    if os.getcwd() not in sys.path:
+    # A module that lies where one works is found, as with python -m, where the name has one.
+    if module and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(OURS)

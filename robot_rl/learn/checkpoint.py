@@ -128,6 +128,21 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, meta
 
 
+def read_description(path: Path) -> dict[str, Any]:
+    """Read what a checkpoint says about itself, and check that this is whole; its other files are not looked at.
+
+    Args:
+        path: the checkpoint's directory.
+
+    Returns:
+        Its description as it was written, without the checksums.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    return {key: value for key, value in _read_meta(Path(path)).items() if key != "sha256"}
+
+
 def load_worlds(path: Path, rank: int = 0) -> dict[str, Tensor] | None:
     """Read what a checkpoint holds of the worlds of a process.
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from robot_rl.reading import read_yaml
+
 MAX_POINTS = 500
 X_KEYS = ("iteration", "env_steps", "time_s")
 TIME_LIMITS = ("termination/time_limit", "termination/time_out")
@@ -213,15 +215,13 @@ def _continued(values: np.ndarray) -> np.ndarray:
 
 
 def _read_config(path: Path, data: RunData) -> None:
-    import yaml
-
     if not path.is_file():
         data.notes.append("There is no run.yaml: the run's settings are unknown.")
         return
     data.config_text = path.read_text(encoding="utf-8", errors="replace")
     try:
-        config = yaml.safe_load(data.config_text)
-    except yaml.YAMLError:
+        config = read_yaml(data.config_text)
+    except ValueError:
         config = None
     if isinstance(config, dict):
         data.config = config

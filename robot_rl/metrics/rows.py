@@ -6,9 +6,11 @@ what the checkpoint that training goes on from knows of, so no iteration is ther
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import errno
 import fcntl
+import itertools
 import json
 import os
 import sys
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
+from robot_rl.reading import open_plain, read_plain
 
 NAME = "metrics.jsonl"
 BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
@@ -33,7 +36,11 @@ class Rows:
     """The file of a run's metrics, open for appending by one process alone."""
 
     def __init__(
-        self, run_dir: Path, resume: Mapping[str, int] | None = None, say: Callable[[str], None] = to_stderr
+        self,
+        run_dir: Path,
+        resume: Mapping[str, int] | None = None,
+        say: Callable[[str], None] = to_stderr,
+        file: Any = None,
     ) -> None:
         """Open the file, take its lock, and cut it back.
 
@@ -42,13 +49,14 @@ class Rows:
             resume: what `mark` returned when the checkpoint was written that training goes on from; None keeps all
                 whole rows.
             say: told in one line about rows that are not there any more.
+            file: the file, where this process has opened and locked it with `lock`; it is closed with these rows.
 
         Raises:
-            UserError: another process is writing this run's metrics.
+            UserError: another process is writing this run's metrics, or they are no plain file.
             OSError: the file cannot be opened.
         """
         self.path = Path(run_dir) / NAME
-        self._file = lock(self.path)
+        self._file = lock(self.path) if file is None else file
         self._last: int | None = None
         try:
             self._cut(resume, say)
@@ -97,7 +105,7 @@ class Rows:
         self._keep(data, last, rows)
 
     def _cut(self, resume: Mapping[str, int] | None, say: Callable[[str], None]) -> None:
-        data = self.path.read_bytes()
+        data = read_plain(self.path)
         if resume is None:
             whole = data[: data.rfind(b"\n") + 1]
             lines = [iteration_of(line) for line in whole.split(b"\n")[:-1]]
@@ -110,17 +118,26 @@ class Rows:
             return
         lines, last = whole_rows(data, resume["rows"])
         kept = b"".join(lines)
-        aside = "" if data.startswith(kept) else f"; the file as it was is {NAME}.damaged"
+        aside = "" if kept == data else f"; the file as it was is {self._keep_damaged(data).name}"
         say(f"{self.path}: damaged, {len(lines)} of the checkpoint's {resume['rows']} rows are whole and kept{aside}")
         self._shorten(kept, data, len(lines), last)
 
+    def _keep_damaged(self, data: bytes) -> Path:
+        """Write the file as it was beside it, under a name that nothing has, and return that."""
+        for number in itertools.count(1):
+            path = self.path.with_name(f"{NAME}.damaged" if number == 1 else f"{NAME}.damaged.{number}")
+            with contextlib.suppress(FileExistsError), path.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                return path
+        raise AssertionError
+
     def _shorten(self, kept: bytes, data: bytes, rows: int, last: int | None) -> None:
-        """Let the file hold `kept` instead of `data`; where that is no beginning of it, it is written anew."""
+        """Let the file hold `kept` instead of `data`; where that is no beginning of it, the file is written again."""
         if not data.startswith(kept):
             from robot_rl.run_dir import write_atomic
 
-            aside = self.path.with_name(f"{NAME}.damaged")
-            aside.write_bytes(data)
             write_atomic(self.path, kept.decode())
             self._file.close()
             self._file = lock(self.path)
@@ -130,10 +147,12 @@ class Rows:
 
     def _cut_from(self, iteration: int) -> None:
         """Remove the rows of an iteration and later ones."""
-        data = self.path.read_bytes()
+        data = read_plain(self.path)
         lines = [(line, iteration_of(line)) for line in data.splitlines(keepends=True)]
         kept = [line for line, number in lines if number is not None and number < iteration]
         last = max((number for _, number in lines if number is not None and number < iteration), default=None)
+        if not data.startswith(b"".join(kept)):
+            self._keep_damaged(data)
         self._shorten(b"".join(kept), data, len(kept), last)
 
 
@@ -141,17 +160,21 @@ def lock(path: Path) -> Any:
     """Open a file for appending, unbuffered, and take its lock; the system gives it back when the process ends.
 
     Raises:
-        UserError: another process holds it.
+        UserError: another process holds it, or it is no plain file: no link is followed, no pipe waited for.
         OSError: the file cannot be opened.
     """
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644), "ab", buffering=0)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in BUSY:
-            file.close()
-            raise UserError(f"{path}: another process is writing it; wait for the end of that training") from None
-    return file
+    while True:
+        file = os.fdopen(open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "ab", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in BUSY:
+                file.close()
+                raise UserError(f"{path}: another process is writing it; wait for the end of that training") from None
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), os.lstat(path)):
+                return file
+        file.close()  # Replaced or removed since it was opened: the lock is that of a file that has no name any more.
 
 
 def is_locked(path: Path) -> bool:
@@ -167,10 +190,10 @@ def refuse_locked(path: Path) -> None:
     """Refuse a file that another process has open for appending; one that is not there is not refused.
 
     Raises:
-        UserError: another process holds it.
+        UserError: another process holds it, or it is no plain file.
         OSError: the file cannot be opened.
     """
-    if path.is_file():
+    if os.path.lexists(path):
         lock(path).close()
 
 
@@ -185,20 +208,30 @@ def iteration_of(line: bytes) -> int | None:
 
 
 def whole_rows(data: bytes, most: int) -> tuple[list[bytes], int | None]:
-    """Return the first lines that are whole rows, each of a later iteration than the one before, and the last's.
+    """Return the first of the lines that are whole rows of rising iterations, and the last one's iteration.
+
+    Of all choices of rising rows it is the one that leaves out the fewest: a row with a wrong iteration costs that row.
 
     Args:
         data: the file's content.
         most: no more of them than so many.
     """
-    kept: list[bytes] = []
-    last: int | None = None
-    for line in data.split(b"\n")[:-1]:
-        iteration = iteration_of(line)
-        if len(kept) < most and iteration is not None and (last is None or iteration > last):
-            kept.append(line + b"\n")
-            last = iteration
-    return kept, last
+    rows = [(number, line) for line in data.split(b"\n")[:-1] if (number := iteration_of(line)) is not None]
+    # The longest rising subsequence: for each length the least last iteration, and which row came before each row.
+    ends: list[int] = []
+    ending: list[int] = []
+    before: list[int] = []
+    for index, (number, _) in enumerate(rows):
+        length = bisect.bisect_left(ends, number)
+        before.append(ending[length - 1] if length else -1)
+        ends[length : length + 1], ending[length : length + 1] = [number], [index]
+    chosen: list[int] = []
+    index = ending[-1] if ending else -1
+    while index >= 0:
+        chosen.append(index)
+        index = before[index]
+    kept = [rows[index] for index in reversed(chosen)][:most]
+    return [line + b"\n" for _, line in kept], kept[-1][0] if kept else None
 
 
 def _is_as_marked(data: bytes, mark: Mapping[str, int]) -> bool:

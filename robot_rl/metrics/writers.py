@@ -11,6 +11,7 @@ from typing import Any
 from robot_rl.config.checks import check_choice
 from robot_rl.metrics.rows import NAME, Rows, iteration_of, to_stderr
 from robot_rl.metrics.trackers import Board, Forgiving, WandbRun
+from robot_rl.reading import read_plain
 
 WANDB_MODES = ("off", "offline", "online")
 HEADER = ("iteration", "env_steps", "time_s")
@@ -31,6 +32,7 @@ class MetricsWriter:
         name: str | None = None,
         resume: Mapping[str, int] | None = None,
         say: Callable[[str], None] = to_stderr,
+        file: Any = None,
     ) -> None:
         """Open metrics.jsonl in the run's directory for appending.
 
@@ -41,6 +43,7 @@ class MetricsWriter:
             resume: what `mark` returned when the checkpoint was written that training goes on from: the rows behind it
                 are removed. None keeps all whole rows.
             say: told in one line about rows that are lost.
+            file: metrics.jsonl, where this process has opened and locked it with `robot_rl.metrics.rows.lock`.
 
         Raises:
             UserError: an unknown mode, wandb asked for and not installed, or another process writes this run.
@@ -48,7 +51,7 @@ class MetricsWriter:
         check_choice("metrics.wandb", wandb, WANDB_MODES)
         self.run_dir = Path(run_dir)
         self.run_dir.mkdir(parents=True, exist_ok=True)
-        self._rows = Rows(self.run_dir, resume, say)
+        self._rows = Rows(self.run_dir, resume, say, file)
         self._trackers: list[Forgiving] = []
         try:
             self._trackers.append(Forgiving(Board(self.run_dir / "tb"), "TensorBoard", say))
@@ -102,9 +105,10 @@ def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
 
     Raises:
         FileNotFoundError: the run has no metrics.
+        UserError: they are no plain file.
     """
     rows: list[dict[str, Any]] = []
-    for line in (Path(run_dir) / NAME).read_bytes().split(b"\n"):
+    for line in read_plain(Path(run_dir) / NAME).split(b"\n"):
         iteration = iteration_of(line)
         if iteration is not None:
             while rows and rows[-1]["iteration"] >= iteration:

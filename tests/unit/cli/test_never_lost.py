@@ -102,7 +102,13 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(run, in_tmp, tiny)
     (early.checkpoints / "000003").rmdir()
     code, _, err = run("resume", "b")
     assert (code, "has no checkpoint" in err) == (86, True)
-    assert run("train", *words, "run_id=b")[0] == 0
+    rows = early.metrics_file.read_bytes()
+    code, _, err = run("train", *words, "run_id=b")
+    assert (code, "begins again; what was there (checkpoints, metrics.jsonl, run.yaml, tb) is in earlier-1" in err) == (
+        0,
+        True,
+    )
+    assert (early.path / "earlier-1" / "metrics.jsonl").read_bytes() == rows
     assert_same(RunDir(in_tmp / "runs" / "cartpole" / "a"), early)
 
 

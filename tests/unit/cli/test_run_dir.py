@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from robot_rl.errors import UserError
-from robot_rl.metrics.rows import lock
 from robot_rl.run_dir import RUN_ID, RunDir, git_state, machine_facts, package_versions, write_atomic, write_json
 
 
@@ -138,29 +137,6 @@ def test_a_damaged_run_yaml(tmp_path, content):
 def test_a_missing_run_yaml(tmp_path):
     with pytest.raises(UserError, match=r"run.yaml: missing"):
         RunDir.create(tmp_path, "cartpole", 1).read_config()
-
-
-def test_a_run_without_a_checkpoint_is_discarded_with_its_empty_parents(tmp_path):
-    run_dir = RunDir.create(tmp_path / "runs", "cartpole", 1)
-    run_dir.discard()
-    assert list(tmp_path.iterdir()) == []
-    kept = RunDir.create(tmp_path / "runs", "cartpole", 1)
-    (kept.checkpoints / "000001").mkdir(parents=True)
-    kept.discard()
-    assert kept.path.is_dir()
-    measured = RunDir.create(tmp_path / "runs", "cartpole", 2)
-    measured.metrics_file.write_text("{}\n")
-    measured.discard()
-    assert measured.path.is_dir()
-
-
-def test_a_run_that_another_process_trains_is_not_discarded(tmp_path):
-    run_dir = RunDir.create(tmp_path, "cartpole", 1, "mine")
-    with lock(run_dir.metrics_file):
-        run_dir.discard()
-        assert run_dir.path.is_dir()
-    run_dir.discard()
-    assert not run_dir.path.exists()
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

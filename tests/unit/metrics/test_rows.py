@@ -1,12 +1,15 @@
 """metrics.jsonl over kills, torn writes, full disks and damage: whole rows of rising iterations, none of them twice."""
 
 import errno
+import fcntl
 import json
+import os
 
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.metrics.rows import NAME, Rows, is_locked
+from robot_rl.metrics.rows import NAME, Rows, is_locked, lock, refuse_locked
+from robot_rl.metrics.writers import read_metrics
 
 
 def fill(rows, first, last):
@@ -112,6 +115,62 @@ def test_a_row_that_is_damaged_in_the_middle_is_left_out_alone(tmp_path, killed,
     rows.close()
     Rows(tmp_path, mark, said.append).close()
     assert len(said) == 1
+
+
+@pytest.mark.parametrize("wrong", [51, 1, 4])
+def test_a_wrong_iteration_costs_one_row(tmp_path, said, wrong):
+    rows = Rows(tmp_path)
+    fill(rows, 1, 20)
+    mark = rows.mark()
+    rows.close()
+    path = tmp_path / NAME
+    damaged = path.read_bytes().replace(b'"iteration": 11,', b'"iteration": %d,' % wrong)
+    path.write_bytes(damaged)
+    Rows(tmp_path, mark, said.append).close()
+    assert steps(tmp_path) == [*range(1, 11), *range(12, 21)]
+    assert "19 of the checkpoint's 20 rows are whole and kept; the file as it was is metrics.jsonl.damaged" in said[0]
+    assert (tmp_path / f"{NAME}.damaged").read_bytes() == damaged
+
+
+def test_what_is_dropped_is_kept_every_time(tmp_path, killed, said):
+    path = tmp_path / NAME
+    for number in ("", ".2", ".3"):
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:4]) + b"\0" * 20 + b"\n")
+        damaged = path.read_bytes()
+        Rows(tmp_path, killed, said.append).close()
+        assert path.read_bytes() == damaged[:-21]
+        assert (tmp_path / f"{NAME}.damaged{number}").read_bytes() == damaged
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory"])
+def test_only_a_plain_file_is_opened(tmp_path, kind):
+    outside, path = tmp_path / "outside", tmp_path / NAME
+    outside.write_text("1\n")
+    if kind == "link":
+        path.symlink_to(outside)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    for touch in (Rows, lambda folder: refuse_locked(folder / NAME), read_metrics):
+        with pytest.raises(UserError, match=r"metrics\.jsonl: is a .*, must be a plain file"):
+            touch(tmp_path)
+    assert outside.read_text() == "1\n"
+
+
+def test_a_lock_is_never_that_of_a_file_that_was_replaced(tmp_path, monkeypatch):
+    path, flock = tmp_path / NAME, fcntl.flock
+    path.write_text("old")
+
+    def replaced(file, how):
+        monkeypatch.setattr(fcntl, "flock", flock)
+        (tmp_path / "new").write_text("new")
+        os.replace(tmp_path / "new", path)
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", replaced)
+    with lock(path) as file:
+        assert os.path.samestat(os.fstat(file.fileno()), os.stat(path))
 
 
 def test_a_number_that_changed_is_found(tmp_path, killed, said):
