@@ -130,7 +130,6 @@ def train(cfg: "TrainCfg") -> "RunDir":
     from robot_rl.run_dir import RunDir
 
     signals.ending.phase = signals.START
-    signals.ending.phase = signals.START  # In a sweep, the run before is over.
     cfg = with_guides(cfg)
     ranks = make_ranks(cfg.device)
     if begun := ranks.first(lambda: find_begun(cfg)):
