@@ -126,11 +126,11 @@ def test_tensorboard_made_anew_holds_every_row_at_its_time(tmp_path):
 
 def test_a_copy_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
     (tmp_path / "tb").mkdir()
-    (tmp_path / "tb" / "old").touch()
+    (tmp_path / "tb" / "events.out.tfevents.old").touch()
     monkeypatch.setattr(Board, "write", lambda self, row, time: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
     with pytest.raises(OSError, match="full"):
         sync_tensorboard(tmp_path, make_rows(1, 2), ended=0.0)
-    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["tb", "tb/old"]
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["tb", "tb/events.out.tfevents.old"]
 
 
 @pytest.mark.parametrize(("mode", "start", "sent"), [("offline", 0, [1, 2, 3]), ("online", 3, [3])])
