@@ -150,12 +150,9 @@ def go_on(
     def prepare(runner: Any) -> None:
         runner.load(checkpoint, allow_resize=allow_resize, fresh_worlds=fresh_worlds, tell=tell)
 
-    def begun(runner: Any) -> None:
-        ranks.first(lambda: note(runner.iteration))
-
-    def note(iteration: int) -> None:
+    def note(runner: Any) -> None:
         new = changes(run_dir.read_config()["config"], cfg.tree)
-        run_dir.note_resumed(cfg.tree, sys.argv, iteration, told, new)
+        run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration, told, new)
 
     with contextlib.ExitStack() as stack:
         env = stack.enter_context(contextlib.closing(cfg.make_env(ranks=ranks)))
@@ -167,7 +164,7 @@ def go_on(
                 raise UserError(f"{run_dir.path}: another process trained it meanwhile; give the same command again")
 
         ranks.first(claim)
-        learn(env, cfg, run_dir, prepare, ranks, claims=claims, begun=begun)
+        learn(env, cfg, run_dir, prepare, ranks, claims=claims, begun=lambda runner: ranks.first(lambda: note(runner)))
     if ranks.is_first:
         say_what_next(run_dir, cfg)
 
