@@ -10,9 +10,11 @@ import os
 import signal
 import sys
 import threading
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
+from robot_rl.cli.caches import cache_variables
 from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
 
 # What mujoco itself takes; anything else raises at its import.
@@ -129,6 +131,9 @@ def dispatch(command: str, arguments: Sequence[str]) -> int:
     if command not in COMMANDS:
         raise UserError(f"unknown command '{command}': {suggest(command, COMMANDS)}")
     _check_environment()
+    for word in arguments:
+        if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in word):
+            raise UserError(f"{word}: holds a control character or bytes that are no UTF-8; write it without them")
     module = importlib.import_module(f"robot_rl.cli.{command.replace('-', '_')}")
     if any(word in ("-h", "--help") for word in arguments):
         text = module.HELP
@@ -138,10 +143,11 @@ def dispatch(command: str, arguments: Sequence[str]) -> int:
 
 
 def _check_environment() -> None:
-    """Refuse a rendering backend that MuJoCo would raise about at its import, whatever the command."""
+    """Refuse a rendering backend that MuJoCo would raise about at its import; move caches that cannot be written."""
     backend = os.environ.get("MUJOCO_GL", "")
     if backend.lower() not in GL_BACKENDS:
         raise UserError(f"MUJOCO_GL={backend}: no rendering backend, set egl or osmesa, or leave it unset")
+    os.environ.update(cache_variables(os.environ))
 
 
 @contextlib.contextmanager
