@@ -36,8 +36,7 @@ def run(arguments: Sequence[str]) -> int:
 
     values = options.split(arguments)
     iterations = options.convert(int, values.pop("iterations", "5"), "iterations")
-    if iterations < 1:
-        raise UserError(f"iterations={iterations}: must be at least 1")
+    options.check_between("iterations", iterations, 1, 100_000)
     out, trace = _file("out", values.pop("out", ""), (".json",)), _file("trace", values.pop("trace", ""))
     told = {key: options.parse_value(text, key) for key, text in values.items()}
     task = told.pop("task", None)
