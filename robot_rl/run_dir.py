@@ -21,7 +21,7 @@ from robot_rl.reading import read_plain, read_yaml
 
 # YYYYmmdd-HHMMSS-<seed>-<4 hex digits>
 RUN_ID = re.compile(r"\d{8}-\d{6}-\d+-[0-9a-f]{4}")
-GIVEN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+GIVEN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 """Ids that a user may give a run."""
 MAX_CONFIG = 2**20
 """Bytes that a run.yaml may have."""
@@ -96,7 +96,7 @@ class RunDir:
         """
         base = Path(root)
         if not run:
-            raise UserError(f"{key}='': name a run by its id, or run=latest")
+            raise UserError(f"{key}='': name a run by its id, or {key}=latest")
         known = _runs(base)
         task, _, run_id = run.rpartition("/")
         if run_id == "latest":
@@ -254,8 +254,8 @@ def check_run_id(run_id: Any) -> str:
     name = str(run_id)
     if not GIVEN_ID.fullmatch(name) or name == "latest":
         raise UserError(
-            f"run_id={name[:120]}: must be up to 100 of A to Z, a to z, 0 to 9, _ - and . (not the first), "
-            "and not 'latest'"
+            f"run_id={name[:120]}: must be up to 100 of A to Z, a to z, 0 to 9, _ - and . (the last two not as the "
+            "first), and not 'latest'"
         )
     return name
 

@@ -186,7 +186,7 @@ def _metadata(name: str, metadata: dict[str, str]) -> dict[str, Any]:
         lags = tuple(float(lag) for lag in told["lags_s"])
         scales = {field: float(told[field]) for field in ("error_scale", "velocity_scale", "output_scale")}
         return {"activation": str(told["activation"]), "lags_s": lags, **scales}
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{name}: its metadata key {METADATA_KEY!r} wants a JSON object with activation, lags_s, error_scale, "
             f"velocity_scale and output_scale ({type(error).__name__}: {error})"

@@ -5,6 +5,24 @@ from __future__ import annotations
 import math
 from typing import Any
 
+MAX_STEPS = 2**30
+"""Control steps of an episode at most: kernels count them in 32 bits."""
+
+
+def figure(name: str, value: Any) -> float:
+    """Return ``value`` as a finite float.
+
+    Raises:
+        ValueError: it is none; the line names it.
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{name}={value!r}: must be a finite number")
+    return number
+
 
 def check_range(
     params: dict[str, float], lo: str, hi: str, *, least: float = -math.inf, most: float = math.inf
@@ -19,6 +37,31 @@ def check_range(
         raise ValueError(f"{lo}={params[lo]:g}: must be at most {hi}={params[hi]:g}")
     if params[hi] > most:
         raise ValueError(f"{hi}={params[hi]:g}: must be at most {most:g}")
+
+
+def check_ranges(params: dict[str, Any]) -> None:
+    """Check what parameters mean in every term: lo and hi, or <name>_lo and <name>_hi, are a range; a std divides.
+
+    Raises:
+        ValueError: a range ends below its begin, or a std is not greater than 0.
+    """
+    if "std" in params:
+        check_above(params, "std", 0.0)
+    for lo in params:
+        hi = lo[:-2] + "hi"
+        if (lo == "lo" or lo.endswith("_lo")) and hi in params:
+            check_range(params, lo, hi)
+
+
+def check_length(length_s: float, step_dt: float) -> None:
+    """Check the length of an episode [s] against the control period [s].
+
+    Raises:
+        ValueError: it is no whole step, or of more steps than kernels count.
+    """
+    if not 0.5 < length_s / step_dt <= MAX_STEPS:
+        right = f"must last at least a control step of {step_dt:g} s and at most {MAX_STEPS} of them"
+        raise ValueError(f"episode_length_s={length_s}: {right}")
 
 
 def check_least(params: dict[str, float], name: str, least: float, why: str = "") -> None:

@@ -1,6 +1,5 @@
 """What a task is: a robot, simulation options and named lists of terms. Plain data; nothing is compiled here."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuators import Actuator, PositionPd
 from robot_rl_envs.cameras.config import ImageGroup
+from robot_rl_envs.checks import check_length, check_ranges, figure
 from robot_rl_envs.latency import Randomize, with_latency
 from robot_rl_envs.pipeline import OPTIONS, check_options
 from robot_rl_envs.sensors import Sensors
@@ -39,16 +39,6 @@ def _require(condition: bool, name: str, value: Any, right: str) -> None:
         raise ValueError(f"{name}={value!r}: {right}")
 
 
-def _figure(name: str, value: Any) -> float:
-    """``value`` as a finite float, or a line that names it."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    _require(math.isfinite(number), name, value, "must be a finite number")
-    return number
-
-
 def _check_terms(section: str, kind: str, terms: dict[str, Any]) -> None:
     for name, term in terms.items():
         _require(str(name).isidentifier(), section, name, "a term's name must be letters, digits and _")
@@ -77,7 +67,8 @@ class _Term:
         self.params = {}
         for name in info.params:
             named = name in self.named and isinstance(params[name], str)
-            self.params[name] = params[name] if named else _figure(f"{self.kind} {info.name}: {name}", params[name])
+            self.params[name] = params[name] if named else figure(f"{self.kind} {info.name}: {name}", params[name])
+        check_ranges(self.params)
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -101,7 +92,7 @@ class Reward(_Term):
     def __init__(self, fn: Any, *, weight: float, group: str = "task", **params: float | str):
         self._bind(fn, params)
         self.group = str(group)
-        self.weight = _figure(f"reward {self.info.name}: weight", weight)
+        self.weight = figure(f"reward {self.info.name}: weight", weight)
 
 
 class Metric(_Term):
@@ -281,6 +272,7 @@ class Sim:
         )
         for name in ("iterations", "ls_iterations"):
             _require(1 <= getattr(self, name) <= 1000, f"sim.{name}", getattr(self, name), "must be in [1, 1000]")
+        _require(self.floor_friction >= 0, "sim.floor_friction", self.floor_friction, "must be >= 0")
         for name in ("nconmax", "njmax", "memory"):
             _require(
                 getattr(self, name) >= 0, f"sim.{name}", getattr(self, name), "must be 0 (the engine's own) or more"
@@ -377,7 +369,7 @@ class Task:
     deployable: bool = True
 
     def __post_init__(self) -> None:
-        _require(self.episode_length_s > 0, "episode_length_s", self.episode_length_s, "must be > 0 s")
+        check_length(self.episode_length_s, self.sim.step_dt)
         _require("actor" in self.vectors, "observations", sorted(self.vectors), "needs a group 'actor' of terms")
         for section, kind in _SECTIONS.items():
             _check_terms(section, kind, getattr(self, section))

@@ -106,7 +106,7 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
         return [run for run in runs if Job(run["env"], run["rival"], run["seed"])]
     except FileNotFoundError:
         return []
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: damaged ({error}); remove it, or take it from git") from None
 
 

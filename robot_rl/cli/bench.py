@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.cli import bench_gymnasium, bench_isaac, bench_runtime
-from robot_rl.cli.options import describe, option, parse_value, read, read_all
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, describe, option, parse_value, read, read_all
 from robot_rl.cli.outputs import BENCH, CURVES, check_outputs
 from robot_rl.cli.source import OVERRIDES_HELP
 from robot_rl.errors import UserError, suggest
@@ -21,8 +21,8 @@ class EnvOptions:
     num_envs: int = option(1024, "worlds")
     device: str = option("auto", "auto, cpu, cuda or cuda:<index>")
     engine: str = option("auto", "the environment's engine")
-    repeats: int = option(31, "timed blocks of each")
-    seed: int = option(0, "seed of worlds and actions")
+    repeats: int = option(31, "timed blocks of each, at least 2 for a spread", least=2, most=MAX_COUNT)
+    seed: int = option(0, "seed of worlds and actions", least=0, most=MAX_SEED)
     profile: bool = option(True, "time the stages of a step, too, after the figure's blocks")
     rival: str = option("", "mjlab: beside its flat quadruped on the CPU, not beside bare physics")
     rival_python: str = option("", "the interpreter mjlab is installed for; .venv-mjlab/bin/python by default")
@@ -37,9 +37,9 @@ class LearnerOptions:
     rival: str = option("rsl_rl", "whom to measure against; rsl_rl is the only one")
     hidden: str = option("", "hidden layers of one network size, such as [128,128]; several sizes by default")
     num_envs: str = option("[1024,4096]", "worlds of the rollouts")
-    num_steps: int = option(24, "steps of the rollout")
+    num_steps: int = option(24, "steps of the rollout", least=1, most=100_000)
     device: str = option("cpu", "cpu, cuda or cuda:<index>")
-    repeats: int = option(7, "timed updates of each")
+    repeats: int = option(7, "timed updates of each, at least 2 for a spread", least=2, most=MAX_COUNT)
     out: str = option("", "file for the figures as JSON")
 
 
@@ -97,7 +97,6 @@ def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     from robot_rl.cli.settings import default_tree, resolve
 
     options, dotted = read(EnvOptions, arguments)
-    _check_repeats(options.repeats)
     if options.rival not in ("", "mjlab"):
         raise UserError(f"rival={options.rival}: must be mjlab, or left out")
     if options.rival and options.device not in ("auto", "cpu"):
@@ -129,11 +128,8 @@ def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     from robot_rl.config import NetworkCfg, from_dict
 
     options = read_all(LearnerOptions, arguments)
-    _check_repeats(options.repeats)
     if options.rival != "rsl_rl":
         raise UserError(f"rival={options.rival}: must be rsl_rl")
-    if options.num_steps < 1:
-        raise UserError(f"num_steps={options.num_steps}: must be at least 1")
     worlds = _numbers("num_envs", options.num_envs)
     told: dict[str, Any] = {"num_envs": worlds, "num_steps": options.num_steps, "repeats": options.repeats}
     if options.hidden:
@@ -150,14 +146,11 @@ def _say(line: str) -> None:
 def _numbers(name: str, text: str) -> list[int]:
     value = parse_value(text, name)
     numbers = value if isinstance(value, list) else [value]
-    if not numbers or not all(type(number) is int and number > 0 for number in numbers):
-        raise UserError(f"{name}={text}: must be whole numbers of at least 1, such as [256,1024]")
+    if not numbers or not all(type(number) is int and 0 < number <= MAX_ENVS for number in numbers):
+        raise UserError(
+            f"{name}={text}: must be whole numbers of at least 1 and at most {MAX_ENVS}, such as [256,1024]"
+        )
     return numbers
-
-
-def _check_repeats(repeats: int) -> None:
-    if repeats < 2:
-        raise UserError(f"repeats={repeats}: must be at least 2, for a spread")
 
 
 def show(result: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli.options import option, parse_value, read_all, split
+from robot_rl.cli.options import MAX_ENVS, MAX_SEED, convert, option, parse_value, read_all, split
 from robot_rl.cli.outputs import CURVES, check_output
 from robot_rl.errors import UserError, suggest
 
@@ -21,8 +21,8 @@ class GymnasiumOptions:
 
     envs: str = option("", "such as HalfCheetah-v5,Hopper-v5; all five by default")
     seeds: str = option("1,2,3", "a training for each")
-    steps: int = option(1_000_000, "control steps of a training, over all worlds")
-    num_envs: int = option(0, "worlds of ours; the task says how many by default")
+    steps: int = option(1_000_000, "control steps of a training, over all worlds", least=2048)
+    num_envs: int = option(0, "worlds of ours; the task says how many by default", least=0, most=MAX_ENVS)
     rival: str = option("committed", f"committed: their file; live: {LIVE_ENV}'s in this run too, in turn with ours")
     rival_runs: str = option("", "the rivals' file; benchmarks/gymnasium_rivals.json by default")
     rival_python: str = option("", "the rivals' interpreter; .venv-gymrivals/bin/python by default")
@@ -55,7 +55,7 @@ class Board:
             try:
                 before = json.loads(self.out.read_text())
                 self._before = [*before["runs"], *before["live"]]
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise UserError(f"out={self.out}: damaged ({error}); remove it, or leave resume= out") from None
         else:
             self._before = []
@@ -123,12 +123,9 @@ def _checked(options: GymnasiumOptions) -> tuple[list[str], list[int], Path | No
             raise UserError(f"envs={options.envs}: no '{name}'; {suggest(name, gymnasium_rivals.ENVS)}")
     if len(set(envs)) < len(envs):
         raise UserError(f"envs={options.envs}: one is named twice")
-    words = options.seeds.split(",")
-    if not all(word.isdigit() for word in words) or len(set(words)) < len(words):
-        raise UserError(f"seeds={options.seeds}: must be different whole numbers, such as 1,2,3")
-    for name, value, least in (("steps", options.steps, 2048), ("num_envs", options.num_envs, 0)):
-        if value < least:
-            raise UserError(f"{name}={value}: must be at least {least}")
+    seeds = [convert(int, word, "seeds") for word in options.seeds.split(",")]
+    if len(set(seeds)) < len(seeds) or not all(0 <= seed <= MAX_SEED for seed in seeds):
+        raise UserError(f"seeds={options.seeds}: must be different whole numbers in [0, {MAX_SEED}], such as 1,2,3")
     if options.rival not in ("committed", "live"):
         raise UserError(f"rival={options.rival}: must be committed or live")
     if options.resume and not options.out:
@@ -138,7 +135,7 @@ def _checked(options: GymnasiumOptions) -> tuple[list[str], list[int], Path | No
         default = gymnasium_rivals.ROOT / gymnasium_rivals.DEFAULT_PYTHON
         if options.rival_python or default.is_file():
             python = gymnasium_rivals.find_python(options.rival_python)
-    return envs, [int(word) for word in words], python
+    return envs, seeds, python
 
 
 def _settings(words: Mapping[str, str], env_id: str, own: Sequence[str]) -> dict[str, Any]:

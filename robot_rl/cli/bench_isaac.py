@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robot_rl.cli.options import option, read
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, option, read
 from robot_rl.errors import UserError
 
 
@@ -14,10 +14,10 @@ class IsaacOptions:
 
     task: str = option("isaac/Isaac-Cartpole-Direct", "the environment")
     assets: str = option("", "a folder of USD files, or own, where Isaac Lab's store is out of reach")
-    num_envs: int = option(64, "worlds")
+    num_envs: int = option(64, "worlds", least=1, most=MAX_ENVS)
     device: str = option("auto", "auto, cpu, cuda or cuda:<index>")
-    iterations: int = option(5, "iterations of a timed block")
-    repeats: int = option(7, "timed blocks of each")
+    iterations: int = option(5, "iterations of a timed block", least=1, most=MAX_COUNT)
+    repeats: int = option(7, "timed blocks of each", least=2, most=MAX_COUNT)
     out: str = option("", "file for the figures as JSON")
 
 
@@ -31,9 +31,6 @@ def bench_isaac(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     options, dotted = read(IsaacOptions, arguments)
     if not is_isaac(options.task):
         raise UserError(f"task={options.task}: must be isaac/<id>; robot-rl bench env measures tasks of ours")
-    for key, least in (("iterations", 1), ("repeats", 2), ("num_envs", 1)):
-        if getattr(options, key) < least:
-            raise UserError(f"{key}={getattr(options, key)}: must be at least {least}")
     tree = grown(default_tree(options.task, options.device), dotted)
     cfg: Any = resolve(trees.override(tree, {"num_envs": options.num_envs, "assets": options.assets, **dotted}))
     told = {"num_envs": cfg.num_envs, "device": cfg.device}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli.options import option, read_all
+from robot_rl.cli.options import MAX_COUNT, option, read_all
 from robot_rl.errors import UserError
 
 G1 = "unitree_g1"
@@ -20,7 +20,7 @@ class RuntimeOptions:
     policy: str = option("", "a bundle; by default a made-up one, 98 -> 3 x 512 -> 29, over dds with a G1's joints")
     transports: str = option("udp,shm,dds", "what to measure; dds where the runtime was built with it")
     seconds: float = option(20.0, "how long to measure each [s]")
-    kills: int = option(5, "how often the binary is killed")
+    kills: int = option(5, "how often the binary is killed", least=0, most=MAX_COUNT)
     out: str = option("", "file for the figures as JSON")
 
 
@@ -37,8 +37,6 @@ def bench_runtime(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
             raise UserError(f"transports={options.transports}: '{name}' must be one of udp, shm, dds")
     if not 0 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds:g}: must lie in (0, 3600]")
-    if options.kills < 0:
-        raise UserError(f"kills={options.kills}: must be 0 or more")
     has_dds = "dds" in names and load_runtime().has_dds()
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         folder = Path(scratch)

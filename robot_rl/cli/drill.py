@@ -29,7 +29,9 @@ class Options:
     run: str = option("", "the run: its id, latest or <task>/latest")
     fault: str = option("all", "one of the faults, several with commas between, or all")
     root: str = option("runs", "where runs are")
-    iterations: int | None = option(None, "how far each copy goes on; some seconds' worth by default")
+    iterations: int | None = option(
+        None, "how far each copy goes on; some seconds' worth by default", least=LEAST_ITERATIONS
+    )
     keep: bool = option(False, "keep the copies, in a folder beside the runs")
     out: str = option("", "file for the outcomes as JSON")
     trust: bool = option(False, "import the module that the run's task names, where it was not made here")
@@ -68,8 +70,6 @@ def run(arguments: Sequence[str]) -> int:
     words = [f"run={word}" if index == 0 and "=" not in word else word for index, word in enumerate(arguments)]
     options = read_all(Options, words)
     names = _names(options.fault)
-    if options.iterations is not None and options.iterations < LEAST_ITERATIONS:
-        raise UserError(f"iterations={options.iterations}: must be at least {LEAST_ITERATIONS}")
     out = check_output("out", options.out, DRILL) if options.out else None
     run_dir = RunDir.find(options.run, options.root)
     device, checkpoint = load(run_dir, trust=options.trust).device, good_checkpoint(run_dir.path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from robot_rl.cli.foreign import whose
 from robot_rl.cli.gym import is_gym
-from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, describe, option, read
 from robot_rl.cli.outputs import EVALUATION, check_output
 from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
 from robot_rl.errors import UserError
@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 class Options(SourceOptions):
     """Options of robot-rl eval."""
 
-    episodes: int = option(100, "fresh worlds, one episode each")
+    episodes: int = option(100, "fresh worlds, one episode each", least=1, most=MAX_ENVS)
     seconds: float = option(10.0, "length of an episode [s]")
-    steps: int = option(0, "longest episode of an environment of others [steps]; its own time limit by default")
+    steps: int = option(
+        0, "longest episode of an environment of others [steps]; its own time limit by default", least=0, most=MAX_COUNT
+    )
     engine: str = option("", "another engine than it was trained in: mujoco, mujoco_warp or, where it is, isaac")
     form: str = option("both", "torch, onnx (what the robot runs) or both")
-    seed: int = option(-1, "seed of the worlds; one of its own that no training uses by default")
+    seed: int | None = option(
+        None, "seed of the worlds; one of its own that no training uses by default", least=0, most=MAX_SEED
+    )
     assets: str = option("", "of a run in Isaac Lab: where its USD files are now")
     out: str = option("", "file for the figures; of a run eval.json, or eval_<engine>.json, by default")
 
@@ -56,15 +60,13 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.evaluate import EVALUATION_SEED, evaluate_run, evaluation_task
 
     options, dotted = read(Options, arguments)
-    if options.episodes < 1:
-        raise UserError(f"episodes={options.episodes}: must be at least 1")
     if not 1 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds}: must lie in (1, 3600]; errors count from the first second on")
     if options.form not in FORMS:
         raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
     told = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
     source = find_source(options, dotted | told)
-    seed = EVALUATION_SEED if options.seed < 0 else options.seed
+    seed = EVALUATION_SEED if options.seed is None else options.seed
     if whose(source.cfg.task.name) is not None:
         return _run_foreign(source, options, seed, bool(dotted))
     if options.steps:
@@ -137,8 +139,6 @@ def _run_foreign(source: Source, options: Options, seed: int, is_changed: bool) 
         raise UserError(f"policy={options.policy}: in {source.cfg.task.name} a run's policy plays; give run=")
     if options.seconds != Options().seconds:
         raise UserError(f"seconds={options.seconds}: {source.cfg.task.name} counts steps; give steps=")
-    if options.steps < 0:
-        raise UserError(f"steps={options.steps}: must be at least 1, or 0 for the environment's own limit")
     cfg, task = source.cfg, cast("GymTask", source.cfg.task)
     if is_gym(task.name) and "max_episode_steps" in task.settings:
         task.settings["max_episode_steps"] = options.steps or task.settings["max_episode_steps"] or MAX_STEPS

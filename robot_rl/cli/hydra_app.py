@@ -13,12 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from robot_rl.cli import tree as trees
-from robot_rl.cli.settings import default_tree, grown, resolve
-from robot_rl.errors import UserError, suggest
-from robot_rl.run_dir import check_run_id
+from robot_rl.cli.overrides import is_hydra, read_words
+from robot_rl.cli.settings import check_left_out, default_tree, grown, resolve
+from robot_rl.errors import UserError
 
-# Flags of Hydra that make sense here, and how many words follow each.
-FLAGS = {"-m": 0, "--multirun": 0, "--cfg": 1, "-c": 1, "--resolve": 0, "--package": 1, "-p": 1}
 MAX_SWEEP = 10_000
 
 
@@ -32,64 +30,23 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> No
     Raises:
         UserError: An argument is no override, or names something that the task does not have.
     """
-    overrides = _parse(arguments)
-    if not {"-m", "--multirun"} & set(arguments):
-        for override in overrides:
-            if override.is_sweep_override():
-                raise UserError(f"'{override.input_line}': several values are a sweep, which needs -m")
+    words = read_words(arguments)
+    overrides = words.overrides
     device = _device(overrides)
     names = _tasks(overrides)
-    keys = [override.key_or_group for override in overrides]
-    nodes = {name: grown(default_tree(name, device), keys) for name in names}
-    for override in overrides:
-        key = override.key_or_group
-        if key != "task" and not key.startswith(("hydra.", "hydra/")):
-            if override.is_add() and not override.is_force_add():
-                raise UserError(f"'{override.input_line}': settings can be changed, not added; leave out the +")
-            for tree in nodes.values():
-                trees.require_key(tree, key)
-    for tree in nodes.values():
-        _check_sweep(tree, overrides)
+    mine = [override for override in overrides if override.key_or_group != "task" and not is_hydra(override)]
+    nodes = {name: grown(default_tree(name, device), [override.key_or_group for override in mine]) for name in names}
+    for override in mine:
+        if override.is_add() and not override.is_force_add():
+            raise UserError(f"'{override.input_line}': settings can be changed, not added; leave out the +")
+    for name, tree in nodes.items():
+        for override in mine:
+            trees.require_key(tree, override.key_or_group)
+            if override.is_delete():
+                check_left_out(name, override.key_or_group)
+        _check_values(tree, mine)
     _store(nodes)
-    _run(_with_options(arguments, overrides), job)
-
-
-def _parse(arguments: Sequence[str]) -> list[Any]:
-    """Hydra's parsed overrides among the arguments."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    words, skip = [], 0
-    for argument in arguments:
-        if skip:
-            skip -= 1
-        elif argument.startswith("-"):
-            flag = argument.partition("=")[0]
-            if flag not in FLAGS:
-                raise UserError(f"unknown option '{argument}': {suggest(flag, FLAGS)}; settings are key=value")
-            skip = 0 if "=" in argument else FLAGS[flag]
-        elif "=" not in argument and not argument.startswith("~"):
-            raise UserError(f"'{argument}': write settings as key=value, such as task={argument}")
-        else:
-            words.append(argument)
-    try:
-        overrides = OverridesParser.create().parse_overrides(words)
-    except (HydraException, ValueError) as error:  # the second of a number with thousands of digits
-        for word in words:
-            if word.startswith("run_id="):
-                check_run_id(word.partition("=")[2])
-        raise UserError(f"cannot read the overrides: {str(error).splitlines()[0]}") from None
-    for override in overrides:
-        if override.key_or_group == "run_id" and not override.is_sweep_override() and override.value() is not None:
-            _check_name(override)
-    return overrides
-
-
-def _check_name(override: Any) -> None:
-    """Refuses a run's id that is read as a number of other digits: two of them could be the same run."""
-    said, read = override.input_line.partition("=")[2], override.value()
-    if not isinstance(read, str) and str(read) != said:
-        raise UserError(f"run_id={said}: would be read as {read}; let the id begin with a letter")
+    _run([*words.flags, *_with_options(overrides)], job)
 
 
 def _values(override: Any) -> list[str]:
@@ -132,13 +89,14 @@ def _option(name: str) -> str:
     return re.sub(r"[^\w.-]", "-", name)
 
 
-def _with_options(arguments: Sequence[str], overrides: Sequence[Any]) -> list[str]:
-    """The command line with the nodes' names in the place of the tasks'."""
-    swapped = {}
-    for override in overrides:
-        if override.key_or_group == "task":
-            swapped[override.input_line] = f"task={','.join(_option(value) for value in _values(override))}"
-    return [swapped.get(argument, argument) for argument in arguments]
+def _with_options(overrides: Sequence[Any]) -> list[str]:
+    """The overrides with the nodes' names in the place of the tasks'."""
+    return [
+        f"task={','.join(_option(value) for value in _values(override))}"
+        if override.key_or_group == "task"
+        else override.input_line
+        for override in overrides
+    ]
 
 
 def _device(overrides: Sequence[Any]) -> str:
@@ -148,21 +106,20 @@ def _device(overrides: Sequence[Any]) -> str:
     return found[0] if found else "auto"
 
 
-def _check_sweep(tree: dict[str, Any], overrides: Sequence[Any]) -> None:
-    """Resolves every value of a sweep by itself, so that the last job's typo is found before the first job runs."""
-
-    def settable(override: Any) -> bool:
-        key = override.key_or_group
-        return not override.is_delete() and key != "task" and not key.startswith(("hydra.", "hydra/"))
-
-    mine = [override for override in overrides if settable(override)]
-    fixed = {override.key_or_group: override.value() for override in mine if not override.is_sweep_override()}
+def _check_values(tree: dict[str, Any], overrides: Sequence[Any]) -> None:
+    """Puts every value into a tree, and resolves each of a sweep: a typo in its last job is found before the first."""
+    mine = [override for override in overrides if not override.is_delete()]
+    fixed = _plain({override.key_or_group: override.value() for override in mine if not override.is_sweep_override()})
+    trees.override(tree, fixed)
     for override in mine:
         if override.is_sweep_override():
             for value in _sweep(override):
-                both = {**fixed, override.key_or_group: value}
-                plain = {key: set_to for key, set_to in both.items() if "${" not in str(set_to)}
-                resolve(trees.override(tree, plain))
+                resolve(trees.override(tree, fixed | _plain({override.key_or_group: value})))
+
+
+def _plain(dotted: dict[str, Any]) -> dict[str, Any]:
+    """The values that are known before Hydra has put the configuration together."""
+    return {key: value for key, value in dotted.items() if "${" not in str(value)}
 
 
 def _store(nodes: dict[str, dict[str, Any]]) -> None:
@@ -215,6 +172,6 @@ def _run(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None
         if failures:
             raise failures[0]
     except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(str(error).splitlines()[0]) from error
+        raise UserError(str(error).partition("\n")[0] or type(error).__name__) from error
     finally:
         sys.argv = before

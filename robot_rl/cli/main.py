@@ -8,8 +8,10 @@ import errno
 import importlib
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Sequence
 
+from robot_rl.cli.caches import cache_variables
 from robot_rl.cli.signals import TRAININGS, ending
 from robot_rl.cli.streams import LenientStreams, open_missing
 from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
@@ -132,6 +134,9 @@ def dispatch(command: str, arguments: Sequence[str]) -> int:
     if command not in COMMANDS:
         raise UserError(f"unknown command '{command}': {suggest(command, COMMANDS)}")
     _check_environment()
+    for word in arguments:
+        if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in word):
+            raise UserError(f"{word}: holds a control character or bytes that are no UTF-8; write it without them")
     module = importlib.import_module(f"robot_rl.cli.{command.replace('-', '_')}")
     if any(word in ("-h", "--help") for word in arguments):
         text = module.HELP
@@ -141,10 +146,11 @@ def dispatch(command: str, arguments: Sequence[str]) -> int:
 
 
 def _check_environment() -> None:
-    """Refuse a rendering backend that MuJoCo would raise about at its import, whatever the command."""
+    """Refuse a rendering backend that MuJoCo would raise about at its import; move caches that cannot be written."""
     backend = os.environ.get("MUJOCO_GL", "")
     if backend.lower() not in GL_BACKENDS:
         raise UserError(f"MUJOCO_GL={backend}: no rendering backend, set egl or osmesa, or leave it unset")
+    os.environ.update(cache_variables(os.environ))
 
 
 def guarded(command: Callable[[], int]) -> int:

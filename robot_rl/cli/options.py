@@ -1,10 +1,11 @@
 """Reads key=value arguments into a dataclass of options, with a suggestion for every typo."""
 
 import dataclasses
+import math
 import shlex
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,9 +15,21 @@ from robot_rl.reading import read_yaml
 T = TypeVar("T")
 
 
-def option(default: Any, text: str) -> Any:
-    """A field of an options dataclass, with the line that describes it in the help."""
-    return dataclasses.field(default=default, metadata={"help": text})
+MAX_SEED = 2**31 - 1
+MAX_ENVS = 2**20
+MAX_COUNT = 2**31 - 1
+
+
+def option(default: Any, text: str, *, least: float | None = None, most: float | None = None) -> Any:
+    """A field of an options dataclass, with the line that describes it in the help.
+
+    Args:
+        default: What it is where it is not given.
+        text: What it means.
+        least: The least number that may be given.
+        most: The greatest.
+    """
+    return dataclasses.field(default=default, metadata={"help": text, "least": least, "most": most})
 
 
 def describe(cls: type) -> str:
@@ -46,9 +59,30 @@ def split(arguments: Sequence[str]) -> dict[str, str]:
         if not equals or not key or key.startswith("-"):
             raise UserError(f"'{argument}': write options as key=value; --help lists them")
         if key in values:
-            raise UserError(f"{key}: given twice")
+            refuse_twice([(key, f"{key}={values[key]}"), (key, argument)])
         values[key] = value
     return values
+
+
+def refuse_twice(given: Iterable[tuple[str, str]]) -> None:
+    """Refuse a setting that is given twice, by its own name or as a part of its group.
+
+    Args:
+        given: What the words of the command line set: dotted name and word.
+
+    Raises:
+        UserError: The line has both words.
+    """
+    words: dict[str, str] = {}
+    for name, word in given:
+        if name in words:
+            raise UserError(f"{words[name]} and {word}: {name} is given twice; leave one of them out")
+        words[name] = word
+    for name, word in words.items():
+        parts = name.split(".")
+        for group in (".".join(parts[:count]) for count in range(1, len(parts))):
+            if group in words:
+                raise UserError(f"{words[group]} and {word}: {name} is given twice; leave one of them out")
 
 
 def read(cls: type[T], arguments: Sequence[str]) -> tuple[T, dict[str, Any]]:
@@ -62,15 +96,19 @@ def read(cls: type[T], arguments: Sequence[str]) -> tuple[T, dict[str, Any]]:
         The options, and the dotted overrides by name.
 
     Raises:
-        UserError: An unknown key, or a value of the wrong type.
+        UserError: An unknown key, a value of the wrong type or out of range.
     """
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     known: dict[str, Any] = {}
     dotted: dict[str, Any] = {}
+    ranges = {field.name: field.metadata for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key, text in split(arguments).items():
         if key in hints:
+            if not text:
+                raise UserError(f"{key}= is empty; give a value, or leave {key}= out for the default")
             known[key] = convert(hints[key], text, key)
+            check_between(key, known[key], ranges[key].get("least"), ranges[key].get("most"))
         elif "." in key:
             dotted[key] = parse_value(text, key)
         else:
@@ -92,28 +130,36 @@ def read_all(cls: type[T], arguments: Sequence[str]) -> T:
 
 
 def parse_value(text: str, name: str) -> Any:
-    """Reads a number, list, true, false, null or word as YAML does; 1e-3 is a number too.
+    """Reads a number, list, true, false, null or word, each as `robot-rl train` does.
 
     Raises:
         UserError: The text is no such value.
     """
     try:
-        value = read_yaml(text)
+        return read_yaml(text, plain=True)
     except ValueError:
         raise UserError(f"{name}={text}: cannot be read; write a number, a word, true, false or [1, 2]") from None
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+
+
+def check_between(name: str, value: Any, least: float | None, most: float | None = None) -> None:
+    """Refuses a number out of its range; None of either bound is none, and what is no number has none.
+
+    Raises:
+        UserError: The line says the range.
+    """
+    if isinstance(value, str | bool | None):
+        return
+    if (least is not None and value < least) or (most is not None and value > most):
+        low = "" if least is None else f"at least {least:g}" if isinstance(least, float) else f"at least {least}"
+        high = "" if most is None else f"at most {most:g}" if isinstance(most, float) else f"at most {most}"
+        raise UserError(f"{name}={value}: must be {' and '.join(filter(None, (low, high)))}")
 
 
 def convert(hint: Any, text: str, name: str) -> Any:
     """Converts an argument's text to the type of its field.
 
     Raises:
-        UserError: The text is no value of that type.
+        UserError: The text is no value of that type; a number must be finite, and in digits from 0 to 9.
     """
     if isinstance(hint, types.UnionType):
         hint = next(part for part in typing.get_args(hint) if part is not type(None))
@@ -125,9 +171,14 @@ def convert(hint: Any, text: str, name: str) -> Any:
             raise UserError(f"{name}={text}: must be true or false")
         return words[text.lower()]
     try:
-        return hint(text)
+        number = hint(text)
     except ValueError:
-        raise UserError(f"{name}={text}: must be {'a whole number' if hint is int else 'a number'}") from None
+        number = None
+    if number is None or not text.isascii():
+        raise UserError(f"{name}={text}: must be {'a whole number' if hint is int else 'a number'}")
+    if not math.isfinite(number):
+        raise UserError(f"{name}={text}: must be a finite number")
+    return number
 
 
 def _shown(value: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from robot_rl.cli.foreign import refuse
 from robot_rl.cli.isaac import is_isaac
-from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.options import MAX_SEED, describe, option, read
 from robot_rl.cli.source import OVERRIDES_HELP, SourceOptions, find_source, task_of
 
 
@@ -16,9 +16,9 @@ class Options(SourceOptions):
     """Options of robot-rl play."""
 
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 lets other machines in")
-    port: int = option(8080, "TCP port; 0 takes a free one")
-    seconds: float = option(0.0, "stop after this long [s]; 0 runs until Ctrl-C")
-    seed: int = option(0, "seed of the world")
+    port: int = option(8080, "TCP port; 0 takes a free one", least=0, most=65535)
+    seconds: float = option(0.0, "stop after this long [s]; 0 runs until Ctrl-C", least=0)
+    seed: int = option(0, "seed of the world", least=0, most=MAX_SEED)
 
 
 HELP = f"""\

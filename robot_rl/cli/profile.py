@@ -35,8 +35,7 @@ def run(arguments: Sequence[str]) -> int:
 
     values = options.split(arguments)
     iterations = options.convert(int, values.pop("iterations", "5"), "iterations")
-    if iterations < 1:
-        raise UserError(f"iterations={iterations}: must be at least 1")
+    options.check_between("iterations", iterations, 1, 100_000)
     files = {
         key: check_output(key, text, kind, makes_folder=False)
         for key, kind in (("out", PROFILE), ("trace", TRACE))

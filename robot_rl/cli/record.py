@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.options import MAX_SEED, describe, option, read
 from robot_rl.cli.outputs import MOTION, check_output
 from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
 from robot_rl.errors import UserError, suggest
@@ -21,8 +21,8 @@ class Options(SourceOptions):
 
     out: str = option("motion.safetensors", "the file")
     seconds: float = option(20.0, "length of each world's recording [s]")
-    worlds: int = option(16, "worlds, each with commands of its own")
-    seed: int = option(0, "seed of the worlds")
+    worlds: int = option(16, "worlds, each with commands of its own", least=1, most=65536)
+    seed: int = option(0, "seed of the worlds", least=0, most=MAX_SEED)
     group: str = option("motion", "observation group to keep; motion is added where the task has none")
 
 
@@ -46,8 +46,6 @@ def run(arguments: Sequence[str]) -> int:
     options, dotted = read(Options, arguments)
     if not 0 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds}: must lie in (0, 3600]")
-    if not 1 <= options.worlds <= 65536:
-        raise UserError(f"worlds={options.worlds}: must lie in [1, 65536]")
     out = check_output("out", options.out or Options().out, MOTION)
     source = _with_group(find_source(options, dotted), options.group)
     with contextlib.closing(source.cfg.make_env(num_envs=options.worlds, seed=options.seed)) as env:

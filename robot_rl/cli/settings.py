@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.cli import foreign, isaac
 from robot_rl.cli import tree as trees
 from robot_rl.cli.agreement import check_settings
+from robot_rl.cli.options import MAX_ENVS, MAX_SEED
 from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
 from robot_rl.config.learner import LEARNERS
 from robot_rl.consent import require
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
 FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
 OPTIONAL = {"run_id": None}
 """Further keys in front, which runs of earlier versions do not have, and what they are there."""
+MAX_THREADS = 4096
 WANDB = ("off", "offline", "online")
-MAX_SEED = 2**31 - 1
-MAX_ENVS = 2**20
 
 
 @dataclass(kw_only=True, slots=True)
@@ -222,10 +222,10 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     learner = {key: value for key, value in tree.items() if key not in (*FRONT, *OPTIONAL, *known, "metrics")}
     device = resolve_device(tree["device"])
     engine = theirs.ENGINE if theirs is not None else _engine(str(tree["engine"]), device)
-    if not str(tree["root"]).strip():
-        raise UserError("root= is empty, must name the directory of all runs, such as root=runs")
-    root = Path(str(tree["root"]))
+    root = _root(tree["root"])
     task = task if theirs is not None else trees.apply_tree(task, parts)
+    if theirs is None and not task.rewards:
+        raise UserError("rewards={}: needs at least one term; without a reward nothing is learned")
     # What was read from files stands in run.yaml as figures: a run goes on without them.
     read = (
         {key: getattr(task, key) for key in ("assets",) if key in own}
@@ -239,13 +239,31 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
         num_envs=_whole("num_envs", tree["num_envs"], 1, MAX_ENVS),
         device=device,
         engine=engine,
-        num_threads=_whole("num_threads", tree["num_threads"], 0),
+        num_threads=_whole("num_threads", tree["num_threads"], 0, MAX_THREADS),
         init_from=RunDir.find(str(tree["init_from"]), root, key="init_from") if tree["init_from"] is not None else None,
         run_id=None if tree["run_id"] is None else check_run_id(tree["run_id"]),
         root=root,
         wandb=wandb,
         tree={**tree, **read, "device": device, "engine": engine},
     )
+
+
+def check_left_out(name: str, key: str) -> None:
+    """Refuse to leave out (`~key`) what a task cannot be without: a group as a whole, or a single value.
+
+    Args:
+        name: The task's name.
+        key: A dotted name of its tree.
+
+    Raises:
+        UserError: The line says what can be left out there.
+    """
+    known = [] if foreign.whose(name) is not None else sorted(trees.named_parts(find_task(name)))
+    if key in known:
+        return
+    inside = [part for part in known if part.rpartition(".")[0] == key]
+    right = f"leave out its parts, such as ~{' ~'.join(inside[:3])}" if inside else "leave out the ~ and give a value"
+    raise UserError(f"~{key}: can be changed but not left out; {right}")
 
 
 def load(run_dir: RunDir, overrides: Mapping[str, Any] | None = None, *, trust: bool = False) -> TrainCfg:
@@ -301,7 +319,7 @@ def resolve_device(device: Any) -> str:
     if name == "cpu":
         return name
     kind, colon, index = name.partition(":")
-    if kind != "cuda" or (colon and not index.isdecimal()):
+    if kind != "cuda" or (colon and not (index.isascii() and index.isdecimal())):
         near = suggest(name, ("auto", "cpu", "cuda"))
         raise UserError(f"device={name}: must be auto, cpu, cuda or cuda:<index>; {near}")
     if int(index or 0) >= count:
@@ -336,10 +354,18 @@ def _engine(name: str, device: str) -> str:
         return resolve_engine(name, device)
 
 
-def _whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    right = f"must be a whole number of at least {least}" + (f" and at most {most}" if most else "")
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most and value > most):
-        raise UserError(f"{name}={value}: {right}")
+def _root(value: Any) -> Path:
+    right = "must name the directory of all runs, such as root=runs"
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UserError(f"root={value}: {right}")
+    if not str(value).strip():
+        raise UserError(f"root= is empty, {right}")
+    return Path(str(value))
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise UserError(f"{name}={value}: must be a whole number of at least {least} and at most {most}")
     return value
 
 

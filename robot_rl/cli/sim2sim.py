@@ -2,15 +2,17 @@
 
 import contextlib
 import dataclasses
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import describe, option, parse_value, read
+from robot_rl.cli.options import MAX_ENVS, MAX_SEED, describe, option, parse_value, read
 from robot_rl.cli.outputs import SESSION, check_output
 from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source, task_of
+from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,21 +26,28 @@ class Options(SourceOptions):
     """Options of robot-rl sim2sim."""
 
     seconds: float = option(10.0, "how long the policy walks, or the length of an episode [s]; 0: until Ctrl-C")
-    episodes: int = option(0, "instead of one session: so many worlds in lockstep, against the trainer's evaluation")
+    episodes: int = option(
+        0,
+        "instead of one session: so many worlds in lockstep, against the trainer's evaluation",
+        least=0,
+        most=MAX_ENVS,
+    )
     transport: str = option("udp", "udp, shm, or dds where the runtime was built with it")
     command: str = option("task", "task (drawn), script, a joystick such as /dev/input/js0, or vx,vy,yaw")
     faults: str = option("", "what goes wrong, such as delay=0.03@2-4,nan@6, or a file.json")
     recover: bool = option(True, "after a fault or a fall hang the robot up and begin again")
     viewer: bool = option(False, "show it in the browser, with buttons for the operator")
     host: str = option("127.0.0.1", "address that the viewer listens on")
-    port: int = option(8080, "TCP port of the viewer; 0 takes a free one")
+    port: int = option(8080, "TCP port of the viewer; 0 takes a free one", least=0, most=65535)
     tick: float = option(0.002, "physics step and period of the states [s]; 0: the training's physics step")
     settings: str = option("", "settings of the binary, such as stand_s:1,limits.tilt_rad:0.8")
     log: str = option("", "folder or file.mcap for the binary's log")
     all_states: bool = option(
         False, "with episodes: send the state of each physics step, not of each control step alone"
     )
-    seed: int = option(-1, "seed of the worlds; one of its own that no training uses by default")
+    seed: int | None = option(
+        None, "seed of the worlds; one of its own that no training uses by default", least=0, most=MAX_SEED
+    )
     out: str = option("", "file for the figures as JSON")
 
 
@@ -95,8 +104,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _check(options: Options) -> None:
-    if options.episodes < 0:
-        raise UserError(f"episodes={options.episodes}: must be 0 for one session in real time, or more")
     if options.episodes and not 1 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds}: must lie in (1, 3600]; errors count from the first second on")
     if not 0 <= options.seconds <= DAY_S:
@@ -117,9 +124,12 @@ def _settings(text: str) -> dict[str, float]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, value = part.partition(":")
         number = parse_value(value, name) if colon else None
-        if isinstance(number, bool) or not isinstance(number, int | float):
+        figure = to_float(number)
+        if figure is None or not math.isfinite(figure):
             raise UserError(f"settings={text}: '{part}' must be name:number, such as limits.tilt_rad:0.8")
-        found[name.strip()] = float(number)
+        if name.strip() in found:
+            raise UserError(f"settings={text}: {name.strip()} is given twice; leave one of them out")
+        found[name.strip()] = figure
     return found
 
 
@@ -141,7 +151,7 @@ def _scratch() -> Iterator[Path]:
 def _seed(options: Options) -> int:
     from robot_rl.evaluate import EVALUATION_SEED
 
-    return EVALUATION_SEED if options.seed < 0 else options.seed
+    return EVALUATION_SEED if options.seed is None else options.seed
 
 
 # -- one session in real time ------------------------------------------------------------------------------------------

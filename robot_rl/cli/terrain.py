@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.options import MAX_SEED, describe, option, read
 from robot_rl.cli.outputs import PICTURE, check_output, save_picture
 from robot_rl.errors import UserError, suggest
 
@@ -21,15 +21,19 @@ class Options:
     """Options of robot-rl terrain."""
 
     name: str = option("", "a kind of ground such as stairs, the mixture rough, a task with a terrain, or list")
-    seed: int = option(-1, "seed of what is random about it; the terrain's own by default")
-    rows: int = option(0, "levels of difficulty; the terrain's own by default")
+    seed: int | None = option(
+        None, "seed of what is random about it; the terrain's own by default", least=0, most=MAX_SEED
+    )
+    rows: int | None = option(None, "levels of difficulty; the terrain's own by default", least=1)
     form: str = option("", "hfield or boxes; the terrain's own by default")
-    level: int = option(-1, "row to look at; about the last but one by default")
-    column: int = option(-1, "column to look at; the first of two, or in the middle, by default")
-    distance: float = option(0.0, "from there to the camera [m]; 1.2 tiles, or more where there are many, by default")
+    level: int | None = option(None, "row to look at; about the last but one by default", least=0)
+    column: int | None = option(None, "column to look at; the first of two, or in the middle, by default", least=0)
+    distance: float = option(
+        0.0, "from there to the camera [m]; 1.2 tiles, or more where there are many, by default", least=0, most=1000
+    )
     robot: str = option("unitree_go2", "who stands there for scale; none for nobody")
     spawns: bool = option(True, "mark where robots start")
-    size: int = option(1400, "width of the picture [px]; it is half as high")
+    size: int = option(1400, "width of the picture [px]; it is half as high", least=200, most=MAX_WIDTH)
     out: str = option("", "the .png; terrain_<name>.png by default")
 
 
@@ -62,10 +66,6 @@ def run(arguments: Sequence[str]) -> int:
     if options.name in ("", "list"):
         print("\n".join(kind_lines()))
         return 0
-    if not 200 <= options.size <= MAX_WIDTH:
-        raise UserError(f"size={options.size}: must lie in [200, {MAX_WIDTH}] pixels")
-    if not 0 <= options.distance <= 1000:
-        raise UserError(f"distance={options.distance:g}: must lie in [0, 1000] m")
     cfg = find_terrain(options, dotted)
     out = check_output("out", options.out or f"terrain_{options.name}.png", PICTURE, makes_folder=False)
     with asked():
@@ -116,19 +116,17 @@ def find_terrain(options: Options, dotted: Mapping[str, Any]) -> "TerrainCfg":
         known = [*PRESETS, *registry.list_tasks()]
         raise UserError(f"name={name}: no terrain or task of this name; {suggest(name, known)}")
     short = {"terrain.seed": options.seed, "terrain.num_rows": options.rows, "terrain.form": options.form}
-    given = {key: value for key, value in short.items() if value != _unset(key)}
+    given = {key: value for key, value in short.items() if value not in (None, "")}
+    for key, value in given.items():
+        if key in dotted:
+            raise UserError(f"{key}={dotted[key]}: is given twice, by its short name as {value}; leave one of them out")
     return trees.apply_tree(ground, trees.override(trees.task_tree(ground), {**dotted, **given})).terrain
 
 
-def _unset(key: str) -> Any:
-    """The default of a short option, which leaves the terrain's own value."""
-    return {"terrain.seed": -1, "terrain.num_rows": 0, "terrain.form": ""}[key]
-
-
-def _place(name: str, value: int, count: int, default: int) -> int:
-    if not -1 <= value < count:
+def _place(name: str, value: int | None, count: int, default: int) -> int:
+    if value is not None and value >= count:
         raise UserError(f"{name}={value}: must lie in [0, {count - 1}]")
-    return default if value < 0 else value
+    return default if value is None else value
 
 
 def _robot(options: Options) -> Any:

@@ -70,6 +70,8 @@ of an environment of Isaac Lab:
 
 sweeps, one run after another (Hydra's multirun and launchers):
   robot-rl train -m task=go2_flat seed=1,2,3 ppo.entropy_coef=0.002,0.01
+  hydra/launcher=  hydra.launcher.<name>=  hydra/sweeper=  hydra.sweeper.<name>=  hydra.sweep.dir=
+  hydra.job.env_set  hydra.job.env_copy              of Hydra's own settings these; a sweep alone takes them
 
 several processes, with the worlds divided evenly among them, each on a GPU of its own where there are GPUs:
   torchrun --nproc-per-node 2 --no-python robot-rl train task=go2_flat num_envs=8192

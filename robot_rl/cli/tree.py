@@ -6,9 +6,11 @@ robot and the task's presets are no part of the tree.
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from robot_rl.cli.options import refuse_twice
 from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError, suggest
 
@@ -46,8 +48,9 @@ def override(tree: Mapping[str, Any], dotted: Mapping[str, Any]) -> dict[str, An
     """A copy of a tree with values replaced by dotted name.
 
     Raises:
-        UserError: A name that the tree does not have; the nearest one is offered.
+        UserError: A name that the tree does not have (the nearest is offered), no value of a group, or one given twice.
     """
+    refuse_twice((leaf, f"{name}={value}") for name, value in dotted.items() for leaf in leaf_names(name, value))
     result = copy_tree(tree)
     for name, value in dotted.items():
         require_key(tree, name)
@@ -55,10 +58,51 @@ def override(tree: Mapping[str, Any], dotted: Mapping[str, Any]) -> dict[str, An
         node = result
         for part in parents:
             node = node[part]
-        if isinstance(node[last], dict) and not isinstance(value, Mapping):
-            raise _group(name, value, node[last])
-        node[last] = {**node[last], **value} if isinstance(node[last], dict) else value
+        node[last] = _merged(node[last], value, name)
     return result
+
+
+def leaf_names(name: str, value: Any) -> Iterator[str]:
+    """The dotted names of the values that a setting sets: its own, or those in the group that it gives."""
+    if not isinstance(value, Mapping) or not value:
+        yield name
+        return
+    for key, part in value.items():
+        yield from leaf_names(f"{name}.{key}", part)
+
+
+def _merged(old: Any, value: Any, path: str) -> Any:
+    """`old` with the values that `value` has; a group keeps what `value` does not name."""
+    if not isinstance(old, dict) or not old:
+        if isinstance(value, Mapping) and old is not None and not isinstance(old, dict):
+            raise UserError(f"{path}={value}: is no group; give one value, such as {path}={old}")
+        return value
+    if not isinstance(value, Mapping) or not value:
+        raise _group(path, value, old)
+    _known_keys(value, old, f"{path}.")
+    return {**old, **{key: _merged(old[key], part, f"{path}.{key}") for key, part in value.items()}}
+
+
+def named_parts(task: Any) -> set[str]:
+    """The dotted names of what a task may be without: a reward, an event, an observation, a kind of tile.
+
+    Args:
+        task: A `robot_rl_envs.task.Task`.
+    """
+    found: set[str] = set()
+
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, Mapping):
+            found.update(f"{path}.{name}" for name in value)
+        elif not dataclasses.is_dataclass(value) or isinstance(value, type):
+            return
+        for name, part in (value if isinstance(value, Mapping) else _fields(value)).items():
+            walk(part, f"{path}.{name}")
+
+    for name, value in _fields(task).items():
+        if name not in NOT_IN_TREE:
+            walk(value, name)
+    return found
 
 
 def require_key(tree: Mapping[str, Any], name: str) -> None:
@@ -199,9 +243,17 @@ def _rebuild(path: str, make: Any) -> Any:
     try:
         return make()
     except ValueError as error:
-        line = str(error)
-        field = path.rpartition(".")[2]
-        raise UserError(line if path == "task" or line.startswith(f"{field}.") else f"{path}: {line}") from None
+        raise UserError(_with_path(path, str(error))) from None
+
+
+def _with_path(path: str, line: str) -> str:
+    """A complaint about what stands at `path`, with that path in the name of the field that it begins with."""
+    parent, _, field = path.rpartition(".")
+    if path == "task" or line.startswith((f"{path}.", f"{path}=")):
+        return line
+    if line.startswith((f"{field}.", f"{field}=")):
+        return f"{parent}.{line}"
+    return f"{path}.{line}" if re.match(r"[a-z]\w*=", line) else f"{path}: {line}"
 
 
 def coerce(old: Any, new: Any, path: str) -> Any:
@@ -225,9 +277,9 @@ def coerce(old: Any, new: Any, path: str) -> Any:
             return int(new)
         raise UserError(f"{path}={new!r}: must be a whole number")
     if isinstance(old, float):
-        if number is not None and not math.isnan(number):
+        if number is not None and math.isfinite(number):
             return number
-        raise UserError(f"{path}={new!r}: must be a number")
+        raise UserError(f"{path}={new!r}: must be a {'' if number is None else 'finite '}number")
     if isinstance(old, str):
         if isinstance(new, str):
             return new

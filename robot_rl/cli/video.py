@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.gym import is_gym
 from robot_rl.cli.isaac import is_isaac
-from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.options import MAX_SEED, describe, option, read
 from robot_rl.cli.outputs import FILM, check_output
 from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source, task_of
 from robot_rl.errors import UserError
@@ -27,7 +27,7 @@ class Options(SourceOptions):
     robots: int = option(1, "1, or 4 for a grid of worlds")
     width: int = option(640, "width [px]")
     height: int = option(480, "height [px]")
-    seed: int = option(0, "seed of the worlds")
+    seed: int = option(0, "seed of the worlds", least=0, most=MAX_SEED)
     out: str = option("", "the .mp4; video.mp4 of the run, or <policy>.mp4, by default")
 
 

@@ -16,7 +16,9 @@ def check_range(name: str, value: float, low: float, high: float, *, open_low: b
 
 
 def to_float(value: object) -> float | None:
-    """Return a number as float; None where it is none, as a flag, or beyond what a float holds."""
+    """Return a number as float, also YAML's .nan and .inf; None where it is none, or beyond what a float holds."""
+    if isinstance(value, str) and value.lower() in (".nan", ".inf", "+.inf", "-.inf"):
+        return float(value.replace(".", ""))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import types
 import typing
@@ -108,13 +109,22 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
         return from_dict(hint, value, prefix=f"{name}.")
     if origin is tuple:
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
-            raise UserError(f"{name}: {value!r} is no list of {args[0].__name__}")
+            raise UserError(f"{name}: {value!r} is no list; {_example(args[0], value)}")
         return tuple(_convert(args[0], item, f"{name}[{i}]") for i, item in enumerate(value))
     if origin is dict or hint is dict:
         if not isinstance(value, Mapping):
             raise UserError(f"{name}: {value!r} is no mapping")
         return dict(value)
     return _scalar(hint, value, name)
+
+
+def _example(hint: Any, value: Any) -> str:
+    """What a list of values of a type looks like; of one such value, that value in brackets."""
+    if isinstance(value, str | float | int) and not isinstance(value, bool) and value != "":
+        with contextlib.suppress(UserError):
+            return f"must be one, such as [{_scalar(hint, value, '')}]"
+    samples = {int: "[128, 128]", float: "[0.5, 1.0]", str: "[actor]"}
+    return f"must be one, such as {samples.get(hint, '[...]')}"
 
 
 def _scalar(hint: Any, value: Any, name: str) -> Any:

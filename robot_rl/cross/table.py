@@ -5,7 +5,6 @@ Engines do not fit into one process, or one environment: each evaluation is a fi
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
-from robot_rl.reading import read_plain
+from robot_rl.reading import read_json
 
 TRACKING_LOSS, SURVIVAL_LOSS = 0.15, 0.03
 """What a policy may lose in another engine than its own: a share of its tracking error, points of survival."""
@@ -112,14 +111,7 @@ def read_cell(path: Path, home: str = "") -> Cell:
     Raises:
         UserError: there is no such file, it is no evaluation, or one that does not say its engine.
     """
-    try:
-        data = json.loads(read_plain(path.resolve(), MAX_BYTES).decode())
-    except FileNotFoundError:
-        raise UserError(f"{path}: cannot be read: No such file") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: cannot be read: {error}") from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}: damaged, line {error.lineno} is no JSON") from None
+    data = read_json(path, MAX_BYTES)
     kind = next((kind for kind in KINDS if isinstance(data, Mapping) and kind in data), None)
     if kind is None:
         raise UserError(f"{path}: is no evaluation; robot-rl eval writes them")
@@ -141,16 +133,22 @@ def read_cell(path: Path, home: str = "") -> Cell:
             engine=data["engine"],
             kind=kind,
             episodes=int(data["episodes"]),
-            seconds=float(data["seconds"]),
+            seconds=_finite(float(data["seconds"])),
             lin_vel_error=_figure(figures, "lin_vel_error", "mean"),
             yaw_vel_error=_figure(figures, "yaw_vel_error", "mean"),
             lin_vel_spread=_figure(figures, "lin_vel_error", "std"),
-            fall_rate=float(figures["fall_rate"]["mean"]),
+            fall_rate=_finite(float(figures["fall_rate"]["mean"])),
             file=str(path),
             episode_return=_figure(figures, "return", "mean"),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: damaged, {error} is missing or of the wrong kind") from None
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"a figure of {value}")
+    return value
 
 
 def merge(cells: Sequence[Cell]) -> Table:

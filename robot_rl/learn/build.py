@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,25 +48,37 @@ def make_networks(
     pair, single = None, None
     if cfg.symmetry == "network" and checked is not None:
         pair, single = (checked["actor"], checked["action"]), checked["critic"]
-    actor = Actor(
-        dims.actor_layout,
-        dims.action,
-        cfg.actor,
-        normalize=cfg.normalize_obs,
-        mirror=pair,
-        choices=tuple(dims.choices),
-        generator=generator,
-    )
-    critic = Critic(
-        dims.critic_layout,
-        cfg.critic,
-        num_values=dims.num_values,
-        normalize=cfg.normalize_obs,
-        normalize_values=cfg.normalize_values,
-        mirror=single,
-        generator=generator,
-    )
+    with _of("actor"):
+        actor = Actor(
+            dims.actor_layout,
+            dims.action,
+            cfg.actor,
+            normalize=cfg.normalize_obs,
+            mirror=pair,
+            choices=tuple(dims.choices),
+            generator=generator,
+        )
+    with _of("critic"):
+        critic = Critic(
+            dims.critic_layout,
+            cfg.critic,
+            num_values=dims.num_values,
+            normalize=cfg.normalize_obs,
+            normalize_values=cfg.normalize_values,
+            mirror=single,
+            generator=generator,
+        )
     return actor, critic
+
+
+@contextlib.contextmanager
+def _of(network: str) -> Iterator[None]:
+    """Name the network in what is refused inside: its parts know their own settings only."""
+    try:
+        yield
+    except UserError as error:
+        line = str(error)
+        raise UserError(f"{network}.{line}" if line.startswith(("hidden", "memory.")) else line) from error
 
 
 def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
@@ -93,6 +106,12 @@ def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
             "(give the task's rewards a `group`)"
         )
     num_values = len(rewards) if cfg.several_critics else 1
+    if cfg.reward_weights and not cfg.several_critics:
+        weights = list(cfg.reward_weights)
+        raise UserError(
+            f"reward_weights: {weights} change nothing where there is one critic; add several_critics=true, or leave "
+            "reward_weights empty"
+        )
     if cfg.reward_weights and len(cfg.reward_weights) != num_values:
         raise UserError(f"reward_weights: {len(cfg.reward_weights)} of them, must be {num_values}")
     return Dims(

@@ -28,6 +28,17 @@ WEIGHTS = "model.safetensors"
 META = "meta.json"
 FILES = re.compile(r"model\.safetensors|env(\.rank[1-9][0-9]*)?\.safetensors")
 """Names of the files that meta.json may hold checksums of, besides its own."""
+SHAPING = (
+    "memory.kind",
+    "memory.hidden",
+    "memory.layers",
+    "hidden",
+    "conv.groups",
+    "conv.channels",
+    "conv.features",
+    "state_std",
+)
+"""Settings of a network that decide the shapes of its tensors."""
 MAX_META = 2**24
 """Bytes that meta.json may have."""
 REPLACED = "-replaced"
@@ -248,32 +259,60 @@ def prune(directory: Path, keep: int) -> None:
         shutil.rmtree(hidden, ignore_errors=True)
 
 
-def check_shapes(path: Path, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+def check_shapes(
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    wanted: Mapping[str, Tensor],
+    settings: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
+) -> None:
     """Raise UserError unless a checkpoint holds every wanted tensor in its shape; the message has both shapes.
 
     A part of actor or critic that is not wanted, such as a memory, is refused, too. Networks are looked at first: what
     else does not fit, such as the optimizer's moments, follows from them.
+
+    Args:
+        path: the checkpoint.
+        tensors: what it holds.
+        wanted: what it must hold.
+        settings: the learner's settings of the checkpoint, and those of now; the message names the first that differs.
     """
     parts = ("actor.", "critic.")
     networks = [name for name in wanted if name.startswith(parts)]
     spare = [name for name in tensors if name.startswith(parts) and name not in wanted]
     for name in (*networks, *spare, *(name for name in wanted if not name.startswith(parts))):
-        have, want = (tuple(held[name].shape) if name in held else None for held in (tensors, wanted))
-        if have is None:
-            first, extra, *_ = name.split(".")
-            without = first == "extra" and not any(held.startswith(f"extra.{extra}.") for held in tensors)
-            why = f"its run was without {extra}" if without else "it is of another architecture"
-            raise UserError(f"checkpoint {path}: has no '{name}' {want}, {why}")
-        if want is None:
-            raise UserError(
-                f"checkpoint {path}: has '{name}' {have}, which is none here; it is of another architecture"
-            )
-        if have != want:
-            raise UserError(
-                f"checkpoint {path}: '{name}' has shape {have}, must be {want} for this environment and learner"
-            )
-        if tensors[name].dtype != wanted[name].dtype:
-            raise UserError(f"checkpoint {path}: '{name}' is of {tensors[name].dtype}, must be {wanted[name].dtype}")
+        why = _misfit(name, tensors, wanted)
+        if why:
+            raise UserError(f"{_other_setting(name.partition('.')[0], *settings)}checkpoint {path}: {why}")
+
+
+def _misfit(name: str, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
+    """Why a tensor cannot be taken; empty where it can."""
+    have, want = (tuple(held[name].shape) if name in held else None for held in (tensors, wanted))
+    if have is None:
+        first, extra, *_ = name.split(".")
+        without = first == "extra" and not any(held.startswith(f"extra.{extra}.") for held in tensors)
+        return (
+            f"has no '{name}' {want}, {f'its run was without {extra}' if without else 'it is of another architecture'}"
+        )
+    if want is None:
+        return f"has '{name}' {have}, which is none here; it is of another architecture"
+    if have != want:
+        return f"'{name}' has shape {have}, must be {want} for this environment and learner"
+    if tensors[name].dtype != wanted[name].dtype:
+        return f"'{name}' is of {tensors[name].dtype}, must be {wanted[name].dtype}"
+    return ""
+
+
+def _other_setting(network: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first of a network's settings that decide its shapes and differ, for the line; empty where none does."""
+    for key in (*(f"{network}.{name}" for name in SHAPING), f"{network}_groups", "symmetry", "several_critics"):
+        old, new = before, now
+        for part in key.split("."):
+            old = old.get(part) if isinstance(old, Mapping) else None
+            new = new.get(part) if isinstance(new, Mapping) else None
+        if None not in (old, new) and old != new:
+            return f"{key}={new}: the checkpoint's network has {old}, give the same; "
+    return ""
 
 
 def sync_directory(path: Path) -> None:

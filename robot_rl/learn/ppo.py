@@ -333,7 +333,8 @@ def mean_over(x: Tensor, weight: Tensor | None) -> Tensor:
 def _normalize(advantage: Tensor, valid: Tensor | None, ranks: Ranks) -> Tensor:
     """Return advantages (B,) with mean 0 and deviation 1 over the valid ones of all ranks; the others become 0."""
     if valid is None and ranks.size == 1:
-        return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        deviation = advantage.std(correction=min(1, advantage.numel() - 1))  # A single sample has none.
+        return (advantage - advantage.mean()) / (deviation + 1e-8)
     valid = torch.ones_like(advantage, dtype=torch.bool) if valid is None else valid
     count, total = ranks.sum_(torch.stack((valid.sum(), torch.where(valid, advantage, 0.0).sum()))).unbind()
     count = count.clamp(min=2)

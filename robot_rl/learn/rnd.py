@@ -14,6 +14,7 @@ from torch import Tensor
 
 from robot_rl.config import NetworkCfg
 from robot_rl.config.extras import RndCfg
+from robot_rl.errors import UserError
 from robot_rl.learn.extras import Extra
 from robot_rl.learn.layout import make_layout
 from robot_rl.learn.mlp import Mlp
@@ -93,7 +94,9 @@ class Rnd(Extra):
         inputs, weight = self._normalized(states), valid.to(states.dtype)
         with torch.no_grad():
             features = self.target(inputs)
-        minibatches = min(self.cfg.minibatches, len(states))
+        minibatches = self.cfg.minibatches
+        if minibatches > len(states):
+            raise UserError(f"rnd.minibatches: {minibatches} is more than the {len(states)} samples")
         size, total = len(states) // minibatches, torch.zeros((), device=states.device)
         for _ in range(self.cfg.epochs):
             order = self.trainer.shuffle(len(states))

@@ -231,8 +231,9 @@ class Session(ABC):
                 with what this runner was given.
         """
         tensors, meta = load_checkpoint(path)
+        settings = (meta.get("learner") or {}, to_dict(self.cfg))
         if weights_only:
-            check_shapes(path, tensors, self._networks())
+            check_shapes(path, tensors, self._networks(), settings)
             self._load_networks(tensors)
             self._loaded({})
             return
@@ -240,7 +241,7 @@ class Session(ABC):
         self._check(meta)
         own = worlds.read_own(path, meta, self.ranks) or worlds.under(tensors, f"rank{self.ranks.rank}.")
         tensors |= own
-        check_shapes(path, tensors, self._networks() | self._state())
+        check_shapes(path, tensors, self._networks() | self._state(), settings)
         live, held = self._worlds(), {}
         told = tell if self.ranks.is_first else lambda _: None
         if fresh_worlds:

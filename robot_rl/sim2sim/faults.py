@@ -157,7 +157,7 @@ def load_faults(text: str) -> tuple[Fault, ...]:
         if not isinstance(rows, list):
             raise ValueError("it is no list")
         return tuple(_from_row(row) for row in rows)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"faults: no list of faults in JSON ({error})") from None
 
 

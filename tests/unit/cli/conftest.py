@@ -6,12 +6,24 @@ import pytest
 
 from robot_rl.cli.main import main
 
+
+class Settings(tuple[str, ...]):
+    """Words key=value, each key once."""
+
+    def but(self, *words: str) -> tuple[str, ...]:
+        """These words, in the place of those that set the same."""
+        keys = {word.partition("=")[0] for word in words}
+        return (*(word for word in self if word.partition("=")[0] not in keys), *words)
+
+
 # Cartpole, as little of it as trains at all.
-TINY = ("num_envs=4", "num_steps=4", "max_iterations=2", "actor.hidden=[8]", "critic.hidden=[8]", "num_threads=1")
+TINY = Settings(
+    ("num_envs=4", "num_steps=4", "max_iterations=2", "actor.hidden=[8]", "critic.hidden=[8]", "num_threads=1")
+)
 
 
 @pytest.fixture(scope="session")
-def tiny() -> tuple[str, ...]:
+def tiny() -> Settings:
     """Settings of a training that takes a moment."""
     return TINY
 

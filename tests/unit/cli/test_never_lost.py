@@ -36,7 +36,7 @@ def tear(path):
 @pytest.mark.slow
 def test_killed_and_requeued_it_is_the_run(run, in_tmp, tiny, start_python):
     """`kill -9` in the middle, then the same command line again."""
-    words = ("task=cartpole", *tiny, "max_iterations=60", "save_interval=5")
+    words = ("task=cartpole", *tiny.but("max_iterations=60"), "save_interval=5")
     assert run("train", *words, "run_id=straight")[0] == 0
     killed = RunDir(in_tmp / "runs" / "cartpole" / "killed")
     process = start_python(["-m", "robot_rl.cli.main", "train", *words, "run_id=killed"])
@@ -79,7 +79,7 @@ def test_a_kill_long_before_the_first_save_interval(run, in_tmp, tiny, start_pyt
 
 
 def test_a_torn_checkpoint_is_named_and_the_one_before_goes_on(run, in_tmp, tiny):
-    words = ("task=cartpole", *tiny, "save_interval=2", "max_iterations=6")
+    words = ("task=cartpole", *tiny.but("max_iterations=6"), "save_interval=2")
     assert run("train", *words, "run_id=straight")[0] == 0
     assert run("train", *words, "run_id=torn")[0] == 0
     torn = RunDir(in_tmp / "runs" / "cartpole" / "torn")
@@ -93,7 +93,7 @@ def test_a_torn_checkpoint_is_named_and_the_one_before_goes_on(run, in_tmp, tiny
 
 
 def test_a_run_killed_before_its_first_checkpoint_begins_anew(run, in_tmp, tiny):
-    words = ("task=cartpole", *tiny, "max_iterations=3")
+    words = ("task=cartpole", *tiny.but("max_iterations=3"))
     assert run("train", *words, "run_id=a")[0] == 0
     assert run("train", *words, "run_id=b")[0] == 0
     early = RunDir(in_tmp / "runs" / "cartpole" / "b")
@@ -113,7 +113,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(run, in_tmp, tiny)
 
 
 def test_a_run_in_training_is_refused_before_its_checkpoints_are_looked_at(run, in_tmp, tiny):
-    words = ("task=cartpole", *tiny, "max_iterations=1", "run_id=busy")
+    words = ("task=cartpole", *tiny.but("max_iterations=1"), "run_id=busy")
     assert run("train", *words)[0] == 0
     busy = RunDir(in_tmp / "runs" / "cartpole" / "busy")
     (busy.checkpoints / "000001" / "model.safetensors").unlink()  # As the one who trains removes old ones.
@@ -134,7 +134,7 @@ def test_a_run_in_training_is_refused_before_its_checkpoints_are_looked_at(run, 
     ],
 )
 def test_what_is_not_that_run(run, in_tmp, tiny, changed, says):
-    words = ("task=cartpole", *tiny, "max_iterations=1")
+    words = ("task=cartpole", *tiny.but("max_iterations=1"))
     assert run("train", *words, "run_id=one")[0] == 0
     name = () if changed.startswith("run_id") else ("run_id=one",)
     code, _, err = run("train", *words, *name, changed)

@@ -47,7 +47,7 @@ def test_a_mistake_is_named(argument, says):
 
 
 def test_a_key_is_given_once():
-    with pytest.raises(UserError, match="episodes: given twice"):
+    with pytest.raises(UserError, match="episodes=1 and episodes=2: episodes is given twice"):
         read_all(Options, ["episodes=1", "episodes=2"])
 
 

@@ -46,7 +46,7 @@ def wait_for_rows(process, directory, count):
 
 
 def test_a_run_of_two_is_stopped_and_resumed_by_one(in_tmp, run, tiny):
-    process = torchrun("train", "task=cartpole", *tiny, "max_iterations=100000", "save_interval=100000", cwd=in_tmp)
+    process = torchrun("train", "task=cartpole", *tiny.but("max_iterations=100000"), "save_interval=100000", cwd=in_tmp)
     path = wait_for_rows(process, in_tmp, 3)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=300)
@@ -72,7 +72,7 @@ def test_worlds_that_cannot_be_divided(start_python, in_tmp, tiny):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
-    words = ["-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny, "num_envs=5"]
+    words = ["-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny.but("num_envs=5")]
     environs = [{**os.environ, **SURROUNDINGS, **told, "RANK": str(rank)} for rank in range(2)]
     processes = [start_python(words, cwd=in_tmp, env=environ) for environ in environs]
     said = [process.communicate(timeout=300)[0] for process in processes]

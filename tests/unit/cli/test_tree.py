@@ -62,8 +62,8 @@ def test_a_term_that_the_tree_lacks_is_left_out(task):
         ("only_positive_rewards", 1, "only_positive_rewards=1: must be true or false"),
         ("commands.velocity.resample_s", [1], "commands.velocity.resample_s=[1]: must be a list of 2"),
         ("commands.velocity.resample_s", [1, "x"], "commands.velocity.resample_s[1]='x': must be a number"),
-        ("observations.actor.terms.gyro.noise", -1, "observations.actor.terms.gyro: noise=-1.0: must be >= 0"),
-        ("episode_length_s", 0, "episode_length_s=0.0: must be > 0 s"),
+        ("observations.actor.terms.gyro.noise", -1, "observations.actor.terms.gyro.noise=-1.0: must be >= 0"),
+        ("episode_length_s", 0, "episode_length_s=0.0: must last at least a control step of 0.02 s"),
     ],
 )
 def test_a_bad_value_is_named(task, name, value, says):

@@ -44,7 +44,7 @@ def test_a_typo_gets_a_suggestion(key, offer):
         ({"ppo.gamma": "high"}, "ppo.gamma: 'high' is not a number"),
         ({"normalize_obs": 1}, "normalize_obs: 1 is not true or false"),
         ({"symmetry": 3}, "symmetry: 3 is not a word"),
-        ({"actor.hidden": 128}, "actor.hidden: 128 is no list of int"),
+        ({"actor.hidden": 128}, "actor.hidden: 128 is no list; must be one, such as .128."),
         ({"actor.hidden": [128, "x"]}, r"actor.hidden\[1\]: 'x' is not a whole number"),
         ({"ppo": 1}, "ppo: 1 is no group of settings"),
         ({"ppo.gamma.x": 1}, "unknown key 'ppo.gamma.x'"),

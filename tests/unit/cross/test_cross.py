@@ -151,7 +151,7 @@ def test_what_does_not_go_together_is_refused(write):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["nowhere.json"], "nowhere.json: cannot be read: No such file"),
+        (["nowhere.json"], "nowhere.json: cannot be read (no such file"),
         (["{one}", "out=cross.txt"], "out=cross.txt: must end in .json"),
         (["{one}", "out=a/cross.json"], "out=a/cross.json: there is no folder a"),
         ([], "nothing to merge"),
