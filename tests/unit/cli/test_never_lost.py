@@ -62,12 +62,13 @@ def test_killed_and_requeued_it_is_the_run(run, in_tmp, tiny, start_python):
 @pytest.mark.slow
 def test_a_kill_long_before_the_first_save_interval(run, in_tmp, tiny, start_python):
     """A checkpoint is there by time."""
-    words = ("task=cartpole", *tiny, "max_iterations=1000000", "save_interval=1000000", "save_interval_s=0.2")
+    many = tiny.but("max_iterations=1000000", "save_interval=1000000", "save_interval_s=0.2")
+    words = ("task=cartpole", *many)
     killed = RunDir(in_tmp / "runs" / "cartpole" / "killed")
     process = start_python(["-m", "robot_rl.cli.main", "train", *words, "run_id=killed"])
     try:
         end = time.monotonic() + 300
-        while time.monotonic() < end and not list_checkpoints(killed.path):
+        while time.monotonic() < end and process.poll() is None and not list_checkpoints(killed.path):
             time.sleep(0.01)
     finally:
         process.kill()

@@ -114,7 +114,7 @@ def test_a_scheduler_that_signals_every_process_of_a_job(in_tmp, tiny, start_pyt
 def test_a_signal_at_any_moment_of_the_start(in_tmp, tiny, number, code, delays):
     """In the middle of imports as well: one line, the exit code, nothing left behind."""
     for delay in delays:
-        words = [sys.executable, "-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny, MANY]
+        words = [sys.executable, "-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny.but(MANY)]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         time.sleep(delay)
         process.send_signal(number)

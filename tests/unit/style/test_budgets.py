@@ -14,7 +14,7 @@ PACKAGES = (
     "deploy_jetson/robot_rl_deploy",
 )
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-MAX_MODULE, MAX_FUNCTION, MAX_PARAMETERS, MAX_ROBOT = 400, 60, 8, 150
+MAX_FUNCTION, MAX_PARAMETERS, MAX_ROBOT = 60, 8, 150
 
 # Imported by the functions that need them, or at the top of the files that are about them.
 HEAVY = {"mujoco", "mujoco_warp", "isaaclab", "wandb", "ray", "viser", "av", "onnxruntime", "onnx", "matplotlib"}
@@ -61,10 +61,8 @@ def imported(node):
 
 def over_budget(text, name):
     """What breaks a budget in a module, one line each."""
-    tree = ast.parse(text)
-    lines = len(text.splitlines())
-    found = [f"{name}: {lines} lines, at most {MAX_MODULE}"] if lines > MAX_MODULE else []
-    for node in functions(tree):
+    found = []
+    for node in functions(ast.parse(text)):
         length = (node.end_lineno or node.lineno) - node.lineno + 1
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         count = len([argument for argument in arguments if argument.arg not in ("self", "cls")])
@@ -130,7 +128,6 @@ def test_the_rules_see_what_breaks_them():
         "1 f: 61 lines, at most 60",
         "1 f: 9 parameters, at most 8",
     ]
-    assert over_budget("x = 1\n" * 401, "m") == ["m: 401 lines, at most 400"]
     assert over_budget("@wp.func\ndef f(s, i, rng, a, b, c, d, e, g):\n    pass\n", "m") == []
     assert heavy_at_import("try:\n    import mujoco.viewer\nexcept ImportError:\n    from av import open\n", "m") == [
         "av",

@@ -77,7 +77,7 @@ def test_a_terrain_s_numbers_are_set_by_name_as_any_number_of_a_task():
     assert changed.tiles["stairs_down"] == task.terrain.tiles["stairs_down"]
     with pytest.raises(UserError, match=r"terrain\.num_rows=0: must be a whole number in \[1, 1000\]"):
         apply_tree(task, override(task_tree(task), {"terrain.num_rows": 0}))
-    with pytest.raises(UserError, match=r"terrain\.tiles\.stairs_up: step_height=\(0\.1, 9\.0\): must be two numbers"):
+    with pytest.raises(UserError, match=r"terrain\.tiles\.stairs_up\.step_height=\(0\.1, 9\.0\): must be two numbers"):
         apply_tree(task, override(task_tree(task), {"terrain.tiles.stairs_up.step_height": [0.1, 9.0]}))
 
 
