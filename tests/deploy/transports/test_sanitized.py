@@ -11,7 +11,7 @@ import pytest
 SOURCES = Path(__file__).parents[3] / "deploy_jetson/runtime/src"
 PARTS = (
     *("address", "contract", "contract_terms", "crc32", "error", "frame_transport", "json", "json_read"),
-    *("no_dds", "protocol", "receiver", "robot_end", "rt", "shm", "transport", "udp", "unitree"),
+    *("no_dds", "plausible", "protocol", "receiver", "robot_end", "rt", "shm", "transport", "udp", "unitree"),
 )
 
 
