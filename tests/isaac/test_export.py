@@ -40,7 +40,7 @@ def change_everything(cfg):
     from isaaclab.managers import ObservationTermCfg, SceneEntityCfg
 
     cart = cfg.scene.robot.actuators["cart_actuator"]
-    cart.stiffness, cart.damping = 300.0, 30.0
+    cart.stiffness, cart.damping, cart.joint_velocity_limit = 300.0, 30.0, 10.0
     cfg.scene.robot.init_state.joint_pos = {"slider_to_cart": 0.25, "cart_to_pole": 0.0}
     cfg.actions.joint_effort = mdp.JointPositionActionCfg(
         asset_name="robot", joint_names=["slider_.*"], scale={"slider_.*": 0.4}, use_default_offset=True
