@@ -192,8 +192,9 @@ def check_kinds(run_dir: RunDir) -> None:
         UserError: The line names the first.
     """
     root = run_dir.path.parent.parent
-    if run_dir.path.is_symlink() and not Path(os.path.realpath(run_dir.path)).is_relative_to(os.path.realpath(root)):
-        raise UserError(f"{run_dir.path}: is a link that leads out of {root}, must be a directory in it")
+    if not Path(os.path.realpath(run_dir.path)).is_relative_to(os.path.realpath(root)):
+        link = run_dir.path if run_dir.path.is_symlink() else run_dir.path.parent
+        raise UserError(f"{link}: is a link that leads out of {root}, must be a directory in it; or link {root} itself")
     for name in (*FILES, *FOLDERS):
         path = run_dir.path / name
         right, is_right = ("a directory", path.is_dir()) if name in FOLDERS else ("a plain file", path.is_file())

@@ -25,9 +25,12 @@ usage: robot-rl report [key=value ...]
 
 def run(arguments: Sequence[str]) -> int:
     """Writes report.html."""
+    from robot_rl.cli.agreement import check_settings
     from robot_rl.metrics.report import write_report
     from robot_rl.run_dir import RunDir
 
     options = read_all(Options, arguments)
-    print(write_report(RunDir.find(options.run, options.root).path))
+    run_dir = RunDir.find(options.run, options.root)
+    check_settings(run_dir, run_dir.read_config())
+    print(write_report(run_dir.path))
     return 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.agreement import changes, check_settings, is_same
+from robot_rl.cli.agreement import FIXED, changes, check_settings, is_same
 from robot_rl.cli.tree import leaves
 from robot_rl.errors import GiveUpError, UserError
 
@@ -82,9 +82,9 @@ def find_begun(cfg: "TrainCfg") -> str:
     before, now = dict(leaves(record["config"])), dict(leaves(cfg.tree))
     for key in dict.fromkeys((*now, *before)):
         if key not in FREE and not _is_same(key, before.get(key), now.get(key)):
+            how = "" if key in FIXED else f", or change it by robot-rl resume {cfg.run_id} {key}={now.get(key)}"
             raise UserError(
-                f"{key}={now.get(key)}: run {cfg.run_id} began with {before.get(key)}; choose another run_id=, or "
-                f"change it by robot-rl resume {cfg.run_id} {key}="
+                f"{key}={now.get(key)}: run {cfg.run_id} has {before.get(key)}; choose another run_id=" + how
             )
     return str(run_dir.path) if is_trained(run_dir) else ""
 
@@ -199,7 +199,7 @@ def _choose(
             f"give more, such as max_iterations={max(1, done * 2)}"
         )
     if ranks.is_first:
-        print(f"done: {run_dir.path} has done {done} iterations, as many as max_iterations={last} asks for")
+        print(f"done: {run_dir.path} has done {done} iterations, and max_iterations={last}")
     return None
 
 

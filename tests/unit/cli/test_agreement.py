@@ -127,7 +127,8 @@ def test_commands_refuse_it_and_a_changed_run_goes_on(run, in_tmp, tiny):
     assert mine.read_config()["resumed"][0]["changed"]["ppo.gamma"] == 0.9
     mine.config_file.write_text(mine.config_file.read_text().replace("gamma: 0.9\n", "gamma: 0.8\n"))
     again = [word for word in words if not word.startswith("max_iterations")]
-    for command in (("eval", "run=mine"), ("resume", "mine", "max_iterations=4"), ("train", *again, "ppo.gamma=0.8")):
+    goes_on = (("resume", "mine", "max_iterations=4"), ("train", *again, "ppo.gamma=0.8"))
+    for command in (("eval", "run=mine"), ("report", "run=mine"), *goes_on):
         code, _, err = run(*command)
         assert (code, len(err.splitlines())) == (2, 1)
         assert "run.yaml: ppo.gamma=0.8: checkpoint 000003 was trained with 0.9; put that back" in err

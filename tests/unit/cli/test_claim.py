@@ -150,6 +150,16 @@ def test_a_run_that_is_a_link_out_of_the_runs_is_refused(tmp_path):
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+def test_a_task_folder_that_is_a_link_out_of_the_runs_is_refused(tmp_path):
+    """Where it trained nothing would find the run again: its name leads out of the runs."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "cartpole").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="runs/cartpole: is a link that leads out of"):
+        begin(tmp_path / "runs")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_a_refused_command_leaves_the_notes(run, in_tmp, tiny):
     notes = in_tmp / "runs" / "cartpole" / "mine" / "notes.txt"
     notes.parent.mkdir(parents=True)

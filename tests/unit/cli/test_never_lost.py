@@ -127,8 +127,8 @@ def test_a_run_in_training_is_refused_before_its_checkpoints_are_looked_at(run, 
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ("rewards.effort.weight=-0.02", "rewards.effort.weight=-0.02: run one began with -0.01"),
-        ("seed=2", "seed=2: run one began with 1"),
+        ("rewards.effort.weight=-0.02", "rewards.effort.weight=-0.02: run one has -0.01"),
+        ("seed=2", "seed=2: run one has 1"),
         ("run_id=.hidden", "run_id=.hidden: must be"),
         ("run_id=latest", "run_id=latest: must be"),
         ("run_id='../x'", "run_id=../x: must be"),
