@@ -158,7 +158,7 @@ def _check(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
     steps = len(arrays["action"]) if arrays["action"].ndim == 2 else 0
     ndim = {"step": 1, "written": 1, "reward": 1, "model": 1, "ctrl": 3}
     shaped = all(array.ndim == ndim.get(name, 2) and array.dtype.kind in "iuf" for name, array in arrays.items())
-    lengths = {"ctrl": steps, "reward": steps, "action": steps, "model": len(arrays["model"])}
+    lengths = {"ctrl": steps, "reward": steps, "action": steps, "model": arrays["model"].size}
     fits = shaped and all(len(array) == lengths.get(name, steps + 1) for name, array in arrays.items())
     widths = {"qpos": "qpos_names", "qvel": "dof_names", "action": "action_names"}
     fits = fits and all(arrays[name].shape[1] == len(about[names]) for name, names in widths.items())
