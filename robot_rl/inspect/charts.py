@@ -45,7 +45,8 @@ def draw(chart: Chart) -> str:
     )
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if high - low < 1e-6 * max(1.0, abs(high)):
-        low, high = low - 0.5, high + 0.5
+        pad = max(0.5, 1e-3 * abs(high))  # One half is lost beside a number of 17 digits.
+        low, high = low - pad, high + pad
     marks = _ticks(low, high)
     low, high = min(low, marks[0]), max(high, marks[-1])
     x = _scale(float(chart.times[0]), float(chart.times[-1]), LEFT, WIDTH - RIGHT)

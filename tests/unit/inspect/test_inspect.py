@@ -143,3 +143,5 @@ def test_a_chart_marks_what_it_cannot_draw():
     nothing = draw(Chart(title="a", unit="m", times=times, values=np.full(6, np.nan)))
     assert "nan" not in nothing
     assert [short(v) for v in (0.0, -12345.0, 152.4, 0.00012, float("nan"))] == ["0", "−1.2e4", "152", "1.2e−4", "nan"]
+    same = draw(Chart(title="a", unit="m", times=times, values=np.full(6, -1e30)))
+    assert same.count(">−1e+30</text>") == 3
