@@ -1,0 +1,203 @@
+"""Whether a task learns for every seed, on every processor: one training for each seed and way of rounding.
+
+    python benchmarks/learns_everywhere.py task=cartpole seeds=20 out=benchmarks/learns_everywhere_cartpole.json
+    python benchmarks/learns_everywhere.py task=go2_flat seeds=3 out=benchmarks/learns_everywhere_go2_flat.json
+
+The same task and seed give other bits with another number of threads or another library for matrix products, and on a
+long training that is another training. The variants force what machines differ in:
+
+    mkl-1, mkl-2         one and two threads, matrix products by Intel's library (what an Intel machine takes)
+    onednn-1, onednn-2   the same by oneDNN where our code prefers it on AMD
+    avx2-1               Intel's library and PyTorch held to AVX2, as on a processor without AVX-512
+    moved-1              every first weight moved by 1e-7 times a normal random number
+
+A cart-pole has learned where 64 fresh poles that hang down return more than 6 of 8 in the mean with a deviation of
+less than 1; a Go2 where 100 fresh worlds have a linear error of at most 0.25 m/s and at most 2 % falls. Every finished
+training is kept in the file at once; started again, the script goes on with what is missing. ``jobs`` trainings run
+at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from robot_rl.cli.options import parse_value
+from robot_rl.errors import UserError
+from robot_rl.run_dir import machine_facts, package_versions, write_atomic
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "mkl-1": {"threads": 1, "products": "mkl"},
+    "mkl-2": {"threads": 2, "products": "mkl"},
+    "onednn-1": {"threads": 1, "products": "onednn"},
+    "onednn-2": {"threads": 2, "products": "onednn"},
+    "avx2-1": {"threads": 1, "products": "mkl", "isa": "avx2"},
+    "moved-1": {"threads": 1, "products": "auto", "moved": 1e-7},
+}
+ISA = {"avx2": {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}}
+KNOWN = {"task": "cartpole", "seeds": "20", "variants": ",".join(VARIANTS), "jobs": "1", "set": "", "out": ""}
+TASKS = ("cartpole", "go2_flat")
+RETURN, DEVIATION = 6.0, 1.0
+ERROR_M_S, FALLS = 0.25, 0.02
+
+
+def has_learned(task: str, found: dict[str, float]) -> bool:
+    """Return whether a training's figures are within the bounds of its task."""
+    if task == "cartpole":
+        return found["return"] > RETURN and found["std"] < DEVIATION
+    return found["lin_vel_error"] <= ERROR_M_S and found["fall_rate"] <= FALLS
+
+
+def train(task_name: str, seed: int, variant: dict[str, Any], settings: dict[str, Any]) -> dict[str, float]:
+    """Train in this process and return the figures of the last policy."""
+    import torch
+
+    torch.set_num_threads(variant["threads"])
+    from robot_rl_envs.make import make_env
+    from robot_rl_tasks.registry import get_task
+
+    from robot_rl.config import LearnerCfg, apply_overrides
+    from robot_rl.learn import fused
+    from robot_rl.learn.build import make_policy
+    from robot_rl.learn.make import make_runner
+
+    if variant["products"] != "auto":
+        fused.has_quick_onednn = lambda: variant["products"] == "onednn"  # type: ignore[assignment]
+    task = get_task(task_name)
+    cfg = apply_overrides(LearnerCfg(), {**task.learner, **task.learner_cpu, "save_interval": 10**6, **settings})
+    env = make_env(task, num_envs=task.num_envs[0], seed=seed, num_threads=variant["threads"])
+    with tempfile.TemporaryDirectory() as scratch:
+        runner = make_runner(env, cfg, run_dir=Path(scratch), seed=seed)
+        move(runner, variant.get("moved", 0.0))
+        begun = time.perf_counter()
+        runner.learn()
+        spent = time.perf_counter() - begun
+        return {**evaluate(task_name, seed, make_policy(Path(scratch))), "train_s": round(spent, 1)}
+
+
+def move(runner: Any, size: float) -> None:
+    """Add a normal random number times `size` to every weight."""
+    import torch
+
+    source = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for weight in (*runner.actor.parameters(), *runner.critic.parameters()):
+            weight.add_(size * torch.randn(weight.shape, generator=source))
+
+
+def evaluate(task_name: str, seed: int, policy: Any) -> dict[str, float]:
+    """Return the figures that `has_learned` judges, in fresh worlds."""
+    from robot_rl_envs.make import make_env
+    from robot_rl_envs.mdp import events
+    from robot_rl_envs.task import Event
+    from robot_rl_tasks.registry import get_task
+
+    from robot_rl.evaluate import evaluate_run
+
+    task = get_task(task_name)
+    if task_name == "cartpole":
+        task.events["pole"] = Event(events.reset_joint_to, joint=1, centre=math.pi, spread=0.3, velocity=0.2)
+        worlds, seconds = 64, 8.0
+    else:
+        worlds, seconds = 100, 10.0
+    result = evaluate_run(
+        lambda: make_env(task, num_envs=worlds, seed=10_000 + seed), policy=policy, bundle=None, seconds=seconds
+    )["torch"]
+    if task_name == "cartpole":
+        return {"return": round(result["return"]["mean"], 3), "std": round(result["return"]["std"], 3)}
+    return {key: round(result[key]["mean"], 4) for key in ("lin_vel_error", "fall_rate")}
+
+
+def in_process(task: str, seed: int, name: str, settings: dict[str, Any]) -> dict[str, float]:
+    """Train in a process of its own, since libraries read what they are held to when they start."""
+    variant = VARIANTS[name]
+    threads = {"OMP_NUM_THREADS": str(variant["threads"])}
+    words = [sys.executable, __file__, "--worker", task, str(seed), name, json.dumps(settings)]
+    env = {**os.environ, **threads, **ISA.get(variant.get("isa", ""), {})}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{task} seed {seed} {name}: {done.stderr.strip().splitlines()[-1:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def read_options(arguments: list[str]) -> dict[str, str]:
+    """Return the options by name.
+
+    Raises:
+        UserError: an unknown one, or a value that cannot be.
+    """
+    options = KNOWN | dict(argument.partition("=")[::2] for argument in arguments)
+    if unknown := sorted(options.keys() - KNOWN.keys()):
+        raise UserError(f"unknown key '{unknown[0]}': known: {', '.join(KNOWN)}")
+    if options["task"] not in TASKS:
+        raise UserError(f"task={options['task']}: must be one of {', '.join(TASKS)}")
+    for key in ("seeds", "jobs"):
+        if not options[key].isdigit() or int(options[key]) < 1:
+            raise UserError(f"{key}={options[key]}: must be a whole number of at least 1")
+    if unknown := sorted(set(options["variants"].split(",")) - set(VARIANTS)):
+        raise UserError(f"variants={unknown[0]}: must be of {', '.join(VARIANTS)}")
+    if options["out"] and not Path(options["out"]).parent.is_dir():
+        raise UserError(f"out={options['out']}: there is no folder {Path(options['out']).parent}")
+    return options
+
+
+def table(task: str, found: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Return a line for each variant: how many seeds learned, and the figures of those that did not."""
+    lines = [f"{'variant':<10} learned"]
+    for name, seeds in found.items():
+        good = [seed for seed, figures in seeds.items() if has_learned(task, figures)]
+        missed = "".join(f"  seed {seed}: {seeds[seed]}" for seed in seeds if seed not in good)
+        lines.append(f"{name:<10} {len(good)} of {len(seeds)}{missed}")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> None:
+    """Train what is missing, and print the table."""
+    options = read_options(arguments)
+    task, out = options["task"], Path(options["out"]) if options["out"] else None
+    words = (word.partition("=") for word in options["set"].split(",") if word)
+    settings = {key: parse_value(text, key) for key, _, text in words}
+    found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in options["variants"].split(",")}
+    machines: list[Any] = []
+    if out is not None and out.is_file():
+        before = json.loads(out.read_text())
+        if before["task"] != task or before["settings"] != settings:
+            raise UserError(f"out={out}: is of {before['task']} with {before['settings']}; name another file")
+        found, machines = before["found"] | {k: before["found"].get(k, {}) for k in found}, before["machines"]
+    machines += [facts for facts in (machine_facts(),) if facts not in machines]
+
+    def one(job: tuple[int, str]) -> None:
+        seed, name = job
+        found[name][str(seed)] = figures = in_process(task, seed, name, settings)
+        print(f"{task} {name} seed {seed}: {figures}", flush=True)
+        if out is not None:
+            result = {"task": task, "settings": settings, "machines": machines, "versions": package_versions()}
+            write_atomic(out, json.dumps(result | {"found": found}, indent=1) + "\n")
+
+    missing = [
+        (seed, name)
+        for seed in range(1, int(options["seeds"]) + 1)
+        for name in options["variants"].split(",")
+        if str(seed) not in found[name]
+    ]
+    with ThreadPoolExecutor(int(options["jobs"])) as pool:
+        list(pool.map(one, missing))
+    print(table(task, found))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        print(json.dumps(train(sys.argv[2], int(sys.argv[3]), VARIANTS[sys.argv[4]], json.loads(sys.argv[5]))))
+    else:
+        try:
+            main(sys.argv[1:])
+        except UserError as error:
+            sys.exit(f"learns_everywhere: {error}")
