@@ -16,6 +16,7 @@ from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
+    from robot_rl.sim2sim.faults import Fault
     from robot_rl.sim2sim.realtime import RealTimeRun
 
 DAY_S = 86_400.0
@@ -80,10 +81,11 @@ def run(arguments: Sequence[str]) -> int:
     """Runs a session or an evaluation, prints and writes its figures."""
     from robot_rl.cli.foreign import refuse
     from robot_rl.sim2sim.binary import load_runtime
+    from robot_rl.sim2sim.faults import read_faults
 
     options, dotted = read(Options, arguments)
     _check(options)
-    settings = _settings(options.settings)
+    settings, faults = _settings(options.settings), read_faults(options.faults)
     out = check_output("out", options.out, SESSION) if options.out else None
     refuse(task_of(options), "sim2sim", "is not simulated by us, so that no binary could command its robot here")
     source = find_source(options, {**dotted, "device": "cpu", "engine": "mujoco"})
@@ -92,7 +94,7 @@ def run(arguments: Sequence[str]) -> int:
     result = (
         _episodes(source, options, bundle, settings)
         if options.episodes
-        else _session(source, options, bundle, settings)
+        else _session(source, options, bundle, settings, faults)
     )
     result = {"policy": source.name, "bundle": str(bundle)} | result
     if out is not None:
@@ -157,8 +159,9 @@ def _seed(options: Options) -> int:
 # -- one session in real time ------------------------------------------------------------------------------------------
 
 
-def _session(source: Source, options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
-    from robot_rl.sim2sim.faults import read_faults
+def _session(
+    source: Source, options: Options, bundle: Path, settings: Mapping[str, float], faults: Sequence["Fault"]
+) -> dict[str, Any]:
     from robot_rl.sim2sim.realtime import RealTimeCfg, RealTimeRun
 
     task = dataclasses.replace(source.cfg.task, episode_length_s=DAY_S)
@@ -166,7 +169,7 @@ def _session(source: Source, options: Options, bundle: Path, settings: Mapping[s
         seconds=options.seconds,
         transport=options.transport,
         command=options.command,
-        faults=read_faults(options.faults),
+        faults=tuple(faults),
         recover=options.recover,
         seed=_seed(options),
         tick_s=options.tick,
