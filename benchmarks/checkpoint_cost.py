@@ -24,8 +24,9 @@ from typing import Any
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.config import LearnerCfg, apply_overrides
-from robot_rl.learn.checkpoint import good_checkpoint
+from robot_rl.config import apply_overrides
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
 from robot_rl.learn.make import make_runner
 from robot_rl.run_dir import machine_facts, package_versions
 
@@ -48,7 +49,7 @@ def measure(name: str, worlds: int, iterations: int, device: str, run_dir: Path)
     """Train a task and return what its checkpoints cost, by name."""
     task = get_task(name)
     preset = {**task.learner, **(task.learner_cpu if device == "cpu" else {})}
-    cfg = apply_overrides(LearnerCfg(), {**preset, "save_interval": 1})
+    cfg = apply_overrides(PPOLearnerCfg(), {**preset, "save_interval": 1})
     env = make_env(task, num_envs=worlds, device=device, seed=1)
     rows: list[dict[str, float]] = []
     runner = make_runner(env, cfg, run_dir=run_dir, seed=1, observer=rows.append)
@@ -62,7 +63,7 @@ def measure(name: str, worlds: int, iterations: int, device: str, run_dir: Path)
     load_s, _ = timed(lambda: runner.load(newest), 5)
     size = {path.name: path.stat().st_size for path in sorted(newest.iterdir())}
     env.close()
-    interval, iteration_s, still_s = LearnerCfg().save_interval, statistics.median(took), statistics.median(still)
+    interval, iteration_s, still_s = PPOLearnerCfg().save_interval, statistics.median(took), statistics.median(still)
     return {
         "task": name,
         "device": device,

@@ -32,7 +32,12 @@ from robot_rl.cli.main import main as command_line
 from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.drill.process import last_row
 from robot_rl.errors import UserError
-from robot_rl.learn.checkpoint import good_checkpoint, latest_checkpoint, list_checkpoints, verify_checkpoint
+from robot_rl.learn.checkpoints.checkpoint import (
+    good_checkpoint,
+    latest_checkpoint,
+    list_checkpoints,
+    verify_checkpoint,
+)
 from robot_rl.run_dir import RunDir, machine_facts, package_versions, write_json
 
 SAVE_INTERVAL = 5

@@ -16,11 +16,13 @@ import platform
 import torch
 
 from robot_rl.bench.result import least_cpu_s
-from robot_rl.config import LearnerCfg, MemoryCfg, NetworkCfg
-from robot_rl.learn.build import make_networks
-from robot_rl.learn.memory import Memory
-from robot_rl.learn.ppo import PPO
-from robot_rl.learn.storage import Dims, make_rollout
+from robot_rl.config import MemoryCfg, NetworkCfg
+from robot_rl.learn.algorithms.ppo.build import make_networks
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.networks.memory import Memory
+from robot_rl.learn.rollout import make_rollout
 
 WORLDS, STEPS, REPEATS = 1024, 24, 5
 DIMS = Dims(actor=48, critic=64, action=12)
@@ -30,7 +32,7 @@ MEMORIES = (("none", 128), ("gru", 128), ("gru", 256), ("lstm", 128), ("lstm", 2
 def measure(kind: str, hidden: int, sequence: int = 0) -> dict[str, float]:
     """Return the times of acting and of an update [s]."""
     network = NetworkCfg(hidden=(128, 128, 128), memory=MemoryCfg(kind=kind, hidden=hidden, sequence=sequence))
-    cfg = LearnerCfg(num_steps=STEPS, actor=network, critic=network)
+    cfg = PPOLearnerCfg(num_steps=STEPS, actor=network, critic=network)
     actor, critic = make_networks(cfg, DIMS, None, torch.Generator().manual_seed(0))
     ppo, rollout = PPO(actor, critic, cfg.ppo), make_rollout(STEPS, WORLDS, DIMS, "cpu")
     rollout.hold_states(cfg.sequence, actor.state_size, critic.state_size)

@@ -22,7 +22,7 @@ from typing import Any
 
 from robot_rl.drill.process import Training, last_row, name_code
 from robot_rl.errors import ExitCode
-from robot_rl.learn.checkpoint import latest_checkpoint
+from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 from robot_rl.run_dir import RunDir, machine_facts, package_versions, write_json
 
 PATIENCE_S = 900.0

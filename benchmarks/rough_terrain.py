@@ -26,11 +26,12 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.bench.result import make_result
-from robot_rl.config import LearnerCfg, apply_overrides
+from robot_rl.config import apply_overrides
 from robot_rl.evaluate.rollout import evaluation_task
-from robot_rl.learn.build import make_policy
-from robot_rl.learn.checkpoint import load_checkpoint
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.make import make_runner
+from robot_rl.learn.policy import make_policy
 
 SPEED, AWAY, SECONDS, TRIES = 0.8, 4.0, 10.0, 12
 """Command [m/s], distance that counts as crossed [m], time for it [s], tries for every tile of a kind and row."""
@@ -41,7 +42,7 @@ def train(name: str, directory: Path, settings: dict[str, Any], seed: int) -> No
     """Train once, with a checkpoint every 20 iterations."""
     task = get_task(name)
     cfg = apply_overrides(
-        LearnerCfg(), {**task.learner, **task.learner_cpu, "save_interval": 20, "keep_checkpoints": 0, **settings}
+        PPOLearnerCfg(), {**task.learner, **task.learner_cpu, "save_interval": 20, "keep_checkpoints": 0, **settings}
     )
     env = make_env(task, num_envs=task.num_envs[0], seed=seed)
     make_runner(env, cfg, run_dir=directory, seed=seed).learn()

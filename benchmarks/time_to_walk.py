@@ -31,11 +31,12 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.bench.result import make_result
-from robot_rl.config import LearnerCfg, apply_overrides
+from robot_rl.config import apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluate_run
-from robot_rl.learn.build import make_policy
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.make import make_runner
+from robot_rl.learn.policy import make_policy
 from robot_rl.run_dir import write_atomic
 
 ERROR_M_S, FALLS = 0.25, 0.02
@@ -88,7 +89,7 @@ def train(name: str, seed: int, every: int, *, only_first: bool) -> list[dict[st
     env = make_env(task, num_envs=task.num_envs[0], seed=seed)
     watch = Watch(name, seed, every, only_first)
     with tempfile.TemporaryDirectory() as scratch:
-        cfg = apply_overrides(LearnerCfg(), settings)
+        cfg = apply_overrides(PPOLearnerCfg(), settings)
         runner = watch.runner = make_runner(env, cfg, run_dir=Path(scratch), seed=seed, observer=watch)
         watch.begun = time.perf_counter()
         runner.learn()
@@ -158,7 +159,7 @@ def read_options(arguments: list[str]) -> dict[str, str]:
         learner, *changes = name.split("+")
         if learner not in ("ppo", "rsl_rl") or not all("=" in change for change in changes):
             raise UserError(f"learners={name}: must be ppo or rsl_rl, and settings behind it, such as +symmetry=none")
-        apply_overrides(LearnerCfg(), dict(change.split("=", 1) for change in changes))
+        apply_overrides(PPOLearnerCfg(), dict(change.split("=", 1) for change in changes))
     if options["out"] and not Path(options["out"]).parent.is_dir():
         raise UserError(f"out={options['out']}: there is no folder {Path(options['out']).parent}")
     return options

@@ -18,9 +18,10 @@ import torch
 
 from robot_rl.bench.learner import SIZES, EqualPair
 from robot_rl.bench.result import make_result
-from robot_rl.config import LearnerCfg, NetworkCfg
+from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.mlp import Mlp
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.run_dir import write_json
 
 KNOWN = {"out": "", "repeats": "7", "num_envs": "1024"}
@@ -29,7 +30,7 @@ KNOWN = {"out": "", "repeats": "7", "num_envs": "1024"}
 def make(hidden: tuple[int, ...], worlds: int, kind: str) -> EqualPair:
     """Return a pair whose own algorithm is "fused", "plain" or "compiled"."""
     network: dict[str, Any] = {"hidden": hidden, "activation": "elu"}
-    cfg = LearnerCfg(num_steps=24, actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0))
+    cfg = PPOLearnerCfg(num_steps=24, actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0))
     pair = EqualPair(cfg, worlds)
     if kind != "fused":
         for body in (pair.ours.actor.body, pair.ours.critic.body):

@@ -206,7 +206,7 @@ def check_kinds(run_dir: RunDir) -> None:
 
 def is_trained(run_dir: RunDir) -> bool:
     """Return whether a run has checkpoints, damaged or not; one that was just being replaced counts."""
-    from robot_rl.learn.checkpoint import REPLACED, list_checkpoints
+    from robot_rl.learn.checkpoints.checkpoint import REPLACED, list_checkpoints
 
     return bool(list_checkpoints(run_dir.path)) or any(run_dir.checkpoints.glob(f".[0-9]*{REPLACED}"))
 

@@ -340,6 +340,7 @@ class Task:
         mirror: the task is left-right symmetric.
         num_envs: worlds by default (cpu, gpu).
         learner, learner_cpu: dotted learner settings, e.g. ``{"ppo.gamma": 0.99}``; the second, on top, on a CPU.
+        presets: the same for learners that do not take over PPO's, by their name, e.g. ``{"flashsac": {...}}``.
         solved: ``(metric, bound)``: what counts as solved, for time-to-threshold figures.
         deployable: a robot can measure what the actor sees; the exporter refuses a task that is not.
     """
@@ -365,6 +366,7 @@ class Task:
     num_envs: tuple[int, int] = (1024, 4096)
     learner: dict[str, Any] = field(default_factory=dict)
     learner_cpu: dict[str, Any] = field(default_factory=dict)
+    presets: dict[str, dict[str, Any]] = field(default_factory=dict)
     solved: tuple[str, float] | None = None
     deployable: bool = True
 

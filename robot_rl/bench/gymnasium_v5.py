@@ -24,7 +24,7 @@ from robot_rl.run_dir import git_state, machine_facts, package_versions
 if TYPE_CHECKING:
     from robot_rl_envs.env import Env
 
-    from robot_rl.config import LearnerCfg
+    from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 
 TASKS = {
     "HalfCheetah-v5": "half_cheetah_v5",
@@ -42,7 +42,7 @@ TIME_SHARE = 0.35
 
 def train_ours(
     make_env: Callable[[], Env],
-    cfg: LearnerCfg,
+    cfg: PPOLearnerCfg,
     env_id: str,
     *,
     seed: int,

@@ -19,8 +19,8 @@ from robot_rl.errors import UserError
 from robot_rl.isaac.lab import hushed
 
 if TYPE_CHECKING:
-    from robot_rl.config import LearnerCfg
     from robot_rl.isaac.task import IsaacTask
+    from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 
 OURS, RIVAL = "robot-rl", "Isaac Lab's rsl_rl runner"
 
@@ -67,7 +67,7 @@ class StepClock:
 
 
 def bench_isaac(
-    task: IsaacTask, learner: LearnerCfg, *, num_envs: int, device: str, iterations: int, repeats: int
+    task: IsaacTask, learner: PPOLearnerCfg, *, num_envs: int, device: str, iterations: int, repeats: int
 ) -> dict[str, Any]:
     """Measure both in turn.
 

@@ -13,9 +13,10 @@ import torch
 from robot_rl.bench.profile import profile_env
 from robot_rl.bench.result import make_result
 from robot_rl.bench.stages import StageWatch, watching
+from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.batch import Batch
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.session import Session
-from robot_rl.learn.storage import Batch
 from robot_rl.metrics.iteration import PARTS, limit, overlap_share, time_parts
 
 VALUES, GATHER, FORWARD, BACKWARD = "values and advantages", "minibatches gathered", "forward and loss", "backward"
@@ -52,7 +53,7 @@ def profile_iterations(make: Make, *, iterations: int = 5, trace: Path | None = 
     seconds = {part: sum(parts[part] for parts in seen) / len(seen) for part in PARTS}
     total = sum(seconds.values())
     stages: dict[str, dict[str, float]] = {}
-    if isinstance(session, Runner):
+    if _has_stages(session):
         stages["learn"] = _update_shares(session, iterations)
         if (found := _env_shares(session)) is not None:
             stages["simulate"] = found
@@ -87,7 +88,7 @@ def write_trace(session: Session, path: Path) -> None:
         activities.append(ProfilerActivity.CUDA)
     watch = StageWatch(session.device, label=True)
     watch.watch(session.env, "step", "simulate")
-    if isinstance(session, Runner):
+    if _has_stages(session):
         watch.watch(session.actor, "act", "infer")
         watch.watch(session.algorithm, "update", "learn")
         _watch_update(watch, session)
@@ -125,9 +126,14 @@ def _watch_update(watch: StageWatch, runner: Runner) -> AbstractContextManager[d
         watch.watch(algorithm.optimizer, "reduce", REDUCE)
     watch.watch(algorithm, "improve", STEP)
     watch.watch(algorithm, "update_normalizers", NORMALIZERS)
-    for extra in algorithm.extras:
-        watch.watch(extra, "update", extra.name, whole=True)
+    for auxiliary in algorithm.auxiliaries:
+        watch.watch(auxiliary, "update", auxiliary.name, whole=True)
     return watching(watch)
+
+
+def _has_stages(session: Session) -> bool:
+    """Return whether the stages of a session's update are known: those of PPO."""
+    return isinstance(session, Runner) and isinstance(session.algorithm, PPO)
 
 
 def _env_shares(runner: Runner) -> dict[str, float] | None:
@@ -137,7 +143,7 @@ def _env_shares(runner: Runner) -> dict[str, float] | None:
     if not isinstance(runner.env, Env):
         return None
     with torch.no_grad():
-        actions = torch.stack([runner.actor.distribution.to_env(raw) for raw in runner._rollout.action])
+        actions = torch.stack([runner.actor.distribution.to_env(raw) for raw in runner.collector.rollout.action])
     stages: Mapping[str, Mapping[str, float]] = profile_env(runner.env, [actions])["stages"]
     return {name: stage["share"] for name, stage in stages.items()}
 
@@ -152,7 +158,7 @@ def _notes(session: Session) -> dict[str, Any]:
         "critic.hidden": list(session.cfg.critic.hidden),
         "epochs x minibatches": f"{session.cfg.ppo.epochs} x {session.cfg.ppo.minibatches}",
     }
-    if isinstance(session, Runner) and session.device.type == "cuda":
+    if _has_stages(session) and session.device.type == "cuda":
         notes["cuda graph"] = "yes" if session.algorithm.graphed and not session.algorithm.graphed.problem else "no"
     return notes
 

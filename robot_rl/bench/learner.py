@@ -16,11 +16,13 @@ from rsl_rl.algorithms import PPO as RslRlPPO
 from tensordict import TensorDict
 
 from robot_rl.bench.result import make_result
-from robot_rl.config import LearnerCfg, NetworkCfg
-from robot_rl.learn.build import make_networks
-from robot_rl.learn.ppo import PPO
-from robot_rl.learn.rsl_rl_runner import copy_to_rsl_rl, rsl_rl_cfg
-from robot_rl.learn.storage import Dims, Rollout, make_rollout
+from robot_rl.config import NetworkCfg
+from robot_rl.learn.algorithms.ppo.build import make_networks
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.algorithms.rsl_rl.runner import copy_to_rsl_rl, rsl_rl_cfg
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.rollout import Rollout, make_rollout
 
 DIMS = Dims(actor=48, critic=64, action=12)
 """Sizes of a quadruped's observations and actions."""
@@ -42,7 +44,7 @@ class EqualPair:
         theirs: rsl_rl's algorithm, the same rollout in its storage.
     """
 
-    def __init__(self, cfg: LearnerCfg, num_envs: int, *, device: str = "cpu", seed: int = 0) -> None:
+    def __init__(self, cfg: PPOLearnerCfg, num_envs: int, *, device: str = "cpu", seed: int = 0) -> None:
         """Build both and let rsl_rl's policy act on random observations.
 
         Args:
@@ -118,7 +120,7 @@ def bench_learner(
     comparisons = []
     for worlds, hidden in itertools.product(num_envs, sizes):
         network = {"hidden": tuple(hidden), "activation": "elu"}
-        cfg = LearnerCfg(
+        cfg = PPOLearnerCfg(
             num_steps=num_steps, actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0)
         )
         pair = EqualPair(cfg, worlds, device=device)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robot_rl.learn.gae import advantages, timeout_bonus
+from robot_rl.learn.algorithms.ppo.gae import advantages, timeout_bonus
 
 BOOTSTRAPS = ("final", "state", "none")
 """V(final observation); V(s_t), the state before it; nothing, as if the episode had ended."""

@@ -68,7 +68,7 @@ def check_settings(run_dir: RunDir, record: Mapping[str, Any]) -> None:
 
 def _expected(run_dir: RunDir, events: list[Mapping[str, Any]]) -> tuple[Path | None, dict[str, Any]]:
     """The newest checkpoint whose description is whole, and its settings with what was changed since."""
-    from robot_rl.learn.checkpoint import list_checkpoints, read_description
+    from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, read_description
 
     for path in reversed(list_checkpoints(run_dir.path)):
         try:

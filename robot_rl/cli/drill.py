@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.cli.settings import load
     from robot_rl.drill.drill import drill, has_worlds, make_scene
     from robot_rl.drill.process import DrillError
-    from robot_rl.learn.checkpoint import good_checkpoint
+    from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
     from robot_rl.run_dir import RunDir, write_json
 
     words = [f"run={word}" if index == 0 and "=" not in word else word for index, word in enumerate(arguments)]

@@ -173,7 +173,7 @@ def _tell_progress() -> Callable[[int, int], None]:
 def _torch_policy(source: Source) -> Any:
     if source.run_dir is None:
         return None
-    from robot_rl.learn.build import make_policy
+    from robot_rl.learn.policy import make_policy
 
     return make_policy(source.run_dir.path, device=source.cfg.device)
 

@@ -74,7 +74,7 @@ def export_run(run_dir: "RunDir", out: Path, *, trust: bool = False) -> Any:
     from robot_rl.cli.gym import is_gym
     from robot_rl.cli.isaac import export_policy_there, is_isaac
     from robot_rl.cli.settings import asked, load
-    from robot_rl.learn.build import make_policy
+    from robot_rl.learn.policy import make_policy
 
     if is_gym(task := run_dir.read_config()["config"].get("task")):
         lacks = "names no robot's joints and sensors, so there is no contract to write; eval needs none"
@@ -96,7 +96,7 @@ def exported(run_dir: "RunDir", *, trust: bool = False) -> Path:
     """The bundle of a run's newest checkpoint, written now where there is none or an older one; see `export_run`."""
     from robot_rl_deploy.bundle import read_bundle
 
-    from robot_rl.learn.checkpoint import good_checkpoint
+    from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
 
     newest = int(good_checkpoint(run_dir.path, lambda _: None).name)
     if not run_dir.policy.is_dir() or read_bundle(run_dir.policy).contract.training.iteration != newest:

@@ -29,11 +29,17 @@ def with_guides(cfg: "TrainCfg") -> "TrainCfg":
     Raises:
         UserError: There is no such policy, or it is for another robot or other actions.
     """
-    if cfg.learner.name == "distill" and cfg.learner.teacher.run:
+    if _has_run(cfg.learner, "teacher"):
         cfg = _with_guide(cfg, "teacher")
-    if cfg.learner.amp.weight > 0:
+    amp = getattr(cfg.learner, "amp", None)
+    if amp is not None and amp.weight > 0:
         cfg = _with_motion(cfg)
-    return _with_guide(cfg, "reference") if cfg.learner.reference.run else cfg
+    return _with_guide(cfg, "reference") if _has_run(cfg.learner, "reference") else cfg
+
+
+def _has_run(learner: Any, field: str) -> bool:
+    """Whether a learner has settings of that name, and they name a run."""
+    return bool(getattr(getattr(learner, field, None), "run", ""))
 
 
 def _with_motion(cfg: "TrainCfg") -> "TrainCfg":
@@ -75,7 +81,7 @@ def _with_guide(cfg: "TrainCfg", field: str) -> "TrainCfg":
 
 def _find(run: str, root: Path, key: str) -> Path:
     """The checkpoint that a run's id, its directory or a checkpoint's directory names."""
-    from robot_rl.learn.frozen import find_checkpoint
+    from robot_rl.learn.auxiliaries.frozen import find_checkpoint
     from robot_rl.run_dir import RunDir
 
     path = Path(run) if Path(run).is_dir() else RunDir.find(run, root, key=key).path

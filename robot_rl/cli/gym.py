@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.tree import coerce, refuse_engine
-from robot_rl.config import LearnerCfg, apply_overrides, to_dict
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
@@ -60,8 +59,7 @@ def default_parts(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     described = task.describe()
     groups = {f"{who}_groups": list(names) for who, names in described.default_groups.items()}
     changes = PRESET | (PRESET_CHOICES if described.is_discrete else {}) | groups
-    learner = to_dict(apply_overrides(LearnerCfg(), changes))
-    return learner, {"vectorization": task.vectorization, "actions": task.actions, "env": task.settings}
+    return changes, {"vectorization": task.vectorization, "actions": task.actions, "env": task.settings}
 
 
 def resolve_task(tree: Mapping[str, Any]) -> Any:

@@ -32,10 +32,12 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> No
     """
     words = read_words(arguments)
     overrides = words.overrides
-    device = _device(overrides)
+    device, learner = _device(overrides), _learner(overrides)
     names = _tasks(overrides)
     mine = [override for override in overrides if override.key_or_group != "task" and not is_hydra(override)]
-    nodes = {name: grown(default_tree(name, device), [override.key_or_group for override in mine]) for name in names}
+    nodes = {
+        name: grown(default_tree(name, device, learner), [override.key_or_group for override in mine]) for name in names
+    }
     for override in mine:
         if override.is_add() and not override.is_force_add():
             raise UserError(f"'{override.input_line}': settings can be changed, not added; leave out the +")
@@ -104,6 +106,18 @@ def _device(overrides: Sequence[Any]) -> str:
     if len({value.partition(":")[0] for value in found}) > 1:
         raise UserError(f"device={','.join(found)}: a sweep stays on one kind of device, whose presets it starts from")
     return found[0] if found else "auto"
+
+
+def _learner(overrides: Sequence[Any]) -> str:
+    """The learner whose settings the tree holds; a sweep goes through learners with the same settings."""
+    from robot_rl.config import to_dict
+    from robot_rl.learn.algorithms import get_learner
+
+    found = [value for override in overrides if override.key_or_group == "learner" for value in _values(override)]
+    settings = {name: set(to_dict(get_learner(name)())) for name in found}
+    if len({frozenset(names) for names in settings.values()}) > 1:
+        raise UserError(f"learner={','.join(found)}: a sweep goes through learners with the same settings; start two")
+    return found[0] if found else "ppo"
 
 
 def _check_values(tree: dict[str, Any], overrides: Sequence[Any]) -> None:

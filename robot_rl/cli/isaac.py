@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.tree import coerce, copy_tree, leaves, refuse_engine
-from robot_rl.config import LearnerCfg, apply_overrides, to_dict
 from robot_rl.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def default_parts(name: str, device: str) -> tuple[dict[str, Any], dict[str, Any
     cfg = task.load_cfg()
     task.check_single(cfg)
     agent = task.load_agent()
-    learner = to_dict(apply_overrides(LearnerCfg(), learner_changes(agent, task.observation_groups(cfg))))
+    learner = learner_changes(agent, task.observation_groups(cfg))
     num_envs = NUM_ENVS_CPU if device == "cpu" else int(cfg.scene.num_envs)
     own = {"physics": "auto", "presets": "", "assets": "", "action_clip": action_clip(agent), "env": {}}
     return learner, own, num_envs

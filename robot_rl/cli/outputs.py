@@ -84,7 +84,7 @@ def _is_latency(path: Path) -> bool:
 
 
 def _is_motion(path: Path) -> bool:
-    """A safetensors file whose metadata is that of `robot_rl.learn.motions.write_motion`."""
+    """A safetensors file whose metadata is that of `robot_rl.learn.auxiliaries.motions.write_motion`."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         about = _object(file.read(min(size, MAX_HEAD * 256))).get("__metadata__")

@@ -48,7 +48,13 @@ def run(arguments: Sequence[str]) -> int:
         from robot_rl_tasks.registry import list_tasks
 
         raise UserError(f"task: which one? Write task=<name>; known: {', '.join(list_tasks())}")
-    cfg = with_guides(resolve(trees.override(default_tree(str(task), str(told.get("device", "auto"))), told)))
+    cfg = with_guides(
+        resolve(
+            trees.override(
+                default_tree(str(task), str(told.get("device", "auto")), str(told.get("learner", "ppo"))), told
+            )
+        )
+    )
     env = cfg.make_env()
     try:
         from robot_rl.bench.iteration import profile_iterations

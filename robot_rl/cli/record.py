@@ -41,7 +41,7 @@ metadata. The policy acts without noise; randomization and pushes are the task's
 def run(arguments: Sequence[str]) -> int:
     """Writes the motion."""
     from robot_rl.evaluate.motion import record_motion
-    from robot_rl.learn.motions import write_motion
+    from robot_rl.learn.auxiliaries.motions import write_motion
 
     options, dotted = read(Options, arguments)
     if not 0 < options.seconds <= 3600:

@@ -133,7 +133,7 @@ def go_on(
     """
     from robot_rl.claim import Claim
     from robot_rl.cli.train import learn, say_what_next
-    from robot_rl.learn.checkpoint import list_checkpoints
+    from robot_rl.learn.checkpoints.checkpoint import list_checkpoints
     from robot_rl.metrics.rows import to_stderr
 
     told: list[str] = []
@@ -177,7 +177,7 @@ def _choose(
     The learner's threads are those that the checkpoint was made with from here on.
     """
     from robot_rl.claim import check_kinds
-    from robot_rl.learn.checkpoint import good_checkpoint, load_checkpoint
+    from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, load_checkpoint
     from robot_rl.learn.threads import restore_threads
     from robot_rl.metrics.rows import refuse_locked
 

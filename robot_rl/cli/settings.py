@@ -18,8 +18,7 @@ from robot_rl.cli import foreign, isaac
 from robot_rl.cli import tree as trees
 from robot_rl.cli.agreement import check_settings
 from robot_rl.cli.options import MAX_ENVS, MAX_SEED
-from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
-from robot_rl.config.learner import LEARNERS
+from robot_rl.config import LearnerCfg, to_dict
 from robot_rl.consent import require
 from robot_rl.errors import UserError, suggest
 from robot_rl.run_dir import RunDir, check_run_id
@@ -159,41 +158,48 @@ def find_task(name: str) -> "Task":
         raise UserError(f"{error}{hint}") from error
 
 
-def default_tree(name: str, device: str = "auto") -> dict[str, Any]:
+def default_tree(name: str, device: str = "auto", learner: str = "ppo") -> dict[str, Any]:
     """The tree of a task before anything is overridden.
 
     Args:
         name: The task's name.
         device: As the user gives it; on a CPU the task's preset for CPUs applies.
+        learner: The learner, whose settings join the task's.
 
     Raises:
-        UserError: There is no such task or device.
+        UserError: There is no such task, device or learner.
     """
+    from robot_rl.learn.algorithms import preset_learner
+
     on_cpu = (found := resolve_device(device)) == "cpu"
     if foreign.whose(name) is not None:
-        learner, parts, num_envs = foreign.default_parts(name, found)
+        presets, parts, num_envs = foreign.default_parts(name, found)
+        presets = {"ppo": presets}
     else:
         task = find_task(name)
-        learner = to_dict(apply_overrides(LearnerCfg(), {**task.learner, **(task.learner_cpu if on_cpu else {})}))
+        presets = {"ppo": {**task.learner, **(task.learner_cpu if on_cpu else {})}, **task.presets}
         num_envs, parts = task.num_envs[0 if on_cpu else 1], trees.task_tree(task)
+    cfg = to_dict(preset_learner(learner, presets))
     front = {
         "task": name,
         "seed": 1,
         "num_envs": num_envs,
-        "max_iterations": learner.pop("max_iterations"),
+        "max_iterations": cfg.pop("max_iterations"),
         "device": device,
         "engine": "auto",
-        "learner": learner.pop("name"),
+        "learner": cfg.pop("name"),
         "init_from": None,
         "root": "runs",
         "num_threads": 0,
         **OPTIONAL,
     }
     metrics = {"wandb": "off", **parts.pop("metrics", {})}
-    twice = (set(front) & set(parts)) | (set(front) & set(learner)) | (set(parts) & set(learner))
+    twice = (set(front) & set(parts)) | (set(front) & set(cfg)) | (set(parts) & set(cfg))
     if twice:
-        raise RuntimeError(f"task and learner both have settings called {', '.join(sorted(twice))}")
-    return {**front, "metrics": metrics, **learner, **parts}
+        raise UserError(
+            f"learner={learner}: has settings that every run or task has ({', '.join(sorted(twice))}); rename them"
+        )
+    return {**front, "metrics": metrics, **cfg, **parts}
 
 
 def resolve(tree: Mapping[str, Any]) -> TrainCfg:
@@ -205,6 +211,8 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     Raises:
         UserError: A value of the wrong type or out of range, or something that is not to be had here.
     """
+    from robot_rl.learn.algorithms import read_learner
+
     theirs = foreign.whose(tree.get("task"))
     own = theirs.OWN if theirs is not None else ()
     for key in (*FRONT, *OPTIONAL, "metrics", *own):
@@ -234,7 +242,7 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     )
     return TrainCfg(
         task=task,
-        learner=from_dict(LearnerCfg, {"name": _choice("learner", tree["learner"], LEARNERS), **learner}),
+        learner=read_learner({"name": tree["learner"], **learner}),
         seed=_whole("seed", tree["seed"], 0, MAX_SEED),
         num_envs=_whole("num_envs", tree["num_envs"], 1, MAX_ENVS),
         device=device,
@@ -278,6 +286,8 @@ def load(run_dir: RunDir, overrides: Mapping[str, Any] | None = None, *, trust: 
         UserError: run.yaml is missing, damaged or not that of the run's checkpoints, a value does not fit, or the
             run's settings name code of a run that was not made here.
     """
+    from robot_rl.learn.algorithms import get_learner
+
     record = run_dir.read_config()
     tree = record["config"]
     check_settings(run_dir, record)
@@ -286,7 +296,8 @@ def load(run_dir: RunDir, overrides: Mapping[str, Any] | None = None, *, trust: 
     if missing:
         raise UserError(f"{run_dir.config_file}: damaged, 'config' lacks {', '.join(missing)}")
     root = str(run_dir.path.parent.parent)
-    since = {**OPTIONAL, **{key: value for key, value in to_dict(LearnerCfg()).items() if key != "name"}}
+    learner = to_dict(get_learner(str(tree["learner"]))())
+    since = {**OPTIONAL, **{key: value for key, value in learner.items() if key != "name"}}
     whole = {**since, **tree, "root": root, "init_from": None}
     return resolve(trees.override(grown(whole, overrides or {}), overrides or {}))
 

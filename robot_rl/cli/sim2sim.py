@@ -251,7 +251,7 @@ def _episodes(source: Source, options: Options, bundle: Path, settings: Mapping[
 def _torch_policy(source: Source) -> Any:
     if source.run_dir is None:
         return None
-    from robot_rl.learn.build import make_policy
+    from robot_rl.learn.policy import make_policy
 
     return make_policy(source.run_dir.path, device="cpu")
 

@@ -62,7 +62,7 @@ class Source:
             ContractError: The bundle is damaged.
         """
         if self.run_dir is not None:
-            from robot_rl.learn.build import make_policy
+            from robot_rl.learn.policy import make_policy
 
             return make_policy(self.run_dir.path, device=env.device)
         from robot_rl_deploy.policy import BundlePolicy

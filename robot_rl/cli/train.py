@@ -127,7 +127,7 @@ def train(cfg: "TrainCfg") -> "RunDir":
     from robot_rl.cli import signals
     from robot_rl.cli.guides import with_guides
     from robot_rl.cli.resume import find_begun, go_on_with
-    from robot_rl.learn.checkpoint import good_checkpoint
+    from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
     from robot_rl.learn.ranks import make_ranks
     from robot_rl.run_dir import RunDir
 

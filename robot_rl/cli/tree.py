@@ -15,7 +15,7 @@ from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError, suggest
 
 # Fields of a task that say what it is, or that are read before the tree is made.
-NOT_IN_TREE = ("name", "summary", "robot", "learner", "learner_cpu", "num_envs", "solved", "deployable")
+NOT_IN_TREE = ("name", "summary", "robot", "learner", "learner_cpu", "presets", "num_envs", "solved", "deployable")
 _HIDDEN = object()
 
 

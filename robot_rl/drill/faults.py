@@ -11,8 +11,8 @@ from robot_rl.drill.process import DrillError, name_code
 from robot_rl.drill.recovery import SHOWN, note_start, recover
 from robot_rl.drill.scene import Outcome, Scene
 from robot_rl.errors import ExitCode
-from robot_rl.learn.checkpoint import list_checkpoints, load_checkpoint, load_worlds, save_checkpoint
-from robot_rl.learn.worlds import ENV
+from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpoint, load_worlds, save_checkpoint
+from robot_rl.learn.checkpoints.worlds import ENV
 
 STATE = f"{ENV}engine"
 """The name of the physics engine's state (N, k) in a checkpoint's worlds."""

@@ -1,4 +1,4 @@
-"""The runner that a configuration asks for."""
+"""The training session that a configuration builds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from rsl_rl.env import VecEnv
 from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.runner import Runner
 from robot_rl.learn.session import Session
 
 
 def make_runner(env: VecEnv, cfg: LearnerCfg, **options: Any) -> Session:
-    """Build the runner named by cfg.name.
+    """Build the session of a learner: a `Runner`, unless its configuration's `make_session` has a loop of its own.
 
     Args:
         env: the environment.
@@ -23,13 +24,10 @@ def make_runner(env: VecEnv, cfg: LearnerCfg, **options: Any) -> Session:
     Raises:
         UserError: several processes and a learner that trains in one.
     """
-    if cfg.name == "rsl_rl":
-        ranks: Ranks = options.pop("ranks", ALONE)
-        if ranks.size > 1:
-            raise UserError(f"learner=rsl_rl: trains in one process here, these are {ranks.size}; use learner=ppo")
-        from robot_rl.learn.rsl_rl_runner import RslRlRunner
-
-        return RslRlRunner(env, cfg, **options)
-    from robot_rl.learn.runner import Runner
-
-    return Runner(env, cfg, **options)
+    make = getattr(cfg, "make_session", None)
+    if make is None:
+        return Runner(env, cfg, **options)
+    ranks: Ranks = options.pop("ranks", ALONE)
+    if ranks.size > 1:
+        raise UserError(f"learner={cfg.name}: trains in one process, these are {ranks.size}; use learner=ppo")
+    return make(env, **options)

@@ -13,21 +13,19 @@ from typing import Any
 
 import torch
 from rsl_rl.env import VecEnv
-from torch import Tensor
+from torch import Tensor, nn
 
 from robot_rl.config import LearnerCfg, to_dict
 from robot_rl.errors import Interrupted, UserError
-from robot_rl.learn import worlds
-from robot_rl.learn.build import checked_mirrors, env_mirrors, make_dims, make_networks, mirrors_to_meta
-from robot_rl.learn.checkpoint import check_shapes, load_checkpoint
-from robot_rl.learn.description import read_counters
+from robot_rl.learn.checkpoints import worlds
+from robot_rl.learn.checkpoints.checkpoint import check_shapes, load_checkpoint
+from robot_rl.learn.checkpoints.description import read_counters
+from robot_rl.learn.checkpoints.saving import Package, Saver
+from robot_rl.learn.dims import Dims, checked_mirrors, env_mirrors, make_dims, mirrors_to_meta
 from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.health import QuarantineLimit
 from robot_rl.learn.interrupt import SIGNALS, GivenUp, StopRequest
-from robot_rl.learn.networks import Actor, Critic
 from robot_rl.learn.ranks import ALONE, Ranks
-from robot_rl.learn.saving import Package, Saver
-from robot_rl.learn.storage import Dims
 from robot_rl.metrics.iteration import PARTS, merge_rows, overlap_share, time_parts
 from robot_rl.metrics.rows import to_stderr
 from robot_rl.metrics.writers import MetricsWriter
@@ -48,8 +46,6 @@ class Session(ABC):
         cfg: the learner's configuration.
         device: where the environment and the networks are.
         dims: sizes of observations and actions.
-        actor: the policy.
-        critic: the value function.
         iteration: iterations finished.
         env_steps: control steps finished, over all worlds.
         time_s: time spent in training [s].
@@ -69,7 +65,7 @@ class Session(ABC):
         writer: MetricsWriter | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        """Build the networks.
+        """Read what the environment dictates; a subclass builds the networks.
 
         Args:
             env: any rsl_rl environment. Used where there: `mirror`, `pop_metrics()`, `step_dt`, and in the extras of a
@@ -93,10 +89,6 @@ class Session(ABC):
         self.metrics_mark: dict[str, int] | None = None
         self.dims: Dims = make_dims(env, cfg)
         self.mirrors = checked_mirrors(cfg, self.dims, env_mirrors(env, cfg))
-        actor, critic = make_networks(cfg, self.dims, self.mirrors, torch.Generator().manual_seed(seed))
-        self.actor: Actor = actor.to(self.device)
-        self.critic: Critic = critic.to(self.device)
-        ranks.broadcast_([*actor.parameters(), *actor.buffers(), *critic.parameters(), *critic.buffers()])
         own_metrics = getattr(env, "pop_metrics", None)
         tracker = EpisodeTracker(env.num_envs, float(getattr(env, "step_dt", 1.0)), self.device)
         self._tracker = None if own_metrics else tracker
@@ -153,6 +145,20 @@ class Session(ABC):
         if self._stopped_by:
             raise Interrupted(self.checkpoint, self.iteration, self._stopped_by)
         return row
+
+    @abstractmethod
+    def modules(self) -> dict[str, nn.Module]:
+        """Return the networks, "actor" among them, by the name under which checkpoints keep them."""
+
+    @property
+    def actor(self) -> Any:
+        """The policy (`robot_rl.learn.networks.actor_critic.Actor`)."""
+        return self.modules()["actor"]
+
+    @property
+    def critic(self) -> Any:
+        """The value function, where the algorithm has one of that name."""
+        return self.modules()["critic"]
 
     @property
     def checkpoint(self) -> Path | None:
@@ -293,8 +299,8 @@ class Session(ABC):
             raise error if isinstance(error, UserError) else UserError(f"checkpoint {path}: {error}") from error
 
     def _load_networks(self, tensors: Mapping[str, Tensor]) -> None:
-        self.actor.load_state_dict(worlds.under(tensors, "actor."))
-        self.critic.load_state_dict(worlds.under(tensors, "critic."))
+        for part, network in self.modules().items():
+            network.load_state_dict(worlds.under(tensors, f"{part}."))
 
     def _meta(self) -> dict[str, Any]:
         """Return what a checkpoint says about itself."""
@@ -394,7 +400,7 @@ class Session(ABC):
         return []
 
     def _networks(self) -> dict[str, Tensor]:
-        parts: dict[str, Any] = {"actor": self.actor, "critic": self.critic}
+        parts = self.modules()
         return {f"{part}.{name}": t for part, network in parts.items() for name, t in network.state_dict().items()}
 
     def _checkpoint_name(self) -> str:

@@ -8,16 +8,17 @@ from robot_rl_envs.mdp import events
 from robot_rl_envs.task import Event
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.config import LearnerCfg, apply_overrides
+from robot_rl.config import apply_overrides
 from robot_rl.evaluate import evaluate_run
-from robot_rl.learn.build import make_policy
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.make import make_runner
+from robot_rl.learn.policy import make_policy
 
 
 @pytest.mark.slow
 def test_cartpole_swings_up_and_stays_up(tmp_path):
     task = get_task("cartpole")
-    cfg = apply_overrides(LearnerCfg(), {**task.learner, **task.learner_cpu})
+    cfg = apply_overrides(PPOLearnerCfg(), {**task.learner, **task.learner_cpu})
     env = make_env(task, num_envs=task.num_envs[0], seed=1)
     make_runner(env, cfg, run_dir=tmp_path, seed=1).learn()
     policy = make_policy(tmp_path)

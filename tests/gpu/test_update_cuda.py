@@ -7,8 +7,9 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl.config import LearnerCfg, MemoryCfg, NetworkCfg, PPOCfg
-from robot_rl.learn.graphed import WARM_UP, why_not_graphed
+from robot_rl.config import MemoryCfg, NetworkCfg
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.graphed import WARM_UP, why_not_graphed
 from robot_rl.learn.runner import Runner
 
 pytestmark = pytest.mark.gpu
@@ -52,7 +53,7 @@ class Points(VecEnv):
 
 
 def make(graph, env=None, cfg=None, **ppo):
-    base = LearnerCfg(
+    base = PPOLearnerCfg(
         num_steps=16,
         actor=NetworkCfg(hidden=(64, 64), init_std=0.5),
         critic=NetworkCfg(hidden=(64, 64), output_gain=1.0),

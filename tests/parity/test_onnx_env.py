@@ -15,7 +15,7 @@ from robot_rl_tasks.registry import get_task, list_tasks
 from robot_rl.config import NetworkCfg
 from robot_rl.evaluate import evaluate_run, evaluation_task
 from robot_rl.evaluate.controllers import BundleController
-from robot_rl.learn.networks import Actor
+from robot_rl.learn.networks.actor_critic import Actor
 
 TASKS = [name for name in list_tasks() if get_task(name).deployable]
 RUN = TrainingSpec(run_id="test", task="test", git_commit="unknown", iteration=0)

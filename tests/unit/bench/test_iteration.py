@@ -12,12 +12,13 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.bench import iteration, stages
 from robot_rl.bench.iteration import profile_iterations
 from robot_rl.bench.stages import StageWatch, watching
-from robot_rl.config import LearnerCfg, NetworkCfg
-from robot_rl.learn.extras import Extra
+from robot_rl.config import NetworkCfg
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
+from robot_rl.learn.batch import Batch
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.storage import Batch
 
-CFG = LearnerCfg(num_steps=4, actor=NetworkCfg(hidden=(8,)), critic=NetworkCfg(hidden=(8,), output_gain=1.0))
+CFG = PPOLearnerCfg(num_steps=4, actor=NetworkCfg(hidden=(8,)), critic=NetworkCfg(hidden=(8,), output_gain=1.0))
 
 
 class Clock:
@@ -95,7 +96,7 @@ def test_methods_of_a_class_are_given_back_even_after_an_error(slow):
     assert watch.spent["inner"] == 3.0
 
 
-class Curious(Extra):
+class Curious(Auxiliary):
     """Takes a while after the epochs."""
 
     name = "curious"
@@ -109,7 +110,7 @@ def make_session(observer, extra=None):
     env = make_env(get_task("cartpole"), num_envs=8, device="cpu", seed=1, num_threads=1)
     runner = Runner(env, CFG, observer=observer)
     if extra is not None:
-        runner.algorithm.extras = (extra,)
+        runner.algorithm.auxiliaries = (extra,)
     return runner
 
 

@@ -10,13 +10,14 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
 
-from robot_rl.config import ConvCfg, LearnerCfg, NetworkCfg
+from robot_rl.config import ConvCfg, NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.build import make_policy
-from robot_rl.learn.rsl_rl_runner import RslRlRunner
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.algorithms.rsl_rl.runner import RslRlRunner
+from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import Runner
 
-CFG = LearnerCfg(num_steps=4, actor=NetworkCfg(hidden=(8,)), critic=NetworkCfg(hidden=(8,)))
+CFG = PPOLearnerCfg(num_steps=4, actor=NetworkCfg(hidden=(8,)), critic=NetworkCfg(hidden=(8,)))
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_ours_learns_beside_images_and_keeps_none(env, tmp_path):
 
 
 def test_rsl_rl_stores_no_images(env, tmp_path):
-    runner = RslRlRunner(env, replace(CFG, name="rsl_rl"), run_dir=tmp_path)
+    runner = RslRlRunner(env, CFG, run_dir=tmp_path)
     runner.learn(1)
     stored = runner.runner.alg.storage.observations
     assert sorted(stored.keys()) == ["actor", "critic"]
@@ -63,7 +64,7 @@ def test_an_image_without_an_encoder_is_refused(env, tmp_path):
     with pytest.raises(UserError, match=line):
         Runner(env, replace(CFG, actor_groups=("actor", "side")), run_dir=tmp_path)
     with pytest.raises(UserError, match="rsl_rl"):
-        RslRlRunner(env, seeing("side", name="rsl_rl"), run_dir=tmp_path)
+        RslRlRunner(env, seeing("side"), run_dir=tmp_path)
 
 
 def seeing(*groups, **fields):

@@ -6,7 +6,7 @@ import yaml
 
 from robot_rl.cli.agreement import changes, check_settings
 from robot_rl.errors import UserError
-from robot_rl.learn.checkpoint import save_checkpoint
+from robot_rl.learn.checkpoints.checkpoint import save_checkpoint
 from robot_rl.run_dir import RunDir
 
 CONFIG = {"task": "cartpole", "seed": 1, "ppo": {"gamma": 0.99, "lam": 0.95}, "hidden": [8, 8], "root": "runs"}

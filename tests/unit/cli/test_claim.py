@@ -8,7 +8,7 @@ import torch
 
 from robot_rl.claim import Claim, check_kinds
 from robot_rl.errors import UserError
-from robot_rl.learn.checkpoint import save_checkpoint
+from robot_rl.learn.checkpoints.checkpoint import save_checkpoint
 from robot_rl.metrics.rows import is_locked, lock
 from robot_rl.run_dir import RunDir
 

@@ -8,7 +8,7 @@ import yaml
 from robot_rl.cli.guides import with_guides
 from robot_rl.cli.settings import default_tree, resolve
 from robot_rl.cli.tree import override
-from robot_rl.learn.checkpoint import latest_checkpoint, load_checkpoint
+from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 from robot_rl.run_dir import RunDir
 
 

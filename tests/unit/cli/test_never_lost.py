@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from robot_rl.learn.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint, load_worlds
+from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, list_checkpoints, load_checkpoint, load_worlds
 from robot_rl.metrics.rows import lock
 from robot_rl.run_dir import RunDir
 

@@ -19,7 +19,7 @@ from robot_rl.cli.outputs import check_output, save_picture
 from robot_rl.cli.policies import find_policy
 from robot_rl.errors import UserError
 from robot_rl.evaluate import write_evaluation
-from robot_rl.learn.motions import write_motion
+from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.run_dir import write_json
 from robot_rl.viewer.video import write_video
 

@@ -6,8 +6,9 @@ from robot_rl_tasks.registry import get_task, list_tasks
 
 from robot_rl.cli import tree as trees
 from robot_rl.cli.settings import default_tree, load, resolve, resolve_device
-from robot_rl.config import LearnerCfg, apply_overrides, to_dict
+from robot_rl.config import apply_overrides, to_dict
 from robot_rl.errors import UserError
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.run_dir import RunDir
 
 
@@ -16,7 +17,7 @@ def test_the_defaults_of_every_task_resolve_to_the_task(name):
     cfg = resolve(default_tree(name, "cpu"))
     task = get_task(name)
     assert trees.task_tree(cfg.task) == trees.task_tree(task)
-    assert cfg.learner == apply_overrides(LearnerCfg(), {**task.learner, **task.learner_cpu})
+    assert cfg.learner == apply_overrides(PPOLearnerCfg(), {**task.learner, **task.learner_cpu})
     assert (cfg.num_envs, cfg.device, cfg.engine, cfg.seed, cfg.wandb) == (task.num_envs[0], "cpu", "mujoco", 1, "off")
 
 
@@ -26,7 +27,7 @@ def test_a_gpu_gets_its_own_presets(monkeypatch):
     task = get_task("go2_flat")
     tree = default_tree("go2_flat", "cuda:1")
     assert tree["num_envs"] == task.num_envs[1]
-    assert tree["actor"]["hidden"] == to_dict(apply_overrides(LearnerCfg(), task.learner))["actor"]["hidden"]
+    assert tree["actor"]["hidden"] == to_dict(apply_overrides(PPOLearnerCfg(), task.learner))["actor"]["hidden"]
     assert resolve_device("auto") == "cuda:0"
     assert resolve_device("cuda") == "cuda:0"
     with pytest.raises(UserError, match="device=cuda:2: 2 GPUs found"):

@@ -4,26 +4,27 @@ import json
 
 import pytest
 
-from robot_rl.config import LearnerCfg, NetworkCfg, apply_overrides, from_dict, to_dict
+from robot_rl.config import NetworkCfg, apply_overrides, from_dict, to_dict
 from robot_rl.errors import UserError
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 
 
 def test_there_and_back_through_json():
-    cfg = LearnerCfg(num_steps=7, symmetry="augment", actor=NetworkCfg(hidden=(16, 8)), actor_groups=("a", "b"))
-    assert from_dict(LearnerCfg, json.loads(json.dumps(to_dict(cfg)))) == cfg
+    cfg = PPOLearnerCfg(num_steps=7, symmetry="augment", actor=NetworkCfg(hidden=(16, 8)), actor_groups=("a", "b"))
+    assert from_dict(PPOLearnerCfg, json.loads(json.dumps(to_dict(cfg)))) == cfg
 
 
 def test_overrides_leave_the_original_alone():
-    cfg = LearnerCfg()
+    cfg = PPOLearnerCfg()
     changed = apply_overrides(cfg, {"ppo.learning_rate": 2e-3, "actor.hidden": [64, 32], "num_steps": 12})
     assert (changed.ppo.learning_rate, changed.actor.hidden, changed.num_steps) == (2e-3, (64, 32), 12)
-    assert cfg == LearnerCfg()
+    assert cfg == PPOLearnerCfg()
     assert changed.critic == cfg.critic
 
 
 def test_a_group_of_settings_can_be_overridden_in_part():
-    assert apply_overrides(LearnerCfg(), {"ppo": {"gamma": 0.9}}).ppo.gamma == 0.9
-    assert apply_overrides(LearnerCfg(), {"ppo": {"gamma": 0.9}}).ppo.lam == LearnerCfg().ppo.lam
+    assert apply_overrides(PPOLearnerCfg(), {"ppo": {"gamma": 0.9}}).ppo.gamma == 0.9
+    assert apply_overrides(PPOLearnerCfg(), {"ppo": {"gamma": 0.9}}).ppo.lam == PPOLearnerCfg().ppo.lam
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_a_group_of_settings_can_be_overridden_in_part():
 )
 def test_a_typo_gets_a_suggestion(key, offer):
     with pytest.raises(UserError, match=f"unknown key '{key}': did you mean '{offer}'"):
-        apply_overrides(LearnerCfg(), {key: 1})
+        apply_overrides(PPOLearnerCfg(), {key: 1})
 
 
 @pytest.mark.parametrize(
@@ -52,15 +53,15 @@ def test_a_typo_gets_a_suggestion(key, offer):
 )
 def test_a_wrong_type_is_named(overrides, message):
     with pytest.raises(UserError, match=message):
-        apply_overrides(LearnerCfg(), overrides)
+        apply_overrides(PPOLearnerCfg(), overrides)
 
 
 def test_whole_numbers_serve_as_numbers():
-    cfg = apply_overrides(LearnerCfg(), {"ppo.max_grad_norm": 2, "num_steps": 8.0})
+    cfg = apply_overrides(PPOLearnerCfg(), {"ppo.max_grad_norm": 2, "num_steps": 8.0})
     assert isinstance(cfg.ppo.max_grad_norm, float)
     assert isinstance(cfg.num_steps, int)
 
 
 def test_from_dict_names_unknown_keys():
     with pytest.raises(UserError, match=r"unknown key 'ppo.clp': did you mean 'clip'"):
-        from_dict(LearnerCfg, {"ppo": {"clp": 0.1}})
+        from_dict(PPOLearnerCfg, {"ppo": {"clp": 0.1}})

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg, apply_overrides
+from robot_rl.config import NetworkCfg, apply_overrides
 from robot_rl.errors import UserError
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 
 
 @pytest.mark.parametrize(
@@ -38,9 +39,9 @@ from robot_rl.errors import UserError
 )
 def test_out_of_range(key, value, message):
     with pytest.raises(UserError, match=message):
-        apply_overrides(LearnerCfg(), {key: value})
+        apply_overrides(PPOLearnerCfg(), {key: value})
 
 
 def test_defaults_are_valid_and_lists_become_tuples():
     assert NetworkCfg(hidden=[8, 4]).hidden == (8, 4)
-    assert LearnerCfg().ppo == PPOCfg()
+    assert PPOLearnerCfg().ppo == PPOCfg()

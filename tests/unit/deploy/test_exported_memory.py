@@ -17,8 +17,8 @@ from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.verify import verify_bundle
 
 from robot_rl.config import ConvCfg, MemoryCfg, NetworkCfg
-from robot_rl.learn.layout import Layout
-from robot_rl.learn.networks import Actor
+from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.learn.networks.layout import Layout
 
 MIRROR = (torch.arange(30).roll(15), torch.ones(30))
 SAME = (torch.tensor([1, 0]), torch.ones(2))

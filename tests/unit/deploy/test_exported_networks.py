@@ -8,8 +8,8 @@ from robot_rl_deploy.policy import BundlePolicy
 
 from robot_rl.config import ConvCfg, NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.layout import Layout
-from robot_rl.learn.networks import Actor
+from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.learn.networks.layout import Layout
 
 TERM = "actor.joint_vel"
 """Three values of three joints, components 15 to 23 of the toy's 30: a picture of 3 x 3."""

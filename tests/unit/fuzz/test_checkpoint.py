@@ -17,11 +17,12 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 from safetensors.torch import load, save
 
-from robot_rl.config import LearnerCfg, apply_overrides
+from robot_rl.config import apply_overrides
 from robot_rl.errors import UserError
-from robot_rl.learn.build import make_policy
-from robot_rl.learn.checkpoint import good_checkpoint, load_checkpoint, verify_checkpoint
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, load_checkpoint, verify_checkpoint
 from robot_rl.learn.make import make_runner
+from robot_rl.learn.policy import make_policy
 
 FEW = limits(max_examples=max(1, limits().max_examples // 2))
 META, WEIGHTS, WORLDS = FILES = ("meta.json", "model.safetensors", "env.safetensors")
@@ -31,7 +32,7 @@ SMALL = {"num_steps": 4, "actor.hidden": [8], "critic.hidden": [8], "ppo.epochs"
 def make(directory, seed):
     torch.set_num_threads(1)
     env = make_env(get_task("cartpole"), num_envs=2, engine="mujoco", seed=seed, num_threads=1)
-    return make_runner(env, apply_overrides(LearnerCfg(), SMALL), run_dir=directory, seed=seed)
+    return make_runner(env, apply_overrides(PPOLearnerCfg(), SMALL), run_dir=directory, seed=seed)
 
 
 @pytest.fixture(scope="module")

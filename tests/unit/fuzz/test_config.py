@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from robot_rl.cli import options, settings
 from robot_rl.cli import tree as trees
 from robot_rl.cli.hydra_app import launch
-from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
+from robot_rl.config import apply_overrides, from_dict, to_dict
 from robot_rl.errors import UserError
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.reading import read_yaml
 from robot_rl.run_dir import RunDir
 
@@ -148,13 +149,13 @@ def test_any_override(name, data, hurts, refuses):
 
 @given(data=st.data())
 def test_any_learner_setting(data, hurts, refuses):
-    base = LearnerCfg()
+    base = PPOLearnerCfg()
     known = list(trees.dotted_keys(to_dict(base)))
     changes = data.draw(st.dictionaries(st.one_of(st.sampled_from(known), st.text(max_size=9)), hurts, min_size=1))
     found, _ = refuses(UserError, apply_overrides, base, changes)
-    assert base == LearnerCfg(), "an override changed what it was given"
+    assert base == PPOLearnerCfg(), "an override changed what it was given"
     if found is not None:
-        assert repr(from_dict(LearnerCfg, to_dict(found))) == repr(found)
+        assert repr(from_dict(PPOLearnerCfg, to_dict(found))) == repr(found)
 
 
 @given(words=st.lists(st.text(max_size=12)))

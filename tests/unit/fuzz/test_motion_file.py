@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 
 from robot_rl.errors import UserError
-from robot_rl.learn.motions import read_motion
+from robot_rl.learn.auxiliaries.motions import read_motion
 
 FRAMES = torch.arange(12.0).reshape(6, 2)
 STARTS = torch.tensor([1, 0, 0, 1, 0, 0], dtype=torch.uint8)

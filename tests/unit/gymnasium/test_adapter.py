@@ -10,9 +10,10 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 
-from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
+from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.gym.adapter import GymEnv
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.runner import Runner
 
 MODES = ["NextStep", "SameStep", "Disabled"]
@@ -63,7 +64,7 @@ def test_processes_give_the_same_transitions(walks, walk_class):
 
 def small_cfg(**changes):
     network = NetworkCfg(hidden=(8,))
-    return LearnerCfg(
+    return PPOLearnerCfg(
         num_steps=12, actor=network, critic=network, ppo=PPOCfg(minibatches=2), stagger_episodes=False, **changes
     )
 

@@ -12,7 +12,7 @@ import yaml
 
 from robot_rl.gym.evaluate import evaluate_gym
 from robot_rl.gym.task import GymTask
-from robot_rl.learn.checkpoint import latest_checkpoint, load_checkpoint
+from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 
 REACH = "task=gym:reach_worlds:Reach-v0"
 TINY = ("num_envs=3", "num_steps=8", "max_iterations=2", "ppo.minibatches=2", "actor.hidden=[8]", "critic.hidden=[8]")

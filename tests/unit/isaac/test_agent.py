@@ -2,8 +2,9 @@
 
 from types import SimpleNamespace
 
-from robot_rl.config import LearnerCfg, apply_overrides
+from robot_rl.config import apply_overrides
 from robot_rl.isaac.agent import action_clip, learner_changes
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 
 MISSING = object()
 
@@ -44,7 +45,7 @@ def agent(**changes):
 
 
 def test_every_setting_arrives():
-    cfg = apply_overrides(LearnerCfg(), learner_changes(agent(), {"policy": 1, "extra": 1}))
+    cfg = apply_overrides(PPOLearnerCfg(), learner_changes(agent(), {"policy": 1, "extra": 1}))
     assert (cfg.num_steps, cfg.max_iterations, cfg.save_interval, cfg.stagger_episodes) == (16, 150, 50, False)
     assert (cfg.actor.hidden, cfg.actor.activation, cfg.actor.init_std) == ((64, 32), "elu", 0.7)
     assert (cfg.critic.hidden, cfg.critic.activation) == ((8,), "silu")
@@ -76,7 +77,7 @@ def test_a_memory_and_a_bound_of_the_actions():
     actor = SimpleNamespace(
         hidden_dims=[32], activation="elu", rnn_type="lstm", rnn_hidden_dim=48, rnn_num_layers=2, distribution_cfg=None
     )
-    cfg = apply_overrides(LearnerCfg(), learner_changes(agent(actor=actor), {"policy": 1, "extra": 1}))
+    cfg = apply_overrides(PPOLearnerCfg(), learner_changes(agent(actor=actor), {"policy": 1, "extra": 1}))
     assert (cfg.actor.memory.kind, cfg.actor.memory.hidden, cfg.actor.memory.layers) == ("lstm", 48, 2)
     assert action_clip(agent(clip_actions=2)) == 2.0
     assert action_clip(agent()) is None

@@ -9,7 +9,8 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
+from robot_rl.config import NetworkCfg
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 
 
 class PointEnv(VecEnv):
@@ -65,9 +66,9 @@ def make_point_env() -> Callable[..., PointEnv]:
 
 
 @pytest.fixture
-def small_cfg() -> LearnerCfg:
+def small_cfg() -> PPOLearnerCfg:
     """Networks and rollouts for tests of a second."""
-    return LearnerCfg(
+    return PPOLearnerCfg(
         num_steps=8,
         max_iterations=4,
         save_interval=2,

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
@@ -15,15 +15,17 @@ from rsl_rl.env import VecEnv
 from safetensors.torch import save_file
 from tensordict import TensorDict
 
-from robot_rl.config import LearnerCfg, MemoryCfg, NetworkCfg, PPOCfg, TeacherCfg
+from robot_rl.config import MemoryCfg, NetworkCfg
 from robot_rl.errors import Interrupted, PeerError, UserError
-from robot_rl.learn import ppo as ppo_module
+from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
+from robot_rl.learn.algorithms.ppo import ppo as ppo_module
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.ranks import ALONE, make_ranks
 from robot_rl.learn.runner import Runner
 
 WORLDS = 32
 IN_DIRECTORY = ("distilled", "taught", "resumed", "broken", "stopped", "refused")
-CFG = LearnerCfg(
+CFG = PPOLearnerCfg(
     num_steps=6,
     save_interval=2,
     stagger_episodes=False,
@@ -31,6 +33,10 @@ CFG = LearnerCfg(
     critic=NetworkCfg(hidden=(16, 16), output_gain=1.0),
     ppo=PPOCfg(learning_rate=3e-3, entropy_coef=0.01, epochs=3, minibatches=1),
 )
+
+
+def settings_of(cfg):
+    return {field.name: getattr(cfg, field.name) for field in fields(cfg)}
 
 
 class Line(VecEnv):
@@ -127,7 +133,7 @@ def make_student(ranks, directory, **teacher):
     path = directory / f"teacher-{ranks.size}-{ranks.rank}"
     cfg = replace(CFG, actor_groups=("critic",), actor=replace(CFG.actor, output_gain=1.0))
     Runner(Line(ALONE), cfg, run_dir=path, seed=3).save()
-    return replace(CFG, name="distill", teacher=TeacherCfg(run=str(path), **teacher))
+    return DistillLearnerCfg(**settings_of(CFG) | {"name": "distill", "teacher": TeacherCfg(run=str(path), **teacher)})
 
 
 def distilled(ranks, directory):
@@ -144,7 +150,7 @@ def taught(ranks, directory):
     again.load(whole.checkpoint)
     (first, one), (second, two) = (outcome(runner, runner.learn(3)) for runner in (whole, again))
     same = all(torch.equal(first[name], second[name]) for name in first) and one == two
-    return second | {"follows": again.extras[0]._follows}, two | {"same": float(same)}
+    return second | {"follows": again.auxiliaries[0]._follows}, two | {"same": float(same)}
 
 
 def by_itself(ranks):

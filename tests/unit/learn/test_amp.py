@@ -10,14 +10,16 @@ from safetensors.torch import save_file
 from tensordict import TensorDict
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
-from robot_rl.config.extras import AmpCfg, RndCfg
+from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.amp import Amp, Discriminator, style_reward
-from robot_rl.learn.motions import Motion, read_motion, write_motion
-from robot_rl.learn.rnd import Rnd
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
+from robot_rl.learn.auxiliaries.amp import Amp, Discriminator, style_reward
+from robot_rl.learn.auxiliaries.config import AmpCfg, RndCfg
+from robot_rl.learn.auxiliaries.motions import Motion, read_motion, write_motion
+from robot_rl.learn.auxiliaries.rnd import Rnd
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.storage import Dims, make_rollout
 
 STEPS, WORLDS, SIZE = 8, 32, 2
 
@@ -275,7 +277,7 @@ def test_the_task_keeps_its_share(make_point_env, small_cfg, recording):
     rollout.time_out.fill_(False)
     rollout.reward.fill_(3.0)
     found = runner.algorithm.advantages(rollout, values, None)
-    amp, rnd = Runner(SpeedEnv(), cfg).extras
+    amp, rnd = Runner(SpeedEnv(), cfg).auxiliaries
     torch.testing.assert_close(found, 0.5 * 3.0 + amp.reward(rollout) + rnd.reward(rollout))
 
 
@@ -370,7 +372,7 @@ def test_nothing_is_read_from_the_device():
 
 @pytest.mark.slow
 def test_the_policy_takes_over_the_speed(recording):
-    cfg = LearnerCfg(
+    cfg = PPOLearnerCfg(
         num_steps=25,
         actor=NetworkCfg(hidden=(32,), init_std=0.5),
         critic=NetworkCfg(hidden=(32,), output_gain=1.0),

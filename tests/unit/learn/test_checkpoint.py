@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from robot_rl.errors import UserError
-from robot_rl.learn import checkpoint as module
-from robot_rl.learn.checkpoint import (
+from robot_rl.learn.checkpoints import checkpoint as module
+from robot_rl.learn.checkpoints.checkpoint import (
     check_shapes,
     good_checkpoint,
     latest_checkpoint,

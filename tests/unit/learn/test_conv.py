@@ -7,19 +7,22 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from robot_rl.config import ConvCfg, LearnerCfg, NetworkCfg
+from robot_rl.config import ConvCfg, NetworkCfg
 from robot_rl.config.networks import MemoryCfg
 from robot_rl.errors import UserError
-from robot_rl.learn import conv
-from robot_rl.learn.build import make_dims, make_policy
-from robot_rl.learn.conv import Encoders, conv_spans
-from robot_rl.learn.layout import Layout
-from robot_rl.learn.networks import Actor, Critic
-from robot_rl.learn.normalizer import Normalizer
-from robot_rl.learn.ppo import PPO
+from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.dims import Dims, make_dims
+from robot_rl.learn.networks import conv
+from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.networks.conv import Encoders, conv_spans
+from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.networks.normalizer import Normalizer
+from robot_rl.learn.networks.symmetry import reflect
+from robot_rl.learn.policy import make_policy
+from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.storage import Dims, make_rollout
-from robot_rl.learn.symmetry import AugmentSymmetry, reflect
 
 SCAN = ConvCfg(groups=("actor.scan",), channels=(4, 8), features=6)
 """Two numbers, a scan of 8 x 10, one more number."""
@@ -246,7 +249,7 @@ def test_same_seed_same_bits_and_a_policy_from_its_checkpoint(seeing, small_cfg,
 def test_the_first_minibatch_has_ratio_one():
     cfg = make_cfg()
     actor, critic = make_actor(cfg), Critic(4, NetworkCfg(hidden=(8,)))
-    ppo = PPO(actor, critic, LearnerCfg().ppo, generator=torch.Generator().manual_seed(0))
+    ppo = PPO(actor, critic, PPOLearnerCfg().ppo, generator=torch.Generator().manual_seed(0))
     rollout = make_rollout(6, 16, Dims(actor=83, critic=4, action=3), "cpu")
     rollout.actor_obs.normal_()
     rollout.noise.normal_()
@@ -267,7 +270,7 @@ def test_mirrored_samples_pass_the_encoder_mirrored():
     symmetry = AugmentSymmetry(MIRROR, (torch.arange(4), torch.ones(4)), MIRROR_OUT)
     with torch.no_grad():
         rollout.out.copy_(actor.outputs(actor.encode(rollout.actor_obs.flatten(0, 1))).view(2, 8, 3))
-        batch = PPO(actor, critic, LearnerCfg().ppo, symmetry=symmetry).make_batch(rollout)
+        batch = PPO(actor, critic, PPOLearnerCfg().ppo, symmetry=symmetry).make_batch(rollout)
         image = rollout.actor_obs.flatten(0, 1).clone()
         image[:, 2:82] = image[:, 2:82].view(16, 8, 10).flip(1).reshape(16, 80)
         image[:, :2], image[:, 82] = image[:, [1, 0]], -image[:, 82]

@@ -7,15 +7,17 @@ import pytest
 import torch
 from torch.distributions import AffineTransform, Normal, TanhTransform, TransformedDistribution, kl_divergence
 
-from robot_rl.config import NetworkCfg, PPOCfg
+from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.build import make_networks
-from robot_rl.learn.distributions import Categorical, make_distribution
-from robot_rl.learn.networks import Actor, Critic
-from robot_rl.learn.ppo import PPO
+from robot_rl.learn.algorithms.ppo.build import make_networks
+from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.networks.distributions import Categorical, make_distribution
+from robot_rl.learn.networks.symmetry import reflect
+from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.storage import Dims, make_rollout
-from robot_rl.learn.symmetry import reflect
 
 KINDS = {
     "gaussian": {},

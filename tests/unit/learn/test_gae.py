@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from robot_rl.learn.gae import advantages, timeout_bonus
+from robot_rl.learn.algorithms.ppo.gae import advantages, timeout_bonus
 
 
 def recurrence(rewards, values, dones, gamma, lam):

@@ -5,14 +5,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg, PPOCfg
-from robot_rl.learn import graphed
-from robot_rl.learn.extras import Extra
-from robot_rl.learn.graphed import WARM_UP, GraphedStep, why_not_graphed
-from robot_rl.learn.networks import Actor, Critic
-from robot_rl.learn.ppo import PPO
+from robot_rl.config import NetworkCfg
+from robot_rl.learn.algorithms.ppo import graphed
+from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.algorithms.ppo.graphed import WARM_UP, GraphedStep, why_not_graphed
+from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.ranks import Ranks
-from robot_rl.learn.storage import Dims, make_rollout
+from robot_rl.learn.rollout import make_rollout
 
 DIMS = Dims(actor=5, critic=6, action=2)
 
@@ -146,11 +148,11 @@ def test_what_cannot_be_recorded_runs_as_it_is_and_says_so():
     assert all(torch.equal(a, b) for a, b in zip(weights(plain), weights(recorded), strict=True))
 
 
-class Silent(Extra):
+class Silent(Auxiliary):
     name = "silent"
 
 
-class Loud(Extra):
+class Loud(Auxiliary):
     name = "loud"
 
     def loss(self, batch, params):
@@ -167,7 +169,7 @@ def test_what_is_recorded():
     assert why_not_graphed(algorithm, torch.device("cpu")) == "graphs are CUDA's"
     assert why_not_graphed(algorithm, cuda) == ""
     for extra, reason in ((Silent(), ""), (Loud(), "loud adds to the loss"), (Sure(), "")):
-        algorithm.extras = (extra,)
+        algorithm.auxiliaries = (extra,)
         assert why_not_graphed(algorithm, cuda) == reason
     algorithm.cfg = replace(algorithm.cfg, cuda_graph=False)
     assert why_not_graphed(algorithm, cuda) == "ppo.cuda_graph=false"

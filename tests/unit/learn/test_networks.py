@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from robot_rl.config import NetworkCfg
-from robot_rl.learn import fused, gaussian
-from robot_rl.learn.fused import activate
-from robot_rl.learn.mlp import Mlp, make_activation
-from robot_rl.learn.networks import Actor, Critic
-from robot_rl.learn.symmetry import SymmetricMlp
+from robot_rl.learn.cpu import mlp as fused
+from robot_rl.learn.cpu.mlp import activate
+from robot_rl.learn.networks import gaussian
+from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.networks.mlp import Mlp, make_activation
+from robot_rl.learn.networks.symmetry import SymmetricMlp
 
 MIRROR_IN = (torch.tensor([1, 0, 2, 3, 5, 4]), torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, -1.0]))
 MIRROR_OUT = (torch.tensor([1, 0, 2]), torch.tensor([-1.0, -1.0, -1.0]))

@@ -6,14 +6,16 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from robot_rl.config import ConvCfg, MemoryCfg, NetworkCfg, PPOCfg
-from robot_rl.learn.distributions import Categorical
-from robot_rl.learn.layout import Layout
-from robot_rl.learn.networks import Actor, Critic
-from robot_rl.learn.ppo import PPO
+from robot_rl.config import ConvCfg, MemoryCfg, NetworkCfg
+from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
+from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.networks.distributions import Categorical
+from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.storage import Dims, make_rollout
-from robot_rl.learn.symmetry import AugmentSymmetry
 
 META = torch.device("meta")
 DIMS = Dims(actor=4, critic=6, action=2)

@@ -4,8 +4,8 @@ import copy
 
 import torch
 
-from robot_rl.learn.normalizer import EPSILON, Normalizer
-from robot_rl.learn.symmetry import reflect
+from robot_rl.learn.networks.normalizer import EPSILON, Normalizer
+from robot_rl.learn.networks.symmetry import reflect
 
 
 def test_starts_as_the_identity():

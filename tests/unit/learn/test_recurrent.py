@@ -6,13 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import LearnerCfg, MemoryCfg, PPOCfg, apply_overrides
+from robot_rl.config import MemoryCfg, apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.evaluate.controllers import TorchController
-from robot_rl.learn.build import Policy, make_policy
-from robot_rl.learn.graphed import GraphedStep
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.graphed import GraphedStep
+from robot_rl.learn.batch import Batch
+from robot_rl.learn.policy import Policy, make_policy
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.storage import Batch
 
 KINDS = pytest.mark.parametrize("kind", ["gru", "lstm"])
 
@@ -342,13 +343,13 @@ def test_a_policy_without_a_memory_has_nothing_to_forget(make_point_env, small_c
 )
 def test_memories_that_cannot_be(change, message):
     with pytest.raises(UserError, match=message):
-        apply_overrides(LearnerCfg(), change)
+        apply_overrides(PPOLearnerCfg(), change)
 
 
 def test_a_sequence_without_a_memory_does_not_matter():
-    cfg = apply_overrides(LearnerCfg(), {"actor.memory.sequence": 32, "critic.memory.sequence": 5})
+    cfg = apply_overrides(PPOLearnerCfg(), {"actor.memory.sequence": 32, "critic.memory.sequence": 5})
     assert cfg.sequence == 24
-    assert apply_overrides(LearnerCfg(), {"critic.memory.kind": "gru", "critic.memory.sequence": 6}).sequence == 6
+    assert apply_overrides(PPOLearnerCfg(), {"critic.memory.kind": "gru", "critic.memory.sequence": 6}).sequence == 6
 
 
 def test_more_minibatches_than_sequences(make_point_env, small_cfg):

@@ -7,7 +7,8 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl.config import LearnerCfg, MemoryCfg, NetworkCfg, PPOCfg
+from robot_rl.config import MemoryCfg, NetworkCfg
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.runner import Runner
 
 
@@ -45,7 +46,7 @@ class CueEnv(VecEnv):
 def cue_cfg(kind, sequence=0):
     memory = MemoryCfg(kind=kind, hidden=32, sequence=sequence)
     network = NetworkCfg(hidden=(32,), init_std=0.5, memory=memory)
-    return LearnerCfg(
+    return PPOLearnerCfg(
         num_steps=12,
         actor=network,
         critic=replace(network, output_gain=1.0),

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import LearnerCfg, NetworkCfg
-from robot_rl.config.extras import ReferenceCfg
+from robot_rl.config import NetworkCfg
 from robot_rl.config.networks import MemoryCfg
 from robot_rl.errors import UserError
-from robot_rl.learn import gaussian
-from robot_rl.learn.distributions import StateGaussian
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.auxiliaries.config import ReferenceCfg
+from robot_rl.learn.networks import gaussian
+from robot_rl.learn.networks.distributions import StateGaussian
 from robot_rl.learn.runner import Runner
 
 
@@ -22,7 +23,7 @@ def start(make_point_env, small_cfg, tmp_path):
     return runner.checkpoint
 
 
-def near(cfg: LearnerCfg, start, **settings):
+def near(cfg: PPOLearnerCfg, start, **settings):
     return replace(cfg, reference=ReferenceCfg(**({"run": str(start)} | settings)))
 
 
@@ -60,7 +61,7 @@ def test_the_penalty_is_the_exact_divergence(make_point_env, small_cfg, start):
     runner = Runner(make_point_env(), near(small_cfg, start, weight=0.7))
     runner._collect()
     batch = runner.algorithm.make_batch(runner._rollout)
-    (reference,) = runner.extras
+    (reference,) = runner.auxiliaries
     params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
     with torch.no_grad():  # Asked anew, in the order of the batch.
         mean, log_std = reference.frozen.actor.params(runner._rollout.actor_obs.flatten(0, 1))
@@ -95,7 +96,7 @@ def test_other_distributions_have_their_divergence(make_point_env, small_cfg, ac
     runner._collect()
     batch = runner.algorithm.make_batch(runner._rollout)
     params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
-    assert abs(float(runner.extras[0].loss(batch, params).detach())) < 1e-6  # The policy is the reference yet.
+    assert abs(float(runner.auxiliaries[0].loss(batch, params).detach())) < 1e-6  # The policy is the reference yet.
     runner.learn(2)
 
 
@@ -117,7 +118,7 @@ def test_it_sees_other_groups_than_the_policy(make_point_env, small_cfg, tmp_pat
     first = Runner(make_point_env(), both, run_dir=tmp_path)
     first.learn(1)
     runner = Runner(make_point_env(), near(small_cfg, first.checkpoint))
-    (reference,) = runner.extras
+    (reference,) = runner.auxiliaries
     assert reference.groups == ("actor", "critic")
     runner._collect()
     rollout = runner._rollout
@@ -147,7 +148,7 @@ def test_a_reference_with_a_memory_remembers_over_rollouts(make_point_env, small
     first.learn(2)
     runner = Runner(make_point_env(), near(cfg, first.checkpoint))
     runner.load(first.checkpoint, weights_only=True)
-    (reference,) = runner.extras
+    (reference,) = runner.auxiliaries
     for _ in range(4):
         runner._collect()
         batch = runner.algorithm.make_batch(runner._rollout)

@@ -7,12 +7,14 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
-from robot_rl.config.extras import RndCfg
+from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.rnd import CLIP, Rnd
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
+from robot_rl.learn.auxiliaries.config import RndCfg
+from robot_rl.learn.auxiliaries.rnd import CLIP, Rnd
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.storage import Dims, make_rollout
 
 STEPS, WORLDS, SIZE = 6, 16, 3
 
@@ -144,7 +146,7 @@ def test_it_is_in_the_log_and_in_the_reward(make_point_env, small_cfg):
     rollout.time_out.fill_(False)
     with torch.no_grad():
         added = runner.algorithm.advantages(rollout, values, None) - rollout.reward
-    assert float(added.mean()) == pytest.approx(float(runner.extras[0]._reward), rel=1e-4)
+    assert float(added.mean()) == pytest.approx(float(runner.auxiliaries[0]._reward), rel=1e-4)
     assert float(added.min()) > 0.0
 
 
@@ -213,7 +215,7 @@ class LockEnv(VecEnv):
 @pytest.mark.slow
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_curiosity_opens_a_lock_that_chance_does_not(weight):
-    cfg = LearnerCfg(
+    cfg = PPOLearnerCfg(
         num_steps=32,
         actor=NetworkCfg(hidden=(32,), min_std=1.0),  # Both keep on trying both ways at every wheel.
         critic=NetworkCfg(hidden=(32,), output_gain=1.0),

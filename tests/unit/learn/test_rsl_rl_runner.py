@@ -2,25 +2,31 @@
 
 import os
 import signal
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
 from robot_rl.bench.learner import EqualPair
-from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
+from robot_rl.config import NetworkCfg
 from robot_rl.errors import Interrupted, UserError
-from robot_rl.learn.build import make_policy
-from robot_rl.learn.checkpoint import list_checkpoints
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
+from robot_rl.learn.algorithms.rsl_rl.config import RslRlLearnerCfg
+from robot_rl.learn.algorithms.rsl_rl.runner import RslRlRunner, rsl_rl_cfg
+from robot_rl.learn.checkpoints.checkpoint import list_checkpoints
 from robot_rl.learn.make import make_runner
-from robot_rl.learn.rsl_rl_runner import RslRlRunner, rsl_rl_cfg
+from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import Runner
 from robot_rl.metrics.writers import read_metrics
 
 
+def settings_of(cfg):
+    return {field.name: getattr(cfg, field.name) for field in fields(cfg)}
+
+
 @pytest.fixture
 def cfg(small_cfg):
-    return replace(small_cfg, name="rsl_rl")
+    return RslRlLearnerCfg(**settings_of(small_cfg) | {"name": "rsl_rl"})
 
 
 def test_it_learns_and_is_kept_as_ours(make_point_env, cfg, tmp_path, capsys):
@@ -88,7 +94,7 @@ def test_a_step_size_that_falls_linearly(make_point_env, cfg):
 
 def test_what_it_does_not_know_is_refused():
     with pytest.raises(UserError, match=r"ppo\.max_learning_rate: rsl_rl has"):
-        rsl_rl_cfg(LearnerCfg(ppo=PPOCfg(max_learning_rate=2e-3)), None, "cpu")
+        rsl_rl_cfg(PPOLearnerCfg(ppo=PPOCfg(max_learning_rate=2e-3)), None, "cpu")
 
 
 @pytest.mark.parametrize("clip_value_loss", [True, False])
@@ -96,7 +102,7 @@ def test_equal_arithmetic(clip_value_loss):
     """One update of all samples at once: the same losses, weights, step size and normalizers as rsl_rl's."""
     network = NetworkCfg(hidden=(32, 16), output_gain=0.5)
     ppo = PPOCfg(epochs=3, minibatches=1, clip_value_loss=clip_value_loss, max_grad_norm=0.7, desired_kl=1e-3)
-    pair = EqualPair(LearnerCfg(num_steps=6, actor=network, critic=network, ppo=ppo), num_envs=32)
+    pair = EqualPair(PPOLearnerCfg(num_steps=6, actor=network, critic=network, ppo=ppo), num_envs=32)
     ours = {name: float(value) for name, value in pair.run_ours().items()}
     theirs = pair.run_theirs()
     assert ours["loss/value"] == pytest.approx(theirs["value"], rel=1e-5)
@@ -115,7 +121,7 @@ def test_equal_arithmetic(clip_value_loss):
 def test_equal_arithmetic_on_cuda():
     """The same update on the GPU, by PyTorch's own operations, as on the CPU by the fused ones."""
     network = NetworkCfg(hidden=(32, 16), output_gain=0.5)
-    cfg = LearnerCfg(num_steps=6, actor=network, critic=network, ppo=PPOCfg(epochs=3, minibatches=1))
+    cfg = PPOLearnerCfg(num_steps=6, actor=network, critic=network, ppo=PPOCfg(epochs=3, minibatches=1))
     rows = []
     for device in ("cpu", "cuda"):
         pair = EqualPair(cfg, num_envs=32, device=device)

@@ -4,17 +4,19 @@ import math
 import os
 import signal
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg, PPOCfg
+from robot_rl.config import NetworkCfg
 from robot_rl.errors import Interrupted, UserError
-from robot_rl.learn.build import make_policy
-from robot_rl.learn.checkpoint import list_checkpoints, load_checkpoint
+from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.algorithms.rsl_rl.config import RslRlLearnerCfg
+from robot_rl.learn.algorithms.rsl_rl.runner import RslRlRunner
+from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpoint
 from robot_rl.learn.make import make_runner
-from robot_rl.learn.rsl_rl_runner import RslRlRunner
+from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import Runner
 from robot_rl.metrics.writers import read_metrics
 
@@ -36,6 +38,10 @@ EXPECTED = {
     "episode/return",
     "episode/length_s",
 }
+
+
+def settings_of(cfg):
+    return {field.name: getattr(cfg, field.name) for field in fields(cfg)}
 
 
 def untimed(row):
@@ -359,4 +365,7 @@ def test_symmetry_needs_a_mirror(make_point_env, small_cfg):
 
 def test_the_runner_is_chosen_by_name(make_point_env, small_cfg):
     assert type(make_runner(make_point_env(), small_cfg)) is Runner
-    assert type(make_runner(make_point_env(), replace(small_cfg, name="rsl_rl"))) is RslRlRunner
+    assert (
+        type(make_runner(make_point_env(), RslRlLearnerCfg(**settings_of(small_cfg) | {"name": "rsl_rl"})))
+        is RslRlRunner
+    )

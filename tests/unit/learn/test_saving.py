@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from robot_rl.errors import GiveUpError
-from robot_rl.learn import saving
-from robot_rl.learn.checkpoint import list_checkpoints, load_checkpoint
+from robot_rl.learn.checkpoints import saving
+from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpoint
+from robot_rl.learn.checkpoints.saving import Package, Saver
 from robot_rl.learn.ranks import ALONE
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.saving import Package, Saver
 from robot_rl.metrics.writers import read_metrics
 
 

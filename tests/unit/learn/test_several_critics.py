@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg, PPOCfg
+from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.build import make_dims
-from robot_rl.learn.networks import Actor, Critic
-from robot_rl.learn.ppo import PPO
+from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.dims import Dims, make_dims
+from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.storage import Dims, make_rollout
 
 
 def with_groups(env, loudness):

@@ -3,13 +3,16 @@
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg, PPOCfg
+from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn import gaussian
-from robot_rl.learn.networks import Actor, Critic
-from robot_rl.learn.ppo import PPO
-from robot_rl.learn.storage import Dims, make_rollout
-from robot_rl.learn.symmetry import AugmentSymmetry, MirrorBasis, SymmetricMlp, check_mirror, reflect
+from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
+from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.networks import gaussian
+from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.networks.symmetry import MirrorBasis, SymmetricMlp, check_mirror, reflect
+from robot_rl.learn.rollout import make_rollout
 
 ACTOR = (torch.tensor([1, 0, 2, 3, 5, 4]), torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, -1.0]))
 CRITIC = (torch.tensor([0, 2, 1]), torch.tensor([-1.0, 1.0, 1.0]))

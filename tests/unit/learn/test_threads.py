@@ -2,7 +2,7 @@
 
 import torch
 
-from robot_rl.learn.checkpoint import load_checkpoint
+from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.ranks import ALONE
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.threads import restore_threads

@@ -9,7 +9,8 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.config import LearnerCfg, apply_overrides
+from robot_rl.config import apply_overrides
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.make import make_runner
 
 WORLDS = 6
@@ -45,7 +46,7 @@ def maker():
 
 def learner(**settings):
     """A learner's configuration, small where nothing else is said."""
-    return apply_overrides(LearnerCfg(), SMALL | settings)
+    return apply_overrides(PPOLearnerCfg(), SMALL | settings)
 
 
 def untimed(path):

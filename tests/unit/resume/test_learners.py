@@ -7,8 +7,8 @@ from robot_rl_tasks.registry import get_task
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
+from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.learn.make import make_runner
-from robot_rl.learn.motions import write_motion
 
 from .conftest import assert_same_run, in_two, learner
 

@@ -5,8 +5,8 @@ import torch
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
+from robot_rl.learn.checkpoints.worlds import redistributed
 from robot_rl.learn.make import make_runner
-from robot_rl.learn.worlds import redistributed
 
 from .conftest import learner
 

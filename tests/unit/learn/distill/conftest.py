@@ -5,8 +5,9 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
-from robot_rl.config.extras import TeacherCfg
+from robot_rl.config import NetworkCfg
+from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.runner import Runner
 
 GAIN = torch.tensor([[-3.0, -2.5]])
@@ -58,7 +59,7 @@ class FallEnv(VecEnv):
 
 def teacher_cfg(groups=("state",), **actor):
     network = NetworkCfg(**({"hidden": (4,), "activation": "relu", "init_std": 0.3} | actor))
-    return LearnerCfg(actor=network, critic=NetworkCfg(hidden=(8,)), actor_groups=groups, normalize_obs=False)
+    return PPOLearnerCfg(actor=network, critic=NetworkCfg(hidden=(8,)), actor_groups=groups, normalize_obs=False)
 
 
 def make_teacher_run(path, env, cfg=None):
@@ -84,7 +85,7 @@ def student_cfg(run, *, ppo=None, actor=None, **settings):
         "actor_groups": ("seen",),
         "teacher": TeacherCfg(run=str(run)),
     }
-    return LearnerCfg(**(base | settings))
+    return DistillLearnerCfg(**(base | settings))
 
 
 @pytest.fixture

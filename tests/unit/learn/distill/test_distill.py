@@ -6,15 +6,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from robot_rl.config import NetworkCfg, PPOCfg
-from robot_rl.config.extras import TeacherCfg
+from robot_rl.config import NetworkCfg
 from robot_rl.config.networks import MemoryCfg
-from robot_rl.learn.build import Policy, make_policy
-from robot_rl.learn.checkpoint import load_checkpoint
-from robot_rl.learn.distill import Distill
-from robot_rl.learn.frozen import Frozen
-from robot_rl.learn.layout import Layout
-from robot_rl.learn.networks import Actor
+from robot_rl.learn.algorithms.distill.config import TeacherCfg
+from robot_rl.learn.algorithms.distill.distill import Distill
+from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.auxiliaries.frozen import Frozen
+from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
+from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.policy import Policy, make_policy
 from robot_rl.learn.runner import Runner
 
 from .conftest import GAIN, FallEnv, make_teacher_run, student_cfg, teacher_cfg
@@ -58,7 +59,7 @@ def test_imitating_in_its_own_states_beats_cloning_in_the_teachers(teacher_run):
     for clones in (False, True):
         runner = Runner(FallEnv(noise=0.1), student_cfg(teacher_run))
         if clones:
-            (teacher,) = runner.extras
+            (teacher,) = runner.auxiliaries
             teacher.share, teacher._share = 1.0, lambda progress: 1.0
         losses.append(runner.learn()["loss/imitation"])
         found.append(returns(runner.actor.mean, "seen", noise=0.1))
@@ -69,7 +70,7 @@ def test_imitating_in_its_own_states_beats_cloning_in_the_teachers(teacher_run):
 
 def test_worlds_follow_the_teacher_or_the_student(teacher_run):
     runner = Runner(FallEnv(), student_cfg(teacher_run, teacher=TeacherCfg(run=str(teacher_run), mix=0.5)))
-    (teacher,) = runner.extras
+    (teacher,) = runner.auxiliaries
     obs, action = runner.env.get_observations(), torch.full((64, 1), 7.0)
     taken = teacher.act(obs, 0, action)
     follows = taken[:, 0] != 7.0
@@ -93,7 +94,7 @@ def test_the_loss_is_the_divergence(teacher_run):
     ours = torch.distributions.Normal(params[0][:, 0], 0.7)
     theirs = torch.distributions.Normal(labels[:, 0], 0.3)
     expected = torch.distributions.kl_divergence(theirs, ours).mean()
-    (teacher,) = runner.extras
+    (teacher,) = runner.auxiliaries
     torch.testing.assert_close(teacher.loss(batch, params), expected)
     total, statistics = algorithm.loss(batch, None)
     torch.testing.assert_close(total, expected + algorithm.cfg.value_coef * statistics[0])
@@ -110,7 +111,7 @@ def test_between_kinds_of_distribution_the_error_counts_in_units_of_the_teachers
     batch = runner.algorithm.make_batch(runner._rollout)
     params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
     expected = 0.5 * ((4.0 * torch.tanh(params[0]) - batch.more["teacher"][:, :1]) / 0.3).square().mean()
-    torch.testing.assert_close(runner.extras[0].loss(batch, params), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(runner.auxiliaries[0].loss(batch, params), expected, rtol=1e-4, atol=1e-4)
     rows = []
     Runner(FallEnv(), student_cfg(teacher_run, actor=actor), observer=rows.append).learn(10)
     assert rows[-1]["loss/imitation"] < 0.7 * rows[0]["loss/imitation"]
@@ -119,7 +120,7 @@ def test_between_kinds_of_distribution_the_error_counts_in_units_of_the_teachers
 def test_a_squashed_teachers_deviation_is_that_of_its_actions(tmp_path):
     run = make_teacher_run(tmp_path, FallEnv(), teacher_cfg(distribution="squashed", bound=2.0))
     runner = Runner(FallEnv(), student_cfg(run))
-    frozen = runner.extras[0].frozen
+    frozen = runner.auxiliaries[0].frozen
     label = torch.tensor([[0.4, math.log(0.3)]])
     deviation = (math.tanh(0.7) - math.tanh(0.1)) * 2.0 / 2.0
     found = frozen.error(label, (torch.tensor([[0.5]]), torch.zeros(1)), runner.actor.distribution)
@@ -130,7 +131,7 @@ def test_the_teacher_stays_as_it_is(tmp_path):
     """Neither a gradient nor a normalizer that goes on counting reaches it."""
     run = make_teacher_run(tmp_path, FallEnv(), replace(teacher_cfg(), normalize_obs=True))
     runner = Runner(FallEnv(), student_cfg(run))
-    frozen = runner.extras[0].frozen
+    frozen = runner.auxiliaries[0].frozen
     before = {name: tensor.clone() for name, tensor in frozen.actor.state_dict().items()}
     assert "normalizer.count" in before
     runner.learn(3)
@@ -228,7 +229,7 @@ def test_same_seed_same_bits(teacher_run):
 def test_the_checkpoint_says_who_taught(teacher_run, tmp_path):
     runner = Runner(FallEnv(), student_cfg(teacher_run), run_dir=tmp_path / "student")
     runner.learn(1)
-    teacher = load_checkpoint(runner.checkpoint)[1]["extras"]["teacher"]
+    teacher = load_checkpoint(runner.checkpoint)[1]["auxiliaries"]["teacher"]
     assert teacher["checkpoint"] == str(teacher_run / "checkpoints" / "000000")
     assert len(teacher["sha256"]) == 64
     policy = make_policy(tmp_path / "student")
@@ -276,7 +277,7 @@ def test_a_teacher_with_a_memory_forgets_at_the_end_of_episodes(tmp_path, kind):
     cfg = replace(teacher_cfg(activation="elu", output_gain=1.0, memory=memory), num_steps=8)
     Runner(FallEnv(), cfg, run_dir=tmp_path).learn(1)
     runner = Runner(FallEnv(episode=20), student_cfg(tmp_path, actor_groups=("state",)))
-    (teacher,) = runner.extras
+    (teacher,) = runner.auxiliaries
     state = teacher.frozen.remember_nothing(64, "cpu")
     for _ in range(3):
         runner._collect()

@@ -1,14 +1,18 @@
 """Teachers that cannot teach, each refused in one line."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
-from robot_rl.config.extras import TeacherCfg
 from robot_rl.errors import UserError
+from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
 from robot_rl.learn.runner import Runner
 
 from .conftest import FallEnv, student_cfg, teacher_cfg
+
+
+def settings_of(cfg):
+    return {field.name: getattr(cfg, field.name) for field in fields(cfg)}
 
 
 def test_a_changed_teacher_is_refused(teacher_run, tmp_path):
@@ -67,6 +71,6 @@ def test_a_teacher_with_other_actions(teacher_run, make_point_env, small_cfg):
 
 
 def test_a_missing_group_of_the_teacher(teacher_run, make_point_env, small_cfg):
-    cfg = replace(small_cfg, name="distill", teacher=TeacherCfg(run=str(teacher_run)))
+    cfg = DistillLearnerCfg(**settings_of(small_cfg) | {"name": "distill", "teacher": TeacherCfg(run=str(teacher_run))})
     with pytest.raises(UserError, match=r"^teacher\.groups: the environment has no group 'state'"):
         Runner(make_point_env(), cfg)

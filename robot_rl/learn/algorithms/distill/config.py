@@ -1,0 +1,49 @@
+"""Settings of a student that imitates a teacher."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from robot_rl.config.checks import check_range
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+
+
+@dataclass(kw_only=True, slots=True)
+class TeacherCfg:
+    """Whom a student imitates (Ross et al. 2011, DAgger: in the states the student itself gets into).
+
+    Attributes:
+        run: run directory or checkpoint of the teacher.
+        groups: observation groups that the teacher sees; empty: those it was trained with.
+        mix: share of the worlds that follow the teacher's actions at the start; falls linearly to zero.
+        mix_until: share of the training after which none does.
+    """
+
+    run: str = ""
+    groups: tuple[str, ...] = ()
+    mix: float = 0.5
+    mix_until: float = 0.3
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        self.groups = tuple(self.groups)
+        check_range("mix", self.mix, 0.0, 1.0)
+        check_range("mix_until", self.mix_until, 0.0, 1.0)
+
+
+@dataclass(kw_only=True, slots=True)
+class DistillLearnerCfg(PPOLearnerCfg):
+    """Imitation of a teacher, with what else PPO has: `learner=distill`.
+
+    Attributes:
+        teacher: the policy to imitate.
+    """
+
+    name: str = "distill"
+    teacher: TeacherCfg = field(default_factory=TeacherCfg)
+
+    def make_algorithm(self, context: Any) -> Any:
+        """Build actor, critic, teacher and the algorithm."""
+        return importlib.import_module("robot_rl.learn.algorithms.distill.build").make_distill(self, context)

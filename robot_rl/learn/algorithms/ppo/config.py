@@ -1,0 +1,139 @@
+"""Settings of proximal policy optimization."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from robot_rl.config import LearnerCfg
+from robot_rl.config.checks import check_choice, check_range
+from robot_rl.errors import UserError
+from robot_rl.learn.auxiliaries.config import AmpCfg, ReferenceCfg, RndCfg
+
+SCHEDULES = ("adaptive", "fixed", "linear")
+BOOTSTRAPS = ("final", "state")
+
+
+@dataclass(kw_only=True, slots=True)
+class PPOCfg:
+    """Proximal policy optimization.
+
+    Attributes:
+        gamma: discount a step.
+        lam: decay of the generalized advantage estimate.
+        clip: the ratio is clipped to [1 - clip, 1 + clip].
+        epochs: passes over a rollout.
+        minibatches: parts that a rollout is cut into, drawn anew in each epoch.
+        learning_rate: Adam's step size at the start.
+        schedule: "adaptive" (by the policy's divergence), "fixed", or "linear" to zero at the last iteration.
+        desired_kl: divergence that the adaptive schedule steers to [nat].
+        min_learning_rate: least step size of the adaptive schedule.
+        max_learning_rate: greatest step size of the adaptive schedule.
+        entropy_coef: weight of the entropy bonus.
+        value_coef: weight of the value loss.
+        max_grad_norm: gradient norm that each network is clipped to.
+        clip_value_loss: keep the new value within `clip` of the old one (Schulman's variant).
+        bootstrap: value added at a time-out: "final" is V(final observation), "state" is V(s_t) as in rsl_rl.
+        cuda_graph: on a GPU record the step over a minibatch as a CUDA graph, and replay it.
+    """
+
+    gamma: float = 0.99
+    lam: float = 0.95
+    clip: float = 0.2
+    epochs: int = 5
+    minibatches: int = 4
+    learning_rate: float = 1e-3
+    schedule: str = "adaptive"
+    desired_kl: float = 0.01
+    min_learning_rate: float = 1e-5
+    max_learning_rate: float = 1e-2
+    entropy_coef: float = 0.005
+    value_coef: float = 1.0
+    max_grad_norm: float = 1.0
+    clip_value_loss: bool = True
+    bootstrap: str = "final"
+    cuda_graph: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_range("gamma", self.gamma, 0.0, 1.0)
+        check_range("lam", self.lam, 0.0, 1.0)
+        check_range("clip", self.clip, 0.0, 10.0, open_low=True)
+        check_range("epochs", self.epochs, 1, 1000)
+        check_range("minibatches", self.minibatches, 1, 65536)
+        check_range("learning_rate", self.learning_rate, 0.0, 1.0, open_low=True)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_range("desired_kl", self.desired_kl, 0.0, 10.0, open_low=True)
+        check_range("min_learning_rate", self.min_learning_rate, 0.0, 1.0, open_low=True)
+        check_range("max_learning_rate", self.max_learning_rate, self.min_learning_rate, 1.0)
+        if self.schedule == "adaptive":
+            check_range("learning_rate", self.learning_rate, self.min_learning_rate, self.max_learning_rate)
+        check_range("entropy_coef", self.entropy_coef, 0.0, 10.0)
+        check_range("value_coef", self.value_coef, 0.0, 1000.0)
+        check_range("max_grad_norm", self.max_grad_norm, 0.0, math.inf, open_low=True)
+        check_choice("bootstrap", self.bootstrap, BOOTSTRAPS)
+
+
+@dataclass(kw_only=True, slots=True)
+class PPOLearnerCfg(LearnerCfg):
+    """Proximal policy optimization: `learner=ppo`.
+
+    Attributes:
+        ppo: the algorithm.
+        normalize_values: the critic works in deviations of the returns from their running mean, so that neither its
+            step size nor `ppo.clip_value_loss` depends on how large the rewards are.
+        several_critics: one critic for each group of rewards that the task names, its advantages normalized by
+            themselves (where the environment reports rewards by group).
+        reward_weights: weight of each of these groups' advantages, in the environment's order; empty: all 1.
+        rnd: random network distillation, a reward for what is new.
+        amp: an adversarial motion prior, a reward for moving as recorded motion does.
+        reference: a penalty for leaving a frozen policy.
+        auxiliaries: further objectives of one's own, each a "module:name" that takes the `Context` and returns a
+            `robot_rl.learn.auxiliaries.auxiliary.Auxiliary`.
+    """
+
+    presets: ClassVar[str] = "ppo"
+
+    name: str = "ppo"
+    ppo: PPOCfg = field(default_factory=PPOCfg)
+    normalize_values: bool = False
+    several_critics: bool = False
+    reward_weights: tuple[float, ...] = ()
+    rnd: RndCfg = field(default_factory=RndCfg)
+    amp: AmpCfg = field(default_factory=AmpCfg)
+    reference: ReferenceCfg = field(default_factory=ReferenceCfg)
+    auxiliaries: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        LearnerCfg.__post_init__(self)  # Dataclasses with slots are made twice, which a bare super() does not survive.
+        self.reward_weights, self.auxiliaries = tuple(self.reward_weights), tuple(self.auxiliaries)
+        for weight in self.reward_weights:
+            check_range("reward_weights", weight, 0.0, 1e6)
+        if self.reward_weights and not any(self.reward_weights):
+            raise UserError("reward_weights: all are 0, one must be larger")
+
+    def num_values(self, reward_groups: tuple[str, ...]) -> int:
+        """Return how many values a state has: one, or with several critics one for each group of rewards."""
+        weights = list(self.reward_weights)
+        if not self.several_critics:
+            if weights:
+                raise UserError(
+                    f"reward_weights: {weights} change nothing where there is one critic; add several_critics=true, or "
+                    "leave reward_weights empty"
+                )
+            return 1
+        if len(reward_groups) < 2:
+            raise UserError(
+                f"several_critics: the environment has {len(reward_groups)} groups of rewards, must be 2 or more "
+                "(give the task's rewards a `group`)"
+            )
+        if weights and len(weights) != len(reward_groups):
+            raise UserError(f"reward_weights: {len(weights)} of them, must be {len(reward_groups)}")
+        return len(reward_groups)
+
+    def make_algorithm(self, context: Any) -> Any:
+        """Build actor, critic and the algorithm."""
+        return importlib.import_module("robot_rl.learn.algorithms.ppo.build").make_ppo(self, context)

@@ -1,0 +1,191 @@
+"""The minibatch step as CUDA graphs: recorded once for each shape of batch, then replayed.
+
+On a GPU the step of a small network is hundreds of short kernels, and launching them takes longer than running them. A
+graph launches all of them at once. It reads and writes the same memory at every replay, so samples, indices and the
+frozen policy are copied into places of their own before; optimizer, step size and networks have theirs anyway. Nothing
+in it may depend on a number that Python holds: an auxiliary that adds to the loss has to promise it
+(`Auxiliary.capturable`).
+
+The first minibatches of a shape run as they are, on the stream that records afterwards: they are real steps, in which
+libraries allocate what they need. Several processes average their gradient between two graphs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
+from robot_rl.learn.batch import Batch
+from robot_rl.learn.optim import FlatAdam
+
+WARM_UP = 3
+"""Minibatches of a shape that run before it is recorded."""
+MAX_KEPT = 4
+"""Shapes whose graphs are kept at once; each keeps a copy of a batch."""
+
+Step = Callable[[Tensor], Tensor]
+"""Takes the indices (b,) of a minibatch, and returns its statistics."""
+
+
+class Steps(Protocol):
+    """The algorithm whose steps are recorded: `robot_rl.learn.algorithms.ppo.ppo.PPO`, or one with the same methods."""
+
+    cfg: PPOCfg
+    optimizer: FlatAdam
+    auxiliaries: Sequence[Auxiliary]
+
+    def step(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
+        """Learn from a minibatch and return its statistics."""
+        ...
+
+    def differentiate(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
+        """Leave the gradient of a minibatch's loss in the optimizer and return its statistics."""
+        ...
+
+    def improve(self) -> None:
+        """Step along the gradient."""
+        ...
+
+
+@dataclass(slots=True)
+class Recording:
+    """What belongs to one shape of batch.
+
+    Attributes:
+        batch: the samples, in memory of their own.
+        frozen: the policy that acted, in memory of its own.
+        index: (b,) indices of the minibatch.
+        statistics: what the step says of it, in memory of the graph's.
+        steps: minibatches so far.
+        replays: the graphs in order, with what runs between them; empty before they are recorded.
+    """
+
+    batch: Batch
+    frozen: Tensor | None
+    index: Tensor
+    statistics: Tensor | None = None
+    steps: int = 0
+    replays: list[Callable[[], Any]] = field(default_factory=list)
+
+
+class CudaRecorder:
+    """Runs and records on a stream of its own; each recording is a graph with memory of its own."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Take a stream.
+
+        Args:
+            device: the CUDA device.
+        """
+        self._stream = torch.cuda.Stream(device)
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Run something in order with the stream that is current."""
+        current = torch.cuda.current_stream(self._stream.device)
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            work()
+        current.wait_stream(self._stream)
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Return what replays something that was recorded and not run."""
+        graph = torch.cuda.CUDAGraph()
+        # Other threads (a metrics writer) may call CUDA meanwhile: only this one's calls are recorded and checked.
+        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+            work()
+        return graph.replay
+
+
+class GraphedStep:
+    """Steps of an algorithm over minibatches, replayed from graphs.
+
+    Attributes:
+        problem: why nothing is recorded any more, where recording failed; empty otherwise.
+    """
+
+    def __init__(self, algorithm: Steps, recorder: Any) -> None:
+        """Record nothing yet.
+
+        Args:
+            algorithm: whose `step` is recorded.
+            recorder: records, as `CudaRecorder` does.
+        """
+        self._algorithm, self._recorder = algorithm, recorder
+        self._recordings: dict[tuple[Any, ...], Recording] = {}
+        self.problem = ""
+
+    def bind(self, batch: Batch, size: int, frozen: Tensor | None) -> Step:
+        """Copy samples to where their shape's graphs read them, and return the step over minibatches of them.
+
+        Args:
+            batch: the samples.
+            size: samples b of a minibatch.
+            frozen: `Distribution.snapshot` of the policy that acted.
+        """
+        key = (size, None if frozen is None else tuple(frozen.shape), batch.shapes())
+        recording = self._recordings.get(key)
+        if recording is None:
+            if len(self._recordings) == MAX_KEPT:  # Dictionaries are ordered: the first is the oldest.
+                del self._recordings[next(iter(self._recordings))]
+            index = torch.zeros(size, dtype=torch.int64, device=batch.value.device)
+            recording = Recording(batch.clone(), None if frozen is None else frozen.clone(), index)
+            self._recordings[key] = recording
+        else:
+            recording.batch.copy_(batch)
+            if recording.frozen is not None and frozen is not None:
+                recording.frozen.copy_(frozen)
+        return lambda index: self._step(recording, index)
+
+    def _step(self, recording: Recording, index: Tensor) -> Tensor:
+        recording.index.copy_(index)
+        if recording.steps >= WARM_UP and not recording.replays and not self.problem:
+            try:
+                recording.replays = self._record(recording)
+            except RuntimeError as error:
+                self.problem = str(error).strip().splitlines()[0]
+                warnings.warn(f"the update runs without a CUDA graph, which failed: {self.problem}", stacklevel=2)
+        if recording.replays:
+            for replay in recording.replays:
+                replay()
+        else:
+            self._recorder.run(lambda: self._run(recording))
+        recording.steps += 1
+        assert recording.statistics is not None
+        return recording.statistics
+
+    def _run(self, recording: Recording) -> None:
+        recording.statistics = self._algorithm.step(recording.batch, recording.index, recording.frozen)
+
+    def _differentiate(self, recording: Recording) -> None:
+        recording.statistics = self._algorithm.differentiate(recording.batch, recording.index, recording.frozen)
+
+    def _record(self, recording: Recording) -> list[Callable[[], Any]]:
+        optimizer, record = self._algorithm.optimizer, self._recorder.record
+        if optimizer.ranks.size == 1:
+            return [record(lambda: self._run(recording))]
+        first = record(lambda: self._differentiate(recording))
+        return [first, optimizer.reduce, record(self._algorithm.improve)]
+
+
+def why_not_graphed(algorithm: Steps, device: torch.device) -> str:
+    """Return why the steps of an algorithm are not recorded; empty where they are."""
+    if device.type != "cuda":
+        return "graphs are CUDA's"
+    if not algorithm.cfg.cuda_graph:
+        return "ppo.cuda_graph=false"
+    for auxiliary in algorithm.auxiliaries:
+        if type(auxiliary).loss is not Auxiliary.loss and not auxiliary.capturable:
+            return f"{auxiliary.name} adds to the loss"
+    return ""
+
+
+def make_graphed(algorithm: Steps, device: torch.device) -> GraphedStep | None:
+    """Return what replays an algorithm's steps; None where they run as they are (`why_not_graphed`)."""
+    return None if why_not_graphed(algorithm, device) else GraphedStep(algorithm, CudaRecorder(device))

@@ -1,0 +1,388 @@
+"""Proximal policy optimization (Schulman et al. 2017) with a critic that may see more than the actor.
+
+Where this departs from the usual implementations: the critic is not evaluated while the rollout is collected but once
+after it; a time-out bootstraps from the value of the observation it ended at; minibatches are drawn anew in each epoch;
+the step size lives on the device, so the adaptive schedule (as in rsl_rl) reads nothing back. Whatever else takes part
+(curiosity, a motion prior, a reference policy) is an object handed in, see `robot_rl.learn.auxiliaries.auxiliary`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robot_rl.errors import UserError
+from robot_rl.learn.algorithm import Algorithm
+from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
+from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.algorithms.ppo.gae import advantages, timeout_bonus
+from robot_rl.learn.algorithms.ppo.graphed import make_graphed
+from robot_rl.learn.auxiliaries.auxiliary import (
+    Auxiliary,
+    auxiliaries_state,
+    check_auxiliaries,
+    load_auxiliaries,
+)
+from robot_rl.learn.batch import Batch, mean_over
+from robot_rl.learn.checkpoints.worlds import under
+from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.optim import FlatAdam
+from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.rollout import Rollout
+
+MAX_LOG_RATIO = 40.0
+"""Logarithm of the greatest probability ratio: its products stay finite in float32, whose exp ends at 88.7."""
+ROUNDING = 1e-6
+"""Divergence that float32 may show between equal policies [nat]."""
+STATISTICS = ("loss/value", "loss/surrogate", "loss/entropy", "loss/kl", "loss/clip_share")
+
+
+class PPO(Algorithm):
+    """Improves an actor and a critic from rollouts.
+
+    Attributes:
+        actor: the policy.
+        critic: the value function.
+        optimizer: steps both.
+        cfg: the hyperparameters.
+        auxiliaries: further objectives.
+        graphed: replays the steps from CUDA graphs; None where they run as they are.
+        statistics: what `loss` returns of a minibatch.
+    """
+
+    statistics: tuple[str, ...] = STATISTICS
+
+    def __init__(
+        self,
+        actor: Actor,
+        critic: Critic,
+        cfg: PPOCfg,
+        *,
+        symmetry: AugmentSymmetry | None = None,
+        generator: torch.Generator | None = None,
+        auxiliaries: Sequence[Auxiliary] = (),
+        reward_weights: Sequence[float] = (),
+        ranks: Ranks = ALONE,
+    ) -> None:
+        """Take over two networks, which must be on their final device.
+
+        Args:
+            actor: the policy.
+            critic: the value function.
+            cfg: the hyperparameters.
+            symmetry: adds mirrored samples to every batch.
+            generator: source of the minibatches, on the device of the networks.
+            auxiliaries: further objectives.
+            reward_weights: weight of each critic's advantages; empty: all 1.
+            ranks: the processes that train together.
+        """
+        self.actor, self.critic, self.cfg = actor, critic, cfg
+        self.symmetry, self.generator = symmetry, generator
+        self.auxiliaries, self.ranks = tuple(auxiliaries), ranks
+        self.critic_memory = critic.state_size
+        device = next(actor.parameters()).device
+        self.reward_weights = torch.tensor(list(reward_weights) or [1.0] * critic.num_values, device=device)
+        self.optimizer = FlatAdam((actor, *critic.parts()), cfg.learning_rate, cfg.max_grad_norm, ranks=ranks)
+        self.graphed = make_graphed(self, device)
+
+    def modules(self) -> dict[str, nn.Module]:
+        """Return actor and critic."""
+        return {"actor": self.actor, "critic": self.critic}
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the optimizer's state, that of the auxiliaries and the order's random stream."""
+        state = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state_dict().items()}
+        state |= auxiliaries_state(self.auxiliaries)
+        return state | {name: stream.get_state() for name, stream in self.streams().items()}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state` returned."""
+        self.optimizer.load_state_dict(under(state, "optimizer."))
+        load_auxiliaries(self.auxiliaries, state)
+        for name, stream in self.streams().items():
+            stream.set_state(state[name])
+
+    def streams(self) -> dict[str, torch.Generator]:
+        """Return the stream that minibatches are drawn from."""
+        return {} if self.generator is None else {"random.order": self.generator}
+
+    def worlds(self) -> dict[str, Tensor]:
+        """Return what the auxiliaries remember of each world."""
+        return {f"auxiliary.{a.name}.{name}": tensor for a in self.auxiliaries for name, tensor in a.worlds().items()}
+
+    def described(self) -> dict[str, Any]:
+        """Return what the auxiliaries say of themselves."""
+        return {"auxiliaries": {auxiliary.name: auxiliary.described() for auxiliary in self.auxiliaries}}
+
+    def check(self, described: Mapping[str, Any]) -> None:
+        """Refuse a checkpoint with other auxiliaries than these."""
+        check_auxiliaries(self.auxiliaries, described.get("auxiliaries", {}))
+
+    def update(self, rollout: Rollout, progress: float = 0.0) -> dict[str, Tensor]:
+        """Learn from a rollout, then let the normalizers see it.
+
+        Args:
+            rollout: the rollout.
+            progress: share of the training that is done, in [0, 1], for the linear schedule.
+
+        Returns:
+            Means over the minibatches by name (`statistics`), the step size, the spread of the actions, and what the
+            auxiliaries report, each a tensor () on the device.
+        """
+        if self.cfg.schedule == "linear":
+            self.optimizer.learning_rate.fill_(self.cfg.learning_rate * (1.0 - progress))
+        batch = self.make_batch(rollout)
+        statistics = self.fit(batch, rollout.frozen)
+        for auxiliary in self.auxiliaries:
+            statistics |= auxiliary.update(rollout, progress)
+        self.update_normalizers(rollout, batch.returns)
+        statistics["policy/learning_rate"] = self.optimizer.learning_rate
+        if (spread := self.actor.distribution.spread(rollout.out)) is not None:
+            statistics["policy/std"] = spread
+        return statistics
+
+    @torch.no_grad()
+    def make_batch(self, rollout: Rollout) -> Batch:
+        """Turn a rollout into samples with advantages and returns, flattened over steps and worlds."""
+        flat = rollout.flat
+        critic_in = self.critic.encode(rollout.critic_obs.flatten(0, 1)).unflatten(0, rollout.critic_obs.shape[:2])
+        values, states = self.values(rollout, critic_in)
+        valid = rollout.valid if rollout.has_invalid else None
+        advantage = flat(self.advantages(rollout, values, valid, states))
+        value = flat(values[:-1])
+        batch = Batch(
+            actor_in=self.actor.encode(flat(rollout.actor_obs)),
+            critic_in=flat(critic_in[:-1]),
+            action=flat(rollout.action),
+            out=flat(rollout.out),
+            log_prob=flat(rollout.log_prob),
+            value=value,
+            advantage=self._combine(advantage, None if valid is None else flat(valid)),
+            returns=advantage + value,
+            more={name: flat(t) for auxiliary in self.auxiliaries for name, t in auxiliary.samples(rollout).items()},
+            **rollout.sequences(states),
+        )
+        if valid is not None:
+            weight = flat(valid).to(value.dtype)
+            batch.weight = weight / self.ranks.mean_(weight.mean()).clamp(min=1e-8)
+        if self.symmetry is not None:
+            more: dict[str, Tensor] = {}
+            for auxiliary in self.auxiliaries:
+                more |= auxiliary.mirrored(batch.more, self.symmetry.action)
+            batch = self.symmetry.extend(batch, rollout, self.actor, self.critic, more=more, ranks=self.ranks)
+        return batch
+
+    def values(self, rollout: Rollout, critic_in: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the values of a rollout's states; what the critic remembers after it goes to `rollout.critic_after`.
+
+        Args:
+            rollout: the rollout.
+            critic_in: (T + 1, N, F) its states, encoded.
+
+        Returns:
+            (T + 1, N) values, (T + 1, N, K) with several critics, and what the critic remembers after each state,
+            (T + 1, N, S), None where it has no memory.
+        """
+        shape, states = critic_in.shape[:2], None
+        if rollout.critic_state is None or rollout.critic_after is None:
+            values = self.critic.values(critic_in.flatten(0, 1))
+        else:
+            starts = rollout.starts()
+            values, states = self.critic.trace(critic_in.flatten(0, 1), (rollout.critic_state, starts))
+            rollout.critic_after.copy_(states[-2].masked_fill(starts[-1, :, None], 0.0))
+        return values.unflatten(0, shape), states
+
+    def advantages(
+        self, rollout: Rollout, values: Tensor, valid: Tensor | None, states: Tensor | None = None
+    ) -> Tensor:
+        """Return the advantages of a rollout, (T, N), or (T, N, K) with several critics.
+
+        Args:
+            rollout: the rollout.
+            values: (T + 1, N) or (T + 1, N, K) values of its states.
+            valid: (T, N) samples that may be learned from; None: all.
+            states: (T + 1, N, S) what the critic remembers after each state; None where it has no memory.
+        """
+        reward, done, time_out = rollout.reward, rollout.done, rollout.time_out
+        for auxiliary in self.auxiliaries:
+            if (added := auxiliary.reward(rollout)) is not None:
+                added = added if reward.ndim == 2 else added[..., None] / reward.shape[-1]
+                reward = auxiliary.reward_weight * reward + added
+        if values.ndim == 3:  # Each critic has a value of its own; episodes end for all of them.
+            done, time_out = done[..., None], time_out[..., None]
+            valid = None if valid is None else valid[..., None]
+        reward = reward + timeout_bonus(self._timeout_values(rollout, values, states), time_out, self.cfg.gamma)
+        if valid is not None:
+            # A quarantined sample passes nothing on to the samples before it, not even a value of what it was seen in:
+            # the one before it goes on with its own.
+            before = torch.cat((values[:1], values[:-2]))
+            values = torch.cat((torch.where(valid, values[:-1], before), values[-1:]))
+            reward, done = torch.where(valid, reward, values[:-1]), done | ~valid
+        return advantages(reward, values, done, self.cfg.gamma, self.cfg.lam)
+
+    def fit(self, batch: Batch, frozen: Tensor | None) -> dict[str, Tensor]:
+        """Run the epochs over a batch and return the means of `statistics` over the minibatches.
+
+        Args:
+            batch: the samples.
+            frozen: `Distribution.snapshot` of the policy that acted.
+        """
+        units, size = batch.num_units, batch.num_units // self.cfg.minibatches
+        if size == 0:
+            kind = "samples" if batch.start is None else f"sequences of {batch.start.shape[0]} steps"
+            raise UserError(f"ppo.minibatches: {self.cfg.minibatches} is more than the {units} {kind}")
+        total = torch.zeros(len(self.statistics), device=batch.value.device)
+        step = self.graphed.bind(batch, size, frozen) if self.graphed else partial(self.step, batch, frozen=frozen)
+        for _ in range(self.cfg.epochs):
+            order = torch.randperm(units, generator=self.generator, device=batch.value.device)
+            for start in range(0, size * self.cfg.minibatches, size):
+                total += step(order[start : start + size])
+        total /= self.cfg.epochs * self.cfg.minibatches
+        return dict(zip(self.statistics, total.unbind(), strict=True))
+
+    def step(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
+        """Learn from a minibatch and return the `statistics`; the arguments are those of `differentiate`."""
+        statistics = self.differentiate(batch, index, frozen)
+        self.optimizer.reduce()
+        self.improve()
+        return statistics
+
+    def differentiate(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
+        """Leave the gradient of a minibatch's loss in the optimizer and return the `statistics`.
+
+        Args:
+            batch: the samples.
+            index: (b,) which of them, or of their sequences (`Batch.rows`).
+            frozen: `Distribution.snapshot` of the policy that acted.
+        """
+        self.optimizer.zero_grad()
+        loss, statistics = self.loss(batch.rows(index), frozen)
+        loss.backward()
+        return statistics
+
+    def improve(self) -> None:
+        """Adapt the step size to the divergence, and step along the gradient; both are means over the ranks."""
+        if self.cfg.schedule == "adaptive":
+            self._adapt(self.optimizer.also)
+        self.optimizer.apply()
+
+    def loss(self, batch: Batch, frozen: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the loss () of a minibatch and its `statistics`; the divergence is left in `optimizer.also`.
+
+        Args:
+            batch: the minibatch.
+            frozen: `Distribution.snapshot` of the policy that acted.
+        """
+        cfg, weight, distribution = self.cfg, batch.weight, self.actor.distribution
+        params = distribution.params(self.actor.outputs(batch.actor_in, batch.actor_past))
+        ratio = probability_ratio(distribution.log_prob(batch.action, params), batch.log_prob)
+        clipped = ratio.clamp(1.0 - cfg.clip, 1.0 + cfg.clip)
+        surrogate = -mean_over(torch.minimum(batch.advantage * ratio, batch.advantage * clipped), weight)
+        value_loss = self.value_loss(batch)
+        entropy = distribution.entropy(params)
+        entropy = entropy if entropy.ndim == 0 else mean_over(entropy, weight)
+        total = surrogate + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
+        for auxiliary in self.auxiliaries:
+            if (term := auxiliary.loss(batch, params)) is not None:
+                total = total + term
+        with torch.no_grad():
+            divergence = mean_over(distribution.kl(distribution.params(batch.out, frozen), params), weight)
+            self.optimizer.also.copy_(divergence)
+            clip_share = mean_over((ratio != clipped).to(ratio.dtype), weight)
+            statistics = torch.stack((value_loss, surrogate, entropy, divergence, clip_share)).detach()
+        return total, statistics
+
+    def value_loss(self, batch: Batch) -> Tensor:
+        """Return the critic's squared error () over a minibatch."""
+        value, clip = self.critic.values(batch.critic_in, batch.critic_past), self.cfg.clip
+        old, returns = batch.value, batch.returns
+        if (normalizer := self.critic.value_normalizer) is not None:  # In deviations of the returns.
+            scale = normalizer.scale if value.ndim == 2 else normalizer.scale[0]
+            value, old, returns = value * scale, old * scale, returns * scale
+        error = (value - returns).square()
+        if self.cfg.clip_value_loss:
+            near = old + (value - old).clamp(-clip, clip)
+            error = torch.maximum(error, (near - returns).square())
+        return mean_over(error if error.ndim == 1 else error.sum(-1), batch.weight)
+
+    def update_normalizers(self, rollout: Rollout, returns: Tensor) -> None:
+        """Let the normalizers see a rollout.
+
+        Args:
+            rollout: the observations.
+            returns: (B,) or (B, K) what the critic learned from them; mirror images may follow.
+        """
+        valid = rollout.valid.reshape(-1) if rollout.has_invalid else None
+        for network, obs in ((self.actor, rollout.actor_obs), (self.critic, rollout.critic_obs[:-1])):
+            if network.normalizer is not None:
+                network.normalizer.update(obs.flatten(0, 1), valid, self.ranks)
+        if self.critic.value_normalizer is not None:
+            seen = returns[: rollout.done.numel()].reshape(-1, self.critic.num_values)
+            valid = rollout.flat(rollout.valid) if rollout.has_invalid else None
+            self.critic.value_normalizer.update(seen, valid, self.ranks)
+
+    def _timeout_values(self, rollout: Rollout, values: Tensor, states: Tensor | None) -> Tensor:
+        """Return (T, N), or (T, N, K), the value at which an episode that was cut short would have gone on."""
+        if self.cfg.bootstrap == "state" or not rollout.has_final_obs:
+            return values[:-1]
+        final, past = rollout.final_obs.flatten(0, 1), None if states is None else states[:-1].flatten(0, 1)
+        if final.device.type != "cpu":
+            return self.critic.value(final, past).view_as(rollout.reward)
+        rows = rollout.time_out.reshape(-1).nonzero().squeeze(-1)  # No device waits here: this is the CPU.
+        result = torch.zeros_like(values[:-1].flatten(0, 1))
+        result[rows] = self.critic.value(final[rows], None if past is None else past[rows])
+        return result.view_as(rollout.reward)
+
+    def _combine(self, advantage: Tensor, valid: Tensor | None) -> Tensor:
+        """Return the advantages (B,) that the policy learns from, of mean 0 and deviation 1.
+
+        With several critics each one's are normalized by themselves, weighed and added, so that no group of rewards
+        drowns another by its scale (Mysore et al. 2022); the sum is normalized again.
+        """
+        if advantage.ndim == 1:
+            return _normalize(advantage, valid, self.ranks)
+        parts = [_normalize(part, valid, self.ranks) for part in advantage.unbind(-1)]
+        return _normalize(torch.stack(parts, dim=-1) @ self.reward_weights, valid, self.ranks)
+
+    def _adapt(self, divergence: Tensor) -> None:
+        """Steer the step size so that the divergence stays between half and twice the desired one.
+
+        Before the first step of an update the policy is still the one that acted: what is measured then is rounding,
+        and changes nothing.
+        """
+        cfg, rate = self.cfg, self.optimizer.learning_rate
+        slower = (rate / 1.5).clamp(min=cfg.min_learning_rate)
+        faster = (rate * 1.5).clamp(max=cfg.max_learning_rate)
+        is_low = (divergence < 0.5 * cfg.desired_kl) & (divergence > ROUNDING)
+        rate.copy_(torch.where(divergence > 2.0 * cfg.desired_kl, slower, torch.where(is_low, faster, rate)))
+
+
+def probability_ratio(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
+    """Return the ratio (B,) of the probability of an action under two policies, at most exp(MAX_LOG_RATIO).
+
+    A mirrored sample that the policy would hardly have drawn lies many deviations from its mean, where a small step
+    changes the log-probability by a hundred. Its weight is 0, but 0 times infinity is not. Beyond the bound the ratio
+    has the gradient of the bound's: an action that was too bad is still pushed away from. Below it nothing changes.
+
+    Args:
+        log_prob: (B,) under the policy that is differentiated.
+        old_log_prob: (B,) under the one that acted.
+    """
+    log_ratio = log_prob - old_log_prob
+    return torch.exp(log_ratio - (log_ratio.detach() - MAX_LOG_RATIO).clamp(min=0.0))
+
+
+def _normalize(advantage: Tensor, valid: Tensor | None, ranks: Ranks) -> Tensor:
+    """Return advantages (B,) with mean 0 and deviation 1 over the valid ones of all ranks; the others become 0."""
+    if valid is None and ranks.size == 1:
+        deviation = advantage.std(correction=min(1, advantage.numel() - 1))  # A single sample has none.
+        return (advantage - advantage.mean()) / (deviation + 1e-8)
+    valid = torch.ones_like(advantage, dtype=torch.bool) if valid is None else valid
+    count, total = ranks.sum_(torch.stack((valid.sum(), torch.where(valid, advantage, 0.0).sum()))).unbind()
+    count = count.clamp(min=2)
+    centered = torch.where(valid, advantage - total / count, 0.0)
+    return centered / ((ranks.sum_(centered.square().sum()) / (count - 1)).sqrt() + 1e-8)

@@ -1,0 +1,386 @@
+"""Checkpoints: a directory that is either whole or not there. No pickle.
+
+model.safetensors holds networks and learner, env.safetensors the worlds (env.rank<r>.safetensors those of process r),
+and meta.json describes them, with the sha256 of every file. Every tensor of a checkpoint is in the CPU's memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from robot_rl.errors import UserError
+from robot_rl.learn.checkpoints.description import check_description
+from robot_rl.learn.checkpoints.migrations import SCHEMA, migrate
+from robot_rl.metrics.rows import to_stderr
+from robot_rl.reading import read_plain
+
+WEIGHTS = "model.safetensors"
+META = "meta.json"
+FILES = re.compile(r"model\.safetensors|env(\.rank[1-9][0-9]*)?\.safetensors")
+"""Names of the files that meta.json may hold checksums of, besides its own."""
+SHAPING = (
+    "memory.kind",
+    "memory.hidden",
+    "memory.layers",
+    "hidden",
+    "conv.groups",
+    "conv.channels",
+    "conv.features",
+    "state_std",
+)
+"""Settings of a network that decide the shapes of its tensors."""
+MAX_META = 2**24
+"""Bytes that meta.json may have."""
+REPLACED = "-replaced"
+REMOVED = "-removed"
+
+
+def worlds_file(rank: int = 0) -> str:
+    """Return the name of the file that holds the worlds of a process."""
+    return "env.safetensors" if rank == 0 else f"env.rank{rank}.safetensors"
+
+
+def save_checkpoint(
+    directory: Path,
+    tensors: Mapping[str, Tensor],
+    meta: Mapping[str, Any],
+    *,
+    worlds: Mapping[str, Tensor] | None = None,
+    staging: Path | None = None,
+    others: Callable[[], Mapping[str, str]] | None = None,
+) -> Path:
+    """Write a checkpoint so that a crash at any moment leaves a whole one or none, never a part.
+
+    All files go to a temporary directory beside the target and are synced to the disk before it is renamed.
+
+    Args:
+        directory: the checkpoint's own directory; one that is there already is replaced.
+        tensors: networks and learner, by name; copied to the CPU.
+        meta: what describes it, JSON-able. "schema" and the checksums, under "sha256", are added.
+        worlds: this process's worlds, by name; None: no file for them.
+        staging: the temporary directory, from `stage`; None makes one.
+        others: waits for the files of other processes in it, and returns their checksums by name.
+
+    Returns:
+        The directory.
+
+    Raises:
+        OSError: the disk is full or not writable; nothing is left behind.
+    """
+    directory = Path(directory)
+    aside = directory.parent / f".{directory.name}{REPLACED}"
+    staging = stage(directory) if staging is None else staging
+    try:
+        sums = {WEIGHTS: write_tensors(staging / WEIGHTS, tensors)}
+        if worlds is not None:
+            sums[worlds_file()] = write_tensors(staging / worlds_file(), worlds)
+        if others is not None:
+            sums |= others()
+        body = {"schema": SCHEMA, **{key: value for key, value in meta.items() if key != "sha256"}}
+        sums[META] = _meta_sum(body)
+        _write(staging / META, (json.dumps(body | {"sha256": sums}, indent=1) + "\n").encode())
+        sync_directory(staging)
+        staging.chmod(0o755)
+        if directory.exists():
+            directory.rename(aside)
+        staging.rename(directory)
+        sync_directory(directory.parent)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+    return directory
+
+
+def stage(directory: Path) -> Path:
+    """Make the temporary directory in which a checkpoint is put together, and return it."""
+    directory = Path(directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write tensors to a safetensors file, sync it to the disk, and return its sha256."""
+    from safetensors.torch import save
+
+    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    _write(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read networks and learner of a checkpoint, and check them.
+
+    Args:
+        path: the checkpoint's directory.
+
+    Returns:
+        Its tensors by name, on the CPU, and its description, both in today's schema.
+
+    Raises:
+        UserError: a file is missing or damaged (the message names the file and the check that failed), or it was made
+            by a newer version.
+    """
+    meta = _read_meta(Path(path))
+    sums = meta.pop("sha256")
+    tensors = _read_tensors(Path(path) / WEIGHTS, sums)
+    tensors, meta = migrate(tensors, meta, path)
+    check_description(Path(path), meta)
+    return tensors, meta
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """Read what a checkpoint says about itself, and check that this is whole; its other files are not looked at.
+
+    Args:
+        path: the checkpoint's directory.
+
+    Returns:
+        Its description as it was written, without the checksums.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    return {key: value for key, value in _read_meta(Path(path)).items() if key != "sha256"}
+
+
+def load_worlds(path: Path, rank: int = 0) -> dict[str, Tensor] | None:
+    """Read what a checkpoint holds of the worlds of a process.
+
+    Args:
+        path: the checkpoint's directory.
+        rank: index of the process that saved them.
+
+    Returns:
+        Tensors by name, on the CPU; None where it has none.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    sums = _read_meta(Path(path))["sha256"]
+    name = worlds_file(rank)
+    return _read_tensors(Path(path) / name, sums) if name in sums else None
+
+
+def verify_checkpoint(path: Path) -> None:
+    """Read every file of a checkpoint and compare it with its checksum.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    path = Path(path)
+    sums = _read_meta(path)["sha256"]
+    for name in {WEIGHTS, *sums} - {META}:
+        _check_sum(path / name, hashlib.sha256(_read(path / name)).hexdigest(), sums)
+
+
+def list_checkpoints(run_dir: Path) -> list[Path]:
+    """Return the checkpoints of a run, oldest first."""
+    found = [path for path in (Path(run_dir) / "checkpoints").glob("[0-9]*") if path.name.isdecimal() and path.is_dir()]
+    return sorted(found, key=lambda path: (int(path.name), path.name))
+
+
+def latest_checkpoint(run_dir: Path) -> Path:
+    """Return the newest checkpoint of a run, damaged or not.
+
+    Raises:
+        UserError: the run has none.
+    """
+    found = list_checkpoints(run_dir)
+    if not found:
+        raise UserError(f"run {run_dir}: has no checkpoint, {Path(run_dir) / 'checkpoints'} is empty")
+    return found[-1]
+
+
+def good_checkpoint(run_dir: Path, tell: Callable[[str], None] = to_stderr) -> Path:
+    """Return the newest checkpoint of a run that is whole. Damaged ones stay where they are.
+
+    Args:
+        run_dir: the run's directory.
+        tell: called with a line for each newer one that is damaged.
+
+    Raises:
+        UserError: the run has none; the line says what is wrong with the newest.
+    """
+    _put_back(run_dir)
+    latest_checkpoint(run_dir)
+    wrong: list[str] = []
+    for path in reversed(list_checkpoints(run_dir)):
+        try:
+            verify_checkpoint(path)
+        except UserError as error:
+            wrong.append(str(error))
+            continue
+        for line in wrong:
+            tell(f"{line}; going back to checkpoint {path.name}")
+        return path
+    raise UserError(f"{wrong[0]}; the run has no checkpoint that is whole")
+
+
+def tidy(run_dir: Path) -> None:
+    """Remove what a process that was killed while it saved left among the checkpoints of a run; none may be saving."""
+    _put_back(run_dir)
+    for path in (Path(run_dir) / "checkpoints").glob(".[0-9]*-*"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _put_back(run_dir: Path) -> None:
+    """Give a whole checkpoint that was being replaced its name back where its successor did not come to be."""
+    for path in (Path(run_dir) / "checkpoints").glob(f".[0-9]*{REPLACED}"):
+        target = path.with_name(path.name.removeprefix(".").removesuffix(REPLACED))
+        if target.name.isdecimal() and not target.exists():
+            path.rename(target)
+
+
+def prune(directory: Path, keep: int) -> None:
+    """Remove the oldest checkpoints of a run; those newer than the one just written are left alone.
+
+    Args:
+        directory: the checkpoint just written, which is durable.
+        keep: how many remain, this one among them; 0 keeps all.
+    """
+    if keep < 1:
+        return
+    older = [path for path in list_checkpoints(directory.parent.parent) if int(path.name) < int(directory.name)]
+    for path in older[: max(0, len(older) - keep + 1)]:
+        hidden = path.with_name(f".{path.name}{REMOVED}")  # At once: none is ever seen in part.
+        path.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def check_shapes(
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    wanted: Mapping[str, Tensor],
+    settings: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
+) -> None:
+    """Raise UserError unless a checkpoint holds every wanted tensor in its shape; the message has both shapes.
+
+    A part of actor or critic that is not wanted, such as a memory, is refused, too. Networks are looked at first: what
+    else does not fit, such as the optimizer's moments, follows from them.
+
+    Args:
+        path: the checkpoint.
+        tensors: what it holds.
+        wanted: what it must hold.
+        settings: the learner's settings of the checkpoint, and those of now; the message names the first that differs.
+    """
+    parts = ("actor.", "critic.")
+    networks = [name for name in wanted if name.startswith(parts)]
+    spare = [name for name in tensors if name.startswith(parts) and name not in wanted]
+    for name in (*networks, *spare, *(name for name in wanted if not name.startswith(parts))):
+        why = _misfit(name, tensors, wanted)
+        if why:
+            raise UserError(f"{_other_setting(name.partition('.')[0], *settings)}checkpoint {path}: {why}")
+
+
+def _misfit(name: str, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
+    """Why a tensor cannot be taken; empty where it can."""
+    have, want = (tuple(held[name].shape) if name in held else None for held in (tensors, wanted))
+    if have is None:
+        first, part, *_ = name.split(".")
+        without = first == "auxiliary" and not any(held.startswith(f"auxiliary.{part}.") for held in tensors)
+        return (
+            f"has no '{name}' {want}, {f'its run was without {part}' if without else 'it is of another architecture'}"
+        )
+    if want is None:
+        return f"has '{name}' {have}, which is none here; it is of another architecture"
+    if have != want:
+        return f"'{name}' has shape {have}, must be {want} for this environment and learner"
+    if tensors[name].dtype != wanted[name].dtype:
+        return f"'{name}' is of {tensors[name].dtype}, must be {wanted[name].dtype}"
+    return ""
+
+
+def _other_setting(network: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first of a network's settings that decide its shapes and differ, for the line; empty where none does."""
+    for key in (*(f"{network}.{name}" for name in SHAPING), f"{network}_groups", "symmetry", "several_critics"):
+        old, new = before, now
+        for part in key.split("."):
+            old = old.get(part) if isinstance(old, Mapping) else None
+            new = new.get(part) if isinstance(new, Mapping) else None
+        if None not in (old, new) and old != new:
+            return f"{key}={new}: the checkpoint's network has {old}, give the same; "
+    return ""
+
+
+def sync_directory(path: Path) -> None:
+    """Have the names in a directory, or the content of a file, written to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_tensors(path: Path, sums: Mapping[str, str]) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    content = _read(path)
+    _check_sum(path, hashlib.sha256(content).hexdigest(), sums)
+    try:
+        return load(content)
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:  # torch knows not every kind
+        raise UserError(f"{path}: damaged, no safetensors file ({error})") from None
+
+
+def _check_sum(path: Path, found: str, sums: Mapping[str, str]) -> None:
+    wanted = str(sums.get(path.name))
+    if found != wanted:
+        raise UserError(f"{path}: damaged, sha256 is {found[:12]}..., must be {wanted[:12]}...")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_plain(path, MAX_META if path.name == META else None)
+    except FileNotFoundError:
+        raise UserError(f"{path}: missing, the checkpoint is not whole") from None
+
+
+def _read_meta(directory: Path) -> dict[str, Any]:
+    """Return a checkpoint's description as it lies on the disk, "sha256" included."""
+    if directory.is_symlink():
+        raise UserError(f"checkpoint {directory}: is a link, must be a directory")
+    if not directory.is_dir():
+        raise UserError(f"checkpoint {directory}: no such directory, must hold {WEIGHTS} and {META}")
+    path = directory / META
+    try:
+        meta = json.loads(_read(path))
+        found = _meta_sum({key: value for key, value in dict(meta).items() if key != "sha256"})
+    except UserError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: damaged, no JSON ({error})") from None
+    if not isinstance(meta, dict) or not isinstance(meta.get("sha256"), dict):
+        raise UserError(f"{path}: damaged, has no 'sha256'")
+    sums = meta["sha256"]
+    if found != sums.get(META):
+        raise UserError(f"{path}: damaged, sha256 of its content is {found[:12]}..., must be {sums.get(META)}")
+    if strange := [name for name in sums if name != META and not FILES.fullmatch(name)]:
+        raise UserError(f"{path}: damaged, '{strange[0][:40]}' is no file of a checkpoint")
+    return meta
+
+
+def _meta_sum(body: Mapping[str, Any]) -> str:
+    """Return the checksum of a description without its checksums, in canonical JSON."""
+    plain = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,123 @@
+"""What a checkpoint says about itself, checked before anything relies on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError
+
+MAX_PROCESSES, MAX_SIZE = 65536, 2**24
+
+
+def check_description(path: Path, meta: Mapping[str, Any]) -> None:
+    """Refuse a description in which something is of another kind than it must be; what it lacks is not looked at.
+
+    Args:
+        path: the checkpoint, for the message.
+        meta: its description in today's schema.
+
+    Raises:
+        UserError: the line names the field, its value and what would be right.
+    """
+    for name, (is_right, right) in FIELDS.items():
+        if name in meta and not is_right(meta[name]):
+            shown = repr(meta[name])
+            shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+            raise UserError(f"checkpoint {path}: damaged, '{name}' is {shown}, must be {right}")
+
+
+def need(path: Path, meta: Mapping[str, Any], *names: str) -> None:
+    """Refuse a description that lacks something.
+
+    Raises:
+        UserError: the line names it.
+    """
+    for name in names:
+        if name not in meta:
+            raise UserError(f"checkpoint {path}: damaged, its description has no '{name}'")
+
+
+def _is_whole(value: Any, least: int = 0, most: float = math.inf) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_count(value: Any) -> bool:
+    return _is_whole(value, 0, 2**62)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(_is_whole(v, 0, MAX_SIZE) for v in value)
+
+
+def _is_metrics(value: Any) -> bool:
+    return value is None or (_is_mapping(value) and all(_is_count(value.get(name)) for name in ("bytes", "rows")))
+
+
+def _are_dims(value: Any) -> bool:
+    """Whether sizes are those of `robot_rl.learn.rollout.Dims`."""
+    if not _is_mapping(value) or not set(value) <= {*SIZES, *SHAPES, "choices"} or not set(value) >= set(SIZES[:3]):
+        return False
+    shapes = [value[name] for name in SHAPES if name in value]
+    return (
+        all(_is_whole(value[name], 0, MAX_SIZE) for name in SIZES if name in value)
+        and _are_sizes(value.get("choices", ()))
+        and all(_is_mapping(shape) and all(_are_sizes(part) for part in shape.values()) for shape in shapes)
+    )
+
+
+def _are_mirrors(value: Any) -> bool:
+    if value is None:
+        return True
+    if not _is_mapping(value) or set(value) != {"actor", "critic", "action"}:
+        return False
+    for part in value.values():
+        if not _is_mapping(part) or not _are_sizes(part.get("permutation")):
+            return False
+        sign = part.get("sign")
+        if not isinstance(sign, Sequence) or any(s not in (-1, 1) for s in sign):
+            return False
+        if len(sign) != len(part["permutation"]) or set(part["permutation"]) != set(range(len(sign))):
+            return False
+    return True
+
+
+def _are_threads(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(_is_whole(v, 1, MAX_SIZE) for v in value)
+
+
+SIZES = ("actor", "critic", "action", "num_values")
+SHAPES = ("actor_shapes", "critic_shapes", "terms")
+FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "iteration": (_is_count, "a whole number of at least 0"),
+    "env_steps": (_is_count, "a whole number of at least 0"),
+    "time_s": (_is_time, "a number of at least 0"),
+    "worlds": (_is_count, "a whole number of at least 0"),
+    "processes": (lambda value: _is_whole(value, 1, MAX_PROCESSES), f"a whole number of 1 to {MAX_PROCESSES}"),
+    "threads": (_are_threads, "the learner's threads in each process, whole numbers of at least 1"),
+    "learner": (_is_mapping, "a group of settings"),
+    "settings": (_is_mapping, "a group of settings"),
+    "dims": (_are_dims, "the sizes of observations and actions"),
+    "mirror": (_are_mirrors, "nothing, or permutations and signs for actor, critic and action"),
+    "metrics": (_is_metrics, "nothing, or bytes and rows"),
+}
+
+
+def read_counters(path: Path, meta: Mapping[str, Any]) -> tuple[int, int, float]:
+    """Return iterations, control steps and seconds [s] of a checkpoint.
+
+    Raises:
+        UserError: its description lacks one of them, or holds no number there.
+    """
+    need(path, meta, "iteration", "env_steps", "time_s")
+    return meta["iteration"], meta["env_steps"], float(meta["time_s"])

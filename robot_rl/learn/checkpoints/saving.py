@@ -1,0 +1,215 @@
+"""Checkpoints written beside the training: it stops for a copy, and a thread brings that to the disk.
+
+Where several processes train together, each writes its own worlds into the temporary directory of the first, which
+must be on a file system that all of them see. The first waits for the others' files before it gives the checkpoint its
+name.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from robot_rl.errors import GiveUpError, PeerError
+from robot_rl.learn.checkpoints.checkpoint import prune, save_checkpoint, stage, tidy, worlds_file, write_tensors
+from robot_rl.learn.checkpoints.worlds import ENV, LIVE
+from robot_rl.learn.health import check_finite
+from robot_rl.learn.ranks import Ranks
+
+GRACE_S = 5.0
+"""How long the files of other processes are waited for once it is known that one of them failed [s]."""
+POLL_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What a checkpoint is made of.
+
+    Attributes:
+        path: the checkpoint's directory.
+        tensors: networks and learner, of which the first process's are kept.
+        meta: what describes it.
+        worlds: this process's worlds, and what else differs from process to process.
+    """
+
+    path: Path
+    tensors: Mapping[str, Tensor]
+    meta: Mapping[str, Any]
+    worlds: Mapping[str, Tensor]
+
+    def copied(self, into: Package | None = None) -> Package:
+        """Return a copy in the CPU's memory, in the arrays of an earlier copy where these fit."""
+        had: Mapping[str, Tensor] = {} if into is None else {**into.tensors, **into.worlds}
+        return replace(self, tensors=copied(self.tensors, had), worlds=copied(self.worlds, had))
+
+
+class Saver:
+    """Writes the checkpoints of a run, one at a time.
+
+    Attributes:
+        durable: the newest checkpoint that is on the disk; None before the first.
+    """
+
+    def __init__(self, ranks: Ranks, keep: int, interval: int = 1, interval_s: float = 0.0) -> None:
+        """Write nothing yet.
+
+        Args:
+            ranks: the processes that train together; all of them save at the same time.
+            keep: how many checkpoints stay; 0: all.
+            interval: iterations from one to the next, at most.
+            interval_s: time from one to the next [s], at most; 0: any.
+        """
+        self.durable: Path | None = None
+        self._ranks, self._keep = ranks, keep
+        self._interval, self._interval_s, self._since = interval, interval_s, time.monotonic()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._abandoned_at = float("inf")
+        self._is_tidy = False
+
+    def is_due(self, iteration: int) -> bool:
+        """Return whether the state after an iteration is to be saved; the first process decides for all.
+
+        One that is still being written is not waited for because of the time.
+        """
+        is_free = self._thread is None or not self._thread.is_alive()
+        is_late = 0.0 < self._interval_s <= time.monotonic() - self._since
+        return iteration % self._interval == 0 or (is_late and is_free)
+
+    def start(self, package: Package) -> None:
+        """Begin to write a checkpoint; called by all processes. What it holds is copied before this returns.
+
+        Raises:
+            OSError: the one before could not be written, or this one cannot be begun.
+            GiveUpError: the one before held a number that is not finite.
+            PeerError: the same, of another process.
+        """
+        self.wait()
+        self._since = time.monotonic()
+        self._abandoned_at = float("inf")
+        path, meta = package.path, package.meta
+        staging = Path(self._ranks.first(lambda: str(self._stage(path))))
+        own = copied(package.worlds)
+        work: Callable[[], None]
+        if self._ranks.is_first:
+            kept = copied(package.tensors)
+            others = functools.partial(self._collect, staging) if self._ranks.size > 1 else None
+
+            def work() -> None:
+                try:
+                    check_finite(kept)
+                    check_finite(learned(own))
+                except GiveUpError:
+                    shutil.rmtree(staging, ignore_errors=True)
+                    raise
+                save_checkpoint(path, kept, meta, worlds=own or None, staging=staging, others=others)
+                self.durable = path
+                prune(path, self._keep)
+        else:
+
+            def work() -> None:
+                check_finite(learned(own))
+                _write_part(staging, self._ranks.rank, own)
+                self.durable = path
+
+        self._thread = threading.Thread(target=self._run, args=(work,), name="robot-rl-save")
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise what went wrong with a checkpoint, where that is known; of several processes `wait` does that."""
+        if self._ranks.size == 1 and self._thread is not None and not self._thread.is_alive():
+            self.wait()
+
+    def wait(self) -> None:
+        """Return when the checkpoint that was begun is on the disk; called by all processes.
+
+        Raises:
+            OSError: it could not be written.
+            GiveUpError: it held a number that is not finite; nothing was written.
+            PeerError: another process could not write its part.
+        """
+        if self._thread is None:
+            return
+        if not self._ranks.is_first:
+            self._thread.join()
+        failed = self._ranks.gather(not self._ranks.is_first and self._error is not None)
+        if any(failed):
+            self._abandoned_at = 0.0
+        self._thread.join()
+        self._thread, error, self._error = None, self._error, None
+        told = self._ranks.gather("" if error is None else f"{type(error).__name__}: {error}")
+        if error is not None and not isinstance(error, PeerError):
+            raise error
+        for rank, line in enumerate(told):
+            if line:
+                raise PeerError(f"process {rank} could not save ({line})")
+
+    def finish(self) -> None:
+        """Let the checkpoint that was begun be written, where an error ends the training; raises nothing."""
+        self._abandoned_at = time.monotonic() + GRACE_S
+        if self._thread is not None:
+            self._thread.join()
+
+    def _stage(self, path: Path) -> Path:
+        if not self._is_tidy:
+            tidy(path.parent.parent)
+            self._is_tidy = True
+        return stage(path)
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # Raised in the main thread.
+            self._error = error
+
+    def _collect(self, staging: Path) -> dict[str, str]:
+        """Wait for the other processes' files, and return their checksums by name."""
+        sums = {}
+        for rank in range(1, self._ranks.size):
+            done = staging / _done_name(rank)
+            while not done.exists():
+                if time.monotonic() > self._abandoned_at:
+                    raise PeerError(f"process {rank} did not save its worlds")
+                time.sleep(POLL_S)
+            sums[worlds_file(rank)] = done.read_text()
+            done.unlink()
+        return sums
+
+
+def copied(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """Return copies in the CPU's memory, in the arrays of `into` by the same names where these fit."""
+    copies = {}
+    for name, tensor in tensors.items():
+        had = None if into is None else into.get(name)
+        fits = had is not None and (had.shape, had.dtype) == (tensor.shape, tensor.dtype)
+        copies[name] = had.copy_(tensor.detach()) if fits else tensor.detach().to("cpu", copy=True)  # type: ignore[union-attr]
+    return copies
+
+
+def learned(worlds: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what has to be finite of a process's part: all that is no world's.
+
+    A world that breaks in the last step of an iteration may keep numbers that are not finite (ENV, LIVE) until it is
+    reset in the next one; that is the quarantine's matter, and no end of a training.
+    """
+    return {name: tensor for name, tensor in worlds.items() if not name.startswith((ENV, LIVE))}
+
+
+def _done_name(rank: int) -> str:
+    return f"{worlds_file(rank)}.sha256"
+
+
+def _write_part(staging: Path, rank: int, worlds: Mapping[str, Tensor]) -> None:
+    """Write a process's file, then its checksum, whose name says that the file is whole."""
+    found = write_tensors(staging / worlds_file(rank), worlds)
+    part = staging / f".{_done_name(rank)}"
+    part.write_text(found)
+    part.rename(staging / _done_name(rank))

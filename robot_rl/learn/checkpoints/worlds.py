@@ -1,0 +1,177 @@
+"""What a checkpoint holds of each world, and how it gets back into as many worlds, or into another number of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robot_rl.errors import UserError
+from robot_rl.learn.checkpoints.checkpoint import load_worlds
+from robot_rl.learn.ranks import Ranks
+
+ENV = "env."
+"""What the names of the environment's own tensors begin with."""
+LIVE = "worlds."
+"""The same of what the learner remembers of each world, (N, ...)."""
+OWN = "own."
+"""The same of what a process that is not the first has for itself, such as its random streams."""
+FRESH = "give fresh_worlds=true to begin them anew"
+
+
+def pack(env: Any, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what is to be kept of an environment's worlds.
+
+    Args:
+        env: the environment; its `state_dict()` is kept where it has one, and can load it.
+        live: what the learner remembers of each world, by name, (N, ...) each.
+    """
+    state = env.state_dict() if has_state(env) else {}
+    return {f"{ENV}{name}": t for name, t in state.items()} | {f"{LIVE}{name}": t for name, t in live.items()}
+
+
+def has_state(env: Any) -> bool:
+    """Return whether an environment can tell its state and go on from it."""
+    return callable(getattr(env, "state_dict", None)) and callable(getattr(env, "load_state_dict", None))
+
+
+def under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose name begins with a prefix, by the rest of their name."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def read_own(path: Path, meta: Mapping[str, Any], ranks: Ranks) -> dict[str, Tensor]:
+    """Return what this process kept for itself in a checkpoint of as many processes; empty for the first, or others."""
+    if ranks.is_first or meta.get("processes", 1) != ranks.size:
+        return {}
+    return under(load_worlds(path, ranks.rank) or {}, OWN)
+
+
+def read_worlds(
+    path: Path,
+    meta: Mapping[str, Any],
+    env: Any,
+    live: Mapping[str, Tensor],
+    ranks: Ranks,
+    *,
+    allow_resize: bool,
+    tell: Callable[[str], None],
+) -> dict[str, Tensor]:
+    """Return what the worlds go on from, checked against those that are there; nothing is changed yet.
+
+    Args:
+        path: the checkpoint.
+        meta: its description.
+        env: the environment with this process's worlds.
+        live: what the learner remembers of each world.
+        ranks: the processes that train together.
+        allow_resize: let the worlds of the checkpoint be divided among another number of worlds or processes.
+        tell: called with a line where not every world goes on.
+
+    Returns:
+        Tensors by name as of `pack`; empty where the worlds begin anew.
+
+    Raises:
+        UserError: the numbers differ and may not, or the state does not fit the environment.
+    """
+    size, count = env.num_envs, meta.get("worlds", 0)
+    before, now = (count, meta.get("processes", 1)), (size * ranks.size, ranks.size)
+    if not count:
+        tell(f"checkpoint {path}: holds no worlds, they begin anew")
+        return {}
+    if before != now and not allow_resize:
+        raise UserError(
+            f"num_envs={now[0]} in {_processes(now[1])}: the run has {before[0]} in {_processes(before[1])}; go on "
+            "with as many, or give allow_resize=true to divide its worlds anew"
+        )
+    own = pack(env, live)
+    if before == now:
+        saved = load_worlds(path, ranks.rank) or {}
+    else:
+        parts = [load_worlds(path, rank) or {} for rank in range(before[1])]
+        saved = redistributed(parts, own, size=count // before[1], first=ranks.rank * size, num_envs=size)
+    if not any(name.startswith(ENV) for name in saved):
+        tell(f"checkpoint {path}: the environment could not tell its worlds' state, they begin anew")
+    elif not has_state(env):
+        tell(f"checkpoint {path}: this environment cannot take over its worlds' state, they begin anew")
+        saved = {name: tensor for name, tensor in saved.items() if not name.startswith(ENV)}
+    elif before != now:
+        goes_on = min(before[0], now[0])
+        tell(
+            f"{before[0]} worlds in {_processes(before[1])} become {now[0]} in {_processes(now[1])}: "
+            f"the first {goes_on} go on, {now[0] - goes_on} begin anew"
+        )
+    _check_fit(path, saved, own)
+    return saved
+
+
+def redistributed(
+    parts: Sequence[Mapping[str, Tensor]], own: Mapping[str, Tensor], *, size: int, first: int, num_envs: int
+) -> dict[str, Tensor]:
+    """Return the rows of a process's worlds out of those of all worlds that were saved.
+
+    What has no row for each world is taken over where its shape fits, and stays as it is otherwise.
+
+    Args:
+        parts: what each process saved.
+        own: the state of this process's worlds as they are; those that are one too many keep it.
+        size: worlds of each process that saved.
+        first: index of this process's first world among all.
+        num_envs: this process's worlds.
+    """
+    result = {}
+    for name, mine in own.items():
+        theirs = [part[name] for part in parts if name in part]
+        if len(theirs) < len(parts):
+            continue
+        is_rows = mine.ndim > 0 and mine.shape[0] == num_envs and theirs[0].ndim > 0 and theirs[0].shape[0] == size
+        if is_rows and mine.shape[1:] == theirs[0].shape[1:]:
+            rows = torch.cat(theirs)[first : first + num_envs]
+            result[name] = torch.cat((rows, mine.cpu()[len(rows) :].to(rows.dtype)))
+        elif not is_rows and mine.shape != theirs[0].shape and mine.shape[1:] == theirs[0].shape[1:]:
+            result[name] = mine.cpu()
+        else:
+            result[name] = theirs[0]
+    return result
+
+
+def unpack(path: Path, saved: Mapping[str, Tensor], env: Any, live: Mapping[str, Tensor]) -> None:
+    """Let the worlds go on from what `read_worlds` returned.
+
+    Raises:
+        UserError: the environment refuses it; the line says why.
+    """
+    state = under(saved, ENV)
+    if state:
+        try:
+            env.load_state_dict(state)
+        except (ValueError, KeyError) as error:
+            raise UserError(f"checkpoint {path}: {error}; {FRESH}") from error
+    for name, tensor in live.items():
+        held = saved.get(f"{LIVE}{name}")
+        if held is None:
+            tensor.zero_()
+        else:
+            tensor.copy_(held)
+
+
+def _check_fit(path: Path, saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+    """Refuse a state of worlds that are not these: those of another task, or another engine."""
+    has_env = any(name.startswith(ENV) for name in saved)
+    for name, mine in own.items():
+        theirs = saved.get(name)
+        if theirs is None:
+            if has_env and name.startswith(ENV):
+                raise UserError(f"checkpoint {path}: its worlds have no '{name}' {tuple(mine.shape)}; {FRESH}")
+        elif theirs.shape != mine.shape or theirs.is_floating_point() != mine.is_floating_point():
+            raise UserError(
+                f"checkpoint {path}: '{name}' of its worlds has shape {tuple(theirs.shape)}, must be "
+                f"{tuple(mine.shape)} here; {FRESH}"
+            )
+
+
+def _processes(count: int) -> str:
+    return f"{count} process{'es' * (count > 1)}"

@@ -1,0 +1,187 @@
+"""Fills rollouts: a snapshot of a policy acts in the environment's worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+from torch import Tensor
+
+from robot_rl.config import LearnerCfg
+from robot_rl.learn.algorithm import Snapshot
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliary, RolloutHook
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.learn.networks.layout import Layout, make_layout
+from robot_rl.learn.rollout import Rollout, make_rollout
+from robot_rl.learn.timing import Stopwatch
+
+OnStep = Callable[[Tensor, Tensor, Mapping[str, Any]], None]
+"""Called with rewards (N,), ends (N,) and the log of each step."""
+
+
+class Collector:
+    """Steps the worlds of an environment, and keeps what a rollout needs of them.
+
+    Attributes:
+        env: the environment.
+        rollout: filled by `collect`, always the same memory.
+        noise: source of the actions' random numbers.
+        memory: (N, S) what a recurrent policy remembers of each world; None where it has no memory.
+    """
+
+    def __init__(
+        self,
+        env: VecEnv,
+        cfg: LearnerCfg,
+        dims: Dims,
+        actor: Actor,
+        *,
+        noise: torch.Generator,
+        auxiliaries: Sequence[Auxiliary] = (),
+        groups: Sequence[str] = (),
+        critic_memory: int = 0,
+        on_step: OnStep | None = None,
+        watch: Stopwatch | None = None,
+    ) -> None:
+        """Allocate the rollout.
+
+        Args:
+            env: the environment.
+            cfg: the learner's configuration.
+            dims: sizes of observations and actions.
+            actor: a policy of the kind that will act.
+            noise: source of the actions' random numbers, on the environment's device.
+            auxiliaries: objectives whose collecting halves take part.
+            groups: further observation groups to keep.
+            critic_memory: components of the critic's memory; 0 where it has none.
+            on_step: called after each step.
+            watch: measures where the time goes, "infer", "simulate" and "other".
+        """
+        self.env, self.noise, self._on_step = env, noise, on_step
+        self._device = torch.device(env.device)
+        self._watch = watch or Stopwatch(self._device)
+        self._stagger, self._num_steps = cfg.stagger_episodes, cfg.num_steps
+        obs, wanted = env.get_observations(), [(group, "groups") for group in groups]
+        wanted += [(group, auxiliary.name) for auxiliary in auxiliaries for group in auxiliary.groups]
+        self._groups: dict[str, Layout] = {group: make_layout(obs, (group,), field) for group, field in wanted}
+        self._actor_layout, self._critic_layout = dims.actor_layout, dims.critic_layout
+        self._hooks: list[RolloutHook] = [a.hook for a in auxiliaries if a.hook is not None]
+        self.rollout: Rollout = make_rollout(
+            cfg.num_steps,
+            env.num_envs,
+            dims,
+            self._device,
+            out_dim=actor.distribution.out_dim,
+            groups={group: layout.size for group, layout in self._groups.items()},
+            recorded={name: size for hook in self._hooks for name, size in hook.recorded.items()},
+        )
+        self.rollout.hold_states(cfg.sequence, actor.state_size, critic_memory)
+        self.memory = torch.zeros(env.num_envs, actor.state_size, device=self._device) if actor.state_size else None
+        self._obs: TensorDict | None = None
+
+    @torch.no_grad()
+    def collect(self, policy: Snapshot) -> Rollout:
+        """Fill the rollout. Nothing is read from the device; the environment's tensors are copied at once.
+
+        Args:
+            policy: who acts.
+
+        Returns:
+            The rollout, which the next call overwrites.
+        """
+        rollout, watch, memory = self.rollout, self._watch, self.memory
+        if self._obs is None:
+            self.start({}, is_first=False)
+        obs = self._obs
+        assert obs is not None
+        rollout.begin()
+        policy.begin(rollout, self.noise)
+        watch.lap("infer")
+        for t in range(self._num_steps):
+            self._observe(obs, t)
+            self._actor_layout.gather(obs, rollout.actor_obs[t])
+            watch.lap("other")
+            if memory is not None and rollout.actor_state is not None and t % rollout.sequence == 0:
+                rollout.actor_state[t // rollout.sequence].copy_(memory)
+            action = policy.act(rollout, t, memory)
+            for hook in self._hooks:
+                action = hook.act(obs, t, action, rollout)
+            watch.lap("infer")
+            obs, reward, done, extras = self.env.step(action)
+            watch.lap("simulate")
+            self._record(t, reward, done, extras)
+            if memory is not None:
+                memory.masked_fill_(rollout.ended(t)[:, None], 0.0)
+            for hook in self._hooks:
+                hook.forget(rollout.ended(t))
+            watch.lap("other")
+        self._observe(obs, self._num_steps)
+        if rollout.has_invalid:
+            rollout.blank_invalid()
+        policy.record(rollout)
+        self._obs = obs
+        return rollout
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the next rollout goes on where the last one ended."""
+        return self._obs is not None
+
+    def start(self, remembered: Mapping[str, Tensor], *, is_first: bool) -> None:
+        """Begin in the worlds as they are, and forget what an episode that begins cannot know.
+
+        Args:
+            remembered: what is remembered of each world, (N, ...) each; zeroed where an episode begins.
+            is_first: nothing was learned yet: the worlds are put at random times of their episode.
+        """
+        self._obs = self.env.get_observations()
+        lengths = self.env.episode_length_buf
+        if is_first and self._stagger:
+            ages = torch.rand(self.env.num_envs, generator=self.noise, device=self._device)
+            lengths.copy_((ages * self.env.max_episode_length).to(torch.int64))
+        begins = (lengths == 0).to(self._device)
+        for tensor in remembered.values():
+            tensor.masked_fill_(begins.view(-1, *(1,) * (tensor.ndim - 1)), 0.0)
+
+    def leave(self) -> None:
+        """Forget the worlds of the last rollout: others were loaded."""
+        self._obs = None
+
+    def worlds(self) -> dict[str, Tensor]:
+        """Return what is remembered of each world, (N, ...) each, live."""
+        memories = {"memory.actor": self.memory, "memory.critic": self.rollout.critic_after}
+        return {name: memory for name, memory in memories.items() if memory is not None}
+
+    def _observe(self, obs: TensorDict, t: int) -> None:
+        """Copy what others than the actor see into row t of the rollout."""
+        self._critic_layout.gather(obs, self.rollout.critic_obs[t])
+        for group, layout in self._groups.items():
+            layout.gather(obs, self.rollout.groups[group][t])
+
+    def _record(self, t: int, reward: Tensor, done: Tensor, extras: dict[str, Any]) -> None:
+        """Copy what a step returned into row t of the rollout."""
+        rollout = self.rollout
+        if rollout.reward.ndim == 3:
+            rollout.reward[t].copy_(extras["rewards"])
+        else:
+            rollout.reward[t].copy_(reward.view(-1))
+        rollout.done[t].copy_(done.view(-1))
+        if "time_outs" in extras:
+            torch.logical_and(extras["time_outs"].view(-1), rollout.done[t], out=rollout.time_out[t])
+        else:
+            rollout.time_out[t].zero_()
+        if "final_obs" in extras:
+            rollout.has_final_obs = True
+            final = extras["final_obs"]
+            self._critic_layout.gather(final, rollout.final_obs[t])
+            for group, layout in self._groups.items():
+                layout.gather(final, rollout.ends[group][t])
+        if "valid" in extras:
+            rollout.has_invalid = True
+            rollout.valid[t].copy_(extras["valid"].view(-1))
+        if self._on_step is not None:
+            self._on_step(reward.view(-1), rollout.done[t], extras.get("log", {}))

@@ -1,0 +1,141 @@
+"""What an environment dictates: sizes of observations and actions, and its left-right symmetry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from rsl_rl.env import VecEnv
+
+from robot_rl.config import LearnerCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.networks.conv import check_images
+from robot_rl.learn.networks.layout import Layout, make_layout
+from robot_rl.learn.networks.symmetry import Mirror, check_mirror
+
+Mirrors = Mapping[str, Mirror]
+"""Mirrors by "actor", "critic" and "action"."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Dims:
+    """Sizes that the environment dictates.
+
+    Attributes:
+        actor: components of the actor's observation.
+        critic: components of the critic's observation.
+        action: components of an action.
+        actor_shapes: shape of each group that the actor sees, in order; empty: one group of `actor` components.
+        critic_shapes: the same of the critic.
+        terms: parts of groups that a network treats by themselves (`robot_rl.learn.networks.layout.Layout`).
+        choices: choices of each component of a discrete action; empty where actions are continuous.
+        num_values: values of a state, one for each group of rewards.
+    """
+
+    actor: int
+    critic: int
+    action: int
+    actor_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    critic_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    terms: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    choices: tuple[int, ...] = ()
+    num_values: int = 1
+
+    @property
+    def actor_layout(self) -> Layout:
+        """Layout of the actor's observation."""
+        return Layout(self.actor_shapes or {"": (self.actor,)}, self.terms)
+
+    @property
+    def critic_layout(self) -> Layout:
+        """Layout of the critic's observation."""
+        return Layout(self.critic_shapes or {"": (self.critic,)}, self.terms)
+
+
+def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
+    """Return the sizes that an environment dictates.
+
+    Args:
+        env: the environment. Used where there: `action_choices` (choices of each component of discrete actions),
+            `reward_groups` (names of the groups that rewards come in) and `observation_terms` (parts of observation
+            groups, as `robot_rl.learn.networks.layout.Layout` takes them).
+        cfg: the learner's configuration.
+
+    Raises:
+        UserError: an observation group that does not exist, an encoder that does not fit what it is to take, or several
+            critics without groups of rewards.
+    """
+    obs, terms = env.get_observations(), dict(getattr(env, "observation_terms", None) or {})
+    actor = make_layout(obs, cfg.actor_groups, "actor_groups", terms)
+    critic = make_layout(obs, cfg.critic_groups, "critic_groups", terms)
+    check_images(actor, cfg.actor.conv, "actor.conv", "actor_groups")
+    check_images(critic, cfg.critic.conv, "critic.conv", "critic_groups")
+    return Dims(
+        actor=actor.size,
+        critic=critic.size,
+        action=env.num_actions,
+        actor_shapes=actor.shapes,
+        critic_shapes=critic.shapes,
+        terms={name: terms[name] for name in (*cfg.actor.conv.groups, *cfg.critic.conv.groups) if name in terms},
+        choices=tuple(getattr(env, "action_choices", None) or ()),
+        num_values=cfg.num_values(tuple(getattr(env, "reward_groups", None) or ())),
+    )
+
+
+def env_mirrors(env: VecEnv, cfg: LearnerCfg) -> Mirrors | None:
+    """Return the environment's mirrors of what actor and critic see and of actions; None where none is needed or known.
+
+    Args:
+        env: the environment; its `mirror` has those of observation groups by name, and of "action".
+        cfg: the learner's configuration.
+
+    Raises:
+        UserError: a group that an environment with a mirror has none for.
+    """
+    known: Mirrors | None = getattr(env, "mirror", None) if cfg.symmetry != "none" else None
+    if known is None:
+        return None
+    found = {"action": known["action"]}
+    for name, groups in (("actor", cfg.actor_groups), ("critic", cfg.critic_groups)):
+        perm, sign, size = [], [], 0
+        for group in groups:
+            if group not in known:
+                raise UserError(
+                    f"symmetry: '{cfg.symmetry}' needs a mirror of group '{group}', there is none; use 'none'"
+                )
+            perm.append(known[group][0] + size)
+            sign.append(known[group][1])
+            size += len(known[group][0])
+        found[name] = torch.cat(perm), torch.cat(sign)
+    return found
+
+
+def checked_mirrors(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None) -> dict[str, Mirror] | None:
+    """Return the environment's mirrors on the CPU after checking them; None where there is no symmetry."""
+    if cfg.symmetry == "none":
+        return None
+    if mirrors is None:
+        raise UserError(f"symmetry: '{cfg.symmetry}' needs an environment with a mirror, this one has none; use 'none'")
+    if dims.choices:
+        raise UserError(f"symmetry: '{cfg.symmetry}' is for actions that are numbers, these are choices; use 'none'")
+    sizes = {"actor": dims.actor, "critic": dims.critic, "action": dims.action}
+    return {name: check_mirror(name, mirrors[name], size) for name, size in sizes.items()}
+
+
+def mirrors_to_meta(mirrors: Mirrors | None) -> dict[str, Any] | None:
+    """Return mirrors as lists for a checkpoint's description."""
+    if mirrors is None:
+        return None
+    return {name: {"permutation": perm.tolist(), "sign": sign.tolist()} for name, (perm, sign) in mirrors.items()}
+
+
+def mirrors_from_meta(meta: Mapping[str, Any]) -> Mirrors | None:
+    """Return the mirrors that `mirrors_to_meta` wrote."""
+    if meta.get("mirror") is None:
+        return None
+    return {
+        name: (torch.tensor(part["permutation"], dtype=torch.int64), torch.tensor(part["sign"], dtype=torch.float32))
+        for name, part in meta["mirror"].items()
+    }

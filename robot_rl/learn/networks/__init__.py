@@ -1,0 +1,1 @@
+"""Networks: layouts of observations, normalizers, encoders, memories, perceptrons, distributions, symmetry."""

@@ -1,0 +1,357 @@
+"""Actor and critic: normalizer, encoders of images, memory, perceptron, and the actor's distribution of actions."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from robot_rl.config import NetworkCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.networks.conv import Encoders
+from robot_rl.learn.networks.distributions import Params, make_distribution
+from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.networks.memory import Memory
+from robot_rl.learn.networks.mlp import Mlp
+from robot_rl.learn.networks.normalizer import Normalizer
+from robot_rl.learn.networks.symmetry import Mirror, SymmetricMlp
+
+
+class SideBySide(nn.Module):
+    """Perceptrons that see the same and share nothing.
+
+    Attributes:
+        bodies: the perceptrons, of one output each.
+    """
+
+    def __init__(self, bodies: list[Mlp | SymmetricMlp]) -> None:
+        """Take the perceptrons."""
+        super().__init__()
+        self.bodies = nn.ModuleList(bodies)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return what `forward` takes, from normalized observations."""
+        return cast("Mlp", self.bodies[0]).encode(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map encoded inputs (B, D) to outputs (B, K)."""
+        return torch.cat([body(x) for body in self.bodies], dim=-1)
+
+
+Past = tuple[Tensor, Tensor]
+"""What U sequences of L steps remember: the state (U, S) before the first step, and (L, U) bool, where a step begins an
+episode and nothing is remembered from before it."""
+UNKNOWN_PAST = "the network has a memory: say what it remembers"
+
+
+class Network(nn.Module):
+    """What actor and critic have in common: raw observations in, outputs of a perceptron out.
+
+    Attributes:
+        layout: which components of an observation belong to which group.
+        obs_dim: components D of an observation.
+        normalizer: normalizes raw observations; None where the configuration says so.
+        encoders: what images go through before the perceptron.
+        memory: recurrent layers between encoders and perceptron; None where the configuration has none.
+        body: the perceptron.
+    """
+
+    def __init__(
+        self,
+        layout: Layout | int,
+        out_dim: int,
+        cfg: NetworkCfg,
+        *,
+        normalize: bool,
+        mirrors: tuple[Mirror, Mirror] | None,
+        generator: torch.Generator | None,
+        separate: bool = False,
+    ) -> None:
+        """Build the network.
+
+        Args:
+            layout: groups of the observation, or its components.
+            out_dim: outputs P.
+            cfg: widths and activation.
+            normalize: hold a normalizer.
+            mirrors: mirrors of observation and output; where given, the network is equivariant under them.
+            generator: source of the weights.
+            separate: each output has a perceptron of its own; with mirrors each is then its own partner.
+        """
+        super().__init__()
+        self.layout = layout if isinstance(layout, Layout) else Layout({"": (layout,)})
+        self.obs_dim = self.layout.size
+        mirror = mirrors[0] if mirrors else None
+        self.encoders = Encoders(self.layout, cfg, mirror=mirror, generator=generator)
+        self.normalizer = Normalizer(self.obs_dim, mirror, self.encoders.pools) if normalize else None
+        width, mirror, self.memory = self.encoders.out_dim, self.encoders.mirror, None
+        if cfg.memory.kind != "none":
+            self.memory = Memory(width, cfg.memory, generator, mirror)
+            width, mirror = self.memory.hidden, self.memory.mirror
+        mirror_out = mirrors[1] if mirrors and mirror is not None else None
+
+        def perceptron(size: int) -> Mlp | SymmetricMlp:
+            if mirror is None or mirror_out is None:
+                return Mlp(width, size, cfg, generator)
+            own = mirror_out if size == out_dim else (mirror_out[0][:1], mirror_out[1][:1])
+            return SymmetricMlp(mirror, own, cfg, generator)
+
+        several = separate and out_dim > 1
+        self.body: Any = SideBySide([perceptron(1) for _ in range(out_dim)]) if several else perceptron(out_dim)
+
+    @property
+    def state_size(self) -> int:
+        """Components S of what is remembered from step to step; 0 without a memory."""
+        return 0 if self.memory is None else self.memory.state_size
+
+    def encode(self, obs: Tensor) -> Tensor:
+        """Return what `outputs` takes from raw observations (..., D): normalized, and in the perceptron's basis.
+
+        Where something that learns comes before the perceptron, the basis has to wait. This holds no
+        weights that are learned by gradients, so a learner does it once for a whole rollout.
+        """
+        x = obs if self.normalizer is None else self.normalizer(obs)
+        return self.body.encode(x) if self.encoders.is_identity and self.memory is None else x
+
+    def outputs(self, x: Tensor, past: Past | None = None) -> Tensor:
+        """Map encoded observations (B, F) to outputs (B, P).
+
+        Args:
+            x: (B, F) encoded observations. With a memory: of U sequences of L steps, step after step, B = L U.
+            past: what the sequences remember; needed where there is a memory.
+        """
+        if self.memory is None:
+            return self.body(x if self.encoders.is_identity else self.body.encode(self.encoders(x)))
+        if past is None:
+            raise ValueError(UNKNOWN_PAST)
+        state, start = past
+        y = self.memory.sequence(self.encoders(x).unflatten(0, start.shape), state, start)
+        return self.body(self.body.encode(y.flatten(0, 1)))
+
+    def trace(self, x: Tensor, past: Past) -> tuple[Tensor, Tensor]:
+        """Return what `outputs` does and the memory's state (L, U, S) after each step, without gradients."""
+        assert self.memory is not None
+        y, states = self.memory.trace(self.encoders(x).unflatten(0, past[1].shape), *past)
+        return self.body(self.body.encode(y.flatten(0, 1))), states
+
+    def step(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Go one step on.
+
+        Args:
+            x: (B, F) encoded observations.
+            state: (B, S) what is remembered, zeros at the start of an episode; needed where there is a memory.
+
+        Returns:
+            Outputs (B, P), and the state (B, S) after the step.
+        """
+        if self.memory is None:
+            return self.outputs(x), None
+        if state is None:
+            raise ValueError(UNKNOWN_PAST)
+        y, state = self.memory.step(self.encoders(x), state)
+        return self.body(self.body.encode(y)), state
+
+
+class Actor(Network):
+    """The policy: a distribution over actions whose parameters are a network's output.
+
+    Attributes:
+        action_dim: components A of an action.
+        distribution: the distribution.
+    """
+
+    def __init__(
+        self,
+        layout: Layout | int,
+        action_dim: int,
+        cfg: NetworkCfg,
+        *,
+        normalize: bool = True,
+        mirror: tuple[Mirror, Mirror] | None = None,
+        choices: tuple[int, ...] = (),
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Build the network.
+
+        Args:
+            layout: groups of the observation, or its components.
+            action_dim: components of an action.
+            cfg: widths, activation, distribution.
+            normalize: hold a normalizer.
+            mirror: mirrors of observation and action; where given, the policy is equivariant under them.
+            choices: choices of each component of a discrete action; empty where actions are continuous.
+            generator: source of the weights.
+        """
+        distribution = make_distribution(action_dim, cfg, choices=choices, partner=mirror[1][0] if mirror else None)
+        mirrors = (mirror[0], distribution.mirror_out(mirror[1])) if mirror else None
+        super().__init__(layout, distribution.out_dim, cfg, normalize=normalize, mirrors=mirrors, generator=generator)
+        self.action_dim = action_dim
+        self.distribution = distribution
+
+    def mean(self, obs: Tensor, state: Tensor | None = None) -> Tensor:
+        """Return what the policy does without noise, (B, A), at raw observations (B, D); `state` as in `act`."""
+        return self.distribution.mode(self.params(obs, state))
+
+    def params(self, obs: Tensor, state: Tensor | None = None) -> Params:
+        """Return the distribution's parameters at raw observations (B, D); `state` as in `act`."""
+        return self.distribution.params(self._advance(obs, state))
+
+    def act(
+        self, obs: Tensor, noise: Tensor, frozen: Tensor | None = None, state: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Draw raw actions at raw observations.
+
+        Args:
+            obs: (B, D) raw observations.
+            noise: (B, A) random numbers (`Distribution.draw_noise`).
+            frozen: what `Distribution.snapshot` returned; saves computing it again.
+            state: (B, S) what the memory holds; overwritten by what it holds after this step.
+
+        Returns:
+            raw actions (B, A) and the outputs (B, P) that they were drawn at.
+        """
+        out = self._advance(obs, state)
+        return self.distribution.sample(self.distribution.params(out, frozen), noise), out
+
+    def _advance(self, obs: Tensor, state: Tensor | None) -> Tensor:
+        out, after = self.step(self.encode(obs), state)
+        if state is not None and after is not None:
+            state.copy_(after)
+        return out
+
+    def export_module(self) -> nn.Module:
+        """Return a module in evaluation mode from raw observations (B, D) to actions without noise (B, A).
+
+        With a memory it takes the state (B, S) besides and gives the next one, too, and has a `state_size`.
+        It holds copies, the normalizer among them, and its perceptron is a chain of linear layers whatever the training
+        network is.
+
+        Raises:
+            UserError: the policy sees or does what a bundle's contract has no words for.
+        """
+        return (ExportedActor(self) if self.memory is None else ExportedMemory(self)).eval()
+
+
+class Critic(Network):
+    """The value function, or several: perceptrons of their own behind a normalizer, encoders and a memory in common.
+
+    Attributes:
+        num_values: values K of a state.
+        value_normalizer: mean and deviation of the returns, in whose units the network works; None: as they are.
+    """
+
+    def __init__(
+        self,
+        layout: Layout | int,
+        cfg: NetworkCfg,
+        *,
+        num_values: int = 1,
+        normalize: bool = True,
+        normalize_values: bool = False,
+        mirror: Mirror | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Build the network.
+
+        Args:
+            layout: groups of the observation, or its components.
+            cfg: widths and activation.
+            num_values: values K of a state.
+            normalize: hold a normalizer.
+            normalize_values: hold a normalizer of the returns.
+            mirror: mirror of the observation; where given, a state and its image have the same value.
+            generator: source of the weights.
+        """
+        unchanged = (torch.arange(num_values), torch.ones(num_values))
+        mirrors = (mirror, unchanged) if mirror else None
+        super().__init__(
+            layout, num_values, cfg, normalize=normalize, mirrors=mirrors, generator=generator, separate=True
+        )
+        self.num_values = num_values
+        self.value_normalizer = Normalizer(num_values) if normalize_values else None
+
+    def parts(self) -> list[nn.Module]:
+        """Return what an optimizer clips by itself: each critic's own perceptron, so that a loud one hurts no other."""
+        if self.num_values == 1:
+            return [self]
+        return [*self.body.bodies, *(part for part in (self.encoders, self.memory) if part is not None)]
+
+    def values(self, x: Tensor, past: Past | None = None) -> Tensor:
+        """Return the values of encoded observations (B, F): (B,), or (B, K) where there are several."""
+        return self._each(self.outputs(x, past))
+
+    def value(self, obs: Tensor, state: Tensor | None = None) -> Tensor:
+        """Return the values of raw observations (B, D): (B,), or (B, K) where there are several.
+
+        Args:
+            obs: (B, D) raw observations.
+            state: (B, S) what is remembered from before them; needed where there is a memory.
+        """
+        return self._each(self.step(self.encode(obs), state)[0])
+
+    def trace(self, x: Tensor, past: Past) -> tuple[Tensor, Tensor]:
+        """Return what `values` does and the memory's state (L, U, S) after each step, without gradients."""
+        out, states = super().trace(x, past)
+        return self._each(out), states
+
+    def _each(self, out: Tensor) -> Tensor:
+        if self.value_normalizer is not None:
+            out = self.value_normalizer.inverse(out)
+        return out.squeeze(-1) if self.num_values == 1 else out
+
+
+class ExportedActor(nn.Module):
+    """Raw observation in, action without noise out: what goes into a policy bundle."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, actor: Actor) -> None:
+        """Copy what inference needs from an actor, to the CPU."""
+        super().__init__()
+        _check_exportable(actor.layout)
+        normalizer = actor.normalizer or Normalizer(actor.obs_dim)
+        self.register_buffer("mean", normalizer.mean.detach().cpu().clone())
+        self.register_buffer("scale", normalizer.scale.detach().cpu().clone())
+        self.encoders = copy.deepcopy(actor.encoders).cpu()
+        dense, mode = actor.body.dense(), actor.distribution.mode_of_out()
+        self.body = dense if isinstance(mode, nn.Identity) else nn.Sequential(dense, mode)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Map raw observations (B, D) to actions (B, A)."""
+        return self.body(self._encoded(obs))
+
+    def _encoded(self, obs: Tensor) -> Tensor:
+        return self.encoders.plain((obs - self.mean) * self.scale)
+
+
+class ExportedMemory(ExportedActor):
+    """Raw observation and state in, action without noise and next state out.
+
+    Attributes:
+        state_size: components S of the state, which is zero at the start of an episode.
+    """
+
+    def __init__(self, actor: Actor) -> None:
+        """Copy what inference needs from an actor with a memory, to the CPU."""
+        super().__init__(actor)
+        assert actor.memory is not None
+        self.memory, self.state_size = actor.memory.dense(), actor.state_size
+
+    def forward(self, obs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """Map raw observations (B, D) and the state (B, S) to actions (B, A) and the next state (B, S)."""
+        y, state = self.memory.plain_step(self._encoded(obs), state)
+        return self.body(y), state
+
+
+def _check_exportable(layout: Layout) -> None:
+    """Refuse observations that are not one vector: a bundle's contract describes the terms of one group."""
+    groups = ", ".join(span.group for span in layout.spans)
+    if any(len(span.shape) > 1 for span in layout.spans):
+        raise UserError(f"export: the policy sees images ({groups}), a bundle's contract describes one vector alone")
+    if len(layout.spans) > 1:
+        raise UserError(
+            f"export: the policy sees the groups {groups}, a bundle's contract describes one; join their terms"
+        )

@@ -1,0 +1,271 @@
+"""Convolutional encoders of observations that are images or grids, such as a depth camera's or a height scan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+from robot_rl.config import NetworkCfg
+from robot_rl.config.networks import ConvCfg
+from robot_rl.errors import UserError, suggest
+from robot_rl.learn.networks.layout import Layout, Span
+from robot_rl.learn.networks.mlp import HIDDEN_GAIN, make_activation
+
+CHUNK_ELEMENTS = 2**23
+"""Activations of one layer that are held at once where no gradient is asked for: 32 MB."""
+
+LARGE_SIDE = 32
+"""Pixels of a side from which on the first stride is 4: with 2 the first two layers take four times as long."""
+
+Mirror = tuple[Tensor, Tensor]
+Image = tuple[int, int, int]
+"""Channels, height, width."""
+
+
+def conv_spans(layout: Layout, cfg: ConvCfg, field: str = "conv") -> list[Span]:
+    """Return what goes through encoders, each with shape (channels, height, width), in the order of the observation.
+
+    Args:
+        layout: the network's observation.
+        cfg: names the groups, or terms of groups as "group.term".
+        field: the setting, for messages.
+
+    Raises:
+        UserError: an unknown or repeated name, a shape that does not fit, or kernels that an image is too small for.
+    """
+    found: list[Span] = []
+    own: list[tuple[int, ...]] = []
+    for name in cfg.groups:
+        span = layout.find(name)
+        if span is None:
+            known = suggest(name, layout.names)
+            raise UserError(f"{field}.groups: '{name}' is nothing that this network observes, {known}")
+        for other in found:
+            if span.start < other.stop and other.start < span.stop:
+                raise UserError(f"{field}.groups: '{name}' and '{other.group}' share components, must be apart")
+        shape = _image_shape(span, cfg, field)
+        _check_kernels(name, shape, cfg, field)
+        found.append(Span(name, span.start, span.stop, shape))
+        own.append(span.shape)
+    if cfg.groups and cfg.shape and all(span.shape != _with_channels(cfg.shape) for span in found):
+        raise UserError(f"{field}.shape: {list(cfg.shape)} fits none of {', '.join(cfg.groups)}, which have {own}")
+    return sorted(found, key=lambda span: span.start)
+
+
+def check_images(layout: Layout, cfg: ConvCfg, field: str, groups_field: str) -> None:
+    """Check what a network sees, with the names of the settings in the messages.
+
+    Args:
+        layout: the network's observation.
+        cfg: its encoders.
+        field: the setting of the encoders, such as "actor.conv".
+        groups_field: the setting that names the groups.
+
+    Raises:
+        UserError: as `conv_spans`; or a group of images that no encoder takes.
+    """
+    encoded = {span.group for span in conv_spans(layout, cfg, field)}
+    for span in layout.spans:
+        if len(span.shape) > 2 and span.group not in encoded:
+            raise UserError(
+                f"{groups_field}: group '{span.group}' has shape {('num_envs', *span.shape)}, images, which take an "
+                f"encoder: {field}.groups=[{span.group}]".replace("'num_envs'", "num_envs")
+            )
+
+
+class Encoders(nn.Module):
+    """Some spans of an observation through convolutions, the others past them.
+
+    Under a mirror an encoder g looks at an image x and at its mirror image M x. The outputs g(x), g(M x) change places
+    when x is mirrored, so whatever comes after knows how they mirror.
+
+    Attributes:
+        out_dim: components F of what comes out: what passes, then the features of each encoder.
+        mirror: mirror of what comes out; None without symmetry.
+        is_identity: there is no encoder, everything passes.
+        pools: (start, stop, channels) of each image: a channel's components have one mean and deviation.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        cfg: NetworkCfg,
+        *,
+        mirror: Mirror | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Build an encoder for each of `cfg.conv.groups`; without any, the observation passes as it is.
+
+        Args:
+            layout: the observation.
+            cfg: the network's configuration.
+            mirror: mirror of the observation.
+            generator: source of the weights.
+
+        Raises:
+            UserError: as `conv_spans`; or a mirror that takes components of an image to elsewhere.
+        """
+        super().__init__()
+        spans = conv_spans(layout, cfg.conv)
+        self._spans = [(span.start, span.stop, (span.shape[0], span.shape[1], span.shape[2])) for span in spans]
+        self._kept = _between(self._spans, layout.size)
+        self.is_identity = not spans
+        self.pools = tuple((start, stop, shape[0]) for start, stop, shape in self._spans)
+        self.encoders = nn.ModuleList(ConvEncoder(shape, cfg, generator) for _, _, shape in self._spans)
+        views = 1 if mirror is None else 2
+        self.out_dim = sum(stop - start for start, stop in self._kept) + views * cfg.conv.features * len(spans)
+        self.mirror = mirror
+        self._num_flips = 0
+        if mirror is not None and spans:
+            for span in spans:
+                self._add_flip(span, mirror)
+            self.mirror = self._mirror_out(mirror, layout.size, cfg.conv.features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map normalized observations (B, D) to (B, F)."""
+        if self.is_identity:
+            return x
+        rows = max(1, CHUNK_ELEMENTS // max(encoder.widest for encoder in self._each()))
+        if torch.is_grad_enabled() or x.shape[0] <= rows:
+            return self.plain(x)
+        return torch.cat([self.plain(part) for part in x.split(rows)])
+
+    def plain(self, x: Tensor) -> Tensor:
+        """Compute `forward` on all rows at once."""
+        if self.is_identity:
+            return x
+        parts = [x[:, start:stop] for start, stop in self._kept]
+        for k, (encoder, (start, stop, shape)) in enumerate(zip(self._each(), self._spans, strict=True)):
+            image = x[:, start:stop]
+            parts.append(encoder(image.unflatten(1, shape)))
+            if self._num_flips:
+                image = image.index_select(1, self.get_buffer(f"perm_{k}")) * self.get_buffer(f"sign_{k}")
+                parts.append(encoder(image.unflatten(1, shape)))
+        return torch.cat(parts, dim=1)
+
+    def _each(self) -> Iterator[ConvEncoder]:
+        for encoder in self.encoders:
+            assert isinstance(encoder, ConvEncoder)
+            yield encoder
+
+    def _add_flip(self, span: Span, mirror: Mirror) -> None:
+        perm = mirror[0][span.start : span.stop] - span.start
+        if int(perm.min()) < 0 or int(perm.max()) >= span.stop - span.start:
+            raise UserError(f"conv.groups: the mirror takes parts of '{span.group}' to elsewhere; use symmetry=none")
+        self.register_buffer(f"perm_{self._num_flips}", perm.clone(), persistent=False)
+        self.register_buffer(f"sign_{self._num_flips}", mirror[1][span.start : span.stop].clone(), persistent=False)
+        self._num_flips += 1
+
+    def _mirror_out(self, mirror: Mirror, size: int, features: int) -> Mirror:
+        """Return the mirror of what comes out: what passes as before, an image's two views in each other's place."""
+        kept = torch.cat([torch.arange(0), *(torch.arange(start, stop) for start, stop in self._kept)])
+        place = torch.full((size,), -1, dtype=torch.int64)
+        place[kept] = torch.arange(len(kept))
+        perm, sign = [place[mirror[0][kept]]], [mirror[1][kept]]
+        for k in range(self._num_flips):
+            first = len(kept) + 2 * k * features
+            here, there = torch.arange(first, first + features), torch.arange(first + features, first + 2 * features)
+            perm += [there, here]
+            sign += [torch.ones(2 * features)]
+        return torch.cat(perm), torch.cat(sign)
+
+
+class ConvEncoder(nn.Module):
+    """Convolutions, then a linear layer; an activation after each.
+
+    Half a kernel of zeros is put around each picture: without it a stride of two would leave out the last rows and
+    columns of many sizes, such as what a height scan sees farthest ahead.
+
+    Attributes:
+        widest: most activations of a layer that an image takes, the image among them.
+    """
+
+    def __init__(self, shape: Image, cfg: NetworkCfg, generator: torch.Generator | None = None) -> None:
+        """Build the layers, orthogonal at the start like those of a perceptron.
+
+        Args:
+            shape: channels, height, width of an image that the kernels fit.
+            cfg: channels, kernels, strides, features, activation.
+            generator: source of the weights; PyTorch's own layers would draw from the global stream.
+        """
+        super().__init__()
+        conv = cfg.conv
+        sizes = [shape, *_sizes(shape, conv)]
+        layers: list[nn.Module] = []
+        for (before, after), (kernel, stride) in zip(pairwise(sizes), _windows(shape, conv), strict=True):
+            layers.append(skip_init(nn.Conv2d, before[0], after[0], kernel, stride=stride, padding=kernel // 2))
+            layers.append(make_activation(cfg.activation))
+        layers += [nn.Flatten(), skip_init(nn.Linear, math.prod(sizes[-1]), conv.features)]
+        self.layers = nn.Sequential(*layers, make_activation(cfg.activation))
+        self.widest = max(math.prod(size) for size in sizes)
+        with torch.no_grad():
+            for layer in self.layers:
+                if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                    nn.init.orthogonal_(layer.weight, gain=HIDDEN_GAIN, generator=generator)
+                    assert layer.bias is not None
+                    layer.bias.zero_()
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Map images (B, channels, height, width) to features (B, F)."""
+        return self.layers(image)
+
+
+def _with_channels(shape: Sequence[int]) -> Image:
+    return (1, shape[0], shape[1]) if len(shape) == 2 else (shape[0], shape[1], shape[2])
+
+
+def _image_shape(span: Span, cfg: ConvCfg, field: str) -> Image:
+    """Return channels, height and width of a span: its own, or where it is flat the configured one."""
+    if len(span.shape) in (2, 3):
+        return _with_channels(span.shape)
+    size = math.prod(span.shape)
+    if not cfg.shape:
+        raise UserError(
+            f"{field}.shape: '{span.group}' is a vector of {size} components; say what it is, such as "
+            f"{field}.shape=[height, width]"
+        )
+    if math.prod(cfg.shape) != size:
+        raise UserError(
+            f"{field}.shape: {list(cfg.shape)} has {math.prod(cfg.shape)} components, '{span.group}' {size}"
+        )
+    return _with_channels(cfg.shape)
+
+
+def _check_kernels(name: str, shape: Image, cfg: ConvCfg, field: str) -> None:
+    for k, (size, windows) in enumerate(zip((shape, *_sizes(shape, cfg)), _windows(shape, cfg), strict=False)):
+        for setting, told, window in zip(("kernels", "strides"), (cfg.kernels, cfg.strides), windows, strict=True):
+            if told and window > max(size[1:]):
+                raise UserError(
+                    f"{field}.{setting}: {window} is larger than what convolution {k + 1} gets of '{name}', "
+                    f"{size[1]} x {size[2]}; take smaller kernels or strides, or fewer of them"
+                )
+
+
+def _windows(shape: Image, cfg: ConvCfg) -> list[tuple[int, int]]:
+    """Return kernel and stride of each convolution."""
+    count = len(cfg.channels)
+    strides = cfg.strides or (4 if max(shape[1:]) > LARGE_SIDE else 2, *(2,) * (count - 1))
+    strides = strides * count if len(strides) == 1 else strides
+    kernels = cfg.kernels or [2 * stride - 1 for stride in strides[:count]]
+    kernels = tuple(kernels) * count if len(kernels) == 1 else kernels
+    return list(zip(kernels[:count], strides[:count], strict=True))
+
+
+def _sizes(shape: Image, cfg: ConvCfg) -> list[Image]:
+    """Return the shape after each convolution."""
+    sizes, (_, *sides) = [], shape
+    for channels, (kernel, stride) in zip(cfg.channels, _windows(shape, cfg), strict=True):
+        height, width = sides = [(side + 2 * (kernel // 2) - kernel) // stride + 1 for side in sides]
+        sizes.append((channels, height, width))
+    return sizes
+
+
+def _between(spans: Sequence[tuple[int, int, Image]], size: int) -> list[tuple[int, int]]:
+    """Return the stretches (start, stop) of an observation that no span takes."""
+    edges = [0, *(edge for start, stop, _ in spans for edge in (start, stop)), size]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]

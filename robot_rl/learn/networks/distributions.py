@@ -1,0 +1,386 @@
+"""Distributions over actions: what a policy's network puts out, and what is drawn from it.
+
+A distribution's parameters are a tuple of tensors, made of the network's output by `params`. What is drawn is a "raw"
+action, the one that the learner keeps and asks the probability of; `to_env` makes the environment's action of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from robot_rl.config import NetworkCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.networks import gaussian
+
+_MIDDLE_WEIGHT = 8.0 / 15.0
+_OUTER_NODES = tuple(
+    (math.sqrt(5.0 + sign * math.sqrt(10.0)), (7.0 - sign * 2.0 * math.sqrt(10.0)) / 60.0) for sign in (-1.0, 1.0)
+)
+"""Nodes and weights of the mean over a standard normal number, exact for polynomials up to degree nine."""
+
+Params = tuple[Tensor, ...]
+Mirror = tuple[Tensor, Tensor]
+
+
+class Distribution(nn.Module):
+    """A distribution over actions of A components.
+
+    Attributes:
+        action_dim: components A of an action.
+        out_dim: outputs P of the network that it needs.
+    """
+
+    action_dim: int
+    out_dim: int
+
+    def snapshot(self) -> Tensor | None:
+        """Return a copy of the parameters that do not come from the network; None where all do."""
+        return None
+
+    def params(self, out: Tensor, frozen: Tensor | None = None) -> Params:
+        """Return the parameters at outputs (B, P) of the network.
+
+        Args:
+            out: (B, P) outputs.
+            frozen: what `snapshot` returned, for the policy of that moment; the current one where None.
+        """
+        raise NotImplementedError
+
+    def draw_noise(self, noise: Tensor, generator: torch.Generator | None) -> None:
+        """Fill (..., A) with the random numbers that `sample` takes: standard normal ones unless said otherwise."""
+        noise.normal_(generator=generator)
+
+    def sample(self, params: Params, noise: Tensor) -> Tensor:
+        """Return raw actions (B, A) made of random numbers (B, A)."""
+        raise NotImplementedError
+
+    def log_prob(self, raw: Tensor, params: Params) -> Tensor:
+        """Return the log-probability (B,) of raw actions (B, A)."""
+        raise NotImplementedError
+
+    def entropy(self, params: Params) -> Tensor:
+        """Return the entropy [nat], (B,), or () where it does not depend on the state."""
+        raise NotImplementedError
+
+    def kl(self, old: Params, new: Params) -> Tensor:
+        """Return the divergence KL(old || new) (B,) [nat]."""
+        raise NotImplementedError
+
+    def mode(self, params: Params) -> Tensor:
+        """Return what a policy does that draws no lots: actions (B, A) for the environment."""
+        raise NotImplementedError
+
+    def to_env(self, raw: Tensor) -> Tensor:
+        """Return the environment's actions of raw ones (B, A)."""
+        return raw
+
+    def spread(self, out: Tensor | None = None) -> Tensor | None:
+        """Return the mean standard deviation () for the log; None where there is none.
+
+        Args:
+            out: (..., P) outputs of the network to take the mean over, where it depends on them.
+        """
+        return None
+
+    def mirror_out(self, action: Mirror) -> Mirror:
+        """Return the mirror of the network's output that mirrors the actions."""
+        return action
+
+    def mode_of_out(self) -> nn.Module:
+        """Return a module that maps outputs (B, P) to what `mode` returns, for the export."""
+        return nn.Identity()
+
+
+class Gaussian(Distribution):
+    """Independent Gaussians with a deviation that does not depend on the state.
+
+    Attributes:
+        log_std: (A,) logarithm of the standard deviation, before mirroring and clamping.
+        partner: (A,) index of each action's mirror partner.
+    """
+
+    partner: Tensor
+
+    def __init__(self, action_dim: int, cfg: NetworkCfg, partner: Tensor | None = None) -> None:
+        """Start at the configured deviation.
+
+        Args:
+            action_dim: components A.
+            cfg: initial, least and greatest deviation.
+            partner: (A,) mirror partners, whose deviations are kept equal.
+        """
+        super().__init__()
+        self.action_dim = self.out_dim = action_dim
+        self.log_std = nn.Parameter(torch.full((action_dim,), math.log(cfg.init_std)))
+        self._range = (math.log(cfg.min_std), math.log(cfg.max_std))
+        self._has_partner = partner is not None
+        self.register_buffer(
+            "partner", torch.arange(action_dim) if partner is None else partner.clone(), persistent=False
+        )
+
+    def current(self) -> Tensor:
+        """Return the logarithm of the standard deviation (A,), equal for mirrored partners and clamped."""
+        log_std = self.log_std
+        if self._has_partner:
+            log_std = 0.5 * (log_std + log_std[self.partner])
+        return log_std.clamp(*self._range)
+
+    def snapshot(self) -> Tensor:
+        """Return the current logarithm of the standard deviation (A,), a copy."""
+        return self.current().detach().clone()
+
+    def params(self, out: Tensor, frozen: Tensor | None = None) -> Params:
+        """Return mean (B, A) and logarithm of the standard deviation (A,)."""
+        return out, self.current() if frozen is None else frozen
+
+    def sample(self, params: Params, noise: Tensor) -> Tensor:
+        """Return mean + deviation * noise."""
+        mean, log_std = params
+        return torch.addcmul(mean, log_std.exp(), noise)
+
+    def log_prob(self, raw: Tensor, params: Params) -> Tensor:
+        """Return the log-probability (B,)."""
+        return gaussian.log_prob(raw, *params)
+
+    def entropy(self, params: Params) -> Tensor:
+        """Return the entropy ()."""
+        return gaussian.entropy(params[1])
+
+    def kl(self, old: Params, new: Params) -> Tensor:
+        """Return the divergence (B,)."""
+        return gaussian.kl(*old, *new)
+
+    def mode(self, params: Params) -> Tensor:
+        """Return the mean."""
+        return params[0]
+
+    def spread(self, out: Tensor | None = None) -> Tensor:
+        """Return the mean standard deviation ()."""
+        return self.current().detach().exp().mean()
+
+
+class StateGaussian(Distribution):
+    """Independent Gaussians whose deviation is an output of the network, too: P = 2 A.
+
+    The logarithm of the deviation is log(init_std) + the output, clamped to the configured range.
+    """
+
+    def __init__(self, action_dim: int, cfg: NetworkCfg) -> None:
+        """Start at the configured deviation where the network's output is zero."""
+        super().__init__()
+        self.action_dim, self.out_dim = action_dim, 2 * action_dim
+        self._start = math.log(cfg.init_std)
+        self._range = (math.log(cfg.min_std), math.log(cfg.max_std))
+
+    def params(self, out: Tensor, frozen: Tensor | None = None) -> Params:
+        """Return mean and logarithm of the standard deviation, (B, A) each."""
+        mean, raised = out.chunk(2, dim=-1)
+        return mean, (raised + self._start).clamp(*self._range)
+
+    def sample(self, params: Params, noise: Tensor) -> Tensor:
+        """Return mean + deviation * noise."""
+        return torch.addcmul(params[0], params[1].exp(), noise)
+
+    def log_prob(self, raw: Tensor, params: Params) -> Tensor:
+        """Return the log-probability (B,)."""
+        mean, log_std = params
+        scaled = (raw - mean) * torch.exp(-log_std)
+        return -(0.5 * scaled.square() + log_std + gaussian.HALF_LOG_2PI).sum(-1)
+
+    def entropy(self, params: Params) -> Tensor:
+        """Return the entropy (B,)."""
+        return (params[1] + 0.5 + gaussian.HALF_LOG_2PI).sum(-1)
+
+    def kl(self, old: Params, new: Params) -> Tensor:
+        """Return the divergence (B,)."""
+        (m0, s0), (m1, s1) = old, new
+        return (s1 - s0 + 0.5 * (torch.exp(2.0 * (s0 - s1)) + ((m0 - m1) * torch.exp(-s1)).square() - 1.0)).sum(-1)
+
+    def mode(self, params: Params) -> Tensor:
+        """Return the mean."""
+        return params[0]
+
+    def spread(self, out: Tensor | None = None) -> Tensor | None:
+        """Return the mean standard deviation () at outputs (..., P)."""
+        return None if out is None else self.params(out)[1].detach().exp().mean()
+
+    def mirror_out(self, action: Mirror) -> Mirror:
+        """Return the mirror of [mean, deviation]: a deviation changes places with its partner's and keeps its sign."""
+        perm, sign = action
+        return torch.cat((perm, perm + self.action_dim)), torch.cat((sign, torch.ones_like(sign)))
+
+    def mode_of_out(self) -> nn.Module:
+        """Return the first half of the outputs."""
+        return _FirstHalf()
+
+
+class Squashed(Distribution):
+    """A Gaussian through tanh: actions in (-bound, bound) (Haarnoja et al. 2018, appendix C).
+
+    The raw action is the Gaussian's. Divergences are the Gaussian's, since tanh is invertible; the entropy has the mean
+    of log |d action / d raw|, by Gauss-Hermite quadrature in five points: off by less than 0.01 nat a component up to a
+    deviation of 1 before the tanh, by less than 0.1 up to 2.
+    """
+
+    def __init__(self, inner: Gaussian | StateGaussian, bound: float) -> None:
+        """Squash a Gaussian.
+
+        Args:
+            inner: the Gaussian.
+            bound: greatest magnitude of an action.
+        """
+        super().__init__()
+        self.inner, self.bound = inner, bound
+        self.action_dim, self.out_dim = inner.action_dim, inner.out_dim
+
+    def snapshot(self) -> Tensor | None:
+        """Return the Gaussian's."""
+        return self.inner.snapshot()
+
+    def params(self, out: Tensor, frozen: Tensor | None = None) -> Params:
+        """Return the Gaussian's parameters."""
+        return self.inner.params(out, frozen)
+
+    def sample(self, params: Params, noise: Tensor) -> Tensor:
+        """Return the Gaussian's."""
+        return self.inner.sample(params, noise)
+
+    def log_prob(self, raw: Tensor, params: Params) -> Tensor:
+        """Return the log-probability (B,) of the squashed actions."""
+        return self.inner.log_prob(raw, params) - self._log_slope(raw).sum(-1)
+
+    def entropy(self, params: Params) -> Tensor:
+        """Return the entropy (B,) of the squashed actions."""
+        mean, std = params[0], params[1].exp()
+        slope = _MIDDLE_WEIGHT * self._log_slope(mean)
+        for node, weight in _OUTER_NODES:
+            slope = slope + weight * (self._log_slope(mean + node * std) + self._log_slope(mean - node * std))
+        return self.inner.entropy(params) + slope.sum(-1)
+
+    def kl(self, old: Params, new: Params) -> Tensor:
+        """Return the divergence (B,)."""
+        return self.inner.kl(old, new)
+
+    def mode(self, params: Params) -> Tensor:
+        """Return bound * tanh(mean)."""
+        return self.to_env(params[0])
+
+    def to_env(self, raw: Tensor) -> Tensor:
+        """Return bound * tanh(raw)."""
+        return self.bound * torch.tanh(raw)
+
+    def spread(self, out: Tensor | None = None) -> Tensor | None:
+        """Return the mean standard deviation () before the tanh."""
+        return self.inner.spread(out)
+
+    def mirror_out(self, action: Mirror) -> Mirror:
+        """Return the Gaussian's: tanh is odd."""
+        return self.inner.mirror_out(action)
+
+    def mode_of_out(self) -> nn.Module:
+        """Return the Gaussian's mean through tanh."""
+        return nn.Sequential(self.inner.mode_of_out(), _Tanh(self.bound))
+
+    def _log_slope(self, raw: Tensor) -> Tensor:
+        """Return log(bound * (1 - tanh(raw)^2)), which stays finite for large raw."""
+        return math.log(4.0 * self.bound) - 2.0 * (raw + nn.functional.softplus(-2.0 * raw))
+
+
+class Categorical(Distribution):
+    """Independent choices: component k takes one of choices[k] values; an action holds their indices as numbers.
+
+    Drawn by inversion, with a uniform number a component.
+    """
+
+    def __init__(self, choices: Sequence[int]) -> None:
+        """Take the numbers of choices.
+
+        Args:
+            choices: choices of each component.
+        """
+        super().__init__()
+        self.choices = tuple(choices)
+        self.action_dim, self.out_dim = len(self.choices), sum(self.choices)
+
+    def params(self, out: Tensor, frozen: Tensor | None = None) -> Params:
+        """Return the log-probabilities of each component's choices, (B, choices[k]) each."""
+        return tuple(part.log_softmax(-1) for part in out.split(self.choices, dim=-1))
+
+    def draw_noise(self, noise: Tensor, generator: torch.Generator | None) -> None:
+        """Fill (..., A) with uniform numbers in [0, 1)."""
+        noise.uniform_(generator=generator)
+
+    def sample(self, params: Params, noise: Tensor) -> Tensor:
+        """Return the indices, by inversion of each component's distribution function."""
+        index = [
+            (noise[..., k : k + 1] >= part.exp().cumsum(-1)[..., :-1]).sum(-1, keepdim=True)
+            for k, part in enumerate(params)
+        ]
+        return torch.cat(index, dim=-1).to(noise.dtype)
+
+    def log_prob(self, raw: Tensor, params: Params) -> Tensor:
+        """Return the log-probability (B,)."""
+        index = raw.to(torch.int64)
+        rows = [part.gather(-1, index[..., k : k + 1]) for k, part in enumerate(params)]
+        return torch.cat(rows, dim=-1).sum(-1)
+
+    def entropy(self, params: Params) -> Tensor:
+        """Return the entropy (B,)."""
+        return -torch.stack([(part.exp() * part).sum(-1) for part in params]).sum(0)
+
+    def kl(self, old: Params, new: Params) -> Tensor:
+        """Return the divergence (B,)."""
+        return torch.stack([(a.exp() * (a - b)).sum(-1) for a, b in zip(old, new, strict=True)]).sum(0)
+
+    def mode(self, params: Params) -> Tensor:
+        """Return the most probable indices."""
+        return torch.stack([part.argmax(-1) for part in params], dim=-1).to(params[0].dtype)
+
+    def mirror_out(self, action: Mirror) -> Mirror:
+        """Raise UserError: a choice has no sign to mirror."""
+        raise UserError("symmetry: the actions are choices, which have no mirror; use symmetry=none")
+
+    def mode_of_out(self) -> nn.Module:
+        """Raise UserError: a robot's joints take targets."""
+        raise UserError("export: the policy makes choices, a bundle's contract has targets of joints alone")
+
+
+def make_distribution(
+    action_dim: int, cfg: NetworkCfg, *, choices: Sequence[int] = (), partner: Tensor | None = None
+) -> Distribution:
+    """Return the distribution that a configuration asks for.
+
+    Args:
+        action_dim: components of an action.
+        cfg: the actor's configuration.
+        choices: choices of each component where the environment's actions are discrete; else empty.
+        partner: (A,) mirror partners of the actions; None without symmetry.
+
+    Raises:
+        UserError: a distribution of real numbers is asked for where actions are choices.
+    """
+    if choices:
+        if cfg.distribution != "gaussian" or cfg.state_std:
+            asked = f"distribution: '{cfg.distribution}'" if cfg.distribution != "gaussian" else "state_std: True"
+            raise UserError(f"actor.{asked} is for actions that are numbers, these are choices; leave it out")
+        return Categorical(choices)
+    inner = StateGaussian(action_dim, cfg) if cfg.state_std else Gaussian(action_dim, cfg, partner)
+    return Squashed(inner, cfg.bound) if cfg.distribution == "squashed" else inner
+
+
+class _FirstHalf(nn.Module):
+    def forward(self, out: Tensor) -> Tensor:
+        return out[..., : out.shape[-1] // 2]
+
+
+class _Tanh(nn.Module):
+    def __init__(self, bound: float) -> None:
+        super().__init__()
+        self.bound = bound
+
+    def forward(self, out: Tensor) -> Tensor:
+        return self.bound * torch.tanh(out)

@@ -1,0 +1,78 @@
+"""Actor and critic from a learner's configuration."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from robot_rl.config import LearnerCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.dims import Dims, Mirrors, checked_mirrors
+from robot_rl.learn.networks.actor_critic import Actor, Critic
+
+
+def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None) -> Actor:
+    """Build the policy on the CPU.
+
+    Args:
+        cfg: the learner's configuration.
+        dims: sizes of observations and actions.
+        mirrors: the environment's symmetry; needed where cfg.symmetry is "network".
+        generator: source of the weights.
+
+    Raises:
+        UserError: a symmetric network is configured and the environment has no mirror.
+    """
+    checked = checked_mirrors(cfg, dims, mirrors)
+    with _named("actor"):
+        return Actor(
+            dims.actor_layout,
+            dims.action,
+            cfg.actor,
+            normalize=cfg.normalize_obs,
+            mirror=(checked["actor"], checked["action"]) if checked and cfg.symmetry == "network" else None,
+            choices=tuple(dims.choices),
+            generator=generator,
+        )
+
+
+def make_critic(
+    cfg: LearnerCfg,
+    dims: Dims,
+    mirrors: Mirrors | None,
+    generator: torch.Generator | None = None,
+    *,
+    normalize_values: bool = False,
+) -> Critic:
+    """Build the value function on the CPU; arguments and errors are those of `make_actor`.
+
+    Args:
+        cfg: the learner's configuration.
+        dims: sizes of observations and actions.
+        mirrors: the environment's symmetry.
+        generator: source of the weights.
+        normalize_values: hold a normalizer of the returns.
+    """
+    checked = checked_mirrors(cfg, dims, mirrors)
+    with _named("critic"):
+        return Critic(
+            dims.critic_layout,
+            cfg.critic,
+            num_values=dims.num_values,
+            normalize=cfg.normalize_obs,
+            normalize_values=normalize_values,
+            mirror=checked["critic"] if checked and cfg.symmetry == "network" else None,
+            generator=generator,
+        )
+
+
+@contextlib.contextmanager
+def _named(network: str) -> Iterator[None]:
+    """Name the network in what is refused inside: its parts know only their own settings."""
+    try:
+        yield
+    except UserError as error:
+        line = str(error)
+        raise UserError(f"{network}.{line}" if line.startswith(("hidden", "memory.")) else line) from error

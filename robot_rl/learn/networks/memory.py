@@ -1,0 +1,249 @@
+"""Recurrent networks: what an actor or a critic remembers from step to step of an episode.
+
+The state is one flat tensor (B, S), so whoever carries it needs to know nothing of layers and cells. Gradients go back
+through a sequence and no further (truncated backpropagation through time, Williams & Peng 1990), and never across the
+start of an episode.
+
+Under a mirror the units come in pairs that change places, so the second half of a layer's weights is the first half
+mirrored. A memory of an observation's mirror images is then the mirror image of its memory, to rounding.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from robot_rl.config import MemoryCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.cpu.memory import GRU, LSTM, MemorySpace, Parts, Weights, run_sequence
+from robot_rl.learn.networks.mlp import make_weights
+
+Mirror = tuple[Tensor, Tensor]
+KERNELS = {"gru": GRU, "lstm": LSTM}
+FORGET_BIAS = 1.0
+"""Bias of an LSTM's forget gate at the start: it remembers before it has learned to (Jozefowicz et al. 2015)."""
+
+
+class Memory(nn.Module):
+    """Recurrent layers on one another.
+
+    Attributes:
+        hidden: units H of a layer.
+        state_size: components S of the state: layer after layer the output and, of an LSTM, the cell, H each.
+        cells: the layers.
+        mirror: mirror of the output; None without symmetry.
+    """
+
+    def __init__(
+        self, in_dim: int, cfg: MemoryCfg, generator: torch.Generator | None = None, mirror: Mirror | None = None
+    ) -> None:
+        """Build the layers.
+
+        Args:
+            in_dim: components F of the input.
+            cfg: kind ("gru" or "lstm"), units and layers.
+            generator: source of the weights; PyTorch's own layers would draw from the global stream.
+            mirror: mirror of the input; where given, the memory is equivariant under it.
+
+        Raises:
+            UserError: an odd number of units under a mirror.
+        """
+        super().__init__()
+        if mirror is not None and cfg.hidden % 2:
+            raise UserError(
+                f"memory.hidden: {cfg.hidden} is odd, a symmetric network needs an even one such as {cfg.hidden + 1}"
+            )
+        self.hidden = cfg.hidden
+        swap = None if mirror is None else (torch.arange(cfg.hidden).roll(cfg.hidden // 2), torch.ones(cfg.hidden))
+        sizes, mirrors = [in_dim] + [cfg.hidden] * cfg.layers, [mirror] + [swap] * cfg.layers
+        self.mirror = swap
+        self.cells = nn.ModuleList(
+            Recurrent(cfg.kind, size, cfg.hidden, generator, seen)
+            for size, seen in zip(sizes[:-1], mirrors[:-1], strict=True)
+        )
+        self.state_size = cfg.layers * KERNELS[cfg.kind].parts * cfg.hidden
+
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Go one step on.
+
+        Args:
+            x: (B, F) inputs.
+            state: (B, S) what is remembered; zeros at the start of an episode.
+
+        Returns:
+            Outputs (B, H) and the state (B, S) after the step.
+        """
+        y, parts = self._run(x[None], state, None)
+        return y[0], _join(parts)[0]
+
+    def sequence(self, x: Tensor, state: Tensor, start: Tensor) -> Tensor:
+        """Return the outputs (L, B, H) of a sequence, differentiable with respect to inputs, state and weights.
+
+        Args:
+            x: (L, B, F) inputs.
+            state: (B, S) what is remembered before the first step.
+            start: (L, B) bool, an episode began with this step, so nothing is remembered from before it.
+        """
+        return self._run(x, state, start)[0]
+
+    @torch.no_grad()
+    def trace(self, x: Tensor, state: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `sequence` returns and the state (L, B, S) after each step, without gradients."""
+        y, parts = self._run(x, state, start)
+        return y, _join(parts)
+
+    def plain_step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute `step` with PyTorch's own operations, for the export."""
+        parts: list[Tensor] = []
+        for cell, before in zip(self._cells(), self._split(state), strict=True):
+            after = cell.cell(x, before)
+            x = after[0]
+            parts += after
+        return x, _join(parts)
+
+    def dense(self) -> Memory:
+        """Return a copy on the CPU whose layers hold the weights of all units, without a mirror."""
+        twin = copy.deepcopy(self).cpu()
+        for cell in twin._cells():
+            cell.make_dense()
+        return twin
+
+    def _run(self, x: Tensor, state: Tensor, start: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+        parts: list[Tensor] = []
+        for cell, before in zip(self._cells(), self._split(state), strict=True):
+            after = cell(x, before, start)
+            x = after[0]
+            parts += after
+        return x, parts
+
+    def _cells(self) -> list[Recurrent]:
+        return cast("list[Recurrent]", list(self.cells))
+
+    def _split(self, state: Tensor) -> list[Parts]:
+        parts = state.split(self.hidden, dim=-1)
+        each = len(parts) // len(self.cells)
+        return [parts[k : k + each] for k in range(0, len(parts), each)]
+
+
+class Recurrent(nn.Module):
+    """One recurrent layer: a GRU (Cho et al. 2014) or an LSTM (Hochreiter & Schmidhuber 1997).
+
+    Attributes:
+        weight_x: (G H, F) weights of the input; gates r, z, n of a GRU, i, f, o, g of an LSTM.
+        weight_h: (G H, H) weights of the state.
+        bias: (G H,) bias of the gates.
+        bias_h: (H,) bias within a GRU's gate n, (0,) of an LSTM. Under a mirror all four hold the first H / 2 units.
+    """
+
+    perm: Tensor
+    sign: Tensor
+
+    def __init__(
+        self,
+        kind: str,
+        in_dim: int,
+        hidden: int,
+        generator: torch.Generator | None = None,
+        mirror: Mirror | None = None,
+    ) -> None:
+        """Start with orthogonal weights, gate by gate.
+
+        Args:
+            kind: "gru" or "lstm".
+            in_dim: components F of the input.
+            hidden: units H.
+            generator: source of the weights.
+            mirror: mirror of the input.
+        """
+        super().__init__()
+        self.kernel, self.is_mirrored = KERNELS[kind], mirror is not None
+        units = hidden // 2 if self.is_mirrored else hidden
+
+        def draw(columns: int) -> Tensor:
+            gates = [make_weights((columns, units), 1.0, generator)[0].detach() for _ in range(self.kernel.gates)]
+            return torch.cat(gates)
+
+        self.weight_x = nn.Parameter(draw(in_dim))
+        if self.is_mirrored:  # Of sums and differences of partners, so that the whole is orthogonal, too.
+            even, odd = draw(units), draw(units)
+            self.weight_h = nn.Parameter(0.5 * torch.cat((even + odd, even - odd), 1))
+        else:
+            self.weight_h = nn.Parameter(draw(hidden))
+        self.bias = nn.Parameter(torch.zeros(self.kernel.gates * units))
+        self.bias_h = nn.Parameter(torch.zeros(units if kind == "gru" else 0))
+        if kind == "lstm":
+            with torch.no_grad():
+                self.bias[units : 2 * units] = FORGET_BIAS
+        perm, sign = mirror or (torch.empty(0, dtype=torch.int64), torch.empty(0))
+        self.register_buffer("perm", perm.clone(), persistent=False)
+        self.register_buffer("sign", sign.clone(), persistent=False)
+        self.space = MemorySpace(self.kernel)
+
+    def weights(self) -> Weights:
+        """Return the four of all H units: under a mirror the second half is the first one mirrored, gate by gate."""
+        if not self.is_mirrored:
+            return self.weight_x, self.weight_h, self.bias, self.bias_h
+        gates, bias_h = self.kernel.gates, self.bias_h
+        x, h = self.weight_x.unflatten(0, (gates, -1)), self.weight_h.unflatten(0, (gates, -1))
+        bias = self.bias.unflatten(0, (gates, -1))
+        return (
+            torch.cat((x, x[..., self.perm] * self.sign), 1).flatten(0, 1),
+            torch.cat((h, h.roll(h.shape[-1] // 2, -1)), 1).flatten(0, 1),
+            torch.cat((bias, bias), 1).flatten(),
+            torch.cat((bias_h, bias_h)),
+        )
+
+    def make_dense(self) -> None:
+        """Hold the weights of all units, without a mirror."""
+        weights = [nn.Parameter(weight.detach().clone()) for weight in self.weights()]
+        self.weight_x, self.weight_h, self.bias, self.bias_h = weights
+        self.is_mirrored = False
+
+    def forward(self, x: Tensor, state: Parts, start: Tensor | None) -> Parts:
+        """Return the state after each step, (L, B, H) each part.
+
+        Args:
+            x: (L, B, F) inputs.
+            state: state before the first step, (B, H) each part.
+            start: (L, B) bool, nothing is remembered from before the step; None: everything is.
+        """
+        if x.device.type != "cpu":
+            return self.plain(x, state, start)
+        alive = None if start is None else (~start).to(x.dtype)[..., None]
+        return run_sequence(self.space, x, state, alive, self.weights())
+
+    def plain(self, x: Tensor, state: Parts, start: Tensor | None) -> Parts:
+        """Compute `forward` with PyTorch's own operations: any device, any number of passes at once."""
+        states, weights = [], self.weights()
+        gates = nn.functional.linear(x, weights[0], weights[2])
+        for t in range(x.shape[0]):
+            if start is not None:
+                state = tuple(part.masked_fill(start[t, :, None], 0.0) for part in state)
+            state = self._next(gates[t], state, weights)
+            states.append(state)
+        return tuple(torch.stack(part) for part in zip(*states, strict=True))
+
+    def cell(self, x: Tensor, state: Parts) -> Parts:
+        """Compute a step with PyTorch's own operations, from inputs (B, F) and the state before it."""
+        weights = self.weights()
+        return self._next(nn.functional.linear(x, weights[0], weights[2]), state, weights)
+
+    def _next(self, gates: Tensor, state: Parts, weights: Weights) -> Parts:
+        """Return the state after a step, of what the input adds to the gates, the bias included."""
+        added = nn.functional.linear(state[0], weights[1])
+        size = state[0].shape[-1]
+        if len(state) == 1:
+            reset, keep = torch.sigmoid(gates[:, : 2 * size] + added[:, : 2 * size]).chunk(2, -1)
+            new = torch.tanh(gates[:, 2 * size :] + reset * (added[:, 2 * size :] + weights[3]))
+            return (new + keep * (state[0] - new),)
+        gates = gates + added
+        take, keep, show = torch.sigmoid(gates[:, : 3 * size]).chunk(3, -1)
+        cell = keep * state[1] + take * torch.tanh(gates[:, 3 * size :])
+        return show * torch.tanh(cell), cell
+
+
+def _join(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)

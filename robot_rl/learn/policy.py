@@ -1,0 +1,79 @@
+"""The policy of a finished run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+
+from robot_rl.errors import UserError
+from robot_rl.learn.algorithms import read_learner
+from robot_rl.learn.checkpoints.checkpoint import check_shapes, good_checkpoint, load_checkpoint
+from robot_rl.learn.checkpoints.description import need
+from robot_rl.learn.dims import Dims, mirrors_from_meta
+from robot_rl.learn.networks.actor_critic import Actor
+
+
+class Policy:
+    """A trained policy for evaluation: observations in, mean actions out. One with a memory has to be told of ends.
+
+    Attributes:
+        actor: the network.
+        meta: the checkpoint's description.
+        path: the checkpoint.
+    """
+
+    def __init__(self, actor: Actor, meta: dict[str, Any], path: Path) -> None:
+        """Wrap an actor.
+
+        Args:
+            actor: the network, on the device of the observations.
+            meta: the checkpoint's description.
+            path: the checkpoint.
+        """
+        self.actor, self.meta, self.path = actor, meta, path
+        self._state: Tensor | None = None
+
+    @torch.no_grad()
+    def __call__(self, obs: TensorDict) -> Tensor:
+        """Return actions without noise (N, A) at observations of N worlds, and go one step on in what is remembered."""
+        layout, worlds = self.actor.layout, obs.batch_size[0]
+        device = obs[layout.spans[0].group].device
+        if self.actor.memory is not None and (self._state is None or self._state.shape[0] != worlds):
+            self._state = torch.zeros(worlds, self.actor.state_size, device=device)
+        return self.actor.mean(layout.gather(obs, torch.empty(worlds, layout.size, device=device)), self._state)
+
+    def reset(self, done: Tensor | None = None) -> None:
+        """Forget: the episodes of these worlds (N,) bool ended, or of all where None."""
+        if done is None:
+            self._state = None
+        elif self._state is not None:
+            self._state.masked_fill_(done.to(self._state.device, torch.bool)[:, None], 0.0)
+
+
+def make_policy(run_dir: Path, checkpoint: Path | None = None, device: torch.device | str = "cpu") -> Policy:
+    """Load the policy of a run.
+
+    Args:
+        run_dir: the run's directory.
+        checkpoint: one of its checkpoints; the newest that is whole where None.
+        device: where it will run.
+
+    Raises:
+        UserError: there is no checkpoint, or it is damaged.
+    """
+    path = Path(checkpoint) if checkpoint is not None else good_checkpoint(run_dir)
+    tensors, meta = load_checkpoint(path)
+    need(path, meta, "learner", "dims")
+    cfg = read_learner(meta["learner"])
+    try:
+        actor: Actor = cfg.make_actor(Dims(**meta["dims"]), mirrors_from_meta(meta))
+    except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"checkpoint {path}: no network is as its description says ({error})") from error
+    state = {name.removeprefix("actor."): t for name, t in tensors.items() if name.startswith("actor.")}
+    check_shapes(path, state, actor.state_dict())
+    actor.load_state_dict(state)
+    return Policy(actor.to(device).eval(), meta, path)

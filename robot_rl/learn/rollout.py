@@ -1,0 +1,222 @@
+"""One rollout, held as plain tensors [T, N, ...] that are allocated once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.networks.distributions import Distribution
+
+
+@dataclass(slots=True)
+class Rollout:
+    """What was seen and done in T steps of N worlds, and the policy that did it.
+
+    The learner takes log-probabilities and parameters of the policy that acted from here, never from its own weights,
+    which may be newer.
+
+    Attributes:
+        actor_obs: (T, N, Da) raw observations of the actor before each step.
+        critic_obs: (T + 1, N, Dc) raw observations of the critic before each step, and after the last.
+        final_obs: (T, N, Dc) critic observations at which episodes ended; rows without an end hold anything.
+        noise: (T, N, A) random numbers that the actions are made of.
+        action: (T, N, A) raw actions (`Distribution.sample`).
+        out: (T, N, P) outputs of the actor's network that they were drawn at.
+        reward: (T, N) rewards, (T, N, K) where there are several critics.
+        done: (T, N) bool, the episode ended with this step.
+        time_out: (T, N) bool, it was cut short.
+        valid: (T, N) bool, the sample may be learned from; false where a world was quarantined.
+        groups: other observation groups that something learns from, (T + 1, N, D) each.
+        ends: the same groups at which episodes ended, (T, N, D) each; rows without an end hold anything.
+        log_prob: (T, N) log-probability of each action under the policy that drew it.
+        version: (T,) int64, iterations that this policy had learned for.
+        frozen: its `Distribution.snapshot`; with `out` the parameters of its distribution.
+        normalizer: mean and scale (Da,) that it normalized its observations with; None where it has no normalizer.
+        recorded: what auxiliaries recorded while the rollout was collected, (T, N, ...) each by name.
+        has_final_obs: the environment gave final observations.
+        has_invalid: `valid` may hold false.
+        sequence: steps L of the sequences that a memory learns from; 0 where nothing has one.
+        actor_state: (T / L, N, S) what the actor remembered before each sequence; None where it has no memory.
+        critic_state: (N, S) what the critic remembers before the first step; None where it has no memory.
+        critic_after: (N, S) what it remembers after the last one, known once its values are.
+    """
+
+    actor_obs: Tensor
+    critic_obs: Tensor
+    final_obs: Tensor
+    noise: Tensor
+    action: Tensor
+    out: Tensor
+    reward: Tensor
+    done: Tensor
+    time_out: Tensor
+    valid: Tensor
+    log_prob: Tensor
+    version: Tensor
+    frozen: Tensor | None = None
+    normalizer: tuple[Tensor, Tensor] | None = None
+    recorded: dict[str, Tensor] = field(default_factory=dict)
+    groups: dict[str, Tensor] = field(default_factory=dict)
+    ends: dict[str, Tensor] = field(default_factory=dict)
+    has_final_obs: bool = False
+    has_invalid: bool = False
+    sequence: int = 0
+    actor_state: Tensor | None = None
+    critic_state: Tensor | None = None
+    critic_after: Tensor | None = None
+
+    def hold_states(self, sequence: int, actor: int, critic: int) -> None:
+        """Allocate what memories hold.
+
+        Args:
+            sequence: steps L of a sequence; divides T.
+            actor: components S of the actor's state, 0 where it has none.
+            critic: the same of the critic.
+        """
+        steps, worlds = self.done.shape
+        if actor or critic:
+            self.sequence = sequence
+        if actor:
+            self.actor_state = self.noise.new_zeros(steps // sequence, worlds, actor)
+        if critic:
+            self.critic_state, self.critic_after = self.noise.new_zeros(2, worlds, critic).unbind()
+
+    def begin(self) -> None:
+        """Make ready to be filled: forget what only some environments tell, and go on with what is remembered."""
+        if self.has_invalid:
+            self.valid.fill_(True)
+        self.has_final_obs = self.has_invalid = False
+        if self.critic_state is not None and self.critic_after is not None:
+            self.critic_state.copy_(self.critic_after)
+
+    @torch.no_grad()
+    def attribute(self, distribution: Distribution, frozen: Tensor | None) -> None:
+        """Note the policy that acted: its distribution's own parameters, and the log-probability of its actions.
+
+        Args:
+            distribution: of the policy that acted.
+            frozen: its `Distribution.snapshot`.
+        """
+        self.frozen = frozen
+        params = distribution.params(self.out.flatten(0, 1), frozen)
+        self.log_prob.copy_(distribution.log_prob(self.action.flatten(0, 1), params).view_as(self.log_prob))
+
+    def ended(self, t: int) -> Tensor:
+        """Return where what was remembered in step t is of no more use (N,): an episode's end, or a quarantine."""
+        return self.done[t] | ~self.valid[t]
+
+    def starts(self) -> Tensor:
+        """Return where a step is the first after such an end, (T + 1, N) bool; false in row 0, before which none is."""
+        ends = self.done | ~self.valid
+        return torch.cat((torch.zeros_like(ends[:1]), ends))
+
+    def sequences(self, critic_states: Tensor | None) -> dict[str, Tensor | None]:
+        """Return a batch's `start`, `actor_state` and `critic_state`; nothing where nothing has a memory.
+
+        Args:
+            critic_states: (T + 1, N, S) what the critic remembers after each state; None where it has no memory.
+        """
+        if not self.sequence:
+            return {}
+        before = None
+        if critic_states is not None and self.critic_state is not None:
+            ends = critic_states[self.sequence - 1 : -2 : self.sequence]
+            before = torch.cat((self.critic_state[None], ends)).flatten(0, 1)
+        actor = None if self.actor_state is None else self.actor_state.flatten(0, 1)
+        start = self.flat(self.starts()[:-1]).unflatten(0, (self.sequence, -1))
+        return {"start": start, "actor_state": actor, "critic_state": before}
+
+    def flat(self, x: Tensor) -> Tensor:
+        """Return (T, N, ...) as (T N, ...), the samples in the order of a batch.
+
+        That is step after step of all worlds. With sequences of L < T steps it is step after step of all T / L N
+        sequences, so that row l U + u is step l of sequence u.
+        """
+        if self.sequence in (0, x.shape[0]):
+            return x.flatten(0, 1)
+        return x.unflatten(0, (-1, self.sequence)).transpose(0, 1).flatten(0, 2)
+
+    def blank_invalid(self) -> None:
+        """Replace what a quarantined world left, which need not be finite, by zeros."""
+        bad = ~self.valid
+        kept = (self.actor_obs, self.critic_obs[:-1], self.final_obs, self.action, self.out)
+        for tensor in (*kept, *self.ends.values(), *self.recorded.values()):
+            tensor.masked_fill_(bad[..., None], 0.0)
+        self.critic_obs[-1].masked_fill_(bad[-1, :, None], 0.0)
+        for tensor in self.groups.values():
+            tensor[:-1].masked_fill_(bad[..., None], 0.0)
+            tensor[-1].masked_fill_(bad[-1, :, None], 0.0)
+        self.reward.masked_fill_(bad if self.reward.ndim == 2 else bad[..., None], 0.0)
+
+    def following(self, group: str) -> tuple[Tensor, Tensor]:
+        """Return what each step led to in one of `groups`, in the same episode, and where that is known.
+
+        Args:
+            group: its name.
+
+        Returns:
+            (T, N, D) observations, the episode's last one where it ended, and (T, N) bool: false where the sample or
+            the one after it may not be learned from, and where an episode ended and the environment does not tell how.
+            Rows that are not known hold zeros.
+        """
+        after, known = self.groups[group][1:], torch.ones_like(self.done)
+        if self.has_final_obs:
+            after = torch.where(self.done[..., None], self.ends[group], after)
+        else:
+            known = ~self.done
+        if self.has_invalid:
+            known = known & self.valid
+            known[:-1] &= self.valid[1:] | self.done[:-1]
+        return torch.where(known[..., None], after, 0.0), known
+
+
+def make_rollout(
+    num_steps: int,
+    num_envs: int,
+    dims: Dims,
+    device: str | torch.device,
+    *,
+    out_dim: int | None = None,
+    groups: Mapping[str, int] | None = None,
+    recorded: Mapping[str, int] | None = None,
+) -> Rollout:
+    """Allocate a rollout.
+
+    Args:
+        num_steps: steps T.
+        num_envs: worlds N.
+        dims: sizes of observations and actions.
+        device: where it lies.
+        out_dim: outputs P of the actor's network; as many as actions where None.
+        groups: components of other observation groups to keep.
+        recorded: components of what auxiliaries record in each step.
+    """
+    shape = (num_steps, num_envs)
+
+    def floats(*tail: int, steps: int = num_steps) -> Tensor:
+        return torch.zeros(steps, num_envs, *tail, device=device)
+
+    def flags(value: bool) -> Tensor:
+        return torch.full(shape, value, dtype=torch.bool, device=device)
+
+    return Rollout(
+        actor_obs=floats(dims.actor),
+        critic_obs=floats(dims.critic, steps=num_steps + 1),
+        final_obs=floats(dims.critic),
+        noise=floats(dims.action),
+        action=floats(dims.action),
+        out=floats(dims.action if out_dim is None else out_dim),
+        reward=floats() if dims.num_values == 1 else floats(dims.num_values),
+        done=flags(False),
+        time_out=flags(False),
+        valid=flags(True),
+        log_prob=floats(),
+        version=torch.zeros(num_steps, dtype=torch.int64, device=device),
+        recorded={name: floats(size) for name, size in (recorded or {}).items()},
+        groups={name: floats(size, steps=num_steps + 1) for name, size in (groups or {}).items()},
+        ends={name: floats(size) for name, size in (groups or {}).items()},
+    )
