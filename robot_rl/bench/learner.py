@@ -89,6 +89,8 @@ class EqualPair:
             done = (torch.rand(num_envs, generator=generator) < 0.01).to(device)
             self.theirs.process_env_step(obs, reward, done, {})
         _copy_storage(self.theirs.storage, self._obs, self.rollout)
+        distribution = self.ours.actor.distribution
+        self.rollout.attribute(distribution, distribution.snapshot())
 
 
 def bench_learner(

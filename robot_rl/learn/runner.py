@@ -15,6 +15,7 @@ from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.collector import Collector
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.rollout import Rollout
 from robot_rl.learn.session import Observer, Session
 from robot_rl.learn.timing import Stopwatch
 from robot_rl.metrics.writers import MetricsWriter
@@ -66,6 +67,12 @@ class Runner(Session):
         """Return the algorithm's networks."""
         return self.algorithm.modules()
 
+    def collect(self) -> Rollout:
+        """Let the present policy act for a rollout, and return it; the next one overwrites it."""
+        if not self.collector.has_started:
+            self.collector.start(self._worlds(), is_first=self.iteration == 0)
+        return self.collector.collect(self.algorithm.snapshot(self.iteration))
+
     def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
         row: dict[str, float] = {}
         while self.iteration < last:
@@ -78,9 +85,7 @@ class Runner(Session):
         """Run one iteration and return its row of metrics. The device is read once, at the end."""
         self._guard()
         self._watch.start()
-        if not self.collector.has_started:
-            self.collector.start(self._worlds(), is_first=self.iteration == 0)
-        rollout = self.collector.collect(self.algorithm.snapshot(self.iteration))
+        rollout = self.collect()
         self._watch.lap("other")
         statistics = self.algorithm.update(rollout, self.iteration / max(last, 1))
         self._watch.lap("learn")

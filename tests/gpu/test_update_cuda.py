@@ -139,9 +139,9 @@ def test_an_iteration_waits_for_nothing(graph, sick):
     torch.cuda.set_sync_debug_mode("error")
     try:
         runner._watch.start()
-        runner._collect()
+        runner.collect()
         runner._watch.lap("other")
-        said = runner.algorithm.update(runner._rollout, 0.5)
+        said = runner.algorithm.update(runner.collector.rollout, 0.5)
         runner._watch.lap("learn")
     finally:
         torch.cuda.set_sync_debug_mode("default")

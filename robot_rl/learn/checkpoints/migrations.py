@@ -39,9 +39,7 @@ def migrate(tensors: Mapping[str, Tensor], meta: Mapping[str, Any], path: Path) 
     if version > SCHEMA:
         raise UserError(f"checkpoint {path}: schema {version}, made by a newer robot-rl; this one reads up to {SCHEMA}")
     if version < OLDEST:
-        raise UserError(
-            f"checkpoint {path}: schema {version}, of before release 0.1.0; this robot-rl reads from {OLDEST} on"
-        )
+        raise UserError(f"checkpoint {path}: schema {version}, older than release 0.1.0; train it again")
     kept = dict(tensors)
     for step in range(version, SCHEMA):
         kept, now = STEPS[step](kept, now)

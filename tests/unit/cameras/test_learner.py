@@ -45,7 +45,9 @@ def env():
 def test_ours_learns_beside_images_and_keeps_none(env, tmp_path):
     runner = Runner(env, CFG, run_dir=tmp_path)
     assert torch.isfinite(torch.tensor(runner.learn(2)["loss/value"]))
-    shapes = [value.shape for value in (getattr(runner._rollout, name) for name in ("actor_obs", "critic_obs"))]
+    shapes = [
+        value.shape for value in (getattr(runner.collector.rollout, name) for name in ("actor_obs", "critic_obs"))
+    ]
     assert shapes == [(4, 4, 4), (5, 4, 4)]
     again = Runner(env, CFG, run_dir=tmp_path / "again")
     again.load(runner.checkpoint)

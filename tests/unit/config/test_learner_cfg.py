@@ -16,7 +16,6 @@ from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
         ("max_iterations", -1, "max_iterations: -1 is out of range"),
         ("save_interval", 0, "save_interval: 0 is out of range"),
         ("symmetry", "both", r"symmetry: 'both' is unknown.*none, augment, network"),
-        ("name", "pppo", "name: 'pppo' is unknown, did you mean 'ppo'"),
         ("actor_groups", [], "actor_groups: .* must name at least one"),
         ("actor.hidden", [], "actor.hidden: .* must name at least one layer"),
         ("actor.hidden", [128, 0], "actor.hidden: 0 is out of range"),

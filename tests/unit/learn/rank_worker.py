@@ -150,7 +150,7 @@ def taught(ranks, directory):
     again.load(whole.checkpoint)
     (first, one), (second, two) = (outcome(runner, runner.learn(3)) for runner in (whole, again))
     same = all(torch.equal(first[name], second[name]) for name in first) and one == two
-    return second | {"follows": again.auxiliaries[0]._follows}, two | {"same": float(same)}
+    return second | {"follows": again.algorithm.auxiliaries[0].hook._follows}, two | {"same": float(same)}
 
 
 def by_itself(ranks):
@@ -168,7 +168,7 @@ def minibatches(ranks):
     cfg = replace(CFG, ppo=replace(CFG.ppo, minibatches=4, epochs=2))
     runner = Runner(Line(ranks), cfg, seed=7, ranks=ranks)
     state, row = outcome(runner, runner.learn(4))
-    return state | {"noise": runner._rollout.noise.clone()}, row
+    return state | {"noise": runner.collector.rollout.noise.clone()}, row
 
 
 def resumed(ranks, directory):

@@ -262,7 +262,7 @@ def test_a_run_without_a_prior_cannot_go_on_with_one(small_cfg, recording, tmp_p
     runner = Runner(SpeedEnv(), small_cfg, run_dir=tmp_path / "run")
     runner.learn(1)
     other = Runner(SpeedEnv(), amp_cfg(small_cfg, recording))
-    with pytest.raises(UserError, match=r"has no 'extra.amp.replay' \(2000, 4\), its run was without amp"):
+    with pytest.raises(UserError, match=r"has no 'auxiliary.amp.replay' \(2000, 4\), its run was without amp"):
         other.load(runner.checkpoint)
     other.load(runner.checkpoint, weights_only=True)
 
@@ -271,13 +271,13 @@ def test_the_task_keeps_its_share(make_point_env, small_cfg, recording):
     """Curiosity is not part of the task: the prior's share does not come out of it."""
     cfg = replace(amp_cfg(small_cfg, recording), rnd=RndCfg(weight=2.0, groups=("actor",), hidden=(8,), features=4))
     runner = Runner(SpeedEnv(), cfg)
-    runner._collect()
-    rollout, values = runner._rollout, torch.zeros(9, 64)
+    runner.collect()
+    rollout, values = runner.collector.rollout, torch.zeros(9, 64)
     rollout.done.fill_(True)
     rollout.time_out.fill_(False)
     rollout.reward.fill_(3.0)
     found = runner.algorithm.advantages(rollout, values, None)
-    amp, rnd = Runner(SpeedEnv(), cfg).auxiliaries
+    amp, rnd = Runner(SpeedEnv(), cfg).algorithm.auxiliaries
     torch.testing.assert_close(found, 0.5 * 3.0 + amp.reward(rollout) + rnd.reward(rollout))
 
 

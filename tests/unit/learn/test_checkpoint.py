@@ -226,7 +226,12 @@ def rewrite(path, change):
 
 
 @pytest.mark.parametrize(
-    ("schema", "says"), [(3, "schema 3, made by a newer robot-rl"), ("2", "must be a whole number")]
+    ("schema", "says"),
+    [
+        (4, "schema 4, made by a newer robot-rl"),
+        (1, "schema 1, older than release 0.1.0"),
+        ("2", "must be a whole number"),
+    ],
 )
 def test_a_schema_that_is_not_known(saved, schema, says):
     rewrite(saved, lambda meta: meta.update(schema=schema))
@@ -243,29 +248,3 @@ def test_files_elsewhere_are_not_read(saved, tmp_path):
     (saved / "model.safetensors").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match="is a link"):
         load_checkpoint(saved)
-
-
-def test_checkpoints_of_the_first_version_are_read(tmp_path):
-    """The deviation was a parameter of the actor itself, the first of all; it is the distribution's and its last."""
-    tensors = {
-        "actor.log_std": torch.tensor([1.0, 2.0]),
-        "actor.normalizer.mean": torch.zeros(3),
-        "actor.body.layers.0.weight": torch.ones(2, 3),
-        "critic.body.layers.0.weight": torch.ones(1, 4),
-        "worlds.memory.actor": torch.ones(5, 2),
-        "optimizer.exp_avg": torch.arange(12.0),
-        "optimizer.step": torch.tensor(3.0),
-    }
-    meta = {
-        "iteration": 1,
-        "dims": {"actor": 3, "critic": 4, "action": 2},
-        "learner": {"actor_groups": ["policy"], "critic_groups": ["critic"]},
-    }
-    path = save_checkpoint(tmp_path / "000001", tensors, meta)
-    rewrite(path, lambda meta: meta.pop("schema"))
-    now, meta = load_checkpoint(path)
-    assert "actor.log_std" not in now
-    assert "worlds.memory.actor" not in now
-    assert now["actor.distribution.log_std"].tolist() == [1.0, 2.0]
-    assert now["optimizer.exp_avg"].tolist() == [2, 3, 4, 5, 6, 7, 0, 1, 8, 9, 10, 11]
-    assert meta["dims"]["actor_shapes"] == {"policy": [3]}

@@ -256,6 +256,7 @@ def test_the_first_minibatch_has_ratio_one():
     with torch.no_grad():
         for t in range(6):
             rollout.action[t], rollout.out[t] = actor.act(rollout.actor_obs[t], rollout.noise[t])
+    rollout.attribute(actor.distribution, actor.distribution.snapshot())
     batch = ppo.make_batch(rollout)
     log_prob = actor.distribution.log_prob(batch.action, actor.distribution.params(actor.outputs(batch.actor_in)))
     torch.testing.assert_close((log_prob - batch.log_prob).exp(), torch.ones(96), rtol=0.0, atol=1e-5)

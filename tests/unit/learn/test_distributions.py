@@ -203,7 +203,8 @@ def test_the_first_minibatch_has_ratio_one_and_no_divergence(kind):
     with torch.no_grad():
         for t in range(8):
             rollout.action[t], rollout.out[t] = actor.act(rollout.actor_obs[t], rollout.noise[t])
-    batch, frozen = ppo.make_batch(rollout), actor.distribution.snapshot()
+    rollout.attribute(actor.distribution, actor.distribution.snapshot())
+    batch, frozen = ppo.make_batch(rollout), rollout.frozen
     params = actor.distribution.params(actor.outputs(batch.actor_in))
     ratio = (actor.distribution.log_prob(batch.action, params) - batch.log_prob).exp()
     torch.testing.assert_close(ratio, torch.ones(128), rtol=0.0, atol=1e-5)

@@ -13,6 +13,7 @@ from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.ranks import Ranks
 from robot_rl.learn.rollout import make_rollout
 
@@ -66,6 +67,7 @@ def make_rollouts(count, steps=6, worlds=10, seed=0):
         rollout = make_rollout(steps, worlds, DIMS, "cpu")
         for tensor in (rollout.actor_obs, rollout.critic_obs, rollout.action, rollout.out, rollout.reward):
             tensor.normal_(generator=generator)
+        rollout.attribute(Gaussian(DIMS.action, NetworkCfg()), torch.zeros(DIMS.action))
         yield rollout
 
 

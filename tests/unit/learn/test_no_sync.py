@@ -7,9 +7,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from robot_rl.config import ConvCfg, MemoryCfg, NetworkCfg
+from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.collector import Collector
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Categorical
@@ -127,7 +129,7 @@ class ValuelessEnv:
     """Steps an environment's worlds on the device without values."""
 
     def __init__(self, env):
-        self.env = env
+        self.env, self.device, self.num_actions = env, META, env.num_actions
         self.max_episode_length, self.num_envs = env.max_episode_length, env.num_envs
         self.episode_length_buf = env.episode_length_buf.to(META)
 
@@ -144,13 +146,13 @@ class ValuelessEnv:
 def test_a_rollout_reads_nothing(make_point_env, small_cfg):
     runner = Runner(make_point_env(), small_cfg)
     runner.env = ValuelessEnv(runner.env)
-    runner.actor, runner.critic, runner.device = runner.actor.to(META), runner.critic.to(META), META
-    runner._rollout = make_rollout(small_cfg.num_steps, 64, runner.dims, META)
-    runner._noise_source, runner._tracker = None, None
-    runner._collect()
-    assert runner._rollout.has_final_obs
-    assert runner._rollout.has_invalid
-    PPO(runner.actor, runner.critic, small_cfg.ppo).update(runner._rollout)
+    actor, critic = runner.actor.to(META), runner.critic.to(META)
+    collector = Collector(runner.env, small_cfg, runner.dims, actor, noise=None)
+    collector._stagger = False
+    collector.collect(Snapshot(actor, 0))
+    assert collector.rollout.has_final_obs
+    assert collector.rollout.has_invalid
+    PPO(actor, critic, small_cfg.ppo).update(collector.rollout)
 
 
 class Reads(TorchDispatchMode):

@@ -56,6 +56,7 @@ def rollout_of(actor, rollout, generator):
             action, mean = actor.act(rollout.actor_obs[t], rollout.noise[t])
             rollout.action[t].copy_(action)
             rollout.out[t].copy_(mean)
+    rollout.attribute(actor.distribution, actor.distribution.snapshot())
     return rollout
 
 
@@ -260,7 +261,7 @@ def test_update_raises_the_surrogate_and_lowers_the_value_loss():
     old = algorithm.actor.distribution.current().detach().clone()
     batch = algorithm.make_batch(rollout)
     before = algorithm.loss(batch, old)[1].tolist()
-    algorithm.fit(batch)
+    algorithm.fit(batch, old)
     after = algorithm.loss(batch, old)[1].tolist()
     assert after[0] < 0.9 * before[0]
     assert after[1] < before[1] - 0.05

@@ -92,7 +92,7 @@ def test_advantages_normalized_by_each_process_alone_would_show(trained):
 @pytest.mark.parametrize("case", ["equal", "mirrored", "distilled", "taught", "minibatches"])
 def test_the_copies_of_the_networks_stay_equal_to_the_bit(trained, case):
     first, second = (tensors(trained, case, 2, rank) for rank in (0, 1))
-    own = {"random.noise", "random.order", "noise", "extra.teacher.random", "follows"}
+    own = {"random.noise", "random.order", "noise", "auxiliary.teacher.random", "follows"}
     assert all(torch.equal(first[name], second[name]) for name in first.keys() - own)
     assert rows(trained, case)[0] == rows(trained, case)[1]
 
@@ -114,7 +114,7 @@ def test_a_student_of_several_processes_learns_and_is_resumed_to_the_bit(trained
     (one,) = rows(trained, "distilled", 1)
     assert one["loss/imitation"] > 0.0
     first, second = (tensors(trained, "taught", 2, rank) for rank in (0, 1))
-    assert not torch.equal(first["extra.teacher.random"], second["extra.teacher.random"])
+    assert not torch.equal(first["auxiliary.teacher.random"], second["auxiliary.teacher.random"])
 
 
 @pytest.mark.slow

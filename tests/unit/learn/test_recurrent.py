@@ -28,7 +28,7 @@ def collected(env, cfg, rollouts=2):
     """A runner after so many rollouts, the last of them not yet learned from."""
     runner = Runner(env, cfg)
     runner.learn(rollouts - 1)
-    runner._collect()
+    runner.collect()
     return runner
 
 
@@ -49,8 +49,8 @@ def test_first_minibatch_has_ratio_one(make_point_env, small_cfg, sequence, kind
         return plain(batch, frozen)
 
     algorithm.loss = watched
-    assert runner._rollout.done[:-1].any()
-    algorithm.update(runner._rollout)
+    assert runner.collector.rollout.done[:-1].any()
+    algorithm.update(runner.collector.rollout)
     ratio, error = seen[0]
     assert ratio.shape == (8 * 64 // 4,)
     torch.testing.assert_close(ratio, torch.ones_like(ratio), rtol=0.0, atol=1e-5)
@@ -61,7 +61,7 @@ def test_first_minibatch_has_ratio_one(make_point_env, small_cfg, sequence, kind
 
 def test_a_memory_that_is_not_emptied_would_show(make_point_env, small_cfg):
     runner = collected(make_point_env(episode=5), remembering(small_cfg))
-    batch = runner.algorithm.make_batch(runner._rollout)
+    batch = runner.algorithm.make_batch(runner.collector.rollout)
     actor = runner.actor
     with torch.no_grad():
         for start in (torch.zeros_like(batch.start), torch.ones_like(batch.start)):
@@ -75,7 +75,7 @@ def test_minibatches_are_whole_sequences(make_point_env, small_cfg, sequence, mo
     """Every field of a sample comes from the same step of the same world, and the steps are in order."""
     cfg = remembering(replace(small_cfg, normalize_obs=False), sequence=sequence)
     runner = collected(make_point_env(num_envs=8), cfg)
-    rollout, drawn, rows = runner._rollout, [], Batch.rows
+    rollout, drawn, rows = runner.collector.rollout, [], Batch.rows
     parts = []
     monkeypatch.setattr(
         Batch, "rows", lambda batch, index: (drawn.append(index), parts.append(rows(batch, index)), parts[-1])[2]
@@ -100,7 +100,7 @@ def test_minibatches_are_whole_sequences(make_point_env, small_cfg, sequence, mo
 def test_a_mirrored_world_gets_mirrored_actions(make_point_env, small_cfg, kind):
     """After training, over sequences with ends; the values are the same."""
     runner = collected(make_point_env(episode=5), remembering(replace(small_cfg, symmetry="network"), kind, sequence=4))
-    batch = runner.algorithm.make_batch(runner._rollout)
+    batch = runner.algorithm.make_batch(runner.collector.rollout)
     actor, critic, fresh = runner.actor, runner.critic, torch.zeros_like(batch.actor_state)
     mirror = make_point_env().mirror
     with torch.no_grad():
@@ -120,8 +120,8 @@ def test_the_critic_goes_on_where_it_was(make_point_env, small_cfg, kind):
     runner = Runner(env, replace(cfg, ppo=replace(cfg.ppo, learning_rate=1e-30, schedule="fixed"), normalize_obs=False))
     state, found, expected = torch.zeros(6, runner.critic.state_size), [], []
     for _ in range(2):
-        runner._collect()
-        rollout = runner._rollout
+        runner.collect()
+        rollout = runner.collector.rollout
         batch = runner.algorithm.make_batch(rollout)
         found.append(batch.value.view(4, 2, 6).transpose(0, 1).flatten(0, 1))
         with torch.no_grad():
@@ -142,8 +142,8 @@ def test_the_critic_goes_on_where_it_was(make_point_env, small_cfg, kind):
 def test_a_timeout_is_valued_with_what_the_episode_left(make_point_env, small_cfg):
     cfg = remembering(replace(small_cfg, stagger_episodes=False, ppo=PPOCfg(bootstrap="final")), sequence=4)
     runner = Runner(make_point_env(num_envs=4, episode=6), cfg)
-    runner._collect()
-    rollout = runner._rollout
+    runner.collect()
+    rollout = runner.collector.rollout
     returns = runner.algorithm.make_batch(rollout).returns.view(4, 2, 4)[1, 1]
     assert rollout.time_out[5].all()
     state = torch.zeros(4, runner.critic.state_size)
@@ -168,7 +168,7 @@ def test_several_critics_remember(make_point_env, small_cfg, sequence):
 
     env.step = in_groups
     runner = collected(env, remembering(replace(small_cfg, several_critics=True), sequence=sequence))
-    batch = runner.algorithm.make_batch(runner._rollout)
+    batch = runner.algorithm.make_batch(runner.collector.rollout)
     assert batch.value.shape == batch.returns.shape == (8 * 64, 2)
     with torch.no_grad():
         torch.testing.assert_close(runner.critic.values(batch.critic_in, batch.critic_past), batch.value)
@@ -195,7 +195,11 @@ def test_training_is_the_same_whatever_a_quarantined_world_leaves(make_point_env
         env.step = sick
         runner = Runner(env, remembering(small_cfg, sequence=4))
         runner.learn(3)
-        return [*runner.actor.state_dict().values(), *runner.critic.state_dict().values(), *runner._memory.values()]
+        return [
+            *runner.actor.state_dict().values(),
+            *runner.critic.state_dict().values(),
+            *runner.collector.worlds().values(),
+        ]
 
     masked, spoilt = train(0.0), train(rubbish)
     assert all(bool(tensor.isfinite().all()) for tensor in spoilt)
@@ -217,7 +221,9 @@ def test_a_world_that_cannot_be_seen_spoils_nothing_later(make_point_env, small_
     env.step = sick
     runner = Runner(env, remembering(small_cfg))
     assert math.isfinite(runner.learn(3)["loss/value"])
-    assert all(bool(tensor.isfinite().all()) for tensor in (*runner.actor.parameters(), *runner._memory.values()))
+    assert all(
+        bool(tensor.isfinite().all()) for tensor in (*runner.actor.parameters(), *runner.collector.worlds().values())
+    )
 
 
 @KINDS
@@ -245,12 +251,12 @@ def test_a_resumed_learner_goes_on_to_the_bit(make_point_env, small_cfg, tmp_pat
     other.generator.set_state(env.generator.get_state())
     resumed = Runner(other, cfg, seed=5)
     resumed.load(whole.checkpoint)
-    assert float(resumed._memory["actor"].abs().max()) > 0.0
+    assert float(resumed.collector.memory.abs().max()) > 0.0
     whole.learn(3)
     resumed.learn(3)
     for a, b in zip(
-        (*whole.actor.parameters(), *whole.critic.parameters(), *whole._memory.values()),
-        (*resumed.actor.parameters(), *resumed.critic.parameters(), *resumed._memory.values()),
+        (*whole.actor.parameters(), *whole.critic.parameters(), *whole.collector.worlds().values()),
+        (*resumed.actor.parameters(), *resumed.critic.parameters(), *resumed.collector.worlds().values()),
         strict=True,
     ):
         assert torch.equal(a, b)
@@ -264,8 +270,8 @@ def test_worlds_that_begin_anew_remember_nothing(make_point_env, small_cfg, tmp_
     for num_envs in (64, 32):
         second = Runner(make_point_env(num_envs=num_envs), cfg)
         second.load(first.checkpoint, allow_resize=True)
-        second._start()
-        assert all(float(tensor.abs().max()) == 0.0 for tensor in second._memory.values())
+        second.collector.start(second._worlds(), is_first=False)
+        assert all(float(tensor.abs().max()) == 0.0 for tensor in second.collector.worlds().values())
         assert math.isfinite(second.learn(3)["loss/value"])
 
 

@@ -59,19 +59,19 @@ def test_a_huge_weight_keeps_the_policy(make_point_env, small_cfg, start):
 
 def test_the_penalty_is_the_exact_divergence(make_point_env, small_cfg, start):
     runner = Runner(make_point_env(), near(small_cfg, start, weight=0.7))
-    runner._collect()
-    batch = runner.algorithm.make_batch(runner._rollout)
-    (reference,) = runner.auxiliaries
+    runner.collect()
+    batch = runner.algorithm.make_batch(runner.collector.rollout)
+    (reference,) = runner.algorithm.auxiliaries
     params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
     with torch.no_grad():  # Asked anew, in the order of the batch.
-        mean, log_std = reference.frozen.actor.params(runner._rollout.actor_obs.flatten(0, 1))
+        mean, log_std = reference.frozen.actor.params(runner.collector.rollout.actor_obs.flatten(0, 1))
     theirs = torch.distributions.Normal(mean, log_std.exp())
     ours = torch.distributions.Normal(params[0], params[1].exp())
     expected = torch.distributions.kl_divergence(theirs, ours).sum(-1).mean()
     torch.testing.assert_close(reference.loss(batch, params), 0.7 * expected)
     reference.loss(batch, params).backward()
     assert all(p.grad is None for p in reference.frozen.actor.parameters())
-    torch.testing.assert_close(reference.update(runner._rollout, 0.0)["reference/kl"], expected.detach())
+    torch.testing.assert_close(reference.update(runner.collector.rollout, 0.0)["reference/kl"], expected.detach())
 
 
 def test_divergence_of_gaussians_with_deviations_of_their_own():
@@ -93,10 +93,12 @@ def test_other_distributions_have_their_divergence(make_point_env, small_cfg, ac
     first.learn(1)
     runner = Runner(make_point_env(), near(cfg, tmp_path))
     runner.load(first.checkpoint, weights_only=True)
-    runner._collect()
-    batch = runner.algorithm.make_batch(runner._rollout)
+    runner.collect()
+    batch = runner.algorithm.make_batch(runner.collector.rollout)
     params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
-    assert abs(float(runner.auxiliaries[0].loss(batch, params).detach())) < 1e-6  # The policy is the reference yet.
+    assert (
+        abs(float(runner.algorithm.auxiliaries[0].loss(batch, params).detach())) < 1e-6
+    )  # The policy is the reference yet.
     runner.learn(2)
 
 
@@ -118,10 +120,10 @@ def test_it_sees_other_groups_than_the_policy(make_point_env, small_cfg, tmp_pat
     first = Runner(make_point_env(), both, run_dir=tmp_path)
     first.learn(1)
     runner = Runner(make_point_env(), near(small_cfg, first.checkpoint))
-    (reference,) = runner.auxiliaries
+    (reference,) = runner.algorithm.auxiliaries
     assert reference.groups == ("actor", "critic")
-    runner._collect()
-    rollout = runner._rollout
+    runner.collect()
+    rollout = runner.collector.rollout
     with torch.no_grad():
         obs = torch.cat((rollout.actor_obs, rollout.critic_obs[:-1]), dim=-1)
         mean = first.actor.mean(obs.flatten(0, 1))
@@ -131,8 +133,8 @@ def test_it_sees_other_groups_than_the_policy(make_point_env, small_cfg, tmp_pat
 
 def test_mirrored_samples_have_mirrored_references(make_point_env, small_cfg, start):
     runner = Runner(make_point_env(), near(replace(small_cfg, symmetry="augment"), start))
-    runner._collect()
-    batch = runner.algorithm.make_batch(runner._rollout)
+    runner.collect()
+    batch = runner.algorithm.make_batch(runner.collector.rollout)
     mean = batch.more["reference"][:, 0]
     count = mean.shape[0] // 2
     assert torch.equal(mean[:count], -mean[count:])
@@ -148,16 +150,16 @@ def test_a_reference_with_a_memory_remembers_over_rollouts(make_point_env, small
     first.learn(2)
     runner = Runner(make_point_env(), near(cfg, first.checkpoint))
     runner.load(first.checkpoint, weights_only=True)
-    (reference,) = runner.auxiliaries
+    (reference,) = runner.algorithm.auxiliaries
     for _ in range(4):
-        runner._collect()
-        batch = runner.algorithm.make_batch(runner._rollout)
-        out = runner._rollout.flat(runner._rollout.out)
+        runner.collect()
+        batch = runner.algorithm.make_batch(runner.collector.rollout)
+        out = runner.collector.rollout.flat(runner.collector.rollout.out)
         torch.testing.assert_close(batch.more["reference"][:, :1], out, rtol=1e-5, atol=1e-6)
     reference._state.zero_()
-    runner._collect()
-    stale = runner.algorithm.make_batch(runner._rollout).more["reference"][:, :1]
-    assert not torch.allclose(stale, runner._rollout.flat(runner._rollout.out), atol=1e-4)
+    runner.collect()
+    stale = runner.algorithm.make_batch(runner.collector.rollout).more["reference"][:, :1]
+    assert not torch.allclose(stale, runner.collector.rollout.flat(runner.collector.rollout.out), atol=1e-4)
 
 
 def test_another_reference_is_refused_on_resume(make_point_env, small_cfg, start, tmp_path):

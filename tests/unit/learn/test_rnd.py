@@ -139,14 +139,14 @@ def test_it_is_in_the_log_and_in_the_reward(make_point_env, small_cfg):
     assert row["rnd/loss"] > 0.0
     # Curiosity is 1 a step in the square mean, so a little less in the mean, times its weight.
     assert 0.1 < row["rnd/reward"] <= 0.5
-    runner._collect()
-    rollout = runner._rollout
+    runner.collect()
+    rollout = runner.collector.rollout
     values = torch.zeros(rollout.critic_obs.shape[:2])
     rollout.done.fill_(True)  # Then an advantage is the reward alone.
     rollout.time_out.fill_(False)
     with torch.no_grad():
         added = runner.algorithm.advantages(rollout, values, None) - rollout.reward
-    assert float(added.mean()) == pytest.approx(float(runner.auxiliaries[0]._reward), rel=1e-4)
+    assert float(added.mean()) == pytest.approx(float(runner.algorithm.auxiliaries[0]._reward), rel=1e-4)
     assert float(added.min()) > 0.0
 
 
@@ -164,9 +164,9 @@ def test_a_resumed_run_goes_on_to_the_bit(make_point_env, small_cfg, tmp_path):
         assert found[key] == expected[key]
     theirs = whole._networks() | whole._state()
     assert theirs.keys() >= {
-        "extra.rnd.trainer.exp_avg",
-        "extra.rnd.trainer.random",
-        "extra.rnd.target.layers.0.weight",
+        "auxiliary.rnd.trainer.exp_avg",
+        "auxiliary.rnd.trainer.random",
+        "auxiliary.rnd.target.layers.0.weight",
     }
     for name, tensor in (resumed._networks() | resumed._state()).items():
         assert torch.equal(tensor, theirs[name]), name

@@ -90,8 +90,8 @@ def test_final_observations_reach_the_returns(make_point_env, small_cfg):
     for bootstrap in ("final", "state"):
         cfg = replace(small_cfg, ppo=PPOCfg(bootstrap=bootstrap), stagger_episodes=False)
         runner = Runner(make_point_env(num_envs=4, episode=4), cfg)
-        runner._collect()
-        rollout = runner._rollout
+        runner.collect()
+        rollout = runner.collector.rollout
         assert rollout.has_final_obs
         assert rollout.time_out[3].all()
         assert rollout.final_obs[3, :, 1].tolist() == [1.0] * 4
@@ -106,8 +106,8 @@ def test_final_observations_reach_the_returns(make_point_env, small_cfg):
 
 def test_without_final_observations_a_timeout_bootstraps_from_the_state(make_point_env, small_cfg):
     runner = Runner(make_point_env(final_obs=False), small_cfg)
-    runner._collect()
-    assert not runner._rollout.has_final_obs
+    runner.collect()
+    assert not runner.collector.rollout.has_final_obs
     assert math.isfinite(runner.learn(2)["loss/value"])
 
 
@@ -274,9 +274,9 @@ def test_nothing_but_copies_of_the_environments_tensors_is_kept(make_point_env, 
 
     env.step = reusing
     runner = Runner(env, small_cfg)
-    runner._collect()
-    assert bool(runner._rollout.critic_obs.isfinite().all())
-    assert bool(runner._rollout.actor_obs.isfinite().all())
+    runner.collect()
+    assert bool(runner.collector.rollout.critic_obs.isfinite().all())
+    assert bool(runner.collector.rollout.actor_obs.isfinite().all())
 
 
 def test_quarantined_worlds_do_not_spoil_the_update(make_point_env, small_cfg):

@@ -29,6 +29,7 @@ def make_rollout_of(actor, steps=4, worlds=8):
         action, mean = actor.act(rollout.actor_obs.flatten(0, 1), rollout.noise.flatten(0, 1))
     rollout.action.copy_(action.view_as(rollout.action))
     rollout.out.copy_(mean.view_as(rollout.out))
+    rollout.attribute(actor.distribution, actor.distribution.snapshot())
     return rollout
 
 

@@ -10,7 +10,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.config import apply_overrides
-from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.algorithms import get_learner
 from robot_rl.learn.make import make_runner
 
 WORLDS = 6
@@ -46,7 +46,7 @@ def maker():
 
 def learner(**settings):
     """A learner's configuration, small where nothing else is said."""
-    return apply_overrides(PPOLearnerCfg(), SMALL | settings)
+    return apply_overrides(get_learner(settings.pop("name", "ppo"))(), SMALL | settings)
 
 
 def untimed(path):

@@ -1,5 +1,7 @@
 """Teacher and student on a task where errors add up: a point that falls away from the origin unless it is held."""
 
+from dataclasses import fields
+
 import pytest
 import torch
 from rsl_rl.env import VecEnv
@@ -86,6 +88,12 @@ def student_cfg(run, *, ppo=None, actor=None, **settings):
         "teacher": TeacherCfg(run=str(run)),
     }
     return DistillLearnerCfg(**(base | settings))
+
+
+def without_teacher(cfg, **changes):
+    """The same settings for PPO."""
+    settings = {field.name: getattr(cfg, field.name) for field in fields(PPOLearnerCfg)}
+    return PPOLearnerCfg(**settings | {"name": "ppo"} | changes)
 
 
 @pytest.fixture

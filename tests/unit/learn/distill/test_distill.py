@@ -18,7 +18,7 @@ from robot_rl.learn.networks.layout import Layout
 from robot_rl.learn.policy import Policy, make_policy
 from robot_rl.learn.runner import Runner
 
-from .conftest import GAIN, FallEnv, make_teacher_run, student_cfg, teacher_cfg
+from .conftest import GAIN, FallEnv, make_teacher_run, student_cfg, teacher_cfg, without_teacher
 
 
 @torch.no_grad()
@@ -59,7 +59,7 @@ def test_imitating_in_its_own_states_beats_cloning_in_the_teachers(teacher_run):
     for clones in (False, True):
         runner = Runner(FallEnv(noise=0.1), student_cfg(teacher_run))
         if clones:
-            (teacher,) = runner.auxiliaries
+            (teacher,) = runner.algorithm.auxiliaries
             teacher.share, teacher._share = 1.0, lambda progress: 1.0
         losses.append(runner.learn()["loss/imitation"])
         found.append(returns(runner.actor.mean, "seen", noise=0.1))
@@ -70,23 +70,24 @@ def test_imitating_in_its_own_states_beats_cloning_in_the_teachers(teacher_run):
 
 def test_worlds_follow_the_teacher_or_the_student(teacher_run):
     runner = Runner(FallEnv(), student_cfg(teacher_run, teacher=TeacherCfg(run=str(teacher_run), mix=0.5)))
-    (teacher,) = runner.auxiliaries
+    (teacher,) = runner.algorithm.auxiliaries
     obs, action = runner.env.get_observations(), torch.full((64, 1), 7.0)
-    taken = teacher.act(obs, 0, action)
+    hook, rollout = teacher.hook, runner.collector.rollout
+    taken = hook.act(obs, 0, action, rollout)
     follows = taken[:, 0] != 7.0
     assert 20 < int(follows.sum()) < 44
     torch.testing.assert_close(taken[follows], obs["state"][follows] @ GAIN.T)
-    assert torch.equal(teacher.act(obs, 1, action), taken)  # The same worlds until the rollout ends.
-    assert not torch.equal(teacher.act(obs, 0, action), taken)
+    assert torch.equal(hook.act(obs, 1, action, rollout), taken)  # The same worlds until the rollout ends.
+    assert not torch.equal(hook.act(obs, 0, action, rollout), taken)
     teacher.share = 0.0
-    assert teacher.act(obs, 0, action) is action
+    assert hook.act(obs, 0, action, rollout) is action
 
 
 def test_the_loss_is_the_divergence(teacher_run):
     runner = Runner(FallEnv(), student_cfg(teacher_run, actor={"init_std": 0.7}))
-    runner._collect()
+    runner.collect()
     algorithm = runner.algorithm
-    batch = algorithm.make_batch(runner._rollout)
+    batch = algorithm.make_batch(runner.collector.rollout)
     with torch.no_grad():
         params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
     labels = batch.more["teacher"]
@@ -94,11 +95,11 @@ def test_the_loss_is_the_divergence(teacher_run):
     ours = torch.distributions.Normal(params[0][:, 0], 0.7)
     theirs = torch.distributions.Normal(labels[:, 0], 0.3)
     expected = torch.distributions.kl_divergence(theirs, ours).mean()
-    (teacher,) = runner.auxiliaries
+    (teacher,) = runner.algorithm.auxiliaries
     torch.testing.assert_close(teacher.loss(batch, params), expected)
     total, statistics = algorithm.loss(batch, None)
     torch.testing.assert_close(total, expected + algorithm.cfg.value_coef * statistics[0])
-    shown = teacher.update(runner._rollout, 0.0)
+    shown = teacher.update(runner.collector.rollout, 0.0)
     assert float(shown["loss/imitation"]) == pytest.approx(float(expected), rel=1e-5)
     error = (params[0] - labels[:, :1]).square().mean().sqrt()
     assert float(shown["teacher/error"]) == pytest.approx(float(error), rel=1e-5)
@@ -107,11 +108,11 @@ def test_the_loss_is_the_divergence(teacher_run):
 def test_between_kinds_of_distribution_the_error_counts_in_units_of_the_teachers_deviation(teacher_run):
     actor = {"distribution": "squashed", "bound": 4.0, "output_gain": 1.0}
     runner = Runner(FallEnv(), student_cfg(teacher_run, actor=actor))
-    runner._collect()
-    batch = runner.algorithm.make_batch(runner._rollout)
+    runner.collect()
+    batch = runner.algorithm.make_batch(runner.collector.rollout)
     params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
     expected = 0.5 * ((4.0 * torch.tanh(params[0]) - batch.more["teacher"][:, :1]) / 0.3).square().mean()
-    torch.testing.assert_close(runner.auxiliaries[0].loss(batch, params), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(runner.algorithm.auxiliaries[0].loss(batch, params), expected, rtol=1e-4, atol=1e-4)
     rows = []
     Runner(FallEnv(), student_cfg(teacher_run, actor=actor), observer=rows.append).learn(10)
     assert rows[-1]["loss/imitation"] < 0.7 * rows[0]["loss/imitation"]
@@ -120,7 +121,7 @@ def test_between_kinds_of_distribution_the_error_counts_in_units_of_the_teachers
 def test_a_squashed_teachers_deviation_is_that_of_its_actions(tmp_path):
     run = make_teacher_run(tmp_path, FallEnv(), teacher_cfg(distribution="squashed", bound=2.0))
     runner = Runner(FallEnv(), student_cfg(run))
-    frozen = runner.auxiliaries[0].frozen
+    frozen = runner.algorithm.auxiliaries[0].frozen
     label = torch.tensor([[0.4, math.log(0.3)]])
     deviation = (math.tanh(0.7) - math.tanh(0.1)) * 2.0 / 2.0
     found = frozen.error(label, (torch.tensor([[0.5]]), torch.zeros(1)), runner.actor.distribution)
@@ -131,7 +132,7 @@ def test_the_teacher_stays_as_it_is(tmp_path):
     """Neither a gradient nor a normalizer that goes on counting reaches it."""
     run = make_teacher_run(tmp_path, FallEnv(), replace(teacher_cfg(), normalize_obs=True))
     runner = Runner(FallEnv(), student_cfg(run))
-    frozen = runner.auxiliaries[0].frozen
+    frozen = runner.algorithm.auxiliaries[0].frozen
     before = {name: tensor.clone() for name, tensor in frozen.actor.state_dict().items()}
     assert "normalizer.count" in before
     runner.learn(3)
@@ -139,7 +140,9 @@ def test_the_teacher_stays_as_it_is(tmp_path):
     assert all(p.grad is None and not p.requires_grad for p in frozen.actor.parameters())
     learned = sum(p.numel() for network in (runner.actor, runner.critic) for p in network.parameters())
     assert runner.algorithm.optimizer.params.numel() == learned
-    assert not any(name.startswith("extra.teacher.") and tensor.ndim == 2 for name, tensor in runner._state().items())
+    assert not any(
+        name.startswith("auxiliary.teacher.") and tensor.ndim == 2 for name, tensor in runner._state().items()
+    )
 
 
 def test_the_critic_learns_the_students_returns(teacher_run):
@@ -191,8 +194,8 @@ def test_mirrored_samples_have_mirrored_labels(teacher_run):
     flip = (torch.arange(2), -torch.ones(2))
     env.mirror = {"seen": flip, "critic": flip, "action": (torch.arange(1), -torch.ones(1))}
     runner = Runner(env, student_cfg(teacher_run, symmetry="augment"))
-    runner._collect()
-    mean, log_std = runner.algorithm.make_batch(runner._rollout).more["teacher"].unbind(-1)
+    runner.collect()
+    mean, log_std = runner.algorithm.make_batch(runner.collector.rollout).more["teacher"].unbind(-1)
     assert torch.equal(mean[:1024], -mean[1024:])
     assert torch.equal(log_std[:1024], log_std[1024:])
     assert float(mean.abs().max()) > 0.1
@@ -210,7 +213,7 @@ def test_a_resumed_student_goes_on_to_the_bit(teacher_run, tmp_path):
     other.generator.set_state(env.generator.get_state())
     resumed = Runner(other, cfg, seed=5)
     resumed.load(whole.checkpoint)
-    resumed._obs = whole._obs
+    resumed.collector._obs = whole.collector._obs
     resumed._tracker = whole._tracker
     expected, found = untimed(whole.learn(4)), untimed(resumed.learn(4))
     assert {key: found[key] for key in found if "episode" not in key} == {
@@ -240,7 +243,7 @@ def test_reinforcement_learning_goes_on_from_a_student(teacher_run, tmp_path):
     """The weights alone are taken over: the new run has no teacher, and begins where the student was."""
     student = Runner(FallEnv(), student_cfg(teacher_run, max_iterations=15), run_dir=tmp_path / "student")
     student.learn()
-    cfg = replace(student.cfg, name="ppo", teacher=TeacherCfg(), ppo=PPOCfg(learning_rate=1e-4, schedule="fixed"))
+    cfg = without_teacher(student.cfg, ppo=PPOCfg(learning_rate=1e-4, schedule="fixed"))
     rows = []
     runner = Runner(FallEnv(), cfg, observer=rows.append)
     runner.load(student.checkpoint, weights_only=True)
@@ -277,14 +280,14 @@ def test_a_teacher_with_a_memory_forgets_at_the_end_of_episodes(tmp_path, kind):
     cfg = replace(teacher_cfg(activation="elu", output_gain=1.0, memory=memory), num_steps=8)
     Runner(FallEnv(), cfg, run_dir=tmp_path).learn(1)
     runner = Runner(FallEnv(episode=20), student_cfg(tmp_path, actor_groups=("state",)))
-    (teacher,) = runner.auxiliaries
+    (teacher,) = runner.algorithm.auxiliaries
     state = teacher.frozen.remember_nothing(64, "cpu")
     for _ in range(3):
-        runner._collect()
-        rollout = runner._rollout
+        runner.collect()
+        rollout = runner.collector.rollout
         labels = teacher.frozen.labels(rollout.actor_obs, state, rollout.starts())
         torch.testing.assert_close(teacher.samples(rollout)["teacher"], labels, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(teacher._state, state, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(teacher.hook.memory, state, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
