@@ -1,7 +1,8 @@
 """Whether a run may import code that its settings name: those of runs made here may, others need the user's word.
 
-A run's settings can name modules: an environment's (`gym:<module>:<id>`) and, in Isaac Lab, the functions of its terms.
-Python runs a module when it imports it, so the settings of somebody else's run would choose what runs here. A run
+A run's settings can name modules: an environment's (`gym:<module>:<id>`), those of a learner, its auxiliary objectives
+and its converter (`module:name`), and in Isaac Lab the functions of its terms. Python runs a module when it imports
+it, so the settings of somebody else's run would choose what runs here. A run
 trained here carries a seal in run.yaml, made with a key that only this user has on this machine; a copy from elsewhere
 has none that fits. Where no key can be kept, such as without a home directory, there are no seals.
 """
@@ -27,6 +28,10 @@ CALLABLE = re.compile(r"\s*(?:lambda\b|[\w.]+\s*:\s*\w)")
 """How Isaac Lab's settings write a function: <module>:<name>, or its text."""
 
 
+LEARNERS_CODE = ("auxiliaries", "converter")
+"""Settings of a learner that name code."""
+
+
 def named_code(tree: Mapping[str, Any]) -> list[str]:
     """Return the code that settings would import or run: modules, and settings that hold a function.
 
@@ -35,6 +40,8 @@ def named_code(tree: Mapping[str, Any]) -> list[str]:
     """
     task = str(tree.get("task"))
     found = [match["module"]] if (match := FOREIGN.fullmatch(task)) else []
+    words = [tree.get("learner"), *(tree.get(key) for key in LEARNERS_CODE)]
+    found += [text for text in _texts(words) if ":" in text]
     if task.startswith("isaac/"):
         found += [text for text in _texts(tree.get("env")) if CALLABLE.match(text)]
     return found

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -131,7 +131,7 @@ def _watch_update(watch: StageWatch, runner: Runner) -> AbstractContextManager[d
     return watching(watch)
 
 
-def _has_stages(session: Session) -> bool:
+def _has_stages(session: Session) -> TypeGuard[Runner]:
     """Return whether the stages of a session's update are known: those of PPO."""
     return isinstance(session, Runner) and isinstance(session.algorithm, PPO)
 

@@ -30,6 +30,8 @@ class LearnerCfg:
             end the training; 1: never.
         actor: the policy's network.
         critic: the value function's network.
+        converter: "module:name" of what replaces the arithmetic of the layers of actor and critic
+            (`robot_rl.learn.networks.arithmetic.Converter`), such as fake quantization; empty: nothing.
         symmetry: "none", "augment" (mirrored samples join the batch) or "network" (mirror-equivariant networks).
         normalize_obs: normalize observations by their running mean and deviation.
         stagger_episodes: start the worlds at random times of their first episode, so that time-outs do not coincide.
@@ -50,6 +52,7 @@ class LearnerCfg:
     max_quarantined: float = 0.5
     actor: NetworkCfg = field(default_factory=NetworkCfg)
     critic: NetworkCfg = field(default_factory=lambda: NetworkCfg(output_gain=1.0))
+    converter: str = ""
     symmetry: str = "none"
     normalize_obs: bool = True
     stagger_episodes: bool = True

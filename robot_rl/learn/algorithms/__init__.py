@@ -10,6 +10,7 @@ from typing import Any
 
 from robot_rl.config import LearnerCfg, apply_overrides, from_dict
 from robot_rl.errors import UserError, suggest
+from robot_rl.learn.plugins import load_object
 
 SHARED = ("actor_groups", "critic_groups", "symmetry")
 """Presets of a task that suit any learner."""
@@ -46,12 +47,9 @@ def get_learner(name: str) -> type[LearnerCfg]:
             f"learner={name}: must be one of {', '.join(list_learners())}, or module:Class; "
             f"{suggest(name, list_learners())}"
         )
-    module, _, attribute = (points[0].value if points else name).partition(":")
     source = f" (of {_distribution(points[0])})" if points else ""
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # Anything may happen while somebody's module is imported.
-        raise UserError(f"learner={name}{source}: cannot be imported, {type(error).__name__}: {error}") from error
+    value = points[0].value if points else name
+    found = load_object(value, f"learner={name}{source}")
     if not (isinstance(found, type) and issubclass(found, LearnerCfg)):
         raise UserError(f"learner={name}{source}: is {found!r}, must be a subclass of robot_rl.config.LearnerCfg")
     return found

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
+from robot_rl.learn.networks.arithmetic import Converter
 from robot_rl.learn.networks.conv import Encoders
 from robot_rl.learn.networks.distributions import Params, make_distribution
 from robot_rl.learn.networks.layout import Layout
@@ -34,6 +35,11 @@ class SideBySide(nn.Module):
     def encode(self, x: Tensor) -> Tensor:
         """Return what `forward` takes, from normalized observations."""
         return cast("Mlp", self.bodies[0]).encode(x)
+
+    def convert(self, converter: Converter, name: str) -> None:
+        """Replace the arithmetic of every layer."""
+        for i, body in enumerate(self.bodies):
+            cast("Mlp", body).convert(converter, f"{name}.{i}")
 
     def forward(self, x: Tensor) -> Tensor:
         """Map encoded inputs (B, D) to outputs (B, K)."""
@@ -105,6 +111,15 @@ class Network(nn.Module):
     def state_size(self) -> int:
         """Components S of what is remembered from step to step; 0 without a memory."""
         return 0 if self.memory is None else self.memory.state_size
+
+    def convert(self, converter: Converter, name: str) -> None:
+        """Replace the arithmetic of the perceptron's layers (`robot_rl.learn.networks.arithmetic`).
+
+        Args:
+            converter: makes a layer's arithmetic.
+            name: what this network is called, "actor" or "critic".
+        """
+        self.body.convert(converter, f"{name}.body")
 
     def encode(self, obs: Tensor) -> Tensor:
         """Return what `outputs` takes from raw observations (..., D): normalized, and in the perceptron's basis.

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TypeVar
 
 import torch
 
 from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.dims import Dims, Mirrors, checked_mirrors
-from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.networks.actor_critic import Actor, Critic, Network
+from robot_rl.learn.plugins import load_object
+
+N = TypeVar("N", bound=Network)
 
 
 def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None) -> Actor:
@@ -27,7 +31,7 @@ def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: 
     """
     checked = checked_mirrors(cfg, dims, mirrors)
     with _named("actor"):
-        return Actor(
+        actor = Actor(
             dims.actor_layout,
             dims.action,
             cfg.actor,
@@ -36,6 +40,7 @@ def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: 
             choices=tuple(dims.choices),
             generator=generator,
         )
+    return _converted(actor, cfg, "actor")
 
 
 def make_critic(
@@ -57,7 +62,7 @@ def make_critic(
     """
     checked = checked_mirrors(cfg, dims, mirrors)
     with _named("critic"):
-        return Critic(
+        critic = Critic(
             dims.critic_layout,
             cfg.critic,
             num_values=dims.num_values,
@@ -66,6 +71,14 @@ def make_critic(
             mirror=checked["critic"] if checked and cfg.symmetry == "network" else None,
             generator=generator,
         )
+    return _converted(critic, cfg, "critic")
+
+
+def _converted(network: N, cfg: LearnerCfg, name: str) -> N:
+    """Return the network with the arithmetic of the configured converter."""
+    if cfg.converter:
+        network.convert(load_object(cfg.converter, f"converter={cfg.converter}"), name)
+    return network
 
 
 @contextlib.contextmanager

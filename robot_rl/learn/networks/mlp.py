@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
 from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, Workspace, run_mlp
+from robot_rl.learn.networks.arithmetic import ConvertedLinear, Converter, run_layers
 
 HIDDEN_GAIN = math.sqrt(2.0)
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
@@ -68,19 +70,50 @@ def affines(layers: nn.ModuleList) -> list[Affine]:
     return cast("list[Affine]", list(layers))
 
 
-def make_chain(parts: Sequence[tuple[Tensor, Tensor]], activation: nn.Module) -> nn.Sequential:
-    """Return linear layers that hold copies of weights (out, in) and biases (out,), with an activation between them."""
-    modules: list[nn.Module] = []
-    for i, (weight, bias) in enumerate(parts):
-        linear = nn.Linear(weight.shape[1], weight.shape[0])
-        with torch.no_grad():
-            linear.weight.copy_(weight)
-            linear.bias.copy_(bias)
-        modules += [linear] if i == len(parts) - 1 else [linear, type(activation)()]
-    return nn.Sequential(*modules)
+class Perceptron(nn.Module):
+    """What every perceptron has: an activation, weights as they are deployed, and arithmetic that may be converted.
+
+    Attributes:
+        activation: between the layers.
+        arithmetic: of each layer, where a converter replaced it; None elsewhere.
+    """
+
+    activation: nn.Module
+
+    def __init__(self) -> None:
+        """Begin with the perceptron's own arithmetic."""
+        super().__init__()
+        self.arithmetic: nn.ModuleList | None = None
+
+    def deployed(self) -> list[tuple[Tensor, Tensor]]:
+        """Return weight (out, in) and bias (out,) of each layer over normalized observations, differentiable."""
+        raise NotImplementedError
+
+    def convert(self, converter: Converter, name: str) -> None:
+        """Replace the arithmetic of every layer.
+
+        Args:
+            converter: makes a layer's arithmetic.
+            name: what this perceptron is called.
+        """
+        shapes = [(weight.shape[0], weight.shape[1]) for weight, _ in self.deployed()]
+        self.arithmetic = nn.ModuleList(converter(f"{name}.{i}", shape) for i, shape in enumerate(shapes))
+
+    def dense(self) -> nn.Sequential:
+        """Return a copy as a plain chain of layers and activations over normalized observations, on the CPU."""
+        modules: list[nn.Module] = []
+        arithmetic = None if self.arithmetic is None else copy.deepcopy(self.arithmetic).cpu().eval()
+        for i, (weight, bias) in enumerate(self.deployed()):
+            if arithmetic is not None:
+                layer: nn.Module = ConvertedLinear(weight, bias, arithmetic[i])
+            else:
+                layer = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0])
+                layer.load_state_dict({"weight": weight.detach(), "bias": bias.detach()})
+            modules += [type(self.activation)(), layer] if modules else [layer]
+        return nn.Sequential(*modules)
 
 
-class Mlp(nn.Module):
+class Mlp(Perceptron):
     """A multilayer perceptron.
 
     Attributes:
@@ -108,8 +141,10 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map encoded inputs (B, in_dim) to outputs (B, out_dim)."""
+        if self.arithmetic is not None:
+            return run_layers(x, self.deployed(), self.activation, self.arithmetic)
         if x.device.type == "cpu" and self.work.activation in FUSED_ACTIVATIONS and self.work.pays(x.shape[0]):
-            return run_mlp(self.work, x, [(layer.weight, layer.bias) for layer in affines(self.layers)])
+            return run_mlp(self.work, x, self.deployed())
         return self.plain(x)
 
     def plain(self, x: Tensor) -> Tensor:
@@ -119,6 +154,6 @@ class Mlp(nn.Module):
             x = self.activation(layer(x))
         return last(x)
 
-    def dense(self) -> nn.Sequential:
-        """Return a copy as a plain chain of linear layers and activations over normalized observations."""
-        return make_chain([(layer.weight, layer.bias) for layer in affines(self.layers)], self.activation).cpu()
+    def deployed(self) -> list[tuple[Tensor, Tensor]]:
+        """Return weight and bias of each layer."""
+        return [(layer.weight, layer.bias) for layer in affines(self.layers)]

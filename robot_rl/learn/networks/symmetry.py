@@ -11,7 +11,8 @@ from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, Workspace
 from robot_rl.learn.cpu.symmetric import PairedLayer, run_symmetric
-from robot_rl.learn.networks.mlp import Affine, affines, make_activation, make_chain, make_weights
+from robot_rl.learn.networks.arithmetic import run_layers
+from robot_rl.learn.networks.mlp import Affine, Perceptron, affines, make_activation, make_weights
 
 Mirror = tuple[Tensor, Tensor]
 """Permutation (D,) int64 and sign (D,): mirrored = x[..., permutation] * sign. Applied twice it is the identity."""
@@ -83,7 +84,7 @@ class MirrorBasis(nn.Module):
         self.register_buffer("join", join, persistent=False)
 
 
-class SymmetricMlp(nn.Module):
+class SymmetricMlp(Perceptron):
     """A multilayer perceptron f with f(M x) = M' f(x) to the bit, at half the arithmetic of a plain one of its width.
 
     The hidden units come in mirrored pairs (p, q). A linear map that treats both sides alike is block-diagonal in the
@@ -129,11 +130,16 @@ class SymmetricMlp(nn.Module):
         self._is_invariant = self.basis_out.num_odd == 0 and bool(self.basis_out.alone.all())
 
     def encode(self, x: Tensor) -> Tensor:
-        """Return what `forward` takes, from normalized observations (..., D): their even and odd parts side by side."""
-        return x @ self.basis_in.split.T
+        """Return what `forward` takes, from normalized observations (..., D): their even and odd parts side by side.
+
+        Converted layers take the observations themselves.
+        """
+        return x @ self.basis_in.split.T if self.arithmetic is None else x
 
     def forward(self, x: Tensor) -> Tensor:
         """Map encoded inputs (B, D) to outputs (B, out_dim)."""
+        if self.arithmetic is not None:
+            return run_layers(x, self.deployed(), self.activation, self.arithmetic)
         if x.device.type != "cpu" or self.work.activation not in FUSED_ACTIVATIONS:
             return self.plain(x)
         out = run_symmetric(self.work, x, self._layers())
@@ -151,16 +157,16 @@ class SymmetricMlp(nn.Module):
             return last_even(even)
         return torch.cat((last_even(even), odd @ last_odd.T), dim=-1) @ self.basis_out.join.T
 
-    def dense(self) -> nn.Sequential:
-        """Return a copy as a plain chain of linear layers and activations over normalized observations."""
+    def deployed(self) -> list[tuple[Tensor, Tensor]]:
+        """Return weight and bias of each layer of the plain perceptron that computes the same."""
         parts: list[tuple[Tensor, Tensor]] = []
         last = len(self.even) - 1
         for i, (even, bias, odd) in enumerate(self._layers()):
             split = self.basis_in.split if i == 0 else 0.5 * _sums(even.shape[1], even.device)
             join = self.basis_out.join if i == last else _sums(even.shape[0], even.device)
-            both = torch.cat((bias.detach(), torch.zeros(odd.shape[0], device=odd.device)))
-            parts.append((join @ torch.block_diag(even.detach(), odd.detach()) @ split, join @ both))
-        return make_chain(parts, self.activation).cpu()
+            both = torch.cat((bias, torch.zeros(odd.shape[0], device=odd.device)))
+            parts.append((join @ torch.block_diag(even, odd) @ split, join @ both))
+        return parts
 
     def _layers(self) -> list[PairedLayer]:
         pairs = zip(affines(self.even), self.odd, strict=True)

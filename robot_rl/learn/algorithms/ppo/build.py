@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -19,6 +18,7 @@ from robot_rl.learn.auxiliaries.rnd import make_rnd
 from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.make import make_actor, make_critic
+from robot_rl.learn.plugins import load_object
 
 P = TypeVar("P", bound=PPO)
 ORDER = 2
@@ -91,11 +91,9 @@ def make_auxiliaries(cfg: PPOLearnerCfg, context: Context, own: tuple[Auxiliary,
 
 def _users(name: str, context: Context) -> Auxiliary:
     """Return the auxiliary objective that "module:name" makes."""
-    module, _, attribute = name.partition(":")
-    if not (module and attribute):
-        raise UserError(f"auxiliaries={name}: must be module:name, such as my_package.losses:Smoothness")
+    make = load_object(name, f"auxiliaries={name}")
     try:
-        made: Any = getattr(importlib.import_module(module), attribute)(context)
+        made = make(context)
     except UserError:
         raise
     except Exception as error:  # Anything may happen in somebody's code.

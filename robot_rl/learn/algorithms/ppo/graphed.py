@@ -39,7 +39,11 @@ class Steps(Protocol):
 
     cfg: PPOCfg
     optimizer: FlatAdam
-    auxiliaries: Sequence[Auxiliary]
+
+    @property
+    def auxiliaries(self) -> Sequence[Auxiliary]:
+        """Objectives that add to the loss."""
+        ...
 
     def step(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
         """Learn from a minibatch and return its statistics."""

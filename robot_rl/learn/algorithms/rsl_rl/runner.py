@@ -42,6 +42,8 @@ class RslRlRunner(Session):
         runner: rsl_rl's runner.
     """
 
+    cfg: PPOLearnerCfg
+
     def __init__(
         self,
         env: VecEnv,
