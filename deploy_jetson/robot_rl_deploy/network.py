@@ -12,7 +12,7 @@ from typing import Any
 from robot_rl_deploy.strict import ContractError
 
 UNARY = frozenset(
-    "Elu Erf Gelu Identity LeakyRelu Mish Neg Relu Selu Sigmoid Softplus Softsign Tanh".split()  # noqa: SIM905
+    "Elu Erf Gelu Identity LeakyRelu Mish Neg Relu Selu Sigmoid Softplus Softsign Sqrt Tanh".split()  # noqa: SIM905
 )
 ELEMENTWISE = frozenset(("Add", "Sub", "Mul", "Div", "Max", "Min", "Clip"))
 FLOAT, INT64 = 1, 7

@@ -241,6 +241,12 @@ class Env(VecEnv):
     # -- commands, parameters, metrics -------------------------------------------------------------------------------
 
     @property
+    def action_bounds(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """(A,) least and greatest actions that make sense; see `Scene.action_bounds`."""
+        low, high = torch.tensor(self.scene.action_bounds(), dtype=torch.float32, device=self.device).unbind(1)
+        return low, high
+
+    @property
     def episode_length_buf(self) -> torch.Tensor:
         """(N,) control steps towards the time limit."""
         return self.state.episode_length

@@ -151,6 +151,25 @@ class Scene:
         scale = joint.action_scale * self.actions.scale
         return (joint.default_pos, scale) if self.actions.kind == "position" else (0.0, scale * joint.effort_limit)
 
+    def action_bounds(self) -> np.ndarray:
+        """(A, 2) least and greatest actions that make sense: what reaches a joint's limits, its effort or its control.
+
+        Where there is no limit it is 1; never more than what the task clips actions to.
+        """
+        joints = [joint for joint in self.robot.joints if not joint.passive]
+        if self.actions.kind == "direct":
+            is_limited = self.model.actuator_ctrllimited[:, None] != 0
+            bounds = np.where(is_limited, self.model.actuator_ctrlrange, [-1.0, 1.0]) / self.actions.scale
+        elif self.actions.kind == "effort":
+            bounds = np.tile([-1.0, 1.0], (len(joints), 1)) / self.actions.scale
+        else:
+            ranges = {joint.name: self.joint_range[k] for k, joint in enumerate(self.robot.joints)}
+            rows = [
+                (ranges[joint.name] - offset) / scale for joint in joints for offset, scale in [self.action_map(joint)]
+            ]
+            bounds = np.where(np.isfinite(rows), rows, [-1.0, 1.0])
+        return np.clip(np.sort(bounds, axis=1), -self.actions.clip, self.actions.clip)
+
     @cached_property
     def render_model(self) -> mujoco.MjModel:
         """The same scene with visual geoms, for pictures; its qpos is the simulated model's."""

@@ -46,6 +46,10 @@ class Ranks:
         """Replace a tensor by its mean over all processes and return it."""
         return x
 
+    def max_(self, x: Tensor) -> Tensor:
+        """Replace a tensor by its maximum over all processes and return it."""
+        return x
+
     def broadcast_(self, tensors: Iterable[Tensor]) -> None:
         """Replace tensors by those of the first process."""
 
@@ -126,6 +130,11 @@ class DistributedRanks(Ranks):
     def mean_(self, x: Tensor) -> Tensor:
         """Replace a tensor by its mean over all processes and return it."""
         return self.sum_(x).div_(self.size)
+
+    def max_(self, x: Tensor) -> Tensor:
+        """Replace a tensor by its maximum over all processes and return it."""
+        self._call(self._dist.all_reduce, x, op=self._dist.ReduceOp.MAX)
+        return x
 
     @torch.no_grad()
     def broadcast_(self, tensors: Iterable[Tensor]) -> None:

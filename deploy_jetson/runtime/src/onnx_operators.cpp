@@ -12,7 +12,7 @@ namespace {
 
 const std::set<std::string_view>& unary() {
   static const std::set<std::string_view> kNames = {"Elu",  "Erf",  "Gelu",    "Identity", "LeakyRelu", "Mish", "Neg",
-                                                    "Relu", "Selu", "Sigmoid", "Softplus", "Softsign",  "Tanh"};
+                                                    "Relu", "Selu", "Sigmoid", "Softplus", "Softsign",  "Sqrt", "Tanh"};
   return kNames;
 }
 

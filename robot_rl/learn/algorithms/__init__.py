@@ -12,7 +12,7 @@ from robot_rl.config import LearnerCfg, apply_overrides, from_dict
 from robot_rl.errors import UserError, suggest
 from robot_rl.learn.plugins import load_object
 
-SHARED = ("actor_groups", "critic_groups", "symmetry")
+SHARED = ("actor_groups", "critic_groups")
 """Presets of a task that suit any learner."""
 GROUP = "robot_rl.algorithms"
 """Entry points of this group name a subclass of `LearnerCfg`."""

@@ -114,5 +114,6 @@ def make_task() -> Task:
         num_envs=(512, 4096),
         learner=LEARNER | {"max_iterations": 400},
         learner_cpu=dict(LEARNER_CPU),
+        presets={"flashsac": {"symmetry": "augment"}},
         solved=("tracking/lin_vel_error", 0.25),
     )

@@ -1,0 +1,100 @@
+"""Transitions of the last steps of all worlds, on the device of the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from robot_rl.learn.rollout import Rollout
+
+
+class Replay:
+    """A ring of steps of N worlds. A transition's next observation is that of the next step, so each is kept once.
+
+    An episode that was cut short by the clock went on where nobody looked: such transitions are not learned from. Nor
+    are those of quarantined worlds.
+
+    Attributes:
+        rows: steps C that fit.
+        count: () steps that were put in in all.
+    """
+
+    def __init__(self, capacity: int, worlds: int, sizes: Mapping[str, int], device: torch.device | str) -> None:
+        """Allocate the ring.
+
+        Args:
+            capacity: transitions, of all worlds together.
+            worlds: worlds N.
+            sizes: components of what is kept of each transition, by name: "actor", "critic" and "action".
+            device: where it lies.
+        """
+        self.rows = max(capacity // worlds, 2)
+        self.worlds, self._device = worlds, torch.device(device)
+        self._kept = {name: torch.zeros(self.rows, worlds, size, device=device) for name, size in sizes.items()}
+        self._reward = torch.zeros(self.rows, worlds, device=device)
+        self._flags = torch.zeros(self.rows, worlds, 3, dtype=torch.bool, device=device)  # Ended, to learn from, seen.
+        self.count = torch.zeros((), dtype=torch.int64)
+
+    @staticmethod
+    def bytes_for(capacity: int, worlds: int, sizes: Mapping[str, int]) -> int:
+        """Return how large a ring would be; the arguments are those of the constructor."""
+        return max(capacity // worlds, 2) * worlds * (4 * (sum(sizes.values()) + 1) + 3)
+
+    @property
+    def size(self) -> int:
+        """Steps that can be drawn from: all but the newest, whose next one is not known."""
+        return max(min(int(self.count), self.rows) - 1, 0)
+
+    def add(self, rollout: Rollout, action: Tensor) -> None:
+        """Put in the steps of a rollout, in place of the oldest.
+
+        Args:
+            rollout: the rollout.
+            action: (T, N, A) actions in (-1, 1).
+        """
+        steps = len(action)
+        if steps > self.rows:
+            raise ValueError(f"a rollout of {steps} steps does not fit into a replay memory of {self.rows}")
+        slots = (self.count.to(self._device) + torch.arange(steps, device=self._device)) % self.rows
+        valid = rollout.valid & ~rollout.time_out
+        parts = {"actor": rollout.actor_obs, "critic": rollout.critic_obs[:-1], "action": action}
+        for name, tensor in parts.items():
+            self._kept[name].index_copy_(0, slots, tensor)
+        self._reward.index_copy_(0, slots, rollout.reward)
+        self._flags.index_copy_(0, slots, torch.stack((rollout.done, valid, rollout.valid), dim=-1))
+        self.count += steps
+
+    def draw(self, size: int, generator: torch.Generator) -> dict[str, Tensor]:
+        """Return transitions drawn at random, with repetition.
+
+        Args:
+            size: how many, B.
+            generator: source of the choice.
+
+        Returns:
+            "actor", "critic", "next_actor", "next_critic" (B, D), "action" (B, A), "reward" (B,), "done" (B,) bool and
+            "weight" (B,): 0 where it may not be learned from, else 1.
+        """
+        first = max(int(self.count) - self.rows, 0)
+        step = torch.randint(self.size, (size,), generator=generator, device=self._device) + first
+        world = torch.randint(self.worlds, (size,), generator=generator, device=self._device)
+        here, there = (step % self.rows) * self.worlds + world, ((step + 1) % self.rows) * self.worlds + world
+        flags, after = self._flags.flatten(0, 1)[here], self._flags.flatten(0, 1)[there]
+        done, weight = flags[:, 0], flags[:, 1] & (flags[:, 0] | after[:, 2])
+        found = {"reward": self._reward.flatten()[here], "done": done, "weight": weight.to(self._reward.dtype)}
+        for name, tensor in self._kept.items():
+            found[name] = tensor.flatten(0, 1)[here]
+            if name != "action":
+                found[f"next_{name}"] = tensor.flatten(0, 1)[there]
+        return found
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything, live."""
+        return {**self._kept, "reward": self._reward, "flags": self._flags, "count": self.count}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state` returned."""
+        for name, tensor in self.state().items():
+            tensor.copy_(state[name])
