@@ -7,6 +7,8 @@ from robot_rl_tasks.registry import get_task
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
+from robot_rl.config import apply_overrides
+from robot_rl.learn.algorithms import get_learner
 from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.learn.make import make_runner
 
@@ -122,4 +124,21 @@ def test_a_policy_to_go_by_that_remembers(kind, maker, tmp_path):
     whole, resumed = in_two(make, learner(**settings[kind], **{"actor.memory.kind": "none"}), tmp_path)
     name = {"distill": "teacher", "reference": "reference"}[kind]
     assert float(whole._worlds()[f"auxiliary.{name}.memory"].abs().max()) > 0.0
+    assert_same_run(whole, resumed)
+
+
+def test_flashsac_goes_on_with_its_replay_memory(maker, tmp_path):
+    settings = {
+        "name": "flashsac",
+        "num_steps": 6,
+        "flashsac.batch": 16,
+        "flashsac.replay": 100,
+        "flashsac.warm_up": 30,
+        "flashsac.policy_width": 8,
+        "flashsac.critic_width": 8,
+        "flashsac.updates": 0.7,
+    }
+    cfg = apply_overrides(get_learner("flashsac")(), {key: value for key, value in settings.items() if key != "name"})
+    whole, resumed = in_two(maker("go2_flat"), cfg, tmp_path)
+    assert int(whole.algorithm.steps) > 8
     assert_same_run(whole, resumed)

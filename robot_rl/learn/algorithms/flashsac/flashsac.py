@@ -69,6 +69,11 @@ class HeldNoise:
             self.left.copy_(torch.where(ended, steps[t], self.left) - 1)
             fresh[t].copy_(self.noise)
 
+    def forget(self, ended: Tensor) -> None:
+        """Hold no noise in worlds (N,) bool whose episode ended."""
+        self.noise.masked_fill_(ended[:, None], 0.0)
+        self.left.masked_fill_(ended, 0)
+
 
 class HeldSnapshot(Snapshot):
     """The policy with exploration noise that is held; random actions while nothing was learned."""
@@ -252,6 +257,7 @@ class FlashSAC(Algorithm):
         """
         cfg = self.cfg
         self.replay.add(rollout, torch.tanh(rollout.action))
+        self.held.forget(rollout.ended(-1))
         self._see(rollout)
         rate = cfg.learning_rate + progress * (cfg.final_learning_rate - cfg.learning_rate)
         for optimizer in self._optimizers.values():

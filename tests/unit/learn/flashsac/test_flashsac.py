@@ -1,0 +1,201 @@
+"""FlashSAC by hand-computed values, on the point on a line, and as a bundle."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from robot_rl.cli.main import main
+from robot_rl.errors import UserError
+from robot_rl.learn.algorithms.flashsac.config import FlashSACCfg, FlashSACLearnerCfg
+from robot_rl.learn.algorithms.flashsac.flashsac import HeldNoise
+from robot_rl.learn.algorithms.flashsac.layers import Trunk, UnitBatchNorm, UnitLinear
+from robot_rl.learn.algorithms.flashsac.networks import BoundedTanh, project_target
+from robot_rl.learn.algorithms.flashsac.replay import Replay
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.policy import make_policy
+from robot_rl.learn.rollout import make_rollout
+from robot_rl.learn.runner import Runner
+
+from ..conftest import PointEnv
+
+SMALL = FlashSACCfg(
+    gamma=0.8,
+    batch=64,
+    replay=6400,
+    warm_up=256,
+    policy_width=16,
+    critic_width=16,
+    bins=21,
+    learning_rate=1e-3,
+    tau=0.05,
+)
+
+
+def make_cfg(**settings):
+    flash = {key: settings.pop(key) for key in list(settings) if hasattr(SMALL, key)}
+    return FlashSACLearnerCfg(num_steps=8, stagger_episodes=False, flashsac=replace(SMALL, **flash), **settings)
+
+
+def test_the_target_is_projected_onto_the_bins():
+    values, probs = torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.5, 0.0, 0.5]])
+    found = project_target(probs, values, torch.tensor([0.25, 0.5, 0.0]), torch.tensor([0.5, 0.5, 0.0]))
+    # 0.25 lies a quarter above 0; 0.5 + 0.5 = 1 is the last bin; without a next state all is at the reward.
+    assert found.tolist() == [[0.0, 0.75, 0.25], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    outside = project_target(probs[:1], values, torch.tensor([7.0]), torch.tensor([1.0]))
+    assert outside.tolist() == [[0.0, 0.0, 1.0]]
+
+
+def make_ring(capacity=12, worlds=2, steps=4):
+    """A ring whose observations count: step 10 t + world."""
+    sizes = {"actor": 1, "critic": 1, "action": 1}
+    ring, time = Replay(capacity, worlds, sizes, "cpu"), 0
+
+    def add(done=(), time_out=(), invalid=()):
+        nonlocal time
+        rollout = make_rollout(steps, worlds, Dims(**sizes), "cpu")
+        for t in range(steps):
+            for world in range(worlds):
+                rollout.actor_obs[t, world] = rollout.critic_obs[t, world] = 10 * time + world
+            time += 1
+        for (t, world), flag in [(at, rollout.done) for at in (*done, *time_out)] + [
+            (at, rollout.time_out) for at in time_out
+        ]:
+            flag[t, world] = True
+        for t, world in invalid:
+            rollout.valid[t, world] = False
+        ring.add(rollout, torch.zeros(steps, worlds, 1))
+
+    return ring, add
+
+
+def drawn(ring, seed=0, size=4000):
+    return ring.draw(size, torch.Generator().manual_seed(seed))
+
+
+def test_the_next_observation_is_that_of_the_next_step_also_around_the_ring():
+    ring, add = make_ring()
+    add()
+    assert ring.size == 3
+    for _ in range(3):
+        add()
+    batch = drawn(ring)  # Of 16 steps the last 6 are there; the newest has no next one.
+    assert sorted(set(batch["actor"].flatten().tolist())) == [10.0 * t + w for t in range(10, 15) for w in (0, 1)]
+    assert torch.equal(batch["next_actor"], batch["actor"] + 10.0)
+    assert torch.equal(batch["next_critic"], batch["critic"] + 10.0)
+    assert bool((batch["weight"] == 1.0).all())
+
+
+def test_what_the_clock_ended_and_what_was_quarantined_is_not_learned_from():
+    ring, add = make_ring(capacity=40)
+    add(done=[(0, 0)], time_out=[(1, 0)], invalid=[(2, 1)])
+    add()
+    batch = drawn(ring)
+    weight = {float(obs): float(w) for obs, w in zip(batch["actor"], batch["weight"], strict=True)}
+    assert weight[0.0] == 1.0  # The episode ended here: nothing is asked of the next step.
+    assert weight[10.0] == 0.0  # It was cut short.
+    assert weight[11.0] == 0.0  # The next observation was quarantined,
+    assert weight[21.0] == 0.0  # as was this one.
+    assert weight[31.0] == weight[20.0] == 1.0
+
+
+def test_noise_is_held_and_its_lengths_fall_with_the_square():
+    held = HeldNoise(4000, 1, 4, torch.Generator().manual_seed(0))
+    noise = torch.randn(40, 4000, 1, generator=torch.Generator().manual_seed(1))
+    held.hold(noise)
+    changes = (noise[1:] != noise[:-1]).squeeze(-1)
+    # The mean length of 1, 2, 3, 4 with weights 1, 1/4, 1/9, 1/16.
+    expected = sum(k / k**2 for k in range(1, 5)) / sum(1 / k**2 for k in range(1, 5))
+    assert 1.0 / float(changes.float().mean()) == pytest.approx(expected, rel=0.03)
+    before = noise[-1].clone()
+    after = torch.randn(1, 4000, 1)
+    going_on = held.left > 0
+    held.hold(after)
+    assert torch.equal(after[0][going_on], before[going_on])  # Also from one rollout to the next.
+
+
+def test_probabilities_are_those_of_actions_within_the_unit_range():
+    distribution = BoundedTanh(2)
+    distribution.set_range(torch.tensor([-3.0, 0.0]), torch.tensor([1.0, 2.0]))
+    params = distribution.params(torch.tensor([[0.3, -0.2, 0.5, 0.1]]))
+    raw = torch.tensor([[0.7, -1.1]])
+    inner = torch.distributions.Normal(params[0], params[1].exp())
+    exact = torch.distributions.TransformedDistribution(inner, torch.distributions.TanhTransform())
+    torch.testing.assert_close(distribution.log_prob(raw, params), exact.log_prob(torch.tanh(raw)).sum(-1))
+    far = distribution.to_env(torch.tensor([[100.0, -100.0]]))
+    assert far.tolist() == [[1.0, 0.0]]
+    torch.testing.assert_close(
+        distribution.mode_of_out()(torch.tensor([[0.3, -0.2, 9.0, 9.0]])), distribution.mode(params)
+    )
+
+
+def test_weights_stay_on_their_spheres(tmp_path):
+    runner = Runner(PointEnv(), make_cfg(), run_dir=tmp_path)
+    runner.learn(8)
+    assert int(runner.algorithm.steps) > 20
+    for network in (runner.actor, runner.critic, runner.modules()["target"]):
+        for layer in network.modules():
+            if isinstance(layer, UnitLinear):
+                torch.testing.assert_close(layer.weight.norm(dim=-1), torch.ones(layer.weight.shape[:2]))
+            if isinstance(layer, UnitBatchNorm):
+                length = (layer.scale.square() + layer.bias.square()).sum(-1)
+                torch.testing.assert_close(length, torch.full_like(length, layer.scale.shape[-1]))
+
+
+def test_the_exported_network_acts_as_the_policy():
+    trunk = Trunk(1, 5, 3, width=8, blocks=2, expansion=4, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(200, 5, generator=torch.Generator().manual_seed(1)) * 2.0 + 1.0
+    for _ in range(50):
+        trunk.train()(x)  # Let the running statistics move.
+    torch.testing.assert_close(trunk.dense()(x), trunk.eval()(x)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("symmetry", ["none", "augment"])
+def test_it_learns_the_point(symmetry):
+    rows = []
+    runner = Runner(PointEnv(), make_cfg(symmetry=symmetry, updates=2.0), observer=rows.append)
+    runner.learn(90)
+    assert rows[2]["episode/return"] < -5.0
+    assert rows[-1]["episode/return"] > -4.5  # Random actions are at -40, the best policy is at about -1.2.
+    assert all(0.0 < row["policy/temperature"] < 1.0 for row in rows)
+
+
+def test_the_policy_of_a_checkpoint_is_the_policy(tmp_path):
+    runner = Runner(PointEnv(), make_cfg(), run_dir=tmp_path)
+    runner.learn(8)
+    obs = PointEnv(seed=5).get_observations()
+    with torch.no_grad():
+        assert torch.equal(make_policy(tmp_path)(obs), runner.actor.mean(obs["actor"]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"symmetry": "network"}, "symmetry=network: learner=flashsac has no symmetric networks; use augment or none"),
+        ({"converter": "a:b"}, "converter=a:b: learner=flashsac takes none"),
+        ({"replay": 100}, "flashsac.replay=100: is less than a rollout of 8 steps of 64 worlds; give at least 576"),
+        ({"batch": 1}, "batch: 1 is out of range"),
+    ],
+)
+def test_settings_that_do_not_fit_are_one_line(settings, says):
+    with pytest.raises(UserError) as error:
+        Runner(PointEnv(), make_cfg(**settings))
+    assert str(error.value).startswith(says)
+
+
+TINY = ("num_envs=4", "num_steps=4", "num_threads=1", "flashsac.batch=16", "flashsac.warm_up=16", "flashsac.replay=400")
+
+
+def test_from_the_command_line_it_trains_and_exports_a_bundle(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "task=go2_flat", "learner=flashsac", "run_id=a", "max_iterations=4", *TINY]) == 0
+    said = capsys.readouterr().err
+    assert "replay memory: 400 transitions, 0 MB in every checkpoint (flashsac.replay)" in said
+    assert main(["export", "run=go2_flat/a"]) == 0
+    rows = [json.loads(line) for line in Path("runs/go2_flat/a/metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["loss/critic"] > 0.0
+    meta = json.loads(next(Path("runs/go2_flat/a/checkpoints").glob("*4/meta.json")).read_text())
+    assert meta["learner"]["name"] == "flashsac"
+    assert "ppo" not in meta["learner"]
