@@ -211,7 +211,9 @@ class Scene:
             # Slanting light makes a height field speckle itself with its own shadow.
             add_surroundings(spec, sun=SUN if self.terrain is None else HIGH_SUN)
         if self.terrain is not None:
-            self.terrain.add_to(spec, friction=self.sim.floor_friction, textured=textured)
+            from robot_rl_envs.terrain import add_ground
+
+            add_ground(self.terrain, spec, friction=self.sim.floor_friction, textured=textured)
             return
         floor = spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
         floor.contype, floor.conaffinity = 1, 0

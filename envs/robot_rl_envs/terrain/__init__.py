@@ -2,6 +2,7 @@
 
 from robot_rl_envs.terrain.build import Terrain, build_terrain
 from robot_rl_envs.terrain.cfg import TerrainCfg
+from robot_rl_envs.terrain.geoms import add_ground
 from robot_rl_envs.terrain.presets import PRESETS, rough_terrains
 from robot_rl_envs.terrain.tiles import (
     Flat,
@@ -28,6 +29,7 @@ __all__ = [
     "TerrainCfg",
     "Tile",
     "Waves",
+    "add_ground",
     "build_terrain",
     "rough_terrains",
 ]
