@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.fuse import Layout, ObservationSlot
 from robot_rl_envs.mdp.observations import MOVING_COMMAND
-from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Task, TorchTerm
-from robot_rl_envs.terms import MirrorRule
+from robot_rl_envs.terms.declare import MirrorRule
 
 
 def _joint_rows(scene: Scene) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ def observation_terms(scene: Scene, layout: Layout) -> dict[str, tuple[int, ...]
     return found
 
 
-def _mirror_of(slot: ObservationSlot, scene: Scene) -> tuple[list[int], list[float]]:
+def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[int], list[float]]:
     rule: MirrorRule = () if isinstance(slot.term, TorchTerm) else slot.term.info.mirror
     robot = scene.robot
     if not isinstance(rule, str | tuple):
@@ -108,6 +108,8 @@ def _mirror_of(slot: ObservationSlot, scene: Scene) -> tuple[list[int], list[flo
         return [start + k for start in range(0, slot.size, feet) for k in robot.foot_mirror], [1.0] * slot.size
     if isinstance(rule, str) and (sensor := scene.sensing.mirror(rule)) is not None:
         return sensor
+    if rule == "command":
+        rule = next((term.info.mirror for term in task.commands.values()), ())
     if isinstance(rule, tuple) and len(rule) == slot.size:
         return list(range(slot.size)), [float(k) for k in rule]
     raise ValueError(
@@ -123,7 +125,7 @@ def mirror_maps(task: Task, scene: Scene, layout: Layout, device: str) -> dict[s
         perm: list[int] = []
         sign: list[float] = []
         for slot in layout.groups[group]:
-            slot_perm, slot_sign = _mirror_of(slot, scene)
+            slot_perm, slot_sign = _mirror_of(slot, scene, task)
             for h in range(slot.history):
                 perm += [slot.offset + h * slot.size + k for k in slot_perm]
                 sign += slot_sign

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl_assets.robot import Robot
 
-from robot_rl_envs.actuators import Actuator, PositionPd
-from robot_rl_envs.cameras.config import ImageGroup
-from robot_rl_envs.checks import check_length, check_ranges, figure
-from robot_rl_envs.latency import Randomize, with_latency
-from robot_rl_envs.pipeline import OPTIONS, check_options
-from robot_rl_envs.sensors import Sensors
+from robot_rl_envs.actuation.actuators import Actuator, PositionPd
+from robot_rl_envs.actuation.latency import Randomize, with_latency
+from robot_rl_envs.sensing.camera import ImageGroup
+from robot_rl_envs.sensing.pipeline import OPTIONS, check_options
+from robot_rl_envs.sensing.sensors import Sensors
 from robot_rl_envs.terms import term_info
+from robot_rl_envs.terms.checks import check_length, check_ranges, figure
 
 if TYPE_CHECKING:
     from robot_rl_envs.terrain import TerrainCfg
@@ -23,6 +23,8 @@ INTEGRATORS = ("implicitfast", "euler", "rk4")
 
 NAMED = ("body", "joint")
 """Parameters that may be given by name instead of by index."""
+
+WIDTHS = "all write the one command of a world, so they must declare the same size"
 
 _SECTIONS = {
     "rewards": "reward",
@@ -293,7 +295,7 @@ class Actions:
             model brings its own actuators, "direct" (control = scale * action).
         clip: bound on the raw action's magnitude.
         scale: multiplies the robot's ``action_scale``; "direct" takes it alone.
-        actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuators`.
+        actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuation.actuators`.
     """
 
     kind: str = "position"
@@ -378,8 +380,14 @@ class Task:
         for name, group in self.vectors.items():
             _require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
             _check_terms(f"observations.{name}", "observation", group.terms)
+        _require(len({term.info.size for term in self.commands.values()}) <= 1, "commands", list(self.commands), WIDTHS)
         if self.randomize.latency_from:
             self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
+
+    @property
+    def command_width(self) -> int:
+        """How many numbers the command has; 3, and all zero, where nothing is commanded."""
+        return next((term.info.size for term in self.commands.values()), 3)
 
     @property
     def vectors(self) -> dict[str, ObservationGroup]:

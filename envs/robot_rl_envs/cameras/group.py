@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from robot_rl_envs.cameras.sensor import CameraSensor
     from robot_rl_envs.engines import Engine
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
     from robot_rl_envs.task import Task
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from robot_rl_envs.cameras.config import ImageGroup
 from robot_rl_envs.cameras.kernels import Lens, Shots, aim, take_depth, take_rgb, tell
 from robot_rl_envs.cameras.views import View, Views
 from robot_rl_envs.rng import salt_of
+from robot_rl_envs.sensing.camera import ImageGroup
 
 if TYPE_CHECKING:
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
 
 _SHOTS = {
     "mount_pos": wp.vec3,

@@ -13,7 +13,7 @@ import warp as wp
 from mujoco import mjtStage
 from mujoco.batch import Batch, SimulationError
 
-from robot_rl_envs.engines.base import (
+from robot_rl_envs.engine import (
     DIRTY_CONST,
     DIRTY_MODEL,
     DIRTY_STATE,
@@ -27,10 +27,10 @@ from robot_rl_envs.engines.base import (
 )
 from robot_rl_envs.engines.post_constraint import add_post_constraint
 from robot_rl_envs.engines.rows import RowLister, RowWriter, aliased
-from robot_rl_envs.watched import FORCES, POST_CONSTRAINT
+from robot_rl_envs.entity.watched import FORCES, POST_CONSTRAINT
 
 if TYPE_CHECKING:
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
 
 # MuJoCo's counters of warnings that its arena was full, next to each other: mjWARN_CONTACTFULL, mjWARN_CNSTRFULL.
 _FULL = slice(1, 3)
@@ -62,7 +62,7 @@ class MujocoRays:
 
 
 class MujocoEngine:
-    """The CPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
+    """The CPU engine; see :class:`robot_rl_envs.engine.Engine`."""
 
     name = "mujoco"
     device = "cpu"

@@ -13,7 +13,7 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engines.base import (
+from robot_rl_envs.engine import (
     DIRTY_CONST,
     DIRTY_STATE,
     GROUND_GROUP,
@@ -27,10 +27,10 @@ from robot_rl_envs.engines.base import (
     EngineData,
 )
 from robot_rl_envs.engines.derived import DerivedConstants
-from robot_rl_envs.watched import FORCES, POST_CONSTRAINT
+from robot_rl_envs.entity.watched import FORCES, POST_CONSTRAINT
 
 if TYPE_CHECKING:
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
 
 
 @wp.kernel(enable_backward=False)
@@ -102,7 +102,7 @@ def _measure_need(
 
 
 class WarpRays:
-    """Rays of every world by ``mujoco_warp.rays``; see :class:`robot_rl_envs.engines.base.Rays`."""
+    """Rays of every world by ``mujoco_warp.rays``; see :class:`robot_rl_envs.engine.Rays`."""
 
     def __init__(self, engine: MujocoWarpEngine, count: int, *, ground_only: bool):
         self._engine, shape = engine, (engine.num_envs, count)
@@ -141,7 +141,7 @@ class WarpRays:
 
 
 class MujocoWarpEngine:
-    """The GPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
+    """The GPU engine; see :class:`robot_rl_envs.engine.Engine`."""
 
     name = "mujoco_warp"
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs import derive as derive_module
-from robot_rl_envs import flight as flight_module
+from robot_rl_envs.entity import derive as derive_module
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.fuse.actuating import Drive
 from robot_rl_envs.fuse.layout import (
     LOG_EPISODES,
@@ -32,8 +32,8 @@ from robot_rl_envs.fuse.layout import (
 from robot_rl_envs.fuse.observing import GROUP, write_group
 from robot_rl_envs.fuse.stages import write_act, write_after, write_observe, write_startup
 from robot_rl_envs.fuse.writer import Writer
+from robot_rl_envs.recorder import flight as flight_module
 from robot_rl_envs.rng import stream
-from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Task
 
 __all__ = [

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
-from robot_rl_envs import drive
-from robot_rl_envs.actuators import ActuatorNet, ExplicitPd
-from robot_rl_envs.engines.base import DIRTY_MODEL
+from robot_rl_envs.actuation import drive
+from robot_rl_envs.actuation.actuators import ActuatorNet, ExplicitPd
+from robot_rl_envs.engine import DIRTY_MODEL
 
 if TYPE_CHECKING:
-    from robot_rl_envs.actuator_net import NetFile
+    from robot_rl_envs.actuation.actuator_net import NetFile
+    from robot_rl_envs.entity.scene import Scene
     from robot_rl_envs.fuse.writer import Writer
     from robot_rl_envs.launch import Recorder, Stage
-    from robot_rl_envs.scene import Scene
     from robot_rl_envs.task import Task
 
 DELAY_PATH = "actions.actuator.delay_s"

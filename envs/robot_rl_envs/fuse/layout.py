@@ -6,11 +6,11 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
-from robot_rl_envs.flight import REASONS
-from robot_rl_envs.pipeline import Pipe, make_pipe
-from robot_rl_envs.scene import Scene
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.recorder.flight import REASONS
+from robot_rl_envs.sensing.pipeline import Pipe, make_pipe
 from robot_rl_envs.task import NAMED, Task, TorchTerm
-from robot_rl_envs.terms import Size
+from robot_rl_envs.terms.declare import Size
 
 LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_STEPS, LOG_FAULTS = range(5)
 """The log's first entries; from LOG_FAULTS on quarantined worlds by reason, from LOG_TERMS on those of the terms."""
@@ -115,7 +115,13 @@ def _check_terms(task: Task, scene: Scene) -> dict[str, float]:
                 if param in params:
                     path = f"{section}.{name}.{param}"
                     params[param] = resolved[path] = _resolve(path, params[param], names[param], scene.robot.name)
-            check = None if isinstance(term, TorchTerm) else term.info.check
+            if isinstance(term, TorchTerm):
+                continue
+            reads, width = term.info.reads_command, scene.sizes["command"]
+            if reads > width:
+                line = f"{term.info.name} reads {reads} components of the command"
+                raise ValueError(f"{section}.{name}: {line}, which has {width}; take a term for commands of that width")
+            check = term.info.check
             if check is not None:
                 try:
                     check(params, scene)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from robot_rl_envs.fuse.layout import Layout, ObservationSlot
 from robot_rl_envs.fuse.writer import Writer
-from robot_rl_envs.pipeline import Pipe
+from robot_rl_envs.sensing.pipeline import Pipe
 from robot_rl_envs.task import Observation, ObservationGroup, TorchTerm
 
 GROUP = "observe$"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from robot_rl_envs import sensing
-from robot_rl_envs.derive import clear_wrench
-from robot_rl_envs.engines.base import (
+from robot_rl_envs.engine import (
     DIRTY_CONST,
     DIRTY_MODEL,
     DIRTY_STATE,
@@ -13,11 +11,13 @@ from robot_rl_envs.engines.base import (
     FAULT_OBSERVATION,
     FAULT_REWARD,
 )
+from robot_rl_envs.entity.derive import clear_wrench
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.fuse import sensing
 from robot_rl_envs.fuse.actuating import write_delay_draw, write_jitter
 from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_FAULTS, LOG_LENGTH, LOG_RETURN, LOG_STEPS
 from robot_rl_envs.fuse.observing import GROUP
 from robot_rl_envs.fuse.writer import Writer
-from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Event, Task, TorchTerm
 
 _DIRTY = {

@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 from robot_rl_assets.registry import get_robot
-from robot_rl_envs.actuator_net import METADATA_KEY, load_actuator_net, save_actuator_net
-from robot_rl_envs.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
+from robot_rl_envs.actuation.actuator_net import METADATA_KEY, load_actuator_net, save_actuator_net
+from robot_rl_envs.actuation.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
+from robot_rl_envs.entity.scene import make_scene
 from robot_rl_envs.mdp import actuation, events
-from robot_rl_envs.scene import make_scene
 from robot_rl_envs.task import Actions, Event, Observation, ObservationGroup, Sim, Task
 from safetensors.numpy import save_file
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from robot_rl_envs.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd, engine_delay
+from robot_rl_envs.actuation.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd, engine_delay
 
 DT = 0.005
 DEFAULT = np.tile([0.0, 0.9, -1.8], 4)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from robot_rl_envs.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
+from robot_rl_envs.actuation.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
 
 pytestmark = pytest.mark.slow  # mujoco_warp compiles for most of a minute where its kernels are not cached
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from robot_rl_envs.actuators import ExplicitPd, PositionPd
-from robot_rl_envs.latency import QUANTILES, quantiles, read_latency
+from robot_rl_envs.actuation.actuators import ExplicitPd, PositionPd
+from robot_rl_envs.actuation.latency import QUANTILES, quantiles, read_latency
 
 from robot_rl.cli.main import main
 from robot_rl.cli.settings import default_tree, resolve

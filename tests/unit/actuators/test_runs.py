@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from robot_rl_envs.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
+from robot_rl_envs.actuation.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
 
 DELAY = {"delay_s": (0.0, 0.04)}
 

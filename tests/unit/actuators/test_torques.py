@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 import warp as wp
-from robot_rl_envs import drive
-from robot_rl_envs.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
+from robot_rl_envs.actuation import drive
+from robot_rl_envs.actuation.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
 
 KINDS = {
     "position_pd": (PositionPd(), 0.0),

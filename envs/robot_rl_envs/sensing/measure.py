@@ -107,6 +107,7 @@ def scan_heights(s: Any, i: int):
 @wp.kernel(enable_backward=False)
 def aim_scan(
     qpos: wp.array2d(dtype=wp.float32),
+    base: int,
     points: wp.array(dtype=wp.vec2),
     top: float,
     # outputs
@@ -114,10 +115,10 @@ def aim_scan(
 ):
     """Where the ray of world i's point j starts: above the point [m], at height top."""
     i, j = wp.tid()
-    turn = heading_of(wp.normalize(wp.vec4(qpos[i, 3], qpos[i, 4], qpos[i, 5], qpos[i, 6])))
+    turn = heading_of(wp.normalize(wp.vec4(qpos[i, base + 3], qpos[i, base + 4], qpos[i, base + 5], qpos[i, base + 6])))
     point = points[j]
-    x = qpos[i, 0] + turn[0] * point[0] - turn[1] * point[1]
-    y = qpos[i, 1] + turn[1] * point[0] + turn[0] * point[1]
+    x = qpos[i, base] + turn[0] * point[0] - turn[1] * point[1]
+    y = qpos[i, base + 1] + turn[1] * point[0] + turn[0] * point[1]
     if wp.isfinite(x) and wp.isfinite(y):
         origins_out[i, j] = wp.vec3(x, y, top)
     else:
@@ -127,6 +128,7 @@ def aim_scan(
 @wp.kernel(enable_backward=False)
 def measure_scan(
     qpos: wp.array2d(dtype=wp.float32),
+    base: int,
     distances: wp.array2d(dtype=wp.float32),
     top: float,
     reach: float,
@@ -137,5 +139,5 @@ def measure_scan(
     i, j = wp.tid()
     height = reach
     if distances[i, j] >= 0.0:
-        height = wp.clamp(qpos[i, 2] - (top - distances[i, j]), -reach, reach)
+        height = wp.clamp(qpos[i, base + 2] - (top - distances[i, j]), -reach, reach)
     scan_out[i, j] = height

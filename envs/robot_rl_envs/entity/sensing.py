@@ -6,41 +6,31 @@ reset, and kept in ``s``; the terms of :mod:`robot_rl_envs.mdp.sensing` read it 
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import warp as wp
 
-from robot_rl_envs import measure
-from robot_rl_envs.actuators import engine_delay
-from robot_rl_envs.engines.base import DIRTY_MODEL
-from robot_rl_envs.sensors import Sensors, used_sensors
+from robot_rl_envs.actuation.actuators import engine_delay
+from robot_rl_envs.sensing.sensors import Sensors
+from robot_rl_envs.terms.checks import nearest
 
 if TYPE_CHECKING:
+    import mujoco
     import torch
-
-    from robot_rl_envs.fuse.writer import Writer
-    from robot_rl_envs.scene import Scene
-    from robot_rl_envs.task import Task
+    from robot_rl_assets.robot import Robot
 
 ACCELEROMETER = "imu_accelerometer"
 MOUNT = "imu_mount"
 DELAY_PATH = "sensors.imu.delay_s"
 
 
-def nearest(value: str, names: list[str]) -> str:
-    """The end of a line about a name that is not there."""
-    close = difflib.get_close_matches(value, names, n=3, cutoff=0.4)
-    return f"did you mean {' or '.join(repr(name) for name in close)}?" if close else f"it has {', '.join(names)}"
-
-
 class Sensing:
-    """What of a task's :class:`~robot_rl_envs.sensors.Sensors` its terms read, in one scene.
+    """What of a task's :class:`~robot_rl_envs.sensing.sensors.Sensors` its terms read, in one scene.
 
     Attributes:
         sensors: the figures.
-        used: names as :func:`~robot_rl_envs.sensors.used_sensors` gives them.
+        used: names as :func:`~robot_rl_envs.sensing.sensors.used_sensors` gives them.
         substeps: physics steps of contact force that are kept.
         mount_quat: (4,) w x y z, from the unit's frame to the base's.
         mount_site: the site the unit sits at.
@@ -77,7 +67,7 @@ class Sensing:
 
     # -- the model ---------------------------------------------------------------------------------------------------
 
-    def add_to(self, spec: Any, scene: Scene) -> None:
+    def add_to(self, spec: Any, robot: Robot, timestep: float) -> None:
         """Add sites and sensors to a ``mujoco.MjSpec`` that has the feet's contact sensors already.
 
         Raises:
@@ -85,9 +75,9 @@ class Sensing:
         """
         import mujoco
 
-        imu, robot = self.sensors.imu, scene.robot
+        imu = self.sensors.imu
         if imu.site or imu.body or self.imu:
-            self._mount(spec, scene)
+            self._mount(spec, robot)
         if "imu_acc" in self.used:
             sensor = spec.add_sensor(
                 name=ACCELEROMETER,
@@ -96,15 +86,15 @@ class Sensing:
                 objname=self.mount_site,
             )
             if self.late:
-                steps = round(imu.delay_s[1] / scene.sim.timestep)
+                steps = round(imu.delay_s[1] / timestep)
                 sensor.nsample = steps + 2
-                sensor.delay = engine_delay(steps, scene.sim.timestep)
+                sensor.delay = engine_delay(steps, timestep)
         if "foot_forces" in self.used:
             for foot in robot.feet:
                 spec.sensor(f"{foot}_contact").nsample = self.substeps
 
-    def _mount(self, spec: Any, scene: Scene) -> None:
-        imu, robot = self.sensors.imu, scene.robot
+    def _mount(self, spec: Any, robot: Robot) -> None:
+        imu = self.sensors.imu
         if robot.base_body is None:
             field = f"site={imu.site!r}" if imu.site else f"body={imu.body!r}"
             line = f"robot {robot.name!r} is bolted down and has no IMU; leave its terms out"
@@ -121,16 +111,15 @@ class Sensing:
             body = spec.body(imu.body or robot.base_body)
             body.add_site(name=MOUNT, pos=list(imu.pos), quat=list(imu.quat_wxyz))
 
-    def bind(self, scene: Scene) -> dict[str, int]:
+    def bind(self, model: mujoco.MjModel, robot: Robot, base_body: int) -> dict[str, int]:
         """Find everything in the compiled model; return the widths that terms name.
 
         Raises:
             ValueError: the unit's body moves against the base, or its values are read in two frames.
         """
-        model = scene.model
         self._gravity = model.opt.gravity.copy()
         if self.mount_site:
-            self.mount_quat = self._mount_in_base(scene)
+            self.mount_quat = self._mount_in_base(model, robot, base_body)
         if self.imu and self._in_base and abs(self.mount_quat[0]) < 1.0 - 1e-9:
             raise ValueError(
                 f"{self._in_base[0]}: reads the IMU in the base frame, other terms in the unit's own, which is "
@@ -140,21 +129,20 @@ class Sensing:
             sensor = model.sensor(ACCELEROMETER).id
             columns = (model.sensor_adr, model.sensor_historyadr, model.sensor_history[:, 0])
             self._imu_at = [int(column[sensor]) for column in columns]
-        return {"height_scan": self.sensors.height_scan.count, "foot_forces": self.substeps * len(scene.robot.feet)}
+        return {"height_scan": self.sensors.height_scan.count, "foot_forces": self.substeps * len(robot.feet)}
 
-    def _mount_in_base(self, scene: Scene) -> np.ndarray:
+    def _mount_in_base(self, model: mujoco.MjModel, robot: Robot, base_body: int) -> np.ndarray:
         import mujoco
 
-        model = scene.model
         site = model.site(self.mount_site)
         quat, body = model.site_quat[site.id].copy(), int(model.site_bodyid[site.id])
-        while body != scene.base_body_id:
+        while body != base_body:
             if body == 0 or model.body_jntnum[body] > 0:
                 name = model.body(int(model.site_bodyid[site.id])).name
                 field = f"body={self.sensors.imu.body!r}" if self.sensors.imu.body else f"site={self.mount_site!r}"
                 raise ValueError(
                     f"sensors.imu.{field}: sits on body {name!r}, which moves against the base "
-                    f"{scene.robot.base_body!r}; mount it on the base or on what is fixed to it"
+                    f"{robot.base_body!r}; mount it on the base or on what is fixed to it"
                 )
             outer = quat.copy()
             mujoco.mju_mulQuat(quat, model.body_quat[body], outer)
@@ -181,10 +169,9 @@ class Sensing:
         """Model fields that need per-world values."""
         return ["sensor_delay"] if self.late else []
 
-    def fields(self, scene: Scene, num_envs: int) -> dict[str, tuple[Any, int, tuple[int, ...]]]:
+    def fields(self, sizes: dict[str, int], num_envs: int) -> dict[str, tuple[Any, int, tuple[int, ...]]]:
         """Fields of ``s``: name -> dtype, number of dimensions, shape; an empty shape is the engine's array."""
         found: dict[str, tuple[Any, int, tuple[int, ...]]] = {}
-        sizes = scene.sizes
         if self.imu:
             found |= {"imu_mount_wxyz": (wp.vec4, 1, (1,)), "imu_tilt_wxyz": (wp.float32, 2, (num_envs, 4))}
         if "imu_acc" in self.used:
@@ -203,16 +190,16 @@ class Sensing:
             found["scan_reach"] = (wp.float32, 1, (1,))
         return found
 
-    def fill(self, arrays: dict[str, wp.array], scene: Scene) -> None:
+    def fill(self, arrays: dict[str, wp.array], model: mujoco.MjModel, feet: tuple[str, ...]) -> None:
         """Give constants and mounts their values."""
-        contacts = [scene.model.sensor(f"{foot}_contact").id for foot in scene.robot.feet]
+        contacts = [model.sensor(f"{foot}_contact").id for foot in feet]
         values: dict[str, Any] = {
             "imu_mount_wxyz": self.mount_quat[None],
             "imu_at": self._imu_at,
             "gravity_rest": self._gravity[None],
             "scan_points": self.sensors.height_scan.points(),
             "scan_reach": [self.sensors.height_scan.max_distance],
-            "foot_history_at": scene.model.sensor_historyadr[contacts],
+            "foot_history_at": model.sensor_historyadr[contacts],
         }
         for name, value in values.items():
             if name in arrays:
@@ -301,66 +288,3 @@ def _matrix(q: np.ndarray) -> np.ndarray:
             [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
         ]
     )
-
-
-def make_sensing(task: Task) -> Sensing:
-    """The sensors of ``task``."""
-    actor = getattr(task.observations["actor"], "terms", {})
-    in_base = [
-        f"observations.actor.{name}"
-        for name, term in actor.items()
-        if hasattr(term, "params") and term.info.frame == "base" and (term.info.signal or "").startswith("imu")
-    ]
-    return Sensing(task.sensors, used_sensors(task), task.sim.decimation, tuple(in_base))
-
-
-# -- the text of the stages --------------------------------------------------------------------------------------------
-
-
-def _call(w: Writer, indent: int, name: str) -> None:
-    w.functions[name] = getattr(measure, name)
-    w.add(indent, f"{name}(s, i)")
-
-
-def write_before(w: Writer, task: Task) -> None:
-    """Write what has to be kept of the last step before the new state is derived."""
-    if "encoders" in used_sensors(task):
-        _call(w, 1, "keep_joints")
-
-
-def write_update(w: Writer, task: Task) -> None:
-    """Write what is computed once a step from the derived state."""
-    used = used_sensors(task)
-    if "imu_acc" in used:
-        _call(w, 1, "read_late_accelerometer" if task.sensors.imu.delay_s[1] > 0 else "read_accelerometer")
-    if "foot_forces" in used:
-        _call(w, 1, "read_foot_forces")
-    if "height_scan" in used and task.sensors.height_scan.source == "map":
-        _call(w, 1, "scan_heights")
-
-
-def write_delay(w: Writer, task: Task, scene: Scene) -> None:
-    """Write the draw of a world's own delay of its accelerometer."""
-    if not scene.sensing.late:
-        return
-    accelerometer = scene.model.sensor(ACCELEROMETER).id
-    lo, hi = (w.layout.param(f"{DELAY_PATH}.{n}", value) for n, value in enumerate(task.sensors.imu.delay_s))
-    timestep = w.layout.param("sim.timestep", task.sim.timestep)
-    longest = float(round(task.sensors.imu.delay_s[1] / task.sim.timestep))
-    w.functions["draw_sensor_delay"] = measure.draw_sensor_delay
-    w.rng(2, DELAY_PATH)
-    w.add(2, f"draw_sensor_delay(s, i, {accelerometer}, rng, {lo}, {hi}, {timestep}, {longest})")
-    w.add(2, f"s.dirty[i] = s.dirty[i] | {DIRTY_MODEL}")
-
-
-def write_reset(w: Writer, task: Task) -> None:
-    """Write what the sensors hold at an episode's start, from the derived state."""
-    used = used_sensors(task)
-    if "encoders" in used:
-        _call(w, 2, "keep_joints_at_reset")
-    if "imu_acc" in used:
-        _call(w, 2, "rest_accelerometer")
-    if "foot_forces" in used:
-        _call(w, 2, "clear_foot_forces")
-    if "height_scan" in used and task.sensors.height_scan.source == "map":
-        _call(w, 2, "scan_heights")

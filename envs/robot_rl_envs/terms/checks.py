@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections.abc import Iterable
 from typing import Any
 
 MAX_STEPS = 2**30
@@ -22,6 +24,13 @@ def figure(name: str, value: Any) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{name}={value!r}: must be a finite number")
     return number
+
+
+def nearest(value: str, names: Iterable[str]) -> str:
+    """The end of a line about a name that is not there: the ones that look like it, or all there are."""
+    names = list(names)
+    close = difflib.get_close_matches(value, names, n=3, cutoff=0.4)
+    return f"did you mean {' or '.join(repr(name) for name in close)}?" if close else f"it has {', '.join(names)}"
 
 
 def check_range(

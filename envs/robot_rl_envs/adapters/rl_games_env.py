@@ -1,6 +1,6 @@
 """A task's environment in the form of rl_games; the critic group goes to its central value function.
 
-    from robot_rl_envs.rl_games_env import register
+    from robot_rl_envs.adapters.rl_games_env import register
     from robot_rl_tasks.registry import get_task
     register("go2_flat", get_task("go2_flat"))  # in the configuration: `env_name: go2_flat`, `num_actors: 512`
 
@@ -15,9 +15,9 @@ import torch
 from rl_games.common import env_configurations, vecenv
 from rl_games.common.ivecenv import IVecEnv
 
+from robot_rl_envs.adapters.spaces import action_box, group_box
 from robot_rl_envs.env import Env
 from robot_rl_envs.make import make_env
-from robot_rl_envs.spaces import action_box, group_box
 from robot_rl_envs.task import Task
 
 VECENV = "ROBOT_RL"

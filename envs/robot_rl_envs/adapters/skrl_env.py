@@ -1,7 +1,7 @@
 """A task's environment in skrl's form; the critic group is skrl's state, so that asymmetric agents train.
 
     from robot_rl_envs.make import make_env
-    from robot_rl_envs.skrl_env import SkrlEnv
+    from robot_rl_envs.adapters.skrl_env import SkrlEnv
     from robot_rl_tasks.registry import get_task
     env = SkrlEnv(make_env(get_task("go2_flat"), num_envs=512, seed=1))
 
@@ -16,8 +16,8 @@ import gymnasium
 import torch
 from skrl.envs.wrappers.torch import Wrapper
 
+from robot_rl_envs.adapters.spaces import action_box, group_box
 from robot_rl_envs.env import Env
-from robot_rl_envs.spaces import action_box, group_box
 
 
 class SkrlEnv(Wrapper):

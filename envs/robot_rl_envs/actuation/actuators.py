@@ -23,8 +23,8 @@ from typing import Any, ClassVar
 
 from robot_rl_assets.robot import Joint, Robot
 
-from robot_rl_envs.actuator_net import NetFile, load_actuator_net
-from robot_rl_envs.latency import MAX_DELAY_S, check_quantiles
+from robot_rl_envs.actuation.actuator_net import NetFile, load_actuator_net
+from robot_rl_envs.actuation.latency import MAX_DELAY_S, check_quantiles
 
 MAX_DELAY_HISTORY = 256
 """Samples of delayed targets at most."""
@@ -46,7 +46,7 @@ class Actuator:
             at no cost.
         delay_history: substeps of targets that are kept; the longest delay must fit in.
         delay_quantiles_s: quantiles at evenly spaced probabilities, ascending [s]: at every reset each world draws from
-            them, too, and adds it. See :mod:`robot_rl_envs.latency`.
+            them, too, and adds it. See :mod:`robot_rl_envs.actuation.latency`.
         jitter_quantiles_s: likewise of what every control step adds to its world's delay, in the same episode.
         explicit: whether our kernel computes the torque, in each substep.
     """
@@ -294,8 +294,8 @@ class ActuatorNet(Actuator):
     Science Robotics 4 (26), 2019.
 
     Attributes:
-        file: a safetensors file as :func:`robot_rl_envs.actuator_net.save_actuator_net` writes it; absolute, or
-            relative to the robot's folder or to the working directory.
+        file: a safetensors file as :func:`.actuator_net.save_actuator_net` writes it; absolute, or relative to the
+            robot's folder or to the working directory.
     """
 
     file: str = ""

@@ -1,6 +1,6 @@
 """Quarantined worlds on the host: what happened to them in words, and the file that ``robot-rl inspect`` replays.
 
-The device puts the last moments of such a world aside (:mod:`robot_rl_envs.flight`); here they are collected at the one
+The device puts the last moments of such a world aside (:mod:`.flight`); here they are collected at the one
 sync of an iteration. A file is an .npz without pickled objects: arrays, and one JSON string that names everything.
 """
 
@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.build import model_fields, struct_name
-from robot_rl_envs.engines.base import FAULT_OBSERVATION, FAULT_REWARD, FAULT_STATE, MAX_SPEED
-from robot_rl_envs.flight import COMMAND, MARKS, QPOS, REASONS, REWARD, STEP, WRITTEN, Flight
+from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_REWARD, FAULT_STATE, MAX_SPEED
+from robot_rl_envs.recorder.flight import COMMAND, MARKS, REASONS, REWARD, STEP, WRITTEN, Flight
 
 if TYPE_CHECKING:
     import mujoco
 
-    from robot_rl_envs.env import Env
-    from robot_rl_envs.fuse import Layout
+    from robot_rl_envs.engine import Engine
+    from robot_rl_envs.entity.scene import Scene
+    from robot_rl_envs.task import Task
 
 FORMAT = "robot-rl quarantine 1"
 RECORDED_S = 0.2
@@ -109,33 +109,49 @@ class Quarantine:
         notices: lines for the user, about the first world of each reason; take them with :meth:`pop_notices`.
     """
 
-    def __init__(self, env: Env, layout: Layout, arrays: dict[str, wp.array], starts: list[int], world_offset: int):
+    def __init__(
+        self,
+        task: Task,
+        scene: Scene,
+        engine: Engine,
+        *,
+        terms: dict[str, list[str]],
+        fields: dict[str, tuple[int, ...]],
+        starts: list[int],
+        seed: int,
+        world_offset: int,
+    ):
         """Allocate the recorder.
 
         Args:
-            env: the environment, its engine built.
-            layout: its terms.
-            arrays: its state, with the randomized model fields.
+            task: what is simulated.
+            scene: its scene.
+            engine: the physics.
+            terms: names of the "reward" and "observation" terms, in the order that the device counts them in.
+            fields: shape in one world of each randomized model field.
             starts: first world of each chunk of launches.
+            seed: the environment's.
             world_offset: global index of the first world.
         """
-        self._env, self._layout, self._world_offset = env, layout, world_offset
-        model, device = env.scene.model, env.device
-        substeps = env.cfg.sim.decimation if env.cfg.actions.actuator.explicit else 1
-        shape = (ring_length(env.step_dt), QPOS + model.nq + model.nv + env.num_actions + substeps * model.nu)
-        self._fields = {name: arrays[struct_name(name)].shape[1:] for name in model_fields(env.cfg)}
-        chunk = starts[1] if len(starts) > 1 else env.num_envs
+        self._task, self._scene, self._engine, self._terms, self._fields = task, scene, engine, terms, fields
+        self._seed, self._world_offset = seed, world_offset
+        model, device, num_envs = scene.model, engine.device, engine.num_envs
+        substeps = task.sim.decimation if task.actions.actuator.explicit else 1
+        self._qpos = COMMAND + scene.sizes["command"]
+        self._bounds = np.cumsum([self._qpos, model.nq, model.nv, scene.sizes["actions"]])
+        shape = (ring_length(task.sim.step_dt), int(self._bounds[-1]) + substeps * model.nu)
+        chunk = starts[1] if len(starts) > 1 else num_envs
         per_chunk = min(SLOTS["cuda" if device.startswith("cuda") else "cpu"], chunk)
         slots = len(starts) * per_chunk
         size = max(1, sum(math.prod(shape) for shape in self._fields.values()))
         f = self.flight = Flight()
-        f.rows = wp.full((shape[0], env.num_envs, shape[1]), float("nan"), dtype=wp.float32, device=device)
+        f.rows = wp.full((shape[0], num_envs, shape[1]), float("nan"), dtype=wp.float32, device=device)
         f.slots = wp.zeros((slots, *shape), dtype=wp.float32, device=device)
         f.marks = wp.zeros((slots, len(MARKS)), dtype=wp.int32, device=device)
         f.models = wp.zeros((slots, size), dtype=wp.float32, device=device)
         f.claimed = wp.zeros(len(starts), dtype=wp.int32, device=device)
-        f.needed = env.engine.data.needed
-        f.chunk, f.slots_per_chunk = chunk, per_chunk
+        f.needed = engine.data.needed
+        f.qpos, f.chunk, f.slots_per_chunk = self._qpos, chunk, per_chunk
         self._directory: Path | None = None
         self._written = 0
         self._told: set[str] = set()
@@ -192,15 +208,15 @@ class Quarantine:
 
     def _write(self, mark: dict[str, int], ring: np.ndarray, fields: np.ndarray) -> Path:
         assert self._directory is not None
-        env, rows = self._env, self._unroll(ring, mark)
+        rows = self._unroll(ring, mark)
         arrays, end = self._arrays(rows), rows[-1]
         about = self._about(mark, end)
         values, at = {}, 0
         for name, shape in self._fields.items():
             size = math.prod(shape)
             values[name], at = fields[at : at + size].reshape(shape), at + size
-        constants = any(event.info.set_const for event in env.cfg.events.values())
-        arrays["model"] = model_bytes(patch_model(env.scene.model, values, set_const=constants))
+        constants = any(event.info.set_const for event in self._task.events.values())
+        arrays["model"] = model_bytes(patch_model(self._scene.model, values, set_const=constants))
         about["model_sha256"] = hashlib.sha256(arrays["model"].tobytes()).hexdigest()
         name = f"{about['reason']}-world{about['world']}-step{mark['counter']}.npz"
         path = self._directory / name
@@ -231,14 +247,12 @@ class Quarantine:
 
     def _arrays(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """The rows as named arrays: states and commands of T + 1 times, what was done in the T steps between."""
-        env, steps = self._env, len(rows) - 1
-        nq, nv = env.scene.model.nq, env.scene.model.nv
-        bounds = np.cumsum([QPOS, nq, nv, env.num_actions])
-        ctrl = rows[:steps, bounds[3] :].reshape(steps, -1, env.scene.model.nu)
+        steps, bounds = len(rows) - 1, self._bounds
+        ctrl = rows[:steps, bounds[3] :].reshape(steps, -1, self._scene.model.nu)
         return {
             "step": rows[:, STEP].astype(np.int32),
             "written": rows[:, WRITTEN].astype(np.int32),
-            "command": rows[:, COMMAND : COMMAND + 3],
+            "command": rows[:, COMMAND : bounds[0]],
             "qpos": rows[:, bounds[0] : bounds[1]],
             "qvel": rows[:, bounds[1] : bounds[2]],
             "action": rows[:steps, bounds[2] : bounds[3]],
@@ -250,7 +264,7 @@ class Quarantine:
         """Everything that has a name."""
         import mujoco
 
-        env = self._env
+        task, scene, engine = self._task, self._scene, self._engine
         faults = mark["faults"]
         reasons = [name for name, bit in REASONS.items() if faults & bit]
         where = self._where(mark, end)
@@ -262,46 +276,46 @@ class Quarantine:
         return {
             "format": FORMAT,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "task": env.cfg.name,
-            "robot": env.cfg.robot.name,
-            "engine": env.engine.name,
+            "task": task.name,
+            "robot": task.robot.name,
+            "engine": engine.name,
             "mujoco": mujoco.__version__,
-            "seed": env.seed,
+            "seed": self._seed,
             "world": mark["world"] + self._world_offset,
             "counter": mark["counter"],
             "step": mark["step"],
-            "time_s": mark["step"] * env.step_dt,
-            "timestep": env.cfg.sim.timestep,
-            "decimation": env.cfg.sim.decimation,
-            "actuator": type(env.cfg.actions.actuator).__name__,
+            "time_s": mark["step"] * task.sim.step_dt,
+            "timestep": task.sim.timestep,
+            "decimation": task.sim.decimation,
+            "actuator": type(task.actions.actuator).__name__,
             "reason": reasons[0],
             "reasons": reasons,
             "why": why,
             "where": where,
-            "qpos_names": qpos_names(env.scene.model),
-            "dof_names": dof_names(env.scene.model),
-            "action_names": env.scene.actuated,
-            "joint_qpos": env.scene.joint_qpos.tolist(),
-            "joint_dof": env.scene.joint_dof.tolist(),
-            "joint_names": [joint.name for joint in env.scene.robot.joints],
-            "floating": bool(env.scene.base),
+            "qpos_names": qpos_names(scene.model),
+            "dof_names": dof_names(scene.model),
+            "action_names": scene.entity.actuated,
+            "joint_qpos": scene.entity.joint_qpos.tolist(),
+            "joint_dof": scene.entity.joint_dof.tolist(),
+            "joint_names": [joint.name for joint in scene.robot.joints],
+            "floating": bool(scene.entity.base),
         }
 
     def _where(self, mark: dict[str, int], end: np.ndarray) -> dict[str, list[str]]:
         """Reason -> the joints, actions, terms or buffers that were first to go wrong, by name."""
-        env, where = self._env, {}
-        model, faults = env.scene.model, mark["faults"]
-        parts = np.split(end[QPOS:], np.cumsum([model.nq, model.nv, env.num_actions]))
+        where = {}
+        model, faults = self._scene.model, mark["faults"]
+        parts = np.split(end, self._bounds)[1:]
         if faults & FAULT_STATE:
             where["state"] = _bad("position", qpos_names(model), parts[0])
             where["state"] += _bad("velocity", dof_names(model), parts[1], limit=MAX_SPEED)
-        where["action"] = _bad("action", env.scene.actuated, parts[2])
-        engine = [env.engine.explain(mark["world"], mark["overflow"], (mark["rows_needed"], mark["contacts_needed"]))]
+        where["action"] = _bad("action", self._scene.entity.actuated, parts[2])
+        needed = (mark["rows_needed"], mark["contacts_needed"])
+        engine = [self._engine.explain(mark["world"], mark["overflow"], needed)]
         where |= {name: engine for name in ("raised", "overflow") if faults & REASONS[name]}
-        if faults & FAULT_REWARD and mark["term"] >= 0:
-            where["reward"] = [f"term {self._layout.rewards[mark['term']]}"]
-        if faults & FAULT_OBSERVATION and mark["term"] >= 0:
-            where["observation"] = [f"term {self._layout.observations[mark['term']]}"]
+        for kind, bit in (("reward", FAULT_REWARD), ("observation", FAULT_OBSERVATION)):
+            if faults & bit and mark["term"] >= 0:
+                where[kind] = [f"term {self._terms[kind][mark['term']]}"]
         return {name: found for name, found in where.items() if found and faults & REASONS[name]}
 
 

@@ -18,8 +18,8 @@ from isaaclab.utils import configclass
 
 from robot_rl_envs.engines.isaac import IsaacEngine
 from robot_rl_envs.engines.isaac_scene import check_scene, find_parts, quiet, scene_cfg, silence, sim_cfg, write_assets
+from robot_rl_envs.entity.scene import make_scene
 from robot_rl_envs.env import Env
-from robot_rl_envs.scene import make_scene
 from robot_rl_envs.task import Task
 
 GROUPS = {"actor": "policy", "critic": "critic"}

@@ -2,14 +2,14 @@
 
 A row is the start of a control step (state, command) with what was done in it (action, control); a quarantined world's
 last row is the state that the step ended in. At quarantine the world's ring is copied into one of a few slots, which
-the host writes to files at its next sync (:mod:`robot_rl_envs.quarantine`). Nothing here is part of a checkpoint.
+the host writes to files at its next sync (:mod:`.quarantine`). Nothing here is part of a checkpoint.
 """
 
 from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.engines.base import (
+from robot_rl_envs.engine import (
     FAULT_ACTION,
     FAULT_OBSERVATION,
     FAULT_OVERFLOW,
@@ -28,13 +28,13 @@ REASONS = {
 }
 """Reasons by name, the likely cause first: a world that has several is counted under the first."""
 
-STEP, WRITTEN, REWARD, COMMAND, QPOS = 0, 1, 2, 3, 6
+STEP, WRITTEN, REWARD, COMMAND = 0, 1, 2, 3
 """Columns of a row: control steps since the reset; DIRTY_* bits of what was written since the step before; the reward
-of the step before; the command (3); from QPOS on qpos, qvel, action, ctrl (of each substep, where they differ)."""
+of the step before; from COMMAND on the command, then qpos, qvel, action, ctrl (of each substep, where they differ)."""
 MARKS = ("world", "counter", "step", "faults", "overflow", "rows_needed", "contacts_needed", "term")
 """What a slot tells beside its rows."""
 
-_AT_QPOS, _AT_COMMAND, _AT_REWARD = wp.constant(QPOS), wp.constant(COMMAND), wp.constant(REWARD)
+_AT_COMMAND, _AT_REWARD = wp.constant(COMMAND), wp.constant(REWARD)
 _RAISED, _ACTION = wp.constant(FAULT_RAISED), wp.constant(FAULT_ACTION)
 _OVERFLOW, _STATE, _REWARD = wp.constant(FAULT_OVERFLOW), wp.constant(FAULT_STATE), wp.constant(FAULT_REWARD)
 _ENDED = wp.constant(FAULT_RAISED | FAULT_ACTION | FAULT_OVERFLOW | FAULT_STATE)
@@ -52,6 +52,7 @@ class Flight:
         models: (S, k) the randomized model fields of these worlds, one after the other.
         claimed: (chunks,) how many worlds have asked for a slot.
         needed: (N, 2) the engine's ``EngineData.needed``.
+        qpos: column of a row from which on qpos lies, behind the command.
         chunk: worlds of a chunk of launches.
         slots_per_chunk: chunks run side by side on a CPU, so each has slots of its own.
     """
@@ -62,6 +63,7 @@ class Flight:
     models: wp.array2d(dtype=wp.float32)
     claimed: wp.array(dtype=wp.int32)
     needed: wp.array2d(dtype=wp.int32)
+    qpos: int
     chunk: int
     slots_per_chunk: int
 
@@ -89,11 +91,11 @@ def record_start(s: Any, f: Flight, i: int):
     f.rows[row, i, 0] = float(s.step_count[i])
     f.rows[row, i, 1] = float(s.dirty[i])
     f.rows[row, i, _AT_REWARD] = s.reward[i]
-    for k in range(3):
+    for k in range(len(s.command[i])):
         f.rows[row, i, _AT_COMMAND + k] = s.command[i][k]
-    at = _AT_QPOS + s.qpos.shape[1]
+    at = f.qpos + s.qpos.shape[1]
     for k in range(s.qpos.shape[1]):
-        f.rows[row, i, _AT_QPOS + k] = s.qpos[i, k]
+        f.rows[row, i, f.qpos + k] = s.qpos[i, k]
     for k in range(s.qvel.shape[1]):
         f.rows[row, i, at + k] = s.qvel[i, k]
 
@@ -102,7 +104,7 @@ def record_start(s: Any, f: Flight, i: int):
 def record_action(s: Any, f: Flight, i: int):
     """Write the action of world i into the row of its control step."""
     row = s.counter[i] % f.rows.shape[0]
-    at = _AT_QPOS + s.qpos.shape[1] + s.qvel.shape[1]
+    at = f.qpos + s.qpos.shape[1] + s.qvel.shape[1]
     for k in range(s.action.shape[1]):
         f.rows[row, i, at + k] = s.action[i, k]
 
@@ -111,7 +113,7 @@ def record_action(s: Any, f: Flight, i: int):
 def record_control(s: Any, f: Flight, i: int, substep: int, j: int):
     """Write control j of one substep."""
     row = s.counter[i] % f.rows.shape[0]
-    at = _AT_QPOS + s.qpos.shape[1] + s.qvel.shape[1] + s.action.shape[1]
+    at = f.qpos + s.qpos.shape[1] + s.qvel.shape[1] + s.action.shape[1]
     f.rows[row, i, at + substep * s.ctrl.shape[1] + j] = s.ctrl[i, j]
 
 

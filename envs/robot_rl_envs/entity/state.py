@@ -1,7 +1,7 @@
 """The struct of arrays ``s`` that terms read and write, built for one scene and one list of terms.
 
 Frames: ``_w`` world, ``_b`` base. Quaternions are w, x, y, z. One row a world; ``nj`` joints in the robot's order,
-``na`` actions, ``nf`` feet.
+``na`` actions, ``nf`` feet. What belongs to an entity (the robot) and what belongs to the world are two tables.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.scene import Scene
+from robot_rl_envs.entity.entity import Entity
 
-FIELDS: dict[str, tuple[Any, tuple[str | int, ...], str]] = {
-    # name: (dtype, trailing shape, meaning)
+Table = dict[str, tuple[Any, tuple[str | int, ...], str]]
+"""Name -> dtype, trailing shape (a number or the name of a width), meaning."""
+
+ENTITY_FIELDS: Table = {
     "base_pos_w": (wp.vec3, (), "position of the base's origin [m]"),
     "base_quat_wxyz": (wp.vec4, (), "orientation of the base"),
     "base_lin_vel_w": (wp.vec3, (), "velocity of the base's origin [m/s]"),
@@ -38,6 +40,10 @@ FIELDS: dict[str, tuple[Any, tuple[str | int, ...], str]] = {
     "foot_air_time_s": (wp.float32, ("nf",), "time since the foot lifted off; at touchdown the whole swing's [s]"),
     "foot_contact_time_s": (wp.float32, ("nf",), "time since the foot touched down [s]"),
     "foot_touchdown": (wp.float32, ("nf",), "1 in the step in which the foot touches down"),
+}
+"""What is known of one entity; without feet ``nf`` is 0, without a floating base its pose stays zero."""
+
+WORLD_FIELDS: Table = {
     "terrain_level": (wp.int32, (), "row of the terrain the world starts on: its difficulty"),
     "terrain_column": (wp.int32, (), "column of the terrain the world starts on: its kind"),
     "env_origin_w": (wp.vec3, (), "where the world's robot starts: the ground below its default pose [m]"),
@@ -48,15 +54,17 @@ FIELDS: dict[str, tuple[Any, tuple[str | int, ...], str]] = {
     "episode_length": (wp.int32, (), "control steps towards the time limit"),
     "step_count": (wp.int32, (), "control steps since the last reset"),
     "counter": (wp.int32, (), "control steps ever: the counter of the random streams"),
-    "dirty": (wp.int32, (), "what was written since the last step; bits of engines.base"),
+    "dirty": (wp.int32, (), "what was written since the last step; bits of robot_rl_envs.engine"),
     "terminated": (wp.int32, (), "1 where the episode ended by a failure"),
     "time_out": (wp.int32, (), "1 where it ended by its time"),
-    "quarantined": (wp.int32, (), "why this step quarantined the world: FAULT_* bits of engines.base, 0 if not"),
+    "quarantined": (wp.int32, (), "why this step quarantined the world: FAULT_* bits of robot_rl_envs.engine, 0 if not"),
     "fault_term": (wp.int32, (), "index of the reward or observation term that was not finite in this step, else -1"),
     "reward": (wp.float32, (), "this step's reward"),
     "episode_return": (wp.float32, (), "sum of rewards of the running episode"),
     "episode_sums": (wp.float32, ("nr",), "sum of each reward term over the running episode"),
 }
+
+FIELDS = ENTITY_FIELDS | WORLD_FIELDS
 
 CONSTANTS: dict[str, tuple[Any, int, str]] = {
     "default_joint_pos": (wp.float32, 1, "(nj,) default pose [rad or m]"),
@@ -77,7 +85,7 @@ _CHAIN = ("start", "pos", "quat", "kind", "axis", "anchor", "qpos", "dof", "ref"
 
 @wp.struct
 class Chain:
-    """Kinematic constants; see :class:`robot_rl_envs.scene.Chain`."""
+    """Kinematic constants; see :class:`robot_rl_envs.entity.entity.Chain`."""
 
     start: wp.array(dtype=wp.int32)
     pos: wp.array(dtype=wp.vec3)
@@ -94,16 +102,16 @@ class Chain:
     floating: int
 
 
-def make_chain(scene: Scene, device: str) -> Any:
-    """Put the scene's kinematic chain on ``device``."""
+def make_chain(entity: Entity, device: str) -> Any:
+    """Put an entity's kinematic chain on ``device``."""
     chain = Chain()
     kinds = dict.fromkeys(("pos", "axis", "anchor", "foot_pos"), wp.vec3) | {"quat": wp.vec4, "ref": wp.float32}
     for name in _CHAIN:
-        values = np.ascontiguousarray(getattr(scene.chain, name))
+        values = np.ascontiguousarray(getattr(entity.chain, name))
         setattr(chain, name, wp.array(values, dtype=kinds.get(name, wp.int32), device=device))
-    chain.foot_sensor = wp.array(scene.foot_sensor, dtype=wp.int32, device=device)
-    chain.foot_radius = float(scene.robot.foot_radius)
-    chain.floating = int(scene.base)
+    chain.foot_sensor = wp.array(entity.foot_sensor, dtype=wp.int32, device=device)
+    chain.foot_radius = float(entity.robot.foot_radius)
+    chain.floating = int(entity.base)
     return chain
 
 
@@ -123,7 +131,7 @@ def make_struct(extra: dict[str, tuple[Any, int]]) -> Any:
         annotations[name] = wp.array(dtype=dtype, ndim=ndim)
     scalars = {"seed": wp.int32, "world_offset": wp.int32, "step_dt": wp.float32, "step_dt64": wp.float64}
     scalars |= {"terrain_grid": wp.vec3, "terrain_stepped": wp.int32, "terrain_tile_size": wp.float32}
-    scalars |= {"episode_steps": wp.int32}
+    scalars |= {"episode_steps": wp.int32, "base_qpos": wp.int32, "base_dof": wp.int32}
     annotations |= scalars
     return wp.struct(type("SceneState", (), {"__annotations__": annotations, "__module__": __name__}))
 

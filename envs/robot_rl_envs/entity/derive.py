@@ -8,7 +8,7 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.engines.base import (
+from robot_rl_envs.engine import (
     FAULT_ACTION,
     FAULT_OVERFLOW,
     FAULT_RAISED,
@@ -30,15 +30,16 @@ TOO_FAST = wp.constant(MAX_SPEED)
 
 @wp.func
 def derive_base(s: Any, i: int):
-    """Fill the base's pose and velocities of world i from the free joint at the head of qpos."""
-    pos = wp.vec3(s.qpos[i, 0], s.qpos[i, 1], s.qpos[i, 2])
-    quat = wp.normalize(wp.vec4(s.qpos[i, 3], s.qpos[i, 4], s.qpos[i, 5], s.qpos[i, 6]))
-    vel = wp.vec3(s.qvel[i, 0], s.qvel[i, 1], s.qvel[i, 2])
+    """Fill the base's pose and velocities of world i from its free joint."""
+    q, d = s.base_qpos, s.base_dof
+    pos = wp.vec3(s.qpos[i, q], s.qpos[i, q + 1], s.qpos[i, q + 2])
+    quat = wp.normalize(wp.vec4(s.qpos[i, q + 3], s.qpos[i, q + 4], s.qpos[i, q + 5], s.qpos[i, q + 6]))
+    vel = wp.vec3(s.qvel[i, d], s.qvel[i, d + 1], s.qvel[i, d + 2])
     s.base_pos_w[i] = pos
     s.base_quat_wxyz[i] = quat
     s.base_lin_vel_w[i] = vel
     s.base_lin_vel_b[i] = quat_rotate_inverse(quat, vel)
-    s.base_ang_vel_b[i] = wp.vec3(s.qvel[i, 3], s.qvel[i, 4], s.qvel[i, 5])
+    s.base_ang_vel_b[i] = wp.vec3(s.qvel[i, d + 3], s.qvel[i, d + 4], s.qvel[i, d + 5])
     s.projected_gravity_b[i] = quat_rotate_inverse(quat, wp.vec3(0.0, 0.0, -1.0))
 
 
@@ -160,7 +161,8 @@ def place_on_terrain(s: Any, i: int):
     origin = s.terrain_origins[s.terrain_level[i], s.terrain_column[i]]
     s.env_origin_w[i] = origin
     for k in range(3):
-        s.qpos[i, k] = s.qpos[i, k] + origin[k]
+        at = s.base_qpos + k
+        s.qpos[i, at] = s.qpos[i, at] + origin[k]
 
 
 @wp.func

@@ -148,7 +148,7 @@ class Engine(Protocol):
         """A field of MuJoCo's own, (num_envs, rows, columns), live, in the engine's precision.
 
         Args:
-            field: one of the scene's ``watched``; see :mod:`robot_rl_envs.watched`.
+            field: one of the scene's ``watched``; see :mod:`robot_rl_envs.entity.watched`.
         """
         ...
 

@@ -15,10 +15,11 @@ event          ``s, i, rng, *params``                 nothing; writes state or m
 curriculum     ``s, i, rng, *params``                 nothing; called where an episode ends, before the reset
 =============  =====================================  ==========================================
 
-``s`` is the struct of arrays of :mod:`robot_rl_envs.state`, ``i`` the world, ``rng`` a fresh random stream
+``s`` is the struct of arrays of :mod:`robot_rl_envs.entity.state`, ``i`` the world, ``rng`` a fresh random stream
 (``wp.uint32``) for this world, step and term.
 """
 
+import dis
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,6 +35,10 @@ FIXED_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "curriculum": ("s", "i", "rng"),
 }
 
+RETURNING = ("reward", "metric", "termination", "observation")
+"""Kinds whose functions return a number."""
+MAX_COMMAND = 16
+"""Components of a command at most, those that a robot's messages carry."""
 MODES = ("startup", "reset", "interval")
 """When an event may happen."""
 WRITES = ("state", "velocity", "model", "wrench", "nothing")
@@ -87,13 +92,15 @@ class TermInfo:
         params: parameter names in order.
         summary: first line of the docstring.
         size: observation width: an int, one of ``Scene.sizes`` ("joints", "actions", "feet", "height_scan",
-            "foot_forces"), or a function of the scene.
+            "foot_forces", "command"), or a function of the scene; of a command an int, how many numbers it has.
         unit: SI unit of an observation.
         frame: reference frame of an observation ("base", "imu", "heading", "world", "joint", "none").
         signal: the robot signal an observation comes from, one of :data:`SIGNALS`; None: privileged, no robot can
             measure it.
         transform: how the signal becomes the observation.
-        mirror: how the left-right mirror acts: "joints", "actions", "feet", "foot_forces", "height_scan", "imu_polar"
+        reads_command: how many components of the command it reads by index; 0 for none, or for any number.
+        mirror: how the left-right mirror acts: "joints", "actions", "feet", "foot_forces", "height_scan", "command" (as
+            the task's command declares), "imu_polar"
             (a vector in the IMU's frame), "imu_axial" (an angular velocity there), a sign for each element, or a
             function of the scene that returns permutation and sign of the elements, as those of :mod:`.mirrors` do.
         source: the sensor an observation reads.
@@ -116,6 +123,7 @@ class TermInfo:
     params: tuple[str, ...]
     summary: str
     size: Size = 1
+    reads_command: int = 0
     unit: str = ""
     frame: str = "none"
     signal: str | None = None
@@ -147,55 +155,76 @@ def term_info(fn: Any) -> TermInfo:
     return info
 
 
-def _mark(kind: str, fn: Any, **declared: Any) -> Any:
-    python_function = getattr(fn, "func", None)
-    if python_function is None:
-        name = getattr(fn, "__name__", repr(fn))
-        raise ValueError(f"@{kind} {name}: put @wp.func directly below @{kind}")
-    arguments = tuple(inspect.signature(python_function).parameters)
-    fixed = FIXED_ARGUMENTS[kind]
-    if arguments[: len(fixed)] != fixed:
-        raise ValueError(f"@{kind} {fn.key}{arguments}: the first arguments must be {', '.join(fixed)}")
-    summary = (inspect.getdoc(python_function) or "").split("\n")[0]
-    fn.term_info = TermInfo(
-        kind=kind, name=python_function.__name__, params=arguments[len(fixed) :], summary=summary, **declared
-    )
-    return fn
+def _returns_a_value(python_function: Any) -> bool:
+    """Whether every way through a function ends with the return of a value."""
+    last, found = None, False
+    for instruction in dis.get_instructions(python_function):
+        if instruction.opname in ("RETURN_VALUE", "RETURN_CONST"):
+            source = instruction if instruction.opname == "RETURN_CONST" else last
+            if source is not None and source.opname.endswith("_CONST") and source.argval is None:
+                return False
+            found = True
+        last = instruction
+    return found
 
 
-def reward(fn: Any = None, *, fields: Fields | None = None, data: tuple[str, ...] = (), before: Any = None) -> Any:
-    """Mark a ``@wp.func (s, i, *params) -> float`` as a reward term; with or without arguments.
+def _marker(kind: str, fn: Any = None, **declared: Any) -> Any:
+    """The decorator of a kind of term; applied at once where it stands without arguments.
 
-    Args:
-        fn: the function.
-        fields: state fields of its own, such as what ``before`` notes.
-        data: fields of MuJoCo's own that it reads; see :class:`TermInfo`.
-        before: a ``@wp.func (s, i, *params)`` with the same parameters, called before the physics.
-
-    Raises:
-        ValueError: ``before`` has other parameters.
+    ``declared`` are fields of :class:`TermInfo`; functions that belong to the term (``before``, ``update``) must take
+    its parameters.
     """
 
-    def wrap(marked: Any) -> Any:
-        marked = _mark("reward", marked, fields=dict(fields or {}), data=data, before=before)
-        _check_parameters("reward", marked, before, "before")
+    def mark(marked: Any) -> Any:
+        python_function = getattr(marked, "func", None)
+        if python_function is None:
+            raise ValueError(
+                f"@{kind} {getattr(marked, '__name__', repr(marked))}: put @wp.func directly below @{kind}"
+            )
+        arguments = tuple(inspect.signature(python_function).parameters)
+        fixed = FIXED_ARGUMENTS[kind]
+        if arguments[: len(fixed)] != fixed:
+            raise ValueError(f"@{kind} {marked.key}{arguments}: the first arguments must be {', '.join(fixed)}")
+        if kind in RETURNING and not _returns_a_value(python_function):
+            raise ValueError(f"@{kind} {marked.key}: must return a number on every way through it; add a return")
+        params = arguments[len(fixed) :]
+        for name in ("before", "update"):
+            other, wanted = declared.get(name), ("s", "i", *params)
+            if other is not None and tuple(inspect.signature(other.func).parameters) != wanted:
+                raise ValueError(f"@{kind} {marked.key}: its {name}'s arguments must be {', '.join(wanted)}")
+        summary = (inspect.getdoc(python_function) or "").split("\n")[0]
+        marked.term_info = TermInfo(
+            kind=kind, name=python_function.__name__, params=params, summary=summary, **declared
+        )
         return marked
 
-    return wrap if fn is None else wrap(fn)
+    return mark if fn is None else mark(fn)
 
 
-def metric(fn: Any) -> Any:
-    """Mark a ``@wp.func (s, i, *params) -> float`` as a logged metric."""
-    return _mark("metric", fn)
+def reward(
+    fn: Any = None,
+    *,
+    fields: Fields | None = None,
+    data: tuple[str, ...] = (),
+    reads_command: int = 0,
+    before: Any = None,
+) -> Any:
+    """Mark a ``@wp.func (s, i, *params) -> float`` as a reward term; with or without arguments, see :class:`TermInfo`.
+
+    Raises:
+        ValueError: it returns nothing, or ``before`` has other parameters.
+    """
+    return _marker("reward", fn, fields=dict(fields or {}), data=data, reads_command=reads_command, before=before)
+
+
+def metric(fn: Any = None, *, reads_command: int = 0) -> Any:
+    """Mark a ``@wp.func (s, i, *params) -> float`` as a logged metric; see :class:`TermInfo`."""
+    return _marker("metric", fn, reads_command=reads_command)
 
 
 def termination(fn: Any = None, *, data: tuple[str, ...] = ()) -> Any:
-    """Mark a ``@wp.func (s, i, *params) -> int`` as a termination term; ``data`` as in :class:`TermInfo`."""
-
-    def wrap(marked: Any) -> Any:
-        return _mark("termination", marked, data=data)
-
-    return wrap if fn is None else wrap(fn)
+    """Mark a ``@wp.func (s, i, *params) -> int`` as a termination term; see :class:`TermInfo`."""
+    return _marker("termination", fn, data=data)
 
 
 def observation(
@@ -206,86 +235,63 @@ def observation(
     signal: str | None = None,
     transform: str = "identity",
     mirror: MirrorRule = (),
-    source: Source | None = None,
-    data: tuple[str, ...] = (),
+    **declared: Any,
 ) -> Callable[[Any], Any]:
     """Mark a ``@wp.func (s, i, j, *params) -> float`` as an observation term; see :class:`TermInfo`.
+
+    ``declared`` may hold ``source``, ``data`` and ``reads_command``.
 
     Raises:
         ValueError: ``signal`` is no signal a robot has.
     """
     if signal is not None and signal not in SIGNALS:
         raise ValueError(f"signal {signal!r} is none of {', '.join(SIGNALS)} (None for a privileged term)")
-
-    def wrap(fn: Any) -> Any:
-        return _mark(
-            "observation",
-            fn,
-            size=size,
-            unit=unit,
-            frame=frame,
-            signal=signal,
-            transform=transform,
-            mirror=mirror,
-            source=source or Source(),
-            data=data,
-        )
-
-    return wrap
+    declared |= {"size": size, "unit": unit, "frame": frame, "signal": signal, "transform": transform, "mirror": mirror}
+    return _marker("observation", **declared)
 
 
-def _check_parameters(kind: str, marked: Any, other: Any, name: str) -> None:
-    """Check that a function which belongs to a term takes the term's parameters."""
-    wanted = ("s", "i", *marked.term_info.params)
-    if other is not None and tuple(inspect.signature(other.func).parameters) != wanted:
-        raise ValueError(f"@{kind} {marked.key}: its {name}'s arguments must be {', '.join(wanted)}")
-
-
-def _mark_updated(kind: str, fn: Any, *, update: Any, **declared: Any) -> Any:
-    """Mark a term that may have a function for every step, which takes the same parameters."""
-    marked = _mark(kind, fn, update=update, **declared)
-    _check_parameters(kind, marked, update, "update")
-    return marked
-
-
-def command(*, fields: Fields | None = None, update: Any = None, check: Check | None = None) -> Callable[[Any], Any]:
-    """Mark a ``@wp.func (s, i, rng, *params)`` as a command term.
+def command(
+    *,
+    size: int = 3,
+    mirror: tuple[float, ...] = (),
+    fields: Fields | None = None,
+    update: Any = None,
+    check: Check | None = None,
+) -> Callable[[Any], Any]:
+    """Mark a ``@wp.func (s, i, rng, *params)`` as a command term, which writes ``s.command[i]``.
 
     Args:
+        size: how many numbers the command has; all command terms of a task agree.
+        mirror: sign of each under the left-right mirror; () for one without a mirror, or for a velocity command.
         fields: its own state fields, name -> trailing shape.
         update: a ``@wp.func (s, i, *params)`` with the same parameters, called in every step in the worlds whose
             command is not held by hand, e.g. to turn a heading into a yaw rate.
         check: see :class:`TermInfo`.
 
     Raises:
-        ValueError: ``update`` has other parameters.
+        ValueError: ``size`` or ``mirror`` is none, or ``update`` has other parameters.
     """
+    if not isinstance(size, int) or not 1 <= size <= MAX_COMMAND:
+        raise ValueError(f"@command size={size!r}: must be an int in [1, {MAX_COMMAND}]")
+    if mirror and len(mirror) != size:
+        raise ValueError(f"@command mirror={mirror!r}: must have a sign for each of {size} components")
+    declared = {"size": size, "mirror": mirror, "update": update, "check": check}
+    return _marker("command", fields=dict(fields or {}), **declared)
 
-    def wrap(fn: Any) -> Any:
-        return _mark_updated("command", fn, update=update, fields=dict(fields or {}), check=check)
 
-    return wrap
-
-
-def curriculum(*, fields: Fields | None = None, update: Any = None, check: Check | None = None) -> Callable[[Any], Any]:
+def curriculum(
+    *, fields: Fields | None = None, update: Any = None, check: Check | None = None, reads_command: int = 0
+) -> Callable[[Any], Any]:
     """Mark a ``@wp.func (s, i, rng, *params)`` as a curriculum: it sees the state that an episode ended in.
 
-    It is not called at the very first reset, nor in a world that was quarantined.
-
-    Args:
-        fields: its own state fields, name -> trailing shape.
-        update: a ``@wp.func (s, i, *params)`` with the same parameters, called in every step, e.g. to keep a sum over
-            the episode; ``s.step_count[i]`` is 1 in an episode's first.
-        check: see :class:`TermInfo`.
+    It is not called at the very first reset, nor in a world that was quarantined. ``update`` is called in every step,
+    e.g. to keep a sum over the episode; ``s.step_count[i]`` is 1 in an episode's first. See :class:`TermInfo`.
 
     Raises:
         ValueError: ``update`` has other parameters.
     """
-
-    def wrap(fn: Any) -> Any:
-        return _mark_updated("curriculum", fn, update=update, fields=dict(fields or {}), check=check)
-
-    return wrap
+    declared = {"update": update, "check": check, "reads_command": reads_command}
+    return _marker("curriculum", fields=dict(fields or {}), **declared)
 
 
 def event(
@@ -293,35 +299,26 @@ def event(
     writes: str = "state",
     model_fields: tuple[str, ...] = (),
     covers: tuple[str, ...] = (),
-    set_const: bool = False,
     fields: Fields | None = None,
-    update: Any = None,
-    check: Check | None = None,
     modes: tuple[str, ...] = MODES,
+    **declared: Any,
 ) -> Callable[[Any], Any]:
-    """Mark a ``@wp.func (s, i, rng, *params)`` as an event term.
+    """Mark a ``@wp.func (s, i, rng, *params)`` as an event term; see :class:`TermInfo`.
 
     Args:
-        writes: "state" (qpos and qvel), "velocity" (qvel alone), "model" (per-world model fields), "wrench"
+        writes: "state" (qpos and qvel), "velocity" (qvel), "model" (per-world model fields), "wrench"
             (``s.xfrc_applied``) or "nothing" of the engine's.
         model_fields: MuJoCo model fields that get per-world values, e.g. ``("geom_friction",)``; the nominal values
             are ``s.<field>_nominal``.
         covers: what exactly it draws, where that is less than whole model fields.
-        set_const: recompute the model's derived constants afterwards (after masses or inertias changed).
         fields: state fields of its own, name -> trailing shape.
-        update: a ``@wp.func (s, i, *params)`` with the same parameters, called in every step before interval events.
-        check: see :class:`TermInfo`.
         modes: when it may happen.
+        declared: ``set_const``, ``update`` (called in every step before interval events) and ``check``.
 
     Raises:
         ValueError: ``writes`` is none of these, or ``update`` has other parameters.
     """
     if writes not in WRITES:
         raise ValueError(f"writes={writes!r}: must be one of {', '.join(WRITES)}")
-    declared = {"writes": writes, "model_fields": model_fields, "set_const": set_const, "check": check, "modes": modes}
-    declared |= {"fields": dict(fields or {}), "covers": covers or model_fields}
-
-    def wrap(fn: Any) -> Any:
-        return _mark_updated("event", fn, update=update, **declared)
-
-    return wrap
+    declared |= {"writes": writes, "model_fields": model_fields, "covers": covers or model_fields, "modes": modes}
+    return _marker("event", fields=dict(fields or {}), **declared)

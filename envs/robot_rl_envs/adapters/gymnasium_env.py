@@ -12,8 +12,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from robot_rl_envs.adapters.restart import restart
 from robot_rl_envs.make import make_env
-from robot_rl_envs.restart import restart
 
 if TYPE_CHECKING:
     from tensordict import TensorDict

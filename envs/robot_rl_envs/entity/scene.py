@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,13 @@ import mujoco
 import numpy as np
 from robot_rl_assets.robot import Joint, Robot
 
-from robot_rl_envs.actuators import PositionPd, check_events
-from robot_rl_envs.engines.base import GROUND_GROUP
-from robot_rl_envs.sensing import Sensing, make_sensing
+from robot_rl_envs.actuation.actuators import PositionPd, check_events
+from robot_rl_envs.engine import GROUND_GROUP
+from robot_rl_envs.entity.entity import ROBOT, Entity, one_line, read_model
+from robot_rl_envs.entity.sensing import Sensing
+from robot_rl_envs.entity.watched import STATE, watched_fields
+from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Actions, Sim, Task
-from robot_rl_envs.watched import STATE, watched_fields
 
 if TYPE_CHECKING:
     from robot_rl_envs.terrain import Terrain
@@ -27,36 +28,9 @@ FORCE_COLUMNS = 4
 SUN, HIGH_SUN = (0.2, 0.3, -1.0), (0.0, 0.0, -1.0)
 """Direction of the light in pictures of a plane, and of ground that has sides."""
 
-_JOINT_KINDS = {int(mujoco.mjtJoint.mjJNT_HINGE): 1, int(mujoco.mjtJoint.mjJNT_SLIDE): 2}
 _SOLVERS = {"newton": "mjSOL_NEWTON", "cg": "mjSOL_CG", "pgs": "mjSOL_PGS"}
 _CONES = {"pyramidal": "mjCONE_PYRAMIDAL", "elliptic": "mjCONE_ELLIPTIC"}
 _INTEGRATORS = {"implicitfast": "mjINT_IMPLICITFAST", "euler": "mjINT_EULER", "rk4": "mjINT_RK4"}
-
-
-@dataclass(kw_only=True, slots=True)
-class Chain:
-    """The joints between the base and each foot, foot after foot, one node a joint or a jointless body.
-
-    Attributes:
-        start: (nf + 1,) the nodes of foot f are ``start[f]`` .. ``start[f + 1]``, from the base down.
-        pos, quat: pose of the node in the one above: (n, 3) [m] and (n, 4) w x y z.
-        kind: 0 fixed, 1 hinge, 2 slider.
-        axis, anchor: (n, 3) joint axis and anchor in the node's frame.
-        qpos, dof: index into qpos and qvel; 0 where fixed.
-        ref: joint position at which the node's pose holds [rad or m].
-        foot_pos: (nf, 3) the foot's centre in its last node [m].
-    """
-
-    start: np.ndarray
-    pos: np.ndarray
-    quat: np.ndarray
-    kind: np.ndarray
-    axis: np.ndarray
-    anchor: np.ndarray
-    qpos: np.ndarray
-    dof: np.ndarray
-    ref: np.ndarray
-    foot_pos: np.ndarray
 
 
 def make_scene(task: Task) -> Scene:
@@ -67,7 +41,19 @@ def make_scene(task: Task) -> Scene:
         from robot_rl_envs.terrain import build_terrain
 
         terrain = build_terrain(task.terrain, task.robot)
-    return Scene(task.robot, task.sim, task.actions, terrain, make_sensing(task), watched=watched_fields(task))
+    sensing, watched = make_sensing(task), watched_fields(task)
+    return Scene(task.robot, task.sim, task.actions, terrain, sensing, watched=watched, command=task.command_width)
+
+
+def make_sensing(task: Task) -> Sensing:
+    """The sensors of ``task``."""
+    actor = getattr(task.observations["actor"], "terms", {})
+    in_base = [
+        f"observations.actor.{name}"
+        for name, term in actor.items()
+        if hasattr(term, "params") and term.info.frame == "base" and (term.info.signal or "").startswith("imu")
+    ]
+    return Sensing(task.sensors, used_sensors(task), task.sim.decimation, tuple(in_base))
 
 
 class Scene:
@@ -75,19 +61,16 @@ class Scene:
 
     Attributes:
         model: the model to simulate; visual geoms are left out.
-        robot: the robot.
+        entities: the things in it that have a name; today one, the robot.
+        entity: the robot. Its ``joint_qpos``, ``joint_dof``, ``joint_ctrl``, ``foot_geoms``, ``foot_sensor``, ``base``,
+            ``base_body_id``, ``actuated`` and ``sensing`` are the scene's own, too.
+        robot: the facts of the robot's model.
         sim: physics options.
-        joint_qpos, joint_dof: (nj,) addresses of the robot's joints in its own order.
-        joint_ctrl: (nj,) index into ctrl, -1 for a passive joint.
-        joint_range: (nj, 2) limits, +-inf where unlimited.
-        foot_geoms: (nf,) geom ids.
-        foot_sensor: (nf,) address of each foot's contact sensor.
-        base: whether the robot has a floating base.
+        actions: how actions drive the joints.
         terrain: the ground, None on an endless plane.
-        sensing: the sensors that the task's terms read.
-        watched: fields of MuJoCo's own that the task's terms read; see :mod:`robot_rl_envs.watched`.
-        sizes: widths that terms and state fields name: "joints", "actions", "feet", "bodies", "height_scan",
-            "foot_forces".
+        watched: fields of MuJoCo's own that the task's terms read; see :mod:`robot_rl_envs.entity.watched`.
+        default_qpos: (nq,) everything in its default pose.
+        sizes: widths that terms and state fields name: those of the robot, "bodies" and "command".
     """
 
     def __init__(
@@ -99,35 +82,21 @@ class Scene:
         sensing: Sensing | None = None,
         *,
         watched: tuple[str, ...] = (),
+        command: int = 3,
     ):
         self.robot, self.sim, self.actions, self.terrain = robot, sim, actions, terrain
         self.sensing, self.watched = sensing or Sensing(), watched
         self._check_complete()
-        self.model = model = self.compile()
-        ids = [self._id("joint", joint.name) for joint in robot.joints]
-        self.joint_ids = np.array(ids)
-        self.joint_qpos = model.jnt_qposadr[ids].astype(np.int32)
-        self.joint_dof = model.jnt_dofadr[ids].astype(np.int32)
-        limits = np.where(model.jnt_limited[ids, None] != 0, model.jnt_range[ids], [-np.inf, np.inf])
-        self.joint_range = limits.astype(np.float64)
-        driven = {name: k for k, name in enumerate(self.actuated)}
-        self.joint_ctrl = np.array([driven.get(joint.name, -1) for joint in robot.joints], dtype=np.int32)
-        self.foot_geoms = np.array([self._id("geom", foot) for foot in robot.feet], dtype=np.int32)
-        self.foot_sensor = np.array(
-            [model.sensor_adr[self._id("sensor", f"{foot}_contact")] for foot in robot.feet], dtype=np.int32
-        )
-        self.base = robot.base_body is not None
-        self.base_body_id = self._id("body", robot.base_body) if robot.base_body else 0
-        self.default_qpos = self._default_qpos()
-        self.chain = self._chain()
-        self.sizes = {"joints": len(robot.joints), "actions": len(self.actuated), "feet": len(robot.feet)}
-        self.sizes["bodies"] = model.nbody
-        self.sizes |= self.sensing.bind(self)
-
-    @property
-    def actuated(self) -> list[str]:
-        """Names of the driven joints, in the order of ctrl and of the policy's actions."""
-        return [joint.name for joint in self.robot.joints if not joint.passive]
+        self.model = self.compile()
+        self.entity = entity = Entity(ROBOT, robot, self.model, self.sensing)
+        self.entities = {entity.name: entity}
+        self.joint_qpos, self.joint_dof, self.joint_ctrl = entity.joint_qpos, entity.joint_dof, entity.joint_ctrl
+        self.foot_geoms, self.foot_sensor, self.actuated = entity.foot_geoms, entity.foot_sensor, entity.actuated
+        self.base, self.base_body_id = entity.base, entity.base_body_id
+        self.default_qpos = self.model.qpos0.copy()
+        for thing in self.entities.values():
+            thing.stand(self.default_qpos)
+        self.sizes = entity.sizes | {"bodies": self.model.nbody, "command": command}
 
     @cached_property
     def looks_again(self) -> bool:
@@ -156,12 +125,6 @@ class Scene:
         """The same scene with visual geoms, for pictures; its qpos is the simulated model's."""
         return self._compile(visual=True)
 
-    def _id(self, kind: str, name: str) -> int:
-        found = mujoco.mj_name2id(self.model, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), name)
-        if found < 0:
-            raise ValueError(f"robot {self.robot.name!r}: its model has no {kind} named {name!r}")
-        return found
-
     def make_spec(self, *, visual: bool, textured: bool) -> mujoco.MjSpec:
         """The robot on its ground, not compiled yet, without actuators and sensors; qpos is the simulated model's.
 
@@ -169,7 +132,7 @@ class Scene:
             visual: with the geoms that collide with nothing.
             textured: with light, sky and a pattern on the ground.
         """
-        spec = mujoco.MjSpec.from_file(str(self.robot.model))
+        spec = read_model(self.robot)
         if self.robot.complete:
             return spec
         if not visual:
@@ -202,9 +165,11 @@ class Scene:
             try:
                 return spec.compile()
             except ValueError as error:
-                if not sim.memory or "out of memory" not in str(error):
-                    raise
-                raise ValueError(f"sim.memory={sim.memory}: bytes too few to begin; 0 is MuJoCo's own choice") from None
+                if sim.memory and "out of memory" in str(error):
+                    line = f"sim.memory={sim.memory}: bytes too few to begin; 0 is MuJoCo's own choice"
+                    raise ValueError(line) from None
+                line = f"robot {self.robot.name!r}: {self.robot.model} does not compile: {one_line(error)}"
+                raise ValueError(line) from None
 
     def _add_floor(self, spec: mujoco.MjSpec, *, textured: bool) -> None:
         if textured:
@@ -271,14 +236,7 @@ class Scene:
                 objname=foot,
                 intprm=[spec_bits, net_force, 1],
             )
-        self.sensing.add_to(spec, self)
-
-    def _default_qpos(self) -> np.ndarray:
-        qpos = self.model.qpos0.copy()
-        if self.base:
-            qpos[:7] = [0.0, 0.0, self.robot.base_height, 1.0, 0.0, 0.0, 0.0]
-        qpos[self.joint_qpos] = [joint.default_pos for joint in self.robot.joints]
-        return qpos
+        self.sensing.add_to(spec, self.robot, self.sim.timestep)
 
     def initial_history(self) -> np.ndarray:
         """(nhistory,) the delay buffers a world starts an episode with: before it, targets were the default pose."""
@@ -289,58 +247,13 @@ class Scene:
         for joint in self.robot.joints:
             if joint.passive:
                 continue
-            k = self._id("actuator", joint.name)
+            k = self.model.actuator(joint.name).id
             samples = int(self.model.actuator_history[k, 0])
             if samples:
                 value = joint.default_pos if position else 0.0
                 mujoco.mj_initCtrlHistory(self.model, data, k, None, np.full((samples, 1), value))
         self.sensing.fill_history(self.model, data)
         return data.history.copy()
-
-    def _chain(self) -> Chain:
-        paths = [self._path(int(self.model.geom_bodyid[geom])) for geom in self.foot_geoms]
-        nodes = [node for path in paths for node in path]
-        columns = list(zip(*nodes, strict=True)) if nodes else [[]] * 8
-        vectors = [
-            np.array(columns[k], dtype=np.float32).reshape(-1, width) for k, width in ((0, 3), (1, 4), (3, 3), (4, 3))
-        ]
-        kind, qpos, dof = (np.array(columns[k], dtype=np.int32) for k in (2, 5, 6))
-        return Chain(
-            start=np.cumsum([0, *(len(path) for path in paths)]).astype(np.int32),
-            pos=vectors[0],
-            quat=vectors[1],
-            kind=kind,
-            axis=vectors[2],
-            anchor=vectors[3],
-            qpos=qpos,
-            dof=dof,
-            ref=np.array(columns[7], dtype=np.float32),
-            foot_pos=self.model.geom_pos[self.foot_geoms].astype(np.float32).reshape(-1, 3),
-        )
-
-    def _path(self, body: int) -> list[tuple]:
-        """List the nodes from the base (or the world) down to ``body``."""
-        if body == (self.base_body_id if self.base else 0):
-            return []
-        model = self.model
-        nodes = self._path(int(model.body_parentid[body]))
-        pose = (model.body_pos[body], model.body_quat[body])
-        first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
-        if count == 0:
-            nodes.append((*pose, 0, np.array([0.0, 0.0, 1.0]), np.zeros(3), 0, 0, 0.0))
-        for joint in range(first, first + count):
-            kind = _JOINT_KINDS.get(int(model.jnt_type[joint]))
-            if kind is None:
-                raise ValueError(
-                    f"robot {self.robot.name!r}: joint {model.joint(joint).name!r} of its model must be a hinge or "
-                    "a slide; the one free joint is base_body's"
-                )
-            address = (int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]))
-            nodes.append(
-                (*pose, kind, model.jnt_axis[joint], model.jnt_pos[joint], *address, float(model.qpos0[address[0]]))
-            )
-            pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
-        return nodes
 
 
 def add_surroundings(spec: mujoco.MjSpec, sun: tuple[float, float, float] = HIGH_SUN) -> None:

@@ -6,17 +6,14 @@ for ground that no map describes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engines.base import DIRTY_STATE
-from robot_rl_envs.measure import aim_scan, measure_scan
-
-if TYPE_CHECKING:
-    from robot_rl_envs.engines import Engine
-    from robot_rl_envs.scene import Scene
+from robot_rl_envs.engine import DIRTY_STATE, Engine
+from robot_rl_envs.sensing.measure import aim_scan, measure_scan
+from robot_rl_envs.sensing.sensors import HeightScan
 
 ABOVE = 0.5
 """Rays start this far above the highest ground [m]."""
@@ -26,28 +23,34 @@ class RayScan:
     """Fills ``s.height_scan`` by rays; false where no scan is cast.
 
     Args:
-        scene: the scene, with its sensors.
+        scan: the grid; None where the engine casts none.
+        ground: (ny, nx) heights of the ground [m]; None on a plane.
         engine: the physics.
         arrays: the arrays of ``s``.
+        base: address of the base in qpos.
     """
 
-    def __init__(self, scene: Scene, engine: Engine, arrays: dict[str, wp.array]):
-        self._active, self._blind = scene.sensing.rays, engine.capturable
-        if not self._active:
+    def __init__(
+        self,
+        scan: HeightScan | None,
+        ground: np.ndarray | None,
+        engine: Engine,
+        arrays: dict[str, wp.array],
+        base: int,
+    ):
+        self._active, self._blind = scan is not None, engine.capturable
+        if scan is None:
             return
         points = arrays["scan_points"]
         dim = (engine.num_envs, points.shape[0])
-        highest = 0.0 if scene.terrain is None else float(np.max(scene.terrain.heights))
-        top = max(highest, 0.0) + ABOVE
-        reach = scene.sensing.sensors.height_scan.max_distance
+        top = max(0.0 if ground is None else float(np.max(ground)), 0.0) + ABOVE
         self._rays = engine.make_rays(points.shape[0], ground_only=True)
         self._rays.directions.fill_(wp.vec3(0.0, 0.0, -1.0))
         options: dict[str, Any] = {"dim": dim, "device": engine.device, "record_cmd": True}
         qpos = arrays["qpos"]
-        self._aim: Any = wp.launch(aim_scan, inputs=[qpos, points, top, self._rays.origins], **options)
-        self._measure: Any = wp.launch(
-            measure_scan, inputs=[qpos, self._rays.distances, top, reach, arrays["height_scan"]], **options
-        )
+        self._aim: Any = wp.launch(aim_scan, inputs=[qpos, base, points, top, self._rays.origins], **options)
+        inputs = [qpos, base, self._rays.distances, top, scan.max_distance, arrays["height_scan"]]
+        self._measure: Any = wp.launch(measure_scan, inputs=inputs, **options)
 
     def __bool__(self) -> bool:
         return self._active
