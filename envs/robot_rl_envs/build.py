@@ -11,6 +11,7 @@ from robot_rl_envs.entity.scene import make_sensing
 from robot_rl_envs.entity.state import CONSTANTS, FIELDS
 from robot_rl_envs.entity.watched import field_of
 from robot_rl_envs.fuse.actuating import actuator_fields, native_model_fields
+from robot_rl_envs.fuse.layout import resolve_size
 from robot_rl_envs.fuse.observing import pipe_shapes
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def extra_fields(task: Task, scene: Scene, layout: Layout, num_envs: int) -> Ext
         if not isinstance(shape, tuple):
             extra[name] = (shape, 1, (num_envs,))
             continue
-        sizes = tuple(scene.sizes[n] if isinstance(n, str) else n for n in shape)
+        sizes = tuple(resolve_size(n, scene, f"state field {name!r}") for n in shape)
         if sizes == (3,) or name == "command":
             vector = wp.vec3 if sizes == (3,) else wp.types.vector(length=sizes[0], dtype=wp.float32)
             extra[name] = (vector, 1, (num_envs,))

@@ -16,7 +16,7 @@ from robot_rl_envs.terms.declare import MirrorRule
 
 def _joint_rows(scene: Scene) -> list[dict[str, Any]]:
     rows = []
-    for joint, (lower, upper) in zip(scene.robot.joints, scene.joint_range.tolist(), strict=True):
+    for joint, (lower, upper) in zip(scene.robot.joints, scene.entity.joint_range.tolist(), strict=True):
         rows.append(
             {
                 "name": joint.name,

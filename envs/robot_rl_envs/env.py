@@ -140,7 +140,10 @@ class Env(VecEnv):
             self._arrays,
             self.scene.entity.base_qpos,
         )
-        self._record_stages(self._recorder)
+        try:
+            self._record_stages(self._recorder)
+        except Exception as error:  # Warp has a class of its own for each way in which a term cannot be compiled
+            raise self._kernels.blame(error, dir(self.state), dir(self.scene.model)) from None
         self._images = Images(
             self.cfg, self.scene, self.engine, self._arrays, seed=self.seed, world_offset=world_offset
         )

@@ -45,7 +45,7 @@ def _check_terms(section: str, kind: str, terms: dict[str, Any]) -> None:
     for name, term in terms.items():
         _require(str(name).isidentifier(), section, name, "a term's name must be letters, digits and _")
         found = getattr(term, "kind", None)
-        _require(found == kind, f"{section}.{name}", found or term, f"must be a {kind} term")
+        _require(found == kind, f"{section}.{name}", found or term, f"must be a {kind} term, {kind.capitalize()}(...)")
 
 
 class _Term:

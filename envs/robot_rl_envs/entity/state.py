@@ -13,6 +13,7 @@ import numpy as np
 import warp as wp
 
 from robot_rl_envs.entity.entity import Entity
+from robot_rl_envs.terms.checks import nearest
 
 Table = dict[str, tuple[Any, tuple[str | int, ...], str]]
 """Name -> dtype, trailing shape (a number or the name of a width), meaning."""
@@ -57,7 +58,11 @@ WORLD_FIELDS: Table = {
     "dirty": (wp.int32, (), "what was written since the last step; bits of robot_rl_envs.engine"),
     "terminated": (wp.int32, (), "1 where the episode ended by a failure"),
     "time_out": (wp.int32, (), "1 where it ended by its time"),
-    "quarantined": (wp.int32, (), "why this step quarantined the world: FAULT_* bits of robot_rl_envs.engine, 0 if not"),
+    "quarantined": (
+        wp.int32,
+        (),
+        "why this step quarantined the world: FAULT_* bits of robot_rl_envs.engine, 0 if not",
+    ),
     "fault_term": (wp.int32, (), "index of the reward or observation term that was not finite in this step, else -1"),
     "reward": (wp.float32, (), "this step's reward"),
     "episode_return": (wp.float32, (), "sum of rewards of the running episode"),
@@ -146,7 +151,8 @@ class State:
         try:
             return object.__getattribute__(self, "_views")[name]
         except (KeyError, AttributeError):
-            raise AttributeError(f"the state has no field {name!r}") from None
+            hint = nearest(name, self.__dict__.get("_views", ()))
+            raise AttributeError(f"the state has no field {name!r}; {hint}") from None
 
     def __dir__(self) -> list[str]:
         return sorted(self._views)

@@ -39,13 +39,26 @@ class TorchTerms:
     def __bool__(self) -> bool:
         return bool(self.rewards or self.terminations or self.observations)
 
+    def _value(self, path: str, term: TorchTerm) -> torch.Tensor:
+        """What a term's function returns, (N,) or (N, size); refused where it is no such tensor."""
+        try:
+            value, worlds = term.fn(self.state), self.state.reward.shape[0]
+        except Exception as error:  # whatever a user's function raises
+            raise ValueError(f"{path}: its function raised {type(error).__name__}: {error}") from error
+        shape = (worlds, term.size) if term.kind == "observation" else (worlds,)
+        if not isinstance(value, torch.Tensor):
+            raise ValueError(f"{path}: its function returned {type(value).__name__}, must be a tensor {shape}")
+        if tuple(value.shape) != shape and not (term.size == 1 and tuple(value.shape) == (worlds,)):
+            raise ValueError(f"{path}: its function returned a tensor {tuple(value.shape)}, must be {shape}")
+        return value
+
     def finish(self, final: dict[str, torch.Tensor]) -> None:
         """Add rewards and terminations, and write observations into the rows of ``final`` that are done."""
         state = self.state
         if self.rewards:
             self._add_rewards()
         for name, term in self.terminations:
-            hit = term.fn(state).to(torch.int32)
+            hit = self._value(f"terminations.{name}", term).to(torch.int32)
             target = state.time_out if term.time_out else state.terminated
             torch.maximum(target, hit, out=target)
             self.log[self.layout.log[f"termination/{name}"]] += hit.sum()
@@ -59,7 +72,11 @@ class TorchTerms:
         for group, slot in self.observations:
             view = groups[group][:, slot.offset : slot.offset + slot.size]
             # What is not finite even after the reset is caught in the next step; no learner is given it meanwhile.
-            value = slot.term.fn(self.state).reshape(view.shape).nan_to_num(0.0, 0.0, 0.0)
+            value = (
+                self._value(f"observations.{group}.{slot.name}", slot.term)
+                .reshape(view.shape)
+                .nan_to_num(0.0, 0.0, 0.0)
+            )
             view.copy_(value if where is None else torch.where(where[:, None], value, view))
 
     def _check_observations(self) -> None:
@@ -67,7 +84,8 @@ class TorchTerms:
         state = self.state
         bad, fine = torch.zeros_like(state.terminated, dtype=torch.bool), state.quarantined == 0
         for group, slot in self.observations:
-            spoilt = ~slot.term.fn(state).reshape(bad.shape[0], -1).isfinite().all(dim=1)
+            value = self._value(f"observations.{group}.{slot.name}", slot.term)
+            spoilt = ~value.reshape(bad.shape[0], -1).isfinite().all(dim=1)
             index = self.layout.observations.index(f"{group}.{slot.name}")
             state.fault_term.masked_fill_(spoilt & fine & ~bad, index)
             bad |= spoilt
@@ -84,7 +102,7 @@ class TorchTerms:
         state = self.state
         bad, groups = state.quarantined > 0, self.layout.reward_groups
         for name, term in self.rewards:
-            value = term.weight * term.fn(state) * self.task.sim.step_dt
+            value = term.weight * self._value(f"rewards.{name}", term) * self.task.sim.step_dt
             spoilt, index = ~value.isfinite(), self.layout.rewards.index(name)
             state.fault_term.masked_fill_(spoilt & ~bad, index)
             bad = bad | spoilt

@@ -30,7 +30,9 @@ def nearest(value: str, names: Iterable[str]) -> str:
     """The end of a line about a name that is not there: the ones that look like it, or all there are."""
     names = list(names)
     close = difflib.get_close_matches(value, names, n=3, cutoff=0.4)
-    return f"did you mean {' or '.join(repr(name) for name in close)}?" if close else f"it has {', '.join(names)}"
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"there are {', '.join(names)}" if names else "there are none"
 
 
 def check_range(
