@@ -186,9 +186,8 @@ def _marker(kind: str, fn: Any = None, **declared: Any) -> Any:
         if arguments[: len(fixed)] != fixed:
             raise ValueError(f"@{kind} {marked.key}{arguments}: the first arguments must be {', '.join(fixed)}")
         if kind in RETURNING and not _returns_a_value(python_function):
-            raise ValueError(
-                f"@{kind} {python_function.__name__}: returns nothing, at least on one way through it; must return a number"
-            )
+            name = python_function.__name__
+            raise ValueError(f"@{kind} {name}: returns nothing, at least on one way through it; must return a number")
         params = arguments[len(fixed) :]
         for name in ("before", "update"):
             other, wanted = declared.get(name), ("s", "i", *params)

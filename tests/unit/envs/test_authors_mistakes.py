@@ -30,7 +30,7 @@ def refused(call, *words):
 
 
 def compiled(robot):
-    return lambda: Scene(robot, Sim(), Actions())
+    return lambda: Scene(robot, Sim(), Actions(kind="effort"))
 
 
 @pytest.mark.parametrize(
