@@ -147,14 +147,7 @@ class Observation(_Term):
     dropout: float
 
     def __init__(
-        self,
-        fn: Any,
-        *,
-        noise: float = 0.0,
-        scale: float = 1.0,
-        clip: float = 100.0,
-        history: int = 1,
-        **options: Any,
+        self, fn: Any, *, noise: float = 0.0, scale: float = 1.0, clip: float = 100.0, history: int = 1, **options: Any
     ):
         pipeline = check_options({name: options.pop(name) for name in OPTIONS if name in options})
         self._bind(fn, options)

@@ -55,11 +55,7 @@ class NetFile:
     name: str = "actuator net"
 
     def __post_init__(self) -> None:
-        """Check the shapes and figures.
-
-        Raises:
-            ValueError: a layer, the activation, a lag or a scale is not what it has to be; the line names it.
-        """
+        """Check the shapes and figures."""
         if self.activation not in ACTIVATIONS:
             raise ValueError(
                 f"{self.name}: activation={self.activation!r}, wants one of {', '.join(sorted(ACTIVATIONS))}"

@@ -59,11 +59,7 @@ class Actuator:
     explicit: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            ValueError: a field is out of range; the line names it.
-        """
+        """Check the ranges."""
         fits = len(self.delay_s) == 2 and all(math.isfinite(value) for value in self.delay_s)
         fits = fits and 0.0 <= self.delay_s[0] <= self.delay_s[1]
         _require(fits, "delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi [s]")
@@ -95,9 +91,6 @@ class Actuator:
             robot: the robot.
             timestep: physics step [s].
             kind: ``actions.kind``, "position" or "effort".
-
-        Raises:
-            ValueError: the delay does not fit in the history, or a joint lacks what the actuator needs.
         """
         longest = self.longest_delay_s
         # A drawn delay between two substeps is one or the other, so the longest may be rounded up.
@@ -144,9 +137,6 @@ def check_events(actuator: Actuator, events: dict[str, Any]) -> None:
     Args:
         actuator: the task's actuator.
         events: its events by name.
-
-    Raises:
-        ValueError: an event does not fit; the line names it and the one to take.
     """
     kind = type(actuator).__name__
     right = "explicit_gains" if actuator.explicit else "dc_motor_gains" if kind == "DcMotor" else "motor_strength"
@@ -218,11 +208,7 @@ class DcMotor(Actuator):
     voltage: float = 24.0
 
     def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            ValueError: a field is out of range; the line names it.
-        """
+        """Check the ranges."""
         Actuator.__post_init__(self)
         for name in ("saturation_effort", "voltage"):
             value = getattr(self, name)
@@ -270,11 +256,7 @@ class ExplicitPd(Actuator):
     explicit: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            ValueError: a field is out of range; the line names it.
-        """
+        """Check the ranges."""
         Actuator.__post_init__(self)
         value = self.saturation_effort
         _require(math.isfinite(value) and value >= 0.0, "saturation_effort", value, "must be a finite number >= 0")

@@ -155,11 +155,7 @@ def _spread(where: str, latencies: Any, name: str) -> list[float]:
 
 
 def check_quantiles(name: str, values: Any, least: float) -> None:
-    """Refuse quantiles that are no distribution; none at all are fine.
-
-    Raises:
-        ValueError: too few, not finite, falling or out of range.
-    """
+    """Refuse quantiles that are no distribution; none at all are fine."""
     right = f"must be empty, or 2 or more ascending numbers in [{least:g}, {MAX_DELAY_S:g}] s"
     fits = all(isinstance(value, int | float) and math.isfinite(value) for value in values) and len(values) != 1
     if fits and values:

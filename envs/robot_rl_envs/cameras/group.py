@@ -24,14 +24,7 @@ class Images:
     """
 
     def __init__(
-        self,
-        task: Task,
-        scene: Scene,
-        engine: Engine,
-        state: dict[str, wp.array],
-        *,
-        seed: int,
-        world_offset: int,
+        self, task: Task, scene: Scene, engine: Engine, state: dict[str, wp.array], *, seed: int, world_offset: int
     ):
         """Build the sensor of each image group; see :class:`~robot_rl_envs.cameras.sensor.CameraSensor`.
 

@@ -164,9 +164,6 @@ def check_indices(tensors: Mapping[str, Any], tiles: Sequence[int]) -> None:
     Args:
         tensors: as of `Env.state_dict`.
         tiles: rows and columns of the terrain.
-
-    Raises:
-        ValueError: the line names the number.
     """
     bounds = {"terrain_level": tiles[0], "terrain_column": tiles[1], "step_count": 2**31, "episode_length": 2**31}
     for name, size in bounds.items():

@@ -20,13 +20,7 @@ from robot_rl_envs.fuse.observing import GROUP
 from robot_rl_envs.fuse.writer import Writer
 from robot_rl_envs.task import Event, Task, TorchTerm
 
-_DIRTY = {
-    "state": DIRTY_STATE,
-    "velocity": DIRTY_VELOCITY,
-    "model": DIRTY_MODEL,
-    "wrench": DIRTY_WRENCH,
-    "nothing": 0,
-}
+_DIRTY = {"state": DIRTY_STATE, "velocity": DIRTY_VELOCITY, "model": DIRTY_MODEL, "wrench": DIRTY_WRENCH, "nothing": 0}
 
 
 def _write_event(w: Writer, name: str, term: Event, indent: int) -> None:

@@ -80,11 +80,7 @@ def _check_heading(params: dict[str, float], scene: Any) -> None:
         )
 
 
-@command(
-    fields={"heading_target": (), "has_heading": ()},
-    update=turn_to_heading,
-    check=_check_heading,
-)
+@command(fields={"heading_target": (), "has_heading": ()}, update=turn_to_heading, check=_check_heading)
 @wp.func
 def heading_velocity(
     s: Any,

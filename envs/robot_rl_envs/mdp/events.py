@@ -90,12 +90,7 @@ def _check_base_mass(params: dict[str, float], scene: Any) -> None:
         movable_com(body, scene)
 
 
-@event(
-    writes="model",
-    model_fields=("body_mass", "body_inertia", "body_ipos"),
-    set_const=True,
-    check=_check_base_mass,
-)
+@event(writes="model", model_fields=("body_mass", "body_inertia", "body_ipos"), set_const=True, check=_check_base_mass)
 @wp.func
 def base_mass(s: Any, i: int, rng: wp.uint32, body: float, mass: float, com: float):
     """Add +-mass [kg] to a body, its inertia scaled alike, and move its centre of mass by +-com [m] along each axis."""

@@ -91,7 +91,7 @@ class Camera:
     missing: float = 0.0
 
     def __post_init__(self) -> None:
-        """Checks every field."""
+        """Check every field."""
         name = f"camera {self.name!r}"
         _require(bool(self.name), "camera.name", self.name, "must not be empty")
         _vector(f"{name}: pos", self.pos, 3)
@@ -141,7 +141,7 @@ class Camera:
         return np.stack([right, np.cross(back, right), back], axis=1)
 
     def add_to(self, spec: mujoco.MjSpec, robot: Robot | None = None) -> None:
-        """Puts the camera into a scene that is not compiled yet.
+        """Put the camera into a scene that is not compiled yet.
 
         Args:
             spec: the scene.
@@ -203,7 +203,7 @@ class ImageGroup:
     geometry: str | None = None
 
     def __post_init__(self) -> None:
-        """Checks the names."""
+        """Check the names."""
         _require(isinstance(self.camera, Camera), "image group: camera", self.camera, "must be a Camera")
         _require(self.kind in KINDS, "image group: kind", self.kind, f"must be one of {', '.join(KINDS)}")
         if self.geometry is None:

@@ -31,12 +31,7 @@ class RayScan:
     """
 
     def __init__(
-        self,
-        scan: HeightScan | None,
-        ground: np.ndarray | None,
-        engine: Engine,
-        arrays: dict[str, wp.array],
-        base: int,
+        self, scan: HeightScan | None, ground: np.ndarray | None, engine: Engine, arrays: dict[str, wp.array], base: int
     ):
         self._active, self._blind = scan is not None, engine.capturable
         if scan is None:

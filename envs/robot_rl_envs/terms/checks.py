@@ -38,11 +38,7 @@ def nearest(value: str, names: Iterable[str]) -> str:
 def check_range(
     params: dict[str, float], lo: str, hi: str, *, least: float = -math.inf, most: float = math.inf
 ) -> None:
-    """Check that ``lo <= hi`` and that both lie in [least, most].
-
-    Raises:
-        ValueError: they do not.
-    """
+    """Check that ``lo <= hi`` and that both lie in [least, most]."""
     check_least(params, lo, least)
     if params[lo] > params[hi]:
         raise ValueError(f"{lo}={params[lo]:g}: must be at most {hi}={params[hi]:g}")
@@ -51,11 +47,7 @@ def check_range(
 
 
 def check_ranges(params: dict[str, Any]) -> None:
-    """Check what parameters mean in every term: lo and hi, or <name>_lo and <name>_hi, are a range; a std divides.
-
-    Raises:
-        ValueError: a range ends below its begin, or a std is not greater than 0.
-    """
+    """Check what parameters mean in every term: lo and hi, or <name>_lo and <name>_hi, are a range; a std divides."""
     if "std" in params:
         check_above(params, "std", 0.0)
     for lo in params:
@@ -65,42 +57,26 @@ def check_ranges(params: dict[str, Any]) -> None:
 
 
 def check_length(length_s: float, step_dt: float) -> None:
-    """Check the length of an episode [s] against the control period [s].
-
-    Raises:
-        ValueError: it is no whole step, or of more steps than kernels count.
-    """
+    """Check the length of an episode [s] against the control period [s]."""
     if not 0.5 < length_s / step_dt <= MAX_STEPS:
         right = f"must last at least a control step of {step_dt:g} s and at most {MAX_STEPS} of them"
         raise ValueError(f"episode_length_s={length_s}: {right}")
 
 
 def check_least(params: dict[str, float], name: str, least: float, why: str = "") -> None:
-    """Check that a parameter is at least ``least``; ``why`` goes into the line.
-
-    Raises:
-        ValueError: it is less.
-    """
+    """Check that a parameter is at least ``least``; ``why`` goes into the line."""
     if params[name] < least:
         raise ValueError(f"{name}={params[name]:g}: must be at least {least:g}{why}")
 
 
 def check_above(params: dict[str, float], name: str, bound: float, why: str = "") -> None:
-    """Check that a parameter is greater than ``bound``; ``why`` goes into the line.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Check that a parameter is greater than ``bound``; ``why`` goes into the line."""
     if params[name] <= bound:
         raise ValueError(f"{name}={params[name]:g}: must be greater than {bound:g}{why}")
 
 
 def check_share(params: dict[str, float], name: str) -> None:
-    """Check that a parameter lies in [0, 1].
-
-    Raises:
-        ValueError: it does not.
-    """
+    """Check that a parameter lies in [0, 1]."""
     if not 0 <= params[name] <= 1:
         raise ValueError(f"{name}={params[name]:g}: must lie in [0, 1]")
 
@@ -123,9 +99,6 @@ def movable_com(body: int, scene: Any) -> None:
     """Check that MuJoCo reads the centre of mass of a body.
 
     Where the model has it in the body's origin, the compiler notes so and the position is never read again.
-
-    Raises:
-        ValueError: it does not.
     """
     if scene.model.body_sameframe[body] == 1 or scene.model.body_simple[body] != 0:
         raise ValueError(
@@ -135,11 +108,7 @@ def movable_com(body: int, scene: Any) -> None:
 
 
 def check_feet(params: dict[str, float], scene: Any, name: str) -> None:
-    """Check that there are feet to draw something for.
-
-    Raises:
-        ValueError: there are none.
-    """
+    """Check that there are feet to draw something for."""
     if not scene.robot.feet:
         raise ValueError(f"{name}={params[name]:g}: robot {scene.robot.name!r} has no feet; leave the event out")
 

@@ -88,7 +88,7 @@ class Terrain:
 
 
 def build_terrain(cfg: TerrainCfg, robot: Robot | None = None) -> Terrain:
-    """Builds a terrain; the same cfg gives the same bits.
+    """Build a terrain; the same cfg gives the same bits.
 
     Args:
         cfg: what it is to be. A tile depends on seed, row, column and its own kind, not on what lies around it.

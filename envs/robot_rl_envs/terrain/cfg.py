@@ -50,11 +50,7 @@ class TerrainCfg:
     friction: float | None = None
 
     def __post_init__(self) -> None:
-        """Checks every field.
-
-        Raises:
-            ValueError: the line names the field, its value and what would be right.
-        """
+        """Check every field."""
         self._check_tiles()
         for name, least, most in (("num_rows", 1, 1000), ("num_columns", 1, 1000)):
             value = getattr(self, name)

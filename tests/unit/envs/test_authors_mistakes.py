@@ -58,7 +58,7 @@ def test_a_joint_that_the_model_does_not_have():
     [
         ("</worldbody>", "", ["cannot be read"]),
         ("<body name=", "<body nam=", ["cannot be read", "nam"]),
-        ('mass="', 'mass="-', ["does not compile", "mass"]),
+        ('mass="1"', 'mass="-1"', ["does not compile", "mass"]),
     ],
 )
 def test_what_mujoco_refuses_names_the_file(tmp_path, old, new, words):
