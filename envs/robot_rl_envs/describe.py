@@ -13,23 +13,15 @@ from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.task import Task, TorchTerm
 from robot_rl_envs.terms.declare import MirrorRule
 
+JOINT_FACTS = ("default_pos", "kp", "kd", "effort_limit", "velocity_limit")
+
 
 def _joint_rows(scene: Scene) -> list[dict[str, Any]]:
     rows = []
-    for joint, (lower, upper) in zip(scene.robot.joints, scene.entity.joint_range.tolist(), strict=True):
-        rows.append(
-            {
-                "name": joint.name,
-                "default_pos": joint.default_pos,
-                "kp": joint.kp,
-                "kd": joint.kd,
-                "effort_limit": joint.effort_limit,
-                "velocity_limit": joint.velocity_limit,
-                "lower": lower if math.isfinite(lower) else None,
-                "upper": upper if math.isfinite(upper) else None,
-                "action_scale": joint.action_scale,
-            }
-        )
+    for joint, limits in zip(scene.robot.joints, scene.entity.joint_range.tolist(), strict=True):
+        lower, upper = (limit if math.isfinite(limit) else None for limit in limits)
+        facts = {name: getattr(joint, name) for name in JOINT_FACTS}
+        rows.append({"name": joint.name, **facts, "lower": lower, "upper": upper, "action_scale": joint.action_scale})
     return rows
 
 
@@ -45,10 +37,7 @@ def _observation_row(slot: ObservationSlot, scene: Scene) -> dict[str, Any]:
         params |= {"gate": "command", "gate_norm": MOVING_COMMAND}
     return {
         "name": slot.name,
-        "signal": info.signal,
-        "transform": info.transform,
-        "unit": info.unit,
-        "frame": info.frame,
+        **{name: getattr(info, name) for name in ("signal", "transform", "unit", "frame")},
         "size": slot.size,
         "scale": slot.term.scale,
         "clip": slot.term.clip,

@@ -64,6 +64,17 @@ class EngineData:
     overflow: wp.array
     needed: wp.array
 
+    @classmethod
+    def zeros(cls, model: mujoco.MjModel, num_envs: int, device: str) -> EngineData:
+        """Arrays of an engine's own."""
+        import warp as wp
+
+        widths = {"qpos": model.nq, "qvel": model.nv, "ctrl": model.nu, "sensordata": model.nsensordata}
+        widths["actuator_force"] = model.nu
+        floats = {name: wp.zeros((num_envs, k), dtype=wp.float32, device=device) for name, k in widths.items()}
+        overflow, needed = (wp.zeros(shape, dtype=wp.int32, device=device) for shape in (num_envs, (num_envs, 2)))
+        return cls(**floats, overflow=overflow, needed=needed)
+
 
 class Rays(Protocol):
     """Rays of every world, with buffers of their own.

@@ -56,41 +56,36 @@ class NetFile:
 
     def __post_init__(self) -> None:
         """Check the shapes and figures."""
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(
-                f"{self.name}: activation={self.activation!r}, wants one of {', '.join(sorted(ACTIVATIONS))}"
-            )
-        if not self.lags_s or any(not math.isfinite(lag) or lag < 0.0 for lag in self.lags_s):
-            raise ValueError(f"{self.name}: lags_s={self.lags_s!r}, wants finite times >= 0 [s], at least one")
-        if len(set(self.lags_s)) < len(self.lags_s):
-            raise ValueError(f"{self.name}: lags_s={self.lags_s!r}, wants each lag once")
+        lags = self.lags_s
+        known = ", ".join(sorted(ACTIVATIONS))
+        self._want(self.activation in ACTIVATIONS, f"activation={self.activation!r}, wants one of {known}")
+        fits = bool(lags) and all(math.isfinite(lag) and lag >= 0.0 for lag in lags)
+        self._want(fits, f"lags_s={lags!r}, wants finite times >= 0 [s], at least one")
+        self._want(len(set(lags)) == len(lags), f"lags_s={lags!r}, wants each lag once")
         for field in ("error_scale", "velocity_scale", "output_scale"):
-            if not math.isfinite(getattr(self, field)):
-                raise ValueError(f"{self.name}: {field}={getattr(self, field)!r}, wants a finite number")
+            value = getattr(self, field)
+            self._want(math.isfinite(value), f"{field}={value!r}, wants a finite number")
         self._check_layers()
+
+    def _want(self, fits: bool, line: str) -> None:
+        if not fits:
+            raise ValueError(f"{self.name}: {line}")
 
     def _check_layers(self) -> None:
         count = len(self.layers)
-        if not 2 <= count <= MAX_LAYERS:
-            raise ValueError(f"{self.name}: {count} layers, wants 2 to {MAX_LAYERS}")
+        self._want(2 <= count <= MAX_LAYERS, f"{count} layers, wants 2 to {MAX_LAYERS}")
         width, reason = 2 * len(self.lags_s), f"an error and a velocity at each of {len(self.lags_s)} lags"
         for k, (weight, bias) in enumerate(self.layers):
-            last = k == count - 1
-            rows = "1" if last else "out"
+            last, name = k == count - 1, f"layers.{k}"
             fits = weight.ndim == 2 and weight.shape[1] == width and (weight.shape[0] == 1 or not last)
-            if not fits:
-                raise ValueError(
-                    f"{self.name}: layers.{k}.weight has shape {weight.shape}, wants ({rows}, {width}): {reason}"
-                    + (", one torque" if last else "")
-                )
-            if not 1 <= weight.shape[0] <= MAX_WIDTH:
-                raise ValueError(f"{self.name}: layers.{k} is {weight.shape[0]} wide, wants 1 to {MAX_WIDTH}")
-            if bias.shape != (weight.shape[0],):
-                raise ValueError(f"{self.name}: layers.{k}.bias has shape {bias.shape}, wants ({weight.shape[0]},)")
+            wanted = f"({'1' if last else 'out'}, {width}): {reason}{', one torque' if last else ''}"
+            self._want(fits, f"{name}.weight has shape {weight.shape}, wants {wanted}")
+            out = weight.shape[0]
+            self._want(1 <= out <= MAX_WIDTH, f"{name} is {out} wide, wants 1 to {MAX_WIDTH}")
+            self._want(bias.shape == (out,), f"{name}.bias has shape {bias.shape}, wants ({out},)")
             for part, values in (("weight", weight), ("bias", bias)):
-                if not np.isfinite(values).all():
-                    raise ValueError(f"{self.name}: layers.{k}.{part} holds values that are not finite")
-            width, reason = weight.shape[0], f"the width of layers.{k}"
+                self._want(bool(np.isfinite(values).all()), f"{name}.{part} holds values that are not finite")
+            width, reason = out, f"the width of layers.{k}"
 
     @property
     def sizes(self) -> list[int]:

@@ -49,6 +49,7 @@ class Actuator:
             them, too, and adds it. See :mod:`robot_rl_envs.actuation.latency`.
         jitter_quantiles_s: likewise of what every control step adds to its world's delay, in the same episode.
         explicit: whether our kernel computes the torque, in each substep.
+        takes_gains: whether it needs each driven joint's kp where an action is a position.
     """
 
     delay_s: tuple[float, float] = (0.0, 0.0)
@@ -57,6 +58,7 @@ class Actuator:
     jitter_quantiles_s: tuple[float, ...] = ()
 
     explicit: ClassVar[bool] = False
+    takes_gains: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -107,6 +109,12 @@ class Actuator:
                 f"actions.kind={kind!r}: {type(self).__name__} turns joint targets into torques; use "
                 "actions.kind=position, or PositionPd or DcMotor, which take efforts, too"
             )
+        for joint in robot.joints:
+            if self.takes_gains and kind == "position" and not joint.passive and joint.kp == 0:
+                raise ValueError(
+                    f"actions.kind='position': joint {joint.name!r} of {robot.name!r} has kp=0; "
+                    "give it gains or use actions.kind=effort"
+                )
 
     def add_to(self, spec: Any, joint: Joint, kind: str = "position") -> Any:
         """Add the MuJoCo actuator of one joint to a ``mujoco.MjSpec`` and return it.
@@ -164,26 +172,12 @@ def engine_delay(steps: int, timestep: float) -> float:
     return max(0.0, (steps - 0.5) * timestep)
 
 
-def _check_gains(robot: Robot, kind: str) -> None:
-    for joint in robot.joints:
-        if kind == "position" and not joint.passive and joint.kp == 0:
-            raise ValueError(
-                f"actions.kind='position': joint {joint.name!r} of {robot.name!r} has kp=0; "
-                "give it gains or use actions.kind=effort"
-            )
-
-
 @dataclass(kw_only=True, slots=True)
 class PositionPd(Actuator):
     """MuJoCo's position servo with the joint's kp and kd: the fastest, and the default.
 
     With ``actions.kind="effort"`` a plain motor: the control is the torque itself.
     """
-
-    def check(self, robot: Robot, timestep: float, kind: str) -> None:
-        """See :meth:`Actuator.check`; with ``kind="position"`` every driven joint needs a kp."""
-        Actuator.check(self, robot, timestep, kind)
-        _check_gains(robot, kind)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -213,11 +207,6 @@ class DcMotor(Actuator):
         for name in ("saturation_effort", "voltage"):
             value = getattr(self, name)
             _require(math.isfinite(value) and value > 0.0, name, value, "must be a finite number > 0")
-
-    def check(self, robot: Robot, timestep: float, kind: str) -> None:
-        """See :meth:`Actuator.check`; with ``kind="position"`` every driven joint needs a kp."""
-        Actuator.check(self, robot, timestep, kind)
-        _check_gains(robot, kind)
 
     def electrical(self, joint: Joint) -> tuple[float, float]:
         """Motor constant K [V s/rad = N m/A] and resistance R [Ohm] of a joint, seen at the joint."""
@@ -261,11 +250,6 @@ class ExplicitPd(Actuator):
         value = self.saturation_effort
         _require(math.isfinite(value) and value >= 0.0, "saturation_effort", value, "must be a finite number >= 0")
 
-    def check(self, robot: Robot, timestep: float, kind: str) -> None:
-        """See :meth:`Actuator.check`; every driven joint needs a kp."""
-        Actuator.check(self, robot, timestep, kind)
-        _check_gains(robot, kind)
-
 
 @dataclass(kw_only=True, slots=True)
 class ActuatorNet(Actuator):
@@ -283,6 +267,7 @@ class ActuatorNet(Actuator):
     file: str = ""
 
     explicit: ClassVar[bool] = True
+    takes_gains: ClassVar[bool] = False
 
     def check(self, robot: Robot, timestep: float, kind: str) -> None:
         """See :meth:`Actuator.check`; reads the file, too.

@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from robot_rl_envs.adapters.restart import restart
+from robot_rl_envs.adapters.spaces import action_box, group_box
 from robot_rl_envs.make import make_env
 
 if TYPE_CHECKING:
@@ -81,10 +82,9 @@ class TaskVectorEnv(VectorEnv):
             raise ValueError(f"groups={unknown[0]!r}: must be one of {', '.join(there)}, or 'all'")
         if not self._names or len(set(self._names)) < len(self._names):
             raise ValueError(f"groups={groups!r}: must name at least one group, none of them twice")
-        parts: dict[str, spaces.Space] = {name: _box(obs[name]) for name in self._names}
+        parts: dict[str, spaces.Space] = {name: group_box(obs, name) for name in self._names}
         self.single_observation_space = parts[self._names[0]] if self._alone else spaces.Dict(parts)
-        clip = self._task.actions.clip
-        self.single_action_space = spaces.Box(-clip, clip, (self.task_env.num_actions,), np.float32)
+        self.single_action_space = action_box(self.task_env)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         fps = 1.0 / self.task_env.step_dt
@@ -268,12 +268,6 @@ class TaskEnv(gymnasium.Env):
     def close(self) -> None:
         """Let the world go; may be called twice."""
         self.worlds.close()
-
-
-def _box(group: Any) -> spaces.Box:
-    """The space of an observation group (N, ...): any float, or a byte."""
-    shape = tuple(group.shape[1:])
-    return spaces.Box(0, 255, shape, np.uint8) if group.dtype == torch.uint8 else spaces.Box(-np.inf, np.inf, shape)
 
 
 def _rows(mask: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:

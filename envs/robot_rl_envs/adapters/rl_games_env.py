@@ -15,7 +15,7 @@ import torch
 from rl_games.common import env_configurations, vecenv
 from rl_games.common.ivecenv import IVecEnv
 
-from robot_rl_envs.adapters.spaces import action_box, group_box
+from robot_rl_envs.adapters.spaces import TwoGroups, action_box
 from robot_rl_envs.env import Env
 from robot_rl_envs.make import make_env
 from robot_rl_envs.task import Task
@@ -31,26 +31,13 @@ class RlGamesEnv(IVecEnv):
     """
 
     def __init__(self, env: Env, *, observation: str = "actor", state: str | None = "critic") -> None:
-        """Wrap.
-
-        Args:
-            env: the worlds.
-            observation: the group that the policy sees.
-            state: the group that a central value function sees; None, or one that the task does not have: none.
-
-        Raises:
-            ValueError: no such observation group.
-        """
-        self.env, self._group = env, observation
-        groups = env.get_observations()
-        self._observations = group_box(groups, observation)
-        self._state_group = state if state is not None and state in groups else None
-        self._states = group_box(groups, self._state_group) if self._state_group else None
+        """Wrap; see :class:`.spaces.TwoGroups`."""
+        self.env, self._groups = env, TwoGroups(env, observation, state)
 
     def get_env_info(self) -> dict[str, Any]:
         """Spaces, as rl_games asks for them."""
-        info = {"observation_space": self._observations, "action_space": action_box(self.env), "agents": 1}
-        return info | {"state_space": self._states, "use_global_observations": self._states is not None}
+        info = {"observation_space": self._groups.observations, "action_space": action_box(self.env), "agents": 1}
+        return info | {"state_space": self._groups.states, "use_global_observations": self._groups.states is not None}
 
     def reset(self) -> Any:
         """Begin all episodes; the observations."""
@@ -71,10 +58,8 @@ class RlGamesEnv(IVecEnv):
         self.env.close()
 
     def _shown(self) -> Any:
-        """The observations, copied: the environment writes over its own."""
-        groups = self.env.get_observations()
-        seen = groups[self._group].clone()
-        return {"obs": seen, "states": groups[self._state_group].clone()} if self._state_group else seen
+        seen, state = self._groups.observe(), self._groups.state()
+        return seen if state is None else {"obs": seen, "states": state}
 
 
 def register(name: str, task: Task, **options: Any) -> None:

@@ -16,7 +16,7 @@ import gymnasium
 import torch
 from skrl.envs.wrappers.torch import Wrapper
 
-from robot_rl_envs.adapters.spaces import action_box, group_box
+from robot_rl_envs.adapters.spaces import TwoGroups, action_box
 from robot_rl_envs.env import Env
 
 
@@ -24,35 +24,21 @@ class SkrlEnv(Wrapper):
     """Worlds that begin anew by themselves; skrl's trainers take them as they take a vector environment."""
 
     def __init__(self, env: Env, *, observation: str = "actor", state: str | None = "critic") -> None:
-        """Wrap.
-
-        Args:
-            env: the worlds.
-            observation: the group that the policy sees.
-            state: the group that the value function may see beside it; None, or one that the task does not have: none.
-
-        Raises:
-            ValueError: no such observation group.
-        """
+        """Wrap; see :class:`.spaces.TwoGroups`."""
         super().__init__(env)
-        self._task_env = env
-        self._group = observation
-        groups = env.get_observations()
-        self._observations = group_box(groups, observation)
-        self._state_group = state if state is not None and state in groups else None
-        self._states = group_box(groups, self._state_group) if self._state_group else None
+        self._task_env, self._groups = env, TwoGroups(env, observation, state)
         self._actions = action_box(env)
         self._fresh = False
 
     @property
     def observation_space(self) -> gymnasium.Space:
         """A Box (D,) without bounds."""
-        return self._observations
+        return self._groups.observations
 
     @property
     def state_space(self) -> gymnasium.Space | None:
         """The same of the critic's group, or None."""
-        return self._states
+        return self._groups.states
 
     @property
     def action_space(self) -> gymnasium.Space:
@@ -64,7 +50,7 @@ class SkrlEnv(Wrapper):
         if not self._fresh:
             self._task_env.reset()
             self._fresh = True
-        return self._shown(self._group), {}
+        return self._groups.observe(), {}
 
     def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Any]:
         """Apply actions (N, A) for one control period.
@@ -75,13 +61,13 @@ class SkrlEnv(Wrapper):
         """
         _, rewards, dones, extras = self._task_env.step(actions)
         truncated = extras["time_outs"]
-        info = {"final_obs": extras["final_obs"][self._group].clone(), "valid": extras["valid"].clone()}
+        info = {"final_obs": self._groups.observe(extras["final_obs"]), "valid": extras["valid"].clone()}
         flags = [flag.clone().view(-1, 1) for flag in (dones & ~truncated, truncated)]
-        return self._shown(self._group), rewards.clone().view(-1, 1), *flags, info
+        return self._groups.observe(), rewards.clone().view(-1, 1), *flags, info
 
     def state(self) -> torch.Tensor | None:
         """The critic's observations (N, S), or None."""
-        return self._shown(self._state_group) if self._state_group else None
+        return self._groups.state()
 
     def render(self, *_: Any, **__: Any) -> None:
         """Nothing: robot-rl play and robot-rl video show a task."""
@@ -89,7 +75,3 @@ class SkrlEnv(Wrapper):
     def close(self) -> None:
         """Let the worlds go."""
         self._task_env.close()
-
-    def _shown(self, group: str) -> torch.Tensor:
-        """A group's observations, copied: the environment writes over its own."""
-        return self._task_env.get_observations()[group].clone()

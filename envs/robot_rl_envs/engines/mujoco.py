@@ -75,15 +75,7 @@ class MujocoEngine:
         self.batch = Batch(scene.compile(add_post_constraint) if post else scene.model, num_envs, num_threads)
         self.num_threads = self.batch.nthread
         model = scene.model
-        self.data = EngineData(
-            qpos=_zeros(num_envs, model.nq),
-            qvel=_zeros(num_envs, model.nv),
-            ctrl=_zeros(num_envs, model.nu),
-            sensordata=_zeros(num_envs, model.nsensordata),
-            actuator_force=_zeros(num_envs, model.nu),
-            overflow=wp.zeros(num_envs, dtype=wp.int32, device="cpu"),
-            needed=wp.zeros((num_envs, 2), dtype=wp.int32, device="cpu"),
-        )
+        self.data = EngineData.zeros(model, num_envs, "cpu")
         self._overflow = self.data.overflow.numpy()
         self._full = self.batch.warning.reshape(num_envs, -1, 2)[:, _FULL, 1]
         self._seen = self._full.copy()

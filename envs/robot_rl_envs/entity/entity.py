@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NoReturn
 
 import mujoco
@@ -18,32 +17,6 @@ ROBOT = "robot"
 
 _JOINT_KINDS = {int(mujoco.mjtJoint.mjJNT_HINGE): 1, int(mujoco.mjtJoint.mjJNT_SLIDE): 2}
 _FREE = int(mujoco.mjtJoint.mjJNT_FREE)
-
-
-@dataclass(kw_only=True, slots=True)
-class Chain:
-    """The joints between the base and each foot, foot after foot, one node a joint or a jointless body.
-
-    Attributes:
-        start: (nf + 1,) the nodes of foot f are ``start[f]`` .. ``start[f + 1]``, from the base down.
-        pos, quat: pose of the node in the one above: (n, 3) [m] and (n, 4) w x y z.
-        kind: 0 fixed, 1 hinge, 2 slider.
-        axis, anchor: (n, 3) joint axis and anchor in the node's frame.
-        qpos, dof: index into qpos and qvel; 0 where fixed.
-        ref: joint position at which the node's pose holds [rad or m].
-        foot_pos: (nf, 3) the foot's centre in its last node [m].
-    """
-
-    start: np.ndarray
-    pos: np.ndarray
-    quat: np.ndarray
-    kind: np.ndarray
-    axis: np.ndarray
-    anchor: np.ndarray
-    qpos: np.ndarray
-    dof: np.ndarray
-    ref: np.ndarray
-    foot_pos: np.ndarray
 
 
 class Entity:
@@ -64,7 +37,7 @@ class Entity:
         base_qpos, base_dof: addresses of the base's free joint in qpos and qvel; 0 without one.
         foot_geoms: (nf,) geom ids.
         foot_sensor: (nf,) address of each foot's contact sensor.
-        chain: the joints between base and feet.
+        chain: the joints between base and feet, by the fields of :class:`.state.Chain`; only those that have values.
         sizes: widths that terms and state fields name: "joints", "actions", "feet", and those of its sensors.
     """
 
@@ -109,26 +82,13 @@ class Entity:
             qpos[self.base_qpos : self.base_qpos + 7] = [0.0, 0.0, self.robot.base_height, 1.0, 0.0, 0.0, 0.0]
         qpos[self.joint_qpos] = [joint.default_pos for joint in self.robot.joints]
 
-    def _chain(self) -> Chain:
+    def _chain(self) -> dict[str, np.ndarray]:
         paths = [self._path(int(self._model.geom_bodyid[geom])) for geom in self.foot_geoms]
-        nodes = [node for path in paths for node in path]
-        columns = list(zip(*nodes, strict=True)) if nodes else [[]] * 8
-        vectors = [
-            np.array(columns[k], dtype=np.float32).reshape(-1, width) for k, width in ((0, 3), (1, 4), (3, 3), (4, 3))
-        ]
-        kind, qpos, dof = (np.array(columns[k], dtype=np.int32) for k in (2, 5, 6))
-        return Chain(
-            start=np.cumsum([0, *(len(path) for path in paths)]).astype(np.int32),
-            pos=vectors[0],
-            quat=vectors[1],
-            kind=kind,
-            axis=vectors[2],
-            anchor=vectors[3],
-            qpos=qpos,
-            dof=dof,
-            ref=np.array(columns[7], dtype=np.float32),
-            foot_pos=self._model.geom_pos[self.foot_geoms].astype(np.float32).reshape(-1, 3),
-        )
+        names = ("pos", "quat", "kind", "axis", "anchor", "qpos", "dof", "ref")
+        columns = zip(*(node for path in paths for node in path), strict=True)
+        chain = {name: np.array(column) for name, column in zip(names, columns, strict=False)}
+        starts = np.cumsum([0, *(len(path) for path in paths)])
+        return chain | {"start": starts, "foot_pos": self._model.geom_pos[self.foot_geoms]}
 
     def _path(self, body: int) -> list[tuple]:
         """List the nodes from the base (or the world) down to ``body``."""

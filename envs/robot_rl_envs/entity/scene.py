@@ -22,9 +22,6 @@ from robot_rl_envs.task import Actions, Sim, Task
 if TYPE_CHECKING:
     from robot_rl_envs.terrain import Terrain
 
-FORCE_COLUMNS = 4
-"""Columns of a foot's contact sensor: found, and the net force (3) [N]."""
-
 SUN, HIGH_SUN = (0.2, 0.3, -1.0), (0.0, 0.0, -1.0)
 """Direction of the light in pictures of a plane, and of ground that has sides."""
 

@@ -250,7 +250,11 @@ class Sensing:
             return order.ravel().tolist(), [1.0] * scan.count
         if rule not in ("imu_polar", "imu_axial"):
             return None
-        turn = _matrix(self.mount_quat)
+        import mujoco
+
+        turn = np.zeros(9)
+        mujoco.mju_quat2Mat(turn, self.mount_quat)
+        turn = turn.reshape(3, 3)
         side = turn.T @ np.diag([1.0, -1.0, 1.0]) @ turn * (1.0 if rule == "imu_polar" else -1.0)
         order = np.abs(side).argmax(axis=1)
         if np.abs(np.abs(side).max(axis=1) - 1.0).max() > 1e-5:
@@ -276,15 +280,3 @@ def _rotate_inverse(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
     t = 2.0 * torch.linalg.cross(q[:, 1:], v)
     return v - q[:, :1] * t + torch.linalg.cross(q[:, 1:], t)
-
-
-def _matrix(q: np.ndarray) -> np.ndarray:
-    """Rotation matrix of a quaternion w x y z."""
-    w, x, y, z = q
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )

@@ -85,12 +85,23 @@ CONSTANTS: dict[str, tuple[Any, int, str]] = {
     "terrain_origins": (wp.vec3, 2, "(rows, columns) where a robot may start on each tile [m]"),
 }
 
-_CHAIN = ("start", "pos", "quat", "kind", "axis", "anchor", "qpos", "dof", "ref", "foot_pos")
-
 
 @wp.struct
 class Chain:
-    """Kinematic constants; see :class:`robot_rl_envs.entity.entity.Chain`."""
+    """The joints between the base and each foot, foot after foot, one node a joint or a jointless body.
+
+    Attributes:
+        start: (nf + 1,) the nodes of foot f are ``start[f]`` .. ``start[f + 1]``, from the base down.
+        pos, quat: pose of the node in the one above [m], w x y z.
+        kind: 0 fixed, 1 hinge, 2 slider.
+        axis, anchor: joint axis and anchor in the node's frame.
+        qpos, dof: index into qpos and qvel; 0 where fixed.
+        ref: joint position at which the node's pose holds [rad or m].
+        foot_pos: (nf,) the foot's centre in its last node [m].
+        foot_sensor: (nf,) address of its contact sensor.
+        foot_radius: of its sphere [m].
+        floating: whether the base is.
+    """
 
     start: wp.array(dtype=wp.int32)
     pos: wp.array(dtype=wp.vec3)
@@ -110,13 +121,13 @@ class Chain:
 def make_chain(entity: Entity, device: str) -> Any:
     """Put an entity's kinematic chain on ``device``."""
     chain = Chain()
-    kinds = dict.fromkeys(("pos", "axis", "anchor", "foot_pos"), wp.vec3) | {"quat": wp.vec4, "ref": wp.float32}
-    for name in _CHAIN:
-        values = np.ascontiguousarray(getattr(entity.chain, name))
-        setattr(chain, name, wp.array(values, dtype=kinds.get(name, wp.int32), device=device))
-    chain.foot_sensor = wp.array(entity.foot_sensor, dtype=wp.int32, device=device)
-    chain.foot_radius = float(entity.robot.foot_radius)
-    chain.floating = int(entity.base)
+    values = entity.chain | {"foot_sensor": entity.foot_sensor}
+    for name, field in Chain.vars.items():
+        if isinstance(field.type, wp.array):
+            dtype = field.type.dtype
+            given = values.get(name, np.zeros((0, *getattr(dtype, "_shape_", ()))))
+            setattr(chain, name, wp.array(given, dtype=dtype, device=device))
+    chain.foot_radius, chain.floating = float(entity.robot.foot_radius), int(entity.base)
     return chain
 
 
