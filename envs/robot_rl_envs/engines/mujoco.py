@@ -42,7 +42,7 @@ def _zeros(*shape: int) -> wp.array:
 
 
 class MujocoRays:
-    """Rays of every world by ``Batch.ray``, which makes its results anew; see :class:`.base.Rays`."""
+    """Rays of every world by ``Batch.ray``, which makes its results anew; see :class:`robot_rl_envs.engine.Rays`."""
 
     def __init__(self, batch: Batch, num_envs: int, count: int, *, ground_only: bool):
         self._batch = batch

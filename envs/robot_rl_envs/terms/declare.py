@@ -100,9 +100,9 @@ class TermInfo:
         transform: how the signal becomes the observation.
         reads_command: how many components of the command it reads by index; 0 for none, or for any number.
         mirror: how the left-right mirror acts: "joints", "actions", "feet", "foot_forces", "height_scan", "command" (as
-            the task's command declares), "imu_polar"
-            (a vector in the IMU's frame), "imu_axial" (an angular velocity there), a sign for each element, or a
-            function of the scene that returns permutation and sign of the elements, as those of :mod:`.mirrors` do.
+            the task's command declares), "imu_polar" (a vector in the IMU's frame), "imu_axial" (an angular velocity
+            there), a sign for each element, or a function of the scene that returns permutation and sign of the
+            elements, as those of :mod:`robot_rl_envs.entity.mirrors` do.
         source: the sensor an observation reads.
         fields: state fields the term adds to the struct, see :data:`Fields`.
         data: fields of MuJoCo's own that it reads as ``s.engine_<name>``, see ``Engine.watch``.
