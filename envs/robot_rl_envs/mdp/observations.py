@@ -46,7 +46,7 @@ def last_action(s: Any, i: int, j: int) -> float:
     return s.action[i, j]
 
 
-@observation(size="command", frame="none", signal="command", mirror="command")
+@observation(size="command", unit="1", frame="base", signal="command", mirror="command")
 @wp.func
 def command(s: Any, i: int, j: int) -> float:
     """Every component of the command, of any width."""

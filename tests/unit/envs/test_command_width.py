@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 import warp as wp
+from robot_rl_deploy.describe import make_contract
+from robot_rl_deploy.parts import TrainingSpec
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import commands, observations, rewards
 from robot_rl_envs.recorder.flight import COMMAND
@@ -22,10 +24,27 @@ def push_to(s: Any, i: int, rng: wp.uint32, x_lo: float, x_hi: float):
 
 @command(size=5, mirror=(1.0, -1.0, -1.0, 1.0, -1.0))
 @wp.func
-def five(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
+def five(
+    s: Any,
+    i: int,
+    rng: wp.uint32,
+    a_lo: float,
+    a_hi: float,
+    b_lo: float,
+    b_hi: float,
+    c_lo: float,
+    c_hi: float,
+    d_lo: float,
+    d_hi: float,
+    e_lo: float,
+    e_hi: float,
+):
     """Five numbers."""
-    for k in range(5):
-        s.command[i][k] = lo + (hi - lo) * wp.randf(rng)
+    s.command[i][0] = a_lo + (a_hi - a_lo) * wp.randf(rng)
+    s.command[i][1] = b_lo + (b_hi - b_lo) * wp.randf(rng)
+    s.command[i][2] = c_lo + (c_hi - c_lo) * wp.randf(rng)
+    s.command[i][3] = d_lo + (d_hi - d_lo) * wp.randf(rng)
+    s.command[i][4] = e_lo + (e_hi - e_lo) * wp.randf(rng)
 
 
 @reward
@@ -35,9 +54,10 @@ def last_component(s: Any, i: int) -> float:
     return s.command[i][len(s.command[i]) - 1]
 
 
+RANGES = {f"{name}_{end}": value for name in "abcde" for end, value in (("lo", 0.5), ("hi", 1.0))}
 CASES = {
     1: (Command(push_to, resample_s=(0.04, 0.04), x_lo=-1.0, x_hi=1.0), [-1.0]),
-    5: (Command(five, resample_s=(0.04, 0.04), lo=0.5, hi=1.0), [1.0, -1.0, -1.0, 1.0, -1.0]),
+    5: (Command(five, resample_s=(0.04, 0.04), **RANGES), [1.0, -1.0, -1.0, 1.0, -1.0]),
 }
 
 
@@ -143,3 +163,15 @@ def test_a_command_s_width_is_a_small_number(size):
         command(size=size)
     with pytest.raises(ValueError, match="a sign for each of 2"):
         command(size=2, mirror=(1.0,))
+
+
+@pytest.mark.parametrize("width", CASES)
+def test_the_contract_of_a_policy_names_each_component(commanded, width):
+    env = commanded(width)
+    training = TrainingSpec(run_id="a", task="cart", git_commit="unknown", iteration=1)
+    contract = make_contract(env.describe_policy(), training)
+    assert [(c.name, c.lower, c.upper) for c in contract.command] == (
+        [("x", -1.0, 1.0)] if width == 1 else [(name, 0.5, 1.0) for name in "abcde"]
+    )
+    assert contract.observations[1].size == contract.signal_sizes()["command"] == width
+    env.close()
