@@ -25,16 +25,12 @@ from robot_rl_assets.robot import Joint, Robot
 
 from robot_rl_envs.actuation.actuator_net import NetFile, load_actuator_net
 from robot_rl_envs.actuation.latency import MAX_DELAY_S, check_quantiles
+from robot_rl_envs.terms.checks import require
 
 MAX_DELAY_HISTORY = 256
 """Samples of delayed targets at most."""
 MAX_NET_LAG = 64
 """Substeps that a network may look back at most."""
-
-
-def _require(condition: bool, name: str, value: Any, right: str) -> None:
-    if not condition:
-        raise ValueError(f"actuator.{name}={value!r}: {right}")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -64,9 +60,9 @@ class Actuator:
         """Check the ranges."""
         fits = len(self.delay_s) == 2 and all(math.isfinite(value) for value in self.delay_s)
         fits = fits and 0.0 <= self.delay_s[0] <= self.delay_s[1]
-        _require(fits, "delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi [s]")
+        require(fits, "actuator.delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi [s]")
         right = f"must be in [1, {MAX_DELAY_HISTORY}] substeps"
-        _require(1 <= self.delay_history <= MAX_DELAY_HISTORY, "delay_history", self.delay_history, right)
+        require(1 <= self.delay_history <= MAX_DELAY_HISTORY, "actuator.delay_history", self.delay_history, right)
         check_quantiles("actuator.delay_quantiles_s", self.delay_quantiles_s, 0.0)
         check_quantiles("actuator.jitter_quantiles_s", self.jitter_quantiles_s, -MAX_DELAY_S)
 
@@ -206,7 +202,7 @@ class DcMotor(Actuator):
         Actuator.__post_init__(self)
         for name in ("saturation_effort", "voltage"):
             value = getattr(self, name)
-            _require(math.isfinite(value) and value > 0.0, name, value, "must be a finite number > 0")
+            require(math.isfinite(value) and value > 0.0, f"actuator.{name}", value, "must be a finite number > 0")
 
     def electrical(self, joint: Joint) -> tuple[float, float]:
         """Motor constant K [V s/rad = N m/A] and resistance R [Ohm] of a joint, seen at the joint."""
@@ -248,7 +244,9 @@ class ExplicitPd(Actuator):
         """Check the ranges."""
         Actuator.__post_init__(self)
         value = self.saturation_effort
-        _require(math.isfinite(value) and value >= 0.0, "saturation_effort", value, "must be a finite number >= 0")
+        require(
+            math.isfinite(value) and value >= 0.0, "actuator.saturation_effort", value, "must be a finite number >= 0"
+        )
 
 
 @dataclass(kw_only=True, slots=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robot_rl_envs.terms.checks import require
+
 if TYPE_CHECKING:
     import mujoco
     from robot_rl_assets.robot import Robot
@@ -19,24 +21,19 @@ CHANNELS = {"depth": 1, "rgb": 3}
 MAX_SIDE = 1024
 
 
-def _require(condition: bool, name: str, value: Any, right: str) -> None:
-    if not condition:
-        raise ValueError(f"{name}={value!r}: {right}")
-
-
 def _vector(name: str, value: Any, length: int) -> tuple[float, ...]:
     """`value` as finite floats, or a line that names it."""
     try:
         numbers = tuple(float(k) for k in value)
     except (TypeError, ValueError):
         numbers = ()
-    _require(len(numbers) == length and all(map(math.isfinite, numbers)), name, value, f"must be {length} numbers")
+    require(len(numbers) == length and all(map(math.isfinite, numbers)), name, value, f"must be {length} numbers")
     return numbers
 
 
 def _range(name: str, value: Any, high: float) -> tuple[float, float]:
     lo, hi = _vector(name, value, 2)
-    _require(0 <= lo <= hi <= high, name, value, f"must be (lo, hi) with 0 <= lo <= hi <= {high}")
+    require(0 <= lo <= hi <= high, name, value, f"must be (lo, hi) with 0 <= lo <= hi <= {high}")
     return lo, hi
 
 
@@ -93,39 +90,37 @@ class Camera:
     def __post_init__(self) -> None:
         """Check every field."""
         name = f"camera {self.name!r}"
-        _require(bool(self.name), "camera.name", self.name, "must not be empty")
+        require(bool(self.name), "camera.name", self.name, "must not be empty")
         _vector(f"{name}: pos", self.pos, 3)
         self._check_orientation(name)
-        _require(0 < self.fovy < 180, f"{name}: fovy", self.fovy, "must be in (0, 180) degrees")
+        require(0 < self.fovy < 180, f"{name}: fovy", self.fovy, "must be in (0, 180) degrees")
         for side in ("width", "height"):
             value = getattr(self, side)
             whole = isinstance(value, int) and not isinstance(value, bool)
-            _require(whole and 1 <= value <= MAX_SIDE, f"{name}: {side}", value, f"must be an int in [1, {MAX_SIDE}]")
-        _require(
-            0 < self.near < self.far < math.inf, f"{name}: near, far", (self.near, self.far), "want 0 < near < far"
-        )
-        _require(isinstance(self.every, int) and 1 <= self.every <= 1000, f"{name}: every", self.every, "[1, 1000]")
+            require(whole and 1 <= value <= MAX_SIDE, f"{name}: {side}", value, f"must be an int in [1, {MAX_SIDE}]")
+        require(0 < self.near < self.far < math.inf, f"{name}: near, far", (self.near, self.far), "want 0 < near < far")
+        require(isinstance(self.every, int) and 1 <= self.every <= 1000, f"{name}: every", self.every, "[1, 1000]")
         delays = _range(f"{name}: delay_steps", self.delay_steps, 100)
         whole = all(k == int(k) for k in delays)
-        _require(whole, f"{name}: delay_steps", self.delay_steps, "must be whole control steps")
+        require(whole, f"{name}: delay_steps", self.delay_steps, "must be whole control steps")
         self.delay_steps = (int(delays[0]), int(delays[1]))
         self.dropout = _range(f"{name}: dropout", self.dropout, 1.0)
-        _require(0 <= self.pos_jitter <= 1, f"{name}: pos_jitter", self.pos_jitter, "must be in [0, 1] m")
+        require(0 <= self.pos_jitter <= 1, f"{name}: pos_jitter", self.pos_jitter, "must be in [0, 1] m")
         jitter = self.angle_jitter_deg
-        _require(0 <= jitter <= 90, f"{name}: angle_jitter_deg", jitter, "must be in [0, 90] degrees")
-        _require(0 <= self.noise <= 1, f"{name}: noise", self.noise, "must be in [0, 1]")
-        _require(0 <= self.missing <= 1, f"{name}: missing", self.missing, "must be in [0, 1]")
+        require(0 <= jitter <= 90, f"{name}: angle_jitter_deg", jitter, "must be in [0, 90] degrees")
+        require(0 <= self.noise <= 1, f"{name}: noise", self.noise, "must be in [0, 1]")
+        require(0 <= self.missing <= 1, f"{name}: missing", self.missing, "must be in [0, 1]")
 
     def _check_orientation(self, name: str) -> None:
         if self.quat_wxyz is not None:
             length = math.hypot(*_vector(f"{name}: quat_wxyz", self.quat_wxyz, 4))
-            _require(abs(length - 1) < 1e-3, f"{name}: quat_wxyz", self.quat_wxyz, "must be of unit length")
+            require(abs(length - 1) < 1e-3, f"{name}: quat_wxyz", self.quat_wxyz, "must be of unit length")
             return
         forward, up = _vector(f"{name}: forward", self.forward, 3), _vector(f"{name}: up", self.up, 3)
-        _require(math.hypot(*forward) > 1e-6, f"{name}: forward", self.forward, "must not be zero")
+        require(math.hypot(*forward) > 1e-6, f"{name}: forward", self.forward, "must not be zero")
         across = np.linalg.norm(np.cross(forward, up))
         parallel = across < 1e-3 * math.hypot(*forward) * max(math.hypot(*up), 1e-6)
-        _require(not parallel, f"{name}: up", self.up, "must not be zero or along forward")
+        require(not parallel, f"{name}: up", self.up, "must not be zero or along forward")
 
     def rotation(self) -> np.ndarray:
         """(3, 3) columns: the camera's x (right), y (up) and z (backward) in the frame of its body or site."""
@@ -204,12 +199,12 @@ class ImageGroup:
 
     def __post_init__(self) -> None:
         """Check the names."""
-        _require(isinstance(self.camera, Camera), "image group: camera", self.camera, "must be a Camera")
-        _require(self.kind in KINDS, "image group: kind", self.kind, f"must be one of {', '.join(KINDS)}")
+        require(isinstance(self.camera, Camera), "image group: camera", self.camera, "must be a Camera")
+        require(self.kind in KINDS, "image group: kind", self.kind, f"must be one of {', '.join(KINDS)}")
         if self.geometry is None:
             self.geometry = "collision" if self.kind == "depth" else "visual"
         right = f"must be one of {', '.join(GEOMETRIES)}"
-        _require(self.geometry in GEOMETRIES, "image group: geometry", self.geometry, right)
+        require(self.geometry in GEOMETRIES, "image group: geometry", self.geometry, right)
 
     @property
     def shape(self) -> tuple[int, int, int]:

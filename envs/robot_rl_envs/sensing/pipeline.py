@@ -5,9 +5,10 @@ Plain figures and their checks; :mod:`robot_rl_envs.fuse.observing` writes the k
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
+
+from robot_rl_envs.terms.checks import is_number, require
 
 NOISE_KINDS = ("uniform", "gaussian")
 MAX_DELAY_STEPS = 100
@@ -24,43 +25,27 @@ OPTIONS: dict[str, Any] = {
 """The options of an observation beyond noise, clip, scale and history, and what they are where nothing is said."""
 
 
-def _refuse(name: str, value: Any, right: str) -> None:
-    raise ValueError(f"{name}={value!r}: {right}")
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        _refuse(name, value, "must be a finite number")
-    return float(value)
-
-
 def check_options(options: dict[str, Any]) -> dict[str, Any]:
     """All of :data:`OPTIONS`, with ``options`` laid on top, checked and as plain numbers.
-
-    Args:
-        options: some of :data:`OPTIONS`.
 
     Raises:
         ValueError: one is of the wrong type or out of range; the line names it.
     """
     made = OPTIONS | options
-    if made["noise_kind"] not in NOISE_KINDS:
-        _refuse("noise_kind", made["noise_kind"], f"must be one of {', '.join(NOISE_KINDS)}")
+    kinds = f"must be one of {', '.join(NOISE_KINDS)}"
+    require(made["noise_kind"] in NOISE_KINDS, "noise_kind", made["noise_kind"], kinds)
     for name in ("bias", "drift", "dropout"):
-        made[name] = _number(name, made[name])
-        if made[name] < 0:
-            _refuse(name, made[name], "must be >= 0")
-    if made["dropout"] >= 1:
-        _refuse("dropout", made["dropout"], "must be less than 1, or no value ever arrives")
-    pair = made["delay_s"]
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        _refuse("delay_s", pair, "must be (lo, hi) with 0 <= lo <= hi [s]")
-    made["delay_s"] = lo, hi = tuple(_number("delay_s", value) for value in pair)
-    if not 0 <= lo <= hi:
-        _refuse("delay_s", pair, "must be (lo, hi) with 0 <= lo <= hi [s]")
-    steps = made["delay_steps"]
-    if isinstance(steps, bool) or not isinstance(steps, int) or not 0 <= steps <= MAX_DELAY_STEPS:
-        _refuse("delay_steps", steps, f"must be an int in [0, {MAX_DELAY_STEPS}]; 0 keeps what delay_s needs")
+        require(is_number(made[name]), name, made[name], "must be a finite number")
+        made[name] = float(made[name])
+        require(made[name] >= 0, name, made[name], "must be >= 0")
+    require(made["dropout"] < 1, "dropout", made["dropout"], "must be less than 1, or no value ever arrives")
+    pair, right = made["delay_s"], "must be (lo, hi) with 0 <= lo <= hi [s]"
+    fits = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(is_number, pair))
+    require(fits and 0 <= pair[0] <= pair[1], "delay_s", pair, right)
+    made["delay_s"] = (float(pair[0]), float(pair[1]))
+    steps, right = made["delay_steps"], f"must be an int in [0, {MAX_DELAY_STEPS}]; 0 keeps what delay_s needs"
+    whole = isinstance(steps, int) and not isinstance(steps, bool)
+    require(whole and 0 <= steps <= MAX_DELAY_STEPS, "delay_steps", steps, right)
     return made
 
 

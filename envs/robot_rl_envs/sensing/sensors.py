@@ -10,14 +10,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from robot_rl_envs.terms.checks import require
+
 SCAN_SOURCES = ("map", "rays")
 MAX_SCAN_POINTS = 4096
 MAX_FORCE_SUBSTEPS = 100
-
-
-def _require(condition: bool, name: str, value: Any, right: str) -> None:
-    if not condition:
-        raise ValueError(f"sensors.{name}={value!r}: {right}")
 
 
 def _finite(values: Any, count: int) -> bool:
@@ -46,20 +43,24 @@ class Imu:
     delay_s: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
-        _require(not (self.site and self.body), "imu.site", self.site, f"leave it or imu.body={self.body!r} empty")
-        _require(_finite(self.pos, 3), "imu.pos", self.pos, "must be 3 numbers [m]")
-        _require(_finite(self.quat_wxyz, 4), "imu.quat_wxyz", self.quat_wxyz, "must be 4 numbers")
+        require(
+            not (self.site and self.body), "sensors.imu.site", self.site, f"leave it or imu.body={self.body!r} empty"
+        )
+        require(_finite(self.pos, 3), "sensors.imu.pos", self.pos, "must be 3 numbers [m]")
+        require(_finite(self.quat_wxyz, 4), "sensors.imu.quat_wxyz", self.quat_wxyz, "must be 4 numbers")
         length = math.hypot(*self.quat_wxyz)
-        _require(abs(length - 1.0) < 1e-3, "imu.quat_wxyz", self.quat_wxyz, f"its length is {length:g}, must be 1")
+        require(
+            abs(length - 1.0) < 1e-3, "sensors.imu.quat_wxyz", self.quat_wxyz, f"its length is {length:g}, must be 1"
+        )
         moved = any(self.pos) or tuple(self.quat_wxyz) != (1.0, 0.0, 0.0, 0.0)
-        _require(
+        require(
             bool(self.body) or not moved,
-            "imu.body",
+            "sensors.imu.body",
             self.body,
             "imu.pos and imu.quat_wxyz place the unit on a body; name it (a site has a pose of its own)",
         )
         fits = _finite(self.delay_s, 2) and 0.0 <= self.delay_s[0] <= self.delay_s[1] <= 0.5
-        _require(fits, "imu.delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi <= 0.5 s")
+        require(fits, "sensors.imu.delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi <= 0.5 s")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -81,19 +82,26 @@ class HeightScan:
     max_distance: float = 5.0
 
     def __post_init__(self) -> None:
-        _require(_finite(self.size, 2) and min(self.size) >= 0, "height_scan.size", self.size, "must be (x, y) >= 0 m")
-        _require(_finite(self.offset, 2), "height_scan.offset", self.offset, "must be (x, y) [m]")
+        require(
+            _finite(self.size, 2) and min(self.size) >= 0,
+            "sensors.height_scan.size",
+            self.size,
+            "must be (x, y) >= 0 m",
+        )
+        require(_finite(self.offset, 2), "sensors.height_scan.offset", self.offset, "must be (x, y) [m]")
         for name in ("resolution", "max_distance"):
             value = getattr(self, name)
             right = _finite((value,), 1) and value > 0
-            _require(right, f"height_scan.{name}", value, "must be a number > 0 [m]")
+            require(right, f"sensors.height_scan.{name}", value, "must be a number > 0 [m]")
         sides = [side for side in self.size if side > 0]
         right = f"must be at most {min(sides, default=0.0):g} m, the shortest side of size (one of 0 is a single row)"
-        _require(all(self.resolution <= side for side in sides), "height_scan.resolution", self.resolution, right)
+        require(
+            all(self.resolution <= side for side in sides), "sensors.height_scan.resolution", self.resolution, right
+        )
         right = f"must be one of {', '.join(SCAN_SOURCES)}"
-        _require(self.source in SCAN_SOURCES, "height_scan.source", self.source, right)
+        require(self.source in SCAN_SOURCES, "sensors.height_scan.source", self.source, right)
         right = f"gives {self.count} points, at most {MAX_SCAN_POINTS}; take a coarser one or a smaller size"
-        _require(self.count <= MAX_SCAN_POINTS, "height_scan.resolution", self.resolution, right)
+        require(self.count <= MAX_SCAN_POINTS, "sensors.height_scan.resolution", self.resolution, right)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -134,7 +142,7 @@ class FootForce:
     def __post_init__(self) -> None:
         right = f"must be an int in [0, {MAX_FORCE_SUBSTEPS}]"
         fits = isinstance(self.substeps, int) and not isinstance(self.substeps, bool)
-        _require(fits and 0 <= self.substeps <= MAX_FORCE_SUBSTEPS, "foot_force.substeps", self.substeps, right)
+        require(fits and 0 <= self.substeps <= MAX_FORCE_SUBSTEPS, "sensors.foot_force.substeps", self.substeps, right)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -26,6 +26,17 @@ def figure(name: str, value: Any) -> float:
     return number
 
 
+def require(fits: bool, name: str, value: Any, right: str) -> None:
+    """Raise a ValueError that names a setting, its value and what would be right, unless it ``fits``."""
+    if not fits:
+        raise ValueError(f"{name}={value!r}: {right}")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number; flags are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def nearest(value: str, names: Iterable[str]) -> str:
     """The end of a line about a name that is not there: the ones that look like it, or all there are."""
     names = list(names)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from robot_rl_envs.terrain.tiles import Tile, is_number, require
+from robot_rl_envs.terms.checks import is_number, require
+from robot_rl_envs.terrain.tiles import Tile
 
 FORMS = ("hfield", "boxes")
 MAX_CELLS = 16_000_000

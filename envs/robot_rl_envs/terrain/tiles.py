@@ -15,18 +15,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from robot_rl_envs.terms.checks import is_number, require
+
 Pair = tuple[float, float]
-
-
-def require(ok: bool, field: str, value: object, right: str) -> None:
-    """Raise a ValueError that names the field, its value and what would be right, unless `ok`."""
-    if not ok:
-        raise ValueError(f"{field}={value!r}: {right}")
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a finite number; flags are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(kw_only=True, slots=True)
