@@ -97,17 +97,7 @@ class Env(VecEnv):
         self._chain = make_chain(self.scene.entity, self.device)
         self._arrays = build.allocate(self.engine, self.scene, self._layout, extra, self._model_fields) | watched
         self._drive.fill(self._arrays)
-        self._s = struct()
-        for name, array in self._arrays.items():
-            setattr(self._s, name, array)
-        self._s.seed, self._s.world_offset = self.seed & 0x3FFFFFFF, world_offset
-        self._s.step_dt, self._s.step_dt64 = self.step_dt, self.step_dt
-        self._s.episode_steps = self.max_episode_length
-        self._s.base_qpos, self._s.base_dof = self.scene.entity.base_qpos, self.scene.entity.base_dof
-        if self.scene.terrain is not None:
-            self._s.terrain_grid = wp.vec3(*self.scene.terrain.grid)
-            self._s.terrain_stepped = int(self.scene.terrain.stepped)
-            self._s.terrain_tile_size = self.scene.terrain.cfg.tile_size
+        self._s = self._fill(struct(), world_offset)
         self._arrays |= self._drive.state
         self.state = State(self._arrays)
         self._params = wp.array(np.array(self._layout.values, dtype=np.float32), dtype=wp.float32, device=self.device)
@@ -149,6 +139,20 @@ class Env(VecEnv):
         )
         results = self._results
         self._images.attach(self._out, results.returned, results.observations, results.final_obs)
+
+    def _fill(self, s: Any, world_offset: int) -> Any:
+        """Give the struct of arrays that terms read its arrays and numbers."""
+        for name, array in self._arrays.items():
+            setattr(s, name, array)
+        s.seed, s.world_offset = self.seed & 0x3FFFFFFF, world_offset
+        s.step_dt, s.step_dt64 = self.step_dt, self.step_dt
+        s.episode_steps = self.max_episode_length
+        s.base_qpos, s.base_dof = self.scene.entity.base_qpos, self.scene.entity.base_dof
+        if self.scene.terrain is not None:
+            s.terrain_grid = wp.vec3(*self.scene.terrain.grid)
+            s.terrain_stepped = int(self.scene.terrain.stepped)
+            s.terrain_tile_size = self.scene.terrain.cfg.tile_size
+        return s
 
     def _record_stages(self, recorder: Recorder) -> None:
         """Record each launch once; replaying a recorded launch skips packing its arguments."""
