@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 from robot_rl_assets.robot import Joint, Robot
-from robot_rl_envs.actuator_net import save_actuator_net
-from robot_rl_envs.actuators import Actuator, ActuatorNet, DcMotor, ExplicitPd, PositionPd
+from robot_rl_envs.actuation.actuator_net import save_actuator_net
+from robot_rl_envs.actuation.actuators import Actuator, ActuatorNet, DcMotor, ExplicitPd, PositionPd
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task

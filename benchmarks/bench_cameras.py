@@ -23,7 +23,7 @@ import warp as wp
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.cameras import Camera, ImageGroup
 from robot_rl_envs.cameras.sensor import CameraSensor
-from robot_rl_envs.scene import Scene
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.task import Actions, Sim
 from robot_rl_envs.terrain import PRESETS, build_terrain
 

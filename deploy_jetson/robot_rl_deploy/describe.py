@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from robot_rl_deploy.contract import LAYOUT, SCHEMA_VERSION, Contract, TrainingSpec, from_dict
+from robot_rl_deploy.contract import Contract, from_dict
+from robot_rl_deploy.parts import LAYOUT, SCHEMA_VERSION, TrainingSpec
 from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.terms import SIGNALS, TRANSFORMS
 

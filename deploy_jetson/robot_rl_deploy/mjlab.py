@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from robot_rl_deploy.contract import LAYOUT, SCHEMA_VERSION, CommandSpec, Contract, from_dict
+from robot_rl_deploy.contract import Contract, from_dict
+from robot_rl_deploy.parts import LAYOUT, SCHEMA_VERSION, CommandSpec
 from robot_rl_deploy.session import refuse_foreign_parts
 from robot_rl_deploy.strict import ContractError, decode, refuse
 

@@ -7,12 +7,9 @@ and the runtime in C++ has the same bounds.
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from robot_rl_deploy.parts import ActionSpec, CommandSpec, JointSpec
 from robot_rl_deploy.strict import refuse
-
-if TYPE_CHECKING:
-    from robot_rl_deploy.contract import ActionSpec, CommandSpec, Contract, JointSpec
 
 CONTROL_PERIOD_S = (5e-4, 1.0)
 MIN_PHYSICS_TIMESTEP_S = 1e-5
@@ -28,24 +25,29 @@ EFFORT_SHARE = 0.25
 """Least share of its limit that an action of effort reaches on a joint that has the gains of a position controller."""
 
 
-def check_plausible(contract: "Contract") -> None:
-    """Refuse a contract of numbers that no robot has.
-
-    Args:
-        contract: The contract; its parts are whole and fit together.
+def check_periods(control_period_s: float, physics_timestep_s: float) -> None:
+    """Refuse a control period or a physics step [s] that no policy has.
 
     Raises:
         ContractError: The line names field, value and bound.
     """
-    _between("control_period_s", contract.control_period_s, CONTROL_PERIOD_S)
-    if contract.physics_timestep_s < MIN_PHYSICS_TIMESTEP_S:
-        refuse("physics_timestep_s", contract.physics_timestep_s, f"{MIN_PHYSICS_TIMESTEP_S:g} s is the least")
-    for joint in contract.joints:
+    _between("control_period_s", control_period_s, CONTROL_PERIOD_S)
+    if physics_timestep_s < MIN_PHYSICS_TIMESTEP_S:
+        refuse("physics_timestep_s", physics_timestep_s, f"{MIN_PHYSICS_TIMESTEP_S:g} s is the least")
+
+
+def check_parts(joints: Sequence[JointSpec], actions: Sequence[ActionSpec], command: Sequence[CommandSpec]) -> None:
+    """Refuse joints, actions and commands of numbers that no robot has; every action names one of the joints.
+
+    Raises:
+        ContractError: The line names field, value and bound.
+    """
+    for joint in joints:
         _check_limits(joint)
-    _check_command(contract.command)
-    joints = {joint.name: joint for joint in contract.joints}
-    for action in contract.actions:
-        joint = joints[action.joint]
+    _check_command(command)
+    by_name = {joint.name: joint for joint in joints}
+    for action in actions:
+        joint = by_name[action.joint]
         if action.kind == "position":
             _check_gains(joint)
         elif joint.kp > 0:
@@ -57,7 +59,7 @@ def _between(where: str, value: float, bounds: tuple[float, float]) -> None:
         refuse(where, value, f"no policy has it; it must lie in [{bounds[0]:g}, {bounds[1]:g}]")
 
 
-def _check_limits(joint: "JointSpec") -> None:
+def _check_limits(joint: JointSpec) -> None:
     where = f"joint '{joint.name}':"
     for field, most in (("lower", MAX_POSITION), ("upper", MAX_POSITION), ("velocity_limit", MAX_SPEED)):
         value = getattr(joint, field)
@@ -66,14 +68,14 @@ def _check_limits(joint: "JointSpec") -> None:
     _between(f"{where} effort_limit", joint.effort_limit, (0.0, MAX_EFFORT))
 
 
-def _check_command(command: "Sequence[CommandSpec]") -> None:
+def _check_command(command: Sequence[CommandSpec]) -> None:
     for component in command:
         for field in ("lower", "upper"):
             bounds = (-MAX_COMMAND_VALUE, MAX_COMMAND_VALUE)
             _between(f"command '{component.name}': {field}", getattr(component, field), bounds)
 
 
-def _check_gains(joint: "JointSpec") -> None:
+def _check_gains(joint: JointSpec) -> None:
     """Check a joint that a position drives: limits are there, and gains and effort limit fit each other."""
     where = f"joint '{joint.name}':"
     for field in ("lower", "upper", "velocity_limit"):
@@ -92,7 +94,7 @@ def _check_gains(joint: "JointSpec") -> None:
         refuse(f"{where} effort_limit", joint.effort_limit, f"gains and limits make {most / EFFORT_MARGIN:g} at most")
 
 
-def _check_effort(action: "ActionSpec", joint: "JointSpec") -> None:
+def _check_effort(action: ActionSpec, joint: JointSpec) -> None:
     """Check an action of effort on a joint with gains: too small a one is the action of a position, renamed."""
     if action.clip is not None and abs(action.scale) * action.clip < EFFORT_SHARE * joint.effort_limit:
         where = f"action of '{action.joint}': kind"

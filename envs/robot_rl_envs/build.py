@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
+from robot_rl_envs.entity.scene import make_sensing
+from robot_rl_envs.entity.state import CONSTANTS, FIELDS
+from robot_rl_envs.entity.watched import field_of
 from robot_rl_envs.fuse.actuating import actuator_fields, native_model_fields
+from robot_rl_envs.fuse.layout import resolve_size
 from robot_rl_envs.fuse.observing import pipe_shapes
-from robot_rl_envs.sensing import make_sensing
-from robot_rl_envs.state import CONSTANTS, FIELDS
-from robot_rl_envs.watched import field_of
 
 if TYPE_CHECKING:
     from robot_rl_envs.engines import Engine
+    from robot_rl_envs.entity.scene import Scene
     from robot_rl_envs.fuse import Layout
-    from robot_rl_envs.scene import Scene
     from robot_rl_envs.task import Task
 
 Extra = dict[str, tuple[Any, int, tuple[int, ...]]]
@@ -26,7 +27,7 @@ ENGINE_ARRAYS = ("qpos", "qvel", "ctrl", "sensordata", "actuator_force", "overfl
 
 
 def field_sizes(scene: Scene, layout: Layout) -> dict[str, int]:
-    """The widths that :data:`~robot_rl_envs.state.FIELDS` names, by name."""
+    """The widths that :data:`~robot_rl_envs.entity.state.FIELDS` names, by name."""
     return {
         "nj": scene.sizes["joints"],
         "na": scene.sizes["actions"],
@@ -45,11 +46,11 @@ def model_fields(task: Task) -> list[str]:
 
 def extra_fields(task: Task, scene: Scene, layout: Layout, num_envs: int) -> Extra:
     """Fields that the task's terms declare, those that its sensors remember, and those of the randomized model."""
-    declared: dict[str, Any] = {"command": (3,)}
+    declared: dict[str, Any] = {"command": ("command",)}
     for section in (task.commands, task.events, task.curricula, task.rewards):
         for term in section.values():
             declared |= term.info.fields if hasattr(term, "info") else {}
-    extra: Extra = actuator_fields(task, scene, num_envs) | scene.sensing.fields(scene, num_envs)
+    extra: Extra = actuator_fields(task, scene, num_envs) | scene.entity.sensing.fields(scene.sizes, num_envs)
     extra |= {name: (wp.float32, 2, (num_envs, columns)) for name, columns in pipe_shapes(layout).items()}
     if layout.reward_groups:
         extra["reward_parts"] = (wp.float32, 2, (num_envs, len(layout.reward_groups)))
@@ -57,9 +58,10 @@ def extra_fields(task: Task, scene: Scene, layout: Layout, num_envs: int) -> Ext
         if not isinstance(shape, tuple):
             extra[name] = (shape, 1, (num_envs,))
             continue
-        sizes = tuple(scene.sizes[n] if isinstance(n, str) else n for n in shape)
-        if sizes == (3,):
-            extra[name] = (wp.vec3, 1, (num_envs,))
+        sizes = tuple(resolve_size(n, scene, f"state field {name!r}") for n in shape)
+        if sizes == (3,) or name == "command":
+            vector = wp.vec3 if sizes == (3,) else wp.types.vector(length=sizes[0], dtype=wp.float32)
+            extra[name] = (vector, 1, (num_envs,))
         else:
             extra[name] = (wp.float32, 1 + len(sizes), (num_envs, *sizes))
     if any(term.info.writes == "wrench" for term in task.events.values()):
@@ -81,18 +83,19 @@ def struct_name(model_field: str) -> str:
 
 
 def constants(scene: Scene) -> dict[str, np.ndarray]:
-    """The values of :data:`~robot_rl_envs.state.CONSTANTS`."""
-    robot, terrain = scene.robot, scene.terrain
+    """The values of :data:`~robot_rl_envs.entity.state.CONSTANTS`."""
+    entity, terrain = scene.entity, scene.terrain
+    robot = entity.robot
     return {
         "default_joint_pos": np.array(robot.default_pos()),
-        "joint_lower": scene.joint_range[:, 0],
-        "joint_upper": scene.joint_range[:, 1],
+        "joint_lower": entity.joint_range[:, 0],
+        "joint_upper": entity.joint_range[:, 1],
         "effort_limit": np.array([joint.effort_limit for joint in robot.joints]),
         "default_qpos": scene.default_qpos,
-        "joint_qpos": scene.joint_qpos,
-        "joint_dof": scene.joint_dof,
-        "joint_ctrl": scene.joint_ctrl,
-        "foot_geoms": scene.foot_geoms,
+        "joint_qpos": entity.joint_qpos,
+        "joint_dof": entity.joint_dof,
+        "joint_ctrl": entity.joint_ctrl,
+        "foot_geoms": entity.foot_geoms,
         "terrain_heights": np.zeros((1, 1)) if terrain is None else terrain.heights,
         "terrain_origins": np.zeros((1, 1, 3)) if terrain is None else terrain.origins,
     }
@@ -128,7 +131,7 @@ def allocate(engine: Engine, scene: Scene, layout: Layout, extra: Extra, fields:
     for name, (dtype, _, shape) in extra.items():
         if shape:
             arrays[name] = wp.zeros(shape, dtype=dtype, device=device)
-    scene.sensing.fill(arrays, scene)
+    scene.entity.sensing.fill(arrays, scene.model, scene.robot.feet)
     return arrays
 
 

@@ -7,29 +7,21 @@ from typing import Any
 
 import torch
 
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.fuse import Layout, ObservationSlot
 from robot_rl_envs.mdp.observations import MOVING_COMMAND
-from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Task, TorchTerm
-from robot_rl_envs.terms import MirrorRule
+from robot_rl_envs.terms.declare import MirrorRule
+
+JOINT_FACTS = ("default_pos", "kp", "kd", "effort_limit", "velocity_limit")
 
 
 def _joint_rows(scene: Scene) -> list[dict[str, Any]]:
     rows = []
-    for joint, (lower, upper) in zip(scene.robot.joints, scene.joint_range.tolist(), strict=True):
-        rows.append(
-            {
-                "name": joint.name,
-                "default_pos": joint.default_pos,
-                "kp": joint.kp,
-                "kd": joint.kd,
-                "effort_limit": joint.effort_limit,
-                "velocity_limit": joint.velocity_limit,
-                "lower": lower if math.isfinite(lower) else None,
-                "upper": upper if math.isfinite(upper) else None,
-                "action_scale": joint.action_scale,
-            }
-        )
+    for joint, limits in zip(scene.robot.joints, scene.entity.joint_range.tolist(), strict=True):
+        lower, upper = (limit if math.isfinite(limit) else None for limit in limits)
+        facts = {name: getattr(joint, name) for name in JOINT_FACTS}
+        rows.append({"name": joint.name, **facts, "lower": lower, "upper": upper, "action_scale": joint.action_scale})
     return rows
 
 
@@ -45,10 +37,7 @@ def _observation_row(slot: ObservationSlot, scene: Scene) -> dict[str, Any]:
         params |= {"gate": "command", "gate_norm": MOVING_COMMAND}
     return {
         "name": slot.name,
-        "signal": info.signal,
-        "transform": info.transform,
-        "unit": info.unit,
-        "frame": info.frame,
+        **{name: getattr(info, name) for name in ("signal", "transform", "unit", "frame")},
         "size": slot.size,
         "scale": slot.term.scale,
         "clip": slot.term.clip,
@@ -91,7 +80,7 @@ def observation_terms(scene: Scene, layout: Layout) -> dict[str, tuple[int, ...]
     return found
 
 
-def _mirror_of(slot: ObservationSlot, scene: Scene) -> tuple[list[int], list[float]]:
+def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[int], list[float]]:
     rule: MirrorRule = () if isinstance(slot.term, TorchTerm) else slot.term.info.mirror
     robot = scene.robot
     if not isinstance(rule, str | tuple):
@@ -108,6 +97,8 @@ def _mirror_of(slot: ObservationSlot, scene: Scene) -> tuple[list[int], list[flo
         return [start + k for start in range(0, slot.size, feet) for k in robot.foot_mirror], [1.0] * slot.size
     if isinstance(rule, str) and (sensor := scene.sensing.mirror(rule)) is not None:
         return sensor
+    if rule == "command":
+        rule = next((term.info.mirror for term in task.commands.values()), ())
     if isinstance(rule, tuple) and len(rule) == slot.size:
         return list(range(slot.size)), [float(k) for k in rule]
     raise ValueError(
@@ -123,7 +114,7 @@ def mirror_maps(task: Task, scene: Scene, layout: Layout, device: str) -> dict[s
         perm: list[int] = []
         sign: list[float] = []
         for slot in layout.groups[group]:
-            slot_perm, slot_sign = _mirror_of(slot, scene)
+            slot_perm, slot_sign = _mirror_of(slot, scene, task)
             for h in range(slot.history):
                 perm += [slot.offset + h * slot.size + k for k in slot_perm]
                 sign += slot_sign

@@ -15,18 +15,18 @@ from tensordict import TensorDict
 from robot_rl_envs import build, fuse
 from robot_rl_envs.cameras.group import Images
 from robot_rl_envs.describe import describe_policy, mirror_maps, observation_terms
+from robot_rl_envs.engine import DIRTY_MODEL
 from robot_rl_envs.engines import make_engine
-from robot_rl_envs.engines.base import DIRTY_MODEL
-from robot_rl_envs.flight import REASONS
+from robot_rl_envs.entity.scene import make_scene
+from robot_rl_envs.entity.state import CONSTANTS, Chain, State, check_indices, make_chain, make_struct
+from robot_rl_envs.fuse.torch_terms import TorchTerms
 from robot_rl_envs.handout import HandOut
 from robot_rl_envs.launch import Recorder
 from robot_rl_envs.motion import component_names
-from robot_rl_envs.quarantine import Quarantine
-from robot_rl_envs.scan import RayScan
-from robot_rl_envs.scene import make_scene
-from robot_rl_envs.state import CONSTANTS, Chain, State, check_indices, make_chain, make_struct
+from robot_rl_envs.recorder.flight import REASONS
+from robot_rl_envs.recorder.quarantine import Quarantine
+from robot_rl_envs.sensing.scan import RayScan
 from robot_rl_envs.task import Task
-from robot_rl_envs.torch_terms import TorchTerms
 
 
 def _start_warp() -> None:
@@ -48,6 +48,7 @@ class Env(VecEnv):
         cfg: the task.
         step_dt: control period [s].
         scene: the compiled scene.
+        entities: the things in it by name; today one, "robot".
         engine: the physics engine.
         state: torch views of every state field.
         seed: seed of all random streams.
@@ -70,6 +71,7 @@ class Env(VecEnv):
         _start_warp()
         self.cfg, self.num_envs, self.device, self.seed = task, num_envs, device, seed
         self.scene = make_scene(task)
+        self.entities = self.scene.entities
         self.engine = make_engine(engine, self.scene, num_envs=num_envs, device=device, num_threads=num_threads)
         self.num_actions = len(self.scene.actuated)
         self.step_dt = task.sim.step_dt
@@ -92,24 +94,24 @@ class Env(VecEnv):
         self._kernels = fuse.make_kernels(
             self.cfg, self.scene, self._layout, struct, Chain, drive=self._drive, fields=names
         )
-        self._chain = make_chain(self.scene, self.device)
+        self._chain = make_chain(self.scene.entity, self.device)
         self._arrays = build.allocate(self.engine, self.scene, self._layout, extra, self._model_fields) | watched
         self._drive.fill(self._arrays)
-        self._s = struct()
-        for name, array in self._arrays.items():
-            setattr(self._s, name, array)
-        self._s.seed, self._s.world_offset = self.seed & 0x3FFFFFFF, world_offset
-        self._s.step_dt, self._s.step_dt64 = self.step_dt, self.step_dt
-        self._s.episode_steps = self.max_episode_length
-        if self.scene.terrain is not None:
-            self._s.terrain_grid = wp.vec3(*self.scene.terrain.grid)
-            self._s.terrain_stepped = int(self.scene.terrain.stepped)
-            self._s.terrain_tile_size = self.scene.terrain.cfg.tile_size
+        self._s = self._fill(struct(), world_offset)
         self._arrays |= self._drive.state
         self.state = State(self._arrays)
         self._params = wp.array(np.array(self._layout.values, dtype=np.float32), dtype=wp.float32, device=self.device)
         self._recorder = Recorder(self.num_envs, self.device, getattr(self.engine, "num_threads", 1))
-        self._quarantine = Quarantine(self, self._layout, self._arrays, self._recorder.starts, world_offset)
+        self._quarantine = Quarantine(
+            self.cfg,
+            self.scene,
+            self.engine,
+            terms={"reward": self._layout.rewards, "observation": self._layout.observations},
+            fields={name: self._arrays[build.struct_name(name)].shape[1:] for name in self._model_fields},
+            starts=self._recorder.starts,
+            seed=self.seed,
+            world_offset=world_offset,
+        )
         width = fuse.LOG_TERMS + len(self._layout.log)
         self._log = wp.zeros((len(self._recorder.starts), width), dtype=wp.float64, device=self.device)
         self._actions = wp.zeros((self.num_envs, self.num_actions), dtype=wp.float32, device=self.device)
@@ -120,13 +122,37 @@ class Env(VecEnv):
         self._final_torch = {name: wp.to_torch(array) for name, array in self._final.items()}
         self._results = HandOut(self._layout, self._out, self._final, self.num_envs, self.device)
         self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log)[0])
-        self._scan = RayScan(self.scene, self.engine, self._arrays)
-        self._record_stages(self._recorder)
+        sensing, terrain = self.scene.entity.sensing, self.scene.terrain
+        self._scan = RayScan(
+            sensing.sensors.height_scan if sensing.rays else None,
+            None if terrain is None else terrain.heights,
+            self.engine,
+            self._arrays,
+            self.scene.entity.base_qpos,
+        )
+        try:
+            self._record_stages(self._recorder)
+        except Exception as error:  # Warp has a class of its own for each way in which a term cannot be compiled
+            raise self._kernels.blame(error, dir(self.state), dir(self.scene.model)) from None
         self._images = Images(
             self.cfg, self.scene, self.engine, self._arrays, seed=self.seed, world_offset=world_offset
         )
         results = self._results
         self._images.attach(self._out, results.returned, results.observations, results.final_obs)
+
+    def _fill(self, s: Any, world_offset: int) -> Any:
+        """Give the struct of arrays that terms read its arrays and numbers."""
+        for name, array in self._arrays.items():
+            setattr(s, name, array)
+        s.seed, s.world_offset = self.seed & 0x3FFFFFFF, world_offset
+        s.step_dt, s.step_dt64 = self.step_dt, self.step_dt
+        s.episode_steps = self.max_episode_length
+        s.base_qpos, s.base_dof = self.scene.entity.base_qpos, self.scene.entity.base_dof
+        if self.scene.terrain is not None:
+            s.terrain_grid = wp.vec3(*self.scene.terrain.grid)
+            s.terrain_stepped = int(self.scene.terrain.stepped)
+            s.terrain_tile_size = self.scene.terrain.cfg.tile_size
+        return s
 
     def _record_stages(self, recorder: Recorder) -> None:
         """Record each launch once; replaying a recorded launch skips packing its arguments."""
@@ -256,16 +282,25 @@ class Env(VecEnv):
         self.state.episode_length.copy_(value)
 
     def set_command(self, value: tuple[float, ...] | torch.Tensor | None, env_ids: torch.Tensor | None = None) -> None:
-        """Hold the command at ``value`` (3,) or (n, 3) in the worlds ``env_ids`` (None: all); None lets it go again."""
+        """Hold the command at ``value`` (width,) or (n, width) in the worlds ``env_ids`` (None: all); None lets it go.
+
+        Raises:
+            ValueError: the task's command is of another width.
+        """
         where = slice(None) if env_ids is None else env_ids
         self.state.command_hold[where] = int(value is not None)
         if value is not None:
-            self.state.command[where] = torch.as_tensor(value, dtype=torch.float32, device=self.device)
+            values = torch.as_tensor(value, dtype=torch.float32, device=self.device)
+            width = self.scene.sizes["command"]
+            if values.ndim == 0 or values.shape[-1] != width:
+                raise ValueError(f"command={value!r}: the command of task {self.cfg.name!r} has {width} components")
+            self.state.command[where] = values
 
     def push(self, delta_v: tuple[float, float, float], env_ids: torch.Tensor | None = None) -> None:
         """Add a velocity step [m/s], world frame, to the base of the worlds ``env_ids`` (None: all)."""
         where = slice(None) if env_ids is None else env_ids
-        self.state.qvel[where, :3] += torch.tensor(delta_v, device=self.device)
+        at = self.scene.entity.base_dof
+        self.state.qvel[where, at : at + 3] += torch.tensor(delta_v, device=self.device)
         self.state.dirty[where] = 1
         self.engine.write_back(self._arrays["dirty"])
 
@@ -343,8 +378,8 @@ class Env(VecEnv):
         return observation_terms(self.scene, self._layout)
 
     def robot_state(self) -> dict[str, torch.Tensor]:
-        """The robot's raw signals without noise, one row a world; see :meth:`.sensing.Sensing.signals`."""
-        return self.scene.sensing.signals(self.state)
+        """The robot's raw signals without noise, one row a world; see :meth:`.entity.sensing.Sensing.signals`."""
+        return self.scene.entity.sensing.signals(self.state)
 
     def components(self, group: str) -> list[str]:
         """Names of the components of an observation group of terms; see :func:`.motion.component_names`."""

@@ -9,8 +9,8 @@ import warp as wp
 from tensordict import TensorDict
 
 from robot_rl_envs import build
+from robot_rl_envs.entity.state import State
 from robot_rl_envs.fuse import Layout
-from robot_rl_envs.state import State
 
 
 class HandOut:

@@ -12,8 +12,8 @@ from robot_rl_envs.mdp import observations, sensing
 from robot_rl_envs.task import Observation, ObservationGroup, Task, TorchTerm
 
 if TYPE_CHECKING:
+    from robot_rl_envs.entity.scene import Scene
     from robot_rl_envs.fuse import Layout, ObservationSlot
-    from robot_rl_envs.scene import Scene
 
 MOTION = "motion"
 AXES = ("x", "y", "z")

@@ -46,7 +46,7 @@ class CameraCfg:
     follow: float = 0.15
 
     def __post_init__(self) -> None:
-        """Checks the ranges."""
+        """Check the ranges."""
         if self.distance is not None and self.distance <= 0:
             raise ValueError(f"distance={self.distance}: must be positive")
         if not 0 <= self.follow <= 1:
@@ -143,7 +143,7 @@ class Renderer:
     def __init__(
         self, model: mujoco.MjModel, width: int = 640, height: int = 480, camera: CameraCfg | None = None
     ) -> None:
-        """Opens the context.
+        """Open the context.
 
         Args:
             model: a model with floor and light; it is copied, what is simulated stays as it is.
@@ -190,11 +190,11 @@ class Renderer:
         return view
 
     def look_at(self, point: np.ndarray) -> None:
-        """Points the camera at `point` (3,) [m], world frame, at once."""
+        """Point the camera at `point` (3,) [m], world frame, at once."""
         self._view.lookat[:] = point
 
     def frame(self, qpos: np.ndarray, *, arrows: list[Arrow] | None = None) -> np.ndarray:
-        """Draws one configuration.
+        """Draw one configuration.
 
         Args:
             qpos: (nq,) generalized positions [m, rad, quaternion w x y z].
@@ -230,7 +230,7 @@ class Renderer:
         return np.ascontiguousarray(self._pixels[::-1])
 
     def _follow(self) -> None:
-        """Moves the line of sight towards a floating base: fast enough to keep it in sight, too slow to shake."""
+        """Move the line of sight towards a floating base: fast enough to keep it in sight, too slow to shake."""
         if not self._free.size:
             return
         target = self._data.xpos[self._model.jnt_bodyid[self._free[0]]] - np.array([0.0, 0.0, 0.15 * self._reach])
@@ -271,7 +271,7 @@ class Renderer:
         scene.ngeom += 1
 
     def close(self) -> None:
-        """Frees the context; may be called twice."""
+        """Free the context; may be called twice."""
         if self._context is not None:
             with contextlib.suppress(Exception):
                 self._context.make_current()
@@ -280,11 +280,11 @@ class Renderer:
             self._context = None
 
     def __enter__(self) -> Renderer:
-        """Returns itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Frees the context."""
+        """Free the context."""
         self.close()
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl_assets.robot import Robot
 
-from robot_rl_envs.actuators import Actuator, PositionPd
-from robot_rl_envs.cameras.config import ImageGroup
-from robot_rl_envs.checks import check_length, check_ranges, figure
-from robot_rl_envs.latency import Randomize, with_latency
-from robot_rl_envs.pipeline import OPTIONS, check_options
-from robot_rl_envs.sensors import Sensors
+from robot_rl_envs.actuation.actuators import Actuator, PositionPd
+from robot_rl_envs.actuation.latency import Randomize, with_latency
+from robot_rl_envs.sensing.camera import ImageGroup
+from robot_rl_envs.sensing.pipeline import OPTIONS, check_options
+from robot_rl_envs.sensing.sensors import Sensors
 from robot_rl_envs.terms import term_info
+from robot_rl_envs.terms.checks import check_length, check_ranges, figure, require
 
 if TYPE_CHECKING:
     from robot_rl_envs.terrain import TerrainCfg
@@ -24,6 +24,8 @@ INTEGRATORS = ("implicitfast", "euler", "rk4")
 NAMED = ("body", "joint")
 """Parameters that may be given by name instead of by index."""
 
+WIDTHS = "all write the one command of a world, so they must declare the same size"
+
 _SECTIONS = {
     "rewards": "reward",
     "terminations": "termination",
@@ -34,16 +36,11 @@ _SECTIONS = {
 }
 
 
-def _require(condition: bool, name: str, value: Any, right: str) -> None:
-    if not condition:
-        raise ValueError(f"{name}={value!r}: {right}")
-
-
 def _check_terms(section: str, kind: str, terms: dict[str, Any]) -> None:
     for name, term in terms.items():
-        _require(str(name).isidentifier(), section, name, "a term's name must be letters, digits and _")
+        require(str(name).isidentifier(), section, name, "a term's name must be letters, digits and _")
         found = getattr(term, "kind", None)
-        _require(found == kind, f"{section}.{name}", found or term, f"must be a {kind} term")
+        require(found == kind, f"{section}.{name}", found or term, f"must be a {kind} term, {kind.capitalize()}(...)")
 
 
 class _Term:
@@ -55,6 +52,9 @@ class _Term:
     kind = ""
     fn: Any
     params: dict[str, Any]
+
+    def __init__(self, fn: Any, **params: float | str):
+        self._bind(fn, params)
 
     def _bind(self, fn: Any, params: dict[str, Any]) -> None:
         info = term_info(fn)
@@ -100,9 +100,6 @@ class Metric(_Term):
 
     kind = "metric"
 
-    def __init__(self, fn: Any, **params: float | str):
-        self._bind(fn, params)
-
 
 class Termination(_Term):
     """A condition that ends an episode; with ``time_out`` it ends it without being the policy's fault."""
@@ -145,20 +142,13 @@ class Observation(_Term):
     dropout: float
 
     def __init__(
-        self,
-        fn: Any,
-        *,
-        noise: float = 0.0,
-        scale: float = 1.0,
-        clip: float = 100.0,
-        history: int = 1,
-        **options: Any,
+        self, fn: Any, *, noise: float = 0.0, scale: float = 1.0, clip: float = 100.0, history: int = 1, **options: Any
     ):
         pipeline = check_options({name: options.pop(name) for name in OPTIONS if name in options})
         self._bind(fn, options)
-        _require(noise >= 0, "noise", noise, "must be >= 0")
-        _require(clip > 0, "clip", clip, "must be > 0")
-        _require(isinstance(history, int) and 1 <= history <= 100, "history", history, "must be an int in [1, 100]")
+        require(noise >= 0, "noise", noise, "must be >= 0")
+        require(clip > 0, "clip", clip, "must be > 0")
+        require(isinstance(history, int) and 1 <= history <= 100, "history", history, "must be an int in [1, 100]")
         self.noise, self.scale, self.clip, self.history = float(noise), float(scale), float(clip), history
         for name, value in pipeline.items():
             setattr(self, name, value)
@@ -172,7 +162,7 @@ class Command(_Term):
     def __init__(self, fn: Any, *, resample_s: tuple[float, float] = (10.0, 10.0), **params: float):
         self._bind(fn, params)
         lo, hi = resample_s
-        _require(0 < lo <= hi, "resample_s", resample_s, "must be (lo, hi) with 0 < lo <= hi")
+        require(0 < lo <= hi, "resample_s", resample_s, "must be (lo, hi) with 0 < lo <= hi")
         self.resample_s = (float(lo), float(hi))
 
 
@@ -180,9 +170,6 @@ class Curriculum(_Term):
     """What a world learns from an episode before the next one starts: its terrain's level, its commands' range."""
 
     kind = "curriculum"
-
-    def __init__(self, fn: Any, **params: float):
-        self._bind(fn, params)
 
 
 class Event(_Term):
@@ -197,9 +184,9 @@ class Event(_Term):
         modes = self.info.modes
         *first, last = modes
         right = f"{', '.join(first)} or {last}" if first else last
-        _require(mode in modes, "mode", mode, f"must be {right} for {self.info.name}")
+        require(mode in modes, "mode", mode, f"must be {right} for {self.info.name}")
         lo, hi = interval_s
-        _require(0 < lo <= hi, "interval_s", interval_s, "must be (lo, hi) with 0 < lo <= hi")
+        require(0 < lo <= hi, "interval_s", interval_s, "must be (lo, hi) with 0 < lo <= hi")
         self.mode, self.interval_s = mode, (float(lo), float(hi))
 
 
@@ -225,8 +212,8 @@ class TorchTerm:
     group: str = "task"
 
     def __post_init__(self) -> None:
-        _require(self.kind in ("reward", "observation", "termination"), "TorchTerm.kind", self.kind, "unknown")
-        _require(self.size >= 1, "TorchTerm.size", self.size, "must be >= 1")
+        require(self.kind in ("reward", "observation", "termination"), "TorchTerm.kind", self.kind, "unknown")
+        require(self.size >= 1, "TorchTerm.size", self.size, "must be >= 1")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -260,21 +247,21 @@ class Sim:
     memory: int = 0
 
     def __post_init__(self) -> None:
-        _require(0 < self.timestep <= 0.05, "sim.timestep", self.timestep, "must be in (0, 0.05] s")
-        _require(1 <= self.decimation <= 100, "sim.decimation", self.decimation, "must be in [1, 100]")
-        _require(self.solver in SOLVERS, "sim.solver", self.solver, f"must be one of {', '.join(SOLVERS)}")
-        _require(self.cone in CONES, "sim.cone", self.cone, f"must be one of {', '.join(CONES)}")
-        _require(
+        require(0 < self.timestep <= 0.05, "sim.timestep", self.timestep, "must be in (0, 0.05] s")
+        require(1 <= self.decimation <= 100, "sim.decimation", self.decimation, "must be in [1, 100]")
+        require(self.solver in SOLVERS, "sim.solver", self.solver, f"must be one of {', '.join(SOLVERS)}")
+        require(self.cone in CONES, "sim.cone", self.cone, f"must be one of {', '.join(CONES)}")
+        require(
             self.integrator in INTEGRATORS,
             "sim.integrator",
             self.integrator,
             f"must be one of {', '.join(INTEGRATORS)}",
         )
         for name in ("iterations", "ls_iterations"):
-            _require(1 <= getattr(self, name) <= 1000, f"sim.{name}", getattr(self, name), "must be in [1, 1000]")
-        _require(self.floor_friction >= 0, "sim.floor_friction", self.floor_friction, "must be >= 0")
+            require(1 <= getattr(self, name) <= 1000, f"sim.{name}", getattr(self, name), "must be in [1, 1000]")
+        require(self.floor_friction >= 0, "sim.floor_friction", self.floor_friction, "must be >= 0")
         for name in ("nconmax", "njmax", "memory"):
-            _require(
+            require(
                 getattr(self, name) >= 0, f"sim.{name}", getattr(self, name), "must be 0 (the engine's own) or more"
             )
 
@@ -293,7 +280,7 @@ class Actions:
             model brings its own actuators, "direct" (control = scale * action).
         clip: bound on the raw action's magnitude.
         scale: multiplies the robot's ``action_scale``; "direct" takes it alone.
-        actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuators`.
+        actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuation.actuators`.
     """
 
     kind: str = "position"
@@ -303,8 +290,8 @@ class Actions:
 
     def __post_init__(self) -> None:
         right = "must be position or effort, or direct with a model that brings its own actuators"
-        _require(self.kind in ("position", "effort", "direct"), "actions.kind", self.kind, right)
-        _require(self.clip > 0, "actions.clip", self.clip, "must be > 0")
+        require(self.kind in ("position", "effort", "direct"), "actions.kind", self.kind, right)
+        require(self.clip > 0, "actions.clip", self.clip, "must be > 0")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -372,16 +359,22 @@ class Task:
 
     def __post_init__(self) -> None:
         check_length(self.episode_length_s, self.sim.step_dt)
-        _require("actor" in self.vectors, "observations", sorted(self.vectors), "needs a group 'actor' of terms")
+        require("actor" in self.vectors, "observations", sorted(self.vectors), "needs a group 'actor' of terms")
         for section, kind in _SECTIONS.items():
             _check_terms(section, kind, getattr(self, section))
         for name in self.observations:
-            _require(str(name).isidentifier(), "observations", name, "a group's name must be letters, digits and _")
+            require(str(name).isidentifier(), "observations", name, "a group's name must be letters, digits and _")
         for name, group in self.vectors.items():
-            _require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
+            require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
             _check_terms(f"observations.{name}", "observation", group.terms)
+        require(len({term.info.size for term in self.commands.values()}) <= 1, "commands", list(self.commands), WIDTHS)
         if self.randomize.latency_from:
             self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
+
+    @property
+    def command_width(self) -> int:
+        """How many numbers the command has; 3, and all zero, where nothing is commanded."""
+        return next((term.info.size for term in self.commands.values()), 3)
 
     @property
     def vectors(self) -> dict[str, ObservationGroup]:

@@ -78,7 +78,7 @@ def _is_evaluation(path: Path) -> bool:
 
 
 def _is_latency(path: Path) -> bool:
-    from robot_rl_envs.latency import FORMAT
+    from robot_rl_envs.actuation.latency import FORMAT
 
     return _object(read_plain(path, MAX_JSON)).get("format") == FORMAT
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from robot_rl_envs.latency import FORMAT, VERSION, from_report
+from robot_rl_envs.actuation.latency import FORMAT, VERSION, from_report
 
 from robot_rl.errors import UserError
 from robot_rl.sim2sim.binary import load_runtime

@@ -51,7 +51,7 @@ def plant_task(task: Task, tick_s: float = TICK_S) -> tuple[Task, list[str]]:
     Raises:
         UserError: The step does not fit.
     """
-    from robot_rl_envs.actuators import PositionPd
+    from robot_rl_envs.actuation.actuators import PositionPd
 
     changed, notes = copy.copy(task), []
     if tick_s:

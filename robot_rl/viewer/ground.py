@@ -102,8 +102,9 @@ def _perspective(terrain: Terrain, robot: Robot | None, view: GroundView, size: 
 
 def _model(terrain: Terrain, robot: Robot | None, origin: np.ndarray) -> tuple[Any, np.ndarray]:
     """The scene to draw, and the robot standing at `origin` in it."""
-    from robot_rl_envs.scene import Scene, add_surroundings
+    from robot_rl_envs.entity.scene import Scene, add_surroundings
     from robot_rl_envs.task import Actions, Sim
+    from robot_rl_envs.terrain import add_ground
 
     if robot is not None:
         scene = Scene(robot, Sim(), Actions(), terrain)
@@ -114,7 +115,7 @@ def _model(terrain: Terrain, robot: Robot | None, origin: np.ndarray) -> tuple[A
 
     spec = mujoco.MjSpec()
     add_surroundings(spec)
-    terrain.add_to(spec, textured=True)
+    add_ground(terrain, spec, textured=True)
     return spec.compile(), np.zeros(0)
 
 

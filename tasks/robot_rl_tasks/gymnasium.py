@@ -16,7 +16,7 @@ from gymnasium.envs import registration
 from robot_rl_tasks.registry import get_task, list_tasks
 
 if TYPE_CHECKING:
-    from robot_rl_envs.gymnasium_env import TaskEnv, TaskVectorEnv
+    from robot_rl_envs.adapters.gymnasium_env import TaskEnv, TaskVectorEnv
 
 NAMESPACE, VERSION = "robot_rl", 0
 
@@ -36,7 +36,7 @@ def make_vector(
     num_threads: int = 0,
     **options: Any,
 ) -> TaskVectorEnv:
-    """Make worlds of a task; see `robot_rl_envs.gymnasium_env.TaskVectorEnv`.
+    """Make worlds of a task; see `robot_rl_envs.adapters.gymnasium_env.TaskVectorEnv`.
 
     Args:
         task: the task's name.
@@ -50,7 +50,7 @@ def make_vector(
     Raises:
         ValueError: no such task, or an option that does not fit; one line.
     """
-    from robot_rl_envs.gymnasium_env import TaskVectorEnv
+    from robot_rl_envs.adapters.gymnasium_env import TaskVectorEnv
 
     options |= {"engine": engine, "device": device, "num_threads": num_threads}
     return TaskVectorEnv(get_task(task), num_envs, groups=groups, **options)
@@ -66,7 +66,7 @@ def make_one(
     **options: Any,
 ) -> TaskEnv:
     """Make one world of a task; see `make_vector`, whose arguments these are."""
-    from robot_rl_envs.gymnasium_env import TaskEnv
+    from robot_rl_envs.adapters.gymnasium_env import TaskEnv
 
     options |= {"engine": engine, "device": device, "num_threads": num_threads}
     return TaskEnv(get_task(task), groups=groups, **options)

@@ -25,7 +25,7 @@ def cartpole_cfg() -> Any:
 
 
 def _cfg(name: str) -> Any:
-    from robot_rl_envs.isaac_env import make_cfg
+    from robot_rl_envs.adapters.isaac_env import make_cfg
 
     from robot_rl_tasks.registry import get_task
 
@@ -40,7 +40,7 @@ def register() -> None:
         if name not in gymnasium.registry:
             gymnasium.register(
                 id=name,
-                entry_point="robot_rl_envs.isaac_env:RobotEnv",
+                entry_point="robot_rl_envs.adapters.isaac_env:RobotEnv",
                 disable_env_checker=True,
                 kwargs={"env_cfg_entry_point": f"{__name__}:{task}_cfg"},
             )

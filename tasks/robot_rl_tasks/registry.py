@@ -7,11 +7,12 @@ brings it.
 from __future__ import annotations
 
 import difflib
-import importlib
 import importlib.util
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from robot_rl_assets.authored import run
 
 if TYPE_CHECKING:
     from robot_rl_envs.task import Task
@@ -29,7 +30,8 @@ def get_task(name: str) -> Task:
     """Build a fresh copy of the task ``name``.
 
     Raises:
-        ValueError: no such task, and the line gives the nearest name; or a package that it requires is not installed.
+        ValueError: no such task, and the line gives the nearest name; or a package that it requires is not installed;
+            or its file is wrong, and the line names the place.
     """
     names = list_tasks()
     if name not in names:
@@ -40,7 +42,12 @@ def get_task(name: str) -> Task:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"task={name!r}: must be one of {', '.join(names)}{hint}")
-    return importlib.import_module(f"robot_rl_tasks.{name}").make_task()
+    task = run(f"task={name!r}", f"robot_rl_tasks.{name}", lambda module: module.make_task())
+    if type(task).__name__ != "Task":
+        raise ValueError(
+            f"task={name!r}: make_task() in robot_rl_tasks/{name} returned {task!r}; it must return a Task"
+        )
+    return task
 
 
 def _missing(path: Path) -> str:

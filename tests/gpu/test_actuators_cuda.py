@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 from robot_rl_assets.registry import get_robot
-from robot_rl_envs.actuator_net import save_actuator_net
-from robot_rl_envs.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
+from robot_rl_envs.actuation.actuator_net import save_actuator_net
+from robot_rl_envs.actuation.actuators import ActuatorNet, DcMotor, ExplicitPd, PositionPd
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task

@@ -194,7 +194,7 @@ def test_the_policy_that_comes_with_the_project_walks_there():
 
 REFUSED = """
 import dataclasses
-from robot_rl_envs.actuators import DcMotor, PositionPd
+from robot_rl_envs.actuation.actuators import DcMotor, PositionPd
 def refused(change, name="go2_flat"):
     task = get_task(name)
     change(task)

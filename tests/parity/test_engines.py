@@ -15,11 +15,11 @@ import pytest
 import torch
 import warp as wp
 from robot_rl_assets.registry import get_robot
+from robot_rl_envs.engine import DIRTY_STATE
 from robot_rl_envs.engines import make_engine
-from robot_rl_envs.engines.base import DIRTY_STATE
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import commands, events, observations, rewards, terminations
-from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Actions, Command, Event, Observation, ObservationGroup, Reward, Sim, Task, Termination
 from robot_rl_tasks.registry import get_task
 

@@ -8,7 +8,7 @@ import torch
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events, rewards, sensing
-from robot_rl_envs.sensors import HeightScan, Imu, Sensors
+from robot_rl_envs.sensing.sensors import HeightScan, Imu, Sensors
 from robot_rl_envs.task import Event, Observation, ObservationGroup, Reward, Sim, Task
 from robot_rl_envs.terrain import PRESETS
 

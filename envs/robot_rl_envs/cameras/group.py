@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from robot_rl_envs.cameras.sensor import CameraSensor
     from robot_rl_envs.engines import Engine
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
     from robot_rl_envs.task import Task
 
 
@@ -24,14 +24,7 @@ class Images:
     """
 
     def __init__(
-        self,
-        task: Task,
-        scene: Scene,
-        engine: Engine,
-        state: dict[str, wp.array],
-        *,
-        seed: int,
-        world_offset: int,
+        self, task: Task, scene: Scene, engine: Engine, state: dict[str, wp.array], *, seed: int, world_offset: int
     ):
         """Build the sensor of each image group; see :class:`~robot_rl_envs.cameras.sensor.CameraSensor`.
 

@@ -8,24 +8,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from robot_rl_envs.cameras.config import ImageGroup
 from robot_rl_envs.cameras.kernels import Lens, Shots, aim, take_depth, take_rgb, tell
 from robot_rl_envs.cameras.views import View, Views
 from robot_rl_envs.rng import salt_of
+from robot_rl_envs.sensing.camera import ImageGroup
 
 if TYPE_CHECKING:
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
 
-_SHOTS = {
-    "mount_pos": wp.vec3,
-    "mount_quat": wp.vec4,
-    "phase": wp.int32,
-    "delay": wp.int32,
-    "dropout": wp.float32,
-    "told": wp.int32,
-    "slot": wp.int32,
-    "show": wp.int32,
-}
+_OWN = [name for name in Shots.vars if name not in ("step_count", "counter", "taken")]
+"""What a world drew, one number or vector each."""
 
 
 class CameraSensor:
@@ -81,7 +73,8 @@ class CameraSensor:
         self._lens = self._make_lens(seed, world_offset)
         self._shots = Shots()
         self._shots.step_count, self._shots.counter = state["step_count"], state["counter"]
-        for field, dtype in _SHOTS.items():
+        for field in _OWN:
+            dtype = Shots.vars[field].type.dtype
             setattr(self._shots, field, wp.zeros(worlds, dtype=dtype, device=device))
         self._shots.taken = wp.zeros((worlds, slots), dtype=wp.int32, device=device)
         target = self._kept if slots else flat

@@ -15,10 +15,10 @@ import numpy as np
 import warp as wp
 from mujoco_warp._src.bvh import build_scene_bvh
 
-from robot_rl_envs.cameras.config import ImageGroup
+from robot_rl_envs.sensing.camera import ImageGroup
 
 if TYPE_CHECKING:
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
 
 FAR_RGB = 256.0
 """What is farther is sky in a colour image [m]."""

@@ -6,12 +6,12 @@ import difflib
 from importlib import metadata, util
 from typing import TYPE_CHECKING
 
-from robot_rl_envs.engines.base import Engine
+from robot_rl_envs.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
 
 ENGINES = ("auto", "mujoco", "mujoco_warp", "isaac")
 

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 import warp as wp
 
-from robot_rl_envs.engines.base import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, EngineData
+from robot_rl_envs.engine import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, EngineData
 from robot_rl_envs.engines.isaac_model import ModelFields
 from robot_rl_envs.engines.isaac_scene import Worlds, open_worlds
 
 if TYPE_CHECKING:
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
 
 
 class IsaacEngine:
-    """Isaac Lab on Newton; see :class:`robot_rl_envs.engines.base.Engine`."""
+    """Isaac Lab on Newton; see :class:`robot_rl_envs.engine.Engine`."""
 
     name = "isaac"
     capturable = False
@@ -45,7 +45,7 @@ class IsaacEngine:
         self._worlds = worlds or open_worlds(scene, num_envs, device)
         self._base = scene.base
         self._servo = scene.actions.kind == "position" and not scene.actions.actuator.explicit
-        self.data = self._allocate()
+        self.data = EngineData.zeros(self.model, num_envs, device)
         self._qpos, self._qvel = wp.to_torch(self.data.qpos), wp.to_torch(self.data.qvel)
         self._ctrl, self._force = wp.to_torch(self.data.ctrl), wp.to_torch(self.data.actuator_force)
         self._sensors = wp.to_torch(self.data.sensordata)
@@ -53,22 +53,6 @@ class IsaacEngine:
         self._fields = ModelFields(scene, self._worlds, num_envs, device)
         self._origins = self._worlds.scene.env_origins.to(device)
         self._read()
-
-    def _allocate(self) -> EngineData:
-        m, n, device = self.model, self.num_envs, self.device
-
-        def floats(columns: int) -> wp.array:
-            return wp.zeros((n, columns), dtype=wp.float32, device=device)
-
-        return EngineData(
-            qpos=floats(m.nq),
-            qvel=floats(m.nv),
-            ctrl=floats(m.nu),
-            sensordata=floats(m.nsensordata),
-            actuator_force=floats(m.nu),
-            overflow=wp.zeros(n, dtype=wp.int32, device=device),
-            needed=wp.zeros((n, 2), dtype=wp.int32, device=device),
-        )
 
     def _match(self, scene: Scene) -> None:
         """Find our joints and feet among Isaac Lab's, by name."""

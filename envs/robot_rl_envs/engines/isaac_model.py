@@ -12,7 +12,7 @@ import warp as wp
 
 if TYPE_CHECKING:
     from robot_rl_envs.engines.isaac_scene import Worlds
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
 
 MASSES = ("body_mass", "body_inertia", "body_ipos")
 GAINS = ("actuator_gainprm", "actuator_biasprm")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
 
 VERSION = "3.0"
 """The Isaac Lab that this is written for."""
@@ -59,11 +59,7 @@ class Worlds:
 
 
 def check_installed() -> None:
-    """Refuse to go on without the Isaac Lab that this is written for.
-
-    Raises:
-        ValueError: it is missing, or another.
-    """
+    """Refuse to go on without the Isaac Lab that this is written for."""
     if util.find_spec("isaaclab") is None:
         raise ValueError(
             "engine='isaac': Isaac Lab is not in this environment; make isaac builds one that has it, "
@@ -76,11 +72,7 @@ def check_installed() -> None:
 
 
 def check_scene(scene: Scene) -> None:
-    """Refuse what only MuJoCo's own engines do.
-
-    Raises:
-        ValueError: the line names it.
-    """
+    """Refuse what only MuJoCo's own engines do."""
     robot, actions = scene.robot, scene.actions
     if robot.complete:
         raise ValueError(f"engine='isaac': robot {robot.name!r} is a whole scene; it runs on mujoco and mujoco_warp")

@@ -13,7 +13,7 @@ import warp as wp
 from mujoco import mjtStage
 from mujoco.batch import Batch, SimulationError
 
-from robot_rl_envs.engines.base import (
+from robot_rl_envs.engine import (
     DIRTY_CONST,
     DIRTY_MODEL,
     DIRTY_STATE,
@@ -27,10 +27,10 @@ from robot_rl_envs.engines.base import (
 )
 from robot_rl_envs.engines.post_constraint import add_post_constraint
 from robot_rl_envs.engines.rows import RowLister, RowWriter, aliased
-from robot_rl_envs.watched import FORCES, POST_CONSTRAINT
+from robot_rl_envs.entity.watched import FORCES, POST_CONSTRAINT
 
 if TYPE_CHECKING:
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
 
 # MuJoCo's counters of warnings that its arena was full, next to each other: mjWARN_CONTACTFULL, mjWARN_CNSTRFULL.
 _FULL = slice(1, 3)
@@ -42,7 +42,7 @@ def _zeros(*shape: int) -> wp.array:
 
 
 class MujocoRays:
-    """Rays of every world by ``Batch.ray``, which makes its results anew; see :class:`.base.Rays`."""
+    """Rays of every world by ``Batch.ray``, which makes its results anew; see :class:`robot_rl_envs.engine.Rays`."""
 
     def __init__(self, batch: Batch, num_envs: int, count: int, *, ground_only: bool):
         self._batch = batch
@@ -62,7 +62,7 @@ class MujocoRays:
 
 
 class MujocoEngine:
-    """The CPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
+    """The CPU engine; see :class:`robot_rl_envs.engine.Engine`."""
 
     name = "mujoco"
     device = "cpu"
@@ -75,15 +75,7 @@ class MujocoEngine:
         self.batch = Batch(scene.compile(add_post_constraint) if post else scene.model, num_envs, num_threads)
         self.num_threads = self.batch.nthread
         model = scene.model
-        self.data = EngineData(
-            qpos=_zeros(num_envs, model.nq),
-            qvel=_zeros(num_envs, model.nv),
-            ctrl=_zeros(num_envs, model.nu),
-            sensordata=_zeros(num_envs, model.nsensordata),
-            actuator_force=_zeros(num_envs, model.nu),
-            overflow=wp.zeros(num_envs, dtype=wp.int32, device="cpu"),
-            needed=wp.zeros((num_envs, 2), dtype=wp.int32, device="cpu"),
-        )
+        self.data = EngineData.zeros(model, num_envs, "cpu")
         self._overflow = self.data.overflow.numpy()
         self._full = self.batch.warning.reshape(num_envs, -1, 2)[:, _FULL, 1]
         self._seen = self._full.copy()

@@ -13,7 +13,7 @@ import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engines.base import (
+from robot_rl_envs.engine import (
     DIRTY_CONST,
     DIRTY_STATE,
     GROUND_GROUP,
@@ -27,10 +27,10 @@ from robot_rl_envs.engines.base import (
     EngineData,
 )
 from robot_rl_envs.engines.derived import DerivedConstants
-from robot_rl_envs.watched import FORCES, POST_CONSTRAINT
+from robot_rl_envs.entity.watched import FORCES, POST_CONSTRAINT
 
 if TYPE_CHECKING:
-    from robot_rl_envs.scene import Scene
+    from robot_rl_envs.entity.scene import Scene
 
 
 @wp.kernel(enable_backward=False)
@@ -101,8 +101,18 @@ def _measure_need(
         needed_out[i, 1] = wp.max(needed_out[i, 1], (contacts + nworld - 1) / nworld)
 
 
+def _floats(own: Any) -> Any:
+    """A float32 view (worlds, n, k) of an array of numbers or vectors, one row a world, which it keeps alive."""
+    numbers = wp.types.type_size_in_bytes(own.dtype) // 4
+    shape = (*own.shape, numbers) if numbers > 1 else own.shape
+    shape = (*shape[:2], int(np.prod(shape[2:])))
+    alias = wp.array(ptr=own.ptr, dtype=wp.float32, shape=shape, device=own.device)
+    alias._owner = own
+    return alias
+
+
 class WarpRays:
-    """Rays of every world by ``mujoco_warp.rays``; see :class:`robot_rl_envs.engines.base.Rays`."""
+    """Rays of every world by ``mujoco_warp.rays``; see :class:`robot_rl_envs.engine.Rays`."""
 
     def __init__(self, engine: MujocoWarpEngine, count: int, *, ground_only: bool):
         self._engine, shape = engine, (engine.num_envs, count)
@@ -126,22 +136,12 @@ class WarpRays:
         with wp.ScopedDevice(self._engine.device):
             if self._everything:
                 mjw.kinematics(m, d)
-            mjw.rays(
-                m,
-                d,
-                self.origins,
-                self.directions,
-                self._groups,
-                True,
-                self._exclude,
-                self.distances,
-                self._geoms,
-                self._normals,
-            )
+            found = (self.distances, self._geoms, self._normals)
+            mjw.rays(m, d, self.origins, self.directions, self._groups, True, self._exclude, *found)
 
 
 class MujocoWarpEngine:
-    """The GPU engine; see :class:`robot_rl_envs.engines.base.Engine`."""
+    """The GPU engine; see :class:`robot_rl_envs.engine.Engine`."""
 
     name = "mujoco_warp"
 
@@ -216,21 +216,12 @@ class MujocoWarpEngine:
     def write_back(self, dirty: wp.array) -> None:
         """Clear what a reset world must not inherit: its clock, warm start, activations and sensor values."""
         d = self.warp_data
-        wp.launch(
-            _clear_reset_worlds,
-            dim=self.num_envs,
-            inputs=[dirty, DIRTY_STATE],
-            outputs=[d.time, d.qacc_warmstart, d.act, d.sensordata],
-            device=self.device,
-        )
+        options: dict[str, Any] = {"dim": self.num_envs, "device": self.device}
+        cleared = [d.time, d.qacc_warmstart, d.act, d.sensordata]
+        wp.launch(_clear_reset_worlds, inputs=[dirty, DIRTY_STATE], outputs=cleared, **options)
         if self.model.nhistory:
-            wp.launch(
-                _clear_histories,
-                dim=self.num_envs,
-                inputs=[dirty, DIRTY_STATE, self._fresh_history],
-                outputs=[d.history],
-                device=self.device,
-            )
+            inputs = [dirty, DIRTY_STATE, self._fresh_history]
+            wp.launch(_clear_histories, inputs=inputs, outputs=[d.history], **options)
         if self._derived is not None:
             self._derived.recompute(dirty, DIRTY_CONST)
 
@@ -242,20 +233,12 @@ class MujocoWarpEngine:
             tiled = np.repeat(shared.numpy()[:1], self.num_envs, axis=0)
             own = wp.array(tiled, dtype=shared.dtype, device=self.device)
             setattr(holder, name, own)
-            columns = int(np.prod(tiled.shape[2:])) if tiled.ndim > 2 else 1
-            alias = wp.array(
-                ptr=own.ptr, dtype=wp.float32, shape=(self.num_envs, tiled.shape[1], columns), device=self.device
-            )
-            alias._owner = own
-            self._expanded[field] = alias
+            self._expanded[field] = _floats(own)
         return self._expanded[field]
 
     def wrenches(self) -> wp.array:
         """The forces applied to bodies: a live (num_envs, nbody, 6) float32 alias."""
-        own = self.warp_data.xfrc_applied
-        alias = wp.array(ptr=own.ptr, dtype=wp.float32, shape=(self.num_envs, self.model.nbody, 6), device=self.device)
-        alias._owner = own
-        return alias
+        return _floats(self.warp_data.xfrc_applied)
 
     def set_const(self, *, again: bool = False) -> None:
         """Recompute the derived constants, for each world its own.
@@ -280,12 +263,8 @@ class MujocoWarpEngine:
 
     def watch(self, field: str) -> wp.array:
         """A field of MuJoCo's own, (num_envs, rows, columns) float32: the live array; see the protocol."""
-        own = getattr(self.warp_data, field)
-        shape = (self.num_envs, own.shape[1], wp.types.type_size_in_bytes(own.dtype) // 4)
-        alias = wp.array(ptr=own.ptr, dtype=wp.float32, shape=shape, device=self.device)
-        alias._owner = own
-        self._watched[field] = alias
-        return alias
+        self._watched[field] = _floats(getattr(self.warp_data, field))
+        return self._watched[field]
 
     def look(self, dirty: wp.array) -> bool:
         """Compute positions and velocities of every world anew, since a graph cannot ask which; see the protocol."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import linecache
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import warp as wp
 
-from robot_rl_envs import derive as derive_module
-from robot_rl_envs import flight as flight_module
+from robot_rl_envs.entity import derive as derive_module
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.fuse.actuating import Drive
 from robot_rl_envs.fuse.layout import (
     LOG_EPISODES,
@@ -32,9 +34,10 @@ from robot_rl_envs.fuse.layout import (
 from robot_rl_envs.fuse.observing import GROUP, write_group
 from robot_rl_envs.fuse.stages import write_act, write_after, write_observe, write_startup
 from robot_rl_envs.fuse.writer import Writer
+from robot_rl_envs.recorder import flight as flight_module
 from robot_rl_envs.rng import stream
-from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Task
+from robot_rl_envs.terms.checks import nearest
 
 __all__ = [
     "LOG_EPISODES",
@@ -64,6 +67,35 @@ class Kernels:
     actuate: wp.Kernel | None
     observe_reset: Any
     source: str
+    paths: dict[str, str]
+    """Path of the term ("rewards.track") behind each function that the source calls."""
+
+    def blame(self, error: Exception, fields: Iterable[str], model_fields: Iterable[str]) -> Exception:
+        """Return a line for what Warp said of a term that it cannot compile; ``error`` itself where it is another.
+
+        Args:
+            error: what was raised where a stage was first launched.
+            fields: names of the state's fields.
+            model_fields: names of the model's.
+        """
+        text = str(error.args[0] if error.args else error)
+        steps = list(re.finditer(r'Error while parsing function "(\w+)" at (.+?):(\d+):\n.*\n;', text))
+        if not steps:
+            return error
+        path = next((self.paths[name] for name in re.findall(r"\bt\d+_\w+", text) if name in self.paths), "a term")
+        function, file, line = steps[-1].groups()
+        where = "" if file.startswith("<") else f" in {function}, {file}:{line}"
+        reason = " ".join(text[steps[-1].end() :].removeprefix("Error, ").split())
+        found = re.match(r"`(\w+)` is not an attribute of 's'", reason)
+        if found is None:
+            return ValueError(f"{path}: Warp does not compile it{where}: {reason}")
+        name = found[1]
+        hint = nearest(name, fields)
+        if name.startswith("engine_"):
+            hint = f"declare data=({name.removeprefix('engine_')!r},) at the term"
+        elif name.removesuffix("_nominal") in model_fields:
+            hint = f"declare model_fields=({name.removesuffix('_nominal')!r},) at the event"
+        return ValueError(f"{path}: reads s.{name}, which the state does not have,{where}; {hint}")
 
 
 def make_kernels(
@@ -107,4 +139,4 @@ def make_kernels(
     }
     for name in ("actuate", "observe_reset"):
         kernels.setdefault(name, None)
-    return Kernels(**kernels, source=renamed)
+    return Kernels(**kernels, source=renamed, paths={alias: path for path, alias in writer.aliases.items()})

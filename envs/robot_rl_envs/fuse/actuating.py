@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
-from robot_rl_envs import drive
-from robot_rl_envs.actuators import ActuatorNet, ExplicitPd
-from robot_rl_envs.engines.base import DIRTY_MODEL
+from robot_rl_envs.actuation import drive
+from robot_rl_envs.actuation.actuators import ActuatorNet, ExplicitPd
+from robot_rl_envs.engine import DIRTY_MODEL
 
 if TYPE_CHECKING:
-    from robot_rl_envs.actuator_net import NetFile
+    from robot_rl_envs.actuation.actuator_net import NetFile
+    from robot_rl_envs.entity.scene import Scene
     from robot_rl_envs.fuse.writer import Writer
     from robot_rl_envs.launch import Recorder, Stage
-    from robot_rl_envs.scene import Scene
     from robot_rl_envs.task import Task
 
 DELAY_PATH = "actions.actuator.delay_s"
@@ -111,8 +111,7 @@ def _write_steps(w: Writer, task: Task, indent: int) -> None:
 def _write_engine_delay(w: Writer, task: Task, indent: int) -> None:
     timestep = w.layout.param("sim.timestep", task.sim.timestep)
     if not task.actions.actuator.explicit:
-        w.add(indent, f"set_engine_delay(s, i, {timestep})")
-        w.add(indent, f"s.dirty[i] = s.dirty[i] | {DIRTY_MODEL}")
+        w.add(indent, f"set_engine_delay(s, i, {timestep})", f"s.dirty[i] = s.dirty[i] | {DIRTY_MODEL}")
 
 
 class Drive:
@@ -227,14 +226,12 @@ class Drive:
             return
         w.functions |= {name: getattr(drive, name) for name in _FUNCTIONS}
         w.add(0, "def actuate(s: SceneState, a: Drive, f: Flight, substep: int, first: int):")
-        w.add(1, "row, j = wp.tid()")
-        w.add(1, "i = first + row")
+        w.add(1, "row, j = wp.tid()", "i = first + row")
         if self.actuator.delayed:
             w.add(1, f"target = delayed_target(s, a, i, j, substep, {self.task.sim.decimation})")
         else:
             w.add(1, "target = s.joint_target[i, j]")
-        w.add(1, "pos = s.qpos[i, a.qpos_at[j]]")
-        w.add(1, "vel = s.qvel[i, a.dof_at[j]]")
+        w.add(1, "pos = s.qpos[i, a.qpos_at[j]]", "vel = s.qvel[i, a.dof_at[j]]")
         if self._net is not None:
             self._write_net(w, self._net)
         else:
@@ -248,8 +245,7 @@ class Drive:
         w.functions[net.activation] = getattr(drive, net.activation)
         w.add(1, "x = Inputs()")
         if max(self._lags) == 0:
-            w.add(1, "x[0] = target - pos")
-            w.add(1, "x[1] = vel")
+            w.add(1, "x[0] = target - pos", "x[1] = vel")
         else:
             w.add(1, "push_sample(s, a.net_errors, i, j, substep, target - pos)")
             w.add(1, "push_sample(s, a.net_velocities, i, j, substep, vel)")
@@ -258,8 +254,7 @@ class Drive:
                 w.add(1, f"x[{len(self._lags) + k}] = a.net_velocities[i, j, {lag}]")
         before, widths = "x", net.sizes
         for k in range(len(net.layers) - 1):
-            w.add(1, f"h{k} = a.b{k}[0]")
-            w.add(1, f"for k in range({widths[k]}):")
+            w.add(1, f"h{k} = a.b{k}[0]", f"for k in range({widths[k]}):")
             w.add(2, f"h{k} += {before}[k] * a.w{k}[k]")
             w.add(1, f"for k in range({widths[k + 1]}):")
             w.add(2, f"h{k}[k] = {net.activation}(h{k}[k])")

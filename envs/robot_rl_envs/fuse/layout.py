@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
-from robot_rl_envs.flight import REASONS
-from robot_rl_envs.pipeline import Pipe, make_pipe
-from robot_rl_envs.scene import Scene
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.recorder.flight import REASONS
+from robot_rl_envs.sensing.pipeline import Pipe, make_pipe
 from robot_rl_envs.task import NAMED, Task, TorchTerm
-from robot_rl_envs.terms import Size
+from robot_rl_envs.terms.checks import nearest
+from robot_rl_envs.terms.declare import Size
 
 LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_STEPS, LOG_FAULTS = range(5)
 """The log's first entries; from LOG_FAULTS on quarantined worlds by reason, from LOG_TERMS on those of the terms."""
@@ -75,11 +75,15 @@ class Layout:
         return f"p[{self.params[path]}]"
 
 
-def resolve_size(size: Size, scene: Scene) -> int:
-    """Turn a declared width (a number, one of ``Scene.sizes``, or a function of the scene) into a number."""
-    if isinstance(size, int):
-        return size
-    return scene.sizes[size] if isinstance(size, str) else size(scene)
+def resolve_size(size: Size, scene: Scene, path: str) -> int:
+    """Turn a declared width (a number, one of ``Scene.sizes``, or a function of the scene) into a number.
+
+    Raises:
+        ValueError: the scene has no width of that name; the line begins with ``path``.
+    """
+    if isinstance(size, str) and size not in scene.sizes:
+        raise ValueError(f"{path}: declares size={size!r}, which no scene has; {nearest(size, scene.sizes)}")
+    return scene.sizes[size] if isinstance(size, str) else size if isinstance(size, int) else size(scene)
 
 
 def _sections(task: Task) -> dict[str, dict[str, Any]]:
@@ -94,9 +98,8 @@ def _resolve(path: str, value: Any, names: list[str], robot: str) -> float:
     if isinstance(value, str):
         if value in names:
             return float(names.index(value))
-        near = difflib.get_close_matches(value, names, n=1)
-        right = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}"
-        raise ValueError(f"{path}={value!r}: {robot!r} has no {path.rpartition('.')[2]} of that name; {right}")
+        kind, hint = path.rpartition(".")[2], nearest(value, names)
+        raise ValueError(f"{path}={value!r}: {robot!r} has no {kind} of that name; {hint}")
     if not (0 <= value < len(names) and value == int(value)):
         kind = path.rpartition(".")[2]
         raise ValueError(f"{path}={value!r}: {robot!r} has {kind} indices 0 to {len(names) - 1}")
@@ -115,7 +118,18 @@ def _check_terms(task: Task, scene: Scene) -> dict[str, float]:
                 if param in params:
                     path = f"{section}.{name}.{param}"
                     params[param] = resolved[path] = _resolve(path, params[param], names[param], scene.robot.name)
-            check = None if isinstance(term, TorchTerm) else term.info.check
+            if isinstance(term, TorchTerm):
+                continue
+            reads, width = term.info.reads_command, scene.sizes["command"]
+            if reads > width:
+                line = f"{term.info.name} reads {reads} components of the command"
+                raise ValueError(f"{section}.{name}: {line}, which has {width}; take a term for commands of that width")
+            for model_field in term.info.model_fields:
+                owner = model.opt if model_field.startswith("opt.") else model
+                if not hasattr(owner, model_field.removeprefix("opt.")):
+                    line = f"{term.info.name} declares model_fields={model_field!r}, which MuJoCo's model does not have"
+                    raise ValueError(f"{section}.{name}: {line}; {nearest(model_field, dir(owner))}")
+            check = term.info.check
             if check is not None:
                 try:
                     check(params, scene)
@@ -151,7 +165,7 @@ def make_layout(task: Task, scene: Scene) -> Layout:
         slots, offset, columns = [], 0, 0
         for name, term in group.terms.items():
             torch_term = isinstance(term, TorchTerm)
-            size = term.size if torch_term else resolve_size(term.info.size, scene)
+            size = term.size if torch_term else resolve_size(term.info.size, scene, f"observations.{group_name}.{name}")
             history = 1 if torch_term else term.history
             slot = ObservationSlot(name, term, offset, size, history)
             if not torch_term:

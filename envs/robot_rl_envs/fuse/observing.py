@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from robot_rl_envs.fuse.layout import Layout, ObservationSlot
 from robot_rl_envs.fuse.writer import Writer
-from robot_rl_envs.pipeline import Pipe
+from robot_rl_envs.sensing.pipeline import Pipe
 from robot_rl_envs.task import Observation, ObservationGroup, TorchTerm
 
 GROUP = "observe$"
@@ -33,9 +33,7 @@ def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
     w.add(1, "s: SceneState, i: int, p: wp.array(dtype=wp.float32), fresh: int,")
     w.add(1, "src: wp.array2d(dtype=wp.float32), dst: wp.array2d(dtype=wp.float32),")
     w.add(0, ") -> int:")
-    w.add(1, "v = float(0.0)")
-    w.add(1, "odd = float(0.0)")
-    w.add(1, "good = int(1)")
+    w.add(1, "v = float(0.0)", "odd = float(0.0)", "good = int(1)")
     for slot in w.layout.groups[name]:
         if not isinstance(slot.term, TorchTerm):
             _write_term(w, name, slot, group.noise)
@@ -53,8 +51,7 @@ def _write_term(w: Writer, group: str, slot: ObservationSlot, group_noise: bool)
     _write_draws(w, path, slot, pipe, q)
     if noisy:
         w.rng(1, path)
-    w.add(1, "odd = float(0.0)")
-    w.add(1, f"for j in range({slot.size}):")
+    w.add(1, "odd = float(0.0)", f"for j in range({slot.size}):")
     value = w.call(path, term, "s, i, j", None if group_noise else term.info.source.clean)
     w.add(2, f"v = {value}")
     if pipe.bias >= 0:

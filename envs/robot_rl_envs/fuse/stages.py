@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from robot_rl_envs import sensing
-from robot_rl_envs.derive import clear_wrench
-from robot_rl_envs.engines.base import (
+from robot_rl_envs.engine import (
     DIRTY_CONST,
     DIRTY_MODEL,
     DIRTY_STATE,
@@ -13,27 +11,22 @@ from robot_rl_envs.engines.base import (
     FAULT_OBSERVATION,
     FAULT_REWARD,
 )
+from robot_rl_envs.entity.derive import clear_wrench
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.fuse import sensing
 from robot_rl_envs.fuse.actuating import write_delay_draw, write_jitter
 from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_FAULTS, LOG_LENGTH, LOG_RETURN, LOG_STEPS
 from robot_rl_envs.fuse.observing import GROUP
 from robot_rl_envs.fuse.writer import Writer
-from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Event, Task, TorchTerm
 
-_DIRTY = {
-    "state": DIRTY_STATE,
-    "velocity": DIRTY_VELOCITY,
-    "model": DIRTY_MODEL,
-    "wrench": DIRTY_WRENCH,
-    "nothing": 0,
-}
+_DIRTY = {"state": DIRTY_STATE, "velocity": DIRTY_VELOCITY, "model": DIRTY_MODEL, "wrench": DIRTY_WRENCH, "nothing": 0}
 
 
 def _write_event(w: Writer, name: str, term: Event, indent: int) -> None:
     """Call an event and note what it wrote; its random stream is open."""
     bits = _DIRTY[term.info.writes] | (DIRTY_CONST if term.info.set_const else 0)
-    w.add(indent, w.call(f"events.{name}", term, "s, i, rng"))
-    w.add(indent, f"s.dirty[i] = s.dirty[i] | {bits}")
+    w.add(indent, w.call(f"events.{name}", term, "s, i, rng"), f"s.dirty[i] = s.dirty[i] | {bits}")
 
 
 def write_act(w: Writer, scene: Scene, task: Task) -> None:
@@ -44,10 +37,7 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
         1, "s: SceneState, f: Flight, p: wp.array(dtype=wp.float32), actions: wp.array2d(dtype=wp.float32), first: int"
     )
     w.add(0, "):")
-    w.add(1, "i = first + wp.tid()")
-    w.add(1, "record_start(s, f, i)")
-    w.add(1, "s.dirty[i] = 0")
-    w.add(1, "s.overflow[i] = 0")
+    w.add(1, "i = first + wp.tid()", "record_start(s, f, i)", "s.dirty[i] = 0", "s.overflow[i] = 0")
     for name, term in task.rewards.items():
         if not isinstance(term, TorchTerm) and term.info.before is not None:
             w.add(1, w.call(f"rewards.{name}", term, "s, i", term.info.before))
@@ -56,12 +46,10 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
         offset, scale = scene.action_map(joint)
         offset = w.layout.param(f"actions.offset.{joint.name}", offset)
         scale = w.layout.param(f"actions.scale.{joint.name}", scale)
-        w.add(1, f"s.prev_prev_action[i, {j}] = s.prev_action[i, {j}]")
-        w.add(1, f"s.prev_action[i, {j}] = s.action[i, {j}]")
+        w.add(1, f"s.prev_prev_action[i, {j}] = s.prev_action[i, {j}]", f"s.prev_action[i, {j}] = s.action[i, {j}]")
         # clamp makes a bound of NaN: what is not finite is kept, for the world to be quarantined
         kept = f"wp.where(wp.isfinite(actions[i, {j}]), wp.clamp(actions[i, {j}], -{clip}, {clip}), actions[i, {j}])"
-        w.add(1, f"s.action[i, {j}] = {kept}")
-        w.add(1, f"s.{output}[i, {j}] = {offset} + {scale} * s.action[i, {j}]")
+        w.add(1, f"s.action[i, {j}] = {kept}", f"s.{output}[i, {j}] = {offset} + {scale} * s.action[i, {j}]")
         if output == "ctrl":
             w.add(1, f"record_control(s, f, i, 0, {j})")
     w.add(1, "record_action(s, f, i)")
@@ -69,11 +57,9 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
 
 def _write_terminations(w: Writer, task: Task) -> None:
     limit = w.layout.param("episode_length_s", task.episode_length_s)
-    w.add(1, "terminated = int(0)")
-    w.add(1, "time_out = int(0)")
+    w.add(1, "terminated = int(0)", "time_out = int(0)")
     w.add(1, f"if float(s.episode_length[i]) * s.step_dt >= {limit} - 0.5 * s.step_dt:")
-    w.add(2, "time_out = 1")
-    w.add(2, f"wp.atomic_add(log, {w.layout.log['termination/time_limit']}, wp.float64(1.0))")
+    w.add(2, "time_out = 1", f"wp.atomic_add(log, {w.layout.log['termination/time_limit']}, wp.float64(1.0))")
     for name, term in task.terminations.items():
         if isinstance(term, TorchTerm):
             continue
@@ -99,14 +85,11 @@ def _write_rewards(w: Writer, task: Task) -> None:
         if isinstance(term, TorchTerm):
             continue
         weight = w.layout.param(f"rewards.{name}.weight", term.weight)
-        w.add(1, f"r = {weight} * {w.call(f'rewards.{name}', term, 's, i')} * s.step_dt")
-        w.add(1, "if not wp.isfinite(r):")
+        w.add(1, f"r = {weight} * {w.call(f'rewards.{name}', term, 's, i')} * s.step_dt", "if not wp.isfinite(r):")
         w.add(2, "if faults == 0:")
-        w.add(3, f"faults = faults | {FAULT_REWARD}")
-        w.add(3, f"s.fault_term[i] = {k}")
+        w.add(3, f"faults = faults | {FAULT_REWARD}", f"s.fault_term[i] = {k}")
         w.add(2, "r = 0.0")
-        w.add(1, f"s.episode_sums[i, {k}] = s.episode_sums[i, {k}] + r")
-        w.add(1, "total = total + r")
+        w.add(1, f"s.episode_sums[i, {k}] = s.episode_sums[i, {k}] + r", "total = total + r")
         if groups:
             part = f"s.reward_parts[i, {groups.index(term.group)}]"
             w.add(1, f"{part} = {part} + r")
@@ -118,12 +101,10 @@ def _write_rewards(w: Writer, task: Task) -> None:
     w.add(2, "terminated = 1")
     w.add(1, "if terminated == 1:")
     w.add(2, "time_out = 0")
-    w.add(1, "s.quarantined[i] = faults")
-    w.add(1, "s.reward[i] = total")
+    w.add(1, "s.quarantined[i] = faults", "s.reward[i] = total")
     if complete:
         w.add(1, "s.episode_return[i] = s.episode_return[i] + total")
-    w.add(1, "s.terminated[i] = terminated")
-    w.add(1, "s.time_out[i] = time_out")
+    w.add(1, "s.terminated[i] = terminated", "s.time_out[i] = time_out")
 
 
 def _write_commands(w: Writer, task: Task, indent: int, *, timed: bool) -> None:
@@ -171,14 +152,10 @@ def write_after(w: Writer, task: Task) -> None:
     w.add(1, "i = first + wp.tid()")
     for name in ("counter", "step_count", "episode_length"):
         w.add(1, f"s.{name}[i] = s.{name}[i] + 1")
-    w.add(1, "s.fault_term[i] = -1")
-    w.add(1, "faults = world_faults(s, i)")
-    w.add(1, "if faults != 0:")
-    w.add(2, "record_end(s, f, i)")
-    w.add(2, "park_world(s, i)")
+    w.add(1, "s.fault_term[i] = -1", "faults = world_faults(s, i)", "if faults != 0:")
+    w.add(2, "record_end(s, f, i)", "park_world(s, i)")
     sensing.write_before(w, task)
-    w.add(1, "derive(s, c, i)")
-    w.add(1, "update_contacts(s, c, i)")
+    w.add(1, "derive(s, c, i)", "update_contacts(s, c, i)")
     sensing.write_update(w, task)
     _write_terminations(w, task)
     _write_rewards(w, task)
@@ -204,8 +181,7 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     for kind in ("out", "final"):
         w.add(1, " ".join(f"{kind}_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
     w.add(0, "):")
-    w.add(1, "i = first + wp.tid()")
-    w.add(1, "code = int(1)")
+    w.add(1, "i = first + wp.tid()", "code = int(1)")
     _write_observe_running(w, groups)
     w.add(1, "if done == 1:")
     w.add(2, "if initial == 0:")
@@ -218,22 +194,18 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
         w.add(0, "def observe_reset(s: SceneState, p: wp.array(dtype=wp.float32), first: int,")
         w.add(1, " ".join(f"out_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
         w.add(0, "):")
-        w.add(1, "i = first + wp.tid()")
-        w.add(1, "if wp.max(s.terminated[i], s.time_out[i]) == 1:")
+        w.add(1, "i = first + wp.tid()", "if wp.max(s.terminated[i], s.time_out[i]) == 1:")
     for name in groups:
         w.add(2, f"good = {GROUP}{name}(s, i, p, 1, out_{name}, out_{name})")
 
 
 def _write_observe_running(w: Writer, groups: list[str]) -> None:
     """The worlds that go on are observed; one whose observation is not finite ends here after all."""
-    w.add(1, "done = wp.max(s.terminated[i], s.time_out[i])")
-    w.add(1, "good = int(1)")
-    w.add(1, "if done == 0:")
+    w.add(1, "done = wp.max(s.terminated[i], s.time_out[i])", "good = int(1)", "if done == 0:")
     w.add(2, f"if (s.dirty[i] & {DIRTY_VELOCITY}) != 0:")
     w.add(3, "derive(s, c, i)")
     for name in groups:
-        w.add(2, f"code = {GROUP}{name}(s, i, p, 0, out_{name}, out_{name})")
-        w.add(2, "if good == 1:")
+        w.add(2, f"code = {GROUP}{name}(s, i, p, 0, out_{name}, out_{name})", "if good == 1:")
         w.add(3, "good = code")
     w.add(2, "if good != 1:")
     w.add(3, "done = 1")
@@ -242,12 +214,9 @@ def _write_observe_running(w: Writer, groups: list[str]) -> None:
 
 def _write_blind(w: Writer, indent: int) -> None:
     """The world ends here, for an observation is not finite: nothing of this step counts."""
-    w.add(indent, "s.terminated[i] = 1")
-    w.add(indent, "s.time_out[i] = 0")
-    w.add(indent, f"s.quarantined[i] = s.quarantined[i] | {FAULT_OBSERVATION}")
-    w.add(indent, "s.fault_term[i] = -good")
-    w.add(indent, "s.episode_return[i] = s.episode_return[i] - s.reward[i]")
-    w.add(indent, "s.reward[i] = 0.0")
+    w.add(indent, "s.terminated[i] = 1", "s.time_out[i] = 0")
+    w.add(indent, f"s.quarantined[i] = s.quarantined[i] | {FAULT_OBSERVATION}", "s.fault_term[i] = -good")
+    w.add(indent, "s.episode_return[i] = s.episode_return[i] - s.reward[i]", "s.reward[i] = 0.0")
     _clear_parts(w, indent)
 
 
@@ -255,8 +224,7 @@ def _write_final(w: Writer, groups: list[str]) -> None:
     """The observation that the episode ended in; it may be the first that is not finite."""
     w.add(3, "if s.quarantined[i] == 0:")
     for name in groups:
-        w.add(4, f"code = {GROUP}{name}(s, i, p, 0, out_{name}, final_{name})")
-        w.add(4, "if good == 1:")
+        w.add(4, f"code = {GROUP}{name}(s, i, p, 0, out_{name}, final_{name})", "if good == 1:")
         w.add(5, "good = code")
     w.add(4, "if good != 1:")
     _write_blind(w, 5)
@@ -269,14 +237,12 @@ def _write_quarantine(w: Writer, groups: list[str], fields: list[str]) -> None:
         w.add(4, f"for j in range(final_{name}.shape[1]):")
         w.add(5, f"final_{name}[i, j] = 0.0")
     w.add(4, f"wp.atomic_add(log, {LOG_FAULTS} + reason_of(s.quarantined[i]), wp.float64(1.0))")
-    w.add(4, "slot = dump(s, f, i, first)")
-    w.add(4, "if slot >= 0:")
+    w.add(4, "slot = dump(s, f, i, first)", "if slot >= 0:")
     w.add(5, "at = int(0)")
     for name in fields:
         w.add(5, f"for j in range(s.{name}.shape[1]):")
         w.add(6, f"for k in range(s.{name}.shape[2]):")
-        w.add(7, f"f.models[slot, at] = s.{name}[i, j, k]")
-        w.add(7, "at = at + 1")
+        w.add(7, f"f.models[slot, at] = s.{name}[i, j, k]", "at = at + 1")
 
 
 def _write_end_of_episode(w: Writer, task: Task) -> None:
@@ -295,8 +261,7 @@ def _write_end_of_episode(w: Writer, task: Task) -> None:
 
 def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
     """Back to the default pose at the world's origin, then the reset events and a new command."""
-    w.add(2, f"s.dirty[i] = s.dirty[i] | {DIRTY_STATE}")
-    w.add(2, "for k in range(s.qpos.shape[1]):")
+    w.add(2, f"s.dirty[i] = s.dirty[i] | {DIRTY_STATE}", "for k in range(s.qpos.shape[1]):")
     w.add(3, "s.qpos[i, k] = s.default_qpos[k]")
     w.add(2, "for k in range(s.qvel.shape[1]):")
     w.add(3, "s.qvel[i, k] = 0.0")
@@ -311,8 +276,7 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
             _write_event(w, name, term, 2)
     write_delay_draw(w, task, 2)
     sensing.write_delay(w, task, scene)
-    w.add(2, "clear_world(s, i)")
-    w.add(2, "derive(s, c, i)")
+    w.add(2, "clear_world(s, i)", "derive(s, c, i)")
     sensing.write_reset(w, task)
     _write_commands(w, task, 2, timed=False)
 

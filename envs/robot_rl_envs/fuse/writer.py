@@ -17,9 +17,9 @@ class Writer:
         self.functions: dict[str, Any] = {}
         self.aliases: dict[str, str] = {}
 
-    def add(self, indent: int, text: str) -> None:
-        """Add one line."""
-        self.lines.append("    " * indent + text)
+    def add(self, indent: int, *lines: str) -> None:
+        """Add lines of one indent."""
+        self.lines += ["    " * indent + line for line in lines]
 
     def call(self, path: str, term: Any, arguments: str, fn: Any = None) -> str:
         """An expression that calls ``term`` (or ``fn`` in its place), its parameters read from the parameter array."""

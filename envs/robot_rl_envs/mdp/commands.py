@@ -4,9 +4,9 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.checks import check_least, check_range, check_share
 from robot_rl_envs.quat import yaw_of
 from robot_rl_envs.terms import command
+from robot_rl_envs.terms.checks import check_least, check_range, check_share
 
 PI = wp.constant(3.141592653589793)
 TWO_PI = wp.constant(6.283185307179586)
@@ -80,11 +80,7 @@ def _check_heading(params: dict[str, float], scene: Any) -> None:
         )
 
 
-@command(
-    fields={"heading_target": (), "has_heading": ()},
-    update=turn_to_heading,
-    check=_check_heading,
-)
+@command(fields={"heading_target": (), "has_heading": ()}, update=turn_to_heading, check=_check_heading)
 @wp.func
 def heading_velocity(
     s: Any,

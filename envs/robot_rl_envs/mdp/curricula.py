@@ -4,9 +4,9 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.checks import check_above, check_least, check_share
 from robot_rl_envs.mdp.rewards import track_lin_vel
 from robot_rl_envs.terms import curriculum
+from robot_rl_envs.terms.checks import check_above, check_least, check_share
 
 
 @wp.func
@@ -30,7 +30,7 @@ def _check_levels(params: dict[str, float], scene: Any) -> None:
     check_least(params, "demote_share", 0.0)
 
 
-@curriculum(fields={"commanded_distance_m": ()}, update=sum_commanded_distance, check=_check_levels)
+@curriculum(fields={"commanded_distance_m": ()}, update=sum_commanded_distance, check=_check_levels, reads_command=2)
 @wp.func
 def terrain_levels(s: Any, i: int, rng: wp.uint32, promote_share: float, demote_share: float):
     """Promote a world that got far from where it started, demote one that fell short of what it was asked for.
@@ -73,7 +73,7 @@ def _check_command_range(params: dict[str, float], scene: Any) -> None:
     check_above(params, "std", 0.0)
 
 
-@curriculum(fields={"tracking_sum": ()}, update=sum_tracking, check=_check_command_range)
+@curriculum(fields={"tracking_sum": ()}, update=sum_tracking, check=_check_command_range, reads_command=2)
 @wp.func
 def command_range(s: Any, i: int, rng: wp.uint32, threshold: float, step: float, std: float):
     """Grow the world's command range by ``step`` where it tracked well, shrink it where it failed or tracked badly.

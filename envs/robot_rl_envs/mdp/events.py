@@ -7,9 +7,9 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.checks import check_above, check_least, check_range, movable_com, moving_body
 from robot_rl_envs.quat import quat_from_axis_angle
 from robot_rl_envs.terms import event
+from robot_rl_envs.terms.checks import check_above, check_least, check_range, movable_com, moving_body
 
 MIN_FRICTION = wp.constant(0.01)
 """Contacts with less turn NaN: a Go2 on pyramidal cones at 0.001 in float32 and at 0.00001 in float64."""
@@ -27,13 +27,14 @@ def _check_spread(*names: str) -> Any:
 @wp.func
 def reset_base(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: float):
     """Spread the base over +-xy [m] and +-yaw [rad], with +-velocity [m/s, rad/s] in every direction."""
-    s.qpos[i, 0] = s.qpos[i, 0] + xy * (2.0 * wp.randf(rng) - 1.0)
-    s.qpos[i, 1] = s.qpos[i, 1] + xy * (2.0 * wp.randf(rng) - 1.0)
+    at = s.base_qpos
+    s.qpos[i, at] = s.qpos[i, at] + xy * (2.0 * wp.randf(rng) - 1.0)
+    s.qpos[i, at + 1] = s.qpos[i, at + 1] + xy * (2.0 * wp.randf(rng) - 1.0)
     q = quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), yaw * (2.0 * wp.randf(rng) - 1.0))
     for k in range(4):
-        s.qpos[i, 3 + k] = q[k]
+        s.qpos[i, at + 3 + k] = q[k]
     for k in range(6):
-        s.qvel[i, k] = velocity * (2.0 * wp.randf(rng) - 1.0)
+        s.qvel[i, s.base_dof + k] = velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
 @event(writes="state", check=_check_spread("position", "velocity"))
@@ -59,9 +60,10 @@ def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, 
 @wp.func
 def push(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float):
     """Add +-xy [m/s] to the base's horizontal velocity and +-yaw [rad/s] to its turn."""
-    s.qvel[i, 0] = s.qvel[i, 0] + xy * (2.0 * wp.randf(rng) - 1.0)
-    s.qvel[i, 1] = s.qvel[i, 1] + xy * (2.0 * wp.randf(rng) - 1.0)
-    s.qvel[i, 5] = s.qvel[i, 5] + yaw * (2.0 * wp.randf(rng) - 1.0)
+    at = s.base_dof
+    s.qvel[i, at] = s.qvel[i, at] + xy * (2.0 * wp.randf(rng) - 1.0)
+    s.qvel[i, at + 1] = s.qvel[i, at + 1] + xy * (2.0 * wp.randf(rng) - 1.0)
+    s.qvel[i, at + 5] = s.qvel[i, at + 5] + yaw * (2.0 * wp.randf(rng) - 1.0)
 
 
 def _check_friction(params: dict[str, float], scene: Any) -> None:
@@ -88,12 +90,7 @@ def _check_base_mass(params: dict[str, float], scene: Any) -> None:
         movable_com(body, scene)
 
 
-@event(
-    writes="model",
-    model_fields=("body_mass", "body_inertia", "body_ipos"),
-    set_const=True,
-    check=_check_base_mass,
-)
+@event(writes="model", model_fields=("body_mass", "body_inertia", "body_ipos"), set_const=True, check=_check_base_mass)
 @wp.func
 def base_mass(s: Any, i: int, rng: wp.uint32, body: float, mass: float, com: float):
     """Add +-mass [kg] to a body, its inertia scaled alike, and move its centre of mass by +-com [m] along each axis."""

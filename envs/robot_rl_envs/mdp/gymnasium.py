@@ -1,16 +1,16 @@
 """Terms of Gymnasium's MuJoCo tasks, version 5: the whole state as observation, speed as reward, noise at the reset.
 
-They read MuJoCo's own arrays where Gymnasium does (see :mod:`robot_rl_envs.watched`), so that on the CPU engine a step
-gives Gymnasium's numbers. Body 0 is the world, body 1 the torso.
+They read MuJoCo's own arrays where Gymnasium does (see :mod:`robot_rl_envs.entity.watched`), so that on the CPU engine
+a step gives Gymnasium's numbers. Body 0 is the world, body 1 the torso.
 """
 
 from typing import Any
 
 import warp as wp
 
-from robot_rl_envs import mirrors
-from robot_rl_envs.checks import check_least
+from robot_rl_envs.entity import mirrors
 from robot_rl_envs.terms import event, metric, observation, reward, termination
+from robot_rl_envs.terms.checks import check_least
 
 START = {"forward_from": wp.float64}
 """Where along x the control step began [m]; float64, since a difference over 10 ms loses what float32 rounds off."""

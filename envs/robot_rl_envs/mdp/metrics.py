@@ -7,7 +7,7 @@ import warp as wp
 from robot_rl_envs.terms import metric
 
 
-@metric
+@metric(reads_command=2)
 @wp.func
 def lin_vel_error(s: Any, i: int) -> float:
     """|v*_xy - v_xy| in the base frame [m/s]."""
@@ -16,7 +16,7 @@ def lin_vel_error(s: Any, i: int) -> float:
     return wp.sqrt(ex * ex + ey * ey)
 
 
-@metric
+@metric(reads_command=3)
 @wp.func
 def yaw_vel_error(s: Any, i: int) -> float:
     """|w*_z - w_z| in the base frame [rad/s]."""

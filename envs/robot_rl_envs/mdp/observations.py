@@ -46,7 +46,14 @@ def last_action(s: Any, i: int, j: int) -> float:
     return s.action[i, j]
 
 
-@observation(size=3, unit="m/s, m/s, rad/s", frame="base", signal="command", mirror=(1.0, -1.0, -1.0))
+@observation(size="command", unit="1", frame="base", signal="command", mirror="command")
+@wp.func
+def command(s: Any, i: int, j: int) -> float:
+    """Every component of the command, of any width."""
+    return s.command[i][j]
+
+
+@observation(size=3, unit="m/s, m/s, rad/s", frame="base", signal="command", mirror=(1.0, -1.0, -1.0), reads_command=3)
 @wp.func
 def velocity_command(s: Any, i: int, j: int) -> float:
     """Commanded vx, vy [m/s] and yaw rate [rad/s]."""

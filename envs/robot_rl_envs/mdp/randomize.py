@@ -8,7 +8,9 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.checks import (
+from robot_rl_envs.engine import DIRTY_WRENCH
+from robot_rl_envs.terms import event
+from robot_rl_envs.terms.checks import (
     check_above,
     check_feet,
     check_least,
@@ -17,8 +19,6 @@ from robot_rl_envs.checks import (
     movable_com,
     moving_body,
 )
-from robot_rl_envs.engines.base import DIRTY_WRENCH
-from robot_rl_envs.terms import event
 
 MIN_SPIN = wp.constant(1.0e-5)
 """mjMINMU: MuJoCo raises a smaller torsional or rolling friction to it."""

@@ -8,7 +8,7 @@ from robot_rl_envs.mdp.observations import clock_phase, is_moving
 from robot_rl_envs.terms import reward
 
 
-@reward
+@reward(reads_command=2)
 @wp.func
 def track_lin_vel(s: Any, i: int, std: float) -> float:
     """exp(-|v*_xy - v_xy|^2 / std^2): planar velocity tracking in the base frame, in [0, 1]. std [m/s]."""
@@ -17,7 +17,7 @@ def track_lin_vel(s: Any, i: int, std: float) -> float:
     return wp.exp(-(ex * ex + ey * ey) / (std * std))
 
 
-@reward
+@reward(reads_command=3)
 @wp.func
 def track_yaw_rate(s: Any, i: int, std: float) -> float:
     """exp(-(w*_z - w_z)^2 / std^2): yaw rate tracking in the base frame, in [0, 1]. std [rad/s]."""

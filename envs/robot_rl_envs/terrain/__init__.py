@@ -2,18 +2,9 @@
 
 from robot_rl_envs.terrain.build import Terrain, build_terrain
 from robot_rl_envs.terrain.cfg import TerrainCfg
+from robot_rl_envs.terrain.geoms import add_ground
 from robot_rl_envs.terrain.presets import PRESETS, rough_terrains
-from robot_rl_envs.terrain.tiles import (
-    Flat,
-    Gaps,
-    Obstacles,
-    RandomRough,
-    Slope,
-    Stairs,
-    SteppingStones,
-    Tile,
-    Waves,
-)
+from robot_rl_envs.terrain.tiles import Flat, Gaps, Obstacles, RandomRough, Slope, Stairs, SteppingStones, Tile, Waves
 
 __all__ = [
     "PRESETS",
@@ -28,6 +19,7 @@ __all__ = [
     "TerrainCfg",
     "Tile",
     "Waves",
+    "add_ground",
     "build_terrain",
     "rough_terrains",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -86,22 +86,9 @@ class Terrain:
         inside = 0 <= level < self.cfg.num_rows and 0 <= kind < self.cfg.num_columns
         return (level, kind) if inside else None
 
-    def add_to(self, spec: Any, *, friction: float = 1.0, textured: bool = False) -> None:
-        """Puts the ground into a scene: the geom "floor", or, as boxes, "floor", "floor_1" and so on.
-
-        Args:
-            spec: the `mujoco.MjSpec` of the scene.
-            friction: sliding friction where the terrain has none of its own.
-            textured: colour it by height, for pictures.
-        """
-        from robot_rl_envs.terrain.geoms import add_boxes, add_hfield
-
-        own = self.cfg.friction
-        (add_boxes if self.stepped else add_hfield)(self, spec, friction if own is None else own, textured)
-
 
 def build_terrain(cfg: TerrainCfg, robot: Robot | None = None) -> Terrain:
-    """Builds a terrain; the same cfg gives the same bits.
+    """Build a terrain; the same cfg gives the same bits.
 
     Args:
         cfg: what it is to be. A tile depends on seed, row, column and its own kind, not on what lies around it.

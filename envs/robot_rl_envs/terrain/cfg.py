@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from robot_rl_envs.terrain.tiles import Tile, is_number, require
+from robot_rl_envs.terms.checks import is_number, require
+from robot_rl_envs.terrain.tiles import Tile
 
 FORMS = ("hfield", "boxes")
 MAX_CELLS = 16_000_000
@@ -50,11 +51,7 @@ class TerrainCfg:
     friction: float | None = None
 
     def __post_init__(self) -> None:
-        """Checks every field.
-
-        Raises:
-            ValueError: the line names the field, its value and what would be right.
-        """
+        """Check every field."""
         self._check_tiles()
         for name, least, most in (("num_rows", 1, 1000), ("num_columns", 1, 1000)):
             value = getattr(self, name)

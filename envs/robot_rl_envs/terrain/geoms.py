@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from robot_rl_envs.terrain.build import Terrain
 from robot_rl_envs.terrain.paint import colour
-
-if TYPE_CHECKING:
-    from robot_rl_envs.terrain.build import Terrain
 
 BELOW = 1.0
 """Solid ground below the lowest height [m], so that nothing falls through."""
@@ -17,15 +15,21 @@ MAX_TEXTURE = 4096
 """Pixels on a side of a texture at most; larger maps are painted coarser."""
 
 
-def add_hfield(terrain: Terrain, spec: Any, friction: float, textured: bool) -> None:
-    """Adds the map as one height field geom called "floor".
+def add_ground(terrain: Terrain, spec: Any, *, friction: float = 1.0, textured: bool = False) -> None:
+    """Add a terrain to a scene: the geom "floor", or, as boxes, "floor", "floor_1" and so on.
 
     Args:
         terrain: the map.
         spec: the `mujoco.MjSpec` of the scene.
-        friction: sliding friction.
-        textured: paint it.
+        friction: sliding friction where the terrain has none of its own.
+        textured: colour it by height, for pictures.
     """
+    own = terrain.cfg.friction
+    (_add_boxes if terrain.stepped else _add_hfield)(terrain, spec, friction if own is None else own, textured)
+
+
+def _add_hfield(terrain: Terrain, spec: Any, friction: float, textured: bool) -> None:
+    """Add the map as one height field."""
     import mujoco
 
     heights = terrain.heights.astype(np.float64)
@@ -51,15 +55,8 @@ def add_hfield(terrain: Terrain, spec: Any, friction: float, textured: bool) -> 
         floor.material = "terrain"
 
 
-def add_boxes(terrain: Terrain, spec: Any, friction: float, textured: bool) -> None:
-    """Adds the map as boxes, called "floor", "floor_1" and so on, that stand on a common level.
-
-    Args:
-        terrain: a map with boxes.
-        spec: the `mujoco.MjSpec` of the scene.
-        friction: sliding friction.
-        textured: paint each by its height.
-    """
+def _add_boxes(terrain: Terrain, spec: Any, friction: float, textured: bool) -> None:
+    """Add the map as boxes that stand on a common level, each painted by its height."""
     import mujoco
 
     assert terrain.boxes is not None

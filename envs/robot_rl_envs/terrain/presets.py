@@ -6,17 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from robot_rl_envs.terrain.cfg import TerrainCfg
-from robot_rl_envs.terrain.tiles import (
-    Flat,
-    Gaps,
-    Obstacles,
-    RandomRough,
-    Slope,
-    Stairs,
-    SteppingStones,
-    Tile,
-    Waves,
-)
+from robot_rl_envs.terrain.tiles import Flat, Gaps, Obstacles, RandomRough, Slope, Stairs, SteppingStones, Tile, Waves
 
 
 def rough_terrains() -> TerrainCfg:

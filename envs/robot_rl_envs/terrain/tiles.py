@@ -15,18 +15,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from robot_rl_envs.terms.checks import is_number, require
+
 Pair = tuple[float, float]
-
-
-def require(ok: bool, field: str, value: object, right: str) -> None:
-    """Raises a ValueError that names the field, its value and what would be right, unless `ok`."""
-    if not ok:
-        raise ValueError(f"{field}={value!r}: {right}")
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a finite number; flags are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -49,11 +40,7 @@ class Tile:
     """Lowest and highest value, and the unit, of each of the kind's own numbers."""
 
     def __post_init__(self) -> None:
-        """Checks every number.
-
-        Raises:
-            ValueError: the line names the field, its value and its range.
-        """
+        """Check every number."""
         common = {"proportion": (0.0, 1e6, ""), "platform": (0.0, 100.0, "m"), "rim": (0.0, 100.0, "m")}
         for field in fields(self):
             if field.name not in common | self.limits:

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from robot_rl_envs.latency import read_latency
+from robot_rl_envs.actuation.latency import read_latency
 
 from robot_rl.cli.main import main
 from robot_rl.latency.measure import histogram, split, stage

@@ -8,7 +8,7 @@ import pytest
 import warp as wp
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.cameras import Camera, ImageGroup
-from robot_rl_envs.scene import Scene
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.task import Actions, Sim
 from robot_rl_envs.terrain import Obstacles, Stairs, TerrainCfg, build_terrain
 

@@ -15,7 +15,7 @@ from robot_rl_deploy.replay import observation_labels
 from robot_rl_deploy.verify import verify_bundle
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events, observations, rewards, sensing
-from robot_rl_envs.sensors import HeightScan, Imu, Sensors
+from robot_rl_envs.sensing.sensors import HeightScan, Imu, Sensors
 from robot_rl_envs.task import Event, Observation, ObservationGroup, Reward, Task
 from robot_rl_envs.terrain import Stairs, TerrainCfg
 

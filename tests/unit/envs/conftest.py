@@ -17,7 +17,7 @@ from robot_rl_envs import mdp
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import commands, events, observations, rewards, terminations
 from robot_rl_envs.task import Actions, Command, Event, Observation, ObservationGroup, Reward, Sim, Task, Termination
-from robot_rl_envs.terms import FIXED_ARGUMENTS, TermInfo
+from robot_rl_envs.terms.declare import FIXED_ARGUMENTS, TermInfo
 
 SLIDER, HINGE = 0, 1
 

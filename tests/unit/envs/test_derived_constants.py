@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import warp as wp
 from robot_rl_envs.engines.derived import DerivedConstants
-from robot_rl_envs.scene import make_scene
+from robot_rl_envs.entity.scene import make_scene
 from robot_rl_tasks.registry import get_task
 
 N, BIT = 5, 8

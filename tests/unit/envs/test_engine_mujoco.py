@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from robot_rl_envs.engines import make_engine, resolve_engine
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events
-from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Actions, Event
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 import warp as wp
-from robot_rl_envs.engines.base import FAULT_OBSERVATION, FAULT_OVERFLOW, FAULT_RAISED, FAULT_REWARD
-from robot_rl_envs.flight import REASONS
+from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_OVERFLOW, FAULT_RAISED, FAULT_REWARD
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events, observations
-from robot_rl_envs.quarantine import MAX_FILES, ring_length
+from robot_rl_envs.recorder.flight import REASONS
+from robot_rl_envs.recorder.quarantine import MAX_FILES, ring_length
 from robot_rl_envs.task import Event, Observation, ObservationGroup, Reward, Sim, TorchTerm
 from robot_rl_envs.terms import event, observation, reward
 
@@ -286,7 +286,7 @@ def test_a_loaded_state_does_not_inherit_the_recorder(sensitive, tmp_path):
 
 
 def test_explicit_actuators_are_recorded_substep_by_substep(go2_task, tmp_path):
-    from robot_rl_envs.actuators import ExplicitPd
+    from robot_rl_envs.actuation.actuators import ExplicitPd
     from robot_rl_envs.task import Actions
 
     env = make_env(go2_task(actions=Actions(actuator=ExplicitPd())), num_envs=2, engine="mujoco")

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 from robot_rl_assets.registry import get_robot
+from robot_rl_envs.entity.scene import make_scene
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events, observations, sensing
-from robot_rl_envs.scene import make_scene
-from robot_rl_envs.sensors import FootForce, HeightScan, Imu, Sensors
+from robot_rl_envs.sensing.sensors import FootForce, HeightScan, Imu, Sensors
 from robot_rl_envs.task import Event, Observation, ObservationGroup, Sim
 
 DT, SUBSTEPS, STEPS = 0.005, 4, 12

@@ -7,7 +7,7 @@ import pytest
 import torch
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events, observations, sensing
-from robot_rl_envs.sensors import HeightScan, Imu, Sensors
+from robot_rl_envs.sensing.sensors import HeightScan, Imu, Sensors
 from robot_rl_envs.task import Event, Observation, ObservationGroup
 from robot_rl_envs.terrain import PRESETS
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from robot_rl_envs.actuators import DcMotor, ExplicitPd
+from robot_rl_envs.actuation.actuators import DcMotor, ExplicitPd
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import actuation
 from robot_rl_envs.task import Actions, Event

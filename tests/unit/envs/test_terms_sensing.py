@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.mdp import events, rewards, sensing
-from robot_rl_envs.sensors import FootForce, HeightScan, Imu, Sensors
+from robot_rl_envs.sensing.sensors import FootForce, HeightScan, Imu, Sensors
 from robot_rl_envs.task import Event, Observation, ObservationGroup, Reward, Sim, Task
 from robot_rl_envs.terrain import Stairs, TerrainCfg
 

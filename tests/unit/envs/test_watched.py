@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import warp as wp
 from robot_rl_assets.robot import Joint, Robot
+from robot_rl_envs.engine import DIRTY_STATE
 from robot_rl_envs.engines import make_engine
-from robot_rl_envs.engines.base import DIRTY_STATE
 from robot_rl_envs.engines.post_constraint import plugin_fields
 from robot_rl_envs.engines.rows import RowLister
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.entity.watched import FIELDS, FORCES, watched_fields
 from robot_rl_envs.mdp import rewards
-from robot_rl_envs.scene import Scene
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
 from robot_rl_envs.terms import observation, reward
 from robot_rl_envs.terrain import rough_terrains
-from robot_rl_envs.watched import FIELDS, FORCES, watched_fields
 
 N = 3
 SIM = Sim(timestep=0.005, decimation=4, integrator="rk4", iterations=100, ls_iterations=50)
@@ -123,7 +123,7 @@ def refused(call, *words):
 
 def test_what_does_not_go_with_a_model_that_is_a_whole_scene(ball):
     from robot_rl_assets.registry import get_robot
-    from robot_rl_envs.actuators import DcMotor
+    from robot_rl_envs.actuation.actuators import DcMotor
 
     refused(lambda: Scene(ball, SIM, Actions(kind="effort")), "actions.kind='effort'", "'ball'", "direct")
     refused(lambda: Scene(get_robot("cartpole"), SIM, Actions(kind="direct")), "actions.kind='direct'", "effort")
@@ -138,7 +138,7 @@ def test_what_does_not_go_with_a_model_that_is_a_whole_scene(ball):
         rewards={"alive": Reward(rewards.alive, weight=1.0)},
         observations={"actor": ObservationGroup(terms={"one": Observation(_height)})},
     )
-    from robot_rl_envs.scene import make_scene
+    from robot_rl_envs.entity.scene import make_scene
 
     refused(lambda: make_scene(task), "terrain", "'ball'")
     task.observations["actor"].terms["one"] = Observation(_unknown)

@@ -10,11 +10,11 @@ import torch
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector as wrappers
+from robot_rl_envs.adapters.gymnasium_env import TaskVectorEnv
+from robot_rl_envs.adapters.restart import restart
 from robot_rl_envs.cameras import Camera, ImageGroup
-from robot_rl_envs.gymnasium_env import TaskVectorEnv
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations
-from robot_rl_envs.restart import restart
 from robot_rl_envs.task import Observation, ObservationGroup
 from robot_rl_tasks.gymnasium import env_id
 from robot_rl_tasks.registry import get_task, list_tasks

@@ -8,7 +8,7 @@ from robot_rl_tasks.registry import get_task
 pytest.importorskip("rl_games")
 from rl_games.algos_torch.a2c_continuous import A2CAgent
 from rl_games.torch_runner import Runner
-from robot_rl_envs.rl_games_env import RlGamesEnv, register
+from robot_rl_envs.adapters.rl_games_env import RlGamesEnv, register
 
 N = 16
 MLP = {"units": [32], "activation": "elu", "initializer": {"name": "default"}}

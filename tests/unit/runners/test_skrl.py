@@ -6,7 +6,7 @@ from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
 pytest.importorskip("skrl")
-from robot_rl_envs.skrl_env import SkrlEnv
+from robot_rl_envs.adapters.skrl_env import SkrlEnv
 from skrl.agents.torch.ppo import PPO, PPO_CFG
 from skrl.memories.torch import RandomMemory
 from skrl.models.torch import DeterministicMixin, GaussianMixin, Model

@@ -133,7 +133,7 @@ def test_the_physics_runs_at_the_rate_of_the_states(task):
 
 
 def test_an_actuator_of_training_alone_is_named(task):
-    from robot_rl_envs.actuators import DcMotor
+    from robot_rl_envs.actuation.actuators import DcMotor
 
     task.actions.actuator = DcMotor()
     task.events = {name: event for name, event in task.events.items() if name != "motors"}

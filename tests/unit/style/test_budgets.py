@@ -20,12 +20,13 @@ MAX_FUNCTION, MAX_PARAMETERS, MAX_ROBOT = 60, 8, 150
 HEAVY = {"mujoco", "mujoco_warp", "isaaclab", "wandb", "ray", "viser", "av", "onnxruntime", "onnx", "matplotlib"}
 ABOUT = {
     "mujoco": (
-        "envs/robot_rl_envs/scene.py",
+        "envs/robot_rl_envs/entity/entity.py",
+        "envs/robot_rl_envs/entity/scene.py",
         "envs/robot_rl_envs/engines/mujoco.py",
         "envs/robot_rl_envs/engines/mujoco_warp.py",
         "envs/robot_rl_envs/cameras/views.py",
     ),
-    "isaaclab": ("envs/robot_rl_envs/isaac_env.py",),
+    "isaaclab": ("envs/robot_rl_envs/adapters/isaac_env.py",),
     "mujoco_warp": ("envs/robot_rl_envs/engines/mujoco_warp.py", "envs/robot_rl_envs/cameras/views.py"),
 }
 # Formats that run code when they are read.
@@ -135,7 +136,7 @@ def test_the_rules_see_what_breaks_them():
     ]
     lazy = "def f():\n    import mujoco\nif TYPE_CHECKING:\n    import viser\n"
     assert heavy_at_import(lazy, "m") == []
-    assert heavy_at_import("import mujoco\n", "envs/robot_rl_envs/scene.py") == []
+    assert heavy_at_import("import mujoco\n", "envs/robot_rl_envs/entity/scene.py") == []
     unsafe = "import pickle\ntorch.load(f)\nnp.load(f, allow_pickle=True)\nyaml.load(f)\n"
     assert len(loads_code(unsafe)) == 4
     assert loads_code("torch.load(f, weights_only=True)\nnp.load(f)\nyaml.safe_load(f)\n") == []

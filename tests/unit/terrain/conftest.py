@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 import pytest
 import warp as wp
-from robot_rl_envs.terrain import PRESETS, TerrainCfg, build_terrain
+from robot_rl_envs.terrain import PRESETS, TerrainCfg, add_ground, build_terrain
 from robot_rl_envs.terrain.lookup import terrain_height, terrain_margin, terrain_normal
 from robot_rl_envs.terrain.tiles import Grid
 
@@ -48,7 +48,7 @@ def look_up(terrain: Any, points: np.ndarray) -> np.ndarray:
 def compile_terrain(terrain: Any) -> tuple[mujoco.MjModel, mujoco.MjData]:
     """The terrain alone in a scene."""
     spec = mujoco.MjSpec()
-    terrain.add_to(spec)
+    add_ground(terrain, spec)
     model = spec.compile()
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from robot_rl_assets.registry import get_robot
+from robot_rl_envs.entity.scene import make_scene
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
-from robot_rl_envs.scene import make_scene
 from robot_rl_envs.task import Observation, ObservationGroup, Reward, Sim, Task
 from robot_rl_envs.terrain import PRESETS
 

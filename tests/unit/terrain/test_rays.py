@@ -3,7 +3,7 @@
 import mujoco
 import numpy as np
 import pytest
-from robot_rl_envs.terrain import PRESETS, Stairs
+from robot_rl_envs.terrain import PRESETS, Stairs, add_ground
 
 STEPPED = ("flat", "stairs", "stepping_stones", "gaps", "obstacles")
 COUNT = 3000
@@ -112,7 +112,7 @@ def test_the_margin_is_the_distance_to_the_map_s_edge(small, lookup):
 def test_a_ball_comes_to_rest_on_the_ground_that_the_lookup_says(small, lookup, form):
     terrain = small("stairs", form=form)
     spec = mujoco.MjSpec()
-    terrain.add_to(spec, friction=0.7)
+    add_ground(terrain, spec, friction=0.7)
     where = terrain.origins[2, 0] + [0.3, -0.2, 0.0]
     ball = spec.worldbody.add_body(pos=[where[0], where[1], where[2] + 0.15])
     ball.add_freejoint()
@@ -135,7 +135,7 @@ def test_mujoco_warp_sees_the_same_ground(small, lookup):
 
     terrain = small("stairs", num_rows=1, border=0.0)
     spec = mujoco.MjSpec()
-    terrain.add_to(spec)
+    add_ground(terrain, spec)
     spec.worldbody.add_body(pos=[0.0, 0.0, 50.0]).add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[0.1, 0.0, 0.0])
     model = spec.compile()
     at = points(terrain, 300)

@@ -1,0 +1,1 @@
+"""Environments in the forms of other libraries: Gymnasium, Isaac Lab, skrl and rl_games."""

@@ -1,0 +1,213 @@
+"""What terms read, computed from qpos and qvel for one world: base, joints, feet.
+
+Engines leave their own derived fields one substep behind the state; this is current, and after a reset it needs no
+engine call. Contact comes from the sensors of the last substep and is none after a reset.
+"""
+
+from typing import Any
+
+import warp as wp
+
+from robot_rl_envs.engine import (
+    FAULT_ACTION,
+    FAULT_OVERFLOW,
+    FAULT_RAISED,
+    FAULT_STATE,
+    MAX_SPEED,
+    OVERFLOW_BITS,
+    OVERFLOW_RAISED,
+)
+from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate, quat_rotate_inverse
+from robot_rl_envs.terrain.lookup import terrain_height
+
+CONTACT_FORCE_N = 1.0
+"""A foot is in contact from this net force on [N]."""
+BAD_STATE, BAD_ACTION = wp.constant(FAULT_STATE), wp.constant(FAULT_ACTION)
+RAISED, OVERFLOWED = wp.constant(FAULT_RAISED), wp.constant(FAULT_OVERFLOW)
+RAISED_BIT, OVERFLOWED_BITS = wp.constant(OVERFLOW_RAISED), wp.constant(OVERFLOW_BITS)
+TOO_FAST = wp.constant(MAX_SPEED)
+
+
+@wp.func
+def derive_base(s: Any, i: int):
+    """Fill the base's pose and velocities of world i from its free joint."""
+    q, d = s.base_qpos, s.base_dof
+    pos = wp.vec3(s.qpos[i, q], s.qpos[i, q + 1], s.qpos[i, q + 2])
+    quat = wp.normalize(wp.vec4(s.qpos[i, q + 3], s.qpos[i, q + 4], s.qpos[i, q + 5], s.qpos[i, q + 6]))
+    vel = wp.vec3(s.qvel[i, d], s.qvel[i, d + 1], s.qvel[i, d + 2])
+    s.base_pos_w[i] = pos
+    s.base_quat_wxyz[i] = quat
+    s.base_lin_vel_w[i] = vel
+    s.base_lin_vel_b[i] = quat_rotate_inverse(quat, vel)
+    s.base_ang_vel_b[i] = wp.vec3(s.qvel[i, d + 3], s.qvel[i, d + 4], s.qvel[i, d + 5])
+    s.projected_gravity_b[i] = quat_rotate_inverse(quat, wp.vec3(0.0, 0.0, -1.0))
+
+
+@wp.func
+def derive_joints(s: Any, i: int):
+    """Copy world i's joint positions, velocities and torques into the robot's own order."""
+    for j in range(s.joint_pos.shape[1]):
+        s.joint_pos[i, j] = s.qpos[i, s.joint_qpos[j]]
+        s.joint_vel[i, j] = s.qvel[i, s.joint_dof[j]]
+        torque = float(0.0)
+        if s.joint_ctrl[j] >= 0:
+            torque = s.actuator_force[i, s.joint_ctrl[j]]
+        s.joint_torque[i, j] = torque
+
+
+@wp.func
+def derive_feet(s: Any, c: Any, i: int):
+    """Walk from the base down to each foot: its position, velocity and clearance in the world."""
+    for f in range(c.foot_pos.shape[0]):
+        pos = wp.vec3(0.0, 0.0, 0.0)
+        quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
+        vel = wp.vec3(0.0, 0.0, 0.0)
+        ang = wp.vec3(0.0, 0.0, 0.0)
+        if c.floating == 1:
+            pos = s.base_pos_w[i]
+            quat = s.base_quat_wxyz[i]
+            vel = s.base_lin_vel_w[i]
+            ang = quat_rotate(quat, s.base_ang_vel_b[i])
+        for n in range(c.start[f], c.start[f + 1]):
+            arm = quat_rotate(quat, c.pos[n])
+            pos = pos + arm
+            vel = vel + wp.cross(ang, arm)
+            quat = quat_multiply(quat, c.quat[n])
+            if c.kind[n] == 1:
+                rate = s.qvel[i, c.dof[n]] * quat_rotate(quat, c.axis[n])
+                anchor = quat_rotate(quat, c.anchor[n])
+                quat = quat_multiply(quat, quat_from_axis_angle(c.axis[n], s.qpos[i, c.qpos[n]] - c.ref[n]))
+                lever = anchor - quat_rotate(quat, c.anchor[n])
+                pos = pos + lever
+                # the body's origin turns about the anchor
+                vel = vel + wp.cross(ang, lever) + wp.cross(rate, lever - anchor)
+                ang = ang + rate
+            if c.kind[n] == 2:
+                axis = quat_rotate(quat, c.axis[n])
+                slide = (s.qpos[i, c.qpos[n]] - c.ref[n]) * axis
+                pos = pos + slide
+                vel = vel + wp.cross(ang, slide) + s.qvel[i, c.dof[n]] * axis
+        arm = quat_rotate(quat, c.foot_pos[f])
+        centre = pos + arm
+        s.foot_pos_w[i, f] = centre
+        s.foot_vel_w[i, f] = vel + wp.cross(ang, arm)
+        s.foot_height_w[i, f] = pos[2] + arm[2] - c.foot_radius - terrain_height(s, centre[0], centre[1])
+
+
+@wp.func
+def derive(s: Any, c: Any, i: int):
+    """Fill everything that follows from qpos and qvel of world i."""
+    if c.floating == 1:
+        derive_base(s, i)
+    derive_joints(s, i)
+    derive_feet(s, c, i)
+
+
+@wp.func
+def update_contacts(s: Any, c: Any, i: int):
+    """Read the feet's contact sensors once a control step and advance air and contact times."""
+    for f in range(c.foot_sensor.shape[0]):
+        at = c.foot_sensor[f]
+        force = wp.length(wp.vec3(s.sensordata[i, at + 1], s.sensordata[i, at + 2], s.sensordata[i, at + 3]))
+        touching = float(0.0)
+        if force > CONTACT_FORCE_N:
+            touching = 1.0
+        before = s.foot_contact[i, f]
+        s.foot_touchdown[i, f] = touching * (1.0 - before)
+        if before > 0.5 and touching < 0.5:
+            s.foot_air_time_s[i, f] = 0.0
+            s.foot_peak_height_w[i, f] = 0.0
+        if touching < 0.5 or before < 0.5:
+            s.foot_air_time_s[i, f] = s.foot_air_time_s[i, f] + s.step_dt
+            s.foot_peak_height_w[i, f] = wp.max(s.foot_peak_height_w[i, f], s.foot_height_w[i, f])
+        if touching > 0.5:
+            s.foot_contact_time_s[i, f] = s.foot_contact_time_s[i, f] + s.step_dt
+        else:
+            s.foot_contact_time_s[i, f] = 0.0
+        s.foot_contact[i, f] = touching
+        s.foot_force[i, f] = force
+
+
+@wp.func
+def clear_world(s: Any, i: int):
+    """Start an episode's bookkeeping anew in world i; nothing of the old one is left."""
+    for f in range(s.foot_contact.shape[1]):
+        s.foot_contact[i, f] = 0.0
+        s.foot_touchdown[i, f] = 0.0
+        s.foot_force[i, f] = 0.0
+        s.foot_air_time_s[i, f] = 0.0
+        s.foot_contact_time_s[i, f] = 0.0
+        s.foot_peak_height_w[i, f] = 0.0
+    for j in range(s.action.shape[1]):
+        s.action[i, j] = 0.0
+        s.prev_action[i, j] = 0.0
+        s.prev_prev_action[i, j] = 0.0
+    for j in range(s.actuator_force.shape[1]):
+        s.actuator_force[i, j] = 0.0
+    for j in range(s.sensordata.shape[1]):
+        s.sensordata[i, j] = 0.0
+    for j in range(s.joint_vel.shape[1]):
+        s.last_joint_vel[i, j] = s.qvel[i, s.joint_dof[j]]
+    for k in range(s.episode_sums.shape[1]):
+        s.episode_sums[i, k] = 0.0
+    s.episode_return[i] = 0.0
+    s.episode_length[i] = 0
+    s.step_count[i] = 0
+
+
+@wp.func
+def place_on_terrain(s: Any, i: int):
+    """Move world i's robot, in its default pose about the origin, to where its tile of the terrain lets it start."""
+    origin = s.terrain_origins[s.terrain_level[i], s.terrain_column[i]]
+    s.env_origin_w[i] = origin
+    for k in range(3):
+        at = s.base_qpos + k
+        s.qpos[i, at] = s.qpos[i, at] + origin[k]
+
+
+@wp.func
+def clear_wrench(s: Any, i: int):
+    """Let go of every body of world i."""
+    for b in range(s.wrench_left_s.shape[1]):
+        s.wrench_left_s[i, b] = 0.0
+        for k in range(6):
+            s.xfrc_applied[i, b, k] = 0.0
+
+
+@wp.func
+def world_faults(s: Any, i: int) -> int:
+    """What is wrong with world i before anything is computed from it; 0 where nothing is.
+
+    FAULT_STATE and FAULT_ACTION where its state or action is not finite, or a velocity is absurd; FAULT_RAISED and
+    FAULT_OVERFLOW where the engine says so.
+    """
+    faults = wp.int32(0)
+    if (s.overflow[i] & RAISED_BIT) != 0:
+        faults = faults | RAISED
+    if (s.overflow[i] & OVERFLOWED_BITS) != 0:
+        faults = faults | OVERFLOWED
+    for k in range(s.qpos.shape[1]):
+        if not wp.isfinite(s.qpos[i, k]):
+            faults = faults | BAD_STATE
+    for k in range(s.qvel.shape[1]):
+        if not wp.isfinite(s.qvel[i, k]) or wp.abs(s.qvel[i, k]) > TOO_FAST:
+            faults = faults | BAD_STATE
+    for k in range(s.action.shape[1]):
+        if not wp.isfinite(s.action[i, k]):
+            faults = faults | BAD_ACTION
+    return faults
+
+
+@wp.func
+def park_world(s: Any, i: int):
+    """Put world i at rest in its default pose until its reset: no term ever computes with, or indexes by, a NaN."""
+    for k in range(s.qpos.shape[1]):
+        s.qpos[i, k] = s.default_qpos[k]
+    for k in range(s.qvel.shape[1]):
+        s.qvel[i, k] = 0.0
+    for k in range(s.sensordata.shape[1]):
+        s.sensordata[i, k] = 0.0
+    for k in range(s.actuator_force.shape[1]):
+        s.actuator_force[i, k] = 0.0
+    for k in range(s.action.shape[1]):
+        s.action[i, k] = 0.0

@@ -1,0 +1,158 @@
+"""One named thing in a compiled scene: which joints, actuators, bodies and sites are its own, its feet and its base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+import mujoco
+import numpy as np
+from robot_rl_assets.robot import Robot
+
+from robot_rl_envs.entity.sensing import Sensing
+from robot_rl_envs.terms.checks import nearest
+
+ROBOT = "robot"
+"""Name of a task's robot among the entities of its scene."""
+
+_JOINT_KINDS = {int(mujoco.mjtJoint.mjJNT_HINGE): 1, int(mujoco.mjtJoint.mjJNT_SLIDE): 2}
+_FREE = int(mujoco.mjtJoint.mjJNT_FREE)
+
+
+class Entity:
+    """What belongs to one robot in a compiled model. Feet and a floating base are there where the robot has them.
+
+    Attributes:
+        name: its name in the scene.
+        robot: the facts of its model.
+        sensing: the sensors that the task's terms read.
+        joint_ids: (nj,) ids of its joints in the robot's own order.
+        joint_qpos, joint_dof: (nj,) their addresses in qpos and qvel.
+        joint_ctrl: (nj,) index into ctrl, -1 for a passive joint.
+        joint_range: (nj, 2) limits, +-inf where unlimited.
+        actuators: (na,) index into ctrl, in the order of the policy's actions.
+        bodies, sites: ids of its bodies, and of the sites on them.
+        base: whether it has a floating base.
+        base_body_id: the base's body; 0, the world, where it is bolted down.
+        base_qpos, base_dof: addresses of the base's free joint in qpos and qvel; 0 without one.
+        foot_geoms: (nf,) geom ids.
+        foot_sensor: (nf,) address of each foot's contact sensor.
+        chain: the joints between base and feet, by the fields of :class:`.state.Chain`; only those that have values.
+        sizes: widths that terms and state fields name: "joints", "actions", "feet", and those of its sensors.
+    """
+
+    def __init__(self, name: str, robot: Robot, model: mujoco.MjModel, sensing: Sensing):
+        self.name, self.robot, self.sensing, self._model = name, robot, sensing, model
+        ids = [self._id("joint", joint.name) for joint in robot.joints]
+        self.joint_ids = np.array(ids)
+        self.joint_qpos = model.jnt_qposadr[ids].astype(np.int32)
+        self.joint_dof = model.jnt_dofadr[ids].astype(np.int32)
+        limits = np.where(model.jnt_limited[ids, None] != 0, model.jnt_range[ids], [-np.inf, np.inf])
+        self.joint_range = limits.astype(np.float64)
+        self.actuators = np.arange(len(self.actuated), dtype=np.int32)
+        driven = dict(zip(self.actuated, self.actuators, strict=True))
+        self.joint_ctrl = np.array([driven.get(joint.name, -1) for joint in robot.joints], dtype=np.int32)
+        self.base = robot.base_body is not None
+        self.base_body_id = self._id("body", robot.base_body) if robot.base_body else 0
+        free = int(model.body_jntadr[self.base_body_id])
+        self.base_qpos, self.base_dof = (
+            (int(model.jnt_qposadr[free]), int(model.jnt_dofadr[free])) if self.base else (0, 0)
+        )
+        roots = {int(model.body_rootid[body]) for body in (*model.jnt_bodyid[ids], self.base_body_id)} - {0}
+        self.bodies = np.flatnonzero(np.isin(model.body_rootid, list(roots)))
+        self.sites = np.flatnonzero(np.isin(model.site_bodyid, self.bodies))
+        self.foot_geoms = np.array([self._id("geom", foot) for foot in robot.feet], dtype=np.int32)
+        contacts = [model.sensor_adr[self._id("sensor", f"{foot}_contact")] for foot in robot.feet]
+        self.foot_sensor = np.array(contacts, dtype=np.int32)
+        self.chain = self._chain()
+        self.sizes = {"joints": len(robot.joints), "actions": len(self.actuated), "feet": len(robot.feet)}
+        self.sizes |= sensing.bind(model, robot, self.base_body_id)
+
+    @property
+    def actuated(self) -> list[str]:
+        """Names of the driven joints, in the order of ctrl and of the policy's actions."""
+        return [joint.name for joint in self.robot.joints if not joint.passive]
+
+    def _id(self, kind: str, name: str) -> int:
+        return int(getattr(self._model, kind)(name).id)
+
+    def stand(self, qpos: np.ndarray) -> None:
+        """Write the default pose into ``qpos`` (nq,) of the whole scene, at the origin."""
+        if self.base:
+            qpos[self.base_qpos : self.base_qpos + 7] = [0.0, 0.0, self.robot.base_height, 1.0, 0.0, 0.0, 0.0]
+        qpos[self.joint_qpos] = [joint.default_pos for joint in self.robot.joints]
+
+    def _chain(self) -> dict[str, np.ndarray]:
+        paths = [self._path(int(self._model.geom_bodyid[geom])) for geom in self.foot_geoms]
+        names = ("pos", "quat", "kind", "axis", "anchor", "qpos", "dof", "ref")
+        columns = zip(*(node for path in paths for node in path), strict=True)
+        chain = {name: np.array(column) for name, column in zip(names, columns, strict=False)}
+        starts = np.cumsum([0, *(len(path) for path in paths)])
+        return chain | {"start": starts, "foot_pos": self._model.geom_pos[self.foot_geoms]}
+
+    def _path(self, body: int) -> list[tuple]:
+        """List the nodes from the base (or the world) down to ``body``."""
+        if body == self.base_body_id:
+            return []
+        model = self._model
+        nodes = self._path(int(model.body_parentid[body]))
+        pose = (model.body_pos[body], model.body_quat[body])
+        first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
+        if count == 0:
+            nodes.append((*pose, 0, np.array([0.0, 0.0, 1.0]), np.zeros(3), 0, 0, 0.0))
+        for joint in range(first, first + count):
+            kind = _JOINT_KINDS.get(int(model.jnt_type[joint]))
+            if kind is None:
+                raise ValueError(
+                    f"robot {self.robot.name!r}: joint {model.joint(joint).name!r} of its model must be a hinge or "
+                    "a slide; the one free joint is base_body's"
+                )
+            address = (int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]))
+            nodes.append(
+                (*pose, kind, model.jnt_axis[joint], model.jnt_pos[joint], *address, float(model.qpos0[address[0]]))
+            )
+            pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+        return nodes
+
+
+def read_model(robot: Robot) -> mujoco.MjSpec:
+    """Return a robot's model, not compiled yet, in which everything that its facts name is there.
+
+    Raises:
+        ValueError: the file is no model that MuJoCo reads, or has no joint, body, geom or site of a name that
+            ``robot`` gives; the line names the file.
+    """
+
+    def refuse(line: str) -> NoReturn:
+        raise ValueError(f"robot {robot.name!r}: {line}") from None
+
+    def require(field: str, kind: str, name: str, names: Iterable[str]) -> None:
+        if name not in names:
+            hint = nearest(name, [known for known in names if known])
+            refuse(f"{field}={name!r}: {robot.model} has no {kind} of that name; {hint}")
+
+    try:
+        spec = mujoco.MjSpec.from_file(str(robot.model))
+    except ValueError as error:
+        refuse(f"{robot.model} cannot be read: {one_line(error)}")
+    joints = {joint.name: int(joint.type) for joint in spec.joints}
+    for joint in robot.joints:
+        require("joints", "joint", joint.name, joints)
+        if joints[joint.name] not in _JOINT_KINDS:
+            refuse(f"joint {joint.name!r} of {robot.model} must be a hinge or a slide; the free joint is base_body's")
+    for foot in robot.feet:
+        require("feet", "geom", foot, [geom.name for geom in spec.geoms])
+    if robot.imu_site is not None:
+        require("imu_site", "site", robot.imu_site, [site.name for site in spec.sites])
+    if robot.base_body is not None:
+        bodies = {body.name: body for body in spec.bodies if body.name != "world"}
+        require("base_body", "body", robot.base_body, bodies)
+        if [int(joint.type) for joint in bodies[robot.base_body].joints] != [_FREE]:
+            line = f"base_body={robot.base_body!r}: has no free joint in {robot.model}"
+            refuse(f"{line}; give it one, or leave base_body out where the robot is bolted down")
+    return spec
+
+
+def one_line(error: Exception) -> str:
+    """An error's text without its line breaks."""
+    return " ".join(str(error).split())

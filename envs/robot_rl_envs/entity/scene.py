@@ -1,0 +1,288 @@
+"""From a robot and physics options to a compiled MuJoCo scene, and where in its arrays everything lies."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import numpy as np
+from robot_rl_assets.robot import Joint, Robot
+
+from robot_rl_envs.actuation.actuators import PositionPd, check_events
+from robot_rl_envs.engine import GROUND_GROUP
+from robot_rl_envs.entity.entity import ROBOT, Entity, one_line, read_model
+from robot_rl_envs.entity.sensing import Sensing
+from robot_rl_envs.entity.watched import STATE, watched_fields
+from robot_rl_envs.sensing.sensors import used_sensors
+from robot_rl_envs.task import Actions, Sim, Task
+
+if TYPE_CHECKING:
+    from robot_rl_envs.terrain import Terrain
+
+SUN, HIGH_SUN = (0.2, 0.3, -1.0), (0.0, 0.0, -1.0)
+"""Direction of the light in pictures of a plane, and of ground that has sides."""
+
+_SOLVERS = {"newton": "mjSOL_NEWTON", "cg": "mjSOL_CG", "pgs": "mjSOL_PGS"}
+_CONES = {"pyramidal": "mjCONE_PYRAMIDAL", "elliptic": "mjCONE_ELLIPTIC"}
+_INTEGRATORS = {"implicitfast": "mjINT_IMPLICITFAST", "euler": "mjINT_EULER", "rk4": "mjINT_RK4"}
+
+
+def make_scene(task: Task) -> Scene:
+    """Compile the scene of ``task``: its robot on its ground."""
+    check_events(task.actions.actuator, task.events)
+    terrain = None
+    if task.terrain is not None:
+        from robot_rl_envs.terrain import build_terrain
+
+        terrain = build_terrain(task.terrain, task.robot)
+    sensing, watched = make_sensing(task), watched_fields(task)
+    return Scene(task.robot, task.sim, task.actions, terrain, sensing, watched=watched, command=task.command_width)
+
+
+def make_sensing(task: Task) -> Sensing:
+    """The sensors of ``task``."""
+    actor = getattr(task.observations["actor"], "terms", {})
+    in_base = [
+        f"observations.actor.{name}"
+        for name, term in actor.items()
+        if hasattr(term, "params") and term.info.frame == "base" and (term.info.signal or "").startswith("imu")
+    ]
+    return Sensing(task.sensors, used_sensors(task), task.sim.decimation, tuple(in_base))
+
+
+class Scene:
+    """A robot on a floor, compiled.
+
+    Attributes:
+        model: the model to simulate; visual geoms are left out.
+        entities: the things in it that have a name; today one, the robot.
+        entity: the robot. Its ``joint_qpos``, ``joint_dof``, ``joint_ctrl``, ``foot_geoms``, ``foot_sensor``, ``base``,
+            ``base_body_id``, ``actuated`` and ``sensing`` are the scene's own, too.
+        robot: the facts of the robot's model.
+        sim: physics options.
+        actions: how actions drive the joints.
+        terrain: the ground, None on an endless plane.
+        watched: fields of MuJoCo's own that the task's terms read; see :mod:`robot_rl_envs.entity.watched`.
+        default_qpos: (nq,) everything in its default pose.
+        sizes: widths that terms and state fields name: those of the robot, "bodies" and "command".
+    """
+
+    def __init__(
+        self,
+        robot: Robot,
+        sim: Sim,
+        actions: Actions,
+        terrain: Terrain | None = None,
+        sensing: Sensing | None = None,
+        *,
+        watched: tuple[str, ...] = (),
+        command: int = 3,
+    ):
+        self.robot, self.sim, self.actions, self.terrain = robot, sim, actions, terrain
+        self.sensing, self.watched = sensing or Sensing(), watched
+        self._check_complete()
+        self.model = self.compile()
+        self.entity = entity = Entity(ROBOT, robot, self.model, self.sensing)
+        self.entities = {entity.name: entity}
+        self.joint_qpos, self.joint_dof, self.joint_ctrl = entity.joint_qpos, entity.joint_dof, entity.joint_ctrl
+        self.foot_geoms, self.foot_sensor, self.actuated = entity.foot_geoms, entity.foot_sensor, entity.actuated
+        self.base, self.base_body_id = entity.base, entity.base_body_id
+        self.default_qpos = self.model.qpos0.copy()
+        for thing in self.entities.values():
+            thing.stand(self.default_qpos)
+        self.sizes = entity.sizes | {"bodies": self.model.nbody, "command": command}
+
+    @cached_property
+    def looks_again(self) -> bool:
+        """Whether the engine has to look at a world that was reset before it can be observed there."""
+        return self.sensing.rays or bool(set(self.watched) - STATE)
+
+    def compile(self, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
+        """The model to simulate, compiled anew.
+
+        Args:
+            extend: adds to the ``mujoco.MjSpec`` what an engine needs and no arrays of state depend on.
+        """
+        model = self._compile(visual=False, extend=extend)
+        model.geom_group[model.geom_bodyid == 0] = GROUND_GROUP
+        return model
+
+    def action_map(self, joint: Joint) -> tuple[float, float]:
+        """Offset and scale from a driven joint's action to its target [rad or m], its effort [N m or N] or control."""
+        if self.actions.kind == "direct":
+            return 0.0, self.actions.scale
+        scale = joint.action_scale * self.actions.scale
+        return (joint.default_pos, scale) if self.actions.kind == "position" else (0.0, scale * joint.effort_limit)
+
+    def action_bounds(self) -> np.ndarray:
+        """(A, 2) least and greatest actions that make sense: what reaches a joint's limits, its effort or its control.
+
+        Where there is no limit it is 1; never more than what the task clips actions to.
+        """
+        joints = [joint for joint in self.robot.joints if not joint.passive]
+        if self.actions.kind == "direct":
+            is_limited = self.model.actuator_ctrllimited[:, None] != 0
+            bounds = np.where(is_limited, self.model.actuator_ctrlrange, [-1.0, 1.0]) / self.actions.scale
+        elif self.actions.kind == "effort":
+            bounds = np.tile([-1.0, 1.0], (len(joints), 1)) / self.actions.scale
+        else:
+            ranges = {joint.name: self.joint_range[k] for k, joint in enumerate(self.robot.joints)}
+            rows = [
+                (ranges[joint.name] - offset) / scale for joint in joints for offset, scale in [self.action_map(joint)]
+            ]
+            bounds = np.where(np.isfinite(rows), rows, [-1.0, 1.0])
+        return np.clip(np.sort(bounds, axis=1), -self.actions.clip, self.actions.clip)
+
+    @cached_property
+    def render_model(self) -> mujoco.MjModel:
+        """The same scene with visual geoms, for pictures; its qpos is the simulated model's."""
+        return self._compile(visual=True)
+
+    def make_spec(self, *, visual: bool, textured: bool) -> mujoco.MjSpec:
+        """The robot on its ground, not compiled yet, without actuators and sensors; qpos is the simulated model's.
+
+        Args:
+            visual: with the geoms that collide with nothing.
+            textured: with light, sky and a pattern on the ground.
+        """
+        spec = read_model(self.robot)
+        if self.robot.complete:
+            return spec
+        if not visual:
+            for geom in list(spec.geoms):
+                if geom.contype == 0 and geom.conaffinity == 0:
+                    spec.delete(geom)
+        self._add_floor(spec, textured=textured)
+        return spec
+
+    def _compile(self, *, visual: bool, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
+        spec = self.make_spec(visual=visual, textured=visual)
+        spec.option.timestep = self.sim.timestep
+        if self.sim.memory:
+            spec.memory = self.sim.memory
+        self._add_actuators(spec)
+        self._add_sensors(spec)
+        option = spec.option
+        sim = self.sim
+        option.iterations, option.ls_iterations = sim.iterations, sim.ls_iterations
+        option.solver = int(getattr(mujoco.mjtSolver, _SOLVERS[sim.solver]))
+        option.cone = int(getattr(mujoco.mjtCone, _CONES[sim.cone]))
+        option.integrator = int(getattr(mujoco.mjtIntegrator, _INTEGRATORS[sim.integrator]))
+        # A world that turns NaN must stay NaN to be seen and quarantined, not be reset behind our back.
+        option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+        if extend is not None:
+            extend(spec)
+        with warnings.catch_warnings():
+            if self.robot.complete:  # what is out of date in a file of others' making is theirs to change
+                warnings.simplefilter("ignore", UserWarning)
+            try:
+                return spec.compile()
+            except ValueError as error:
+                if sim.memory and "out of memory" in str(error):
+                    line = f"sim.memory={sim.memory}: bytes too few to begin; 0 is MuJoCo's own choice"
+                    raise ValueError(line) from None
+                line = f"robot {self.robot.name!r}: {self.robot.model} does not compile: {one_line(error)}"
+                raise ValueError(line) from None
+
+    def _add_floor(self, spec: mujoco.MjSpec, *, textured: bool) -> None:
+        if textured:
+            # Slanting light makes a height field speckle itself with its own shadow.
+            add_surroundings(spec, sun=SUN if self.terrain is None else HIGH_SUN)
+        if self.terrain is not None:
+            from robot_rl_envs.terrain import add_ground
+
+            add_ground(self.terrain, spec, friction=self.sim.floor_friction, textured=textured)
+            return
+        floor = spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
+        floor.contype, floor.conaffinity = 1, 0
+        floor.friction = [self.sim.floor_friction, 0.005, 0.0001]
+        if not self.robot.feet:
+            floor.contype = 0
+            floor.pos = [0.0, 0.0, -0.9]
+        if not textured:
+            return
+        spec.add_texture(
+            name="grid",
+            type=mujoco.mjtTexture.mjTEXTURE_2D,
+            builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+            mark=mujoco.mjtMark.mjMARK_EDGE,
+            rgb1=[0.87, 0.89, 0.91],
+            rgb2=[0.80, 0.83, 0.86],
+            markrgb=[0.66, 0.70, 0.74],
+            width=300,
+            height=300,
+        )
+        material = spec.add_material(name="grid", texrepeat=[1.0, 1.0], texuniform=True, reflectance=0.08)
+        material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "grid"
+        floor.material = "grid"
+
+    def _check_complete(self) -> None:
+        """Refuse what does not go with a model that is a whole scene, and "direct" actions with one that is not."""
+        kind, name = self.actions.kind, self.robot.name
+        if (kind == "direct") != self.robot.complete:
+            right = "its own actuators; use direct" if self.robot.complete else "no actuators; use position or effort"
+            raise ValueError(f"actions.kind={kind!r}: the model of robot {name!r} brings {right}")
+        if self.robot.complete and self.terrain is not None:
+            raise ValueError(f"terrain: the model of robot {name!r} brings its own ground; leave the terrain out")
+        if self.robot.complete and self.actions.actuator != PositionPd():
+            kind = type(self.actions.actuator).__name__
+            raise ValueError(f"actions.actuator={kind}: the model of robot {name!r} brings its own; leave it out")
+
+    def _add_actuators(self, spec: mujoco.MjSpec) -> None:
+        if self.robot.complete:
+            return
+        self.actions.actuator.check(self.robot, self.sim.timestep, self.actions.kind)
+        for joint in self.robot.joints:
+            if joint.passive:
+                continue
+            self.actions.actuator.add_to(spec, joint, self.actions.kind)
+
+    def _add_sensors(self, spec: mujoco.MjSpec) -> None:
+        fields = mujoco.mjtConDataField
+        spec_bits = (1 << int(fields.mjCONDATA_FOUND)) | (1 << int(fields.mjCONDATA_FORCE))
+        net_force = 3
+        for foot in self.robot.feet:
+            spec.add_sensor(
+                name=f"{foot}_contact",
+                type=mujoco.mjtSensor.mjSENS_CONTACT,
+                objtype=mujoco.mjtObj.mjOBJ_GEOM,
+                objname=foot,
+                intprm=[spec_bits, net_force, 1],
+            )
+        self.sensing.add_to(spec, self.robot, self.sim.timestep)
+
+    def initial_history(self) -> np.ndarray:
+        """(nhistory,) the delay buffers a world starts an episode with: before it, targets were the default pose."""
+        data = mujoco.MjData(self.model)
+        if not self.model.nhistory:
+            return data.history.copy()
+        position = self.actions.kind == "position"
+        for joint in self.robot.joints:
+            if joint.passive:
+                continue
+            k = self.model.actuator(joint.name).id
+            samples = int(self.model.actuator_history[k, 0])
+            if samples:
+                value = joint.default_pos if position else 0.0
+                mujoco.mj_initCtrlHistory(self.model, data, k, None, np.full((samples, 1), value))
+        self.sensing.fill_history(self.model, data)
+        return data.history.copy()
+
+
+def add_surroundings(spec: mujoco.MjSpec, sun: tuple[float, float, float] = HIGH_SUN) -> None:
+    """Add a sun, whose light goes along ``sun``, and a sky, for pictures."""
+    spec.worldbody.add_light(
+        pos=[0.0, 0.0, 6.0], dir=list(sun), type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, castshadow=True
+    )
+    spec.add_texture(
+        name="sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=[0.78, 0.86, 0.94],
+        rgb2=[0.98, 0.98, 1.0],
+        width=256,
+        height=1536,
+    )

@@ -1,0 +1,185 @@
+"""The struct of arrays ``s`` that terms read and write, built for one scene and one list of terms.
+
+Frames: ``_w`` world, ``_b`` base. Quaternions are w, x, y, z. One row a world; ``nj`` joints in the robot's order,
+``na`` actions, ``nf`` feet. What belongs to an entity (the robot) and what belongs to the world are two tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from robot_rl_envs.entity.entity import Entity
+from robot_rl_envs.terms.checks import nearest
+
+Table = dict[str, tuple[Any, tuple[str | int, ...], str]]
+"""Name -> dtype, trailing shape (a number or the name of a width), meaning."""
+
+ENTITY_FIELDS: Table = {
+    "base_pos_w": (wp.vec3, (), "position of the base's origin [m]"),
+    "base_quat_wxyz": (wp.vec4, (), "orientation of the base"),
+    "base_lin_vel_w": (wp.vec3, (), "velocity of the base's origin [m/s]"),
+    "base_lin_vel_b": (wp.vec3, (), "the same in the base frame [m/s]"),
+    "base_ang_vel_b": (wp.vec3, (), "angular velocity in the base frame [rad/s]"),
+    "projected_gravity_b": (wp.vec3, (), "unit gravity direction in the base frame"),
+    "joint_pos": (wp.float32, ("nj",), "joint positions [rad or m]"),
+    "joint_vel": (wp.float32, ("nj",), "joint velocities [rad/s or m/s]"),
+    "last_joint_vel": (wp.float32, ("nj",), "joint velocities one control step ago"),
+    "joint_torque": (wp.float32, ("nj",), "actuator force of the last substep [N m or N]; 0 for passive joints"),
+    "action": (wp.float32, ("na",), "last raw action"),
+    "prev_action": (wp.float32, ("na",), "raw action one step before"),
+    "prev_prev_action": (wp.float32, ("na",), "raw action two steps before"),
+    "foot_pos_w": (wp.vec3, ("nf",), "centre of each foot [m]"),
+    "foot_vel_w": (wp.vec3, ("nf",), "velocity of each foot's centre [m/s]"),
+    "foot_height_w": (wp.float32, ("nf",), "clearance of each foot's sole above the ground under it [m]"),
+    "foot_peak_height_w": (wp.float32, ("nf",), "largest clearance since the foot lifted off [m]"),
+    "foot_contact": (wp.float32, ("nf",), "1 where the foot touches the ground"),
+    "foot_force": (wp.float32, ("nf",), "magnitude of the net contact force of the last substep [N]"),
+    "foot_air_time_s": (wp.float32, ("nf",), "time since the foot lifted off; at touchdown the whole swing's [s]"),
+    "foot_contact_time_s": (wp.float32, ("nf",), "time since the foot touched down [s]"),
+    "foot_touchdown": (wp.float32, ("nf",), "1 in the step in which the foot touches down"),
+}
+"""What is known of one entity; without feet ``nf`` is 0, without a floating base its pose stays zero."""
+
+WORLD_FIELDS: Table = {
+    "terrain_level": (wp.int32, (), "row of the terrain the world starts on: its difficulty"),
+    "terrain_column": (wp.int32, (), "column of the terrain the world starts on: its kind"),
+    "env_origin_w": (wp.vec3, (), "where the world's robot starts: the ground below its default pose [m]"),
+    "command_range": (wp.float32, (), "how far the commands' range has grown: 0 at first, 1 the whole"),
+    "command_left_s": (wp.float32, ("nc",), "time until each command is drawn anew [s]"),
+    "command_hold": (wp.int32, (), "1: commands are held by hand, nothing draws them"),
+    "interval_left_s": (wp.float32, ("ni",), "time until each interval event [s]"),
+    "episode_length": (wp.int32, (), "control steps towards the time limit"),
+    "step_count": (wp.int32, (), "control steps since the last reset"),
+    "counter": (wp.int32, (), "control steps ever: the counter of the random streams"),
+    "dirty": (wp.int32, (), "what was written since the last step; bits of robot_rl_envs.engine"),
+    "terminated": (wp.int32, (), "1 where the episode ended by a failure"),
+    "time_out": (wp.int32, (), "1 where it ended by its time"),
+    "quarantined": (
+        wp.int32,
+        (),
+        "why this step quarantined the world: FAULT_* bits of robot_rl_envs.engine, 0 if not",
+    ),
+    "fault_term": (wp.int32, (), "index of the reward or observation term that was not finite in this step, else -1"),
+    "reward": (wp.float32, (), "this step's reward"),
+    "episode_return": (wp.float32, (), "sum of rewards of the running episode"),
+    "episode_sums": (wp.float32, ("nr",), "sum of each reward term over the running episode"),
+}
+
+FIELDS = ENTITY_FIELDS | WORLD_FIELDS
+
+CONSTANTS: dict[str, tuple[Any, int, str]] = {
+    "default_joint_pos": (wp.float32, 1, "(nj,) default pose [rad or m]"),
+    "joint_lower": (wp.float32, 1, "(nj,) lower limits"),
+    "joint_upper": (wp.float32, 1, "(nj,) upper limits"),
+    "effort_limit": (wp.float32, 1, "(nj,) effort limits"),
+    "default_qpos": (wp.float32, 1, "(nq,) standing pose of the whole model"),
+    "joint_qpos": (wp.int32, 1, "(nj,) address in qpos"),
+    "joint_dof": (wp.int32, 1, "(nj,) address in qvel"),
+    "joint_ctrl": (wp.int32, 1, "(nj,) index in ctrl, -1 passive"),
+    "foot_geoms": (wp.int32, 1, "(nf,) geom ids"),
+    "terrain_heights": (wp.float32, 2, "(ny, nx) height map [m]; (1, 1) on an endless plane"),
+    "terrain_origins": (wp.vec3, 2, "(rows, columns) where a robot may start on each tile [m]"),
+}
+
+
+@wp.struct
+class Chain:
+    """The joints between the base and each foot, foot after foot, one node a joint or a jointless body.
+
+    Attributes:
+        start: (nf + 1,) the nodes of foot f are ``start[f]`` .. ``start[f + 1]``, from the base down.
+        pos, quat: pose of the node in the one above [m], w x y z.
+        kind: 0 fixed, 1 hinge, 2 slider.
+        axis, anchor: joint axis and anchor in the node's frame.
+        qpos, dof: index into qpos and qvel; 0 where fixed.
+        ref: joint position at which the node's pose holds [rad or m].
+        foot_pos: (nf,) the foot's centre in its last node [m].
+        foot_sensor: (nf,) address of its contact sensor.
+        foot_radius: of its sphere [m].
+        floating: whether the base is.
+    """
+
+    start: wp.array(dtype=wp.int32)
+    pos: wp.array(dtype=wp.vec3)
+    quat: wp.array(dtype=wp.vec4)
+    kind: wp.array(dtype=wp.int32)
+    axis: wp.array(dtype=wp.vec3)
+    anchor: wp.array(dtype=wp.vec3)
+    qpos: wp.array(dtype=wp.int32)
+    dof: wp.array(dtype=wp.int32)
+    ref: wp.array(dtype=wp.float32)
+    foot_pos: wp.array(dtype=wp.vec3)
+    foot_sensor: wp.array(dtype=wp.int32)
+    foot_radius: float
+    floating: int
+
+
+def make_chain(entity: Entity, device: str) -> Any:
+    """Put an entity's kinematic chain on ``device``."""
+    chain = Chain()
+    values = entity.chain | {"foot_sensor": entity.foot_sensor}
+    for name, field in Chain.vars.items():
+        if isinstance(field.type, wp.array):
+            dtype = field.type.dtype
+            given = values.get(name, np.zeros((0, *getattr(dtype, "_shape_", ()))))
+            setattr(chain, name, wp.array(given, dtype=dtype, device=device))
+    chain.foot_radius, chain.floating = float(entity.robot.foot_radius), int(entity.base)
+    return chain
+
+
+def make_struct(extra: dict[str, tuple[Any, int]]) -> Any:
+    """Build the Warp struct type: engine arrays, :data:`FIELDS`, :data:`CONSTANTS` and ``extra`` (dtype, ndim)."""
+    annotations: dict[str, Any] = {}
+    for name in ("qpos", "qvel", "ctrl", "sensordata", "actuator_force"):
+        annotations[name] = wp.array(dtype=wp.float32, ndim=2)
+    annotations["overflow"] = wp.array(dtype=wp.int32)
+    for name, (dtype, shape, _) in FIELDS.items():
+        annotations[name] = wp.array(dtype=dtype, ndim=1 + len(shape))
+    for name, (dtype, ndim, _) in CONSTANTS.items():
+        annotations[name] = wp.array(dtype=dtype, ndim=ndim)
+    for name, (dtype, ndim) in extra.items():
+        if name in annotations:
+            raise ValueError(f"state field {name!r} is taken; choose another name")
+        annotations[name] = wp.array(dtype=dtype, ndim=ndim)
+    scalars = {"seed": wp.int32, "world_offset": wp.int32, "step_dt": wp.float32, "step_dt64": wp.float64}
+    scalars |= {"terrain_grid": wp.vec3, "terrain_stepped": wp.int32, "terrain_tile_size": wp.float32}
+    scalars |= {"episode_steps": wp.int32, "base_qpos": wp.int32, "base_dof": wp.int32}
+    annotations |= scalars
+    return wp.struct(type("SceneState", (), {"__annotations__": annotations, "__module__": __name__}))
+
+
+class State:
+    """Torch views of every field of ``s``: ``env.state.base_lin_vel_b`` is (N, 3), live, nothing is copied."""
+
+    def __init__(self, arrays: dict[str, Any]):
+        self._views = {name: wp.to_torch(array) for name, array in arrays.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return object.__getattribute__(self, "_views")[name]
+        except (KeyError, AttributeError):
+            hint = nearest(name, self.__dict__.get("_views", ()))
+            raise AttributeError(f"the state has no field {name!r}; {hint}") from None
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._views)
+
+
+def check_indices(tensors: Mapping[str, Any], tiles: Sequence[int]) -> None:
+    """Refuse a state with numbers that kernels would look up outside of their arrays.
+
+    Args:
+        tensors: as of `Env.state_dict`.
+        tiles: rows and columns of the terrain.
+    """
+    bounds = {"terrain_level": tiles[0], "terrain_column": tiles[1], "step_count": 2**31, "episode_length": 2**31}
+    for name, size in bounds.items():
+        value = tensors.get(f"state.{name}")
+        if value is not None and value.numel() and not 0 <= int(value.min()) <= int(value.max()) < size:
+            raise ValueError(
+                f"environment state {name!r}: {int(value.min())} to {int(value.max())}, wants 0 to {size - 1}"
+            )

@@ -1,0 +1,67 @@
+"""The height scan by rays: the engine's own rays, straight down onto the ground, before the state is looked at.
+
+The terrain's map gives the same numbers at a fraction of the cost; rays are what it is checked against, and the way
+for ground that no map describes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import warp as wp
+
+from robot_rl_envs.engine import DIRTY_STATE, Engine
+from robot_rl_envs.sensing.measure import aim_scan, measure_scan
+from robot_rl_envs.sensing.sensors import HeightScan
+
+ABOVE = 0.5
+"""Rays start this far above the highest ground [m]."""
+
+
+class RayScan:
+    """Fills ``s.height_scan`` by rays; false where no scan is cast.
+
+    Args:
+        scan: the grid; None where the engine casts none.
+        ground: (ny, nx) heights of the ground [m]; None on a plane.
+        engine: the physics.
+        arrays: the arrays of ``s``.
+        base: address of the base in qpos.
+    """
+
+    def __init__(
+        self, scan: HeightScan | None, ground: np.ndarray | None, engine: Engine, arrays: dict[str, wp.array], base: int
+    ):
+        self._active, self._blind = scan is not None, engine.capturable
+        if scan is None:
+            return
+        points = arrays["scan_points"]
+        dim = (engine.num_envs, points.shape[0])
+        top = max(0.0 if ground is None else float(np.max(ground)), 0.0) + ABOVE
+        self._rays = engine.make_rays(points.shape[0], ground_only=True)
+        self._rays.directions.fill_(wp.vec3(0.0, 0.0, -1.0))
+        options: dict[str, Any] = {"dim": dim, "device": engine.device, "record_cmd": True}
+        qpos = arrays["qpos"]
+        self._aim: Any = wp.launch(aim_scan, inputs=[qpos, base, points, top, self._rays.origins], **options)
+        inputs = [qpos, base, self._rays.distances, top, scan.max_distance, arrays["height_scan"]]
+        self._measure: Any = wp.launch(measure_scan, inputs=inputs, **options)
+
+    def __bool__(self) -> bool:
+        return self._active
+
+    def look(self) -> None:
+        """Scan the ground around every world's base where it is now; capturable where the engine is."""
+        self._aim.launch()
+        self._rays.cast()
+        self._measure.launch()
+
+    def look_again(self, dirty: wp.array) -> bool:
+        """Scan where worlds that were reset start; whether there were any, or may have been.
+
+        A CPU may look at ``dirty`` (N,) and spare the rays; a graph holds the launches in any case.
+        """
+        if not self._blind and not (dirty.numpy() & DIRTY_STATE).any():
+            return False
+        self.look()
+        return True

@@ -1,0 +1,29 @@
+"""Task terms: the decorators that mark them, what a term declares, and checks of its parameters."""
+
+from robot_rl_envs.terms.declare import (
+    SIGNALS,
+    Source,
+    TermInfo,
+    command,
+    curriculum,
+    event,
+    metric,
+    observation,
+    reward,
+    term_info,
+    termination,
+)
+
+__all__ = [
+    "SIGNALS",
+    "Source",
+    "TermInfo",
+    "command",
+    "curriculum",
+    "event",
+    "metric",
+    "observation",
+    "reward",
+    "term_info",
+    "termination",
+]

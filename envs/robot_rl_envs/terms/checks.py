@@ -1,0 +1,135 @@
+"""Checks of a term's parameters when an environment is built; each error's line begins with the parameter's name."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+MAX_STEPS = 2**30
+"""Control steps of an episode at most: kernels count them in 32 bits."""
+
+
+def figure(name: str, value: Any) -> float:
+    """Return ``value`` as a finite float.
+
+    Raises:
+        ValueError: it is none; the line names it.
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{name}={value!r}: must be a finite number")
+    return number
+
+
+def require(fits: bool, name: str, value: Any, right: str) -> None:
+    """Raise a ValueError that names a setting, its value and what would be right, unless it ``fits``."""
+    if not fits:
+        raise ValueError(f"{name}={value!r}: {right}")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number; flags are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def nearest(value: str, names: Iterable[str]) -> str:
+    """The end of a line about a name that is not there: the ones that look like it, or all there are."""
+    names = list(names)
+    close = difflib.get_close_matches(value, names, n=3, cutoff=0.4)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"there are {', '.join(names)}" if names else "there are none"
+
+
+def check_range(
+    params: dict[str, float], lo: str, hi: str, *, least: float = -math.inf, most: float = math.inf
+) -> None:
+    """Check that ``lo <= hi`` and that both lie in [least, most]."""
+    check_least(params, lo, least)
+    if params[lo] > params[hi]:
+        raise ValueError(f"{lo}={params[lo]:g}: must be at most {hi}={params[hi]:g}")
+    if params[hi] > most:
+        raise ValueError(f"{hi}={params[hi]:g}: must be at most {most:g}")
+
+
+def check_ranges(params: dict[str, Any]) -> None:
+    """Check what parameters mean in every term: lo and hi, or <name>_lo and <name>_hi, are a range; a std divides."""
+    if "std" in params:
+        check_above(params, "std", 0.0)
+    for lo in params:
+        hi = lo[:-2] + "hi"
+        if (lo == "lo" or lo.endswith("_lo")) and hi in params:
+            check_range(params, lo, hi)
+
+
+def check_length(length_s: float, step_dt: float) -> None:
+    """Check the length of an episode [s] against the control period [s]."""
+    if not 0.5 < length_s / step_dt <= MAX_STEPS:
+        right = f"must last at least a control step of {step_dt:g} s and at most {MAX_STEPS} of them"
+        raise ValueError(f"episode_length_s={length_s}: {right}")
+
+
+def check_least(params: dict[str, float], name: str, least: float, why: str = "") -> None:
+    """Check that a parameter is at least ``least``; ``why`` goes into the line."""
+    if params[name] < least:
+        raise ValueError(f"{name}={params[name]:g}: must be at least {least:g}{why}")
+
+
+def check_above(params: dict[str, float], name: str, bound: float, why: str = "") -> None:
+    """Check that a parameter is greater than ``bound``; ``why`` goes into the line."""
+    if params[name] <= bound:
+        raise ValueError(f"{name}={params[name]:g}: must be greater than {bound:g}{why}")
+
+
+def check_share(params: dict[str, float], name: str) -> None:
+    """Check that a parameter lies in [0, 1]."""
+    if not 0 <= params[name] <= 1:
+        raise ValueError(f"{name}={params[name]:g}: must lie in [0, 1]")
+
+
+def moving_body(params: dict[str, float], scene: Any, name: str = "body") -> int:
+    """The body that a parameter names, which must be one with a mass.
+
+    Raises:
+        ValueError: it is the world, or weighs nothing.
+    """
+    body = int(params[name])
+    mass = float(scene.model.body_mass[body])
+    if body == 0 or mass <= 0:
+        label = scene.model.body(body).name
+        raise ValueError(f"{name}={body}: {label!r} has no mass; take a body of {scene.robot.name!r} that has one")
+    return body
+
+
+def movable_com(body: int, scene: Any) -> None:
+    """Check that MuJoCo reads the centre of mass of a body.
+
+    Where the model has it in the body's origin, the compiler notes so and the position is never read again.
+    """
+    if scene.model.body_sameframe[body] == 1 or scene.model.body_simple[body] != 0:
+        raise ValueError(
+            f"body={body}: the model of {scene.robot.name!r} has the centre of mass of "
+            f"{scene.model.body(body).name!r} in its origin, and MuJoCo then reads no other; give its <inertial> a pos"
+        )
+
+
+def check_feet(params: dict[str, float], scene: Any, name: str) -> None:
+    """Check that there are feet to draw something for."""
+    if not scene.robot.feet:
+        raise ValueError(f"{name}={params[name]:g}: robot {scene.robot.name!r} has no feet; leave the event out")
+
+
+def contact_dimensions(scene: Any) -> list[int]:
+    """Dimension of each foot's contact with the ground: that of the geom of higher priority, else the larger one."""
+    model, floor = scene.model, 0
+    found = []
+    for foot in scene.foot_geoms:
+        higher = int(model.geom_priority[foot]) - int(model.geom_priority[floor])
+        pair = (int(model.geom_condim[foot]), int(model.geom_condim[floor]))
+        found.append(pair[0] if higher > 0 else pair[1] if higher < 0 else max(pair))
+    return found

@@ -1,0 +1,325 @@
+"""Decorators that mark a Warp function as a task term, and what a term declares about itself.
+
+A term is a ``@wp.func`` about one world. Its first arguments are fixed by its kind, the rest are float parameters with
+names that a task (or ``robot-rl train rewards.track.std=0.4``) sets:
+
+=============  =====================================  ==========================================
+kind           arguments                              returns
+=============  =====================================  ==========================================
+reward         ``s, i, *params``                      float, multiplied by weight and the step time
+metric         ``s, i, *params``                      float, averaged over time for the log
+termination    ``s, i, *params``                      int, 1 where the episode ends
+observation    ``s, i, j, *params``                   float, element ``j`` of the term
+command        ``s, i, rng, *params``                 nothing; writes its fields of ``s``
+event          ``s, i, rng, *params``                 nothing; writes state or model fields of ``s``
+curriculum     ``s, i, rng, *params``                 nothing; called where an episode ends, before the reset
+=============  =====================================  ==========================================
+
+``s`` is the struct of arrays of :mod:`robot_rl_envs.entity.state`, ``i`` the world, ``rng`` a fresh random stream
+(``wp.uint32``) for this world, step and term.
+"""
+
+import dis
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+FIXED_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "reward": ("s", "i"),
+    "metric": ("s", "i"),
+    "termination": ("s", "i"),
+    "observation": ("s", "i", "j"),
+    "command": ("s", "i", "rng"),
+    "event": ("s", "i", "rng"),
+    "curriculum": ("s", "i", "rng"),
+}
+
+RETURNING = ("reward", "metric", "termination", "observation")
+"""Kinds whose functions return a number."""
+MAX_COMMAND = 16
+"""Components of a command at most, those that a robot's messages carry."""
+MODES = ("startup", "reset", "interval")
+"""When an event may happen."""
+WRITES = ("state", "velocity", "model", "wrench", "nothing")
+"""What an event may write of the engine's: qpos and qvel, qvel alone, per-world model fields, forces on bodies."""
+Fields = dict[str, Any]
+"""State fields by name: the trailing shape of float32 values, or a Warp type such as ``wp.float64``: one a world."""
+Size = int | str | Callable[[Any], int]
+Check = Callable[[dict[str, float], Any], None]
+
+SIGNALS = (
+    "joint_pos",
+    "joint_vel",
+    "imu_gyro",
+    "imu_quat_wxyz",
+    "imu_acc",
+    "foot_contact",
+    "foot_force",
+    "height_scan",
+    "command",
+    "last_action",
+    "clock",
+)
+
+
+MirrorRule = str | tuple[float, ...] | Callable[[Any], tuple[list[int], list[float]]]
+"""How the left-right mirror acts on an observation, see :class:`TermInfo`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """The sensor that an observation term reads.
+
+    Attributes:
+        uses: what has to be there: of "imu", "imu_acc", "encoders", "foot_forces", "height_scan".
+        simulated: parameters that describe the sensor's faults and are no part of an exported policy.
+        clean: a ``@wp.func (s, i, j, *params)`` that groups with ``noise=False`` read instead; None: the term itself.
+    """
+
+    uses: tuple[str, ...] = ()
+    simulated: tuple[str, ...] = ()
+    clean: Any = None
+
+
+@dataclass(kw_only=True, slots=True)
+class TermInfo:
+    """What a term declares: its kind, its parameters and, for observations, what it measures.
+
+    Attributes:
+        kind: one of the keys of :data:`FIXED_ARGUMENTS`.
+        name: the function's name.
+        params: parameter names in order.
+        summary: first line of the docstring.
+        size: observation width: an int, one of ``Scene.sizes`` ("joints", "actions", "feet", "height_scan",
+            "foot_forces", "command"), or a function of the scene; of a command an int, how many numbers it has.
+        unit: SI unit of an observation.
+        frame: reference frame of an observation ("base", "imu", "heading", "world", "joint", "none").
+        signal: the robot signal an observation comes from, one of :data:`SIGNALS`; None: privileged, no robot can
+            measure it.
+        transform: how the signal becomes the observation.
+        reads_command: how many components of the command it reads by index; 0 for none, or for any number.
+        mirror: how the left-right mirror acts: "joints", "actions", "feet", "foot_forces", "height_scan", "command" (as
+            the task's command declares), "imu_polar" (a vector in the IMU's frame), "imu_axial" (an angular velocity
+            there), a sign for each element, or a function of the scene that returns permutation and sign of the
+            elements, as those of :mod:`robot_rl_envs.entity.mirrors` do.
+        source: the sensor an observation reads.
+        fields: state fields the term adds to the struct, see :data:`Fields`.
+        data: fields of MuJoCo's own that it reads as ``s.engine_<name>``, see ``Engine.watch``.
+        before: a ``@wp.func (s, i, *params)`` of a reward that runs before the physics, on the same parameters.
+        update: a ``@wp.func (s, i, *params)`` of a command, event or curriculum that runs in every step, on the same
+            parameters.
+        check: ``check(params, scene)``, called when an environment is built; raises a ValueError that begins with a
+            parameter's name where the parameters make no sense for that robot.
+        model_fields: per-world model fields an event randomizes.
+        covers: what of the model an event draws, for the check that no two events draw the same.
+        set_const: an event after which MuJoCo's derived constants must be recomputed.
+        writes: what an event changes: one of :data:`WRITES`.
+        modes: when an event may happen.
+    """
+
+    kind: str
+    name: str
+    params: tuple[str, ...]
+    summary: str
+    size: Size = 1
+    reads_command: int = 0
+    unit: str = ""
+    frame: str = "none"
+    signal: str | None = None
+    transform: str = "identity"
+    mirror: MirrorRule = ()
+    source: Source = field(default_factory=Source)
+    fields: Fields = field(default_factory=dict)
+    data: tuple[str, ...] = ()
+    before: Any = None
+    update: Any = None
+    check: "Check | None" = None
+    model_fields: tuple[str, ...] = ()
+    covers: tuple[str, ...] = ()
+    set_const: bool = False
+    writes: str = "state"
+    modes: tuple[str, ...] = ()
+
+
+def term_info(fn: Any) -> TermInfo:
+    """Return what ``fn`` declared.
+
+    Raises:
+        ValueError: ``fn`` carries no term decorator.
+    """
+    info = getattr(fn, "term_info", None)
+    if not isinstance(info, TermInfo):
+        name = getattr(fn, "key", None) or getattr(fn, "__name__", repr(fn))
+        raise ValueError(f"{name} is no term: decorate it with @reward, @observation, ... above @wp.func")
+    return info
+
+
+def _returns_a_value(python_function: Any) -> bool:
+    """Whether every way through a function ends with the return of a value."""
+    last, found = None, False
+    for instruction in dis.get_instructions(python_function):
+        if instruction.opname in ("RETURN_VALUE", "RETURN_CONST"):
+            source = instruction if instruction.opname == "RETURN_CONST" else last
+            if source is not None and source.opname.endswith("_CONST") and source.argval is None:
+                return False
+            found = True
+        last = instruction
+    return found
+
+
+def _marker(kind: str, fn: Any = None, **declared: Any) -> Any:
+    """The decorator of a kind of term; applied at once where it stands without arguments.
+
+    ``declared`` are fields of :class:`TermInfo`; functions that belong to the term (``before``, ``update``) must take
+    its parameters.
+    """
+
+    def mark(marked: Any) -> Any:
+        python_function = getattr(marked, "func", None)
+        if python_function is None:
+            raise ValueError(
+                f"@{kind} {getattr(marked, '__name__', repr(marked))}: put @wp.func directly below @{kind}"
+            )
+        arguments = tuple(inspect.signature(python_function).parameters)
+        fixed = FIXED_ARGUMENTS[kind]
+        if arguments[: len(fixed)] != fixed:
+            raise ValueError(f"@{kind} {marked.key}{arguments}: the first arguments must be {', '.join(fixed)}")
+        if kind in RETURNING and not _returns_a_value(python_function):
+            name = python_function.__name__
+            raise ValueError(f"@{kind} {name}: returns nothing, at least on one way through it; must return a number")
+        params = arguments[len(fixed) :]
+        for name in ("before", "update"):
+            other, wanted = declared.get(name), ("s", "i", *params)
+            if other is not None and tuple(inspect.signature(other.func).parameters) != wanted:
+                raise ValueError(f"@{kind} {marked.key}: its {name}'s arguments must be {', '.join(wanted)}")
+        summary = (inspect.getdoc(python_function) or "").split("\n")[0]
+        marked.term_info = TermInfo(
+            kind=kind, name=python_function.__name__, params=params, summary=summary, **declared
+        )
+        return marked
+
+    return mark if fn is None else mark(fn)
+
+
+def reward(
+    fn: Any = None,
+    *,
+    fields: Fields | None = None,
+    data: tuple[str, ...] = (),
+    reads_command: int = 0,
+    before: Any = None,
+) -> Any:
+    """Mark a ``@wp.func (s, i, *params) -> float`` as a reward term; with or without arguments, see :class:`TermInfo`.
+
+    Raises:
+        ValueError: it returns nothing, or ``before`` has other parameters.
+    """
+    return _marker("reward", fn, fields=dict(fields or {}), data=data, reads_command=reads_command, before=before)
+
+
+def metric(fn: Any = None, *, reads_command: int = 0) -> Any:
+    """Mark a ``@wp.func (s, i, *params) -> float`` as a logged metric; see :class:`TermInfo`."""
+    return _marker("metric", fn, reads_command=reads_command)
+
+
+def termination(fn: Any = None, *, data: tuple[str, ...] = ()) -> Any:
+    """Mark a ``@wp.func (s, i, *params) -> int`` as a termination term; see :class:`TermInfo`."""
+    return _marker("termination", fn, data=data)
+
+
+def observation(
+    *,
+    size: Size = 1,
+    unit: str = "",
+    frame: str = "none",
+    signal: str | None = None,
+    transform: str = "identity",
+    mirror: MirrorRule = (),
+    **declared: Any,
+) -> Callable[[Any], Any]:
+    """Mark a ``@wp.func (s, i, j, *params) -> float`` as an observation term; see :class:`TermInfo`.
+
+    ``declared`` may hold ``source``, ``data`` and ``reads_command``.
+
+    Raises:
+        ValueError: ``signal`` is no signal a robot has.
+    """
+    if signal is not None and signal not in SIGNALS:
+        raise ValueError(f"signal {signal!r} is none of {', '.join(SIGNALS)} (None for a privileged term)")
+    declared |= {"size": size, "unit": unit, "frame": frame, "signal": signal, "transform": transform, "mirror": mirror}
+    return _marker("observation", **declared)
+
+
+def command(
+    *,
+    size: int = 3,
+    mirror: tuple[float, ...] = (),
+    fields: Fields | None = None,
+    update: Any = None,
+    check: Check | None = None,
+) -> Callable[[Any], Any]:
+    """Mark a ``@wp.func (s, i, rng, *params)`` as a command term, which writes ``s.command[i]``.
+
+    Args:
+        size: how many numbers the command has; all command terms of a task agree.
+        mirror: sign of each under the left-right mirror; () for one without a mirror, or for a velocity command.
+        fields: its own state fields, name -> trailing shape.
+        update: a ``@wp.func (s, i, *params)`` with the same parameters, called in every step in the worlds whose
+            command is not held by hand, e.g. to turn a heading into a yaw rate.
+        check: see :class:`TermInfo`.
+
+    Raises:
+        ValueError: ``size`` or ``mirror`` is none, or ``update`` has other parameters.
+    """
+    if not isinstance(size, int) or not 1 <= size <= MAX_COMMAND:
+        raise ValueError(f"@command size={size!r}: must be an int in [1, {MAX_COMMAND}]")
+    if mirror and len(mirror) != size:
+        raise ValueError(f"@command mirror={mirror!r}: must have a sign for each of {size} components")
+    declared = {"size": size, "mirror": mirror, "update": update, "check": check}
+    return _marker("command", fields=dict(fields or {}), **declared)
+
+
+def curriculum(
+    *, fields: Fields | None = None, update: Any = None, check: Check | None = None, reads_command: int = 0
+) -> Callable[[Any], Any]:
+    """Mark a ``@wp.func (s, i, rng, *params)`` as a curriculum: it sees the state that an episode ended in.
+
+    It is not called at the very first reset, nor in a world that was quarantined. ``update`` is called in every step,
+    e.g. to keep a sum over the episode; ``s.step_count[i]`` is 1 in an episode's first. See :class:`TermInfo`.
+
+    Raises:
+        ValueError: ``update`` has other parameters.
+    """
+    declared = {"update": update, "check": check, "reads_command": reads_command}
+    return _marker("curriculum", fields=dict(fields or {}), **declared)
+
+
+def event(
+    *,
+    writes: str = "state",
+    model_fields: tuple[str, ...] = (),
+    covers: tuple[str, ...] = (),
+    fields: Fields | None = None,
+    modes: tuple[str, ...] = MODES,
+    **declared: Any,
+) -> Callable[[Any], Any]:
+    """Mark a ``@wp.func (s, i, rng, *params)`` as an event term; see :class:`TermInfo`.
+
+    Args:
+        writes: "state" (qpos and qvel), "velocity" (qvel), "model" (per-world model fields), "wrench"
+            (``s.xfrc_applied``) or "nothing" of the engine's.
+        model_fields: MuJoCo model fields that get per-world values, e.g. ``("geom_friction",)``; the nominal values
+            are ``s.<field>_nominal``.
+        covers: what exactly it draws, where that is less than whole model fields.
+        fields: state fields of its own, name -> trailing shape.
+        modes: when it may happen.
+        declared: ``set_const``, ``update`` (called in every step before interval events) and ``check``.
+
+    Raises:
+        ValueError: ``writes`` is none of these, or ``update`` has other parameters.
+    """
+    if writes not in WRITES:
+        raise ValueError(f"writes={writes!r}: must be one of {', '.join(WRITES)}")
+    declared |= {"writes": writes, "model_fields": model_fields, "covers": covers or model_fields, "modes": modes}
+    return _marker("event", fields=dict(fields or {}), **declared)
