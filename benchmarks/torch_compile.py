@@ -20,8 +20,8 @@ from robot_rl.bench.learner import SIZES, EqualPair
 from robot_rl.bench.result import make_result
 from robot_rl.config import LearnerCfg, NetworkCfg
 from robot_rl.errors import UserError
+from robot_rl.files import write_json
 from robot_rl.learn.mlp import Mlp
-from robot_rl.run_dir import write_json
 
 KNOWN = {"out": "", "repeats": "7", "num_envs": "1024"}
 

@@ -4,7 +4,11 @@ Importable without torch and without a simulator; the registries below (`robot_r
 finder itself.
 """
 
-from collections.abc import Iterable
+import ast
+import inspect
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from robot_rl_assets import plugins as finder
@@ -12,7 +16,18 @@ from robot_rl_assets.plugins import ALGORITHMS, GROUPS, LAUNCHERS, ROBOTS, SOURC
 
 from robot_rl.errors import UserError
 
-__all__ = ["ALGORITHMS", "GROUPS", "LAUNCHERS", "ROBOTS", "SOURCES", "TASKS", "Plugin", "find_plugins", "load"]
+__all__ = [
+    "ALGORITHMS",
+    "GROUPS",
+    "LAUNCHERS",
+    "ROBOTS",
+    "SOURCES",
+    "TASKS",
+    "Plugin",
+    "describe_all",
+    "find_plugins",
+    "load",
+]
 
 
 def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
@@ -32,3 +47,42 @@ def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
         return finder.load(group, name, what, own)
     except finder.PluginError as error:
         raise UserError(error) from error
+
+
+def describe_all(group: str, what: str, own: Mapping[str, Path]) -> dict[str, str]:
+    """Return a line for everything of a registry by name: what it is, or why it cannot be used.
+
+    Args:
+        group: The group of the registry's plug-ins, each of which is loaded.
+        what: The setting that names one.
+        own: The files of what is in the registry itself; none of them is imported.
+    """
+    lines = {name: first_line(path) for name, path in own.items()}
+    for name, plugin in find_plugins(group).items():
+        packages = " and of ".join(plugin.packages)
+        if name in own:
+            lines[f"{name} of {packages}"] = "cannot be used: robot-rl has one of this name"
+            continue
+        try:
+            found = plugin.load(what)
+        except finder.PluginError as error:
+            lines[name] = f"cannot be used: {error}"
+        else:
+            lines[name] = f"{_summary(found)} (of {packages})"
+    return dict(sorted(lines.items()))
+
+
+def first_line(path: Path) -> str:
+    """The first line of a module's docstring, read without importing it; empty where there is none."""
+    try:
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        return f"cannot be read: {error}"
+    return text.split("\n")[0].rstrip(".")
+
+
+def _summary(found: Any) -> str:
+    """What an object's module says it is, else what it says itself."""
+    module = sys.modules.get(getattr(found, "__module__", ""))
+    text = inspect.getdoc(found) if inspect.isroutine(found) or isinstance(found, type) else None
+    return ((module and module.__doc__) or text or "").strip().split("\n")[0].rstrip(".")

@@ -12,9 +12,9 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from robot_rl.cli.caches import cache_variables
-from robot_rl.cli.signals import TRAININGS, ending
 from robot_rl.cli.streams import LenientStreams, open_missing
 from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
+from robot_rl.experiment.signals import TRAININGS, ending
 
 # What mujoco itself takes; anything else raises at its import.
 GL_BACKENDS = (
@@ -190,10 +190,10 @@ def _say(line: str, code: int) -> int:
 def _interrupted(stop: Interrupted) -> int:
     if stop.checkpoint is None:
         return _say(str(stop), stop.exit_code)
-    from robot_rl.cli.options import run_words
+    from robot_rl.experiment.run_dir import RunDir
 
     kept = "the state is saved" if stop.saved else f"the state of iteration {int(stop.checkpoint.name)} is saved"
-    run = run_words(stop.checkpoint.parent.parent)
+    run = RunDir(stop.checkpoint.parent.parent).words
     return _say(f"{stop}; {kept}, go on with: robot-rl resume {run}", stop.exit_code)
 
 

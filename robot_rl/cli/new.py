@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robot_rl.cli.options import describe, option, read_all
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError, as_user_error, suggest
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -89,9 +89,7 @@ def task_files(name: str, robot_name: str) -> dict[str, str]:
     """
     from robot_rl_assets.registry import get_robot
 
-    from robot_rl.cli.settings import asked
-
-    with asked():
+    with as_user_error():
         robot = get_robot(robot_name)
     driven = any(joint.kp for joint in robot.joints)
     words = {"name": name, "title": _title(name), "robot": robot_name, "actions": "position" if driven else "effort"}

@@ -11,7 +11,7 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from robot_rl.gym.adapter import GymEnv
+from robot_rl.sources.gymnasium.adapter import GymEnv
 
 BOX = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
 

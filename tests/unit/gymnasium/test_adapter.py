@@ -12,8 +12,8 @@ from gymnasium.vector import AutoresetMode
 
 from robot_rl.config import LearnerCfg, NetworkCfg, PPOCfg
 from robot_rl.errors import UserError
-from robot_rl.gym.adapter import GymEnv
 from robot_rl.learn.runner import Runner
+from robot_rl.sources.gymnasium.adapter import GymEnv
 
 MODES = ["NextStep", "SameStep", "Disabled"]
 WAYS = [*(("sync", mode) for mode in MODES), ("own", "NextStep")]

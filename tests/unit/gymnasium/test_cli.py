@@ -10,9 +10,9 @@ import pytest
 import torch
 import yaml
 
-from robot_rl.gym.evaluate import evaluate_gym
-from robot_rl.gym.task import GymTask
+from robot_rl.evaluate.episodes import evaluate_episodes
 from robot_rl.learn.checkpoint import latest_checkpoint, load_checkpoint
+from robot_rl.sources.gymnasium.task import GymTask
 
 REACH = "task=gym:reach_worlds:Reach-v0"
 TINY = ("num_envs=3", "num_steps=8", "max_iterations=2", "ppo.minibatches=2", "actor.hidden=[8]", "critic.hidden=[8]")
@@ -177,7 +177,7 @@ def test_what_eval_refuses(run, root):
 def test_every_world_plays_its_share_of_whole_episodes(walks):
     for mode in ("NextStep", "SameStep", "Disabled"):
         env = walks(mode, num_envs=2)
-        result = evaluate_gym(env, lambda obs: torch.zeros(2, 2), 5, 9)
+        result = evaluate_episodes(env, lambda obs: torch.zeros(2, 2), 5, 9)
         # World 0 plays numbers 0, 1, 2 (3, 4, 5 steps), world 1 numbers 1, 2 (4, 5 steps); step k brings k.
         lengths = np.array([3, 4, 5, 4, 5])
         returns = lengths * (lengths + 1) / 2

@@ -7,8 +7,8 @@ import torch
 from gymnasium import spaces
 
 from robot_rl.errors import UserError
-from robot_rl.gym.adapter import GymEnv
-from robot_rl.gym.spaces import ActionMap
+from robot_rl.sources.gymnasium.adapter import GymEnv
+from robot_rl.sources.gymnasium.spaces import ActionMap
 
 ACTION = spaces.Box(-1.0, 1.0, (1,), np.float32)
 BOX = spaces.Box(-9.0, 9.0, (2,), np.float64)

@@ -19,7 +19,7 @@ from robot_rl_envs.task import Observation, ObservationGroup
 from robot_rl_tasks.gymnasium import env_id
 from robot_rl_tasks.registry import get_task, list_tasks
 
-from robot_rl.gym.adapter import GymEnv
+from robot_rl.sources.gymnasium.adapter import GymEnv
 
 TASKS = list_tasks()
 MODES = ["NextStep", "SameStep", "Disabled"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from robot_rl.errors import UserError
-from robot_rl.isaac.adapter import IsaacEnv
+from robot_rl.sources.isaaclab.adapter import IsaacEnv
 
 
 class Counter:

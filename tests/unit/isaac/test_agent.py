@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from robot_rl.config import LearnerCfg, apply_overrides
-from robot_rl.isaac.agent import action_clip, learner_changes
+from robot_rl.sources.isaaclab.agent import action_clip, learner_changes
 
 MISSING = object()
 

@@ -6,7 +6,7 @@ import pytest
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
-from robot_rl.isaac import lab
+from robot_rl.sources.isaaclab import lab
 
 
 @pytest.fixture

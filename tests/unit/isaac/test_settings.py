@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.isaac import settings
+from robot_rl.sources.isaaclab import settings
 
 STORE = "https://store.example/Assets/Isaac/6.2/Isaac/IsaacLab"
 
