@@ -62,7 +62,7 @@ COMMANDS = {
     "drill": "put faults into copies of a run, go on, and say what each cost",
     "profile": "where an iteration's time goes, stage by stage, and what limits it",
     "bench": "measure the environment or the learner against its rival",
-    "new": "write the skeleton of a task or a robot, with its test",
+    "new": "write the skeleton of a task, a robot or a package of your own, with its tests",
 }
 
 EXAMPLES = """\

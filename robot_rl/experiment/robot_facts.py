@@ -6,7 +6,7 @@ have that robot's joints, limits no wider than its own, and gains of their order
 
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.errors import UserError
+from robot_rl.errors import UserError, as_user_error
 
 if TYPE_CHECKING:
     from robot_rl_assets.robot import Joint, Robot
@@ -31,7 +31,8 @@ def check_robot(contract: "Contract") -> None:
 
     if contract.robot not in list_robots():
         return
-    robot = get_robot(contract.robot)
+    with as_user_error():
+        robot = get_robot(contract.robot)
     names = set(contract.joint_names)
     if odd := sorted(names ^ set(robot.joint_names)):
         raise UserError(f"bundle: its joints are not those of the robot '{robot.name}', see {', '.join(odd)}")

@@ -68,6 +68,11 @@ def find_plugins(group: str) -> dict[str, Plugin]:
     return found
 
 
+def list_names(group: str) -> list[str]:
+    """Return the names of a group's plug-ins that can be written, sorted; whether each can be used is not tried."""
+    return sorted(name for name in find_plugins(group) if NAME.fullmatch(name))
+
+
 def is_reference(name: str) -> bool:
     """Return whether a name is written `module:name`."""
     return REFERENCE.fullmatch(name) is not None

@@ -18,7 +18,7 @@ def own_robots() -> list[str]:
 
 def list_robots() -> list[str]:
     """Names of all robots, those of other packages among them, sorted; whether each can be used is not tried."""
-    return sorted({*own_robots(), *plugins.find_plugins(plugins.ROBOTS)})
+    return sorted({*own_robots(), *plugins.list_names(plugins.ROBOTS)})
 
 
 def get_robot(name: str) -> Robot:

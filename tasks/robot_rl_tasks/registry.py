@@ -28,7 +28,7 @@ def own_tasks() -> list[str]:
 
 def list_tasks() -> list[str]:
     """Names of all tasks, those of other packages among them, sorted; whether each can be built is not tried."""
-    return sorted({*own_tasks(), *plugins.find_plugins(plugins.TASKS)})
+    return sorted({*own_tasks(), *plugins.list_names(plugins.TASKS)})
 
 
 def get_task(name: str) -> Task:
