@@ -5,7 +5,6 @@ finder itself.
 """
 
 import ast
-import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -64,11 +63,12 @@ def describe_all(group: str, what: str, own: Mapping[str, Path]) -> dict[str, st
             lines[f"{name} of {packages}"] = "cannot be used: robot-rl has one of this name"
             continue
         try:
-            found = plugin.load(what)
+            plugin.load(what)
         except finder.PluginError as error:
             lines[name] = f"cannot be used: {error}"
         else:
-            lines[name] = f"{_summary(found)} (of {packages})"
+            text = sys.modules[plugin.target.partition(":")[0]].__doc__ or ""
+            lines[name] = f"{text.strip().partition(chr(10))[0].rstrip('.')} (of {packages})"
     return dict(sorted(lines.items()))
 
 
@@ -79,10 +79,3 @@ def first_line(path: Path) -> str:
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         return f"cannot be read: {error}"
     return text.split("\n")[0].rstrip(".")
-
-
-def _summary(found: Any) -> str:
-    """What an object's module says it is, else what it says itself."""
-    module = sys.modules.get(getattr(found, "__module__", ""))
-    text = inspect.getdoc(found) if inspect.isroutine(found) or isinstance(found, type) else None
-    return ((module and module.__doc__) or text or "").strip().split("\n")[0].rstrip(".")

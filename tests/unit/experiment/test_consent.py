@@ -36,6 +36,7 @@ def at_home(tmp_path, monkeypatch):
     [
         ({"task": "cartpole"}, []),
         ({"task": "gym:Pendulum-v1", "env": {"f": "os:system"}}, []),
+        ({"task": "their.tasks:make_task"}, ["their.tasks"]),
         (GYM, ["their_module"]),
         ({"task": "gym:a.b:ALE/Pong-v5"}, ["a.b"]),
         ({"task": "isaac/mod:Their-v0", "env": {}}, ["mod"]),
@@ -112,3 +113,46 @@ def test_somebody_elses_run_imports_its_module_only_where_it_is_trusted(run, in_
     assert run("resume", "theirs", "max_iterations=2", "trust=true")[0] == 0
     assert run(*evaluate)[0] == 0  # It goes on here, so it is made here.
     sys.modules.pop("their_module")
+
+
+NATIVE = """
+from robot_rl_tasks.registry import get_task
+
+
+def make_task():
+    task = get_task("cartpole")
+    task.name = "their_cart"
+    return task
+"""
+
+
+def test_a_task_named_by_its_module_is_a_run_of_its_own_name(run, in_tmp, at_home, tiny, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (in_tmp / "their_tasks.py").write_text(NATIVE)
+    assert run("train", "task=their_tasks:make_task", *tiny)[0] == 0
+    (path,) = (in_tmp / "runs").glob("their_cart/*")
+    evaluate = ("eval", "run=their_cart/latest", "episodes=2", "seconds=1.5")
+    assert run(*evaluate)[0] == 0
+    assert run("resume", path.name, "max_iterations=3", "~rewards.effort", "fresh_worlds=true")[0] == 0
+    at_home("there")
+    sys.modules.pop("their_tasks")
+    for command in (evaluate, ("resume", path.name, "max_iterations=4")):
+        code, _, err = run(*command)
+        assert (code, "would import their_tasks; give trust=true" in err) == (2, True)
+    assert "their_tasks" not in sys.modules
+    assert run(*evaluate, "trust=true")[0] == 0
+    sys.modules.pop("their_tasks")
+
+
+@pytest.mark.slow
+def test_a_bundle_of_such_a_task_is_asked_about(run, in_tmp, at_home, tiny, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (in_tmp / "their_tasks.py").write_text(NATIVE)
+    assert run("train", "task=their_tasks:make_task", *tiny, "run_id=one")[0] == 0
+    path = in_tmp / "runs" / "their_cart" / "one"
+    assert run("export", "run=latest")[0] == 0
+    shutil.copytree(path / "policy", in_tmp / "bundle")
+    bundle = ("eval", "policy=bundle", "episodes=2", "seconds=1.5")
+    assert "policy bundle was not made here, and would import their_tasks" in run(*bundle)[2]
+    assert run(*bundle, "trust=true")[0] == 0
+    sys.modules.pop("their_tasks")
