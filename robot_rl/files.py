@@ -1,14 +1,12 @@
 """Files: read so that no content can stop the program or lead it elsewhere, and written whole or not at all."""
 
 import errno
-import functools
 import json
 import os
-import re
 import stat
 import tempfile
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from robot_rl.errors import UserError
 
@@ -97,15 +95,13 @@ def read_json(path: Path, most: int | None = None) -> Any:
         raise UserError(f"{path}: damaged, {error}") from None
 
 
-def read_yaml(text: str, *, plain: bool = False) -> Any:
+def read_yaml(text: str) -> Any:
     """Reads YAML, and refuses what is small as a text and without end as values: aliases of aliases, and merged keys.
 
     A key that a group holds twice is refused as well, since the second would silently replace the first.
 
     Args:
         text: One document.
-        plain: As the command line writes values: 1e-3 is a number, 010 and 1:30 are none, nor is yes a flag or
-            2024-01-01 a date.
 
     Returns:
         Lists and dicts of numbers, words, flags, dates and None; None where there is nothing.
@@ -117,7 +113,7 @@ def read_yaml(text: str, *, plain: bool = False) -> Any:
     import yaml
 
     try:
-        loader = (_plain_loader() if plain else yaml.SafeLoader)(text)
+        loader = yaml.SafeLoader(text)
         try:
             node = loader.get_single_node()
             if node is None:
@@ -129,36 +125,6 @@ def read_yaml(text: str, *, plain: bool = False) -> Any:
     except Exception as error:  # PyYAML passes on whatever its constructors trip over, such as the 45th of May
         line = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(line) from None
-
-
-@functools.cache
-def _plain_loader() -> Any:
-    """PyYAML's loader, with numbers and flags as Hydra's grammar has them."""
-    import yaml
-
-    whole = r"(0|[1-9][0-9]*(_[0-9]+)*)"
-
-    loader_class: Any = yaml.SafeLoader
-
-    class PlainLoader(loader_class):
-        yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
-
-    for tag, pattern in (
-        ("bool", r"true|false"),
-        ("null", r"null|~|"),
-        ("int", rf"[-+]?{whole}"),
-        ("float", rf"[-+]?(({whole})?\.[0-9]+(e[-+]?[0-9]+)?|{whole}(\.|\.?e[-+]?[0-9]+)|\.?inf|\.?nan)"),
-        ("merge", r"<<"),
-    ):
-        PlainLoader.add_implicit_resolver(
-            f"tag:yaml.org,2002:{tag}", re.compile(f"(?:{pattern})$", re.IGNORECASE), None
-        )
-    PlainLoader.add_constructor("tag:yaml.org,2002:float", lambda _, node: _to_float(node.value))
-    return PlainLoader
-
-
-def _to_float(text: str) -> float:
-    return float(re.sub(r"\.(?=inf|nan)", "", text.lower()))
 
 
 def _count(node: Any, known: dict[int, int], depth: int) -> int:

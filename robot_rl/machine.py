@@ -8,19 +8,8 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = (
-    "robot-rl",
-    "torch",
-    "tensordict",
-    "mujoco",
-    "mujoco-warp",
-    "warp-lang",
-    "rsl-rl-lib",
-    "numpy",
-    "hydra-core",
-    "gymnasium",
-    "onnx",
-    "onnxruntime",
-    "safetensors",
+    *("robot-rl", "torch", "tensordict", "mujoco", "mujoco-warp", "warp-lang", "rsl-rl-lib", "numpy", "hydra-core"),
+    *("gymnasium", "onnx", "onnxruntime", "safetensors"),
 )
 
 

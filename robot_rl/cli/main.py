@@ -16,27 +16,11 @@ from robot_rl.cli.streams import LenientStreams, open_missing
 from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
 from robot_rl.experiment.signals import TRAININGS, ending
 
-# What mujoco itself takes; anything else raises at its import.
 GL_BACKENDS = (
-    "",
-    "egl",
-    "osmesa",
-    "glfw",
-    "glx",
-    "cgl",
-    "wgl",
-    "on",
-    "off",
-    "enable",
-    "disable",
-    "enabled",
-    "disabled",
-    "true",
-    "false",
-    "0",
-    "1",
+    *("", "egl", "osmesa", "glfw", "glx", "cgl", "wgl"),
+    *("on", "off", "enable", "disable", "enabled", "disabled", "true", "false", "0", "1"),
 )
-
+"""What MuJoCo itself takes; anything else raises at its import."""
 # Command -> what it does; the module robot_rl.cli.<command>, with _ for -, is imported when it is called.
 COMMANDS = {
     "train": "train a policy; any value of the task and the learner can be set by name",

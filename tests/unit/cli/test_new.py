@@ -128,7 +128,7 @@ def test_a_project_is_a_package_whose_task_trains_and_whose_tests_pass(run, in_t
         code, _, err = run("train", f"task={task}", *tiny)
         assert code == 0, err
         assert list(project.glob(f"runs/{task}/*/checkpoints/000002"))
-    assert run("eval", "run=walkers_task/latest", "episodes=2", "seconds=1.5")[0] == 0
+    assert run("eval", "run=walkers_task/latest", "episodes=2", "seconds=1.5", "form=torch")[0] == 0
     assert "walkers_robot holds its default pose" in run("list", "tasks")[1]
     assert pytest.main(["-q", "-p", "no:cacheprovider", "--rootdir", str(project), str(project / "tests")]) == 0
 

@@ -131,7 +131,7 @@ def test_a_task_named_by_its_module_is_a_run_of_its_own_name(run, in_tmp, at_hom
     (in_tmp / "their_tasks.py").write_text(NATIVE)
     assert run("train", "task=their_tasks:make_task", *tiny)[0] == 0
     (path,) = (in_tmp / "runs").glob("their_cart/*")
-    evaluate = ("eval", "run=their_cart/latest", "episodes=2", "seconds=1.5")
+    evaluate = ("eval", "run=their_cart/latest", "episodes=2", "seconds=1.5", "form=torch")
     assert run(*evaluate)[0] == 0
     assert run("resume", path.name, "max_iterations=3", "~rewards.effort", "fresh_worlds=true")[0] == 0
     at_home("there")
