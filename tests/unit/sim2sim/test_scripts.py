@@ -41,7 +41,7 @@ def test_what_was_written_is_read(tmp_path):
         ("drop=x", "x is not a number"),
         ("nan=3@2", "nan takes no value"),
         ("nan@5-4", "must begin at 0 or later and end after it"),
-        ("nan5", "is no fault; write kind=value:joint@start-end"),
+        ("nan@@5", "is no fault; write kind=value:joint@start-end"),
         ("nan:99", "must be the index of a joint"),
         ("nowhere.json", "cannot be read"),
     ],

@@ -8,7 +8,7 @@ import pytest
 
 from robot_rl.cli.main import main
 
-PAGE = (Path(__file__).parents[3] / "docs" / "gymnasium.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "gymnasium.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 CODE = [code for language, code in BLOCKS if language == "python"]
 COMMANDS = [line for language, code in BLOCKS if language == "console" for line in code.splitlines()]
