@@ -78,17 +78,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _figures_file(policy: "PolicySource", options: Options, *, is_other: bool, is_changed: bool) -> Path | None:
-    """Where the figures go: what the user said, or the run they are of; tried before the work.
-
-    Args:
-        policy: the policy.
-        options: the command's.
-        is_other: whether the engine is not the one that the policy learned in.
-        is_changed: whether settings were changed; a run does not keep such figures.
-
-    Raises:
-        UserError: nothing can be written there, or something else is there.
-    """
+    """Where the figures go: what the user said, or the run they are of; tried before the work."""
     if options.out:
         return check_output("out", options.out, EVALUATION)
     if policy.run_dir is None or is_changed:

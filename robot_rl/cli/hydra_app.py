@@ -60,11 +60,7 @@ def _values(override: Any) -> list[str]:
 
 
 def _sweep(override: Any) -> list[Any]:
-    """What a sweep goes through.
-
-    Raises:
-        UserError: It is one of files, or of more jobs than anybody means.
-    """
+    """What a sweep goes through."""
     from hydra.errors import HydraException
 
     try:

@@ -183,11 +183,7 @@ def _number(name: str, value: Any) -> str:
 
 
 def _draw(terrain: "Terrain", options: Options, level: int, column: int) -> "Image":
-    """Draws the picture.
-
-    Raises:
-        UserError: There is no OpenGL.
-    """
+    """Draws the picture."""
     from robot_rl_envs.render import NoGLError
 
     from robot_rl.viewer.ground import GroundView, draw_ground

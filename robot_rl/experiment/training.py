@@ -79,21 +79,7 @@ def _learn(
     claims: Sequence[Claim],
     begun: Callable[[Any], None] = lambda _: None,
 ) -> None:
-    """Runs the iterations that are left; the first process shows the progress and keeps the metrics.
-
-    Args:
-        env: The environment, with this process's worlds.
-        cfg: The run, resolved.
-        run_dir: Where metrics and checkpoints go.
-        prepare: Called with the runner before it learns, to load a state.
-        ranks: The processes that train together.
-        claims: The first process's claim of the run's directory; none in the others.
-        begun: Called with the runner when nothing can be refused any more.
-
-    Raises:
-        UserError: The learner does not fit the environment, or the state does not fit the learner.
-        Interrupted: The user stopped it, after the state was saved.
-    """
+    """Runs the iterations that are left; the first process shows the progress and keeps the metrics."""
     from robot_rl.learn.make import make_runner
     from robot_rl.metrics.writers import MetricsWriter
 
@@ -149,11 +135,7 @@ def _show_what_next(run_dir: RunDir, cfg: TrainCfg) -> None:
 
 
 def _find_begun(cfg: TrainCfg) -> str:
-    """The directory of the run that goes on with the settings of `cfg`; empty where none of its id has a checkpoint.
-
-    Raises:
-        UserError: It has other settings (the line names the first), or is not whole.
-    """
+    """The directory of the run that goes on with the settings of `cfg`; empty where none of its id has a checkpoint."""
     run_dir = RunDir(cfg.root / task_folder(cfg.task.name) / cfg.run_id) if cfg.run_id else None
     if run_dir is None or not run_dir.path.is_dir():
         return ""
@@ -174,13 +156,7 @@ def _find_begun(cfg: TrainCfg) -> str:
 
 
 def _go_on_with(run_dir: RunDir, cfg: TrainCfg, ranks: Ranks) -> RunDir:
-    """Goes on with a run that `train` was told to begin; where it is done, nothing is left to do.
-
-    Args:
-        run_dir: The run.
-        cfg: What `train` was told.
-        ranks: The processes that train together.
-    """
+    """Goes on with a run that `train` was told to begin; where it is done, nothing is left to do."""
     told = dict(leaves(cfg.tree))
     known = dict(leaves(load(run_dir, trust=True).tree))  # The command line names the same modules.
     free = {key: told[key] for key in FREE if key in known and key != "root"}

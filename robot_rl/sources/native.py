@@ -14,7 +14,7 @@ from robot_rl.config import LearnerCfg, apply_overrides, to_dict
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.experiment import tree as trees
 from robot_rl.plugins import TASKS, describe_all
-from robot_rl.sources.protocol import Defaults, EvaluationCfg, Policy, Resolved, TaskSource, Worlds
+from robot_rl.sources.protocol import Defaults, EvaluationCfg, Resolved, TaskSource, Worlds
 
 if TYPE_CHECKING:
     from robot_rl_envs.task import Task
@@ -118,7 +118,7 @@ class NativeSource(TaskSource):
             observations[names[-1]] = other.observations[name]
         return dataclasses.replace(task, observations=observations), tuple(names)
 
-    def evaluate(self, task: "Task", worlds: Worlds, policy: Policy, cfg: EvaluationCfg) -> dict[str, Any]:
+    def evaluate(self, task: "Task", worlds: Worlds, policy: Any, cfg: EvaluationCfg) -> dict[str, Any]:
         """Evaluate the torch policy and its bundle side by side, an episode a world."""
         from robot_rl.evaluate import evaluate_run, evaluation_task
 
@@ -133,9 +133,7 @@ class NativeSource(TaskSource):
             seconds=seconds,
         ) | {"engine": worlds.engine}
 
-    def film(
-        self, task: "Task", worlds: Worlds, policy: Policy, cfg: Any, write: Callable[[Iterator[Any]], Path]
-    ) -> Path:
+    def film(self, task: "Task", worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]) -> Path:
         """Film a policy as MuJoCo draws it."""
         from robot_rl.viewer.video import film
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
@@ -98,32 +98,6 @@ class EvaluationCfg:
     seconds: float | None = None
     steps: int = 0
     form: str = "both"
-
-
-class Policy(Protocol):
-    """A trained policy that is evaluated or filmed: `robot_rl.experiment.policies.PolicySource`."""
-
-    @property
-    def name(self) -> str:
-        """The run's id, or the bundle's directory."""
-        ...
-
-    @property
-    def is_run(self) -> bool:
-        """Whether it is a run's, so that there is a torch policy."""
-        ...
-
-    def load(self, env: Any) -> Any:
-        """The policy for an environment: a function from observations to actions."""
-        ...
-
-    def torch_policy(self) -> Any:
-        """The torch policy; None for a bundle."""
-        ...
-
-    def find_bundle(self) -> Path:
-        """The bundle's directory, exported now where a run has none."""
-        ...
 
 
 class TaskSource(ABC):
@@ -233,13 +207,13 @@ class TaskSource(ABC):
         """
         return task, ()
 
-    def evaluate(self, task: Any, worlds: Worlds, policy: Policy, cfg: EvaluationCfg) -> dict[str, Any]:
+    def evaluate(self, task: Any, worlds: Worlds, policy: Any, cfg: EvaluationCfg) -> dict[str, Any]:
         """Evaluate a policy in fresh worlds; by default the return and the length of whole episodes.
 
         Args:
             task: `Resolved.task`.
             worlds: The training's worlds; at most so many are made.
-            policy: The policy.
+            policy: The policy, a `robot_rl.experiment.policies.PolicySource`.
             cfg: How.
 
         Returns:
@@ -265,7 +239,7 @@ class TaskSource(ABC):
     def limit_episodes(self, task: Any, steps: int, most: int) -> None:  # noqa: B027  (most have one)
         """Let a task's episodes last `steps` at most, or `most` where `steps` is 0 and they would never end."""
 
-    def film(self, task: Any, worlds: Worlds, policy: Policy, cfg: Any, write: Callable[[Iterator[Any]], Path]) -> Path:
+    def film(self, task: Any, worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]) -> Path:
         """Film a policy.
 
         Args:

@@ -12,7 +12,6 @@ from robot_rl.experiment.tree import coerce
 from robot_rl.sources.protocol import (
     NEEDS_OUR_TASK,
     Defaults,
-    Policy,
     Resolved,
     TaskSource,
     Worlds,
@@ -75,9 +74,9 @@ of an environment of Gymnasium:
 
         task = GymTask(name=name, vectorization=default_vectorization(name))
         task.settings = default_settings(task)
-        described = task.describe()
-        groups = {f"{who}_groups": list(names) for who, names in described.default_groups.items()}
-        changes = PRESET | (PRESET_CHOICES if described.is_discrete else {}) | groups
+        default_groups, is_discrete = task.describe()
+        groups = {f"{who}_groups": list(names) for who, names in default_groups.items()}
+        changes = PRESET | (PRESET_CHOICES if is_discrete else {}) | groups
         own = {"vectorization": task.vectorization, "actions": task.actions, "env": task.settings}
         return Defaults(learner=to_dict(apply_overrides(LearnerCfg(), changes)), settings=own)
 
@@ -127,7 +126,7 @@ of an environment of Gymnasium:
             task.settings["max_episode_steps"] = steps or task.settings["max_episode_steps"] or most
 
     def film(
-        self, task: "GymTask", worlds: Worlds, policy: Policy, cfg: Any, write: Callable[[Iterator[Any]], Path]
+        self, task: "GymTask", worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]
     ) -> Path:
         """Film an environment that draws itself."""
         from robot_rl.sources.gymnasium.film import frames

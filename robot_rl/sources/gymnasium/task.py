@@ -32,19 +32,6 @@ LINGER_S = 30
 
 
 @dataclass(kw_only=True, slots=True)
-class Described:
-    """What has to be known of an environment before it is trained in.
-
-    Attributes:
-        default_groups: observation groups by "actor" and "critic".
-        is_discrete: whether its actions are choices.
-    """
-
-    default_groups: dict[str, tuple[str, ...]]
-    is_discrete: bool
-
-
-@dataclass(kw_only=True, slots=True)
 class GymTask:
     """An environment of Gymnasium, and how it is made.
 
@@ -123,8 +110,8 @@ class GymTask:
             env.close()
             raise
 
-    def describe(self) -> Described:
-        """Look at the environment's spaces, for which one world of it is made.
+    def describe(self) -> tuple[dict[str, tuple[str, ...]], bool]:
+        """Return the observation groups by "actor" and "critic", and whether actions are choices; one world is made.
 
         Raises:
             UserError: as `make_env`.
@@ -134,8 +121,7 @@ class GymTask:
         alone = self if self.vectorization == "own" else GymTask(name=self.name, settings=self.settings)
         with contextlib.closing(alone.make_vector(1)) as env:
             groups = ObservationReader(env.single_observation_space).default
-            choices = ActionMap(env.single_action_space, self.actions).choices
-        return Described(default_groups=groups, is_discrete=choices is not None)
+            return groups, ActionMap(env.single_action_space, self.actions).choices is not None
 
 
 @contextlib.contextmanager

@@ -197,11 +197,7 @@ class IsaacTask:
 
     @contextlib.contextmanager
     def _blamed(self) -> Iterator[None]:
-        """Say in one line what Isaac Lab failed with, where settings or files of the user's may be the cause.
-
-        Raises:
-            UserError: it failed, and there are such.
-        """
+        """Say in one line what Isaac Lab failed with, where settings or files of the user's may be the cause."""
         try:
             yield
         except UserError:
