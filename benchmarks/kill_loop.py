@@ -32,13 +32,15 @@ from robot_rl.cli.main import main as command_line
 from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
 from robot_rl.drill.process import last_row
 from robot_rl.errors import UserError
+from robot_rl.experiment.run_dir import RunDir
+from robot_rl.files import write_json
 from robot_rl.learn.checkpoints.checkpoint import (
     good_checkpoint,
     latest_checkpoint,
     list_checkpoints,
     verify_checkpoint,
 )
-from robot_rl.run_dir import RunDir, machine_facts, package_versions, write_json
+from robot_rl.machine import machine_facts, package_versions
 
 SAVE_INTERVAL = 5
 SMALL = ("num_envs=16", "num_steps=8", "actor.hidden=[16]", "critic.hidden=[16]", "num_threads=1", "ppo.schedule=fixed")

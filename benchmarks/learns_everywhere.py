@@ -30,9 +30,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli.options import parse_value
 from robot_rl.errors import UserError
-from robot_rl.run_dir import machine_facts, package_versions, write_atomic
+from robot_rl.experiment.grammar import parse_value
+from robot_rl.files import write_atomic
+from robot_rl.machine import machine_facts, package_versions
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "mkl-1": {"threads": 1, "products": "mkl"},

@@ -22,8 +22,10 @@ from typing import Any
 
 from robot_rl.drill.process import Training, last_row, name_code
 from robot_rl.errors import ExitCode
+from robot_rl.experiment.run_dir import RunDir
+from robot_rl.files import write_json
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
-from robot_rl.run_dir import RunDir, machine_facts, package_versions, write_json
+from robot_rl.machine import machine_facts, package_versions
 
 PATIENCE_S = 900.0
 ENDLESS = 10**6

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from robot_rl.run_dir import machine_facts
+from robot_rl.machine import machine_facts
 
 TICK_NS = 2_000_000
 POLICY = Path(__file__).parents[1] / "tasks/robot_rl_tasks/go2_flat/policy"

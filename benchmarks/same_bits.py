@@ -149,7 +149,7 @@ def main(words: list[str]) -> int:
         counts = {key: value if key == "equal" else len(value) for key, value in row.items()}
         print(f"{name:22} {'  '.join(f'{key} {count}' for key, count in counts.items())}")
     if options["out"]:
-        from robot_rl.run_dir import machine_facts, package_versions
+        from robot_rl.machine import machine_facts, package_versions
 
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
         text = {

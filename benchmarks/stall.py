@@ -22,7 +22,8 @@ import robot_rl_tasks
 
 from robot_rl.bench.runtime import PERIOD_S, _Still
 from robot_rl.errors import UserError
-from robot_rl.run_dir import machine_facts, package_versions, write_json
+from robot_rl.files import write_json
+from robot_rl.machine import machine_facts, package_versions
 
 BUNDLE = Path(robot_rl_tasks.__file__).parent / "go2_flat" / "policy"
 KINDS = {"SCHED_FIFO": [], "normal": ["--fifo-writer", "0", "--fifo-policy", "0"]}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal as signals
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 TYPE_CHECKING = False  # Not from typing: a command answers signals only when this has been imported.
@@ -43,6 +44,17 @@ class UserError(ValueError):
         text = re.sub(r"[^\S ]+", " ", str(line))
         text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
         super().__init__(text if len(text) <= MAX_LINE else f"{text[: MAX_LINE - 305]} ... {text[-300:]}")
+
+
+@contextlib.contextmanager
+def as_user_error() -> Iterator[None]:
+    """Turn a ValueError or a missing file inside, where what the user requested is built, into a `UserError`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, FileNotFoundError) as error:
+        raise UserError(error) from error
 
 
 class GiveUpError(UserError):

@@ -22,7 +22,8 @@ from typing import Any
 
 from robot_rl.bench.rivals.episodes import EVALUATED
 from robot_rl.errors import UserError, suggest
-from robot_rl.run_dir import machine_facts, write_atomic
+from robot_rl.files import write_atomic
+from robot_rl.machine import machine_facts
 
 ROOT = Path(__file__).parents[2]
 DEFAULT_PYTHON = ".venv-gymrivals/bin/python"

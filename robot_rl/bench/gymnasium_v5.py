@@ -19,7 +19,7 @@ import torch
 from robot_rl.bench.gymnasium_rivals import RIVALS, ROOT, read_runs
 from robot_rl.bench.rivals.episodes import EpisodeLog, evaluate
 from robot_rl.errors import UserError
-from robot_rl.run_dir import git_state, machine_facts, package_versions
+from robot_rl.machine import git_state, machine_facts, package_versions
 
 if TYPE_CHECKING:
     from robot_rl_envs.env import Env

@@ -16,11 +16,11 @@ import torch
 
 from robot_rl.bench.result import make_result
 from robot_rl.errors import UserError
-from robot_rl.isaac.lab import hushed
+from robot_rl.sources.isaaclab.lab import hushed
 
 if TYPE_CHECKING:
-    from robot_rl.isaac.task import IsaacTask
     from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+    from robot_rl.sources.isaaclab.task import IsaacTask
 
 OURS, RIVAL = "robot-rl", "Isaac Lab's rsl_rl runner"
 

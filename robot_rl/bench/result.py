@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from robot_rl.run_dir import machine_facts, package_versions
+from robot_rl.machine import machine_facts, package_versions
 
 
 def make_result(

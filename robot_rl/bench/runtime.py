@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import PeerError
-from robot_rl.run_dir import machine_facts, package_versions
+from robot_rl.machine import machine_facts, package_versions
 from robot_rl.sim2sim.binary import Binary, load_runtime, runtime_environment
 from robot_rl.sim2sim.link import Link
 from robot_rl.sim2sim.ports import LOOPBACK, free_ports

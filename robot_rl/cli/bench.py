@@ -7,10 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.cli import bench_gymnasium, bench_isaac, bench_runtime
-from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, describe, option, parse_value, read, read_all
-from robot_rl.cli.outputs import BENCH, CURVES, check_outputs
-from robot_rl.cli.source import OVERRIDES_HELP
+from robot_rl.cli.options import (
+    CHANGES_HELP,
+    MAX_COUNT,
+    MAX_ENVS,
+    MAX_SEED,
+    describe,
+    option,
+    parse_value,
+    read,
+    read_all,
+    split_bare,
+)
 from robot_rl.errors import UserError, suggest
+from robot_rl.experiment.outputs import BENCH, CURVES, check_outputs
 
 
 @dataclass(kw_only=True, slots=True)
@@ -65,22 +75,22 @@ isaac: an iteration of training in an environment of Isaac Lab less its simulati
 {describe(bench_isaac.IsaacOptions)}
 
 Values are medians, spreads quartile distances; figures are worth what the machine was quiet.
-{OVERRIDES_HELP}"""
+{CHANGES_HELP}"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Measures, prints the table and writes the figures."""
-    from robot_rl.run_dir import write_json
+    from robot_rl.files import write_json
 
     benches = {"env": bench_env, "learner": bench_learner, "gymnasium": bench_gymnasium.bench_gymnasium}
     benches |= {"runtime": bench_runtime.bench_runtime, "isaac": bench_isaac.bench_isaac}
-    what = [word for word in arguments if "=" not in word]
+    what, rest = split_bare(arguments)
     if len(what) != 1 or what[0] not in benches:
         raise UserError(
             f"bench {' '.join(what)}: must be one of {', '.join(benches)}; {suggest(''.join(what), benches)}"
         )
     check_outputs(arguments, {"out": BENCH, "svg": CURVES})
-    result, out = benches[what[0]]([word for word in arguments if "=" in word])
+    result, out = benches[what[0]](rest)
     shows = {"env": show, "learner": show_learner, "gymnasium": bench_gymnasium.show, "runtime": bench_runtime.show}
     shows["isaac"] = show
     shows[what[0]](result)
@@ -92,9 +102,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measures the environment; returns the result and where to write it."""
-    from robot_rl.cli import tree as trees
-    from robot_rl.cli.foreign import refuse
-    from robot_rl.cli.settings import default_tree, resolve
+    from robot_rl.experiment.settings import change, default_tree, resolve
+    from robot_rl.sources.registry import refuse_unsupported
 
     options, dotted = read(EnvOptions, arguments)
     if options.rival not in ("", "mjlab"):
@@ -102,9 +111,9 @@ def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     if options.rival and options.device not in ("auto", "cpu"):
         raise UserError(f"device={options.device}: rival=mjlab is measured on the CPU; device=cpu")
     options.device = "cpu" if options.rival else options.device
+    refuse_unsupported(options.task, "bench env")
     told = {key: getattr(options, key) for key in ("num_envs", "engine", "seed")}
-    cfg = resolve(trees.override(default_tree(options.task, options.device), {**told, **dotted}))
-    refuse(cfg.task.name, "bench env", "is no environment of ours; robot-rl bench gymnasium compares with others")
+    cfg = resolve(change(default_tree(options.task, options.device), {**told, **dotted}))
     if options.rival:
         return _bench_mjlab(cfg, options), options.out
     from robot_rl.bench import env
@@ -124,8 +133,8 @@ def _bench_mjlab(cfg: Any, options: EnvOptions) -> dict[str, Any]:
 
 def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measures the learner's update; returns the result and where to write it."""
-    from robot_rl.cli.settings import resolve_device
     from robot_rl.config import NetworkCfg, from_dict
+    from robot_rl.experiment.settings import resolve_device
 
     options = read_all(LearnerOptions, arguments)
     if options.rival != "rsl_rl":

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli.options import MAX_ENVS, MAX_SEED, convert, option, parse_value, read_all, split
-from robot_rl.cli.outputs import CURVES, check_output
+from robot_rl.cli.options import MAX_ENVS, MAX_SEED, convert, option, read
 from robot_rl.errors import UserError, suggest
+from robot_rl.experiment.outputs import CURVES, check_output
 
 LIVE_ENV = "HalfCheetah-v5"
 
@@ -72,12 +72,12 @@ class Board:
         """Take in a training, and write the files."""
         (self.ours if run["rival"] == "ours" else self.live).append(run)
         if self.out:
-            from robot_rl.run_dir import write_atomic
+            from robot_rl.files import write_atomic
 
             write_atomic(self.out, dump(self.result()))
         if self.svg:
             from robot_rl.bench.gymnasium_chart import draw
-            from robot_rl.run_dir import write_atomic
+            from robot_rl.files import write_atomic
 
             live = {one["env"] for one in self.live}
             beside = [*self.live, *(one for one in self.committed if one["env"] not in live)]
@@ -92,11 +92,9 @@ class Board:
 
 def bench_gymnasium(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Trains ours, and the rivals where they run live; returns the result, and no file: it is written already."""
-    own = [field.name for field in dataclasses.fields(GymnasiumOptions)]
-    words = split(arguments)
-    options = read_all(GymnasiumOptions, [f"{key}={text}" for key, text in words.items() if key in own])
+    options, changes = read(GymnasiumOptions, arguments, every=True)
     envs, seeds, python = _checked(options)
-    settings = _settings({key: text for key, text in words.items() if key not in own}, envs[0], own)
+    settings = _settings(changes, envs[0])
     board = Board(options, envs)
     if options.rival == "live" and python is None:
         say("rival=live: no .venv-gymrivals here, so the rivals are those of the file; 'make rival-gymnasium' makes it")
@@ -138,33 +136,33 @@ def _checked(options: GymnasiumOptions) -> tuple[list[str], list[int], Path | No
     return envs, seeds, python
 
 
-def _settings(words: Mapping[str, str], env_id: str, own: Sequence[str]) -> dict[str, Any]:
+def _settings(changes: dict[str, Any], env_id: str) -> dict[str, Any]:
     """The settings of a training that the command changes.
 
     Raises:
         UserError: one that there is not, or that the command has a word of its own for.
     """
     from robot_rl.bench.gymnasium_v5 import TASKS
-    from robot_rl.cli.settings import default_tree
+    from robot_rl.experiment.settings import default_tree
 
-    if not words:
+    if not changes:
         return {}
+    own = [field.name for field in dataclasses.fields(GymnasiumOptions)]
     free = set(default_tree(TASKS[env_id], "cpu")) - {"task", "seed", "device", "max_iterations", "init_from", "root"}
-    for key in words:
+    for key in changes:
         if "." not in key and key not in free:
             raise UserError(f"unknown key '{key}': {suggest(key, [*own, *sorted(free)])}")
-    return {key: parse_value(text, key) for key, text in words.items()}
+    return changes
 
 
 def _ours(
     env_id: str, seed: int, options: GymnasiumOptions, changed: Mapping[str, Any], board: Board
 ) -> dict[str, Any]:
     from robot_rl.bench.gymnasium_v5 import TASKS, train_ours
-    from robot_rl.cli import tree as trees
-    from robot_rl.cli.settings import default_tree, resolve
+    from robot_rl.experiment.settings import change, default_tree, resolve
 
     told = {"device": "cpu", "seed": seed, **({"num_envs": options.num_envs} if options.num_envs else {})}
-    cfg = resolve(trees.override(default_tree(TASKS[env_id], "cpu"), {**told, **changed}))
+    cfg = resolve(change(default_tree(TASKS[env_id], "cpu"), {**told, **changed}))
     rollout = cfg.num_envs * cfg.learner.num_steps
     # As JSON gives it back: tuples are lists there.
     tree = json.loads(json.dumps({key: value for key, value in cfg.tree.items() if key not in ("root", "metrics")}))

@@ -24,15 +24,14 @@ class IsaacOptions:
 def bench_isaac(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measures both; returns the result and where to write it."""
     from robot_rl.bench import isaac
-    from robot_rl.cli import tree as trees
-    from robot_rl.cli.isaac import is_isaac
-    from robot_rl.cli.settings import default_tree, grown, resolve
+    from robot_rl.experiment.settings import change, default_tree, resolve
+    from robot_rl.sources.isaaclab.source import PREFIX
 
     options, dotted = read(IsaacOptions, arguments)
-    if not is_isaac(options.task):
+    if not options.task.startswith(PREFIX):
         raise UserError(f"task={options.task}: must be isaac/<id>; robot-rl bench env measures tasks of ours")
-    tree = grown(default_tree(options.task, options.device), dotted)
-    cfg: Any = resolve(trees.override(tree, {"num_envs": options.num_envs, "assets": options.assets, **dotted}))
+    told = {"num_envs": options.num_envs, "assets": options.assets, **dotted}
+    cfg: Any = resolve(change(default_tree(options.task, options.device), told))
     told = {"num_envs": cfg.num_envs, "device": cfg.device}
     return isaac.bench_isaac(
         cfg.task, cfg.learner, **told, iterations=options.iterations, repeats=options.repeats

@@ -27,7 +27,7 @@ class RuntimeOptions:
 def bench_runtime(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Measures the binary; returns the result and where to write it."""
     from robot_rl.bench import runtime
-    from robot_rl.cli.policies import find_policy
+    from robot_rl.experiment.policies import find_bundle
     from robot_rl.sim2sim.binary import load_runtime
 
     options = read_all(RuntimeOptions, arguments)
@@ -40,7 +40,7 @@ def bench_runtime(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     has_dds = "dds" in names and load_runtime().has_dds()
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         folder = Path(scratch)
-        bundle = find_policy(options.policy) if options.policy else _made_up(folder / "policy")
+        bundle = find_bundle(options.policy) if options.policy else _made_up(folder / "policy")
         result = runtime.bench_runtime(
             bundle,
             folder,

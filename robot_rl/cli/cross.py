@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from robot_rl.cli.options import describe, option, read_all
-from robot_rl.cli.outputs import CROSS, PICTURE, check_output, save_picture
+from robot_rl.cli.options import describe, option, read_all, split_bare
 from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table, in_percent
 from robot_rl.errors import UserError
+from robot_rl.experiment.outputs import CROSS, PICTURE, check_optional, check_output, save_picture
 
 
 @dataclass(kw_only=True, slots=True)
@@ -42,11 +42,11 @@ def run(arguments: Sequence[str]) -> int:
     import json
 
     from robot_rl.cross import merge, read_cell, to_json
-    from robot_rl.run_dir import write_atomic
+    from robot_rl.files import write_atomic
 
-    words = [word for word in arguments if "=" not in word]
-    options = read_all(Options, [word for word in arguments if "=" in word])
-    out = check_output("out", options.out, CROSS, makes_folder=False) if options.out else None
+    words, rest = split_bare(arguments)
+    options = read_all(Options, rest)
+    out = check_optional("out", options.out, CROSS, makes_folder=False)
     picture = check_output("out", str(out.with_suffix(".png")), PICTURE) if out else None
     table = merge([read_cell(path, options.home) for path in files(words, options.root)])
     show(table)
@@ -65,7 +65,7 @@ def files(words: Sequence[str], root: str) -> list[Path]:
     Raises:
         UserError: there is neither, or the run has not been evaluated.
     """
-    from robot_rl.run_dir import RunDir
+    from robot_rl.experiment.run_dir import RunDir
 
     found: list[Path] = []
     for word in words:

@@ -4,19 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from robot_rl.cli.options import describe, option, read_all
-from robot_rl.cli.outputs import check_folder
+from robot_rl.cli.options import PolicyOptions, describe, option, read_all
 from robot_rl.errors import UserError
+from robot_rl.experiment.outputs import check_folder
 
 
 @dataclass(kw_only=True, slots=True)
-class Options:
+class Options(PolicyOptions):
     """Options of robot-rl deploy."""
 
-    run: str = option("latest", "the run: its id, latest or <task>/latest; its newest checkpoint is exported")
-    root: str = option("runs", "where runs are")
-    trust: bool = option(False, "import the module that the run's task names, where the run was not made here")
-    bundle: str = option("", "directory of a bundle, instead of a run's")
     to: str = option("deploy", "directory of the tarball")
     transport: str = option("", "how the robot is reached; by its name where empty")
     operator: str = option("", "where the operator is heard; by the transport where empty, a Unitree's remote control")
@@ -43,9 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl_deploy.bundle import read_bundle
     from robot_rl_deploy.tarball import Packing, write_tarball
 
-    from robot_rl.cli.export import exported
-    from robot_rl.cli.robot_facts import check_robot
-    from robot_rl.run_dir import RunDir
+    from robot_rl.experiment.robot_facts import check_robot
 
     options = read_all(Options, arguments)
     packing = Packing(
@@ -56,13 +50,8 @@ def run(arguments: Sequence[str]) -> int:
         public_key=_existing("key", options.key, is_file=True),
     )
     to = check_folder("to", options.to)
-    bundle = (
-        Path(options.bundle)
-        if options.bundle
-        else exported(RunDir.find(options.run, options.root), trust=options.trust)
-    )
-    if bundle.is_dir():
-        check_robot(read_bundle(bundle, signed_by=packing.public_key).contract)
+    bundle = options.find_bundle()
+    check_robot(read_bundle(bundle, signed_by=packing.public_key).contract)
     try:
         tarball, report = write_tarball(bundle, to, packing)
     except FileNotFoundError as error:

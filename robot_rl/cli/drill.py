@@ -10,31 +10,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.cli.options import describe, option, read_all
-from robot_rl.cli.outputs import DRILL, check_output
+from robot_rl.cli.options import TaskRunOptions, describe, option, read_all
 from robot_rl.errors import ExitCode, UserError, suggest
+from robot_rl.experiment.outputs import DRILL, check_optional
 
 if TYPE_CHECKING:
     from robot_rl.drill.scene import Outcome, Scene
-    from robot_rl.run_dir import RunDir
+    from robot_rl.experiment.run_dir import RunDir
 
 LEAST_ITERATIONS = 15
 NAN = "nan_world"
 
 
 @dataclass(kw_only=True, slots=True)
-class Options:
+class Options(TaskRunOptions):
     """Options of robot-rl drill."""
 
-    run: str = option("", "the run: its id, latest or <task>/latest")
+    run: str = option("", "the run: its id, latest or <task>/latest; may be given as the first word")
     fault: str = option("all", "one of the faults, several with commas between, or all")
-    root: str = option("runs", "where runs are")
     iterations: int | None = option(
         None, "how far each copy goes on; some seconds' worth by default", least=LEAST_ITERATIONS
     )
     keep: bool = option(False, "keep the copies, in a folder beside the runs")
     out: str = option("", "file for the outcomes as JSON")
-    trust: bool = option(False, "import the module that the run's task names, where it was not made here")
 
 
 HELP = f"""\
@@ -61,17 +59,16 @@ the undisturbed one is (bit for bit, on a CPU). Exits with 0 where every fault w
 
 def run(arguments: Sequence[str]) -> int:
     """Goes through the faults and prints what became of each."""
-    from robot_rl.cli.settings import load
     from robot_rl.drill.drill import drill, has_worlds, make_scene
     from robot_rl.drill.process import DrillError
+    from robot_rl.experiment.settings import load
+    from robot_rl.files import write_json
     from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
-    from robot_rl.run_dir import RunDir, write_json
 
-    words = [f"run={word}" if index == 0 and "=" not in word else word for index, word in enumerate(arguments)]
-    options = read_all(Options, words)
+    options = read_all(Options, arguments, first="run")
     names = _names(options.fault)
-    out = check_output("out", options.out, DRILL) if options.out else None
-    run_dir = RunDir.find(options.run, options.root)
+    out = check_optional("out", options.out, DRILL)
+    run_dir = options.find_run()
     device, checkpoint = load(run_dir, trust=options.trust).device, good_checkpoint(run_dir.path)
     if NAN in names and not has_worlds(checkpoint):
         names = _without_nan(names, options.fault)
@@ -161,7 +158,7 @@ def _say(line: str) -> None:
 
 
 def _record(scene: "Scene", outcomes: Sequence["Outcome"]) -> dict[str, object]:
-    from robot_rl.run_dir import machine_facts, package_versions
+    from robot_rl.machine import machine_facts, package_versions
 
     return {
         "run": f"{scene.origin.task}/{scene.origin.run_id}",

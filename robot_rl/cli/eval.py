@@ -1,32 +1,25 @@
 """robot-rl eval: how good a policy is, as it was trained and as it will run on the robot."""
 
 import contextlib
-import dataclasses
-import functools
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.foreign import whose
-from robot_rl.cli.gym import is_gym
-from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, describe, option, read
-from robot_rl.cli.outputs import EVALUATION, check_output
-from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source
+from robot_rl.cli.options import CHANGES_HELP, MAX_COUNT, MAX_ENVS, MAX_SEED, PolicyOptions, describe, option, read
 from robot_rl.errors import UserError
+from robot_rl.experiment.outputs import EVALUATION, check_output
 
 if TYPE_CHECKING:
-    from robot_rl.gym.task import GymTask
+    from robot_rl.experiment.policies import PolicySource
 
 
 @dataclass(kw_only=True, slots=True)
-class Options(SourceOptions):
+class Options(PolicyOptions):
     """Options of robot-rl eval."""
 
     episodes: int = option(100, "fresh worlds, one episode each", least=1, most=MAX_ENVS)
-    seconds: float = option(10.0, "length of an episode [s]")
+    seconds: float | None = option(None, "length of an episode [s]; 10 by default")
     steps: int = option(
         0, "longest episode of an environment of others [steps]; its own time limit by default", least=0, most=MAX_COUNT
     )
@@ -39,8 +32,6 @@ class Options(SourceOptions):
     out: str = option("", "file for the figures; of a run eval.json, or eval_<engine>.json, by default")
 
 
-PROGRESS_S = 10.0
-"""How often an evaluation in an environment of others says how far it is [s]."""
 FORMS = ("both", "torch", "onnx")
 HELP = f"""\
 robot-rl eval: fresh worlds, random commands; the torch policy and the exported one side by side
@@ -52,143 +43,70 @@ usage: robot-rl eval [key=value ...]
 The exported policy is run by ONNX Runtime, its observations put together from raw robot state by the contract's names;
 both see the same recorded states, and their actions are compared. In an environment of Gymnasium or
 Isaac Lab the torch policy plays whole episodes, and their return and length are told.
-{OVERRIDES_HELP}"""
+{CHANGES_HELP}"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Evaluates and writes the figures."""
-    from robot_rl.evaluate import EVALUATION_SEED, evaluate_run, evaluation_task
+    from robot_rl.evaluate import EVALUATION_SEED, write_evaluation
+    from robot_rl.sources.protocol import EvaluationCfg
 
-    options, dotted = read(Options, arguments)
-    if not 1 < options.seconds <= 3600:
+    options, changes = read(Options, arguments)
+    if options.seconds is not None and not 1 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds}: must lie in (1, 3600]; errors count from the first second on")
     if options.form not in FORMS:
         raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
-    told = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
-    source = find_source(options, dotted | told)
+    moved = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
+    policy = options.find_policy(changes | moved)
+    cfg = policy.cfg
     seed = EVALUATION_SEED if options.seed is None else options.seed
-    if whose(source.cfg.task.name) is not None:
-        return _run_foreign(source, options, seed, bool(dotted))
-    if options.steps:
-        raise UserError(f"steps={options.steps}: is for environments of Gymnasium and Isaac Lab; give seconds=")
-    trained_on = _trained_on(source)
-    out = _figures_file(source, options, is_other=source.cfg.engine != trained_on, is_changed=bool(dotted))
-    cfg = dataclasses.replace(source.cfg, task=evaluation_task(source.cfg.task))
-    make_env = functools.partial(cfg.make_env, num_envs=options.episodes, seed=seed)
-    policy = None if options.form == "onnx" else _torch_policy(source)
-    bundle = _bundle(source) if cfg.task.deployable and (options.form != "torch" or source.run_dir is None) else None
-    result = evaluate_run(make_env, policy=policy, bundle=bundle, seconds=options.seconds)
-    result |= {"task": cfg.task.name, "policy": _run_id(source), "engine": cfg.engine, "trained_on": trained_on}
-    show(source.name, result)
-    _write(out, result)
+    how = EvaluationCfg(
+        episodes=options.episodes, seed=seed, seconds=options.seconds, steps=options.steps, form=options.form
+    )
+    trained_on = None if policy.run_dir is None else str(policy.run_dir.read_config()["config"]["engine"])
+    is_other, is_changed = cfg.engine != trained_on, bool(changes or options.steps)
+    out = _figures_file(policy, options, is_other=is_other, is_changed=is_changed)
+    result = cfg.source.evaluate(cfg.task, cfg.worlds(), policy, how)
+    result |= {"task": cfg.task.name, "policy": policy.run_id}
+    if "engine" in result:
+        result["trained_on"] = trained_on
+    show(policy.name, result, options.episodes)
+    if out is not None:
+        write_evaluation(out, result)
+        print(out)
     return 0
 
 
-def _trained_on(source: Source) -> str | None:
-    """The engine that a run learned in; a bundle does not tell."""
-    return None if source.run_dir is None else str(source.run_dir.read_config()["config"]["engine"])
-
-
-def _run_id(source: Source) -> str:
-    """The id of the run that a policy comes from, for a bundle as its contract has it."""
-    if source.run_dir is not None:
-        return source.run_dir.run_id
-    from robot_rl_deploy.bundle import read_bundle
-
-    assert source.bundle is not None
-    return read_bundle(source.bundle).contract.training.run_id or str(source.bundle)
-
-
-def _figures_file(source: Source, options: Options, *, is_other: bool, is_changed: bool) -> Path | None:
-    """Where the figures go: what the user said, or the run they are of; tried before the work.
-
-    Args:
-        source: the policy.
-        options: the command's.
-        is_other: whether the engine is not the one that the policy learned in.
-        is_changed: whether settings were changed; a run does not keep such figures.
-
-    Raises:
-        UserError: nothing can be written there, or something else is there.
-    """
+def _figures_file(policy: "PolicySource", options: Options, *, is_other: bool, is_changed: bool) -> Path | None:
+    """Where the figures go: what the user said, or the run they are of; tried before the work."""
     if options.out:
         return check_output("out", options.out, EVALUATION)
-    if source.run_dir is None or is_changed:
+    if policy.run_dir is None or is_changed:
         return None
-    path = source.run_dir.eval_file
-    path = path.with_name(f"eval_{source.cfg.engine}.json") if is_other else path
+    path = policy.run_dir.eval_file
+    path = path.with_name(f"eval_{policy.cfg.engine}.json") if is_other else path
     return check_output("out", str(path), None)
 
 
-def _write(path: Path | None, result: Mapping[str, Any]) -> None:
-    """Writes the figures."""
-    from robot_rl.evaluate import write_evaluation
+def show(name: str, result: Mapping[str, Any], episodes: int = 0) -> None:
+    """Prints the figures: of whole episodes two lines, else a table, and whether both forms of the policy agree.
 
-    if path is not None:
-        write_evaluation(path, result)
-        print(path)
-
-
-def _run_foreign(source: Source, options: Options, seed: int, is_changed: bool) -> int:
-    """Evaluates in an environment of Gymnasium or of Isaac Lab."""
-    from robot_rl.gym.evaluate import MAX_STEPS, evaluate_gym
-
-    if options.form == "onnx":
-        raise UserError(f"form=onnx: in {source.cfg.task.name} the torch policy plays; leave form= out")
-    if source.run_dir is None:
-        raise UserError(f"policy={options.policy}: in {source.cfg.task.name} a run's policy plays; give run=")
-    if options.seconds != Options().seconds:
-        raise UserError(f"seconds={options.seconds}: {source.cfg.task.name} counts steps; give steps=")
-    cfg, task = source.cfg, cast("GymTask", source.cfg.task)
-    if is_gym(task.name) and "max_episode_steps" in task.settings:
-        task.settings["max_episode_steps"] = options.steps or task.settings["max_episode_steps"] or MAX_STEPS
-    out = _figures_file(source, options, is_other=False, is_changed=is_changed or bool(options.steps))
-    worlds = min(options.episodes, cfg.num_envs)
-    with contextlib.closing(task.make_env(worlds, seed=seed, device=cfg.device)) as env:
-        limit = options.steps or int(env.max_episode_length) or MAX_STEPS
-        result = evaluate_gym(env, source.load(env), options.episodes, limit, say=_tell_progress())
-    result |= {"task": task.name, "policy": source.name}
-    print(f"{source.name}: {result['episodes']} episodes, mean ± deviation over episodes")
-    for name, unit in (("return", ""), ("length", " steps")):
-        print(f"  {name:<6}  {_cell(result['torch'][name])}{unit}")
-    if result["episodes"] < options.episodes:
-        print(f"  {options.episodes - result['episodes']} more did not end in {limit} steps and are left out")
-    _write(out, result)
-    return 0
+    Args:
+        name: The policy's name.
+        result: What eval.json holds.
+        episodes: How many were requested.
+    """
+    if "max_steps" not in result:
+        _show_table(name, result)
+        return
+    print(f"{name}: {result['episodes']} episodes, mean ± deviation over episodes")
+    for key, unit in (("return", ""), ("length", " steps")):
+        print(f"  {key:<6}  {_cell(result['torch'][key])}{unit}")
+    if result["episodes"] < episodes:
+        print(f"  {episodes - result['episodes']} more did not end in {result['max_steps']} steps and are left out")
 
 
-def _tell_progress() -> Callable[[int, int], None]:
-    """A function that is told how many episodes have ended after how many steps, and prints it now and then."""
-    told = time.monotonic()
-
-    def say(ended: int, steps: int) -> None:
-        nonlocal told
-        if time.monotonic() - told > PROGRESS_S:
-            told = time.monotonic()
-            print(f"  {ended} episodes after {steps} steps", file=sys.stderr, flush=True)
-
-    return say
-
-
-def _torch_policy(source: Source) -> Any:
-    if source.run_dir is None:
-        return None
-    from robot_rl.learn.policy import make_policy
-
-    return make_policy(source.run_dir.path, device=source.cfg.device)
-
-
-def _bundle(source: Source) -> Path:
-    from robot_rl.cli.export import exported
-
-    if source.bundle is not None:
-        return source.bundle
-    assert source.run_dir is not None
-    return exported(source.run_dir, trust=source.trust)
-
-
-def show(name: str, result: Mapping[str, Any]) -> None:
-    """Prints the figures as a table, a column a policy, and whether the two agree."""
+def _show_table(name: str, result: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 

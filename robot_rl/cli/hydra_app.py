@@ -1,8 +1,8 @@
 """The front door for training: Hydra reads the command line, sweeps and launches; no DictConfig goes further in.
 
 Hydra's configuration is made from the task: the primary config "train" chooses one from the group `task`, and each
-task's node holds the whole tree of `robot_rl.cli.settings`. What Hydra would complain about in many lines is found
-before.
+task's node holds the whole tree of `robot_rl.experiment.settings`. What Hydra would complain about in many lines is
+found before.
 """
 
 import itertools
@@ -12,10 +12,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from robot_rl.cli import tree as trees
 from robot_rl.cli.overrides import is_hydra, read_words
-from robot_rl.cli.settings import check_left_out, default_tree, grown, resolve
 from robot_rl.errors import UserError
+from robot_rl.experiment import tree as trees
+from robot_rl.experiment.grammar import refuse_addition
+from robot_rl.experiment.settings import default_tree, resolve
+from robot_rl.sources.registry import list_sources, source_of
 
 MAX_SWEEP = 10_000
 
@@ -35,17 +37,16 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> No
     device, learner = _device(overrides), _learner(overrides)
     names = _tasks(overrides)
     mine = [override for override in overrides if override.key_or_group != "task" and not is_hydra(override)]
-    nodes = {
-        name: grown(default_tree(name, device, learner), [override.key_or_group for override in mine]) for name in names
-    }
+    keys = [override.key_or_group for override in mine]
+    nodes = {name: source_of(name).admit(default_tree(name, device, learner), keys) for name in names}
     for override in mine:
-        if override.is_add() and not override.is_force_add():
-            raise UserError(f"'{override.input_line}': settings can be changed, not added; leave out the +")
+        refuse_addition(override)
     for name, tree in nodes.items():
+        optional = source_of(name).optional_keys(name) if any(override.is_delete() for override in mine) else ()
         for override in mine:
             trees.require_key(tree, override.key_or_group)
             if override.is_delete():
-                check_left_out(name, override.key_or_group)
+                trees.refuse_left_out(override.key_or_group, optional)
         _check_values(tree, mine)
     _store(nodes)
     _run([*words.flags, *_with_options(overrides)], job)
@@ -59,11 +60,7 @@ def _values(override: Any) -> list[str]:
 
 
 def _sweep(override: Any) -> list[Any]:
-    """What a sweep goes through.
-
-    Raises:
-        UserError: It is one of files, or of more jobs than anybody means.
-    """
+    """What a sweep goes through."""
     from hydra.errors import HydraException
 
     try:
@@ -78,12 +75,17 @@ def _sweep(override: Any) -> list[Any]:
 def _tasks(overrides: Sequence[Any]) -> list[str]:
     found = [value for override in overrides if override.key_or_group == "task" for value in _values(override)]
     if not found:
-        from robot_rl_tasks.registry import list_tasks
-
-        raise UserError(
-            f"task: which one? Write task=<name>, task=gym:<id> or task=isaac/<id>; known: {', '.join(list_tasks())}"
-        )
+        raise missing_task()
     return found
+
+
+def missing_task() -> UserError:
+    """The error of a command without a task."""
+    last_source, *first = reversed(list_sources())
+    *patterns, last = (f"task={source.pattern}" for source in (last_source, *reversed(first)) if source.pattern)
+    from robot_rl_tasks.registry import list_tasks
+
+    return UserError(f"task: which one? Write {', '.join(patterns)} or {last}; known: {', '.join(list_tasks())}")
 
 
 def _option(name: str) -> str:
@@ -114,8 +116,8 @@ def _learner(overrides: Sequence[Any]) -> str:
     from robot_rl.learn.algorithms import get_learner
 
     found = [value for override in overrides if override.key_or_group == "learner" for value in _values(override)]
-    settings = {name: set(to_dict(get_learner(name)())) for name in found}
-    if len({frozenset(names) for names in settings.values()}) > 1:
+    settings = {frozenset(to_dict(get_learner(name)())) for name in found}
+    if len(settings) > 1:
         raise UserError(f"learner={','.join(found)}: a sweep goes through learners with the same settings; start two")
     return found[0] if found else "ppo"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import describe, option, read_all
-from robot_rl.cli.outputs import check_bundle, check_output
 from robot_rl.errors import UserError
+from robot_rl.experiment.outputs import check_bundle, check_output
 
 if TYPE_CHECKING:
     from robot_rl_deploy.mjlab import Metadata
@@ -47,8 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl_deploy.mjlab_bundle import import_bundle
     from robot_rl_deploy.strict import ContractError
 
-    from robot_rl.reading import read_plain
-    from robot_rl.run_dir import write_atomic
+    from robot_rl.files import read_plain, write_atomic
 
     options = read_all(Options, arguments)
     if not options.policy:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from robot_rl.cli.options import describe, option, read_all
-from robot_rl.cli.outputs import PAGE, PICTURE, check_output, save_picture
+from robot_rl.cli.options import describe, option, read_all, split_bare
 from robot_rl.errors import UserError
+from robot_rl.experiment.outputs import PAGE, PICTURE, check_output, save_picture
 
 if TYPE_CHECKING:
     from robot_rl.inspect.growth import Growth
@@ -37,19 +37,19 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the table, writes the page."""
     from PIL import Image
 
+    from robot_rl.files import write_atomic
     from robot_rl.inspect.film import film, strip
     from robot_rl.inspect.growth import fastest
     from robot_rl.inspect.page import render_page
     from robot_rl.inspect.record import read_record
     from robot_rl.inspect.replay import replay
-    from robot_rl.run_dir import write_atomic
 
-    files = [word for word in arguments if "=" not in word]
+    files, rest = split_bare(arguments)
     if len(files) != 1:
         raise UserError(
             f"inspect takes one file, got {len(files)}: robot-rl inspect runs/<task>/<run id>/quarantine/<file>.npz"
         )
-    options = read_all(Options, [word for word in arguments if word not in files])
+    options = read_all(Options, rest)
     record = read_record(files[0])
     page = check_output("out", options.out or str(record.path.with_suffix(".html")), PAGE)
     picture = check_output("out", str(page.with_suffix(".png")), PICTURE)

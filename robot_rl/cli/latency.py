@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robot_rl.cli.options import describe, option, read_all
-from robot_rl.cli.outputs import LATENCY, PICTURE, check_output, save_picture
 from robot_rl.errors import UserError
+from robot_rl.experiment.outputs import LATENCY, PICTURE, check_output, save_picture
 
 
 @dataclass(kw_only=True, slots=True)
@@ -33,14 +33,14 @@ The file is what training reads: robot-rl train task=<name> randomize.latency_fr
 
 def run(arguments: Sequence[str]) -> int:
     """Prints the percentiles, writes picture and file."""
-    options = read_all(Options, [word if "=" in word else f"source={word}" for word in arguments])
+    options = read_all(Options, arguments, first="source")
     if not options.source:
         raise UserError("source: which log or report? Write robot-rl latency <file>")
     import json
 
+    from robot_rl.files import write_atomic
     from robot_rl.latency.chart import draw_latency, in_words
     from robot_rl.latency.measure import STAGES, measure
-    from robot_rl.run_dir import write_atomic
 
     source = Path(options.source)
     picture, file = paths(source, options.out)

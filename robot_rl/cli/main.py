@@ -12,31 +12,15 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from robot_rl.cli.caches import cache_variables
-from robot_rl.cli.signals import TRAININGS, ending
 from robot_rl.cli.streams import LenientStreams, open_missing
 from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
+from robot_rl.experiment.signals import TRAININGS, ending
 
-# What mujoco itself takes; anything else raises at its import.
 GL_BACKENDS = (
-    "",
-    "egl",
-    "osmesa",
-    "glfw",
-    "glx",
-    "cgl",
-    "wgl",
-    "on",
-    "off",
-    "enable",
-    "disable",
-    "enabled",
-    "disabled",
-    "true",
-    "false",
-    "0",
-    "1",
+    *("", "egl", "osmesa", "glfw", "glx", "cgl", "wgl"),
+    *("on", "off", "enable", "disable", "enabled", "disabled", "true", "false", "0", "1"),
 )
-
+"""What MuJoCo itself takes; anything else raises at its import."""
 # Command -> what it does; the module robot_rl.cli.<command>, with _ for -, is imported when it is called.
 COMMANDS = {
     "train": "train a policy; any value of the task and the learner can be set by name",
@@ -62,7 +46,7 @@ COMMANDS = {
     "drill": "put faults into copies of a run, go on, and say what each cost",
     "profile": "where an iteration's time goes, stage by stage, and what limits it",
     "bench": "measure the environment or the learner against its rival",
-    "new": "write the skeleton of a task or a robot, with its test",
+    "new": "write the skeleton of a task, a robot or a package of your own, with its tests",
 }
 
 EXAMPLES = """\
@@ -190,10 +174,10 @@ def _say(line: str, code: int) -> int:
 def _interrupted(stop: Interrupted) -> int:
     if stop.checkpoint is None:
         return _say(str(stop), stop.exit_code)
-    from robot_rl.cli.options import run_words
+    from robot_rl.experiment.run_dir import RunDir
 
     kept = "the state is saved" if stop.saved else f"the state of iteration {int(stop.checkpoint.name)} is saved"
-    run = run_words(stop.checkpoint.parent.parent)
+    run = RunDir(stop.checkpoint.parent.parent).words
     return _say(f"{stop}; {kept}, go on with: robot-rl resume {run}", stop.exit_code)
 
 

@@ -1,18 +1,20 @@
-"""robot-rl new: writes the working skeleton of a task or a robot, with its test."""
+"""robot-rl new: writes the working skeleton of a task, a robot or a package of one's own, with its tests."""
 
+import importlib.util
 import keyword
 import os
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from robot_rl.cli.options import describe, option, read_all
-from robot_rl.errors import UserError, suggest
+from robot_rl.cli.options import describe, option, read_all, split_bare
+from robot_rl.errors import UserError, as_user_error, suggest
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
-KINDS = ("task", "robot")
+KINDS = ("task", "robot", "project")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -20,85 +22,182 @@ class Options:
     """Options of robot-rl new."""
 
     robot: str = option("unitree_go2", "the robot of a new task")
-    root: str = option("", "the source tree to write into; the one this program runs from by default")
+    root: str = option(
+        "", "where to write; by default the project that one is in, else the source tree this program runs from"
+    )
 
 
 HELP = f"""\
-robot-rl new: write the working skeleton of a task or a robot, with its test
+robot-rl new: write the working skeleton of a task, a robot or a package of one's own, with its tests
 
 usage: robot-rl new task <name> [robot=<robot>]
        robot-rl new robot <name>
+       robot-rl new project <name>
 
 {describe(Options)}
 
-A task is one folder, tasks/robot_rl_tasks/<name>/; a robot is one folder, sim_assets/robot_rl_assets/<name>/. Nothing
-else is edited: the registries find them, `robot-rl train task=<name>` works at once.
+A task is one folder, and so is a robot: in robot-rl's source tree tasks/robot_rl_tasks/<name>/ and
+sim_assets/robot_rl_assets/<name>/, where nothing else is edited. A project is a package outside of it, with a robot, a
+task, tests and the entry points by which robot-rl finds them once it is installed (docs/plugins.md); inside of one, new
+tasks and robots are written into its package and its pyproject.toml.
 """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where skeletons are written.
+
+    Attributes:
+        root: The source tree or the project.
+        package: The project's package; empty in robot-rl's source tree.
+    """
+
+    root: Path
+    package: str = ""
+
+    def folder(self, kind: str, name: str) -> str:
+        """The folder of a task or robot, in the root."""
+        tree = {"task": "tasks/robot_rl_tasks", "robot": "sim_assets/robot_rl_assets"}[kind]
+        return f"{self.package or tree}/{name}"
+
+    def test(self, kind: str, name: str) -> str:
+        """The file of its test, in the root."""
+        folder = "tests" if self.package else {"task": "tests/unit/tasks", "robot": "tests/unit/assets"}[kind]
+        return f"{folder}/test_{kind}_{name}.py"
 
 
 def run(arguments: Sequence[str]) -> int:
     """Writes the files and says what to do next."""
-    words = [word for word in arguments if "=" not in word]
-    options = read_all(Options, [word for word in arguments if "=" in word])
+    words, rest = split_bare(arguments)
+    options = read_all(Options, rest)
     if len(words) != 2:
-        raise UserError("new: write robot-rl new task <name>, or robot-rl new robot <name>")
+        raise UserError("new: write robot-rl new task <name>, robot-rl new robot <name> or robot-rl new project <name>")
     kind, name = words
     if kind not in KINDS:
-        raise UserError(f"new {kind}: must be task or robot; {suggest(kind, KINDS)}")
-    root = source_tree(options.root)
-    check_name(kind, name, root)
-    files = task_files(name, options.robot) if kind == "task" else robot_files(name)
-    write_new(root, files)
+        raise UserError(f"new {kind}: must be one of {', '.join(KINDS)}; {suggest(kind, KINDS)}")
+    if not NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise UserError(f"new {kind} {name}: a name is lower-case letters, digits and _, such as my_{kind}")
+    if kind == "project":
+        root, files = make_project(name, Path(options.root or "."))
+        steps = f"cd {root} && pip install -e . && robot-rl train task={name}_task max_iterations=20 && pytest"
+    else:
+        place = find_place(options.root)
+        check_free(kind, name, place)
+        files = task_files(name, options.robot, place) if kind == "task" else robot_files(name, place)
+        root = place.root
+        entry = add_entry((root / "pyproject.toml").read_text(), kind, name, place) if place.package else ""
+        write_new(root, files)
+        if entry:
+            (root / "pyproject.toml").write_text(entry)
+        steps = f"robot-rl train task={name}" if kind == "task" else f"robot-rl new task <name> robot={name}"
+        steps = f"pip install -e . && {steps}" if place.package else steps
     for path in files:
         print(root / path)
-    print(f"next: {'robot-rl train task=' + name if kind == 'task' else 'robot-rl new task <name> robot=' + name}")
+    print(f"next: {steps}")
     return 0
 
 
-def source_tree(root: str) -> Path:
-    """The directory of the source tree.
+def find_place(root: str) -> Place:
+    """The project that one is in, or the source tree of robot-rl.
+
+    Args:
+        root: The directory of either; empty for the usual place.
 
     Raises:
-        UserError: It is none, for example because the program runs from an installed wheel.
+        UserError: It is neither, for example because the program runs from an installed wheel.
     """
+    here = Path.cwd()
+    for path in [Path(root)] if root else [here, *here.parents]:
+        if package := project_package(path):
+            return Place(root=path, package=package)
     path = Path(root) if root else Path(__file__).resolve().parents[2]
     if not (path / "pyproject.toml").is_file() or not (path / "tasks" / "robot_rl_tasks").is_dir():
-        raise UserError(f"root={path}: no source tree of robot-rl; clone it, pip install -e . and run it there")
-    return path
+        raise UserError(
+            f"root={path}: no source tree of robot-rl, and no project; robot-rl new project <name> makes one"
+        )
+    return Place(root=path)
 
 
-def check_name(kind: str, name: str, root: Path) -> None:
-    """Refuses a name that Python cannot import, or that is taken.
+def project_package(path: Path) -> str:
+    """The package of the project in a directory; empty where there is none that has entry points for robot-rl."""
+    try:
+        project = tomllib.loads((path / "pyproject.toml").read_text())
+        groups = project["project"]["entry-points"]
+        (package,) = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+    return package if "robot_rl.tasks" in groups and (path / package).is_dir() else ""
+
+
+def check_free(kind: str, name: str, place: Place) -> None:
+    """Refuses a name that is taken.
 
     Raises:
-        UserError: The name does not do.
+        UserError: The line names the file.
     """
-    if not NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise UserError(f"new {kind} {name}: a name is lower-case letters, digits and _, such as my_{kind}")
-    for folder in ("tasks/robot_rl_tasks", "sim_assets/robot_rl_assets"):
-        for taken in (root / folder / name, root / folder / f"{name}.py"):
-            if taken.exists() and (kind == "task") == folder.startswith("tasks"):
-                raise UserError(f"new {kind} {name}: {taken} is there already; take another name")
+    folder = place.root / place.folder(kind, name)
+    for taken in (folder, folder.with_suffix(".py")):
+        if taken.exists():
+            raise UserError(f"new {kind} {name}: {taken} is there already; take another name")
 
 
-def task_files(name: str, robot_name: str) -> dict[str, str]:
-    """The files of a new task, by path in the source tree.
+def make_project(name: str, parent: Path) -> tuple[Path, dict[str, str]]:
+    """Writes a package with a robot and a task; returns its directory and its files.
+
+    Raises:
+        UserError: The directory is there, or a package of that name is installed.
+    """
+    root = parent / name
+    if os.path.lexists(root):
+        raise UserError(f"new project {name}: {root} is there already; take another name")
+    if importlib.util.find_spec(name) is not None:
+        raise UserError(f"new project {name}: a package of that name can be imported here; take another name")
+    place, words = Place(root=root, package=name), {"name": name, "title": _title(name)}
+    toml = add_entry(fill("pyproject.txt", words), "task", f"{name}_task", place)
+    files = {
+        "pyproject.toml": add_entry(toml, "robot", f"{name}_robot", place),
+        "README.md": fill("readme.txt", words),
+        f"{name}/__init__.py": f'"""{_title(name)}: a robot and a task for robot-rl."""\n',
+        **robot_files(f"{name}_robot", place),
+        **_task_files(f"{name}_task", f"{name}_robot", place, is_driven=True, has_base=False),
+    }
+    write_new(root, files)
+    return root, files
+
+
+def add_entry(text: str, kind: str, name: str, place: Place) -> str:
+    """A pyproject.toml with the entry point of a task or a robot added.
+
+    Raises:
+        UserError: There is no table for it.
+    """
+    head = f'[project.entry-points."robot_rl.{kind}s"]\n'
+    if head not in text:
+        raise UserError(f"{place.root / 'pyproject.toml'}: has no line {head.strip()}; add it")
+    target = f"{place.package}.{name}:make_task" if kind == "task" else f"{place.package}.{name}.robot:ROBOT"
+    return text.replace(head, f'{head}{name} = "{target}"\n')
+
+
+def task_files(name: str, robot_name: str, place: Place) -> dict[str, str]:
+    """The files of a new task, by path in the root.
 
     Raises:
         UserError: There is no such robot.
     """
     from robot_rl_assets.registry import get_robot
 
-    from robot_rl.cli.settings import asked
-
-    with asked():
+    with as_user_error():
         robot = get_robot(robot_name)
     driven = any(joint.kp for joint in robot.joints)
-    words = {"name": name, "title": _title(name), "robot": robot_name, "actions": "position" if driven else "effort"}
+    return _task_files(name, robot_name, place, is_driven=driven, has_base=robot.base_body is not None)
+
+
+def _task_files(name: str, robot: str, place: Place, *, is_driven: bool, has_base: bool) -> dict[str, str]:
+    words = {"name": name, "title": _title(name), "robot": robot, "actions": "position" if is_driven else "effort"}
     words |= dict.fromkeys(
         ("terminations_import", "termination_import", "base_observations", "terminations", "base_events"), ""
     )
-    if robot.base_body is not None:
+    if has_base:
         words |= {
             "terminations_import": ", terminations",
             "termination_import": ", Termination",
@@ -108,20 +207,20 @@ def task_files(name: str, robot_name: str) -> dict[str, str]:
             "base_events": '            "base": Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.2),\n',
         }
     return {
-        f"tasks/robot_rl_tasks/{name}/__init__.py": fill("task.txt", words),
-        f"tests/unit/tasks/test_task_{name}.py": fill("test_task.txt", words),
+        f"{place.folder('task', name)}/__init__.py": fill("task.txt", words),
+        place.test("task", name): fill("test_task.txt", words),
     }
 
 
-def robot_files(name: str) -> dict[str, str]:
-    """The files of a new robot, by path in the source tree."""
+def robot_files(name: str, place: Place) -> dict[str, str]:
+    """The files of a new robot, by path in the root."""
     words = {"name": name, "title": _title(name)}
-    folder = f"sim_assets/robot_rl_assets/{name}"
+    folder = place.folder("robot", name)
     return {
         f"{folder}/__init__.py": f'"""{_title(name)}."""\n',
         f"{folder}/robot.py": fill("robot.txt", words),
         f"{folder}/model.xml": fill("model.txt", words),
-        f"tests/unit/assets/test_robot_{name}.py": fill("test_robot.txt", words),
+        place.test("robot", name): fill("test_robot.txt", words),
     }
 
 

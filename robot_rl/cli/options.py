@@ -1,23 +1,27 @@
-"""Reads key=value arguments into a dataclass of options, with a suggestion for every typo."""
+"""The arguments of a command: options of its dataclass, and changes of settings, with a suggestion for every typo."""
 
 import dataclasses
 import math
-import shlex
 import types
 import typing
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.reading import read_yaml
+from robot_rl.experiment.grammar import MAX_COUNT, MAX_ENVS, MAX_SEED, parse_value, read_changes, refuse_twice
+
+if TYPE_CHECKING:
+    from robot_rl.experiment.policies import PolicySource
+    from robot_rl.experiment.run_dir import RunDir
+
+__all__ = ["MAX_COUNT", "MAX_ENVS", "MAX_SEED", "parse_value"]
 
 T = TypeVar("T")
-
-
-MAX_SEED = 2**31 - 1
-MAX_ENVS = 2**20
-MAX_COUNT = 2**31 - 1
+CHANGES_HELP = """\
+Numbers of the task can be set by name as in training, such as commands.velocity.vx_hi=2 or sim.floor_friction=0.5, and
+its terms left out: ~events.push.
+"""
 
 
 def option(default: Any, text: str, *, least: float | None = None, most: float | None = None) -> Any:
@@ -32,6 +36,70 @@ def option(default: Any, text: str, *, least: float | None = None, most: float |
     return dataclasses.field(default=default, metadata={"help": text, "least": least, "most": most})
 
 
+@dataclass(kw_only=True, slots=True)
+class RunOptions:
+    """Options that say which run."""
+
+    run: str = option("latest", "the run: its id, latest or <task>/latest")
+    root: str = option("runs", "where runs are")
+
+    def find_run(self) -> "RunDir":
+        """The run's directory.
+
+        Raises:
+            UserError: There is no such run.
+        """
+        from robot_rl.experiment.run_dir import RunDir
+
+        return RunDir.find(self.run, self.root)
+
+
+@dataclass(kw_only=True, slots=True)
+class TaskRunOptions(RunOptions):
+    """Options that say which run, of a command that makes its task."""
+
+    trust: bool = option(False, "import the module that the run's task names, where the run was not made here")
+
+
+@dataclass(kw_only=True, slots=True)
+class PolicyOptions:
+    """Options that say which policy."""
+
+    run: str = option("", "the run: its id, latest or <task>/latest; the newest one by default")
+    policy: str = option("", "instead of a run: a policy that comes with the project, or the folder of a bundle")
+    root: str = option("runs", "where runs are")
+    trust: bool = option(False, "import the module that the policy's task names, where it was not made here")
+
+    def find_policy(self, changes: dict[str, Any]) -> "PolicySource":
+        """The policy, with changes of its task's settings; see `robot_rl.experiment.policies.find_policy`."""
+        from robot_rl.experiment.policies import find_policy
+
+        return find_policy(self.run, self.policy, self.root, changes, trust=self.trust)
+
+    def find_bundle(self) -> Any:
+        """The bundle's directory, exported now where a run has none."""
+        from robot_rl.experiment.export import exported
+        from robot_rl.experiment.policies import find_bundle
+        from robot_rl.experiment.run_dir import RunDir
+
+        if self.policy and self.run:
+            raise UserError(f"run={self.run} and policy={self.policy}: name one of the two")
+        if self.policy:
+            return find_bundle(self.policy)
+        return exported(RunDir.find(self.run or "latest", self.root), trust=self.trust)
+
+    def refuse_unsupported(self, command: str) -> None:
+        """Refuse a command that the policy's task is not for.
+
+        Raises:
+            UserError: The line has the reason.
+        """
+        from robot_rl.experiment.policies import find_task_name
+        from robot_rl.sources.registry import refuse_unsupported
+
+        refuse_unsupported(find_task_name(self.run, self.policy, self.root), command)
+
+
 def describe(cls: type) -> str:
     """The options of a dataclass as lines of help: name=default, then what it means."""
     rows = [
@@ -41,104 +109,58 @@ def describe(cls: type) -> str:
     return "\n".join(f"  {name:<{width}}  {text}" for name, text in rows)
 
 
-def run_words(path: Path) -> str:
-    """What names the run at `path` on the command line: its id, and its root where that is not the default."""
-    root = path.parent.parent
-    return path.name if root == Path("runs") else f"{path.name} root={shlex.quote(str(root))}"
+def split_bare(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Words that stand by themselves, such as names and files, and those that set something."""
+    bare = [word for word in arguments if "=" not in word and not word.startswith("~")]
+    return bare, [word for word in arguments if word not in bare]
 
 
-def split(arguments: Sequence[str]) -> dict[str, str]:
-    """Splits key=value arguments.
-
-    Raises:
-        UserError: An argument is no key=value, or a key is given twice.
-    """
-    values: dict[str, str] = {}
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals or not key or key.startswith("-"):
-            raise UserError(f"'{argument}': write options as key=value; --help lists them")
-        if key in values:
-            refuse_twice([(key, f"{key}={values[key]}"), (key, argument)])
-        values[key] = value
-    return values
-
-
-def refuse_twice(given: Iterable[tuple[str, str]]) -> None:
-    """Refuse a setting that is given twice, by its own name or as a part of its group.
-
-    Args:
-        given: What the words of the command line set: dotted name and word.
-
-    Raises:
-        UserError: The line has both words.
-    """
-    words: dict[str, str] = {}
-    for name, word in given:
-        if name in words:
-            raise UserError(f"{words[name]} and {word}: {name} is given twice; leave one of them out")
-        words[name] = word
-    for name, word in words.items():
-        parts = name.split(".")
-        for group in (".".join(parts[:count]) for count in range(1, len(parts))):
-            if group in words:
-                raise UserError(f"{words[group]} and {word}: {name} is given twice; leave one of them out")
-
-
-def read(cls: type[T], arguments: Sequence[str]) -> tuple[T, dict[str, Any]]:
-    """Reads arguments into `cls`, and returns those that are a task's (`sim.timestep=0.004`, any key with a dot).
+def read(cls: type[T], arguments: Sequence[str], *, first: str = "", every: bool = False) -> tuple[T, dict[str, Any]]:
+    """Reads arguments into `cls`, and returns what else they change: any key with a dot, and `~key`.
 
     Args:
         cls: A dataclass whose fields are str, int, float or bool, with defaults.
-        arguments: key=value strings.
+        arguments: The words.
+        first: The option that a word without "=" sets.
+        every: Whether every key that is no option of `cls` is a setting that is changed.
 
     Returns:
-        The options, and the dotted overrides by name.
+        The options, and the changes by dotted name.
 
     Raises:
-        UserError: An unknown key, a value of the wrong type or out of range.
+        UserError: An unknown key, a value of the wrong type or out of range, or a key that is given twice.
     """
     hints = typing.get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    known: dict[str, Any] = {}
-    dotted: dict[str, Any] = {}
-    ranges = {field.name: field.metadata for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    for key, text in split(arguments).items():
-        if key in hints:
-            if not text:
-                raise UserError(f"{key}= is empty; give a value, or leave {key}= out for the default")
-            known[key] = convert(hints[key], text, key)
-            check_between(key, known[key], ranges[key].get("least"), ranges[key].get("most"))
-        elif "." in key:
-            dotted[key] = parse_value(text, key)
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    own: list[tuple[str, str, str]] = []
+    rest: list[str] = []
+    for word in arguments:
+        key, equals, text = word.partition("=")
+        if first and not equals and not word.startswith(("-", "~", "+")):
+            key, equals, text, word = first, "=", word, f"{first}={word}"  # noqa: PLW2901
+        if key in hints and equals:
+            own.append((key, text, word))
+        elif word.startswith("~") or (equals and (every or "." in key) and not key.startswith("-")):
+            rest.append(word)
+        elif not equals or not key or key.startswith("-"):
+            raise UserError(f"'{word}': write options as key=value; --help lists them")
         else:
-            raise UserError(f"unknown key '{key}': {suggest(key, names)}")
-    return cls(**known), dotted
+            raise UserError(f"unknown key '{key}': {suggest(key, fields)}")
+    refuse_twice((key, word) for key, _, word in own)
+    known = {key: _convert(hints[key], text, fields[key]) for key, text, _ in own}
+    return cls(**known), read_changes(rest)
 
 
-def read_all(cls: type[T], arguments: Sequence[str]) -> T:
+def read_all(cls: type[T], arguments: Sequence[str], *, first: str = "") -> T:
     """Reads arguments into `cls`, and refuses any other key.
 
     Raises:
         UserError: An unknown key, or a value of the wrong type.
     """
-    options, dotted = read(cls, arguments)
-    for key in dotted:
-        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-        raise UserError(f"unknown key '{key}': {suggest(key, names)}")
+    options, changes = read(cls, arguments, first=first)
+    for key in changes:
+        raise UserError(f"unknown key '{key}': {suggest(key, [field.name for field in dataclasses.fields(cls)])}")  # type: ignore[arg-type]
     return options
-
-
-def parse_value(text: str, name: str) -> Any:
-    """Reads a number, list, true, false, null or word, each as `robot-rl train` does.
-
-    Raises:
-        UserError: The text is no such value.
-    """
-    try:
-        return read_yaml(text, plain=True)
-    except ValueError:
-        raise UserError(f"{name}={text}: cannot be read; write a number, a word, true, false or [1, 2]") from None
 
 
 def check_between(name: str, value: Any, least: float | None, most: float | None = None) -> None:
@@ -153,6 +175,15 @@ def check_between(name: str, value: Any, least: float | None, most: float | None
         low = "" if least is None else f"at least {least:g}" if isinstance(least, float) else f"at least {least}"
         high = "" if most is None else f"at most {most:g}" if isinstance(most, float) else f"at most {most}"
         raise UserError(f"{name}={value}: must be {' and '.join(filter(None, (low, high)))}")
+
+
+def _convert(hint: Any, text: str, field: dataclasses.Field[Any]) -> Any:
+    name = field.name
+    if not text:
+        raise UserError(f"{name}= is empty; give a value, or leave {name}= out for the default")
+    value = convert(hint, text, name)
+    check_between(name, value, field.metadata.get("least"), field.metadata.get("most"))
+    return value
 
 
 def convert(hint: Any, text: str, name: str) -> Any:

@@ -4,15 +4,13 @@ What Hydra would take silently, and not as it was meant, is refused here: a sett
 read as a number, settings of Hydra's own that have no effect or write files where nobody looks for them.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robot_rl.cli.options import refuse_twice
-from robot_rl.cli.tree import leaf_names
 from robot_rl.errors import UserError, suggest
-from robot_rl.run_dir import check_run_id
+from robot_rl.experiment.grammar import leaf_names, parse_word, refuse_twice
+from robot_rl.experiment.run_dir import check_run_id
 
 FLAGS = {"--multirun": "-m", "--cfg": "-c", "--package": "-p", "--resolve": ""}
 """Flags of Hydra that make sense here, and their short forms."""
@@ -53,11 +51,9 @@ def read_words(arguments: Sequence[str]) -> Words:
         UserError: An argument is no override or no flag, a setting is given twice, or is one that has no effect.
     """
     flags, words = _flags(arguments)
-    overrides = tuple(_parse(word) for word in words)
+    overrides = tuple(map(_parse, words))
     is_sweep = "--multirun" in flags
     for override in overrides:
-        if override.package is not None:
-            raise UserError(f"'{override.input_line}': has a package (@), which no setting here has; leave it out")
         if is_hydra(override):
             _check_hydra(override, is_sweep)
         if override.is_sweep_override():
@@ -103,32 +99,12 @@ def _flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _parse(word: str) -> Any:
-    """Hydra's parsed override of a word.
-
-    Raises:
-        UserError: It is none that Hydra's grammar can read.
-    """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
     try:
-        return OverridesParser.create().parse_overrides([_quoted(word)])[0]
-    except (HydraException, ValueError, RecursionError) as error:  # ValueError: a number with thousands of digits
-        key, _, text = word.partition("=")
-        if key == "run_id":
-            check_run_id(text)
-        why = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition("\n")[0]
-        why = re.sub(r"^\w*Exception: .*", "a character that has a meaning of its own", why)
-        right = "write a number, a word, true, false or [1, 2], and anything else as '...' in quotes of its own"
-        raise UserError(f"{word}: cannot be read, {why}; {right}") from None
-
-
-def _quoted(word: str) -> str:
-    """A word in which values with letters beyond ASCII, which Hydra reads in quotes only, are in quotes."""
-    key, equals, text = word.partition("=")
-    if text.isascii() or any(sign in text for sign in "'\"\\[]{}()$"):
-        return word
-    return key + equals + ",".join(part if part.isascii() else f"'{part}'" for part in text.split(","))
+        return parse_word(word)
+    except UserError:
+        if word.startswith("run_id="):
+            check_run_id(word.partition("=")[2])
+        raise
 
 
 def _check_name(override: Any) -> None:

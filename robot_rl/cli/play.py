@@ -5,14 +5,11 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robot_rl.cli.foreign import refuse
-from robot_rl.cli.isaac import is_isaac
-from robot_rl.cli.options import MAX_SEED, describe, option, read
-from robot_rl.cli.source import OVERRIDES_HELP, SourceOptions, find_source, task_of
+from robot_rl.cli.options import CHANGES_HELP, MAX_SEED, PolicyOptions, describe, option, read
 
 
 @dataclass(kw_only=True, slots=True)
-class Options(SourceOptions):
+class Options(PolicyOptions):
     """Options of robot-rl play."""
 
     host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 lets other machines in")
@@ -32,18 +29,16 @@ usage: robot-rl play [key=value ...]
   robot-rl play run=latest             the newest run
 
 The episode does not end by the clock; Ctrl-C ends it all.
-{OVERRIDES_HELP}"""
+{CHANGES_HELP}"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Serves the page until Ctrl-C."""
     from robot_rl.viewer.play import play
 
-    options, dotted = read(Options, arguments)
-    name = task_of(options)
-    instead = "eval tells figures" if is_isaac(name) else "video films it"
-    refuse(name, "play", f"is not a scene that the browser can show; robot-rl {instead}")
-    source = find_source(options, {**dotted, "device": "cpu", "engine": "auto"})
+    options, changes = read(Options, arguments)
+    options.refuse_unsupported("play")
+    source = options.find_policy({**changes, "device": "cpu", "engine": "auto"})
     # A day: the user says when it is over.
     cfg = dataclasses.replace(source.cfg, task=dataclasses.replace(source.cfg.task, episode_length_s=86_400.0))
 

@@ -1,21 +1,29 @@
 """robot-rl profile: where an iteration's time goes, and which setting would change it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from robot_rl.cli.outputs import PROFILE, TRACE, check_output
-from robot_rl.errors import UserError
+from robot_rl.cli.options import describe, option, read
+from robot_rl.errors import as_user_error
+from robot_rl.experiment.outputs import PROFILE, TRACE, check_optional
 
-HELP = """\
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl profile."""
+
+    iterations: int = option(5, "iterations that count; two more go before", least=1, most=100_000)
+    out: str = option("", "file for the figures as JSON")
+    trace: str = option("", "file (.json, .json.gz) for torch's trace of one more iteration (https://ui.perfetto.dev)")
+
+
+HELP = f"""\
 robot-rl profile: where an iteration's time goes, and which setting would change it
 
 usage: robot-rl profile task=<name> [key=value ...]
 
-  task=                the task
-  iterations=5         iterations that count; two more go before
-  out=                 file for the figures as JSON
-  trace=               file (.json or .json.gz) for a trace by torch's profiler of one more iteration; it is opened at
-                       https://ui.perfetto.dev
+{describe(Options)}
   any setting of robot-rl train: num_envs=, device=, num_steps=, actor.hidden=, ppo.epochs=, sim.iterations=, ...
 
 An iteration has four parts: simulate (the environment's steps), infer (the policy's actions), learn (the update) and
@@ -27,43 +35,28 @@ whole. Nothing is written but the files that are asked for.
 
 def run(arguments: Sequence[str]) -> int:
     """Trains for a few iterations, prints the table and the advice, and writes the figures."""
-    from robot_rl.cli import options
-    from robot_rl.cli import tree as trees
-    from robot_rl.cli.guides import with_guides
-    from robot_rl.cli.settings import asked, default_tree, resolve
-    from robot_rl.run_dir import write_json
+    from robot_rl.cli.hydra_app import missing_task
+    from robot_rl.experiment.guides import with_guides
+    from robot_rl.experiment.settings import change, default_tree, resolve
+    from robot_rl.files import write_json
 
-    values = options.split(arguments)
-    iterations = options.convert(int, values.pop("iterations", "5"), "iterations")
-    options.check_between("iterations", iterations, 1, 100_000)
-    files = {
-        key: check_output(key, text, kind, makes_folder=False)
-        for key, kind in (("out", PROFILE), ("trace", TRACE))
-        if (text := values.pop(key, ""))
-    }
-    out, trace = files.get("out"), files.get("trace")
-    told = {key: options.parse_value(text, key) for key, text in values.items()}
-    task = told.pop("task", None)
+    options, changes = read(Options, arguments, every=True)
+    out = check_optional("out", options.out, PROFILE, makes_folder=False)
+    trace = check_optional("trace", options.trace, TRACE, makes_folder=False)
+    task = changes.pop("task", None)
     if task is None:
-        from robot_rl_tasks.registry import list_tasks
-
-        raise UserError(f"task: which one? Write task=<name>; known: {', '.join(list_tasks())}")
-    cfg = with_guides(
-        resolve(
-            trees.override(
-                default_tree(str(task), str(told.get("device", "auto")), str(told.get("learner", "ppo"))), told
-            )
-        )
-    )
+        raise missing_task()
+    tree = default_tree(str(task), str(changes.get("device", "auto")), str(changes.get("learner", "ppo")))
+    cfg = with_guides(resolve(change(tree, changes)))
     env = cfg.make_env()
     try:
         from robot_rl.bench.iteration import profile_iterations
         from robot_rl.learn.make import make_runner
 
-        with asked():
+        with as_user_error():
             result = profile_iterations(
                 lambda observer: make_runner(env, cfg.learner, seed=cfg.seed, observer=observer),
-                iterations=iterations,
+                iterations=options.iterations,
                 trace=trace,
             )
     finally:

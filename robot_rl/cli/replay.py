@@ -33,7 +33,7 @@ Exit code 3 where a command differs: the line names the first, its joint and bot
 
 def run(arguments: Sequence[str]) -> int:
     """Runs robot-rl-infer --replay."""
-    options = read_all(Options, [word if "=" in word else f"log={word}" for word in arguments])
+    options = read_all(Options, arguments, first="log")
     if not options.log:
         raise UserError("log: which one? Write robot-rl replay <file>.mcap")
     from robot_rl.sim2sim.binary import load_runtime

@@ -4,19 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.options import PolicyOptions, describe, option, read_all
 from robot_rl.errors import UserError
 
 
 @dataclass(kw_only=True, slots=True)
-class Options:
+class Options(PolicyOptions):
     """Options of robot-rl sign."""
 
     key: str = option("", "file of the private key to sign with")
-    run: str = option("latest", "the run whose bundle is signed: its id, latest or <task>/latest")
-    root: str = option("runs", "where runs are")
-    trust: bool = option(False, "import the module that the run's task names, where the run was not made here")
-    bundle: str = option("", "directory of the bundle, instead of a run's")
     new: str = option(
         "", "draw a key: write the private one to this file, the public one to <file>.pub, and sign nothing"
     )
@@ -48,10 +44,10 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     from robot_rl_deploy.bundle import sign_bundle
 
-    from robot_rl.cli.robot_facts import check_robot
+    from robot_rl.experiment.robot_facts import check_robot
 
     sign(b"", Path(options.key))  # a key that cannot be used is found before the work
-    directory = _bundle(options)
+    directory = options.find_bundle()
     report = verify_bundle(directory)
     check_robot(report.contract)
     path, key = sign_bundle(directory, Path(options.key)), Path(options.key)
@@ -59,14 +55,3 @@ def run(arguments: Sequence[str]) -> int:
     print(f"  digest {report.digest}")
     print(f"  a robot checks it: robot-rl-infer --bundle {directory} --signed-by {public_of(key)} --check")
     return 0
-
-
-def _bundle(options: Options) -> Path:
-    if options.bundle:
-        if not Path(options.bundle).is_dir():
-            raise UserError(f"bundle={options.bundle}: no such directory; robot-rl export writes one")
-        return Path(options.bundle)
-    from robot_rl.cli.export import exported
-    from robot_rl.run_dir import RunDir
-
-    return exported(RunDir.find(options.run, options.root), trust=options.trust)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import MAX_ENVS, MAX_SEED, describe, option, parse_value, read
-from robot_rl.cli.outputs import SESSION, check_output
-from robot_rl.cli.source import OVERRIDES_HELP, Source, SourceOptions, find_source, task_of
+from robot_rl.cli.options import CHANGES_HELP, MAX_ENVS, MAX_SEED, PolicyOptions, describe, option, parse_value, read
 from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError
+from robot_rl.experiment.outputs import SESSION, check_optional
 
 if TYPE_CHECKING:
+    from robot_rl.experiment.policies import PolicySource
     from robot_rl.sim2sim.faults import Fault
     from robot_rl.sim2sim.realtime import RealTimeRun
 
@@ -23,7 +23,7 @@ DAY_S = 86_400.0
 
 
 @dataclass(kw_only=True, slots=True)
-class Options(SourceOptions):
+class Options(PolicyOptions):
     """Options of robot-rl sim2sim."""
 
     seconds: float = option(10.0, "how long the policy walks, or the length of an episode [s]; 0: until Ctrl-C")
@@ -66,7 +66,7 @@ usage: robot-rl sim2sim [key=value ...]
 
 The robot hangs on a gantry until it stands. Faults: kind=value:joint@start-end, in seconds after the policy took over:
 {{kinds}}
-{OVERRIDES_HELP}"""
+{CHANGES_HELP}"""
 
 
 def HELP() -> str:
@@ -79,18 +79,17 @@ def HELP() -> str:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs a session or an evaluation, prints and writes its figures."""
-    from robot_rl.cli.foreign import refuse
     from robot_rl.sim2sim.binary import load_runtime
     from robot_rl.sim2sim.faults import read_faults
 
-    options, dotted = read(Options, arguments)
+    options, changes = read(Options, arguments)
     _check(options)
     settings, faults = _settings(options.settings), read_faults(options.faults)
-    out = check_output("out", options.out, SESSION) if options.out else None
-    refuse(task_of(options), "sim2sim", "is not simulated by us, so that no binary could command its robot here")
-    source = find_source(options, {**dotted, "device": "cpu", "engine": "mujoco"})
+    out = check_optional("out", options.out, SESSION)
+    options.refuse_unsupported("sim2sim")
+    source = options.find_policy({**changes, "device": "cpu", "engine": "mujoco"})
     load_runtime()
-    bundle = _bundle(source)
+    bundle = source.find_bundle()
     result = (
         _episodes(source, options, bundle, settings)
         if options.episodes
@@ -98,7 +97,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     result = {"policy": source.name, "bundle": str(bundle)} | result
     if out is not None:
-        from robot_rl.run_dir import write_json
+        from robot_rl.files import write_json
 
         write_json(out, result)
         print(out)
@@ -135,15 +134,6 @@ def _settings(text: str) -> dict[str, float]:
     return found
 
 
-def _bundle(source: Source) -> Path:
-    from robot_rl.cli.export import exported
-
-    if source.bundle is not None:
-        return source.bundle
-    assert source.run_dir is not None
-    return exported(source.run_dir, trust=source.trust)
-
-
 @contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="sim2sim-") as folder:
@@ -160,7 +150,7 @@ def _seed(options: Options) -> int:
 
 
 def _session(
-    source: Source, options: Options, bundle: Path, settings: Mapping[str, float], faults: Sequence["Fault"]
+    source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float], faults: Sequence["Fault"]
 ) -> dict[str, Any]:
     from robot_rl.sim2sim.realtime import RealTimeCfg, RealTimeRun
 
@@ -216,7 +206,7 @@ def _show_session(name: str, result: Mapping[str, Any]) -> None:
 # -- evaluation --------------------------------------------------------------------------------------------------------
 
 
-def _episodes(source: Source, options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
+def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
     from robot_rl.evaluate import evaluate_run, evaluation_task
     from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binary
 
@@ -234,7 +224,7 @@ def _episodes(source: Source, options: Options, bundle: Path, settings: Mapping[
     )
     with _scratch() as folder:
         mine = evaluate_binary(cfg.task, bundle, parity, folder, say=lambda line: print(f"  {line}", flush=True))
-    policy = _torch_policy(source)
+    policy = source.torch_policy()
     trainer = evaluate_run(
         lambda: cfg.make_env(num_envs=options.episodes, seed=parity.seed),
         policy=policy,
@@ -246,14 +236,6 @@ def _episodes(source: Source, options: Options, bundle: Path, settings: Mapping[
     _show_parity(source.name, options, verdict, kind)
     told = {"episodes": options.episodes, "seconds": options.seconds, "all_states": options.all_states}
     return told | {"trainer": trainer} | mine | {"parity": verdict, "holds": verdict["holds"]}
-
-
-def _torch_policy(source: Source) -> Any:
-    if source.run_dir is None:
-        return None
-    from robot_rl.learn.policy import make_policy
-
-    return make_policy(source.run_dir.path, device="cpu")
 
 
 def _show_parity(name: str, options: Options, verdict: Mapping[str, Any], kind: str) -> None:

@@ -5,22 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.options import RunOptions, describe, option, read
 from robot_rl.errors import UserError, suggest
 
 if TYPE_CHECKING:
-    from robot_rl.run_dir import RunDir
+    from robot_rl.experiment.run_dir import RunDir
 
 TARGETS = ("tensorboard", "wandb")
 MODES = ("offline", "online")
 
 
 @dataclass(kw_only=True, slots=True)
-class Options:
+class Options(RunOptions):
     """Options of robot-rl sync."""
 
     run: str = option("latest", "the run: its id, latest or <task>/latest; may be given as the first word")
-    root: str = option("runs", "where runs are")
     to: str = option("", "tensorboard, wandb or both with a comma; by default what the run was trained with")
 
 
@@ -43,14 +42,12 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.metrics.rows import lock
     from robot_rl.metrics.trackers import sync_tensorboard, sync_wandb
     from robot_rl.metrics.writers import read_metrics
-    from robot_rl.run_dir import RunDir
 
-    words = [f"run={word}" if index == 0 and "=" not in word else word for index, word in enumerate(arguments)]
-    options, dotted = read(Options, words)
-    run_dir = RunDir.find(options.run, options.root)
+    options, changes = read(Options, arguments, first="run")
+    run_dir = options.find_run()
     trained = _trained_with(run_dir)
-    mode = _mode(dotted, trained)
-    targets = _targets(options.to, wants_wandb="metrics.wandb" in dotted or trained != "off")
+    mode = _mode(changes, trained)
+    targets = _targets(options.to, wants_wandb="metrics.wandb" in changes or trained != "off")
     if not run_dir.metrics_file.is_file():
         raise UserError(f"run={run_dir.run_id}: has no {run_dir.metrics_file.name} yet, so there is nothing to copy")
     with lock(run_dir.metrics_file):
@@ -78,11 +75,11 @@ def _trained_with(run_dir: "RunDir") -> str:
     return mode if mode in MODES else "off"
 
 
-def _mode(dotted: dict[str, Any], trained: str) -> str:
-    for key in dotted:
+def _mode(changes: dict[str, Any], trained: str) -> str:
+    for key in changes:
         if key != "metrics.wandb":
             raise UserError(f"unknown key '{key}': {suggest(key, ('run', 'root', 'to', 'metrics.wandb'))}")
-    mode = dotted.get("metrics.wandb", trained if trained in MODES else "offline")
+    mode = changes.get("metrics.wandb", trained if trained in MODES else "offline")
     mode = "off" if mode is False else mode  # As YAML reads the word.
     if mode not in MODES:
         raise UserError(f"metrics.wandb={mode}: must be offline or online")

@@ -1,13 +1,14 @@
 """robot-rl terrain: what a terrain looks like, and what it is made of."""
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import MAX_SEED, describe, option, read
-from robot_rl.cli.outputs import PICTURE, check_output, save_picture
-from robot_rl.errors import UserError, suggest
+from robot_rl.errors import UserError, as_user_error, suggest
+from robot_rl.experiment.outputs import PICTURE, check_output, save_picture
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -58,17 +59,15 @@ class _Ground:
 
 def run(arguments: Sequence[str]) -> int:
     """Writes the picture and says what is on it."""
-    options, dotted = read(Options, [word if "=" in word else f"name={word}" for word in arguments])
+    options, changes = read(Options, arguments, first="name")
     from robot_rl_envs.terrain import PRESETS, build_terrain
-
-    from robot_rl.cli.settings import asked
 
     if options.name in ("", "list"):
         print("\n".join(kind_lines()))
         return 0
-    cfg = find_terrain(options, dotted)
+    cfg = find_terrain(options, changes)
     out = check_output("out", options.out or f"terrain_{options.name}.png", PICTURE, makes_folder=False)
-    with asked():
+    with as_user_error():
         terrain = build_terrain(cfg, _robot(options))
     level = _place("level", options.level, cfg.num_rows, round(0.75 * (cfg.num_rows - 1)))
     column = _place("column", options.column, cfg.num_columns, 0 if cfg.num_columns < 3 else cfg.num_columns // 2)
@@ -85,15 +84,18 @@ def kind_lines() -> list[str]:
     from robot_rl_envs.terrain import PRESETS
     from robot_rl_tasks import registry
 
-    from robot_rl.cli.settings import find_task
+    from robot_rl.sources.native import find_task
 
     width = max(len(name) for name in PRESETS)
     lines = ["terrains:", *(f"  {name:<{width}}  {text}" for name, (text, _) in PRESETS.items())]
-    tasks = [name for name in registry.list_tasks() if find_task(name).terrain is not None]
+    tasks = []
+    for name in registry.list_tasks():
+        with contextlib.suppress(UserError):  # A plug-in that cannot be used; `robot-rl list` says why.
+            tasks += [name] if find_task(name).terrain is not None else []
     return [*lines, *(["tasks with a terrain:", *(f"  {name}" for name in tasks)] if tasks else [])]
 
 
-def find_terrain(options: Options, dotted: Mapping[str, Any]) -> "TerrainCfg":
+def find_terrain(options: Options, changes: Mapping[str, Any]) -> "TerrainCfg":
     """The terrain that the options name, with numbers set by dotted name.
 
     Raises:
@@ -102,13 +104,13 @@ def find_terrain(options: Options, dotted: Mapping[str, Any]) -> "TerrainCfg":
     from robot_rl_envs.terrain import PRESETS
     from robot_rl_tasks import registry
 
-    from robot_rl.cli import tree as trees
-    from robot_rl.cli.settings import find_task
+    from robot_rl.experiment import tree as trees
+    from robot_rl.sources.native import find_task
 
     name = options.name
     if name in PRESETS:
         ground = _Ground(terrain=PRESETS[name][1]())
-    elif name in registry.list_tasks():
+    elif name in registry.list_tasks() or ":" in name:
         ground = _Ground(terrain=find_task(name).terrain)
         if ground.terrain is None:
             raise UserError(f"name={name}: this task's ground is an endless plane; robot-rl terrain list shows others")
@@ -118,9 +120,12 @@ def find_terrain(options: Options, dotted: Mapping[str, Any]) -> "TerrainCfg":
     short = {"terrain.seed": options.seed, "terrain.num_rows": options.rows, "terrain.form": options.form}
     given = {key: value for key, value in short.items() if value not in (None, "")}
     for key, value in given.items():
-        if key in dotted:
-            raise UserError(f"{key}={dotted[key]}: is given twice, by its short name as {value}; leave one of them out")
-    return trees.apply_tree(ground, trees.override(trees.task_tree(ground), {**dotted, **given})).terrain
+        if key in changes:
+            raise UserError(
+                f"{key}={changes[key]}: is given twice, by its short name as {value}; leave one of them out"
+            )
+    tree = trees.override(trees.task_tree(ground), {**changes, **given}, trees.named_parts(ground))
+    return trees.apply_tree(ground, tree).terrain
 
 
 def _place(name: str, value: int | None, count: int, default: int) -> int:
@@ -132,11 +137,9 @@ def _place(name: str, value: int | None, count: int, default: int) -> int:
 def _robot(options: Options) -> Any:
     from robot_rl_assets.registry import get_robot
 
-    from robot_rl.cli.settings import asked
-
     if options.robot in ("", "none"):
         return None
-    with asked():
+    with as_user_error():
         return get_robot(options.robot)
 
 
@@ -180,11 +183,7 @@ def _number(name: str, value: Any) -> str:
 
 
 def _draw(terrain: "Terrain", options: Options, level: int, column: int) -> "Image":
-    """Draws the picture.
-
-    Raises:
-        UserError: There is no OpenGL.
-    """
+    """Draws the picture."""
     from robot_rl_envs.render import NoGLError
 
     from robot_rl.viewer.ground import GroundView, draw_ground

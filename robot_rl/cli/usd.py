@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from robot_rl.cli.options import describe, option, read_all
-from robot_rl.cli.outputs import USD, check_output
 from robot_rl.errors import UserError
+from robot_rl.experiment.outputs import USD, check_output
 
 
 @dataclass(kw_only=True, slots=True)
@@ -33,7 +33,7 @@ Nothing is downloaded. Needs the package usd-core: pip install 'robot-rl[usd]'; 
 
 def run(arguments: Sequence[str]) -> int:
     """Writes the file and says what is in it."""
-    options = read_all(Options, [word if "=" in word else f"robot={word}" for word in arguments])
+    options = read_all(Options, arguments, first="robot")
     from robot_rl_assets.registry import get_robot, list_robots
 
     if not options.robot:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
-from robot_rl.reading import read_json
+from robot_rl.files import read_json
+from robot_rl.sources.registry import source_of
 
 TRACKING_LOSS, SURVIVAL_LOSS = 0.15, 0.03
 """What a policy may lose in another engine than its own: a share of its tracking error, points of survival."""
@@ -115,8 +116,8 @@ def read_cell(path: Path, home: str = "") -> Cell:
     kind = next((kind for kind in KINDS if isinstance(data, Mapping) and kind in data), None)
     if kind is None:
         raise UserError(f"{path}: is no evaluation; robot-rl eval writes them")
-    if "/" in str(data.get("task", "")) or ":" in str(data.get("task", "")):
-        raise UserError(f"{path}: is of {data['task']}, whose physics is its own; cross compares our tasks")
+    if why := source_of(data.get("task", "")).unsupported.get("cross"):
+        raise UserError(f"{path}: {data['task']} {why}")
     if data.get("engine") is None:
         raise UserError(f"{path}: does not say its engine, an older version wrote it; evaluate again")
     figures = data[kind]

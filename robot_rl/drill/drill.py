@@ -12,9 +12,9 @@ from robot_rl.drill import faults, full_disk
 from robot_rl.drill.compare import rows_of
 from robot_rl.drill.process import DrillError
 from robot_rl.drill.scene import Outcome, Scene
+from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint, load_worlds
 from robot_rl.learn.checkpoints.worlds import ENV
-from robot_rl.run_dir import RunDir
 
 WANTED_S = 6.0
 """How long the training of a drill takes without the start of its processes, where the user does not say [s]."""

@@ -23,8 +23,8 @@ from robot_rl.drill.process import DrillError, name_code
 from robot_rl.drill.recovery import recover
 from robot_rl.drill.scene import Outcome, Scene
 from robot_rl.errors import ExitCode
+from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
-from robot_rl.run_dir import RunDir
 
 APART = ("unshare", "--user", "--map-root-user", "--mount")
 """Runs a command in namespaces of its own, in which it may mount; needs no privileges on most systems."""

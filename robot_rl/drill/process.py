@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from robot_rl.run_dir import RunDir
+from robot_rl.experiment.run_dir import RunDir
 
 POLL_S = 0.003
 TAIL_BYTES = 1 << 16

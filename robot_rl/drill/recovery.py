@@ -9,8 +9,8 @@ from robot_rl.drill.compare import differing_rows, differing_tensors, read_lines
 from robot_rl.drill.process import First, Training, name_code
 from robot_rl.drill.scene import Outcome, Scene
 from robot_rl.errors import UserError
+from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, verify_checkpoint
-from robot_rl.run_dir import RunDir
 
 SHOWN = 3
 """How many lines of a kind are kept of a process, and how many differences are named."""

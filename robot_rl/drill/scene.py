@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.drill.process import DrillError, Training, name_code
+from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import list_checkpoints
-from robot_rl.run_dir import RunDir
 
 START_S = 180.0
 """How long a process may take to begin."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from robot_rl.evaluate.controllers import BundleController, Controller, Shadow, TorchController, TorchPolicy
 from robot_rl.evaluate.meter import EpisodeMeter, summarize
-from robot_rl.run_dir import write_atomic
+from robot_rl.files import write_atomic
 
 EVALUATION_SEED = 20_261_103
 EPISODES = 100

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,12 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from robot_rl.consent import LEARNERS_CODE, named_code, require
 from robot_rl.errors import UserError
-from robot_rl.learn.algorithms import read_learner
+from robot_rl.learn.algorithms import learner_code, read_learner
 from robot_rl.learn.checkpoints.checkpoint import check_shapes, good_checkpoint, load_checkpoint
 from robot_rl.learn.checkpoints.description import need
 from robot_rl.learn.dims import Dims, mirrors_from_meta
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.run_dir import RunDir
 
 
 class Policy:
@@ -58,7 +57,7 @@ class Policy:
 
 
 def make_policy(
-    run_dir: Path, checkpoint: Path | None = None, device: torch.device | str = "cpu", *, trust: bool = False
+    run_dir: Path, checkpoint: Path | None = None, device: torch.device | str = "cpu", *, code: Collection[str] = ()
 ) -> Policy:
     """Load the policy of a run.
 
@@ -66,15 +65,15 @@ def make_policy(
         run_dir: the run's directory.
         checkpoint: one of its checkpoints; the newest that is whole where None.
         device: where it will run.
-        trust: import the code that the run's settings name, although it was not made here.
+        code: what may be imported for it, each written "module:name" as its learner's settings have it.
 
     Raises:
-        UserError: there is no checkpoint, it is damaged, or it names code of a run that was not made here.
+        UserError: there is no checkpoint, it is damaged, or it would import other code.
     """
     path = Path(checkpoint) if checkpoint is not None else good_checkpoint(run_dir)
     tensors, meta = load_checkpoint(path)
     need(path, meta, "learner", "dims")
-    _require_code(path, meta["learner"], trust=trust)
+    _require_code(path, meta["learner"], code)
     cfg = read_learner(meta["learner"])
     try:
         actor: Actor = cfg.make_actor(Dims(**meta["dims"]), mirrors_from_meta(meta))
@@ -86,12 +85,8 @@ def make_policy(
     return Policy(actor.to(device).eval(), meta, path)
 
 
-def _require_code(path: Path, learner: Mapping[str, Any], *, trust: bool) -> None:
-    """Refuse a checkpoint whose learner would import code, unless its run was made here or is trusted."""
-    named = {"learner": learner.get("name"), **{key: learner.get(key) for key in LEARNERS_CODE}}
-    if trust or not (code := named_code(named)):
-        return
-    record = RunDir(path.parent.parent).read_config()
-    require(record["config"], record.get("seal"), f"checkpoint {path}", trust=False)
-    if not set(code) <= set(named_code(record["config"])):
-        raise UserError(f"checkpoint {path}: names {', '.join(code)}, which its run.yaml does not; give trust=true")
+def _require_code(path: Path, learner: Mapping[str, Any], code: Collection[str]) -> None:
+    """Refuse a checkpoint whose learner would import code that nobody allowed."""
+    for text in learner_code(learner.get("name"), learner):
+        if text not in code and text.partition(":")[0] not in sys.modules:  # What is imported runs no second time.
+            raise UserError(f"checkpoint {path}: would import {text}; give trust=true if you know that code")

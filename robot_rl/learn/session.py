@@ -26,10 +26,10 @@ from robot_rl.learn.episodes import EpisodeTracker
 from robot_rl.learn.health import QuarantineLimit
 from robot_rl.learn.interrupt import SIGNALS, GivenUp, StopRequest
 from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.machine import package_versions
 from robot_rl.metrics.iteration import PARTS, merge_rows, overlap_share, time_parts
 from robot_rl.metrics.rows import to_stderr
 from robot_rl.metrics.writers import MetricsWriter
-from robot_rl.run_dir import package_versions
 
 Observer = Callable[[dict[str, float]], bool | None]
 """Called once an iteration with the row of metrics; returning True ends the training."""

@@ -23,9 +23,9 @@ def write_report(run_dir: Path | str) -> Path:
         UserError: `run_dir` is not a directory.
         OSError: the page cannot be written, for instance on a full disk.
     """
+    from robot_rl.files import write_atomic
     from robot_rl.metrics.report_data import read_run
     from robot_rl.metrics.report_page import render_page
-    from robot_rl.run_dir import write_atomic
 
     run_dir = Path(run_dir)
     if not run_dir.is_dir():

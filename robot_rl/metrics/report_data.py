@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.reading import read_yaml
+from robot_rl.files import read_yaml
 
 MAX_POINTS = 500
 X_KEYS = ("iteration", "env_steps", "time_s")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
-from robot_rl.reading import open_plain, read_plain
+from robot_rl.files import open_plain, read_plain
 
 NAME = "metrics.jsonl"
 BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
@@ -136,7 +136,7 @@ class Rows:
     def _shorten(self, kept: bytes, data: bytes, rows: int, last: int | None) -> None:
         """Let the file hold `kept` instead of `data`; where that is no beginning of it, the file is written again."""
         if not data.startswith(kept):
-            from robot_rl.run_dir import write_atomic
+            from robot_rl.files import write_atomic
 
             write_atomic(self.path, kept.decode())
             self._file.close()

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.config.checks import check_choice
+from robot_rl.files import read_plain
 from robot_rl.metrics.rows import NAME, Rows, iteration_of, to_stderr
 from robot_rl.metrics.trackers import Board, Forgiving, WandbRun
-from robot_rl.reading import read_plain
 
 WANDB_MODES = ("off", "offline", "online")
 HEADER = ("iteration", "env_steps", "time_s")

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import UserError
+from robot_rl.errors import UserError, as_user_error
 
 STOP_S = 5.0
 HURRY = -15
@@ -30,7 +31,12 @@ def load_runtime() -> Any:
     try:
         return importlib.import_module("robot_rl_runtime")
     except ImportError as error:
-        raise UserError(f"the robot's runtime is not here ({error}); pip install ./deploy_jetson/runtime") from None
+        from robot_rl_deploy.tarball import find_runtime
+
+        with as_user_error():
+            sources = shlex.quote(str(find_runtime()))
+        line = f"the robot's runtime is not here ({error}); pip install {sources} compiles it, with a C++20 compiler"
+        raise UserError(line) from None
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from robot_rl.errors import UserError
+from robot_rl.errors import UserError, as_user_error
 
 if TYPE_CHECKING:
     from robot_rl_envs.env import Env
@@ -105,11 +105,11 @@ class Plant:
         """
         from robot_rl_envs.make import make_env
 
-        from robot_rl.cli.settings import asked, start_warp
+        from robot_rl.sources.native import start_warp
 
         changed, self.notes = plant_task(task, tick_s)
         start_warp()
-        with asked():
+        with as_user_error():
             self.env: Env = make_env(
                 changed, num_envs=1, device="cpu", engine="mujoco", seed=seed, num_threads=1, world_offset=world
             )

@@ -81,13 +81,19 @@ def record_video(
         robot_rl_envs.render.NoGLError: there is no OpenGL here; the message says what to install.
     """
     cfg = cfg or VideoCfg()
+    with contextlib.closing(film(env, policy, cfg)) as frames:
+        return write_video(frames, path, cfg.fps, total=round(cfg.seconds * cfg.fps), progress=progress)
+
+
+def film(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray]:
+    """Return the frames of a policy at work, (H, W, 3) uint8 each.
+
+    Raises:
+        UserError: fewer worlds than robots to show.
+    """
     if env.num_envs < cfg.num_robots:
         raise UserError(f"num_robots={cfg.num_robots}: the environment has {env.num_envs} world(s); make it larger")
-    frames = _frames(env, policy, cfg)
-    try:
-        return write_video(frames, path, cfg.fps, total=round(cfg.seconds * cfg.fps), progress=progress)
-    finally:
-        frames.close()
+    return _frames(env, policy, cfg)
 
 
 def write_video(frames: Iterator[np.ndarray], path: Path | str, fps: int, *, total: int, progress: bool = True) -> Path:

@@ -1,36 +1,47 @@
-"""Finds robots by name: every folder of this package that holds a `robot.py` with a `ROBOT`."""
+"""Finds robots by name: folders of this package with a `robot.py`, plug-ins, and `module:name` of any package.
 
-import difflib
+A folder's `robot.py` has a `ROBOT`; an entry point in the group `robot_rl.robots` names such an object, or a function
+that returns one.
+"""
+
 from pathlib import Path
 
+from robot_rl_assets import plugins
 from robot_rl_assets.authored import run
 from robot_rl_assets.robot import Robot
 
 
-def list_robots() -> list[str]:
-    """Names of all robots, sorted."""
+def own_robots() -> list[str]:
+    """Names of the robots of this package, sorted."""
     return sorted(path.parent.name for path in Path(__file__).parent.glob("*/robot.py"))
+
+
+def list_robots() -> list[str]:
+    """Names of all robots, those of other packages among them, sorted; whether each can be used is not tried."""
+    return sorted({*own_robots(), *plugins.list_names(plugins.ROBOTS)})
 
 
 def get_robot(name: str) -> Robot:
     """The robot called `name`.
 
     Args:
-        name: A name from `list_robots`.
+        name: A name from `list_robots`, or `module:name`.
 
     Raises:
-        ValueError: There is no such robot (the line offers the nearest name), or its folder's `robot.py` does not
-            define a `ROBOT` of that name, or is wrong (the line names the place).
+        ValueError: There is no such robot (the line offers the nearest name), its file is wrong (the line names the
+            place), or what the name leads to is no `Robot` of that name.
     """
-    known = list_robots()
-    if name not in known:
-        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
-        hint = f"did you mean '{nearest[0]}'? " if nearest else ""
-        raise ValueError(f"robot: unknown name '{name}'; {hint}known robots: {', '.join(known)}")
-    module = f"robot_rl_assets.{name}.robot"
-    robot = run(f"robot {name!r}", module, lambda made: getattr(made, "ROBOT", None))
-    if not isinstance(robot, Robot):
-        raise ValueError(f"robot '{name}': {name}/robot.py must define ROBOT = Robot(...), found {robot!r}")
-    if robot.name != name:
-        raise ValueError(f"robot '{name}': ROBOT.name is '{robot.name}'; it must be the folder's name")
-    return robot
+    own = own_robots()
+    if name in own:
+        where = f"{name}/robot.py must define ROBOT = Robot(...)"
+        module = f"robot_rl_assets.{name}.robot"
+        found = run(f"robot {name!r}", module, lambda made: getattr(made, "ROBOT", None))
+    else:
+        where = "it must be a Robot, or a function that returns one"
+        found = plugins.load(plugins.ROBOTS, name, "robot", own)
+        found = found() if callable(found) else found
+    if not isinstance(found, Robot):
+        raise ValueError(f"robot={name}: {where}, found {found!r}")
+    if found.name != name and ":" not in name:
+        raise ValueError(f"robot={name}: its name is '{found.name}'; must be '{name}', as it is registered")
+    return found

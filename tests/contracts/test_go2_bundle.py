@@ -5,9 +5,9 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.cli.policies import find_policy
 from robot_rl.evaluate import evaluation_task
 from robot_rl.evaluate.controllers import BundleController
+from robot_rl.experiment.policies import find_bundle
 
 WORLDS, SETTLE, STEPS = 16, 50, 100
 
@@ -18,7 +18,7 @@ def walk():
     task = evaluation_task(get_task("go2_flat"))
     del task.events["push"]
     env = make_env(task, num_envs=WORLDS, seed=11)
-    controller = BundleController(find_policy("go2_flat"), env)
+    controller = BundleController(find_bundle("go2_flat"), env)
 
     def drive(*command):
         env.set_command(command)

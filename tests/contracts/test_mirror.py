@@ -130,7 +130,9 @@ def test_the_mirror_maps_are_their_own_inverse(pair):
 def test_a_mirrored_state_is_seen_mirrored_and_earns_the_same(pair):
     one, two = pair
     if one.scene.watched:
-        pytest.skip("the task reads MuJoCo's own arrays: tests/unit/gymnasium/test_mirrors.py, with the physics")
+        pytest.skip(
+            "the task reads MuJoCo's own arrays: tests/unit/sources/gymnasium/test_mirrors.py, with the physics"
+        )
     rng = np.random.default_rng(1)
     past, now = random_state(one, rng), random_state(one, rng)
     period = gait_period_steps(one), gait_period_steps(two)

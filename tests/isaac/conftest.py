@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture
 def make():
     """Makes environments of Isaac Lab for the learner, which are closed at the test's end."""
-    from robot_rl.isaac.task import IsaacTask
+    from robot_rl.sources.isaaclab.task import IsaacTask
 
     with contextlib.ExitStack() as after:
 

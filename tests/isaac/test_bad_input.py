@@ -56,7 +56,7 @@ def test_a_file_of_rubbish_is_named(run, tmp_path):
 
 
 def test_a_file_that_cannot_be_had_is_named_with_the_way_out(run, monkeypatch, tmp_path):
-    from robot_rl.isaac import task
+    from robot_rl.sources.isaaclab import task
 
     monkeypatch.setattr(task, "_answers", lambda url: False)
     code, _, err = run("train", CARTPOLE)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from robot_rl.isaac.task import IsaacTask
+from robot_rl.sources.isaaclab.task import IsaacTask
 
 pytestmark = pytest.mark.isaac
 CARTPOLES = ("Isaac-Cartpole", "Isaac-Cartpole-Direct")

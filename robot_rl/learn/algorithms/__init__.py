@@ -5,23 +5,26 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from robot_rl.config import LearnerCfg, apply_overrides, from_dict
-from robot_rl.errors import UserError, suggest
-from robot_rl.learn.plugins import load_object
+from robot_rl.errors import UserError
+from robot_rl.plugins import ALGORITHMS, describe_all, load
 
 SHARED = ("actor_groups", "critic_groups")
 """Presets of a task that suit any learner."""
-GROUP = "robot_rl.algorithms"
-"""Entry points of this group name a subclass of `LearnerCfg`."""
 
 
-def list_learners() -> list[str]:
-    """Return the names of all learners, sorted: those of this package and those of plug-ins."""
-    own = [module.name for module in pkgutil.iter_modules(__path__) if module.ispkg]
-    return sorted({*own, *(point.name for point in entry_points(group=GROUP))})
+def own_learners() -> list[str]:
+    """Return the names of the learners of this package, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+
+
+def describe_learners() -> dict[str, str]:
+    """Return a line for every learner by name: what it is, or why a plug-in cannot be used."""
+    here = Path(__file__).parent
+    return describe_all(ALGORITHMS, "learner", {name: here / name / "__init__.py" for name in own_learners()})
 
 
 def get_learner(name: str) -> type[LearnerCfg]:
@@ -33,25 +36,12 @@ def get_learner(name: str) -> type[LearnerCfg]:
     Raises:
         UserError: there is none of that name (the nearest is offered), or it cannot be imported.
     """
-    own = [module.name for module in pkgutil.iter_modules(__path__) if module.ispkg]
-    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    own = own_learners()
     if name in own:
-        if points:
-            raise UserError(f"learner={name}: {_distribution(points[0])} has one of that name, too; rename it there")
         return importlib.import_module(f"{__name__}.{name}").Learner
-    if len(points) > 1:
-        both = " and ".join(sorted(map(_distribution, points)))
-        raise UserError(f"learner={name}: {both} both have one of that name; uninstall one")
-    if not points and ":" not in name:
-        raise UserError(
-            f"learner={name}: must be one of {', '.join(list_learners())}, or module:Class; "
-            f"{suggest(name, list_learners())}"
-        )
-    source = f" (of {_distribution(points[0])})" if points else ""
-    value = points[0].value if points else name
-    found = load_object(value, f"learner={name}{source}")
+    found = load(ALGORITHMS, name, "learner", own)
     if not (isinstance(found, type) and issubclass(found, LearnerCfg)):
-        raise UserError(f"learner={name}{source}: is {found!r}, must be a subclass of robot_rl.config.LearnerCfg")
+        raise UserError(f"learner={name}: is {found!r}, must be a subclass of robot_rl.config.LearnerCfg")
     return found
 
 
@@ -92,5 +82,14 @@ def read_learner(values: Mapping[str, Any]) -> LearnerCfg:
         raise UserError(f"learner={rest.get('name')}: its settings do not check, {line}") from error
 
 
-def _distribution(point: Any) -> str:
-    return point.dist.name if point.dist is not None else point.value
+def learner_code(name: Any, settings: Mapping[str, Any]) -> list[str]:
+    """Return what settings of a learner would import, each written "module:name".
+
+    Args:
+        name: the learner.
+        settings: its settings, whose types nobody has checked.
+    """
+    found = [name, settings.get("converter")]
+    several = settings.get("auxiliaries")
+    found += several if isinstance(several, list | tuple) else []
+    return [text for text in found if isinstance(text, str) and ":" in text]

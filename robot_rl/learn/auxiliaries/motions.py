@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.run_dir import write_atomic
+from robot_rl.files import write_atomic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,10 @@ from typing import Any
 from torch import Tensor
 
 from robot_rl.errors import UserError
+from robot_rl.files import read_plain
 from robot_rl.learn.checkpoints.description import check_description
 from robot_rl.learn.checkpoints.migrations import SCHEMA, migrate
 from robot_rl.metrics.rows import to_stderr
-from robot_rl.reading import read_plain
 
 WEIGHTS = "model.safetensors"
 META = "meta.json"

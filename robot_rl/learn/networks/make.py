@@ -12,7 +12,7 @@ from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.dims import Dims, Mirrors, checked_mirrors
 from robot_rl.learn.networks.actor_critic import Actor, Critic, Network
-from robot_rl.learn.plugins import load_object
+from robot_rl.plugins import load_reference
 
 N = TypeVar("N", bound=Network)
 
@@ -77,7 +77,7 @@ def make_critic(
 def _converted(network: N, cfg: LearnerCfg, name: str) -> N:
     """Return the network with the arithmetic of the configured converter."""
     if cfg.converter:
-        network.convert(load_object(cfg.converter, f"converter={cfg.converter}"), name)
+        network.convert(load_reference(cfg.converter, "converter"), name)
     return network
 
 

@@ -131,14 +131,14 @@ def test_the_command_line_signs(rt, toy_bundle, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["sign", "new=robot.key"]) == 0
     assert (tmp_path / "robot.key").stat().st_mode & 0o777 == 0o600
-    assert main(["sign", f"bundle={bundle}", "key=robot.key"]) == 0
+    assert main(["sign", f"policy={bundle}", "key=robot.key"]) == 0
     assert "--signed-by robot.key.pub --check" in capsys.readouterr().out
     assert rt.read_bundle(bundle, signed_by="robot.key.pub").golden_steps == 256
     for words, line in (
         (["new=robot.key"], "robot.key.pub' exists"),
         ([], "give key=<file>"),
-        (["key=none", f"bundle={bundle}"], "the key 'none' cannot be read"),
-        (["key=robot.key", "bundle=nowhere"], "no such directory"),
+        (["key=none", f"policy={bundle}"], "the key 'none' cannot be read"),
+        (["key=robot.key", "policy=nowhere"], "no such bundle, and no directory"),
     ):
         assert main(["sign", *words]) == 2
         said = capsys.readouterr().err

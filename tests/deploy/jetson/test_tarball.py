@@ -200,15 +200,15 @@ def test_the_installation_keeps_settings_and_switches_at_once(unpacked, tmp_path
 
 
 def test_the_command_line_packs_a_bundle_and_names_what_is_missing(bundle, tmp_path, capsys):
-    assert main(["deploy", f"bundle={bundle}", f"to={tmp_path / 'out'}"]) == 0
+    assert main(["deploy", f"policy={bundle}", f"to={tmp_path / 'out'}"]) == 0
     said = capsys.readouterr().out
     assert f"{NAME}.tar.gz: toy" in said
     assert "./build.sh" in said
-    assert main(["deploy", f"bundle={tmp_path / 'nothing'}", f"to={tmp_path / 'out'}"]) == 2
-    assert main(["deploy", f"bundle={bundle}", "key=nowhere.pem"]) == 2
+    assert main(["deploy", f"policy={tmp_path / 'nothing'}", f"to={tmp_path / 'out'}"]) == 2
+    assert main(["deploy", f"policy={bundle}", "key=nowhere.pem"]) == 2
     assert "key=nowhere.pem: there is no such file" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
-    assert main(["deploy", f"bundle={bundle}", f"runtime={tmp_path / 'empty'}", f"to={tmp_path / 'out'}"]) == 2
+    assert main(["deploy", f"policy={bundle}", f"runtime={tmp_path / 'empty'}", f"to={tmp_path / 'out'}"]) == 2
     assert "missing among the runtime's sources" in capsys.readouterr().err
 
 

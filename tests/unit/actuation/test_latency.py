@@ -9,9 +9,9 @@ from robot_rl_envs.actuation.actuators import ExplicitPd, PositionPd
 from robot_rl_envs.actuation.latency import QUANTILES, quantiles, read_latency
 
 from robot_rl.cli.main import main
-from robot_rl.cli.settings import default_tree, resolve
-from robot_rl.cli.tree import override
 from robot_rl.errors import UserError
+from robot_rl.experiment.settings import default_tree, resolve
+from robot_rl.experiment.tree import override
 
 DT = 0.005
 DEFAULT = np.tile([0.0, 0.9, -1.8], 4)

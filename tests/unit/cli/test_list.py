@@ -3,7 +3,8 @@
 from robot_rl_assets.registry import list_robots
 from robot_rl_tasks.registry import list_tasks
 
-from robot_rl.cli.list import first_line, run_lines
+from robot_rl.cli.list import run_rows
+from robot_rl.plugins import first_line
 
 
 def test_everything_is_listed(run, in_tmp):
@@ -27,7 +28,7 @@ def test_a_wrong_kind(run):
 
 
 def test_a_run_is_listed_with_what_it_holds(small_run):
-    assert run_lines(str(small_run.parent.parent))[-1].split(maxsplit=1) == [small_run.name, "cartpole, 2 iterations"]
+    assert run_rows(str(small_run.parent.parent))[-1] == (small_run.name, "cartpole, 2 iterations")
 
 
 def test_a_task_that_does_not_parse_is_listed_all_the_same(tmp_path):

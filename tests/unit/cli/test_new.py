@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,8 @@ def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy, in_copy):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["project", "torch"], "a package of that name can be imported here"),
+        (["project", "My"], "a name is lower-case letters"),
         ([], "write robot-rl new task <name>"),
         (["task"], "write robot-rl new task <name>"),
         (["tsk", "x"], "did you mean 'task'?"),
@@ -88,3 +91,51 @@ def test_what_cannot_be_written_whole_is_removed_again(run, copy, monkeypatch):
     code, _, _ = run("new", "robot", "demo_arm", f"root={copy}")
     assert code == 74
     assert sorted(copy.rglob("*")) == before
+
+
+def registered(folder, name):
+    """What pip would write of a project into site-packages, by hand; the folder that is put on the path."""
+    site = folder / "site"
+    info = site / f"{name}-0.1.0.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n")
+    groups = tomllib.loads((folder / name / "pyproject.toml").read_text())["project"]["entry-points"]
+    lines = [
+        line
+        for group, entries in groups.items()
+        for line in (f"[{group}]", *(f"{key} = {target}" for key, target in entries.items()))
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return site
+
+
+def test_a_project_is_a_package_whose_task_trains_and_whose_tests_pass(run, in_tmp, tiny, monkeypatch):
+    code, out, err = run("new", "project", "walkers")
+    assert code == 0, err
+    assert "cd walkers && pip install -e . && robot-rl train task=walkers_task" in out
+    project = in_tmp / "walkers"
+    for check in (["check"], ["format", "--check"]):
+        subprocess.run([sys.executable, "-m", "ruff", *check, project], check=True)
+    monkeypatch.chdir(project)
+    assert run("new", "robot", "second")[0] == 0
+    monkeypatch.syspath_prepend(str(project))
+    monkeypatch.syspath_prepend(str(registered(in_tmp, "walkers")))
+    code, out, err = run("new", "task", "lift", "robot=second")
+    assert (code, "pip install -e . && robot-rl train task=lift" in out) == (0, True), err
+    registered(in_tmp, "walkers")
+    assert (project / "tests" / "test_task_lift.py").is_file()
+    for task in ("walkers_task", "lift"):
+        code, _, err = run("train", f"task={task}", *tiny)
+        assert code == 0, err
+        assert list(project.glob(f"runs/{task}/*/checkpoints/000002"))
+    assert run("eval", "run=walkers_task/latest", "episodes=2", "seconds=1.5", "form=torch")[0] == 0
+    assert "walkers_robot holds its default pose" in run("list", "tasks")[1]
+    assert pytest.main(["-q", "-p", "no:cacheprovider", "--rootdir", str(project), str(project / "tests")]) == 0
+
+
+def test_a_project_is_made_once(run, in_tmp):
+    assert run("new", "project", "walkers")[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in (in_tmp / "walkers").rglob("*")}
+    assert "walkers is there already" in run("new", "project", "walkers")[2]
+    assert {path: path.stat().st_mtime_ns for path in (in_tmp / "walkers").rglob("*")} == before
+    assert "is there already" in run("new", "task", "walkers_task", f"root={in_tmp / 'walkers'}")[2]

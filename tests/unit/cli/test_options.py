@@ -53,7 +53,7 @@ def test_a_key_is_given_once():
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1e-3", 0.001), ("-2", -2), ("true", True), ("null", None), ("[1, 2]", [1, 2]), ("word", "word"), ("", None)],
+    [("1e-3", 0.001), ("-2", -2), ("true", True), ("null", None), ("[1, 2]", [1, 2]), ("word", "word"), ("", "")],
 )
 def test_plain_values(text, value):
     assert parse_value(text, "x") == value

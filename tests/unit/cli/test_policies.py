@@ -8,8 +8,8 @@ from robot_rl_deploy.verify import verify_bundle
 from robot_rl_envs import render
 
 from robot_rl.cli import eval as eval_command
-from robot_rl.cli.export import exported
-from robot_rl.run_dir import RunDir
+from robot_rl.experiment.export import exported
+from robot_rl.experiment.run_dir import RunDir
 
 
 @pytest.fixture

@@ -107,11 +107,11 @@ def test_facts_of_a_terrain_with_drawn_difficulty():
 def test_the_ground_of_a_task_is_drawn_with_the_task_s_numbers(run, in_tmp, gl, monkeypatch):
     from robot_rl_tasks import registry
 
-    from robot_rl.cli import settings
+    from robot_rl.sources import native
 
-    task = settings.find_task("go2_flat")
+    task = native.find_task("go2_flat")
     task.terrain = PRESETS["gaps"][1]()
-    monkeypatch.setattr(settings, "find_task", lambda name: task)
+    monkeypatch.setattr(native, "find_task", lambda name: task)
     monkeypatch.setattr(registry, "list_tasks", lambda: ["go2_gaps"])
     code, out, err = run("terrain", "go2_gaps", "rows=2", "size=200", "terrain.tiles.gaps.depth=0.4")
     assert code == 0, err

@@ -7,11 +7,11 @@ import stat
 import pytest
 import torch
 
-from robot_rl.cli import train
 from robot_rl.cli.caches import VARIABLES, cache_variables
-from robot_rl.cli.options import parse_value
-from robot_rl.cli.tree import override
 from robot_rl.errors import UserError
+from robot_rl.experiment import training
+from robot_rl.experiment.grammar import parse_value
+from robot_rl.experiment.tree import override
 
 TASK = "task=cartpole"
 TRAIN = [
@@ -71,7 +71,7 @@ OTHERS = [
     ("eval run=", "run= is empty; give a value, or leave run= out for the default"),
     ("eval run=a run=b", "run=a and run=b: run is given twice"),
     ("eval policy=go2_flat commands.velocity.vx_hi=-9", "commands.velocity.vx_lo=-1: must be at most vx_hi=-9"),
-    ("eval policy=go2_flat commands.velocity.vx_lo=.inf", "commands.velocity.vx_lo=inf: must be a finite number"),
+    ("eval policy=go2_flat commands.velocity.vx_lo=.inf", "commands.velocity.vx_lo='.inf': must be a finite number"),
     ("eval policy=go2_flat rewards.track.std=0", "std=0: must be greater than 0"),
     ("eval policy=go2_flat rewards.track={}", "rewards.track={}: is a group"),
     ("eval policy=go2_flat sim.decimation=010", "sim.decimation='010': must be"),
@@ -98,7 +98,7 @@ OTHERS = [
 def resolved(monkeypatch):
     """The settings that `robot-rl train` would have trained with; nothing is trained."""
     found = []
-    monkeypatch.setattr(train, "train", found.append)
+    monkeypatch.setattr(training, "train", found.append)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     return found
 
@@ -165,7 +165,7 @@ def test_a_group_given_as_a_whole_changes_what_it_names(run, in_tmp, resolved):
     [
         *(("010", "010"), ("1:30", "1:30"), ("0x10", "0x10"), ("2024-01-01", "2024-01-01"), ("yes", "yes")),
         *(("1_000", 1000), ("-3", -3), (".5", 0.5), ("1e3", 1000.0), ("TRUE", True), ("[1e-3, off]", [1e-3, "off"])),
-        *((".inf", float("inf")), ("-inf", float("-inf")), ("~", None)),
+        *((".inf", ".inf"), ("-inf", float("-inf")), ("null", None), ("", "")),
     ],
 )
 def test_values_are_read_as_train_reads_them(text, value):

@@ -131,7 +131,7 @@ def test_a_bundle_is_told_where_it_learned(write, capsys):
         (evaluation(["isaac"]), "one.json: damaged, engine=['isaac'] is no word"),
         (evaluation("isaac", policy={"a": 1}), "one.json: damaged, policy={'a': 1} is no word"),
         (evaluation("isaac", trained_on=5), "one.json: damaged, trained_on=5 is no word"),
-        (evaluation(None, task="isaac/X"), "one.json: is of isaac/X, whose physics is its own; cross compares our"),
+        (evaluation(None, task="isaac/X"), "one.json: isaac/X has physics of its own; cross compares our"),
     ],
 )
 def test_a_damaged_file_is_one_line(write, capsys, content, line):

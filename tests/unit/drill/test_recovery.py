@@ -12,8 +12,8 @@ from robot_rl.drill.faults import STATE, poison
 from robot_rl.drill.process import DrillError, First, Training, last_row, name_code
 from robot_rl.drill.recovery import SAME, check_end, compare, note_start
 from robot_rl.drill.scene import Outcome, Scene
+from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import load_worlds, save_checkpoint, verify_checkpoint
-from robot_rl.run_dir import RunDir
 
 TOTAL = 6
 

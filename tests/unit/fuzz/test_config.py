@@ -10,14 +10,14 @@ from hypothesis import example, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from robot_rl.cli import options, settings
-from robot_rl.cli import tree as trees
 from robot_rl.cli.hydra_app import launch
 from robot_rl.config import apply_overrides, from_dict, to_dict
 from robot_rl.errors import UserError
+from robot_rl.experiment import grammar, settings
+from robot_rl.experiment import tree as trees
+from robot_rl.experiment.run_dir import RunDir
+from robot_rl.files import read_yaml
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.reading import read_yaml
-from robot_rl.run_dir import RunDir
 
 RUN = "20260101-100000-1-aaaa"
 TASKS = ("cartpole", "go2_rough", "gym:CartPole-v1")
@@ -131,15 +131,14 @@ KEYS = {name: [key for key in trees.dotted_keys(tree) if key != "task"] for name
 @pytest.mark.parametrize("name", TASKS)
 @given(data=st.data())
 def test_any_override(name, data, hurts, refuses):
-    """As the command line gives them: a key, and a text that is read as YAML."""
+    """As the command line gives them: a key, and a text that is read as Hydra reads it."""
     value = st.one_of(st.text(max_size=20), st.sampled_from(WORDS), hurts.map(lambda value: str(value)[:4000]))
     given_words = data.draw(st.lists(st.tuples(st.one_of(st.sampled_from(KEYS[name]), st.text(max_size=9)), value)))
     before = copy.deepcopy(TREES[name])
 
     def load():
-        values = options.split([f"{key}={text}" for key, text in given_words])
-        dotted = {key: options.parse_value(text, key) for key, text in values.items()}
-        return settings.resolve(trees.override(TREES[name], dotted))
+        changes = grammar.read_changes([f"{key}={text}" for key, text in given_words])
+        return settings.resolve(settings.change(TREES[name], changes))
 
     found, _ = refuses(UserError, load)
     assert repr(TREES[name]) == repr(before), "an override changed what it was given"
@@ -160,6 +159,7 @@ def test_any_learner_setting(data, hurts, refuses):
 
 @given(words=st.lists(st.text(max_size=12)))
 def test_any_words_of_an_ordinary_command(words, refuses):
+    from robot_rl.cli import options
     from robot_rl.cli.eval import Options
 
     refuses(UserError, options.read, Options, words)

@@ -1,6 +1,5 @@
 """An algorithm is one module: a class with its settings that builds it, named by "module:Class" or an entry point."""
 
-import importlib.metadata
 import json
 import sys
 import textwrap
@@ -8,31 +7,31 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from robot_rl_assets import plugins
 
 from robot_rl.cli.main import main
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
-from robot_rl.learn import algorithms
-from robot_rl.learn.algorithms import get_learner, list_learners, read_learner
+from robot_rl.learn.algorithms import describe_learners, get_learner, read_learner
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 
 REINFORCE = '''
 from dataclasses import dataclass
 
 import torch
 
-from robot_rl.config import LearnerCfg
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.algorithm import Algorithm
 from robot_rl.learn.optim import FlatAdam
 
 
 @dataclass(kw_only=True, slots=True)
-class Reinforce(LearnerCfg):
+class Reinforce(PPOLearnerCfg):
     """The policy gradient (Williams 1992) over single steps."""
 
     step_size: float = 1e-3
 
     def __post_init__(self):
-        LearnerCfg.__post_init__(self)
+        PPOLearnerCfg.__post_init__(self)
         if not 0.0 < self.step_size < 1.0:
             raise ValueError(f"step_size={self.step_size}: must lie in (0, 1)")
 
@@ -90,8 +89,7 @@ def add_entry_points(monkeypatch, *points):
         SimpleNamespace(name=name, value=value, dist=SimpleNamespace(name=distribution))
         for name, value, distribution in points
     ]
-    monkeypatch.setattr(algorithms, "entry_points", lambda group: found if group == "robot_rl.algorithms" else [])
-    assert importlib.metadata.entry_points  # What is replaced is the name in the registry's module.
+    monkeypatch.setattr(plugins.metadata, "entry_points", lambda group: found if group == "robot_rl.algorithms" else [])
 
 
 def test_it_trains_goes_on_and_exports_from_the_command_line(module, capsys):
@@ -119,9 +117,9 @@ def test_settings_that_do_not_check_are_one_line(module, capsys):
 def test_what_is_installed_has_a_name(module, monkeypatch):
     module("mine_rl", REINFORCE)
     add_entry_points(monkeypatch, ("reinforce", "mine_rl:Reinforce", "mine"))
-    assert {"ppo", "distill", "rsl_rl", "reinforce"} <= set(list_learners())
+    assert {"ppo", "distill", "flashsac", "rsl_rl", "reinforce"} <= set(describe_learners())
     cfg = read_learner({"name": "reinforce", "step_size": 0.5})
-    assert (cfg.name, cfg.step_size, isinstance(cfg, LearnerCfg)) == ("reinforce", 0.5, True)
+    assert (cfg.name, cfg.step_size, isinstance(cfg, PPOLearnerCfg)) == ("reinforce", 0.5, True)
 
 
 @pytest.mark.parametrize(
@@ -130,17 +128,16 @@ def test_what_is_installed_has_a_name(module, monkeypatch):
         (
             [("bad", "breaks_rl:Cfg", "bad-package")],
             "bad",
-            r"learner=bad \(of bad-package\): cannot be imported, ZeroDivisionError: division by zero",
+            r"learner=bad: the plug-in of bad-package cannot be used: breaks_rl fails at its import \(ZeroDivisionError",
         ),
         (
             [("one", "mine_rl:Reinforce", "first"), ("one", "mine_rl:Reinforce", "second")],
             "one",
-            "learner=one: first and second both have one of that name; uninstall one",
+            "learner=one: the plug-in of first and of second have the same name; uninstall one of them",
         ),
-        ([("ppo", "mine_rl:Reinforce", "greedy")], "ppo", "learner=ppo: greedy has one of that name, too"),
-        ([("no", "mine_rl:Gradient", "wrong")], "no", r"learner=no \(of wrong\): is <class .*must be a subclass of"),
-        ([], "pppo", "learner=pppo: must be one of .*did you mean 'ppo'"),
-        ([], "mine_rl:Nothing", "learner=mine_rl:Nothing: cannot be imported, AttributeError"),
+        ([("no", "mine_rl:Gradient", "wrong")], "no", r"learner=no: is <class .*must be a subclass of"),
+        ([], "pppo", "learner='pppo': must be one of .*did you mean 'ppo'"),
+        ([], "mine_rl:Nothing", "learner=mine_rl:Nothing: mine_rl has no 'Nothing'"),
     ],
 )
 def test_plug_ins_that_do_not_work_are_one_line_and_the_others_go_on(module, monkeypatch, points, name, says):

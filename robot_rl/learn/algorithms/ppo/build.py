@@ -18,7 +18,7 @@ from robot_rl.learn.auxiliaries.rnd import make_rnd
 from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.make import make_actor, make_critic
-from robot_rl.learn.plugins import load_object
+from robot_rl.plugins import load_reference
 
 P = TypeVar("P", bound=PPO)
 ORDER = 2
@@ -91,7 +91,7 @@ def make_auxiliaries(cfg: PPOLearnerCfg, context: Context, own: tuple[Auxiliary,
 
 def _users(name: str, context: Context) -> Auxiliary:
     """Return the auxiliary objective that "module:name" makes."""
-    make = load_object(name, f"auxiliaries={name}")
+    make = load_reference(name, "auxiliaries")
     try:
         made = make(context)
     except UserError:

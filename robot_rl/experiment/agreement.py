@@ -1,0 +1,93 @@
+"""Whether the settings in a run's run.yaml are those that its newest checkpoint was trained with.
+
+run.yaml can be edited, or damaged so that it is still YAML. Each checkpoint holds the settings too, under a checksum.
+What `robot-rl resume` changed since the checkpoint is noted in run.yaml (`RunDir.note_resumed`), and is no difference.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError
+from robot_rl.experiment.run_dir import RunDir
+from robot_rl.experiment.tree import leaves
+
+ELSEWHERE = ("root", "run_id", "init_from")
+"""Settings that are not what was learned: where the run lies, what it is called, and where it once began."""
+FIXED = ("task", "seed")
+"""Settings that `robot-rl resume` does not change."""
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what settings have that earlier ones had not: "changed", by dotted name, and "gone", where any are.
+
+    Args:
+        before: The earlier settings.
+        now: The settings.
+    """
+    old, new = dict(leaves(before)), dict(leaves(now))
+    changed = {key: value for key, value in new.items() if key not in old or not is_same(old[key], value)}
+    gone = [key for key in old if key not in new]
+    return {"changed": changed} | ({"gone": gone} if gone else {})
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether two settings are the same once written: a list is as good as a tuple, 1 is not 1.0."""
+    return json.dumps(one, default=str) == json.dumps(other, default=str)
+
+
+def check_settings(run_dir: RunDir, record: Mapping[str, Any]) -> None:
+    """Refuse a run.yaml whose settings are not those of the run's newest checkpoint.
+
+    Nothing is compared where there is no checkpoint, or none of its settings are known: earlier versions kept none, and
+    did not note what was changed when a run went on.
+
+    Args:
+        run_dir: The run.
+        record: Its run.yaml, from `RunDir.read_config`.
+
+    Raises:
+        UserError: The line names the first difference.
+    """
+    path, expected = _expected(run_dir, record.get("resumed", []))
+    if path is None:
+        return
+    now, file = dict(leaves(record["config"])), run_dir.config_file
+    for key in dict.fromkeys((*expected, *now)):
+        if key in ELSEWHERE or (key in now and key in expected and is_same(expected[key], now[key])):
+            continue
+        trained = f"checkpoint {path.name} was trained with {expected.get(key)}"
+        if key not in now:
+            raise UserError(f"{file}: lacks {key}, {trained}; put the line back")
+        if key not in expected:
+            raise UserError(f"{file}: {key}={now[key]}: checkpoint {path.name} was trained without it; take it out")
+        how = "" if key in FIXED else f", and change it by robot-rl resume {run_dir.run_id} {key}={now[key]}"
+        raise UserError(f"{file}: {key}={now[key]}: {trained}; put that back{how}")
+
+
+def _expected(run_dir: RunDir, events: list[Mapping[str, Any]]) -> tuple[Path | None, dict[str, Any]]:
+    """The newest checkpoint whose description is whole, and its settings with what was changed since."""
+    from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, read_description
+
+    for path in reversed(list_checkpoints(run_dir.path)):
+        try:
+            meta = read_description(path)
+        except UserError:
+            continue
+        settings, iteration = meta.get("settings"), meta.get("iteration")
+        if not isinstance(settings, Mapping) or not settings or not isinstance(iteration, int):
+            return None, {}
+        # A run goes on from its newest checkpoint: before the last time that it did so from an earlier one than this,
+        # this one was not there.
+        last = max((k for k, event in enumerate(events) if event["iteration"] < iteration), default=-1)
+        since = events[last + 1 :]
+        if not all("changed" in event for event in since):
+            return None, {}
+        expected = dict(leaves(settings))
+        for event in since:
+            for key in event.get("gone", []):
+                expected.pop(key, None)
+            expected |= event["changed"]
+        return path, expected
+    return None, {}

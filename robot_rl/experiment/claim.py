@@ -1,0 +1,242 @@
+"""The right of one process to write a run's directory: the lock, what was made since, and what was set aside.
+
+A command that is refused or interrupted before it learned anything leaves the directory as it found it: `Claim.undo`
+removes what it made, and nothing else.
+"""
+
+import contextlib
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from robot_rl.errors import UserError
+from robot_rl.experiment.run_dir import RunDir, task_folder
+from robot_rl.files import read_plain
+from robot_rl.metrics.rows import lock, to_stderr
+
+FILES = ("run.yaml", "metrics.jsonl")
+FOLDERS = ("checkpoints", "tb", "wandb", "quarantine")
+"""What a training writes into its run's directory."""
+RESULTS = ("policy", "eval*.json", "video.mp4", "report.html", "metrics.jsonl.damaged*")
+"""What else belongs to a run: other commands made it from the run's checkpoints and metrics."""
+
+
+class Claim:
+    """The directory of a run that this process trains, locked against others until `close`.
+
+    Use it as a context manager: an error inside undoes it, where nothing was learned yet.
+
+    Attributes:
+        run_dir: The run's directory.
+    """
+
+    def __init__(self, run_dir: RunDir, made: list[Path] | None = None) -> None:
+        """Lock a run's directory.
+
+        Args:
+            run_dir: The directory, which is there.
+            made: The directories that were made for it, the innermost first; `undo` removes them where they are empty.
+
+        Raises:
+            UserError: Another process trains the run, or something in it is of the wrong kind.
+            OSError: The directory cannot be written.
+        """
+        self.run_dir = run_dir
+        self._note, self._is_told = "", False
+        self._made = made or []
+        self._moved: list[tuple[Path, Path]] = []
+        self._is_new = False
+        self._aside: Path | None = None
+        self._file: Any = None
+        self._had_rows = os.path.lexists(run_dir.metrics_file)
+        try:
+            check_kinds(run_dir)
+            self._file = lock(run_dir.metrics_file)
+        except BaseException:
+            self.undo()
+            raise
+
+    @classmethod
+    def begin(cls, root: str | Path, task: str, seed: int, run_id: str | None = None) -> "Claim":
+        """Claim the directory of a new run. An earlier run of that name is set aside in it, as `earlier-<number>`.
+
+        Args:
+            root: The directory of all runs.
+            task: The task's name.
+            seed: The run's seed.
+            run_id: Its id, where the user gave one.
+
+        Raises:
+            UserError: The directory cannot be made, another process trains the run, or it has checkpoints.
+            OSError: The disk is full.
+        """
+        folder = Path(root) / task_folder(task)
+        made = [path for path in (folder, *folder.parents) if not path.exists()]
+        is_there = run_id is not None and os.path.lexists(folder / run_id)
+        run_dir = RunDir.create(root, task, seed, run_id)
+        claim = cls(run_dir, made if is_there else [run_dir.path, *made])
+        try:
+            refuse_trained(run_dir)
+            claim._set_aside()
+        except BaseException:
+            claim.close(undo=True)
+            raise
+        return claim
+
+    def rows_file(self) -> Any:
+        """Return metrics.jsonl, open for appending, for `robot_rl.metrics.rows.Rows`; the lock is one with this one."""
+        return os.fdopen(os.dup(self._file.fileno()), "ab", buffering=0)
+
+    def tell(self) -> None:
+        """Tell the user what was set aside, where something was."""
+        if self._note and not self._is_told:
+            to_stderr(self._note)
+            self._is_told = True
+
+    def close(self, *, undo: bool = False) -> None:
+        """Give the lock back; may be called twice.
+
+        Args:
+            undo: First leave the directory as it was found, where nothing was learned.
+        """
+        if undo:
+            self.undo()
+        if self._file is not None:
+            self._file.close()
+
+    def undo(self) -> None:
+        """Remove what this process made, and put back what it set aside, unless something was learned meanwhile."""
+        if self._file is not None and not self._file.closed:
+            if self._is_learned():
+                return
+            if self._is_new:
+                for name in FOLDERS:
+                    shutil.rmtree(self.run_dir.path / name, ignore_errors=True)
+                self.run_dir.config_file.unlink(missing_ok=True)
+            self._put_back()
+            if not self._had_rows and self.run_dir.metrics_file.stat().st_size == 0:
+                self.run_dir.metrics_file.unlink()
+        for folder in self._made:
+            try:
+                folder.rmdir()
+            except OSError:
+                return
+
+    def __enter__(self) -> "Claim":
+        """Return the claim."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the lock back, after an error undone."""
+        self.close(undo=error is not None)
+
+    def _is_learned(self) -> bool:
+        checkpoints = self.run_dir.checkpoints
+        is_saved = checkpoints.is_dir() and any(checkpoints.iterdir())
+        return self._is_new and (is_saved or self.run_dir.metrics_file.stat().st_size > 0)
+
+    def _set_aside(self) -> None:
+        """Move what an earlier run left into a folder of its own, so that no training begins in place of another."""
+        rows = self.run_dir.metrics_file
+        found = [path for path in _belongings(self.run_dir) if path != rows]
+        content = read_plain(rows)
+        if found or content:
+            self._aside = _new_folder(self.run_dir.path)
+            if content:  # Copied: the file stays, since the lock is on it.
+                with (self._aside / rows.name).open("xb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+            for path in found:
+                path.rename(self._aside / path.name)
+                self._moved.append((path, self._aside / path.name))
+            if content:
+                self._file.truncate(0)
+            names = ", ".join(sorted([path.name for path in found] + [rows.name] * bool(content)))
+            why = f"{self.run_dir.path}: has no checkpoint to go on from, so the training begins again"
+            self._note = f"{why}; what was there ({names}) is in {self._aside.name}"
+        self._is_new = True
+
+    def _put_back(self) -> None:
+        if self._aside is None:
+            return
+        rows = self._aside / self.run_dir.metrics_file.name
+        if rows.is_file():
+            content = rows.read_bytes() if self.run_dir.metrics_file.stat().st_size == 0 else b""
+            while content:
+                content = content[self._file.write(content) :]
+            rows.unlink()
+        for path, aside in self._moved:
+            if not os.path.lexists(path):
+                aside.rename(path)
+        with contextlib.suppress(OSError):  # Something of the user's was put there meanwhile.
+            self._aside.rmdir()
+        if self._is_told:
+            to_stderr(
+                f"{self.run_dir.path}: nothing was learned, so what was in {self._aside.name} is back in its place"
+            )
+
+
+def check_kinds(run_dir: RunDir) -> None:
+    """Refuse a run in which something that a training reads or writes is of the wrong kind.
+
+    What a link names, a training would write outside of the run; a pipe would never answer.
+
+    Raises:
+        UserError: The line names the first.
+    """
+    root = run_dir.path.parent.parent
+    if not Path(os.path.realpath(run_dir.path)).is_relative_to(os.path.realpath(root)):
+        link = run_dir.path if run_dir.path.is_symlink() else run_dir.path.parent
+        raise UserError(f"{link}: is a link that leads out of {root}, must be a directory in it; or link {root} itself")
+    for name in (*FILES, *FOLDERS):
+        path = run_dir.path / name
+        right, is_right = ("a directory", path.is_dir()) if name in FOLDERS else ("a plain file", path.is_file())
+        if path.is_symlink():
+            raise UserError(f"{path}: is a link, must be {right}")
+        if os.path.lexists(path) and not is_right:
+            raise UserError(f"{path}: must be {right}, is something else")
+
+
+def is_trained(run_dir: RunDir) -> bool:
+    """Return whether a run has checkpoints, damaged or not; one that was just being replaced counts."""
+    from robot_rl.learn.checkpoints.checkpoint import REPLACED, list_checkpoints
+
+    return bool(list_checkpoints(run_dir.path)) or any(run_dir.checkpoints.glob(f".[0-9]*{REPLACED}"))
+
+
+def refuse_trained(run_dir: RunDir) -> None:
+    """Refuse to begin a run where checkpoints of one are.
+
+    Raises:
+        UserError: There are some.
+    """
+    if not is_trained(run_dir):
+        return
+    why = f"{run_dir.path}: has checkpoints"
+    if run_dir.config_file.is_file():
+        raise UserError(f"{why} that another process wrote meanwhile; give the same command again to go on from them")
+    raise UserError(f"{why} but no run.yaml, so it cannot go on; put run.yaml back, or choose another run_id=")
+
+
+def _belongings(run_dir: RunDir) -> Iterator[Path]:
+    """The files and folders of a run that are there; what else is in its directory is the user's."""
+    for name in (*FILES, *FOLDERS):
+        if os.path.lexists(run_dir.path / name):
+            yield run_dir.path / name
+    for pattern in RESULTS:
+        yield from sorted(run_dir.path.glob(pattern))
+
+
+def _new_folder(parent: Path) -> Path:
+    for number in itertools.count(1):
+        with contextlib.suppress(FileExistsError):
+            (folder := parent / f"earlier-{number}").mkdir()
+            return folder
+    raise AssertionError

@@ -1,0 +1,55 @@
+"""The policy bundle of a run."""
+
+from pathlib import Path
+from typing import Any
+
+from robot_rl.experiment.consent import named_code
+from robot_rl.experiment.run_dir import RunDir
+from robot_rl.experiment.settings import load
+from robot_rl.sources.registry import refuse_unsupported
+
+
+def export_run(run_dir: RunDir, out: Path, *, trust: bool = False) -> Any:
+    """Writes the bundle of a run's newest checkpoint.
+
+    Args:
+        run_dir: The run.
+        out: Directory of the bundle.
+        trust: As `robot_rl.experiment.settings.load` takes it.
+
+    Returns:
+        The report of its check, a `robot_rl_deploy.verify.BundleReport`.
+
+    Raises:
+        UserError: The run or its checkpoint is damaged, or the policy reads what no robot can measure.
+        ContractError: Something else than a bundle is at `out`.
+        OSError: The bundle cannot be written; an older one is as before.
+    """
+    from robot_rl_deploy.contract import TrainingSpec
+
+    from robot_rl.learn.policy import make_policy
+
+    record = run_dir.read_config()
+    refuse_unsupported(str(record["config"].get("task")), "export")
+    cfg = load(run_dir, {"device": "cpu", "engine": "auto"}, trust=trust)
+    policy = make_policy(run_dir.path, code=named_code(cfg.tree))
+    training = TrainingSpec(
+        run_id=run_dir.run_id,
+        task=cfg.reference,
+        git_commit=record.get("git", {}).get("commit", "unknown"),
+        iteration=policy.meta["iteration"],
+    )
+    groups = tuple(cfg.learner.actor_groups)
+    return cfg.source.export(cfg.task, cfg.worlds(), policy.actor, groups=groups, out=out, training=training)
+
+
+def exported(run_dir: RunDir, *, trust: bool = False) -> Path:
+    """The bundle of a run's newest checkpoint, written now where there is none or an older one; see `export_run`."""
+    from robot_rl_deploy.bundle import read_bundle
+
+    from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
+
+    newest = int(good_checkpoint(run_dir.path, lambda _: None).name)
+    if not run_dir.policy.is_dir() or read_bundle(run_dir.policy).contract.training.iteration != newest:
+        export_run(run_dir, run_dir.policy, trust=trust)
+    return run_dir.policy

@@ -1,0 +1,137 @@
+"""The grammar of settings, one for every command: `key=value`, `~key` (leave out), read as Hydra reads them.
+
+`robot-rl train` hands its words on to Hydra, which adds sweeps; the other commands apply the changes themselves. Either
+way a word is read here, so a value means the same everywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from robot_rl.errors import UserError
+
+MAX_SEED, MAX_ENVS, MAX_COUNT = 2**31 - 1, 2**20, 2**31 - 1
+"""Bounds of seeds, of numbers of worlds, and of whatever else is counted."""
+
+
+class _LeftOut:
+    """The type of `LEFT_OUT`."""
+
+    def __repr__(self) -> str:
+        return "~"
+
+
+LEFT_OUT = _LeftOut()
+"""Stands in changes for the value of a setting that is left out (`~key`)."""
+
+
+def parse_word(word: str, shown: str = "") -> Any:
+    """Return Hydra's parsed override of a word, which errors show as `shown` where that is given.
+
+    Raises:
+        UserError: It is none that Hydra's grammar can read, or has a package (`key@package`).
+    """
+    from hydra.errors import HydraException
+
+    try:
+        override = _parser().parse_overrides([_quoted(word)])[0]
+    except (HydraException, ValueError, RecursionError) as error:  # ValueError: a number with thousands of digits
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition("\n")[0]
+        why = re.sub(r"^\w*Exception: .*", "a character that has a meaning of its own", why)
+        right = "write a number, a word, true, false or [1, 2], and anything else as '...' in quotes of its own"
+        raise UserError(f"{shown or word}: cannot be read, {why}; {right}") from None
+    if override.package is not None:
+        raise UserError(f"'{override.input_line}': has a package (@), which no setting here has; leave it out")
+    return override
+
+
+def parse_value(text: str, name: str) -> Any:
+    """Return the number, word, flag, list or None that a setting's text stands for.
+
+    Raises:
+        UserError: The text is no such value, or several.
+    """
+    override = parse_word(f"x={text}", f"{name}={text}")
+    if override.is_sweep_override():
+        raise UserError(f"{name}={text}: several values are a sweep, which robot-rl train -m makes; write [1, 2]")
+    return override.value()
+
+
+def read_changes(words: Sequence[str]) -> dict[str, Any]:
+    """Return what words change, values by dotted name; `LEFT_OUT` where one begins with ~.
+
+    Raises:
+        UserError: A word cannot be read, adds a setting or sweeps, or one is given twice.
+    """
+    changes: dict[str, Any] = {}
+    names: list[tuple[str, str]] = []
+    for word in words:
+        override = parse_word(word)
+        refuse_addition(override)
+        if override.is_sweep_override():
+            raise UserError(f"'{word}': several values are a sweep, which robot-rl train -m makes")
+        if override.is_delete() and "=" in word:
+            raise UserError(f"'{word}': leave the value out, ~{override.key_or_group}")
+        value = LEFT_OUT if override.is_delete() else override.value()
+        changes[override.key_or_group] = value
+        names += [(name, word) for name in leaf_names(override.key_or_group, value)]
+    refuse_twice(names)
+    return changes
+
+
+def refuse_addition(override: Any) -> None:
+    """Refuse a parsed override that adds a setting (`+key=value`).
+
+    Raises:
+        UserError: It does.
+    """
+    if override.is_add() and not override.is_force_add():
+        raise UserError(f"'{override.input_line}': settings can be changed, not added; leave out the +")
+
+
+def refuse_twice(given: Iterable[tuple[str, str]]) -> None:
+    """Refuse a setting that is given twice, by its own name or as a part of its group.
+
+    Args:
+        given: What the words of the command line set: dotted name and word.
+
+    Raises:
+        UserError: The line has both words.
+    """
+    words: dict[str, str] = {}
+    for name, word in given:
+        if name in words:
+            raise UserError(f"{words[name]} and {word}: {name} is given twice; leave one of them out")
+        words[name] = word
+    for name, word in words.items():
+        parts = name.split(".")
+        for group in (".".join(parts[:count]) for count in range(1, len(parts))):
+            if group in words:
+                raise UserError(f"{words[group]} and {word}: {name} is given twice; leave one of them out")
+
+
+def leaf_names(name: str, value: Any) -> Iterator[str]:
+    """The dotted names of the values that a setting sets: its own, or those in the group that it gives."""
+    if not isinstance(value, Mapping) or not value:
+        yield name
+        return
+    for key, part in value.items():
+        yield from leaf_names(f"{name}.{key}", part)
+
+
+@functools.cache
+def _parser() -> Any:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create()
+
+
+def _quoted(word: str) -> str:
+    """A word in which values with letters beyond ASCII, which Hydra reads in quotes only, are in quotes."""
+    key, equals, text = word.partition("=")
+    if text.isascii() or any(sign in text for sign in "'\"\\[]{}()$"):
+        return word
+    return key + equals + ",".join(part if part.isascii() else f"'{part}'" for part in text.split(","))

@@ -1,0 +1,148 @@
+"""Trained policies: a run's, those that come with the project, and bundles in a folder."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError, suggest
+from robot_rl.experiment.consent import named_code, require
+from robot_rl.experiment.export import exported
+from robot_rl.experiment.run_dir import RunDir
+from robot_rl.experiment.settings import TrainCfg, change, default_tree, load, resolve
+
+
+@dataclass(kw_only=True, slots=True)
+class PolicySource:
+    """A policy, and the task it is for.
+
+    Attributes:
+        cfg: The settings it was trained with, or the task's defaults for a bundle.
+        run_dir: The run; None for a bundle.
+        bundle: The bundle's directory; None for a run.
+        trust: Whether the user trusts the code that its task names.
+    """
+
+    cfg: TrainCfg
+    run_dir: RunDir | None
+    bundle: Path | None
+    trust: bool = False
+
+    @property
+    def name(self) -> str:
+        """The run's id or the bundle's directory."""
+        return self.run_dir.run_id if self.run_dir is not None else str(self.bundle)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run's, so that there is a torch policy."""
+        return self.run_dir is not None
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run that it comes from, for a bundle as its contract has it."""
+        if self.run_dir is not None:
+            return self.run_dir.run_id
+        from robot_rl_deploy.bundle import read_bundle
+
+        assert self.bundle is not None
+        return read_bundle(self.bundle).contract.training.run_id or str(self.bundle)
+
+    def load(self, env: Any) -> Any:
+        """The policy, ready to act in an environment.
+
+        Args:
+            env: The environment.
+
+        Returns:
+            For a run a function from observations to actions, for a bundle a `robot_rl_deploy.policy.BundlePolicy`.
+
+        Raises:
+            UserError: The checkpoint is missing or damaged.
+            ContractError: The bundle is damaged.
+        """
+        if self.run_dir is not None:
+            from robot_rl.learn.policy import make_policy
+
+            return make_policy(self.run_dir.path, device=env.device, code=named_code(self.cfg.tree))
+        from robot_rl_deploy.policy import BundlePolicy
+
+        assert self.bundle is not None
+        names = [joint.name for joint in self.cfg.task.robot.joints]
+        return BundlePolicy(self.bundle, env.num_envs, joint_names=names)
+
+    def torch_policy(self) -> Any:
+        """The torch policy on the device of the settings; None for a bundle."""
+        if self.run_dir is None:
+            return None
+        from robot_rl.learn.policy import make_policy
+
+        return make_policy(self.run_dir.path, device=self.cfg.device, code=named_code(self.cfg.tree))
+
+    def find_bundle(self) -> Path:
+        """The bundle's directory; of a run its newest checkpoint's, exported now where it is not there."""
+        if self.bundle is not None:
+            return self.bundle
+        assert self.run_dir is not None
+        return exported(self.run_dir, trust=self.trust)
+
+
+def list_policies() -> dict[str, Path]:
+    """Names of the committed bundles, each in the folder `policy` of its task, and their directories."""
+    from robot_rl_tasks import registry
+
+    folder = Path(registry.__file__).parent
+    return {path.parent.parent.name: path.parent for path in sorted(folder.glob("*/policy/contract.json"))}
+
+
+def find_bundle(name: str) -> Path:
+    """The directory of a bundle.
+
+    Args:
+        name: The name of a committed bundle, or the path of any bundle.
+
+    Raises:
+        UserError: There is neither.
+    """
+    known = list_policies()
+    if name in known:
+        return known[name]
+    if Path(name).is_dir():
+        return Path(name)
+    raise UserError(f"policy={name}: no such bundle, and no directory of that name; {suggest(name, known)}")
+
+
+def find_policy(
+    run: str, policy: str, root: str, changes: Mapping[str, Any] | None = None, *, trust: bool = False
+) -> PolicySource:
+    """The policy that a user names, with changes of its task's settings applied.
+
+    Args:
+        run: A run, as `RunDir.find` takes it; the newest where both are empty.
+        policy: The name or directory of a bundle, instead of a run.
+        root: The directory of all runs.
+        changes: By dotted name.
+        trust: Whether the user trusts the code that its task names.
+
+    Raises:
+        UserError: There is no such run or bundle, both are named, or a change does not fit.
+        ContractError: The bundle is damaged.
+    """
+    if not policy:
+        run_dir = RunDir.find(run or "latest", root)
+        return PolicySource(cfg=load(run_dir, changes, trust=trust), run_dir=run_dir, bundle=None, trust=trust)
+    if run:
+        raise UserError(f"run={run} and policy={policy}: name one of the two")
+    name = find_task_name(run, policy, root)
+    require({"task": name}, None, f"policy {policy}", trust=trust)
+    cfg = resolve(change(default_tree(name), changes or {}))
+    return PolicySource(cfg=cfg, run_dir=None, bundle=find_bundle(policy), trust=trust)
+
+
+def find_task_name(run: str, policy: str, root: str) -> str:
+    """The name of the task that a policy is for, whatever is or is not installed here; see `find_policy`."""
+    if not policy:
+        return str(RunDir.find(run or "latest", root).read_config()["config"].get("task"))
+    from robot_rl_deploy.bundle import read_bundle
+
+    return str(read_bundle(find_bundle(policy)).contract.training.task)

@@ -1,0 +1,78 @@
+"""A bundle's contract compared with the robot that it names, where that robot is one of the assets.
+
+A bundle's own checks know no robots: they refuse gains and limits that none has. The contract of a known robot must
+have that robot's joints, limits no wider than its own, and gains of their order of magnitude.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.errors import UserError, as_user_error
+
+if TYPE_CHECKING:
+    from robot_rl_assets.robot import Joint, Robot
+    from robot_rl_deploy.contract import Contract, JointSpec
+
+GAIN_FACTOR = 5.0
+"""How far a policy's gains may be from the asset's: a task may train with others on purpose."""
+RANGE_MARGIN = 0.01
+"""How far a position limit may be beyond the model's [rad or m]: models of a robot differ in their last digits."""
+
+
+def check_robot(contract: "Contract") -> None:
+    """Refuse a contract that says of a known robot what is not so; one of an unknown robot passes.
+
+    Args:
+        contract: The contract of a bundle.
+
+    Raises:
+        UserError: The line names the joint, the field, its value and the robot's.
+    """
+    from robot_rl_assets.registry import get_robot, list_robots
+
+    if contract.robot not in list_robots():
+        return
+    with as_user_error():
+        robot = get_robot(contract.robot)
+    names = set(contract.joint_names)
+    if odd := sorted(names ^ set(robot.joint_names)):
+        raise UserError(f"bundle: its joints are not those of the robot '{robot.name}', see {', '.join(odd)}")
+    ranges = _ranges(robot)
+    for joint in robot.joints:
+        (found,) = (spec for spec in contract.joints if spec.name == joint.name)
+        _check_limits(found, joint, ranges.get(joint.name), robot.name)
+        for field in ("kp", "kd"):
+            value, right = getattr(found, field), getattr(joint, field)
+            if right > 0 and not right / GAIN_FACTOR <= value <= right * GAIN_FACTOR:
+                raise _refusal(
+                    found, field, value, f"{right:g}, and a policy's must be within a factor of 5", robot.name
+                )
+
+
+def _check_limits(found: "JointSpec", joint: "Joint", limits: tuple[float, float] | None, robot: str) -> None:
+    for field in ("effort_limit", "velocity_limit"):
+        value, most = getattr(found, field), getattr(joint, field)
+        if value is None or value > most * (1 + 1e-6):
+            raise _refusal(found, field, value, f"{most:g}, and a policy's must not be more", robot)
+    if limits is None:
+        return
+    for field, sign, end in (("lower", -1.0, limits[0]), ("upper", 1.0, limits[1])):
+        value = getattr(found, field)
+        if value is None or sign * (value - end) > RANGE_MARGIN:
+            raise _refusal(found, field, value, f"{end:g}, and a policy's must not be wider", robot)
+
+
+def _refusal(joint: "JointSpec", field: str, value: float | None, right: str, robot: str) -> UserError:
+    return UserError(f"bundle: joint '{joint.name}' {field}={value}: the robot '{robot}' has {right}")
+
+
+def _ranges(robot: "Robot") -> dict[str, tuple[float, float]]:
+    """Position limits of the joints that have any, from the robot's model [rad or m]."""
+    import importlib
+
+    mujoco: Any = importlib.import_module("mujoco")  # compiled, without stubs
+
+    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    joints = [model.joint(name) for name in robot.joint_names]
+    return {
+        joint.name: (float(joint.range[0]), float(joint.range[1])) for joint in joints if model.jnt_limited[joint.id]
+    }

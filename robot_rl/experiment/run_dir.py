@@ -1,0 +1,299 @@
+"""The directory of a training run, runs/<task>/<run id>/: its name, its files, and how a run is found again."""
+
+import errno
+import os
+import re
+import secrets
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError, suggest
+from robot_rl.experiment.consent import seal
+from robot_rl.files import read_plain, read_yaml, write_atomic
+from robot_rl.machine import git_state, machine_facts, package_versions
+
+# YYYYmmdd-HHMMSS-<seed>-<4 hex digits>
+RUN_ID = re.compile(r"\d{8}-\d{6}-\d+-[0-9a-f]{4}")
+GIVEN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+"""Ids that a user may give a run."""
+MAX_CONFIG = 2**20
+"""Bytes that a run.yaml may have."""
+MAX_RESUMED = 100
+"""How often a run went on is kept in run.yaml for the newest of them, so that the file does not outgrow MAX_CONFIG."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """One run's directory and the names of the files in it; none of them need exist.
+
+    Attributes:
+        path: The directory, <root>/<task>/<run id>.
+    """
+
+    path: Path
+
+    @classmethod
+    def create(cls, root: str | Path, task: str, seed: int, run_id: str | None = None) -> "RunDir":
+        """Makes the directory of a new run.
+
+        Args:
+            root: The directory of all runs.
+            task: The task's name.
+            seed: The run's seed, a part of its id.
+            run_id: Its id, where the user gave one; the directory may be there. None makes one that is new.
+
+        Raises:
+            UserError: The directory cannot be made (no permission, a file in its place).
+            OSError: The disk is full.
+        """
+        while True:
+            name = run_id or f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}-{secrets.token_hex(2)}"
+            path = Path(root) / task_folder(task) / name
+            try:
+                path.mkdir(parents=True, exist_ok=run_id is not None)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                if run_id is None and path.is_dir():
+                    continue
+                reason = (error.strerror or str(error)).lower()
+                raise UserError(f"root={root}: cannot make {path} ({reason}); name a directory to write into") from None
+            return cls(path)
+
+    @classmethod
+    def find(cls, run: str, root: str | Path = "runs", *, key: str = "run") -> "RunDir":
+        """Finds a run by its id, by <task>/<id>, by its path, or the newest one by "latest" or <task>/latest.
+
+        Args:
+            run: What the user named.
+            root: The directory of all runs; a run outside of it is refused.
+            key: What the user set, for the error.
+
+        Raises:
+            UserError: There is no such run, or the name leads out of `root`.
+        """
+        base = Path(root)
+        if not run:
+            raise UserError(f"{key}='': name a run by its id, or {key}=latest")
+        known = _runs(base)
+        task, _, run_id = run.rpartition("/")
+        if run_id == "latest":
+            inside = _real(base, root, key)
+            named = [path for path in known if not task or path.parent.name in (task, task_folder(task))]
+            mine = [path for path in named if _real(path, run, key).is_relative_to(inside)]
+            if not mine:
+                where = base / task_folder(task) if task else base
+                raise UserError(f"{key}={run}: no run in {where}; robot-rl train makes one")
+            return cls(max(mine, key=_age_key))
+        return cls(_locate(run, base, known, key))
+
+    @property
+    def run_id(self) -> str:
+        """The run's id: the directory's name."""
+        return self.path.name
+
+    @property
+    def task(self) -> str:
+        """The task's name: the name of the directory above; see `task_folder`."""
+        return self.path.parent.name
+
+    @property
+    def words(self) -> str:
+        """What names the run on the command line: its id, and its root where that is not the default."""
+        root = self.path.parent.parent
+        return self.run_id if root == Path("runs") else f"{self.run_id} root={shlex.quote(str(root))}"
+
+    @property
+    def config_file(self) -> Path:
+        """run.yaml: the resolved configuration, versions, machine."""
+        return self.path / "run.yaml"
+
+    @property
+    def metrics_file(self) -> Path:
+        """metrics.jsonl: one line an iteration."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The directory of the checkpoints, one folder an iteration."""
+        return self.path / "checkpoints"
+
+    @property
+    def policy(self) -> Path:
+        """The policy bundle."""
+        return self.path / "policy"
+
+    @property
+    def eval_file(self) -> Path:
+        """eval.json: the evaluation of the torch and the ONNX policy."""
+        return self.path / "eval.json"
+
+    @property
+    def video_file(self) -> Path:
+        """video.mp4."""
+        return self.path / "video.mp4"
+
+    @property
+    def report_file(self) -> Path:
+        """report.html."""
+        return self.path / "report.html"
+
+    def write_config(self, config: dict[str, Any], command: list[str]) -> None:
+        """Writes run.yaml: the configuration with what else it takes to repeat the run.
+
+        Args:
+            config: The resolved configuration as plain nested values.
+            command: The command line that started the run.
+        """
+        import yaml
+
+        record = {
+            "run_id": self.run_id,
+            "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "command": command,
+            "config": config,
+            "versions": package_versions(),
+            "git": git_state(),
+            "machine": machine_facts(),
+            **seal(config),
+        }
+        write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
+
+    def note_resumed(
+        self,
+        config: dict[str, Any],
+        command: list[str],
+        iteration: int,
+        told: Sequence[str] = (),
+        changes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Writes into run.yaml that the run went on, and the configuration it went on with.
+
+        Of the times that it went on the newest MAX_RESUMED are kept; the oldest of them has the changes before it, too.
+
+        Args:
+            config: The resolved configuration.
+            command: The command line.
+            iteration: Iterations that were done.
+            told: Lines about what is not as it was.
+            changes: What the configuration has that the one before had not, by `robot_rl.experiment.agreement.changes`.
+
+        Raises:
+            UserError: run.yaml is missing or damaged.
+        """
+        import yaml
+
+        record = self.read_config()
+        if "init_from" in record["config"]:  # Goes on by itself, and is still the run that began there.
+            config = {**config, "init_from": record["config"]["init_from"]}
+        event = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "iteration": iteration, "command": command}
+        event |= {"told": list(told)} if told else {}
+        event |= changes or {}
+        resumed = [*record.get("resumed", []), {**event, "git": git_state()}]
+        while len(resumed) > MAX_RESUMED:
+            dropped = resumed.pop(0)
+            if "changed" in dropped and "changed" in resumed[0]:
+                resumed[0]["changed"] = {**dropped["changed"], **resumed[0]["changed"]}
+        record |= {"config": config, "resumed": resumed, **seal(config)}
+        write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
+
+    def read_config(self) -> dict[str, Any]:
+        """Reads run.yaml.
+
+        Raises:
+            UserError: The file is missing or damaged.
+        """
+        try:
+            content = read_plain(self.config_file, MAX_CONFIG)
+        except FileNotFoundError:
+            raise UserError(f"{self.config_file}: missing, so the run's configuration is unknown") from None
+        try:
+            record = read_yaml(content.decode())
+        except ValueError as error:
+            raise UserError(f"{self.config_file}: damaged, {error}") from None
+        if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
+            raise UserError(f"{self.config_file}: damaged, it holds no 'config'")
+        resumed = record.get("resumed", [])
+        if not isinstance(resumed, list) or not all(_is_event(event) for event in resumed):
+            raise UserError(f"{self.config_file}: damaged, its 'resumed' is no list of the times that the run went on")
+        return record
+
+
+def _is_event(event: Any) -> bool:
+    """Whether a value is what `RunDir.note_resumed` writes, in today's form or an earlier one."""
+    return (
+        isinstance(event, Mapping)
+        and isinstance(event.get("iteration"), int)
+        and isinstance(event.get("changed", {}), Mapping)
+        and isinstance(event.get("gone", []), list)
+    )
+
+
+def check_run_id(run_id: Any) -> str:
+    """Returns the id that a user gave a run.
+
+    Raises:
+        UserError: It is none that a directory may be called by.
+    """
+    name = str(run_id)
+    if not GIVEN_ID.fullmatch(name) or name == "latest":
+        raise UserError(
+            f"run_id={name[:120]}: must be up to 100 of A to Z, a to z, 0 to 9, _ - and . (the last two not as the "
+            "first), and not 'latest'"
+        )
+    return name
+
+
+def task_folder(task: str) -> str:
+    """The folder of a task's runs: its name, without what a path may not hold (gym:ALE/Pong-v5 is gym-ALE-Pong-v5)."""
+    return re.sub(r"[:/\\]", "-", task)
+
+
+def _runs(root: Path) -> list[Path]:
+    """Directories of all runs under `root`: those with a run.yaml."""
+    return [path.parent for path in root.glob("*/*/run.yaml")]
+
+
+def _real(path: Path, named: object, key: str) -> Path:
+    """Where a path leads, links followed; of links that lead in a circle the path itself."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:
+        raise UserError(f"{key}={named}: holds what no path can hold") from None
+
+
+def _age_key(path: Path) -> tuple[str, int]:
+    """Orders runs by the time in their id, or when their run.yaml was written where the id was given by hand.
+
+    Runs of one second are in the order in which theirs was written.
+    """
+    written = (path / "run.yaml").stat().st_mtime_ns
+    when = (
+        path.name[:15]
+        if RUN_ID.fullmatch(path.name)
+        else time.strftime("%Y%m%d-%H%M%S", time.localtime(written // 10**9))
+    )
+    return when, written
+
+
+def _locate(run: str, base: Path, known: list[Path], key: str) -> Path:
+    """The directory in `known` that `run` names, as an id, <task>/<id> or a path."""
+    inside = _real(base, base, key)
+    task, _, run_id = run.rpartition("/")
+    wanted = {_real(path, run, key) for path in (base / run, base / task_folder(task) / run_id, Path(run))}
+    for path in known:
+        if path.name == run or _real(path, run, key) in wanted:
+            if not _real(path, run, key).is_relative_to(inside):
+                raise UserError(f"{key}={run}: leads out of {base}; name a run inside of it by its id")
+            return path
+    if Path(run).is_absolute() or ".." in Path(run).parts:
+        raise UserError(f"{key}={run}: not a run in {base}; name a run inside of it by its id, or change root=")
+    if not known:
+        raise UserError(f"{key}={run}: no run in {base} yet; robot-rl train makes one")
+    newest = sorted(known, key=_age_key)[-20:]
+    nearest = suggest(Path(run).name, [path.name for path in newest])
+    raise UserError(f"{key}={run}: no such run in {base}; {nearest}")

@@ -1,0 +1,282 @@
+"""What a training run is given, as one tree of plain values, and the typed objects it stands for.
+
+The tree holds the front keys (task, seed, num_envs, ...), the learner's settings (max_iterations, ppo.*, actor.*) and
+those of the task (rewards.*, sim.*) side by side, so that everything is overridden by one short name. run.yaml keeps
+it. What a task is, its source knows (`robot_rl.sources.protocol`).
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.config import LearnerCfg, to_dict
+from robot_rl.errors import UserError, suggest
+from robot_rl.experiment import tree as trees
+from robot_rl.experiment.agreement import check_settings
+from robot_rl.experiment.consent import require
+from robot_rl.experiment.grammar import LEFT_OUT, MAX_ENVS, MAX_SEED
+from robot_rl.experiment.run_dir import RunDir, check_run_id
+from robot_rl.learn.algorithms import get_learner, preset_learner, read_learner
+from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
+from robot_rl.sources.registry import source_of
+
+if TYPE_CHECKING:
+    from robot_rl.learn.ranks import Ranks
+
+FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
+OPTIONAL = {"run_id": None}
+"""Further keys in front, which runs of earlier versions do not have, and what they are there."""
+MAX_THREADS = 4096
+WANDB = ("off", "offline", "online")
+
+
+@dataclass(kw_only=True, slots=True)
+class TrainCfg:
+    """A training run, resolved.
+
+    Attributes:
+        source: Where the task comes from.
+        task: The task with the overrides applied, of the source's own type.
+        learner: The learner's configuration.
+        seed: Seed of every random stream.
+        num_envs: Number of worlds, of all processes together.
+        device: "cpu" or "cuda:<index>"; of several processes on a machine each has a GPU of its own.
+        engine: What simulates the task, such as "mujoco" or "mujoco_warp".
+        num_threads: Threads of the CPU engine; 0 takes all cores.
+        init_from: The run whose weights training starts from; None for fresh ones.
+        run_id: The run's id, given by hand: where there is such a run, it goes on. None for an id of its own.
+        root: The directory of all runs.
+        wandb: "off", "offline" or "online".
+        tree: All of this as plain nested values.
+    """
+
+    source: TaskSource
+    task: Any
+    learner: LearnerCfg
+    seed: int
+    num_envs: int
+    device: str
+    engine: str
+    num_threads: int
+    init_from: RunDir | None
+    run_id: str | None
+    root: Path
+    wandb: str
+    tree: dict[str, Any]
+
+    @property
+    def reference(self) -> str:
+        """What the task is found by: its name, or `module:name`."""
+        return str(self.tree["task"])
+
+    def worlds(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Worlds:
+        """Return which worlds the environment has.
+
+        Args:
+            num_envs: Another number of worlds than training's.
+            seed: Another seed than training's.
+            ranks: The processes that the worlds are divided among; None: all are this one's.
+        """
+        count, first, threads = num_envs or self.num_envs, 0, self.num_threads
+        if ranks is not None and ranks.size > 1:
+            count = ranks.share(count, "num_envs")
+            first, threads = ranks.rank * count, threads or _own_cores()
+        return Worlds(
+            num_envs=count,
+            seed=self.seed if seed is None else seed,
+            device=self.device,
+            engine=self.engine,
+            num_threads=threads,
+            first=first,
+        )
+
+    def make_env(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Any:
+        """Build the environment; the arguments are those of `worlds`.
+
+        Raises:
+            UserError: The task does not fit the robot or the engine, or the learner the environment.
+        """
+        env = self.source.make_env(self.task, self.worlds(num_envs, seed, ranks))
+        try:
+            self.source.check_learner(env, self.task, self.learner)
+        except UserError:
+            env.close()
+            raise
+        return env
+
+
+def default_tree(name: str, device: str = "auto", learner: str = "ppo") -> dict[str, Any]:
+    """The tree of a task before anything is overridden.
+
+    Args:
+        name: The task's name.
+        device: As the user gives it; on a CPU the task's preset for CPUs applies.
+        learner: The learner, whose settings join the task's.
+
+    Raises:
+        UserError: There is no such task, device or learner.
+    """
+    found = source_of(name).defaults(name, resolve_device(device))
+    own, parts = to_dict(preset_learner(learner, found.presets)), dict(found.settings)
+    front = {
+        "task": name,
+        "seed": 1,
+        "num_envs": found.num_envs,
+        "max_iterations": own.pop("max_iterations"),
+        "device": device,
+        "engine": "auto",
+        "learner": own.pop("name"),
+        "init_from": None,
+        "root": "runs",
+        "num_threads": 0,
+        **OPTIONAL,
+    }
+    metrics = {"wandb": "off", **parts.pop("metrics", {})}
+    twice = (set(front) & set(parts)) | (set(front) & set(own)) | (set(parts) & set(own))
+    if twice:
+        names = ", ".join(sorted(twice))
+        raise UserError(f"learner={learner}: has settings that every run or task has ({names}); rename them there")
+    return {**front, "metrics": metrics, **own, **parts}
+
+
+def change(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a tree with settings changed, and left out where the task can be without them.
+
+    Args:
+        tree: As made by `default_tree`.
+        changes: By dotted name, as `robot_rl.experiment.grammar.read_changes` returns them.
+
+    Raises:
+        UserError: There is no such setting (the nearest is offered), or it cannot be left out.
+    """
+    source, task = source_of(tree.get("task")), str(tree.get("task"))
+    optional = source.optional_keys(task) if LEFT_OUT in changes.values() else ()
+    return trees.override(source.admit(tree, list(changes)), changes, optional)
+
+
+def resolve(tree: Mapping[str, Any]) -> TrainCfg:
+    """The typed objects that a tree stands for, checked.
+
+    Args:
+        tree: As made by `default_tree`, with some values changed.
+
+    Raises:
+        UserError: A value of the wrong type or out of range, or something that is not to be had here.
+    """
+    require_keys(tree, (*FRONT, *OPTIONAL, "metrics"))
+    if not isinstance(tree["metrics"], Mapping):
+        raise UserError(f"metrics={tree['metrics']!r}: is a group; set metrics.wandb")
+    source, device = source_of(tree["task"]), resolve_device(tree["device"])
+    found = source.resolve(tree, device)
+    wandb = _choice("metrics.wandb", tree["metrics"].get("wandb", "off"), WANDB)
+    known = (*FRONT, *OPTIONAL, *found.keys, "metrics")
+    learner = {key: value for key, value in tree.items() if key not in known}
+    root = _root(tree["root"])
+    return TrainCfg(
+        source=source,
+        task=found.task,
+        learner=read_learner({"name": str(tree["learner"]), **learner}),
+        seed=_whole("seed", tree["seed"], 0, MAX_SEED),
+        num_envs=_whole("num_envs", tree["num_envs"], 1, MAX_ENVS),
+        device=device,
+        engine=found.engine,
+        num_threads=_whole("num_threads", tree["num_threads"], 0, MAX_THREADS),
+        init_from=RunDir.find(str(tree["init_from"]), root, key="init_from") if tree["init_from"] is not None else None,
+        run_id=None if tree["run_id"] is None else check_run_id(tree["run_id"]),
+        root=root,
+        wandb=wandb,
+        tree={**tree, **found.recorded, "device": device, "engine": found.engine},
+    )
+
+
+def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bool = False) -> TrainCfg:
+    """The settings of a run that is there, from its run.yaml.
+
+    Args:
+        run_dir: The run.
+        changes: What of them is changed, by dotted name.
+        trust: Import the code that the run's settings name, although it was not made here.
+
+    Raises:
+        UserError: run.yaml is missing, damaged or not that of the run's checkpoints, a value does not fit, or the
+            run's settings name code of a run that was not made here.
+    """
+    record = run_dir.read_config()
+    tree = record["config"]
+    check_settings(run_dir, record)
+    require(tree, record.get("seal"), f"run {run_dir.run_id}", trust=trust)
+    missing = [key for key in (*FRONT, "metrics") if key not in tree]
+    if missing:
+        raise UserError(f"{run_dir.config_file}: damaged, 'config' lacks {', '.join(missing)}")
+    root = str(run_dir.path.parent.parent)
+    learner = to_dict(get_learner(str(tree["learner"]))())
+    since = {**OPTIONAL, **{key: value for key, value in learner.items() if key != "name"}}
+    return resolve(change({**since, **tree, "root": root, "init_from": None}, changes or {}))
+
+
+def resolve_device(device: Any) -> str:
+    """The device that "auto", "cpu", "cuda" or "cuda:<index>" means on this machine.
+
+    Raises:
+        UserError: The word is unknown, or there is no such GPU.
+    """
+    import torch
+
+    name = str(device)
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto":
+        return _own_gpu(name, 0, count) if count else "cpu"
+    if name == "cpu":
+        return name
+    kind, colon, index = name.partition(":")
+    if kind != "cuda" or (colon and not (index.isascii() and index.isdecimal())):
+        near = suggest(name, ("auto", "cpu", "cuda"))
+        raise UserError(f"device={name}: must be auto, cpu, cuda or cuda:<index>; {near}")
+    if int(index or 0) >= count:
+        found = f"{count} GPU{'s' * (count != 1)} found" if count else "torch finds no GPU here"
+        raise UserError(f"device={name}: {found}; use device=cpu, or auto")
+    return _own_gpu(name, int(index or 0), count)
+
+
+def _own_gpu(name: str, index: int, count: int) -> str:
+    """The GPU of that index; where torchrun started several processes here, the one of this process."""
+    from robot_rl.learn.ranks import find_local_rank
+
+    local, processes = find_local_rank()
+    if processes == 1:
+        return f"cuda:{index}"
+    if processes > count:
+        raise UserError(f"device={name}: {processes} processes on this machine, {count} GPUs; start as many as GPUs")
+    return f"cuda:{local}"
+
+
+def _own_cores() -> int:
+    """The cores of this process where torchrun started several on this machine."""
+    from robot_rl.learn.ranks import find_local_rank
+
+    return max(1, (os.cpu_count() or 1) // find_local_rank()[1])
+
+
+def _root(value: Any) -> Path:
+    right = "must name the directory of all runs, such as root=runs"
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UserError(f"root={value}: {right}")
+    if not str(value).strip():
+        raise UserError(f"root= is empty, {right}")
+    return Path(str(value))
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise UserError(f"{name}={value}: must be a whole number of at least {least} and at most {most}")
+    return value
+
+
+def _choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    # YAML and Hydra read a bare off as the flag false.
+    word = "off" if value is False else str(value)
+    if word not in choices:
+        raise UserError(f"{name}={value}: must be one of {', '.join(choices)}")
+    return word

@@ -1,0 +1,294 @@
+"""A task as a tree of plain values that can be overridden by name, and back.
+
+Term entries show their options beside their parameters: `rewards.track` is `{weight: 1.0, std: 0.5}`. Functions, the
+robot and the task's presets are no part of the tree.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from robot_rl.config.checks import to_float
+from robot_rl.errors import UserError, suggest
+from robot_rl.experiment.grammar import LEFT_OUT, leaf_names, refuse_twice
+
+# Fields of a task that say what it is, or that are read before the tree is made.
+NOT_IN_TREE = ("name", "summary", "robot", "learner", "learner_cpu", "presets", "num_envs", "solved", "deployable")
+_HIDDEN = object()
+
+
+def task_tree(task: Any) -> dict[str, Any]:
+    """Everything of a task that may be overridden, as nested dicts of numbers, words, flags and lists.
+
+    Args:
+        task: A `robot_rl_envs.task.Task`.
+    """
+    shown = _fields(task)
+    return {name: tree for name in shown if (tree := _to_tree(shown[name])) is not _HIDDEN and name not in NOT_IN_TREE}
+
+
+def apply_tree(task: Any, tree: Mapping[str, Any]) -> Any:
+    """A copy of the task with the values of `tree`; a term that `tree` lacks is left out of the copy.
+
+    Args:
+        task: A `robot_rl_envs.task.Task`.
+        tree: As made by `task_tree`, with some values changed.
+
+    Raises:
+        UserError: A key that the task does not have, a value of the wrong type or out of range.
+    """
+    _known_keys(tree, task_tree(task), "")
+    changes = {name: _apply(getattr(task, name), part, name) for name, part in tree.items()}
+    return _rebuild("task", lambda: dataclasses.replace(task, **changes))
+
+
+def override(tree: Mapping[str, Any], changes: Mapping[str, Any], optional: Collection[str] = ()) -> dict[str, Any]:
+    """A copy of a tree with values replaced, and settings left out, by dotted name.
+
+    Args:
+        tree: The tree.
+        changes: Values by dotted name, as `robot_rl.experiment.grammar.read_changes` returns them.
+        optional: The dotted names that may be left out.
+
+    Raises:
+        UserError: A name that the tree does not have (the nearest is offered), no value of a group, one given twice, or
+            one left out that the task cannot be without.
+    """
+    refuse_twice((leaf, f"{name}={value}") for name, value in changes.items() for leaf in leaf_names(name, value))
+    result = copy_tree(tree)
+    for name, value in changes.items():
+        require_key(tree, name)
+        *parents, last = name.split(".")
+        node = result
+        for part in parents:
+            node = node[part]
+        if value is LEFT_OUT:
+            refuse_left_out(name, optional)
+            del node[last]
+        else:
+            node[last] = _merged(node[last], value, name)
+    return result
+
+
+def refuse_left_out(name: str, optional: Collection[str]) -> None:
+    """Refuse to leave out (`~name`) what a task cannot be without: a group as a whole, or a single value.
+
+    Args:
+        name: A dotted name.
+        optional: The dotted names that may be left out.
+
+    Raises:
+        UserError: The line says what can be left out there.
+    """
+    if name not in optional:
+        inside = [part for part in sorted(optional) if part.rpartition(".")[0] == name]
+        right = (
+            f"leave out its parts, such as ~{' ~'.join(inside[:3])}" if inside else "leave out the ~ and give a value"
+        )
+        raise UserError(f"~{name}: can be changed but not left out; {right}")
+
+
+def _merged(old: Any, value: Any, path: str) -> Any:
+    """`old` with the values that `value` has; a group keeps what `value` does not name."""
+    if not isinstance(old, dict) or not old:
+        if isinstance(value, Mapping) and old is not None and not isinstance(old, dict):
+            raise UserError(f"{path}={value}: is no group; give one value, such as {path}={old}")
+        return value
+    if not isinstance(value, Mapping) or not value:
+        raise _group(path, value, old)
+    _known_keys(value, old, f"{path}.")
+    return {**old, **{key: _merged(old[key], part, f"{path}.{key}") for key, part in value.items()}}
+
+
+def named_parts(task: Any) -> set[str]:
+    """The dotted names of what a task may be without: a reward, an event, an observation, a kind of tile.
+
+    Args:
+        task: A `robot_rl_envs.task.Task`.
+    """
+    found: set[str] = set()
+
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, Mapping):
+            found.update(f"{path}.{name}" for name in value)
+        elif not dataclasses.is_dataclass(value) or isinstance(value, type):
+            return
+        for name, part in (value if isinstance(value, Mapping) else _fields(value)).items():
+            walk(part, f"{path}.{name}")
+
+    for name, value in _fields(task).items():
+        if name not in NOT_IN_TREE:
+            walk(value, name)
+    return found
+
+
+def require_key(tree: Mapping[str, Any], name: str) -> None:
+    """Refuses a dotted name that is no key of `tree`.
+
+    Raises:
+        UserError: The line offers the nearest key.
+    """
+    node: Any = tree
+    for part in name.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            raise UserError(f"unknown key '{name}': {_nearest(name, tree)}")
+        node = node[part]
+
+
+def dotted_keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The dotted names of all values and groups of a tree."""
+    for key, value in tree.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from dotted_keys(value, f"{prefix}{key}.")
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a tree by dotted name."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def copy_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy with groups of its own."""
+    return {key: copy_tree(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
+
+
+def _nearest(name: str, tree: Mapping[str, Any]) -> str:
+    """A suggestion among all dotted names, else the keys of the last group that was right."""
+    hint = suggest(name, dotted_keys(tree))
+    if not hint.startswith("known"):
+        return hint
+    node: Any = tree
+    for part in name.split("."):
+        if not isinstance(node.get(part), Mapping):
+            break
+        node = node[part]
+    return suggest("", node)
+
+
+def _group(path: str, value: Any, known: Mapping[str, Any]) -> UserError:
+    return UserError(f"{path}={value!r}: is a group; set one of {', '.join(f'{path}.{key}' for key in known)}")
+
+
+def _is_term(value: Any) -> bool:
+    """Whether a value is a term entry: a function with parameters (and options as attributes)."""
+    return callable(getattr(value, "fn", None)) and isinstance(getattr(value, "params", None), dict)
+
+
+def _term_options(term: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(term).items() if name not in ("fn", "params", "kind")}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+
+
+def _to_tree(value: Any) -> Any:
+    """Plain values of `value`, _HIDDEN where there are none."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        items = [_to_tree(item) for item in value]
+        return _HIDDEN if any(item is _HIDDEN for item in items) else items
+    if _is_term(value):
+        return {**{name: _to_tree(option) for name, option in _term_options(value).items()}, **value.params}
+    if isinstance(value, Mapping):
+        parts = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = _fields(value)
+    else:
+        return _HIDDEN
+    trees = {name: _to_tree(part) for name, part in parts.items()}
+    return {name: tree for name, tree in trees.items() if tree is not _HIDDEN}
+
+
+def _apply(value: Any, tree: Any, path: str) -> Any:
+    """`value` with the values of `tree`, which is shaped as `_to_tree(value)`."""
+    known = _to_tree(value)
+    if not isinstance(known, dict):
+        return coerce(value, tree, path)
+    if not isinstance(tree, Mapping):
+        raise _group(path, tree, known)
+    _known_keys(tree, known, f"{path}.")
+    if _is_term(value):
+        set_to = {name: tree.get(name, old) for name, old in known.items()}
+        options = {name: _apply(old, set_to[name], f"{path}.{name}") for name, old in _term_options(value).items()}
+        params = {name: _param(value, name, old, set_to[name], path) for name, old in value.params.items()}
+        return _rebuild(path, lambda: type(value)(value.fn, **options, **params))
+    if isinstance(value, Mapping):
+        kept = {name: part for name, part in value.items() if name in tree or name not in known}
+        return {name: _apply(kept[name], tree[name], f"{path}.{name}") if name in tree else kept[name] for name in kept}
+    changes = {name: _apply(getattr(value, name), part, f"{path}.{name}") for name, part in tree.items()}
+    return _rebuild(path, lambda: dataclasses.replace(value, **changes))
+
+
+def _param(term: Any, name: str, old: float | str, new: Any, path: str) -> Any:
+    """A term's parameter: a number, or the name of a body or joint, which the term itself checks."""
+    named = isinstance(new, str) and name in getattr(term, "named", ())
+    return new if named or isinstance(old, str) else coerce(float(old), new, f"{path}.{name}")
+
+
+def _known_keys(tree: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> None:
+    for key in tree:
+        if key not in known:
+            raise UserError(f"unknown key '{prefix}{key}': {suggest(str(key), known)}")
+
+
+def _rebuild(path: str, make: Any) -> Any:
+    """Calls a constructor; its complaint gets the path of what was built, unless it names it itself."""
+    try:
+        return make()
+    except ValueError as error:
+        raise UserError(_with_path(path, str(error))) from None
+
+
+def _with_path(path: str, line: str) -> str:
+    """A complaint about what stands at `path`, with that path in the name of the field that it begins with."""
+    parent, _, field = path.rpartition(".")
+    if path == "task" or line.startswith((f"{path}.", f"{path}=")):
+        return line
+    if line.startswith((f"{field}.", f"{field}=")):
+        return f"{parent}.{line}"
+    return f"{path}.{line}" if re.match(r"[a-z]\w*=", line) else f"{path}: {line}"
+
+
+def coerce(old: Any, new: Any, path: str) -> Any:
+    """`new` as a value of the type of `old`.
+
+    Args:
+        old: The value to replace.
+        new: A number, word, flag, list or None.
+        path: Dotted name, for the error.
+
+    Raises:
+        UserError: `new` is of another type.
+    """
+    number = to_float(new)
+    if isinstance(old, bool):
+        if isinstance(new, bool):
+            return new
+        raise UserError(f"{path}={new!r}: must be true or false")
+    if isinstance(old, int):
+        if number is not None and number.is_integer():
+            return int(new)
+        raise UserError(f"{path}={new!r}: must be a whole number")
+    if isinstance(old, float):
+        if number is not None and math.isfinite(number):
+            return number
+        raise UserError(f"{path}={new!r}: must be a {'' if number is None else 'finite '}number")
+    if isinstance(old, str):
+        if isinstance(new, str):
+            return new
+        raise UserError(f"{path}={new!r}: must be a word")
+    if isinstance(old, tuple | list):
+        if not isinstance(new, tuple | list) or (old and len(new) != len(old)):
+            raise UserError(f"{path}={new!r}: must be a list of {len(old)}")
+        items = [coerce(old[i], item, f"{path}[{i}]") if old else item for i, item in enumerate(new)]
+        return type(old)(items)
+    return new

@@ -1,0 +1,188 @@
+"""Files: read so that no content can stop the program or lead it elsewhere, and written whole or not at all."""
+
+import errno
+import json
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError
+
+MAX_VALUES, MAX_DEPTH, MAX_DIGITS = 100_000, 60, 300
+
+
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Opens a plain file. It is never waited for, as one would for a pipe, and no link is followed.
+
+    Args:
+        path: The file.
+        flags: How to open it, as `os.open` takes it.
+
+    Returns:
+        The descriptor; not passed on to other programs.
+
+    Raises:
+        FileNotFoundError: There is none.
+        UserError: It is a link, a directory, a pipe or a device.
+        OSError: It cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UserError(f"{path}: is a link, must be a plain file") from None
+        if error.errno in (errno.EISDIR, errno.ENXIO):  # The second: a socket, or a device that is not there.
+            raise UserError(f"{path}: is a directory or device, must be a plain file") from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UserError(f"{path}: is a directory or device, must be a plain file")
+    return descriptor
+
+
+def read_plain(path: Path, most: int | None = None) -> bytes:
+    """Reads a plain file. It is never waited for, as one would for a pipe, and no link is followed.
+
+    Args:
+        path: The file.
+        most: Bytes that it may have; None for any number.
+
+    Raises:
+        FileNotFoundError: There is none.
+        UserError: It is a link, a directory or a device, too large, or cannot be read.
+    """
+    try:
+        descriptor = open_plain(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+    try:
+        status = os.fstat(descriptor)
+        if most is not None and status.st_size > most:
+            raise UserError(f"{path}: has {status.st_size} bytes, {most} are the most")
+        with open(descriptor, "rb", closefd=False) as stream:
+            return stream.read()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: Path, most: int | None = None) -> Any:
+    """Reads a plain file of JSON, or one that a link leads to.
+
+    Args:
+        path: The file.
+        most: Bytes that it may have; None for any number.
+
+    Raises:
+        UserError: It cannot be read, or is damaged.
+    """
+    try:
+        return json.loads(read_plain(path.resolve(), most).decode())
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+    except RecursionError:
+        raise UserError(f"{path}: damaged, its JSON is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}: damaged, line {error.lineno} is no JSON") from None
+    except ValueError as error:  # no UTF-8, or a number of too many digits
+        raise UserError(f"{path}: damaged, {error}") from None
+
+
+def read_yaml(text: str) -> Any:
+    """Reads YAML, and refuses what is small as a text and without end as values: aliases of aliases, and merged keys.
+
+    A key that a group holds twice is refused as well, since the second would silently replace the first.
+
+    Args:
+        text: One document.
+
+    Returns:
+        Lists and dicts of numbers, words, flags, dates and None; None where there is nothing.
+
+    Raises:
+        ValueError: It is no YAML, holds more than `MAX_VALUES` values is nested deeper than `MAX_DEPTH`, or
+            has a key twice; one line.
+    """
+    import yaml
+
+    try:
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            _count(node, {}, MAX_DEPTH)
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except Exception as error:  # PyYAML passes on whatever its constructors trip over, such as the 45th of May
+        line = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(line) from None
+
+
+def _count(node: Any, known: dict[int, int], depth: int) -> int:
+    """The number of values of a node of YAML, with what an alias repeats counted each time."""
+    if depth == 0:
+        raise ValueError(f"nested deeper than {MAX_DEPTH}")
+    if node.tag == "tag:yaml.org,2002:int" and len(node.value) > MAX_DIGITS:
+        raise ValueError(f"a number of more than {MAX_DIGITS} digits")
+    if id(node) not in known:
+        parts = node.value if isinstance(node.value, list) else []
+        total, keys = 1, set()
+        for part in parts:
+            if isinstance(part, tuple) and isinstance(part[0].value, str):
+                if part[0].value in keys:
+                    line = part[0].start_mark.line + 1
+                    raise ValueError(f"the key '{part[0].value[:80]}' is there twice, again in line {line}")
+                keys.add(part[0].value)
+            for item in part if isinstance(part, tuple) else (part,):
+                if item.tag == "tag:yaml.org,2002:merge":
+                    raise ValueError("merged keys (<<) are not read")
+                total += _count(item, known, depth - 1)
+        known[id(node)] = total
+    if known[id(node)] > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES} values")
+    return known[id(node)]
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Writes a file whole or not at all: a temporary file beside it, synced, then renamed.
+
+    Args:
+        path: The file; a device or pipe is written to directly.
+        content: Its new content; a text is written as UTF-8.
+
+    Raises:
+        OSError: The file cannot be written; what was there before is untouched.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    if path.exists() and not path.is_file():
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
+        with path.open("wb") as stream:
+            stream.write(data)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as indented JSON, whole or not at all."""
+    write_atomic(path, json.dumps(value, indent=2) + "\n")

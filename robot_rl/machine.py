@@ -1,0 +1,60 @@
+"""What a figure depends on besides the code: versions of packages, the commit, the machine."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    *("robot-rl", "torch", "tensordict", "mujoco", "mujoco-warp", "warp-lang", "rsl-rl-lib", "numpy", "hydra-core"),
+    *("gymnasium", "onnx", "onnxruntime", "safetensors"),
+)
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a run's numbers depend on."""
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of the source tree this package runs from, and whether it was changed since; empty without one."""
+    source = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=source, capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != source.parent:
+            return {}
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return {}
+
+
+def machine_facts() -> dict[str, Any]:
+    """What the run's speed depends on: system, processor, cores, memory [GiB] and, where torch sees one, the GPU."""
+    import torch
+
+    facts: dict[str, Any] = {"system": platform.platform(), "cpu": _cpu_name(), "cores": os.cpu_count()}
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        facts["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    if torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

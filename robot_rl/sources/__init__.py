@@ -1,0 +1,1 @@
+"""Where tasks come from: robot-rl's own, Gymnasium, Isaac Lab, and packages that add a source of their own."""

@@ -1,0 +1,275 @@
+"""Any vector environment of Gymnasium as the environment that the learner takes.
+
+What is easy to get wrong is done here once. With SAME_STEP the observation that comes back with the end of an episode
+is the next episode's first, and the last one lies in the info. With NEXT_STEP it is the last one, the step after it
+resets the world whatever the action says, and nothing may be learned from that step. With DISABLED the world has to be
+reset by hand. Only an episode that was cut short goes on in value; one that was also terminated does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+from torch import Tensor
+
+from robot_rl.errors import UserError
+from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
+
+MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_STEP, "disabled": AutoresetMode.DISABLED}
+
+
+class GymEnv(VecEnv):
+    """Worlds of a Gymnasium vector environment, for the learner.
+
+    Attributes:
+        env: the vector environment.
+        num_envs: number of worlds N.
+        num_actions: components of an action.
+        action_choices: how many values each component of an action chooses from; None where they are real numbers.
+        max_episode_length: steps that an episode lasts at most; 0 where that is not known.
+        step_dt: length of a step [s], by the pictures a second that the environment declares; 1 where it does not.
+        device: where observations, rewards and flags are.
+        autoreset: how worlds that are done begin anew.
+        groups: name -> shape of an observation group, without the worlds.
+        default_groups: the groups that "actor" and "critic" see where nothing else is asked for.
+        cfg: the environment's registration, where it has one.
+    """
+
+    cfg: Any
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        *,
+        seed: int | None = None,
+        device: torch.device | str = "cpu",
+        actions: str = "clip",
+        autoreset: str | None = None,
+        max_episode_length: int | None = None,
+    ) -> None:
+        """Take over a vector environment and reset it.
+
+        Args:
+            env: the environment; it is closed with this one.
+            seed: of all its worlds; the same seed gives the same episodes. None draws one.
+            device: where the learner works.
+            actions: how an action gets into a Box: see `ActionMap`.
+            autoreset: one of MODES; what the environment's metadata says where None.
+            max_episode_length: what its registration says where None.
+
+        Raises:
+            UserError: a space that cannot be learned from or acted in, or an unknown way to reset.
+        """
+        self.env, self.device, self.num_envs = env, str(device), int(env.num_envs)
+        self.cfg = getattr(env, "spec", None)
+        self.autoreset = _autoreset(env, autoreset)
+        self._reader = ObservationReader(env.single_observation_space)
+        self.groups, self.default_groups = self._reader.groups, self._reader.default
+        self._actions = ActionMap(env.single_action_space, actions)
+        self.num_actions, self.action_choices = self._actions.num_actions, self._actions.choices
+        limit = getattr(self.cfg, "max_episode_steps", None) if max_episode_length is None else max_episode_length
+        self.max_episode_length = int(limit or 0)
+        fps = env.metadata.get("render_fps") or 0
+        self.step_dt = 1.0 / fps if fps > 0 else 1.0
+        self._statistics = Statistics(self.num_envs, self.step_dt)
+        self.reset(seed)
+
+    def reset(self, seed: int | None = None) -> TensorDict:
+        """Begin all worlds anew and return the first observations.
+
+        Args:
+            seed: of the worlds; None goes on with their own random numbers.
+        """
+        obs, _ = self.env.reset(seed=seed)
+        self._over = np.zeros(self.num_envs, dtype=bool)
+        self._statistics.clear()
+        self._groups = self._reader.read(obs, self.device)
+        self._obs = self._as_observations(self._groups)
+        return self._obs
+
+    def get_observations(self) -> TensorDict:
+        """Return the current observation groups, (N, ...) each."""
+        return self._obs
+
+    def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
+        """Apply actions (N, num_actions) for one step.
+
+        Returns:
+            observations: groups (N, ...) to act on next.
+            rewards: (N,).
+            dones: (N,) bool, what comes next belongs to another episode; also where this step was a reset (NEXT_STEP).
+            extras: "time_outs" (N,) bool, the episode was cut short and did not terminate; "final_obs", groups whose
+                rows are the last observations where an episode ended; with NEXT_STEP "valid" (N,) bool, false where
+                this step was a reset; "log", empty.
+
+        Raises:
+            UserError: an episode was cut short and the environment does not tell its last observation.
+        """
+        obs, reward, terminated, truncated, info = self.env.step(self._actions.to_env(actions))
+        skipped = self._over if self.autoreset is AutoresetMode.NEXT_STEP else np.zeros_like(self._over)
+        terminated = np.array(terminated, dtype=bool) & ~skipped
+        time_out = np.array(truncated, dtype=bool) & ~skipped & ~terminated
+        reward = np.where(skipped, 0.0, np.asarray(reward)).astype(np.float32)
+        self._over = terminated | time_out
+        self._statistics.add(reward, self._over, terminated, skipped)
+        self._groups = self._reader.read(obs, self.device)
+        self._obs = final = self._as_observations(self._groups)
+        if self._over.any():
+            if self.autoreset is AutoresetMode.SAME_STEP:
+                final = self._as_observations(self._last_groups(info, time_out))
+            elif self.autoreset is AutoresetMode.DISABLED:
+                self._obs = self._restart()
+        extras = {"time_outs": self._flags(time_out), "final_obs": final, "log": {}}
+        if self.autoreset is AutoresetMode.NEXT_STEP:
+            extras["valid"] = self._flags(~skipped)
+        return self._obs, torch.from_numpy(reward).to(self.device), self._flags(self._over | skipped), extras
+
+    @property
+    def episode_length_buf(self) -> Tensor:
+        """(N,) steps since each world's reset. Written to, it changes nothing: Gymnasium keeps its own clocks."""
+        return torch.from_numpy(self._statistics.length.astype(np.int64)).to(self.device)
+
+    @episode_length_buf.setter
+    def episode_length_buf(self, value: Tensor) -> None:
+        pass
+
+    def pop_metrics(self) -> dict[str, float]:
+        """Return means over the episodes that ended since the last call: see `Statistics.pop`."""
+        return self._statistics.pop()
+
+    def pop_notices(self) -> list[str]:
+        """Return lines for the user; there are none."""
+        return []
+
+    def close(self) -> None:
+        """Close the vector environment."""
+        self.env.close()
+
+    def _as_observations(self, groups: Mapping[str, Tensor]) -> TensorDict:
+        return TensorDict(dict(groups), batch_size=[self.num_envs], device=self.device)
+
+    def _flags(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values).to(self.device)
+
+    def _last_groups(self, info: Mapping[str, Any], time_out: np.ndarray) -> dict[str, Tensor]:
+        """The current observations with the last ones of episodes that ended in this step in their rows.
+
+        Gymnasium defines a list of one observation a world, None where no episode ended; a batch is taken, too.
+        """
+        told = info.get("final_obs", [None] * self.num_envs)
+        if not _is_list(told):
+            return self._reader.read(told, self.device)
+        ended = [int(k) for k in np.flatnonzero(self._over) if told[k] is not None]
+        untold = set(np.flatnonzero(time_out).tolist()) - set(ended)
+        if untold:
+            raise UserError(
+                f"{self.env}: the episode of world {min(untold)} was cut short and info['final_obs'] does not hold its "
+                "last observation, as autoreset_mode SAME_STEP demands; a time-out cannot be learned from"
+            )
+        if not ended:
+            return self._groups
+        final = {name: group.clone() for name, group in self._groups.items()}
+        index = torch.tensor(ended, device=self.device)
+        for name, group in self._reader.read_rows([told[k] for k in ended], self.device).items():
+            final[name][index] = group
+        return final
+
+    def _restart(self) -> TensorDict:
+        """Reset the worlds whose episode ended in this step; the others' observations stay as they are."""
+        obs, _ = self.env.reset(options={"reset_mask": self._over.copy()})
+        fresh, mask = self._reader.read(obs, self.device), self._flags(self._over)
+        self._groups = {name: _choose(mask, fresh[name], group) for name, group in self._groups.items()}
+        return self._as_observations(self._groups)
+
+
+class Statistics:
+    """Returns and lengths of episodes on the host; a step that was a reset belongs to none.
+
+    Attributes:
+        length: (N,) steps of the running episodes.
+    """
+
+    def __init__(self, num_envs: int, step_dt: float) -> None:
+        """Start with no episode ended.
+
+        Args:
+            num_envs: number of worlds N.
+            step_dt: length of a step [s].
+        """
+        self.step_dt = step_dt
+        self.length = np.zeros(num_envs)
+        self._return = np.zeros(num_envs)
+        self._totals = np.zeros(4)
+
+    def clear(self) -> None:
+        """Forget the running episodes."""
+        self.length[:] = 0.0
+        self._return[:] = 0.0
+
+    def add(self, reward: np.ndarray, over: np.ndarray, terminated: np.ndarray, skipped: np.ndarray) -> None:
+        """Take in a step.
+
+        Args:
+            reward: (N,).
+            over: (N,) bool, episodes that ended.
+            terminated: (N,) bool, those that were not cut short.
+            skipped: (N,) bool, worlds that were reset instead.
+        """
+        self._return += reward
+        self.length += ~skipped
+        if over.any():
+            sums = (over.sum(), self._return[over].sum(), self.length[over].sum(), terminated.sum())
+            self._totals += sums
+            self._return[over] = 0.0
+            self.length[over] = 0.0
+
+    def pop(self) -> dict[str, float]:
+        """Return what was seen since the last call, and forget it.
+
+        Returns:
+            "episodes" that ended, and where any did "episode/return", "episode/length_s" [s], "episode/steps",
+            "termination/terminated" and "termination/time_limit" (shares of the episodes that ended).
+        """
+        episodes, returns, steps, terminated = self._totals.tolist()
+        self._totals[:] = 0.0
+        if not episodes:
+            return {"episodes": 0.0}
+        return {
+            "episodes": episodes,
+            "episode/return": returns / episodes,
+            "episode/length_s": steps / episodes * self.step_dt,
+            "episode/steps": steps / episodes,
+            "termination/terminated": terminated / episodes,
+            "termination/time_limit": 1.0 - terminated / episodes,
+        }
+
+
+def _autoreset(env: VectorEnv, wanted: str | None) -> AutoresetMode:
+    """How an environment resets worlds, as it says itself or as its user does."""
+    if wanted is not None:
+        if wanted not in MODES:
+            raise UserError(f"autoreset={wanted}: must be one of {', '.join(MODES)}")
+        return MODES[wanted]
+    said = env.metadata.get("autoreset_mode")
+    try:
+        return said if isinstance(said, AutoresetMode) else AutoresetMode(said)
+    except ValueError:
+        raise UserError(
+            f"{env}: metadata['autoreset_mode']={said!r} does not say how worlds that are done begin anew; "
+            f"give autoreset= one of {', '.join(MODES)}"
+        ) from None
+
+
+def _is_list(told: Any) -> bool:
+    return isinstance(told, list) or (isinstance(told, np.ndarray) and told.dtype == object)
+
+
+def _choose(mask: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Rows of `first` where the mask (N,) holds, of `second` elsewhere."""
+    return torch.where(mask.view(-1, *(1,) * (first.ndim - 1)), first, second)

@@ -1,0 +1,54 @@
+"""Pictures of a policy at work in an environment of Gymnasium, drawn by the environment itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from robot_rl.errors import UserError
+from robot_rl.evaluate.controllers import TorchController
+
+if TYPE_CHECKING:
+    from robot_rl.sources.gymnasium.adapter import GymEnv
+
+
+def frames(env: GymEnv, policy: Callable[[Any], Tensor], seconds: float, fps: int) -> Iterator[np.ndarray]:
+    """Step a world and yield what it looks like.
+
+    Args:
+        env: one world, made with render_mode="rgb_array" and just reset.
+        policy: from observation groups to actions.
+        seconds: length of the film [s].
+        fps: frames a second, by the length of a step that the environment declares.
+
+    Yields:
+        (H, W, 3) uint8, with even sides.
+
+    Raises:
+        UserError: the environment draws no pictures.
+    """
+    controller, obs = TorchController(policy), env.get_observations()
+    steps = 0
+    for k in range(round(seconds * fps)):
+        while steps * env.step_dt < k / fps - 1e-9:
+            obs, _, done, _ = env.step(controller.act(env, obs))
+            controller.reset(done)
+            steps += 1
+        frame = _draw(env)
+        yield np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2], dtype=np.uint8)
+
+
+def _draw(env: GymEnv) -> np.ndarray:
+    """The picture (H, W, 3) of the first world."""
+    try:
+        frames = env.env.render()
+    except Exception as error:  # Each draws by a library of its own, which is missing or fails in its own way.
+        line = next(iter(str(error).splitlines()), repr(error))
+        raise UserError(f"video: {env.env} cannot draw itself here: {line}") from error
+    frame = None if not frames else np.asarray(frames[0])
+    if frame is None or frame.ndim != 3 or frame.shape[2] != 3:
+        raise UserError(f"video: {env.env} draws no pictures in render_mode rgb_array")
+    return frame

@@ -1,0 +1,216 @@
+"""A task that is a registered environment of Gymnasium: ``gym:<id>`` where others have a name."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
+    from gymnasium.vector import VectorEnv
+
+    from robot_rl.sources.gymnasium.adapter import GymEnv
+
+PREFIX = "gym:"
+VECTORIZATIONS = {"sync": "sync", "async": "async", "own": "vector_entry_point"}
+"""What a vectorization is called here, and what by Gymnasium."""
+OWN_SETTINGS = ("render_mode", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
+"""Arguments of an environment that are not the user's to set."""
+LINGER_S = 30
+"""For so long a world's process lives on after SIGTERM [s], while the learner finishes its iteration and saves."""
+
+
+@dataclass(kw_only=True, slots=True)
+class GymTask:
+    """An environment of Gymnasium, and how it is made.
+
+    Attributes:
+        name: "gym:" and the environment's id, with "<module>:" before the id where a module registers it.
+        vectorization: "sync" (one process), "async" (a process a world) or "own" (its own vector environment).
+        actions: how an action gets into a Box: see `robot_rl.sources.gymnasium.spaces.ActionMap`.
+        settings: arguments of the environment by name.
+    """
+
+    name: str
+    vectorization: str = "sync"
+    actions: str = "clip"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the choices."""
+        from robot_rl.sources.gymnasium.spaces import MAPPINGS
+
+        for key, value, right in (
+            ("vectorization", self.vectorization, tuple(VECTORIZATIONS)),
+            ("actions", self.actions, MAPPINGS),
+        ):
+            if value not in right:
+                raise UserError(f"{key}={value}: must be one of {', '.join(right)}")
+
+    @property
+    def id(self) -> str:
+        """The environment's id, with its module where there is one."""
+        return self.name.removeprefix(PREFIX)
+
+    def make_vector(self, num_envs: int, render_mode: str | None = None) -> VectorEnv:
+        """Make the vector environment; worlds that are done begin anew within the step where that can be chosen.
+
+        Args:
+            num_envs: number of worlds.
+            render_mode: "rgb_array" for pictures.
+
+        Raises:
+            UserError: there is no such environment, something that it needs is missing, or an argument does not fit.
+        """
+        with asked(self.name) as gymnasium:
+            options: dict[str, Any] = {}
+            if self.vectorization != "own":
+                # What comes out is copied by the adapter in any case.
+                options["vector_kwargs"] = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP, "copy": False}
+            if self.vectorization == "async":
+                options["wrappers"] = [_deaf]
+            if render_mode is not None:
+                options["render_mode"] = render_mode
+            mode = VECTORIZATIONS[self.vectorization]
+            changed = {key: value for key, value in self.settings.items() if value != default_settings(self).get(key)}
+            return gymnasium.make_vec(self.id, num_envs, vectorization_mode=mode, **options, **changed)
+
+    def make_env(
+        self, num_envs: int, *, seed: int | None = None, device: str = "cpu", render_mode: str | None = None
+    ) -> GymEnv:
+        """Make the environment that the learner takes.
+
+        Args:
+            num_envs: number of worlds.
+            seed: of the worlds.
+            device: where the learner works.
+            render_mode: "rgb_array" for pictures.
+
+        Raises:
+            UserError: as `make_vector`, and a space that cannot be learned from or acted in.
+        """
+        from robot_rl.sources.gymnasium.adapter import GymEnv
+
+        env = self.make_vector(num_envs, render_mode)
+        limit = self.settings.get("max_episode_steps")
+        try:
+            return GymEnv(env, seed=seed, device=device, actions=self.actions, max_episode_length=limit)
+        except BaseException:
+            env.close()
+            raise
+
+    def describe(self) -> tuple[dict[str, tuple[str, ...]], bool]:
+        """Return the observation groups by "actor" and "critic", and whether actions are choices; one world is made.
+
+        Raises:
+            UserError: as `make_env`.
+        """
+        from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
+
+        alone = self if self.vectorization == "own" else GymTask(name=self.name, settings=self.settings)
+        with contextlib.closing(alone.make_vector(1)) as env:
+            groups = ObservationReader(env.single_observation_space).default
+            return groups, ActionMap(env.single_action_space, self.actions).choices is not None
+
+
+@contextlib.contextmanager
+def asked(name: str) -> Iterator[Any]:
+    """Give the package gymnasium; what it says inside about an environment called `name` is a `UserError`."""
+    try:
+        import gymnasium
+        from gymnasium import error
+    except ModuleNotFoundError:
+        raise UserError(f"task={name}: Gymnasium is not installed; pip install 'robot-rl[gymnasium]'") from None
+    # A module that lies where one works is found, as with python -m, where the name has one.
+    if ":" in name.removeprefix(PREFIX) and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        yield gymnasium
+    except (error.Error, error.DeprecatedWrapper) as problem:
+        raise UserError(f"task={name}: {_line(problem)}") from problem
+    except ModuleNotFoundError as problem:
+        raise UserError(f"task={name}: cannot import {problem.name}; is it installed, or lies it here?") from problem
+
+
+def find_spec(name: str) -> EnvSpec:
+    """The registration of an environment.
+
+    Args:
+        name: "gym:" and its id, with its module where there is one.
+
+    Raises:
+        UserError: there is none; the line is Gymnasium's, which offers the nearest.
+    """
+    module, colon, name_alone = name.removeprefix(PREFIX).rpartition(":")
+    if not name_alone or (colon and not all(part.isidentifier() for part in module.split("."))):
+        raise UserError(f"task={name}: write gym:<id> such as gym:HalfCheetah-v5, or gym:<module>:<id>")
+    with asked(name) as gymnasium:
+        if module:
+            importlib.import_module(module)
+        return gymnasium.spec(name_alone)
+
+
+def default_vectorization(name: str) -> str:
+    """Return "sync" where single worlds can be made, else "own".
+
+    Raises:
+        UserError: there is no such environment.
+    """
+    return "own" if find_spec(name).entry_point is None else "sync"
+
+
+def default_settings(task: GymTask) -> dict[str, Any]:
+    """The arguments of an environment that are numbers, words or flags, with their values where nobody sets them.
+
+    Raises:
+        UserError: there is no such environment, or what it needs is not installed.
+    """
+    spec = find_spec(task.name)
+    entry = spec.vector_entry_point if task.vectorization == "own" else spec.entry_point
+    if entry is None:
+        kind = "vector environment of its own" if task.vectorization == "own" else "environment of one world"
+        raise UserError(f"vectorization={task.vectorization}: {task.name} has no {kind}")
+    with asked(task.name) as gymnasium:
+        creator = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+    told: dict[str, Any] = dict(spec.kwargs)
+    with contextlib.suppress(ValueError):  # Some are compiled and have no signature.
+        parameters = inspect.signature(creator).parameters.values()
+        told = {parameter.name: parameter.default for parameter in parameters} | told
+    settings = {name: value for name, value in told.items() if _is_plain(value) and name not in OWN_SETTINGS}
+    # Gymnasium puts a clock around single worlds, and tells a vector environment where the registration has a limit.
+    has_clock = task.vectorization != "own" or spec.max_episode_steps is not None
+    return ({"max_episode_steps": spec.max_episode_steps} if has_clock else {}) | settings
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _line(problem: BaseException) -> str:
+    return " ".join(str(problem).replace("`", "'").split())
+
+
+def _deaf(env: Any) -> Any:
+    """Leave Ctrl-C and a scheduler's signals to the learner, which has an iteration to finish."""
+    if multiprocessing.parent_process() is not None:
+        for number in (signal.SIGINT, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, _linger)
+    return env
+
+
+def _linger(number: int, frame: FrameType | None) -> None:
+    """Live on for a while after SIGTERM: it may be a scheduler's, to every process of a job, or the learner's own."""
+    signal.signal(number, signal.SIG_IGN)
+    signal.alarm(LINGER_S)

@@ -1,0 +1,229 @@
+"""An environment of Isaac Lab as the environment that the learner takes.
+
+Isaac Lab resets worlds within the step in which their episode ends, so that what it returns belongs to the next
+episode already; `compute_final_obs` makes it keep the last observation before. Where terms have a history, that
+observation would lack its newest frame: here it is computed with it, and the history put back. An episode that was cut
+short goes on in value unless the environment says that its horizon is finite.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+from torch import Tensor
+
+from robot_rl.errors import UserError
+
+
+class IsaacEnv(VecEnv):
+    """Worlds of an environment of Isaac Lab, for the learner.
+
+    Attributes:
+        env: Isaac Lab's environment, direct or manager-based.
+        num_envs: number of worlds N.
+        num_actions: components of an action.
+        action_choices: how many values each component of an action chooses from; None where they are real numbers.
+        action_clip: bound of the actions; None without one.
+        max_episode_length: steps that an episode lasts at most.
+        step_dt: length of a step [s].
+        device: where observations, rewards and flags are.
+        cfg: the environment's configuration.
+        policy_groups: the observation groups that an exported policy sees.
+    """
+
+    cfg: Any
+
+    def __init__(
+        self,
+        env: Any,
+        *,
+        name: str,
+        action_clip: float | None = None,
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take over an environment and reset it.
+
+        Args:
+            env: the environment, unwrapped.
+            name: the task, for errors.
+            action_clip: bound of the actions.
+            on_close: called once at the end.
+
+        Raises:
+            UserError: its actions are neither numbers nor choices.
+        """
+        self.env, self.name, self.cfg = env, name, env.cfg
+        self.num_envs, self.device = int(env.num_envs), str(env.device)
+        self.action_clip, self._on_close = action_clip, on_close
+        self.num_actions, self.action_choices = _actions(env.single_action_space, name)
+        self.max_episode_length = int(env.max_episode_length)
+        self.step_dt = float(env.step_dt)
+        self.policy_groups: tuple[str, ...] = ("policy",)
+        self._endless = not bool(getattr(env.cfg, "is_finite_horizon", False))
+        self._single = self.action_choices is not None and not hasattr(env.single_action_space, "nvec")
+        manager = getattr(env, "observation_manager", None)
+        if manager is not None and _remembers(manager):
+            manager.compute = _Complete(manager)
+        self.reset()
+
+    def reset(self, seed: int | None = None) -> TensorDict:
+        """Begin all worlds anew and return the first observations.
+
+        Args:
+            seed: of the worlds; None goes on with their random numbers.
+        """
+        self._obs = self._read(self.env.reset(seed=seed)[0])
+        self.env.extras.pop("final_obs", None)
+        return self._obs
+
+    def get_observations(self) -> TensorDict:
+        """Return the current observation groups, (N, ...) each."""
+        return self._obs
+
+    def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
+        """Apply actions (N, num_actions) for one step.
+
+        A world whose state is no longer finite ends its episode without a reward and begins anew.
+
+        Returns:
+            observations: groups (N, ...) to act on next.
+            rewards: (N,).
+            dones: (N,) bool, episodes that ended.
+            extras: "time_outs" (N,) bool, the episode was cut short and did not terminate; "final_obs", groups whose
+                rows are the last observations where an episode ended; "log", what Isaac Lab tells of the episodes
+                that ended in this step.
+        """
+        obs, reward, terminated, truncated, extras = self.env.step(self._to_env(actions))
+        # Isaac Lab's extras live on: what was told once would be told again after the next step.
+        final, log = extras.pop("final_obs", None), dict(extras.pop("log", None) or {})
+        self._obs = self._read(obs)
+        broken = ~torch.isfinite(reward)
+        for name in self._groups:
+            group: Any = self._obs[name]
+            broken |= ~torch.isfinite(group).flatten(1).all(dim=1)
+        done = terminated | truncated | broken
+        time_outs = truncated & ~terminated & ~broken
+        if bool(broken.any()):
+            log["worlds/broken"] = broken.sum()
+            reward = torch.where(broken, 0.0, reward)
+            self._mend(broken & ~(terminated | truncated))
+        told = {
+            "time_outs": time_outs if self._endless else torch.zeros_like(time_outs),
+            "final_obs": self._obs if final is None else self._read(final, finite=True),
+            "log": log,
+        }
+        return self._obs, reward.clone(), done, told
+
+    @property
+    def episode_length_buf(self) -> Tensor:
+        """(N,) steps since each world's reset; what is written to it counts."""
+        return self.env.episode_length_buf
+
+    @episode_length_buf.setter
+    def episode_length_buf(self, value: Tensor) -> None:
+        self.env.episode_length_buf[:] = value
+
+    def pop_notices(self) -> list[str]:
+        """Return lines for the user; there are none."""
+        return []
+
+    def describe_policy(self) -> dict[str, Any]:
+        """Describe what a policy reads and drives, for the exported contract: see `describe.py`."""
+        from robot_rl.sources.isaaclab.describe import describe_policy
+
+        return describe_policy(self, self.policy_groups)
+
+    def robot_state(self) -> dict[str, Tensor]:
+        """The robot's signals by the contract's names, (N, size) each."""
+        from robot_rl.sources.isaaclab.describe import robot_state
+
+        return robot_state(self)
+
+    def close(self) -> None:
+        """Close the environment, and whatever was started for it."""
+        self._on_close()
+        self._on_close = lambda: None
+
+    def _read(self, obs: Mapping[str, Any], *, finite: bool = False) -> TensorDict:
+        groups: dict[str, Tensor] = {}
+        for name, group in obs.items():
+            parts = group if isinstance(group, Mapping) else {"": group}
+            for part, value in parts.items():
+                tensor = _channels_first(value)
+                groups[f"{name}.{part}" if part else name] = _finite(tensor) if finite else tensor
+        self._groups = tuple(groups)
+        return TensorDict(groups, batch_size=[self.num_envs], device=self.device)  # type: ignore[arg-type]
+
+    def _to_env(self, actions: Tensor) -> Tensor:
+        actions = actions.to(self.device)
+        if self.action_choices is not None:
+            return actions[:, 0].long() if self._single else actions.long()
+        return actions if self.action_clip is None else actions.clamp(-self.action_clip, self.action_clip)
+
+    def _mend(self, worlds: Tensor) -> None:
+        """Reset worlds that are broken and were not reset, and leave nothing in the observations that is not finite."""
+        which = worlds.nonzero().squeeze(-1).int()
+        if len(which):
+            self.env._reset_idx(which)
+        self._obs = self._read(dict(self._obs.items()), finite=True)
+
+
+class _Complete:
+    """An observation manager's `compute`, with the newest frame in the history of the observations before a reset."""
+
+    def __init__(self, manager: Any) -> None:
+        """Take the place of the method.
+
+        Args:
+            manager: the manager.
+        """
+        self._manager, self._compute = manager, manager.compute
+
+    def __call__(self, update_history: bool = False) -> Any:
+        """Compute the observations; only with `update_history` does the history go on."""
+        if update_history:
+            return self._compute(update_history=True)
+        buffers = list(_buffers(self._manager))
+        kept = [copy.deepcopy(buffer.__dict__) for buffer in buffers]
+        try:
+            return self._compute(update_history=True)
+        finally:
+            for buffer, before in zip(buffers, kept, strict=True):
+                buffer.__dict__.update(before)
+
+
+def _buffers(manager: Any) -> Any:
+    for kind in ("history", "delay"):
+        for group in getattr(manager, f"_group_obs_term_{kind}_buffer", {}).values():
+            yield from group.values()
+
+
+def _remembers(manager: Any) -> bool:
+    return next(iter(_buffers(manager)), None) is not None
+
+
+def _actions(space: Any, name: str) -> tuple[int, tuple[int, ...] | None]:
+    """How many components an action has, and how many values each chooses from."""
+    kind = type(space).__name__
+    if kind == "Box":
+        return int(torch.Size(space.shape).numel()), None
+    if kind == "Discrete":
+        return 1, (int(space.n),)
+    if kind == "MultiDiscrete" and len(space.shape) == 1:
+        return len(space.nvec), tuple(int(n) for n in space.nvec)
+    raise UserError(f"task={name}: its actions are a {kind}; numbers (Box) or choices can be learned")
+
+
+def _finite(value: Tensor) -> Tensor:
+    return torch.nan_to_num(value, posinf=0.0, neginf=0.0)
+
+
+def _channels_first(value: Tensor) -> Tensor:
+    """Pictures (N, H, W, C) as (N, C, H, W)."""
+    value = value.float()
+    return value.permute(0, 3, 1, 2) if value.ndim == 4 and value.shape[-1] <= 4 < value.shape[1] else value

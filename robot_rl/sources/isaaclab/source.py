@@ -1,0 +1,197 @@
+"""The source of tasks that are environments of Isaac Lab."""
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from robot_rl.config import LearnerCfg
+from robot_rl.errors import UserError, as_user_error
+from robot_rl.experiment.tree import coerce, copy_tree, leaves
+from robot_rl.sources.protocol import (
+    NEEDS_OUR_TASK,
+    Defaults,
+    Resolved,
+    TaskSource,
+    Worlds,
+    refuse_engine,
+    require_keys,
+)
+
+if TYPE_CHECKING:
+    from robot_rl.sources.isaaclab.task import IsaacTask
+
+PREFIX = "isaac/"
+ENGINE = "isaaclab"
+NUM_ENVS_CPU = 16
+"""Worlds on a CPU, where Newton steps one after the other."""
+KEYS = ("physics", "presets", "assets", "action_clip", "env")
+"""Settings that take the place of a task's numbers; env holds those of the environment that are set by name."""
+ELSEWHERE = {"scene.num_envs": "num_envs=", "sim.device": "device=", "seed": "seed="}
+"""Settings of the environment that have a key of their own here."""
+POSITIVE = ("decimation", "sim.dt", "episode_length_s")
+"""Settings of the environment that divide something."""
+FOREIGN = re.compile(r"isaac/(?P<module>.*):[^:]*", re.DOTALL)
+CALLABLE = re.compile(r"\s*(?:lambda\b|[\w.]+\s*:\s*\w)")
+"""How Isaac Lab's settings write a function: <module>:<name>, or its text."""
+
+
+class IsaacLabSource(TaskSource):
+    """Tasks that are a `robot_rl.sources.isaaclab.task.IsaacTask`."""
+
+    name = "isaaclab"
+    pattern = "isaac/<id>"
+    summary = "any environment of Isaac Lab, where that is installed: make isaac (docs/isaac.md)"
+    settings_help = """\
+of an environment of Isaac Lab:
+  physics=auto  presets=                             presets of its physics, and others it declares, by name
+  assets=<folder>|own                                where USD files are that its store should have, but is out of reach
+  action_clip=<bound>                                largest action
+  env.<path>=                                        anything of its configuration: env.rewards.alive.weight=2
+"""
+    unsupported: ClassVar[Mapping[str, str]] = {key: why for key, why in NEEDS_OUR_TASK.items() if key != "export"} | {
+        "video": "is filmed by Isaac Lab's own tools; robot-rl eval tells figures"
+    }
+
+    def owns(self, name: str) -> bool:
+        """Return whether a name begins with "isaac/"."""
+        return name.startswith(PREFIX)
+
+    def defaults(self, name: str, device: str) -> Defaults:
+        """Return the settings of an environment, and those of its rsl_rl agent in the learner's names."""
+        from robot_rl.sources.isaaclab.agent import action_clip, learner_changes
+        from robot_rl.sources.isaaclab.task import IsaacTask
+
+        task = IsaacTask(name=name)
+        cfg = task.load_cfg()
+        task.check_single(cfg)
+        agent = task.load_agent()
+        presets = {"ppo": learner_changes(agent, task.observation_groups(cfg))}
+        num_envs = NUM_ENVS_CPU if device == "cpu" else int(cfg.scene.num_envs)
+        own = {"physics": "auto", "presets": "", "assets": "", "action_clip": action_clip(agent), "env": {}}
+        return Defaults(presets=presets, settings=own, num_envs=num_envs)
+
+    def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
+        """Return the environment with the tree's presets and settings."""
+        from robot_rl.sources.isaaclab import settings
+
+        require_keys(tree, KEYS)
+        refuse_engine(tree, ENGINE, "choose it with physics=")
+        if not isinstance(tree["env"], Mapping):
+            raise UserError(f"env={tree['env']!r}: is a group; set one of its values, such as env.decimation")
+        task = _task(tree)
+        task.folder  # noqa: B018  # refuses a folder that is not there
+        cfg = task.load_cfg()
+        task.check_single(cfg)
+        for path, value in leaves(tree["env"]):
+            old = settings.model(cfg, path)
+            is_free = value is None or old is None or bool(settings.children(old))
+            task.settings[path] = value if is_free else coerce(old, value, f"env.{path}")
+            if path in ELSEWHERE:
+                raise UserError(f"env.{path}: is set by {ELSEWHERE[path]}")
+            if path in POSITIVE and not (task.settings[path] or 0) > 0:
+                raise UserError(f"env.{path}={value}: must be above 0")
+            settings.put(cfg, path, task.settings[path])
+        return Resolved(task=task, engine=ENGINE, keys=KEYS, recorded={"assets": task.assets})
+
+    def make_env(self, task: "IsaacTask", worlds: Worlds) -> Any:
+        """Make the environment behind the adapter."""
+        return task.make_env(worlds.num_envs, seed=worlds.seed + worlds.first, device=worlds.device)
+
+    def check_learner(self, env: Any, task: "IsaacTask", learner: LearnerCfg) -> None:
+        """Refuse rsl_rl's runner with choices as actions."""
+        if learner.name == "rsl_rl" and env.action_choices is not None:
+            raise UserError(f"learner=rsl_rl: the actions of {task.name} are choices; use learner=ppo")
+
+    def admit(self, tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+        """Return a tree in which the environment's settings of these names ("env.<path>") stand with their values.
+
+        The tree holds none of them at first: an environment of Isaac Lab has hundreds.
+        """
+        from robot_rl.sources.isaaclab import settings
+
+        wanted = [key.removeprefix("env.") for key in keys if key.startswith("env.")]
+        known = dict(leaves(tree.get("env", {})))
+        fresh = [path for path in wanted if path not in known]
+        if not fresh:
+            return dict(tree)
+        cfg = _task(tree).load_cfg()
+        grown: dict[str, Any] = copy_tree(tree["env"])
+        for path in fresh:
+            value = settings.plain(settings.find(cfg, path)[2])
+            *parents, last = path.split(".")
+            node = grown
+            for part in parents:
+                node = node.setdefault(part, {})
+                if not isinstance(node, dict):
+                    raise UserError(f"env.{path}: another setting leaves '{part}' out")
+            node[last] = value
+        return {**tree, "env": grown}
+
+    def named_code(self, tree: Mapping[str, Any]) -> list[str]:
+        """Return the module that registers the environment, and settings that hold a function."""
+        match = FOREIGN.fullmatch(str(tree.get("task")))
+        functions = [text for text in _texts(tree.get("env")) if CALLABLE.match(text)]
+        return [*([match["module"]] if match else []), *functions]
+
+    def export(
+        self, task: "IsaacTask", worlds: Worlds, actor: Any, *, groups: tuple[str, ...], out: Path, training: Any
+    ) -> Any:
+        """Write the bundle of a policy; what its contract says is first held against the environment's observations."""
+        from robot_rl_deploy.export import export_policy
+
+        from robot_rl.sources.isaaclab.agreement import check_observations
+
+        with as_user_error(), contextlib.closing(_make_export_env(task, worlds, groups)) as env:
+            env.policy_groups = groups
+            check_observations(env, training)
+            return export_policy(env, actor, out, run=training)
+
+
+def _task(tree: Mapping[str, Any]) -> Any:
+    from robot_rl.sources.isaaclab.task import IsaacTask
+
+    words = {}
+    for key in ("physics", "presets", "assets"):
+        value = tree[key]
+        if isinstance(value, list) and key == "presets":
+            value = ",".join(str(item) for item in value)
+        words[key] = "" if value is None else str(value)
+    if words["assets"] not in ("", "own"):  # A run goes on from another folder, too.
+        words["assets"] = str(Path(words["assets"]).expanduser().absolute())
+    clip = tree["action_clip"]
+    if clip is not None and (isinstance(clip, bool) or not isinstance(clip, int | float) or not clip > 0):
+        raise UserError(f"action_clip={clip}: must be a number above 0, or null for no bound")
+    return IsaacTask(name=str(tree["task"]), action_clip=None if clip is None else float(clip), **words)
+
+
+def _make_export_env(task: "IsaacTask", worlds: Worlds, groups: tuple[str, ...]) -> Any:
+    """One world of a run's environment as a robot sees it: no noise and no delay in what the policy observes."""
+    from robot_rl.sources.isaaclab import settings
+
+    lab_cfg = task.load_cfg(1, worlds.device)
+    if hasattr(lab_cfg, "task"):  # One of ours among Isaac Lab's, which has noise of its own.
+        from robot_rl.evaluate import evaluation_task
+
+        lab_cfg.task = evaluation_task(lab_cfg.task)
+    for name in groups:
+        group = settings.children(getattr(lab_cfg, "observations", None)).get(name)
+        if group is None:
+            continue
+        group.enable_corruption = False
+        for term in settings.children(group).values():
+            if hasattr(term, "delay_max_lag"):
+                term.delay_min_lag = term.delay_max_lag = 0
+    return task.make_env(1, seed=worlds.seed, device=worlds.device, cfg=lab_cfg)
+
+
+def _texts(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for value in node.values():
+            yield from _texts(value)
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _texts(value)
+    elif isinstance(node, str):
+        yield node

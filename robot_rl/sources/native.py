@@ -1,0 +1,191 @@
+"""Tasks of robot-rl's own kind, on its own engines: the registered ones, plug-ins, and `module:name`."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from robot_rl.errors import UserError, as_user_error
+from robot_rl.experiment import tree as trees
+from robot_rl.plugins import TASKS, describe_all
+from robot_rl.sources.protocol import Defaults, EvaluationCfg, Resolved, TaskSource, Worlds
+
+if TYPE_CHECKING:
+    from robot_rl_envs.task import Task
+
+SECONDS = 10.0
+"""Length of an evaluated episode where nobody says it [s]."""
+
+
+class NativeSource(TaskSource):
+    """Tasks that are a `robot_rl_envs.task.Task`."""
+
+    name = "robot-rl"
+    pattern = "<name>"
+    summary = "a task listed here, one of an installed package, or <module>:<function>"
+    unsupported: ClassVar[Mapping[str, str]] = {}
+    adds_groups = True
+
+    def owns(self, name: str) -> bool:
+        """Return whether a name is of this source: every one that is of no other."""
+        return True
+
+    def list_tasks(self) -> dict[str, str]:
+        """Return names and summaries of the registered tasks; of a plug-in that cannot be used the reason."""
+        from robot_rl_tasks import registry
+
+        folder = Path(registry.__file__).parent
+        return describe_all(TASKS, "task", {name: folder / name / "__init__.py" for name in registry.own_tasks()})
+
+    def defaults(self, name: str, device: str) -> Defaults:
+        """Return the settings of a task; on a CPU with its preset for CPUs."""
+        task, on_cpu = find_task(name), device == "cpu"
+        presets = {"ppo": {**task.learner, **(task.learner_cpu if on_cpu else {})}, **task.presets}
+        return Defaults(presets=presets, settings=trees.task_tree(task), num_envs=task.num_envs[0 if on_cpu else 1])
+
+    def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
+        """Return the task with the tree's values."""
+        from robot_rl_envs.engines import resolve_engine
+
+        task = find_task(str(tree["task"]))
+        known = tuple(trees.task_tree(task))
+        parts = {key: tree[key] for key in known if key in tree}
+        if "metrics" in parts:
+            parts["metrics"] = {key: value for key, value in tree["metrics"].items() if key != "wandb"}
+        task = trees.apply_tree(task, parts)
+        if not task.rewards:
+            raise UserError("rewards={}: needs at least one term; without a reward nothing is learned")
+        with as_user_error():
+            engine = resolve_engine(str(tree["engine"]), device)
+        # What was read from files stands in run.yaml as figures: a run goes on without them.
+        recorded = {key: trees.task_tree(task)[key] for key in ("actions", "randomize") if key in tree}
+        return Resolved(task=task, engine=engine, keys=known, recorded=recorded)
+
+    def make_env(self, task: "Task", worlds: Worlds) -> Any:
+        """Make worlds of a task on one of our engines."""
+        from robot_rl_envs.make import make_env
+
+        start_warp()
+        with as_user_error():
+            return make_env(
+                task,
+                num_envs=worlds.num_envs,
+                device=worlds.device,
+                engine=worlds.engine or "auto",
+                seed=worlds.seed,
+                num_threads=worlds.num_threads,
+                world_offset=worlds.first,
+            )
+
+    def optional_keys(self, name: str) -> set[str]:
+        """Return the terms, groups and tiles of a task."""
+        return trees.named_parts(find_task(name))
+
+    def named_code(self, tree: Mapping[str, Any]) -> list[str]:
+        """Return the module of a task that is written `module:name`."""
+        module, colon, _ = str(tree.get("task")).rpartition(":")
+        return [module] if colon else []
+
+    def with_motion(self, task: "Task") -> "Task":
+        """Return a task with the poses that a motion prior compares."""
+        from robot_rl_envs.motion import with_motion
+
+        return with_motion(task)
+
+    def with_groups(
+        self, task: "Task", other: "Task", groups: Iterable[str], field: str
+    ) -> tuple["Task", tuple[str, ...]]:
+        """Return a task with those groups of another that it lacks, or has differently."""
+        mine, theirs = trees.task_tree(task), trees.task_tree(other)
+        if task.robot.name != other.robot.name:
+            raise UserError(f"is for the robot {other.robot.name}, must be for {task.robot.name}")
+        for key, value in theirs["actions"].items():
+            if mine["actions"].get(key) != value:
+                raise UserError(f"has actions.{key}={value}, must be {mine['actions'].get(key)} as in {task.name}")
+        observations, names = dict(task.observations), []
+        for name in groups:
+            is_there = name in observations and mine["observations"].get(name) == theirs["observations"][name]
+            if is_there and _functions(observations[name]) == _functions(other.observations[name]):
+                names.append(name)
+                continue
+            names.append(f"{field}_{name}")
+            observations[names[-1]] = other.observations[name]
+        return dataclasses.replace(task, observations=observations), tuple(names)
+
+    def evaluate(self, task: "Task", worlds: Worlds, policy: Any, cfg: EvaluationCfg) -> dict[str, Any]:
+        """Evaluate the torch policy and its bundle side by side, an episode a world."""
+        from robot_rl.evaluate import evaluate_run, evaluation_task
+
+        seconds = SECONDS if cfg.seconds is None else cfg.seconds
+        if cfg.steps:
+            raise UserError(f"steps={cfg.steps}: is for environments of Gymnasium and Isaac Lab; give seconds=")
+        fresh = dataclasses.replace(worlds, num_envs=cfg.episodes, seed=cfg.seed)
+        return evaluate_run(
+            functools.partial(self.make_env, evaluation_task(task), fresh),
+            policy=None if cfg.form == "onnx" else policy.torch_policy(),
+            bundle=policy.find_bundle() if task.deployable and (cfg.form != "torch" or not policy.is_run) else None,
+            seconds=seconds,
+        ) | {"engine": worlds.engine}
+
+    def film(self, task: "Task", worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]) -> Path:
+        """Film a policy as MuJoCo draws it."""
+        from robot_rl.viewer.video import film
+
+        with contextlib.ExitStack() as stack:
+            env = stack.enter_context(contextlib.closing(self.make_env(task, worlds)))
+            return write(stack.enter_context(contextlib.closing(film(env, policy.load(env), cfg))))
+
+    def export(
+        self, task: "Task", worlds: Worlds, actor: Any, *, groups: tuple[str, ...], out: Path, training: Any
+    ) -> Any:
+        """Write the bundle of a policy, with a golden sequence of one world."""
+        from robot_rl_deploy.export import export_policy
+
+        one = dataclasses.replace(worlds, num_envs=1)
+        with contextlib.closing(self.make_env(task, one)) as env, as_user_error():
+            return export_policy(env, actor, out, run=training)
+
+
+def find_task(name: str) -> "Task":
+    """The task called `name`.
+
+    Raises:
+        UserError: There is none; the nearest is offered.
+    """
+    from robot_rl_tasks.registry import get_task
+
+    try:
+        return get_task(name)
+    except ValueError as error:
+        # What ends so is an id of Gymnasium more often than a slip.
+        hint = f"; an environment of Gymnasium is task=gym:{name}" if re.search(r"-v\d+$", name) else ""
+        hint = f"; an environment of Isaac Lab is task=isaac/{name}" if name.startswith("Isaac") else hint
+        raise UserError(f"{error}{hint}") from error
+
+
+def start_warp() -> None:
+    """Starts Warp, and where there is no GPU keeps the line off stderr in which its native part says so."""
+    import torch
+    import warp
+
+    warp.config.log_level = warp.LOG_WARNING
+    if torch.cuda.is_available():
+        return
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+            warp.init()
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+
+
+def _functions(group: Any) -> list[Any]:
+    return [getattr(term, "fn", None) for term in getattr(group, "terms", {}).values()]

@@ -1,0 +1,302 @@
+"""What a source of tasks is: everything that the commands need to know of where a task comes from.
+
+A source of one's own is a subclass of `TaskSource` in one file, named by an entry point in the group `robot_rl.sources`
+(docs/plugins.md). Four methods are enough to train, resume, evaluate and report; what a source cannot do, it says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from robot_rl.config import LearnerCfg
+from robot_rl.errors import UserError
+
+NEEDS_OUR_TASK = {
+    "play": "is not a scene that the browser can show; robot-rl eval tells figures",
+    "video": "cannot be filmed here; robot-rl eval tells figures",
+    "record": "has no observation group of terms to record, an environment of ours has",
+    "sim2sim": "is not simulated by us, so that no binary could command its robot here",
+    "export": "names no robot's joints and sensors, so there is no contract to write; eval needs none",
+    "bench env": "is no environment of ours; robot-rl bench gymnasium compares with others",
+    "cross": "has physics of its own; cross compares our tasks",
+}
+"""Commands that need a task of robot-rl, and why others do not do."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Defaults:
+    """The settings of a task before anything is overridden.
+
+    Attributes:
+        presets: Changes of the learner's settings by dotted name, for each learner by its name; those for "ppo" are
+            also for the learners that share its settings.
+        settings: The settings of the task or environment: plain nested values, each overridden by name.
+        num_envs: Number of worlds.
+    """
+
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    num_envs: int = 8
+
+
+@dataclass(kw_only=True, slots=True)
+class Resolved:
+    """What a tree of settings stands for.
+
+    Attributes:
+        task: The task; the source's own type, with a `name` that folders and lines call it by.
+        engine: What simulates it.
+        keys: The top-level keys of the tree that are the source's; the others are the learner's.
+        recorded: Values that run.yaml keeps in place of the given ones, such as what was read from files.
+    """
+
+    task: Any
+    engine: str
+    keys: tuple[str, ...] = ()
+    recorded: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class Worlds:
+    """Which worlds are made.
+
+    Attributes:
+        num_envs: How many.
+        seed: Of their random streams.
+        device: "cpu" or "cuda:<index>".
+        engine: As `Resolved.engine`.
+        num_threads: Threads of an engine on the CPU; 0 takes all cores.
+        first: Index of the first one: other processes have those before. Its seed must depend on it.
+    """
+
+    num_envs: int
+    seed: int
+    device: str = "cpu"
+    engine: str = ""
+    num_threads: int = 0
+    first: int = 0
+
+
+@dataclass(kw_only=True, slots=True, frozen=True)
+class EvaluationCfg:
+    """How a policy is evaluated.
+
+    Attributes:
+        episodes: How many.
+        seed: Of the worlds.
+        seconds: Length of an episode [s]; None: the source's own.
+        steps: Longest episode [steps]; 0: its own limit.
+        form: "torch", "onnx" or "both".
+    """
+
+    episodes: int
+    seed: int
+    seconds: float | None = None
+    steps: int = 0
+    form: str = "both"
+
+
+class TaskSource(ABC):
+    """Where tasks come from.
+
+    Attributes:
+        name: What the source is called.
+        pattern: How its tasks are written, such as "gym:<id>".
+        summary: A line about them.
+        settings_help: Lines about settings that only its tasks have, for `robot-rl train --help`.
+        unsupported: Commands that its tasks are not for, with the reason as it follows the task's name.
+        adds_groups: Whether `with_groups` can add observation groups to a task.
+    """
+
+    name: ClassVar[str] = ""
+    pattern: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    settings_help: ClassVar[str] = ""
+    unsupported: ClassVar[Mapping[str, str]] = NEEDS_OUR_TASK
+    adds_groups: ClassVar[bool] = False
+
+    @abstractmethod
+    def owns(self, name: str) -> bool:
+        """Return whether a task's name is of this source; nothing is imported for that."""
+
+    @abstractmethod
+    def defaults(self, name: str, device: str) -> Defaults:
+        """Return the settings of a task before anything is overridden.
+
+        Args:
+            name: The task's name.
+            device: "cpu" or "cuda:<index>".
+
+        Raises:
+            UserError: There is no such task, or it cannot be made here.
+        """
+
+    @abstractmethod
+    def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
+        """Return the task that a tree of settings stands for, checked.
+
+        Args:
+            tree: The whole tree: front keys, the learner's settings, and those of `Defaults.settings`.
+            device: "cpu" or "cuda:<index>".
+
+        Raises:
+            UserError: A value of the wrong type or out of range, or a setting that is not for this source.
+        """
+
+    @abstractmethod
+    def make_env(self, task: Any, worlds: Worlds) -> Any:
+        """Make the environment: an `rsl_rl.env.VecEnv` with `close()` (docs/learner.md says what else may be there).
+
+        Args:
+            task: `Resolved.task`.
+            worlds: Which worlds.
+
+        Raises:
+            UserError: Something that the user requested cannot be had.
+        """
+
+    def list_tasks(self) -> dict[str, str]:
+        """Return names and summaries of the tasks that can be listed; none where there are too many."""
+        return {}
+
+    def check_learner(self, env: Any, task: Any, learner: LearnerCfg) -> None:  # noqa: B027  (most need none)
+        """Refuse a learner that would learn the wrong thing in an environment that was made for a training.
+
+        Raises:
+            UserError: The line says which learner to use instead.
+        """
+
+    def admit(self, tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+        """Return a tree in which the settings of these dotted names stand, where the defaults leave some out."""
+        return dict(tree)
+
+    def optional_keys(self, name: str) -> set[str]:
+        """Return the dotted names of settings that a task can be without (`~key`)."""
+        return set()
+
+    def named_code(self, tree: Mapping[str, Any]) -> list[str]:
+        """Return the code that settings would import or run: a run made elsewhere needs the user's word for it.
+
+        Args:
+            tree: The settings of a run, whose types nobody has checked.
+        """
+        return []
+
+    def with_motion(self, task: Any) -> Any:
+        """Return a task with the observation group that a motion prior compares, where it can be added."""
+        return task
+
+    def with_groups(self, task: Any, other: Any, groups: Iterable[str], field: str) -> tuple[Any, tuple[str, ...]]:
+        """Return a task with the observation groups of another one, for a policy that was trained there.
+
+        Args:
+            task: The task.
+            other: The other task of this source.
+            groups: The names of its groups.
+            field: Who asks: "teacher" or "reference", a prefix for names that are taken.
+
+        Returns:
+            The task, and the groups' names in it.
+
+        Raises:
+            UserError: The other task is for another robot, or its actions mean something else.
+        """
+        return task, ()
+
+    def evaluate(self, task: Any, worlds: Worlds, policy: Any, cfg: EvaluationCfg) -> dict[str, Any]:
+        """Evaluate a policy in fresh worlds; by default the return and the length of whole episodes.
+
+        Args:
+            task: `Resolved.task`.
+            worlds: The training's worlds; at most so many are made.
+            policy: The policy, a `robot_rl.experiment.policies.PolicySource`.
+            cfg: How.
+
+        Returns:
+            What eval.json holds, see `robot_rl.evaluate.episodes`.
+
+        Raises:
+            UserError: A setting of the evaluation that is not for this source.
+        """
+        from robot_rl.evaluate.episodes import MAX_STEPS, evaluate_episodes
+
+        if cfg.form == "onnx":
+            raise UserError(f"form=onnx: in {task.name} the torch policy plays; leave form= out")
+        if not policy.is_run:
+            raise UserError(f"policy={policy.name}: in {task.name} a run's policy plays; give run=")
+        if cfg.seconds is not None:
+            raise UserError(f"seconds={cfg.seconds:g}: {task.name} counts steps; give steps=")
+        self.limit_episodes(task, cfg.steps, MAX_STEPS)
+        few = Worlds(num_envs=min(cfg.episodes, worlds.num_envs), seed=cfg.seed, device=worlds.device)
+        with contextlib.closing(self.make_env(task, few)) as env:
+            limit = cfg.steps or int(env.max_episode_length) or MAX_STEPS
+            return evaluate_episodes(env, policy.load(env), cfg.episodes, limit)
+
+    def limit_episodes(self, task: Any, steps: int, most: int) -> None:  # noqa: B027  (most have one)
+        """Let a task's episodes last `steps` at most, or `most` where `steps` is 0 and they would never end."""
+
+    def film(self, task: Any, worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]) -> Path:
+        """Film a policy.
+
+        Args:
+            task: `Resolved.task`.
+            worlds: The worlds to be seen.
+            policy: The policy.
+            cfg: What the film is like, a `robot_rl.viewer.video.VideoCfg`.
+            write: Writes frames (H, W, 3) uint8 with even sides as a film, and returns its file.
+
+        Raises:
+            UserError: It cannot be filmed.
+        """
+        raise UserError(f"video: {task.name} cannot be filmed here")
+
+    def export(
+        self, task: Any, worlds: Worlds, actor: Any, *, groups: tuple[str, ...], out: Path, training: Any
+    ) -> Any:
+        """Write the bundle of a policy, and return the report of its check.
+
+        Args:
+            task: `Resolved.task`.
+            worlds: The training's worlds; one of them is made.
+            actor: The trained actor.
+            groups: The observation groups that it sees.
+            out: The bundle's directory.
+            training: Where the policy comes from, a `robot_rl_deploy.contract.TrainingSpec`.
+
+        Raises:
+            UserError: It cannot be exported.
+        """
+        raise UserError(f"export: {task.name} cannot be exported")
+
+
+def require_keys(tree: Mapping[str, Any], keys: Iterable[str]) -> None:
+    """Refuse a tree that lacks a key.
+
+    Raises:
+        UserError: The line names the first.
+    """
+    for key in keys:
+        if key not in tree:
+            raise UserError(f"{key}: is missing, it can be changed but not left out")
+
+
+def refuse_engine(tree: Mapping[str, Any], own: str, instead: str) -> None:
+    """Refuse settings of our engines in a tree of a task that brings its own.
+
+    Args:
+        tree: The tree.
+        own: What its engine is called.
+        instead: What to do about another.
+
+    Raises:
+        UserError: Another engine, or threads for it.
+    """
+    if str(tree["engine"]) not in ("auto", own):
+        raise UserError(f"engine={tree['engine']}: {tree['task']} brings its own physics; {instead}")
+    if tree["num_threads"]:
+        raise UserError(f"num_threads={tree['num_threads']}: {tree['task']} has none of ours; leave num_threads= out")

@@ -1,0 +1,50 @@
+"""The sources of tasks: robot-rl's own, and plug-ins of the group `robot_rl.sources`; each is imported when needed."""
+
+import functools
+import importlib
+
+from robot_rl.errors import UserError
+from robot_rl.plugins import SOURCES, find_plugins, load
+from robot_rl.sources.protocol import TaskSource
+
+OWN = (
+    "robot_rl.sources.gymnasium.source:GymnasiumSource",
+    "robot_rl.sources.isaaclab.source:IsaacLabSource",
+    "robot_rl.sources.native:NativeSource",
+)
+"""By module and name, so that none knows another; the last takes every name that no other one owns."""
+
+
+@functools.cache
+def list_sources() -> tuple[TaskSource, ...]:
+    """Return all sources that can be used, the one that takes every name last."""
+    own = [
+        getattr(importlib.import_module(module), name)() for module, _, name in (word.partition(":") for word in OWN)
+    ]
+    theirs: list[TaskSource] = []
+    for name in find_plugins(SOURCES):
+        try:
+            found = load(SOURCES, name, "source")
+            theirs.append(found() if isinstance(found, type) else found)
+        except UserError:  # `robot-rl list plugins` says why.
+            continue
+    return (*own[:-1], *(source for source in theirs if isinstance(source, TaskSource)), own[-1])
+
+
+def source_of(name: object) -> TaskSource:
+    """Return the source of the task of that name."""
+    return next(source for source in list_sources() if source.owns(str(name)))
+
+
+def refuse_unsupported(name: str, command: str) -> None:
+    """Refuse a command that the source of a task does not support.
+
+    Args:
+        name: The task's name.
+        command: The command.
+
+    Raises:
+        UserError: The line has the reason.
+    """
+    if why := source_of(name).unsupported.get(command):
+        raise UserError(f"{command}: {name} {why}")
