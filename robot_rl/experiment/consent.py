@@ -1,7 +1,7 @@
 """Whether a run may import code that its settings name: those of runs made here may, others need the user's word.
 
-A run's settings can name modules: a task's, a learner's, an auxiliary objective's and a converter's (`<module>:<name>`),
-an environment's (`gym:<module>:<id>`) and, in Isaac Lab, the functions of its terms. Python runs a module when it
+A run's settings can name modules: of tasks, learners, auxiliary objectives and converters (`<module>:<name>`), of
+environments (`gym:<module>:<id>`) and, in Isaac Lab, of the functions of its terms. Python runs a module when it
 imports it, so the settings of somebody else's run would choose what runs here. A run
 trained here carries a seal in run.yaml, made with a key that only this user has on this machine; a copy from elsewhere
 has none that fits. Where no key can be kept, such as without a home directory, there are no seals.
