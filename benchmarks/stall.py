@@ -20,7 +20,7 @@ from typing import Any
 
 import robot_rl_tasks
 
-from robot_rl.bench.runtime import PERIOD_S, _Still
+from robot_rl.bench.runtime import PERIOD_S, StillRobot
 from robot_rl.errors import UserError
 from robot_rl.run_dir import machine_facts, package_versions, write_json
 
@@ -34,7 +34,7 @@ def run_once(arguments: list[str], seconds: float) -> dict[str, Any]:
     """Run the binary for so long and return what its report says of the watchdog."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "out"
-        robot = stack.enter_context(contextlib.closing(_Still(BUNDLE, folder, "udp", arguments)))
+        robot = stack.enter_context(contextlib.closing(StillRobot(BUNDLE, folder, "udp", arguments)))
         end = time.monotonic() + START_S
         while robot.link.phase not in ("DAMPING", "STAND", "POLICY") and time.monotonic() < end:
             robot.tick()

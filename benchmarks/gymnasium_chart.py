@@ -1,4 +1,4 @@
-"""The curves of ``robot-rl bench gymnasium`` as one SVG: return over control steps, and over wall-clock."""
+"""The curves of gymnasium_v5.py as one SVG: return over control steps, and over wall-clock."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from html import escape
 from typing import Any
 
 import numpy as np
-
-from robot_rl.bench.gymnasium_rivals import RIVALS
+from gymnasium_rivals import RIVALS
 
 WIDTH, HEIGHT = 230, 150
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 24, 26
