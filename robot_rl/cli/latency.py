@@ -38,8 +38,9 @@ def run(arguments: Sequence[str]) -> int:
         raise UserError("source: which log or report? Write robot-rl latency <file>")
     import json
 
-    from robot_rl.latency.chart import draw_latency, in_words
+    from robot_rl.latency.chart import draw_latency
     from robot_rl.latency.measure import STAGES, measure
+    from robot_rl.report.plot import microseconds
     from robot_rl.run_dir import write_atomic
 
     source = Path(options.source)
@@ -47,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     data = measure(source, options.extra_s)
     print(f"{'':36} {'p50':>9} {'p99':>9} {'p99.9':>9} {'most':>9}")
     for name, stage in data["stages"].items():
-        figures = " ".join(f"{in_words(stage[key]):>9}" for key in ("p50", "p99", "p99.9", "max"))
+        figures = " ".join(f"{microseconds(stage[key]):>9}" for key in ("p50", "p99", "p99.9", "max"))
         print(f"{STAGES.get(name, name):36} {figures}")
     write_atomic(file, json.dumps(data, indent=1) + "\n")
     save_picture(draw_latency(data), picture)

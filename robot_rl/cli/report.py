@@ -26,7 +26,7 @@ usage: robot-rl report [key=value ...]
 def run(arguments: Sequence[str]) -> int:
     """Writes report.html."""
     from robot_rl.cli.agreement import check_settings
-    from robot_rl.metrics.report import write_report
+    from robot_rl.report.page import write_report
     from robot_rl.run_dir import RunDir
 
     options = read_all(Options, arguments)

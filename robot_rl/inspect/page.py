@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import base64
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from robot_rl.inspect.charts import Chart, draw, short
 from robot_rl.inspect.film import encode
 from robot_rl.inspect.growth import Growth
 from robot_rl.inspect.record import Record
 from robot_rl.inspect.replay import Replay
+from robot_rl.report.page import STYLE
+from robot_rl.report.plot import Chart, draw, short
 
-STYLE = Path(__file__).parents[1] / "metrics" / "templates" / "report.css"
 DASHED = "Dashed: the target that was set. Highlighted: what the reasons mention."
 OWN_STYLE = """
 .why { padding: 0.9rem 1.1rem; list-style: none; border-left: 3px solid var(--t2); background: var(--panel); }

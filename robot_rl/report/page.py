@@ -1,4 +1,7 @@
-"""The report's HTML: everything that is text. All of a run's own words pass through `html.escape`."""
+"""The report of a run: one self-contained page, made again at any time from the files of the run directory.
+
+All of a run's own words pass through `html.escape`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,15 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from robot_rl.metrics.report_charts import Chart, Section, make_sections, payload
-from robot_rl.metrics.report_data import RunData, find_value
-from robot_rl.metrics.report_verdict import Figure, duration, evaluation_table, make_verdict, mean_and_std, number
+from robot_rl.errors import UserError
+from robot_rl.report.data import RunData, find_value, read_run
+from robot_rl.report.sections import Chart, Section, make_sections, payload
+from robot_rl.report.verdict import Figure, duration, evaluation_table, make_verdict, mean_and_std, number
+from robot_rl.run_dir import write_atomic
 
 TEMPLATES = Path(__file__).parent / "templates"
+STYLE = TEMPLATES / "report.css"
+"""How every page of the project looks."""
 VIDEO_LIMIT = 8 * 1024 * 1024
 """Videos above this size [bytes] are shown as frames: base64 adds a third, and a page should open at once."""
 
@@ -36,6 +43,31 @@ class Names:
 
     task: str
     run_id: str
+
+
+def write_report(run_dir: Path | str) -> Path:
+    """Write report.html of a run from its metrics.jsonl, run.yaml, eval.json and video.mp4.
+
+    Any of these files may be missing, cut off or hold values that are not finite; the page says what it left out. The
+    file is replaced in one step, so a reader never sees half a page.
+
+    Args:
+        run_dir: runs/<task>/<run id>.
+
+    Returns:
+        The path of report.html.
+
+    Raises:
+        UserError: `run_dir` is not a directory.
+        OSError: the page cannot be written, for instance on a full disk.
+    """
+    run_dir = Path(run_dir)
+    if not run_dir.is_dir():
+        raise UserError(f"run directory '{run_dir}' does not exist: give the directory of a run, runs/<task>/<run id>")
+    page = render_page(read_run(run_dir.resolve()))
+    path = run_dir / "report.html"
+    write_atomic(path, page)
+    return path
 
 
 def render_page(data: RunData) -> str:
@@ -75,7 +107,7 @@ def _head(names: Names, script: str) -> str:
     policy = (
         f"default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     )
-    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    style = STYLE.read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="generator" content="robot-rl">\n'
