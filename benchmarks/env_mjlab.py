@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import mujoco
 import numpy as np
 import torch
+from words import run_script
 
 from robot_rl.bench.env import BLOCK_STEPS, random_actions, seconds
 from robot_rl.bench.result import make_result
@@ -273,12 +274,15 @@ def bench_mjlab(
     return make_result(f"env {env.cfg.name} and mjlab", rows, unit="control steps/s", notes=notes)
 
 
-def run(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Measure, print the table, write the figures.
 
     Raises:
         UserError: a word that cannot be used, or the rival failed.
     """
+    if {"--help", "-h"} & set(arguments):
+        print(f"{__doc__}\n{describe(Options)}")
+        return
     options, dotted = read(Options, arguments)
     check_outputs(arguments, {"out": BENCH})
     ours = {"device": "cpu", **{key: getattr(options, key) for key in ("num_envs", "engine", "seed")}}
@@ -295,18 +299,5 @@ def run(arguments: Sequence[str]) -> None:
         print(options.out)
 
 
-def main(arguments: list[str]) -> int:
-    """Run, and return the exit code."""
-    if {"--help", "-h"} & set(arguments):
-        print(f"{__doc__}\n{describe(Options)}")
-        return 0
-    try:
-        run(arguments)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_script(main)

@@ -27,6 +27,7 @@ from gymnasium_chart import draw
 from gymnasium_rivals import DEFAULT_PYTHON as RIVALS_PYTHON
 from gymnasium_rivals import ENVS, RIVALS, ROOT, Job, find_python, read_runs, train_one
 from rivals.episodes import EpisodeLog, evaluate
+from words import run_script
 
 from robot_rl.cli import tree as trees
 from robot_rl.cli.bench import print_table
@@ -508,18 +509,13 @@ def show(result: Mapping[str, Any]) -> None:
         print(f"  {key}: {value}")
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> None:
     """Train, print the table."""
     if {"--help", "-h"} & set(arguments):
         print(f"{__doc__}\n{describe(Options)}")
-        return 0
-    try:
+    else:
         show(bench_gymnasium(arguments))
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_script(main)

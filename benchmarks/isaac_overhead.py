@@ -10,7 +10,6 @@ is an iteration less the time inside of Isaac Lab's step. ``--help`` lists the o
 from __future__ import annotations
 
 import importlib
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from words import run_script
 
 from robot_rl.bench.result import make_result
 from robot_rl.cli import tree as trees
@@ -155,12 +155,15 @@ def _make_rival(env: Any, agent: Any, device: str) -> Any:
         return rsl_rl.create_rsl_rl_runner(wrapped, agent, log_dir=None)
 
 
-def run(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Measure, print the table, write the figures.
 
     Raises:
         UserError: a word that cannot be used, or an environment that cannot be made.
     """
+    if {"--help", "-h"} & set(arguments):
+        print(f"{__doc__}\n{describe(Options)}")
+        return
     options, dotted = read(Options, arguments)
     check_outputs(arguments, {"out": BENCH})
     if not is_isaac(options.task):
@@ -175,18 +178,5 @@ def run(arguments: Sequence[str]) -> None:
         print(options.out)
 
 
-def main(arguments: list[str]) -> int:
-    """Run, and return the exit code."""
-    if {"--help", "-h"} & set(arguments):
-        print(f"{__doc__}\n{describe(Options)}")
-        return 0
-    try:
-        run(arguments)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_script(main)

@@ -93,4 +93,4 @@ def test_a_rival_that_fails_is_one_line(tmp_path, script, line):
 )
 def test_bad_input_is_one_line(words, line):
     with pytest.raises(UserError, match=line):
-        env_mjlab.run(words)
+        env_mjlab.main(words)

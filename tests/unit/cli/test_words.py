@@ -41,7 +41,7 @@ TRAIN = [
     (["~ppo"], "~ppo: can be changed but not left out"),
     (["~sim.timestep"], "~sim.timestep: can be changed but not left out"),
     (
-        ["~rewards.upright", "~rewards.effort", "~rewards.centred", "~rewards.pole_vel"],
+        [f"~rewards.{name}" for name in ("upright", "energy", "effort", "centred", "pole_vel")],
         "rewards={}: needs at least one",
     ),
     (["observations={}"], "observations={}: is a group"),
@@ -154,7 +154,7 @@ def test_a_launcher_may_be_set_for_a_sweep(run, in_tmp, resolved):
 def test_a_group_given_as_a_whole_changes_what_it_names(run, in_tmp, resolved):
     assert run("train", TASK, "rewards={upright:{weight:3}}", "rewards.centred.weight=-4")[0] == 0
     rewards = resolved[0].task.rewards
-    assert (rewards["upright"].weight, rewards["centred"].weight, len(rewards)) == (3.0, -4.0, 4)
+    assert (rewards["upright"].weight, rewards["centred"].weight, len(rewards)) == (3.0, -4.0, 5)
     tree = {"actor": {"conv": {"features": 64, "groups": []}}}
     assert override(tree, {"actor": {"conv": {"features": 3}}}) == {"actor": {"conv": {"features": 3, "groups": []}}}
     with pytest.raises(UserError, match=r"actor.conv.features is given twice"):
