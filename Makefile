@@ -83,12 +83,12 @@ bench-learner: $(CORE)  ## the PPO update against rsl_rl's
 rival-mjlab: $(RIVAL)/.installed  ## .venv-mjlab with mjlab, a rival that pins other versions of MuJoCo
 
 bench-mjlab: $(CORE) $(RIVAL)/.installed  ## environment steps against mjlab's, on the CPU
-	$(BIN)/robot-rl bench env task=go2_flat rival=mjlab num_envs=1024 out=benchmarks/bench_env_mjlab.json
+	$(BIN)/python benchmarks/env_mjlab.py num_envs=1024 out=benchmarks/bench_env_mjlab.json
 
 rival-gymnasium: $(GYM_RIVALS)/.installed  ## .venv-gymrivals with stable-baselines3 and Gymnasium
 
 bench-gymnasium: $(DEV)  ## ours in Gymnasium's environments, against the rivals that were run once
-	$(BIN)/robot-rl bench gymnasium out=benchmarks/bench_gymnasium.json
+	$(BIN)/python benchmarks/gymnasium_v5.py out=benchmarks/bench_gymnasium.json
 
 isaac: $(ISAAC)  ## .venv-isaac: Isaac Lab 3.0 on Newton, and this project beside it (Python 3.12, 8 GB)
 

@@ -9,9 +9,7 @@ CPU time is that of all threads of the process, and less sensitive to what else 
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,14 +24,17 @@ from robot_rl_envs.cameras.sensor import CameraSensor
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.task import Actions, Sim
 from robot_rl_envs.terrain import PRESETS, build_terrain
+from words import read_words, run_script
 
 from robot_rl.bench.result import make_result
+from robot_rl.files import write_json
 
 SIZES = ((64, 48), (32, 24))
 KINDS = ("depth", "rgb")
 GROUNDS = ("plane", "stairs")
 THREADS = (1, 2)
 GL_WORLDS = 8
+KNOWN = {"worlds": "128", "repeats": "7", "out": ""}
 
 
 def make_scene(ground: str) -> Scene:
@@ -127,15 +128,15 @@ def measure(worlds: int, repeats: int) -> tuple[dict[str, list[float]], dict[str
 
 def main(arguments: list[str]) -> None:
     """Measure, print, write the JSON."""
-    options = dict(argument.split("=", 1) for argument in arguments)
-    rows, cpu = measure(int(options.get("worlds", "128")), int(options.get("repeats", "7")))
+    options = read_words(arguments, KNOWN, whole=("worlds", "repeats"))
+    rows, cpu = measure(int(options["worlds"]), int(options["repeats"]))
     notes: dict[str, Any] = {"cpu_ms_per_image": cpu, "best": {who: max(values) for who, values in rows.items()}}
     result = make_result("camera images on a CPU", rows, unit="images/s", notes=notes)
     for row in result["rows"]:
         print(f"{row['who']:44s} {row['value']:8.0f} images/s   {cpu[row['who']]:7.3f} ms CPU an image")
-    if "out" in options:
-        Path(options["out"]).write_text(json.dumps(result, indent=1) + "\n")
+    if options["out"]:
+        write_json(Path(options["out"]), result)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_script(main)

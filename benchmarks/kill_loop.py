@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from words import read_words, run_script
 
 from robot_rl.cli.main import main as command_line
 from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
@@ -43,6 +44,7 @@ from robot_rl.learn.checkpoints.checkpoint import (
 from robot_rl.machine import machine_facts, package_versions
 
 SAVE_INTERVAL = 5
+KNOWN = {"kills": "200", "seed": "1", "out": "benchmarks/kill_loop.json"}
 SMALL = ("num_envs=16", "num_steps=8", "actor.hidden=[16]", "critic.hidden=[16]", "num_threads=1", "ppo.schedule=fixed")
 STAGING = re.compile(r"\.(\d{6})-(?!replaced$|removed$)")
 POLL_S = 0.0003
@@ -213,11 +215,10 @@ def compare(run: RunDir, root: Path, folder: Path) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main(arguments: list[str]) -> int:
     """Kill, count, compare, and write it down."""
-    given = dict(word.split("=", 1) for word in sys.argv[1:])
-    kills, seed = int(given.get("kills", "200")), int(given.get("seed", "1"))
-    out = Path(given.get("out", "benchmarks/kill_loop.json"))
+    options = read_words(arguments, KNOWN, whole=("kills", "seed"))
+    kills, seed, out = int(options["kills"]), int(options["seed"]), Path(options["out"])
     draw, tally, begun = random.Random(seed), Tally(), time.monotonic()
     with scratch() as folder:
         run = begin(folder / "runs", seed)
@@ -252,8 +253,8 @@ def main() -> None:
     write_json(out, result)
     print(out)
     sound = tally.unloadable == tally.beyond == 0 and end["rows_once_and_in_order"]
-    sys.exit(not (sound and not end["differing_tensors"] and not end["differing_rows"]))
+    return int(not (sound and not end["differing_tensors"] and not end["differing_rows"]))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from words import read_words, run_script
+
 from robot_rl.drill.process import Training, last_row, name_code
 from robot_rl.errors import ExitCode
 from robot_rl.experiment.run_dir import RunDir
@@ -37,6 +39,7 @@ PARTS = (
     "notice to the checkpoint",
     "notice to the end of the process",
 )
+KNOWN = {"task": "go2_flat", "num_envs": "4096", "rounds": "5", "out": "benchmarks/notice.json"}
 
 
 def begin(given: dict[str, str], root: Path) -> RunDir:
@@ -86,11 +89,10 @@ def notice(run: RunDir, draw: random.Random) -> dict[str, float]:
     return dict(zip(PARTS, values, strict=True))
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Measure, print and write it down."""
-    given: dict[str, str] = {"task": "go2_flat", "num_envs": "4096"}
-    given |= dict(word.split("=", 1) for word in sys.argv[1:])
-    rounds, out = int(given.pop("rounds", "5")), Path(given.pop("out", "benchmarks/notice.json"))
+    given = read_words(arguments, KNOWN, whole=("rounds", "num_envs"), free=True)
+    rounds, out = int(given.pop("rounds")), Path(given.pop("out"))
     draw = random.Random(1)
     with tempfile.TemporaryDirectory(prefix=".notice-", dir=".") as folder:
         run = begin(given, Path(folder) / "runs")
@@ -120,4 +122,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

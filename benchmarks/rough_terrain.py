@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,12 @@ from typing import Any
 import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
+from words import read_words, run_script
 
 from robot_rl.bench.result import make_result
 from robot_rl.config import apply_overrides
 from robot_rl.evaluate.rollout import evaluation_task
+from robot_rl.files import write_json
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.make import make_runner
@@ -36,6 +37,7 @@ from robot_rl.learn.policy import make_policy
 SPEED, AWAY, SECONDS, TRIES = 0.8, 4.0, 10.0, 12
 """Command [m/s], distance that counts as crossed [m], time for it [s], tries for every tile of a kind and row."""
 TONES = ("#1769aa", "#c2571a")
+KNOWN = {"tasks": "go2_rough,go2_rough_blind", "minutes": "20", "iterations": "", "seed": "1", "keep": "", "out": ""}
 
 
 def train(name: str, directory: Path, settings: dict[str, Any], seed: int) -> None:
@@ -98,14 +100,14 @@ def crossed(name: str, policy: Any, seed: int) -> tuple[dict[str, list[float]], 
 
 def main(arguments: list[str]) -> None:
     """Train, try, write the JSON and the picture."""
-    options = dict(argument.split("=", 1) for argument in arguments)
-    minutes, seed = float(options.get("minutes", "20")), int(options.get("seed", "1"))
-    settings = {"max_iterations": int(options["iterations"])} if "iterations" in options else {}
+    options = read_words(arguments, KNOWN, whole=("minutes", "seed"))
+    minutes, seed = float(options["minutes"]), int(options["seed"])
+    settings = {"max_iterations": int(options["iterations"])} if options["iterations"] else {}
     notes: dict[str, Any] = {"minutes": minutes, "seed": seed, "command_m_s": SPEED, "distance_m": AWAY, "tasks": {}}
     values: dict[str, list[float]] = {}
-    for name in options.get("tasks", "go2_rough,go2_rough_blind").split(","):
+    for name in options["tasks"].split(","):
         with tempfile.TemporaryDirectory() as scratch:
-            directory = Path(options.get("keep", scratch)) / name
+            directory = Path(options["keep"] or scratch) / name
             if not (directory / "metrics.jsonl").exists():
                 train(name, directory, settings, seed)
             rows = [row for row in curve(directory) if row["time_s"] <= 60 * minutes]
@@ -125,10 +127,10 @@ def main(arguments: list[str]) -> None:
         print(
             name, {key: notes["tasks"][name][key] for key in ("level", "iterations", "time_s", "crossed")}, flush=True
         )
-    if "out" in options:
+    if options["out"]:
         out = Path(options["out"])
         result = make_result("level reached on rough ground", values, unit="terrain level", notes=notes)
-        out.write_text(json.dumps(result, indent=1) + "\n")
+        write_json(out, result)
         out.with_suffix(".svg").write_text(picture(notes))
 
 
@@ -171,4 +173,4 @@ def picture(notes: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_script(main)

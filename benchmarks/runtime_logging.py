@@ -7,12 +7,13 @@ runtime must be built (make runtime).
 """
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
+from words import read_words, run_script
 
+from robot_rl.files import write_json
 from robot_rl.machine import machine_facts
 
 TICK_NS = 2_000_000
@@ -39,10 +40,14 @@ def measure(ticks: int = 20_000) -> dict[str, object]:
     }
 
 
+def main(arguments: list[str]) -> None:
+    """Measure, print, write."""
+    options = read_words(arguments, {"ticks": "20000", "out": ""}, whole=("ticks",), marks=("machine", "ns_a_tick"))
+    result = measure(int(options["ticks"]))
+    print(json.dumps(result, indent=1))
+    if options["out"]:
+        write_json(Path(options["out"]), result)
+
+
 if __name__ == "__main__":
-    options = dict(argument.split("=", 1) for argument in sys.argv[1:])
-    result = measure(int(options.get("ticks", 20_000)))
-    text = json.dumps(result, indent=1)
-    print(text)
-    if "out" in options:
-        Path(options["out"]).write_text(text + "\n")
+    run_script(main)

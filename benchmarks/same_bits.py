@@ -23,13 +23,22 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from words import read_words, run_script
+
+from robot_rl.files import write_json
+from robot_rl.machine import machine_facts, package_versions
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = (".", "envs", "tasks", "sim_assets", "deploy_jetson")
 KNOWN = {"ref": "", "against": "", "cases": "", "out": ""}
 SMALL = ["max_iterations=3", "num_envs=32", "num_steps=16", "num_threads=1", "device=cpu", "run_id=a"]
 RECORD = ["record", "policy=go2_flat", "worlds=2", "seconds=1", "seed=3", "out=motion.safetensors"]
 AMP = ["amp.weight=0.5", "amp.motions=motion.safetensors", "amp.batch=64", "amp.replay=512", "symmetry=none"]
-CARTPOLE = ["task=cartpole", *SMALL]
+WITHOUT_ENERGY = "~rewards.energy"
+"""Dropped for code from before the cart-pole had that reward."""
+CARTPOLE = ["task=cartpole", *SMALL, WITHOUT_ENERGY, "sim.decimation=2", "episode_length_s=8.0", "ppo.gamma=0.99"]
+CARTPOLE += ["events.pole.velocity=2.0"]
+"""The cart-pole as it was at first, so that any code can be compared with any."""
 TEACHER = ["teacher.run=runs/go2_rough/a"]
 
 CASES: dict[str, list[list[str]]] = {
@@ -79,9 +88,11 @@ def run_case(tree: Path, commands: list[list[str]]) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
     }
+    known = (tree / "tasks" / "robot_rl_tasks" / "cartpole" / "energy.py").is_file()
     with tempfile.TemporaryDirectory() as folder:
         for words in commands:
-            line = [sys.executable, "-m", "robot_rl.cli.main", *once(words)]
+            kept = [word for word in once(words) if known or word != WITHOUT_ENERGY]
+            line = [sys.executable, "-m", "robot_rl.cli.main", *kept]
             done = subprocess.run(line, check=False, cwd=folder, env=env, capture_output=True, text=True)
             if done.returncode:
                 raise SystemExit(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
@@ -125,11 +136,9 @@ def run_all(tree: Path, names: list[str], what: str) -> dict[str, dict[str, str]
     return found
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Run the cases, print the comparison, write the JSON."""
-    options = KNOWN | dict(word.split("=", 1) for word in words)
-    if unknown := set(options) - set(KNOWN):
-        raise SystemExit(f"{', '.join(sorted(unknown))}: not an option; known: {', '.join(KNOWN)}")
+    options = read_words(arguments, KNOWN)
     names = options["cases"].split(",") if options["cases"] else list(CASES)
     before: dict[str, dict[str, str]] = {}
     if options["ref"]:
@@ -149,8 +158,6 @@ def main(words: list[str]) -> int:
         counts = {key: value if key == "equal" else len(value) for key, value in row.items()}
         print(f"{name:22} {'  '.join(f'{key} {count}' for key, count in counts.items())}")
     if options["out"]:
-        from robot_rl.machine import machine_facts, package_versions
-
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
         text = {
             "ref": options["ref"] or options["against"],
@@ -160,9 +167,9 @@ def main(words: list[str]) -> int:
             "comparison": result,
             "checksums": after,
         }
-        Path(options["out"]).write_text(json.dumps(text, indent=1) + "\n")
+        write_json(Path(options["out"]), text)
     return int(any(row["differ"] or row["gone"] for row in result.values()))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    run_script(main)

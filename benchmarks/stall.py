@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import robot_rl_tasks
+from words import read_words, run_script
 
-from robot_rl.bench.runtime import PERIOD_S, _Still
+from robot_rl.bench.runtime import PERIOD_S, StillRobot
 from robot_rl.errors import UserError
 from robot_rl.files import write_json
 from robot_rl.machine import machine_facts, package_versions
@@ -35,7 +36,7 @@ def run_once(arguments: list[str], seconds: float) -> dict[str, Any]:
     """Run the binary for so long and return what its report says of the watchdog."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "out"
-        robot = stack.enter_context(contextlib.closing(_Still(BUNDLE, folder, "udp", arguments)))
+        robot = stack.enter_context(contextlib.closing(StillRobot(BUNDLE, folder, "udp", arguments)))
         end = time.monotonic() + START_S
         while robot.link.phase not in ("DAMPING", "STAND", "POLICY") and time.monotonic() < end:
             robot.tick()
@@ -69,12 +70,10 @@ def measure(busy: int, kind: str, runs: int, seconds: float) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """Measure every kind beside every number of loops."""
-    options = KNOWN | dict(argument.partition("=")[::2] for argument in arguments)
-    if unknown := sorted(options.keys() - KNOWN.keys()):
-        raise UserError(f"unknown key '{unknown[0]}': known: {', '.join(KNOWN)}")
+    options = read_words(arguments, KNOWN, whole=("runs", "seconds"))
     counts = options["busy"].split(",")
-    if not all(text.isdecimal() for text in (*counts, options["runs"])) or not options["seconds"].isdecimal():
-        raise UserError("busy, runs and seconds must be whole numbers, such as busy=0,2,4 runs=6 seconds=4")
+    if not all(text.isdecimal() for text in counts):
+        raise UserError(f"busy={options['busy']}: must be whole numbers, such as 0,2,4")
     load = round(os.getloadavg()[0], 2)
     rows = [
         measure(int(busy), kind, int(options["runs"]), float(options["seconds"])) for busy in counts for kind in KINDS
@@ -85,7 +84,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except UserError as error:
-        sys.exit(f"stall: {error}")
+    run_script(main)

@@ -11,8 +11,6 @@ endless plane's of the same round, so that a busy machine slows them all alike.
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -36,11 +34,14 @@ from robot_rl_envs.terrain import (
     rough_terrains,
 )
 from robot_rl_tasks.registry import get_task
+from words import read_words, run_script
 
 from robot_rl.bench.env import BareBatch
 from robot_rl.bench.result import make_result
+from robot_rl.files import write_json
 
 BLOCK_STEPS, SETTLE_STEPS, TARGET_RAD = 20, 25, 0.25
+KNOWN = {"num_envs": "256", "rounds": "7", "out": ""}
 
 
 def _one(kind: Tile, **changes: Any) -> TerrainCfg:
@@ -87,8 +88,8 @@ def start(ground: TerrainCfg | None, num_envs: int) -> tuple[BareBatch, np.ndarr
 
 def main(arguments: list[str]) -> None:
     """Measure in turns, print the table, write the JSON."""
-    options = dict(argument.split("=", 1) for argument in arguments)
-    num_envs, rounds = int(options.get("num_envs", "256")), int(options.get("rounds", "7"))
+    options = read_words(arguments, KNOWN, whole=("num_envs", "rounds"))
+    num_envs, rounds = int(options["num_envs"]), int(options["rounds"])
     built = {name: start(ground, num_envs) for name, ground in grounds().items()}
     draw = np.random.default_rng(0)
     values: dict[str, list[float]] = {name: [] for name in built}
@@ -105,11 +106,11 @@ def main(arguments: list[str]) -> None:
     print("| ground | geoms | control steps/s | of the plane |\n|---|---|---|---|")
     for name, row in values.items():
         print(f"| {name} | {built[name][2]:,} | {np.median(row):,.0f} | {np.median(np.array(row) / plane):.2f} |")
-    if "out" in options:
+    if options["out"]:
         notes = {"num_envs": num_envs, "block_steps": BLOCK_STEPS, "geoms": {k: v[2] for k, v in built.items()}}
         result = make_result("physics by ground", values, unit="control steps/s", notes=notes)
-        Path(options["out"]).write_text(json.dumps(result, indent=1) + "\n")
+        write_json(Path(options["out"]), result)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_script(main)

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from typing import Any
 import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
+from words import read_words, run_script
 
 from robot_rl.bench.result import make_result
 from robot_rl.config import apply_overrides
@@ -146,13 +146,9 @@ def read_options(arguments: list[str]) -> dict[str, str]:
     Raises:
         UserError: an unknown one, or a value that cannot be.
     """
-    options = KNOWN | dict(argument.partition("=")[::2] for argument in arguments)
-    if unknown := sorted(options.keys() - KNOWN.keys()):
-        raise UserError(f"unknown key '{unknown[0]}': known: {', '.join(KNOWN)}")
+    options = read_words(arguments, KNOWN, whole=("every",))
     if not all(seed.isdigit() for seed in options["seeds"].split(",")):
         raise UserError(f"seeds={options['seeds']}: must be whole numbers, such as 1,2,3")
-    if not options["every"].isdigit() or int(options["every"]) < 1:
-        raise UserError(f"every={options['every']}: must be a whole number of at least 1")
     if options["until"] not in ("first", "end"):
         raise UserError(f"until={options['until']}: must be first or end")
     for name in options["learners"].split(","):
@@ -160,8 +156,6 @@ def read_options(arguments: list[str]) -> dict[str, str]:
         if learner not in ("ppo", "rsl_rl") or not all("=" in change for change in changes):
             raise UserError(f"learners={name}: must be ppo or rsl_rl, and settings behind it, such as +symmetry=none")
         apply_overrides(PPOLearnerCfg(), dict(change.split("=", 1) for change in changes))
-    if options["out"] and not Path(options["out"]).parent.is_dir():
-        raise UserError(f"out={options['out']}: there is no folder {Path(options['out']).parent}")
     return options
 
 
@@ -203,8 +197,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except UserError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

@@ -9,17 +9,16 @@ written out), ours with PyTorch's own layers, and those with the loss compiled b
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from words import read_words, run_script
 
 from robot_rl.bench.learner import SIZES, EqualPair
 from robot_rl.bench.result import make_result
 from robot_rl.config import NetworkCfg
-from robot_rl.errors import UserError
 from robot_rl.files import write_json
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.networks.mlp import Mlp
@@ -41,30 +40,13 @@ def make(hidden: tuple[int, ...], worlds: int, kind: str) -> EqualPair:
     return pair
 
 
-def main(arguments: list[str]) -> int:
-    """Measure, print and write; input that cannot be used is one line."""
-    try:
-        measure(arguments)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
-def measure(arguments: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Run the updates in turn.
 
     Raises:
         UserError: an option that cannot be used.
     """
-    told = {key: text for key, _, text in (argument.partition("=") for argument in arguments)}
-    unknown = sorted(set(told) - set(KNOWN))
-    if unknown:
-        raise UserError(f"unknown key '{unknown[0]}': known: {', '.join(KNOWN)}")
-    options = KNOWN | told
-    for name in ("repeats", "num_envs"):
-        if not options[name].isdigit() or int(options[name]) < 1:
-            raise UserError(f"{name}={options[name]}: must be a whole number of at least 1")
+    options = read_words(arguments, KNOWN, whole=("repeats", "num_envs"))
     worlds, repeats = int(options["num_envs"]), int(options["repeats"])
     rows: dict[str, list[float]] = {}
     first: dict[str, float] = {}
@@ -89,4 +71,4 @@ def measure(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_script(main)

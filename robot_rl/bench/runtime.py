@@ -94,7 +94,7 @@ def _inference(bundle: Path, folder: Path, seconds: float, *more: str) -> dict[s
     return json.loads(report.read_text())
 
 
-class _Still:
+class StillRobot:
     """A robot that stands still and sends a state every 2 ms."""
 
     def __init__(self, bundle: Path, folder: Path, transport: str, arguments: Sequence[str] = ()) -> None:
@@ -144,7 +144,7 @@ class _Still:
 
 def _paced(bundle: Path, folder: Path, transport: str, seconds: float) -> dict[str, Any]:
     """State to command over a transport."""
-    with contextlib.closing(_Still(bundle, folder / transport, transport)) as robot:
+    with contextlib.closing(StillRobot(bundle, folder / transport, transport)) as robot:
         robot.walk()
         begin, first = len(robot.link.notes), int(robot.link.low.sequence)
         for _ in range(round(seconds / PERIOD_S)):
@@ -178,7 +178,7 @@ def _killed(bundle: Path, folder: Path, times: int) -> dict[str, Any]:
     """From `kill -9` of the main process to the watchdog's first damping command [ms]."""
     found = []
     for count in range(times):
-        with contextlib.closing(_Still(bundle, folder / f"kill-{count}", "udp")) as robot:
+        with contextlib.closing(StillRobot(bundle, folder / f"kill-{count}", "udp")) as robot:
             robot.walk()
             robot.link.take()
             begin, killed_ns = len(robot.link.notes), time.monotonic_ns()

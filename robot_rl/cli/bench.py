@@ -1,4 +1,4 @@
-"""robot-rl bench: ours beside the rival, in turn, in one run."""
+"""robot-rl bench: ours compared with bare physics, rsl_rl or a deadline, in turn, in one run."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli import bench_gymnasium, bench_isaac, bench_runtime
+from robot_rl.cli import bench_runtime
 from robot_rl.cli.options import (
     CHANGES_HELP,
     MAX_COUNT,
@@ -17,10 +17,9 @@ from robot_rl.cli.options import (
     parse_value,
     read,
     read_all,
-    split_bare,
 )
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.outputs import BENCH, CURVES, check_outputs
+from robot_rl.experiment.outputs import BENCH, check_outputs
 
 
 @dataclass(kw_only=True, slots=True)
@@ -34,9 +33,6 @@ class EnvOptions:
     repeats: int = option(31, "timed blocks of each, at least 2 for a spread", least=2, most=MAX_COUNT)
     seed: int = option(0, "seed of worlds and actions", least=0, most=MAX_SEED)
     profile: bool = option(True, "time the stages of a step, too, after the figure's blocks")
-    rival: str = option("", "mjlab: beside its flat quadruped on the CPU, not beside bare physics")
-    rival_python: str = option("", "the interpreter mjlab is installed for; .venv-mjlab/bin/python by default")
-    rival_worlds: str = option("[64,128,256,512,1024]", "numbers of worlds to try the rival at; its best counts")
     out: str = option("", "file for the figures as JSON")
 
 
@@ -44,7 +40,6 @@ class EnvOptions:
 class LearnerOptions:
     """Options of robot-rl bench learner."""
 
-    rival: str = option("rsl_rl", "whom to measure against; rsl_rl is the only one")
     hidden: str = option("", "hidden layers of one network size, such as [128,128]; several sizes by default")
     num_envs: str = option("[1024,4096]", "worlds of the rollouts")
     num_steps: int = option(24, "steps of the rollout", least=1, most=100_000)
@@ -53,51 +48,61 @@ class LearnerOptions:
     out: str = option("", "file for the figures as JSON")
 
 
+MOVED = {
+    "gymnasium": "benchmarks/gymnasium_v5.py",
+    "isaac": "benchmarks/isaac_overhead.py",
+    "env rival=mjlab": "benchmarks/env_mjlab.py",
+}
+"""Comparisons that need other learners or simulators in environments of their own, and the scripts that run them."""
+
 HELP = f"""\
-robot-rl bench: measure ours and the rival in turn (A B A B), in one run
+robot-rl bench: measure ours and what it is compared with in turn (A B A B), in one run
 
-usage: robot-rl bench env|learner|gymnasium|runtime|isaac [key=value ...]
+usage: robot-rl bench env|learner|runtime [key=value ...]
 
-env: control steps a second under random actions, against bare mujoco.batch.Batch.step, or rival=mjlab
+env: control steps a second under random actions, against bare mujoco.batch.Batch.step
 {describe(EnvOptions)}
 
 learner: the PPO update, against rsl_rl's at equal arithmetic
 {describe(LearnerOptions)}
 
-gymnasium: trainings in Gymnasium's v5 environments on our engine, against PPO with CleanRL's settings and
-stable-baselines3's, which benchmarks/gymnasium_rivals.py ran once; any setting of robot-rl train changes ours
-{describe(bench_gymnasium.GymnasiumOptions)}
-
 runtime: the robot's binary at 500 Hz: inference, state to command over each transport, damping after kill -9
 {describe(bench_runtime.RuntimeOptions)}
 
-isaac: an iteration of training in an environment of Isaac Lab less its simulation, against Isaac Lab's own runner
-{describe(bench_isaac.IsaacOptions)}
-
-Values are medians, spreads quartile distances; figures are worth what the machine was quiet.
+Values are medians, spreads quartile distances; figures are worth what the machine was quiet. Comparisons with mjlab,
+Gymnasium's learners and Isaac Lab are scripts of the source checkout: {", ".join(MOVED.values())}.
 {CHANGES_HELP}"""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Measures, prints the table and writes the figures."""
+    """Measure, print the table and write the figures."""
     from robot_rl.files import write_json
 
-    benches = {"env": bench_env, "learner": bench_learner, "gymnasium": bench_gymnasium.bench_gymnasium}
-    benches |= {"runtime": bench_runtime.bench_runtime, "isaac": bench_isaac.bench_isaac}
-    what, rest = split_bare(arguments)
-    if len(what) != 1 or what[0] not in benches:
-        raise UserError(
-            f"bench {' '.join(what)}: must be one of {', '.join(benches)}; {suggest(''.join(what), benches)}"
-        )
-    check_outputs(arguments, {"out": BENCH, "svg": CURVES})
-    result, out = benches[what[0]](rest)
-    shows = {"env": show, "learner": show_learner, "gymnasium": bench_gymnasium.show, "runtime": bench_runtime.show}
-    shows["isaac"] = show
-    shows[what[0]](result)
+    benches = {"env": (bench_env, show), "learner": (bench_learner, show_learner)}
+    benches["runtime"] = (bench_runtime.bench_runtime, bench_runtime.show)
+    what = " ".join(word for word in arguments if "=" not in word)
+    _refuse_moved(what, arguments)
+    if what not in benches:
+        raise UserError(f"bench {what}: must be one of {', '.join(benches)}; {suggest(what, benches)}")
+    check_outputs(arguments, {"out": BENCH})
+    measure, print_result = benches[what]
+    result, out = measure([word for word in arguments if "=" in word])
+    print_result(result)
     if out:
         write_json(Path(out), result)
         print(out)
     return 0
+
+
+def _refuse_moved(what: str, arguments: Sequence[str]) -> None:
+    """Refuse what is a script now.
+
+    Raises:
+        UserError: the line names it.
+    """
+    words = f"{what} rival=mjlab" if "rival=mjlab" in arguments else what
+    if script := MOVED.get(words):
+        raise UserError(f"bench {words}: is a script of the source checkout now; run python {script}")
 
 
 def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
@@ -106,29 +111,13 @@ def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     from robot_rl.sources.registry import refuse_unsupported
 
     options, dotted = read(EnvOptions, arguments)
-    if options.rival not in ("", "mjlab"):
-        raise UserError(f"rival={options.rival}: must be mjlab, or left out")
-    if options.rival and options.device not in ("auto", "cpu"):
-        raise UserError(f"device={options.device}: rival=mjlab is measured on the CPU; device=cpu")
-    options.device = "cpu" if options.rival else options.device
     refuse_unsupported(options.task, "bench env")
     told = {key: getattr(options, key) for key in ("num_envs", "engine", "seed")}
     cfg = resolve(change(default_tree(options.task, options.device), {**told, **dotted}))
-    if options.rival:
-        return _bench_mjlab(cfg, options), options.out
     from robot_rl.bench import env
 
     result = env.bench_env(cfg.make_env, repeats=options.repeats, seed=options.seed, profile=options.profile)
     return result, options.out
-
-
-def _bench_mjlab(cfg: Any, options: EnvOptions) -> dict[str, Any]:
-    from robot_rl.bench import mjlab
-
-    python = mjlab.find_python(options.rival_python)
-    worlds = _numbers("rival_worlds", options.rival_worlds)
-
-    return mjlab.bench_mjlab(cfg.make_env, python, repeats=options.repeats, worlds=worlds, seed=options.seed, say=_say)
 
 
 def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
@@ -137,9 +126,7 @@ def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     from robot_rl.experiment.settings import resolve_device
 
     options = read_all(LearnerOptions, arguments)
-    if options.rival != "rsl_rl":
-        raise UserError(f"rival={options.rival}: must be rsl_rl")
-    worlds = _numbers("num_envs", options.num_envs)
+    worlds = numbers("num_envs", options.num_envs)
     told: dict[str, Any] = {"num_envs": worlds, "num_steps": options.num_steps, "repeats": options.repeats}
     if options.hidden:
         told["sizes"] = [from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden]
@@ -152,14 +139,19 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _numbers(name: str, text: str) -> list[int]:
+def numbers(name: str, text: str) -> list[int]:
+    """Return the numbers of worlds in an option's text.
+
+    Raises:
+        UserError: a value that is no such number.
+    """
     value = parse_value(text, name)
-    numbers = value if isinstance(value, list) else [value]
-    if not numbers or not all(type(number) is int and 0 < number <= MAX_ENVS for number in numbers):
+    found = value if isinstance(value, list) else [value]
+    if not found or not all(type(number) is int and 0 < number <= MAX_ENVS for number in found):
         raise UserError(
             f"{name}={text}: must be whole numbers of at least 1 and at most {MAX_ENVS}, such as [256,1024]"
         )
-    return numbers
+    return found
 
 
 def show(result: Mapping[str, Any]) -> None:

@@ -66,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def show(record: "Record", result: "Replay", growths: "list[Growth]") -> None:
     """Prints what, when and why, the replay's verdict, and the last steps of what grew."""
-    from robot_rl.inspect.charts import short
+    from robot_rl.report.plot import short
 
     about = record.about
     rows = [

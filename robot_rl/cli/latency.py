@@ -39,15 +39,16 @@ def run(arguments: Sequence[str]) -> int:
     import json
 
     from robot_rl.files import write_atomic
-    from robot_rl.latency.chart import draw_latency, in_words
+    from robot_rl.latency.chart import draw_latency
     from robot_rl.latency.measure import STAGES, measure
+    from robot_rl.report.plot import microseconds
 
     source = Path(options.source)
     picture, file = paths(source, options.out)
     data = measure(source, options.extra_s)
     print(f"{'':36} {'p50':>9} {'p99':>9} {'p99.9':>9} {'most':>9}")
     for name, stage in data["stages"].items():
-        figures = " ".join(f"{in_words(stage[key]):>9}" for key in ("p50", "p99", "p99.9", "max"))
+        figures = " ".join(f"{microseconds(stage[key]):>9}" for key in ("p50", "p99", "p99.9", "max"))
         print(f"{STAGES.get(name, name):36} {figures}")
     write_atomic(file, json.dumps(data, indent=1) + "\n")
     save_picture(draw_latency(data), picture)

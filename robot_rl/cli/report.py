@@ -16,7 +16,7 @@ usage: robot-rl report [key=value ...]
 def run(arguments: Sequence[str]) -> int:
     """Writes report.html."""
     from robot_rl.experiment.agreement import check_settings
-    from robot_rl.metrics.report import write_report
+    from robot_rl.report.page import write_report
 
     run_dir = read_all(RunOptions, arguments).find_run()
     check_settings(run_dir, run_dir.read_config())

@@ -56,10 +56,11 @@ def rows_of(run_dir: Path) -> list[dict[str, Any]]:
 def read_lines(run_dir: Path) -> list[dict[str, Any] | None]:
     """Return a row for each line of a run's metrics, None where it is none; nothing where there is no file."""
     path = run_dir / "metrics.jsonl"
-    return [_row(line) for line in path.read_bytes().splitlines()] if path.is_file() else []
+    return [read_row(line) for line in path.read_bytes().splitlines()] if path.is_file() else []
 
 
-def _row(line: bytes) -> dict[str, Any] | None:
+def read_row(line: bytes) -> dict[str, Any] | None:
+    """Return a line of metrics as a row; None where it is none."""
     try:
         row = json.loads(line)
     except ValueError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from robot_rl.drill.compare import read_row
 from robot_rl.experiment.run_dir import RunDir
 
 POLL_S = 0.003
@@ -200,14 +200,7 @@ def last_row(run: RunDir) -> dict[str, Any] | None:
             lines = file.read().split(b"\n")
     except FileNotFoundError:
         return None
-    for line in reversed(lines[:-1]):
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and isinstance(row.get("iteration"), int):
-            return row
-    return None
+    return next(filter(None, map(read_row, reversed(lines[:-1]))), None)
 
 
 def name_code(code: int) -> str:

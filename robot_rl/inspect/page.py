@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import base64
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from robot_rl.inspect.charts import Chart, draw, short
 from robot_rl.inspect.film import encode
 from robot_rl.inspect.growth import Growth
 from robot_rl.inspect.record import Record
 from robot_rl.inspect.replay import Replay
+from robot_rl.report.html import facts, head, section
+from robot_rl.report.plot import Chart, draw, short
 
-STYLE = Path(__file__).parents[1] / "metrics" / "templates" / "report.css"
 DASHED = "Dashed: the target that was set. Highlighted: what the reasons mention."
 OWN_STYLE = """
 .why { padding: 0.9rem 1.1rem; list-style: none; border-left: 3px solid var(--t2); background: var(--panel); }
@@ -38,49 +37,30 @@ td, th { white-space: nowrap; }
 def render_page(record: Record, result: Replay, growths: list[Growth], frames: list[tuple[int, np.ndarray]]) -> str:
     """The whole page as one string."""
     title = f"{record.about['task']}: world {record.about['world']}"
-    style = STYLE.read_text(encoding="utf-8") + OWN_STYLE
     why = "".join(f"<li>{escape(line[0].upper() + line[1:])}</li>" for line in record.about["why"])
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="generator" content="robot-rl">\n'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-        "style-src 'unsafe-inline'\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<header><h1>{escape(title)}</h1><p class="run mono">{escape(record.path.name)}</p>{_facts(record)}</header>\n'
-        f'<ul class="why">{why}</ul>\n'
-        + _section(
-            "The last moments",
-            "As recorded; a state that is not finite is drawn as the world last stood.",
-            _strip(record, frames),
-        )
-        + _section("Replay", "The recorded controls, stepped again by plain MuJoCo.", _replay(record, result))
-        + _section("What grew", "The last control steps of the quantities that ran away the fastest.", _growth(growths))
-        + _section("Base", "Where the robot was.", _charts(_base_charts(record)))
-        + _section(
-            "Joint positions",
-            DASHED,
-            _charts(_joints(record, result, "position")),
-        )
-        + _section(
-            "Joint velocities", "One point a control step, at its end.", _charts(_joints(record, result, "velocity"))
-        )
-        + _section("Actions", "What the policy asked for; each holds for one control step.", _charts(_actions(record)))
-        + f"<footer><p>Made from <code>{escape(str(record.path))}</code>.</p></footer>\n</body>\n</html>\n"
+    strip, positions, velocities = _strip(record, frames), _joints(record, result, "position"), _joints(record, result)
+    sections = (
+        ("The last moments", "As recorded; a state that is not finite is drawn as the world last stood.", strip),
+        ("Replay", "The recorded controls, stepped again by plain MuJoCo.", _replay(record, result)),
+        ("What grew", "The last control steps of the quantities that ran away the fastest.", _growth(growths)),
+        ("Base", "Where the robot was.", _charts(_base_charts(record))),
+        ("Joint positions", DASHED, _charts(positions)),
+        ("Joint velocities", "One point a control step, at its end.", _charts(velocities)),
+        ("Actions", "What the policy asked for; each holds for one control step.", _charts(_actions(record))),
     )
-
-
-def _section(title: str, text: str, body: str) -> str:
-    if not body:
-        return ""
     return (
-        f'<section><div class="head"><h2>{escape(title)}</h2><p>{escape(text)}</p></div><div>{body}</div></section>\n'
+        head(title, style=OWN_STYLE)
+        + f'<header><h1>{escape(title)}</h1><p class="run mono">{escape(record.path.name)}</p>'
+        + f"{_facts(record)}</header>\n"
+        + f'<ul class="why">{why}</ul>\n'
+        + "".join(section(name, text, body and f"<div>{body}</div>") for name, text, body in sections)
+        + f"<footer><p>Made from <code>{escape(str(record.path))}</code>.</p></footer>\n</body>\n</html>\n"
     )
 
 
 def _facts(record: Record) -> str:
     about: dict[str, Any] = record.about
-    facts = {
+    rows = {
         "Robot": about["robot"],
         "Engine": about["engine"],
         "World": about["world"],
@@ -92,8 +72,7 @@ def _facts(record: Record) -> str:
         "MuJoCo": about["mujoco"],
         "Written": about["created"],
     }
-    rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(str(value))}</dd></div>" for name, value in facts.items())
-    return f'<dl class="facts">{rows}</dl>'
+    return facts((name, str(value)) for name, value in rows.items())
 
 
 def _strip(record: Record, frames: list[tuple[int, np.ndarray]]) -> str:
@@ -157,7 +136,7 @@ def _base_charts(record: Record) -> list[Chart]:
     return [*charts, reward] if len(record.reward) > 1 else charts
 
 
-def _joints(record: Record, result: Replay, what: str) -> list[Chart]:
+def _joints(record: Record, result: Replay, what: str = "velocity") -> list[Chart]:
     about, charts = record.about, []
     targets = dict(zip(about["action_names"], range(record.ctrl.shape[2]), strict=False))
     names, values, unit = (

@@ -22,7 +22,7 @@ NEEDS_OUR_TASK = {
     "record": "has no observation group of terms to record, an environment of ours has",
     "sim2sim": "is not simulated by us, so that no binary could command its robot here",
     "export": "names no robot's joints and sensors, so there is no contract to write; eval needs none",
-    "bench env": "is no environment of ours; robot-rl bench gymnasium compares with others",
+    "bench env": "is no environment of ours; benchmarks/gymnasium_v5.py compares with others",
     "cross": "has physics of its own; cross compares our tasks",
 }
 """Commands that need a task of robot-rl, and why others do not do."""

@@ -16,7 +16,11 @@ from robot_rl_envs.task import (
     Termination,
 )
 
+from robot_rl_tasks.cartpole.energy import swing_energy
+
 SLIDER, HINGE = 0, 1
+SWING_FREQUENCY = 4.29
+"""Of small swings of the pole [rad/s]: sqrt(m g l / I) of the model's 0.2 kg, 0.4 m and 0.0427 kg m^2."""
 
 
 def make_task() -> Task:
@@ -30,12 +34,14 @@ def make_task() -> Task:
         name="cartpole",
         summary="swing a pole up from hanging down and balance it",
         robot=get_robot("cartpole"),
-        sim=Sim(timestep=0.01, decimation=2),
-        episode_length_s=8.0,
+        sim=Sim(timestep=0.01, decimation=4),
+        episode_length_s=4.0,
         actions=Actions(kind="effort"),
         observations={"actor": ObservationGroup(terms=sensed), "critic": ObservationGroup(terms=dict(sensed))},
         rewards={
             "upright": Reward(rewards.upright_pole, weight=1.0, joint=HINGE),
+            # Without it hanging still and spinning are optima that some seeds never leave.
+            "energy": Reward(swing_energy, weight=0.5, joint=HINGE, frequency=SWING_FREQUENCY),
             "centred": Reward(rewards.centred, weight=-0.1, joint=SLIDER),
             "pole_vel": Reward(rewards.joint_vel_sq, weight=-0.005, joint=HINGE),
             "effort": Reward(rewards.action_size, weight=-0.01),
@@ -43,15 +49,16 @@ def make_task() -> Task:
         terminations={"off_rail": Termination(terminations.joint_beyond, joint=SLIDER, limit=1.75)},
         events={
             "cart": Event(events.reset_joint_to, joint=SLIDER, centre=0.0, spread=0.2, velocity=0.1),
-            "pole": Event(events.reset_joint_to, joint=HINGE, centre=math.pi, spread=math.pi, velocity=2.0),
+            # Slow, in short episodes: a policy that has learned comes to rest hanging down nowhere but at its start.
+            "pole": Event(events.reset_joint_to, joint=HINGE, centre=math.pi, spread=math.pi, velocity=0.2),
         },
         metrics={"upright": Metric(metrics.joint_cos, joint=HINGE)},
         mirror=True,
         num_envs=(512, 4096),
         learner={
             "num_steps": 16,
-            "max_iterations": 200,
-            "ppo.gamma": 0.99,
+            "max_iterations": 80,
+            "ppo.gamma": 0.98,
             "actor.hidden": [64, 64],
             "critic.hidden": [64, 64],
             "symmetry": "network",

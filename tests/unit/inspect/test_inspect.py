@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.inspect.charts import Chart, draw, short
 from robot_rl.inspect.growth import fastest
 from robot_rl.inspect.page import render_page
 from robot_rl.inspect.record import load_model, read_record
 from robot_rl.inspect.replay import replay
+from robot_rl.report.plot import Chart, draw, short
 
 
 def rewrite(path, target, **changes):

@@ -1,8 +1,7 @@
 """What is added at a time-out decides where a value function ends up."""
 
 import pytest
-
-from robot_rl.bench.value_bias import value_bias
+from value_bias import value_bias
 
 
 @pytest.mark.parametrize("limit", [10, 100])

@@ -1,4 +1,4 @@
-"""The rival's side of ``robot-rl bench env rival=mjlab``: run by the rival's own Python, knows nothing of robot_rl.
+"""The rival's side of env_mjlab.py: run by the rival's own Python, knows nothing of robot_rl.
 
 Reads one JSON object a line from stdin and answers each with one on stdout; what the rival prints goes to stderr.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.metrics.iteration import PARTS, describe_time
-from robot_rl.metrics.report_data import TIME_LIMITS, X_KEYS, RunData, find_value, last_mean, thin
+from robot_rl.report.data import TIME_LIMITS, X_KEYS, RunData, find_value, last_mean, thin
 
 OVERLAP_TITLE = "Left by a perfect overlap of simulation and learning"
 

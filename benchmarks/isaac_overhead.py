@@ -1,28 +1,53 @@
-"""``robot-rl bench isaac``: what training costs beside the simulation, against Isaac Lab's own rsl_rl runner.
+"""What training costs besides the simulation in an environment of Isaac Lab, against Isaac Lab's own rsl_rl runner.
+
+    make isaac
+    .venv-isaac/bin/python benchmarks/isaac_overhead.py task=isaac/Isaac-Cartpole num_envs=512 assets=own
 
 Both train in the same environment object, in turn, with the settings of the environment's own agent. What is measured
-is an iteration less the time inside of Isaac Lab's step.
+is an iteration less the time inside of Isaac Lab's step. ``--help`` lists the options.
 """
 
 from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from words import run_script
 
 from robot_rl.bench.result import make_result
+from robot_rl.cli.bench import show
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, describe, option, read
 from robot_rl.errors import UserError
+from robot_rl.experiment.outputs import BENCH, check_outputs
+from robot_rl.experiment.settings import change, default_tree, resolve
+from robot_rl.files import write_json
 from robot_rl.sources.isaaclab.lab import hushed
+from robot_rl.sources.registry import source_of
 
 if TYPE_CHECKING:
     from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
     from robot_rl.sources.isaaclab.task import IsaacTask
 
 OURS, RIVAL = "robot-rl", "Isaac Lab's rsl_rl runner"
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of the script."""
+
+    task: str = option("isaac/Isaac-Cartpole-Direct", "the environment")
+    assets: str = option("", "a folder of USD files, or own, where Isaac Lab's store is out of reach")
+    num_envs: int = option(64, "worlds", least=1, most=MAX_ENVS)
+    device: str = option("auto", "auto, cpu, cuda or cuda:<index>")
+    iterations: int = option(5, "iterations of a timed block", least=1, most=MAX_COUNT)
+    repeats: int = option(7, "timed blocks of each", least=2, most=MAX_COUNT)
+    out: str = option("", "file for the figures as JSON")
 
 
 class StepClock:
@@ -127,3 +152,30 @@ def _make_rival(env: Any, agent: Any, device: str) -> Any:
         agent = rsl_rl.handle_deprecated_rsl_rl_cfg(agent, metadata.version("rsl-rl-lib"))
         wrapped = rsl_rl.RslRlVecEnvWrapper(env, clip_actions=agent.clip_actions)
         return rsl_rl.create_rsl_rl_runner(wrapped, agent, log_dir=None)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print the table, write the figures.
+
+    Raises:
+        UserError: a word that cannot be used, or an environment that cannot be made.
+    """
+    if {"--help", "-h"} & set(arguments):
+        print(f"{__doc__}\n{describe(Options)}")
+        return
+    options, dotted = read(Options, arguments)
+    check_outputs(arguments, {"out": BENCH})
+    if source_of(options.task).name != "isaaclab":
+        raise UserError(f"task={options.task}: must be isaac/<id>; robot-rl bench env measures tasks of ours")
+    told = {"num_envs": options.num_envs, "assets": options.assets, **dotted}
+    cfg: Any = resolve(change(default_tree(options.task, options.device), told))
+    words = {"num_envs": cfg.num_envs, "device": cfg.device}
+    result = bench_isaac(cfg.task, cfg.learner, **words, iterations=options.iterations, repeats=options.repeats)
+    show(result)
+    if options.out:
+        write_json(Path(options.out), result)
+        print(options.out)
+
+
+if __name__ == "__main__":
+    run_script(main)

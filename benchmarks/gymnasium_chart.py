@@ -1,4 +1,4 @@
-"""The curves of ``robot-rl bench gymnasium`` as one SVG: return over control steps, and over wall-clock."""
+"""The curves of gymnasium_v5.py as one SVG: return over control steps, and over wall-clock."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from html import escape
 from typing import Any
 
 import numpy as np
+from gymnasium_rivals import RIVALS
 
-from robot_rl.bench.gymnasium_rivals import RIVALS
+from robot_rl.report.plot import BLUE, GREEN, ORANGE, Axis, path, ticks
 
 WIDTH, HEIGHT = 230, 150
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 24, 26
 HEAD = 30
-COLOURS = {"ours": "#0b62c4", "cleanrl": "#d1660a", "sb3": "#5a8f29"}
+COLOURS = {"ours": BLUE, "cleanrl": ORANGE, "sb3": GREEN}
 NAMES = {"ours": "robot-rl", **RIVALS}
 
 
@@ -76,39 +77,23 @@ def _panel(lines: dict[str, tuple[np.ndarray, ...]], title: str, unit: str) -> s
     values = np.concatenate([*finite, [0.0]])
     right = max([float(x[-1]) for x, *_ in lines.values()], default=1.0)
     low, high = float(values.min()), max(float(values.max()), 1.0)
-    ticks = _ticks(low, high)
-    low, high = min(low, ticks[0]), max(high, ticks[-1])
-
-    def px(value: float) -> float:
-        return LEFT + value / right * (WIDTH - LEFT - RIGHT)
-
-    def py(value: float) -> float:
-        return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
-
+    marks = ticks(low, high, 4)
+    px = Axis(low=0.0, high=right, start=LEFT, end=WIDTH - RIGHT)
+    py = Axis(low=min(low, marks[0]), high=max(high, marks[-1]), start=HEIGHT - BOTTOM, end=TOP)
     parts = [f'<text x="{LEFT}" y="{TOP - 9}" font-size="12" font-weight="bold">{escape(title)}</text>']
-    for tick in ticks:
-        y = py(tick)
+    for mark in marks:
+        y = py(mark)
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
-        parts.append(f'<text x="{LEFT - 5}" y="{y + 3:.1f}" text-anchor="end">{tick:g}</text>')
-    for tick in _ticks(0.0, right):
-        if tick <= right * 1.001:
-            text = f"{tick:g}"
-            parts.append(f'<text x="{px(tick):.1f}" y="{HEIGHT - BOTTOM + 12}" text-anchor="middle">{text}</text>')
+        parts.append(f'<text x="{LEFT - 5}" y="{y + 3:.1f}" text-anchor="end">{mark:g}</text>')
+    for mark in ticks(0.0, right, 4):
+        if mark <= right * 1.001:
+            parts.append(f'<text x="{px(mark):.1f}" y="{HEIGHT - BOTTOM + 12}" text-anchor="middle">{mark:g}</text>')
     parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 3}" text-anchor="end">{unit}</text>')
     for key, (x, mean, lowest, highest) in lines.items():
         known = np.isfinite(mean)
-        above = [f"{px(a):.1f},{py(b):.1f}" for a, b in zip(x[known], highest[known], strict=True)]
-        under = [f"{px(a):.1f},{py(b):.1f}" for a, b in zip(x[known], lowest[known], strict=True)][::-1]
-        middle = [f"{px(a):.1f},{py(b):.1f}" for a, b in zip(x[known], mean[known], strict=True)]
-        colour = COLOURS[key]
-        parts.append(f'<polygon points="{" ".join(above + under)}" fill="{colour}" opacity="0.15"/>')
-        parts.append(f'<polyline points="{" ".join(middle)}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        across = [px(value) for value in x[known]]
+        band = path([*across, *across[::-1]], map(py, [*highest[known], *lowest[known][::-1]]))
+        parts.append(f'<path d="{band}Z" fill="{COLOURS[key]}" opacity="0.15"/>')
+        line = path(across, map(py, mean[known]))
+        parts.append(f'<path d="{line}" fill="none" stroke="{COLOURS[key]}" stroke-width="1.5"/>')
     return "".join(parts)
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Three to five round values that enclose a range from below and reach into its top."""
-    rough = (high - low) / 4
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= rough * 0.999)
-    return [step * k for k in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]

@@ -1,4 +1,7 @@
-"""The report's HTML: everything that is text. All of a run's own words pass through `html.escape`."""
+"""The report of a run: one self-contained page, made again at any time from the files of the run directory.
+
+All of a run's own words pass through `html.escape`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from robot_rl.metrics.report_charts import Chart, Section, make_sections, payload
-from robot_rl.metrics.report_data import RunData, find_value
-from robot_rl.metrics.report_verdict import Figure, duration, evaluation_table, make_verdict, mean_and_std, number
+from robot_rl.errors import UserError
+from robot_rl.files import write_atomic
+from robot_rl.report.data import RunData, find_value, read_run
+from robot_rl.report.html import TEMPLATES, facts, head, section
+from robot_rl.report.sections import Chart, Section, make_sections, payload
+from robot_rl.report.verdict import Figure, duration, evaluation_table, make_verdict, mean_and_std, number
 
-TEMPLATES = Path(__file__).parent / "templates"
 VIDEO_LIMIT = 8 * 1024 * 1024
 """Videos above this size [bytes] are shown as frames: base64 adds a third, and a page should open at once."""
 
@@ -36,6 +41,31 @@ class Names:
 
     task: str
     run_id: str
+
+
+def write_report(run_dir: Path | str) -> Path:
+    """Write report.html of a run from its metrics.jsonl, run.yaml, eval.json and video.mp4.
+
+    Any of these files may be missing, cut off or hold values that are not finite; the page says what it left out. The
+    file is replaced in one step, so a reader never sees half a page.
+
+    Args:
+        run_dir: runs/<task>/<run id>.
+
+    Returns:
+        The path of report.html.
+
+    Raises:
+        UserError: `run_dir` is not a directory.
+        OSError: the page cannot be written, for instance on a full disk.
+    """
+    run_dir = Path(run_dir)
+    if not run_dir.is_dir():
+        raise UserError(f"run directory '{run_dir}' does not exist: give the directory of a run, runs/<task>/<run id>")
+    page = render_page(read_run(run_dir.resolve()))
+    path = run_dir / "report.html"
+    write_atomic(path, page)
+    return path
 
 
 def render_page(data: RunData) -> str:
@@ -72,36 +102,25 @@ def render_page(data: RunData) -> str:
 
 def _head(names: Names, script: str) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    )
-    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="generator" content="robot-rl">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(names.task)} {escape(names.run_id)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-    )
+    return head(f"{names.task} {names.run_id}", allowed=f"media-src data:; script-src 'sha256-{digest}'")
 
 
 def _header(data: RunData, names: Names) -> str:
-    found = ((label, find_value(data.config, key)) for key, label in FACTS.items())
-    facts = [(label, str(value)) for label, value in found if value is not None]
+    known = ((label, find_value(data.config, key)) for key, label in FACTS.items())
+    found = [(label, str(value)) for label, value in known if value is not None]
     if commit := find_value(data.config, "commit"):
-        facts.append(("Commit", str(commit)[:10] + (", changed since" if find_value(data.config, "dirty") else "")))
+        found.append(("Commit", str(commit)[:10] + (", changed since" if find_value(data.config, "dirty") else "")))
     if data.rows:
         done = f"{data.columns['iteration'][-1]:.0f}"
         planned = find_value(data.config, "max_iterations")
-        facts.append(("Iterations", f"{done} of {planned}" if isinstance(planned, int) else done))
-        facts.append(("Training time", duration(float(data.columns["time_s"][-1]))))
+        found.append(("Iterations", f"{done} of {planned}" if isinstance(planned, int) else done))
+        found.append(("Training time", duration(float(data.columns["time_s"][-1]))))
     versions = _mapping(data.config, "versions")
-    facts += [(name, str(versions[name])) for name in PACKAGES if name in versions]
-    items = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for label, value in facts)
+    found += [(name, str(versions[name])) for name in PACKAGES if name in versions]
     notes = "".join(f"<li>{escape(note)}</li>" for note in data.notes)
     return (
         f'<header>\n<h1>{escape(names.task)}</h1>\n<p class="run mono">{escape(names.run_id)}</p>\n'
-        f'<dl class="facts">{items}</dl>\n' + (f'<ul class="notes">{notes}</ul>\n' if notes else "") + "</header>\n"
+        f"{facts(found)}\n" + (f'<ul class="notes">{notes}</ul>\n' if notes else "") + "</header>\n"
     )
 
 
@@ -119,10 +138,7 @@ def _results(data: RunData, names: Names) -> str:
     left = _evaluation(data, names)
     right = _video(data, names)
     text = "The policy without exploration noise, in fresh worlds with random commands."
-    return (
-        f'<section id="evaluation"><div class="head"><h2>Evaluation</h2><p>{text}</p></div>'
-        f'<div class="pair"><div>{left}</div><div>{right}</div></div></section>\n'
-    )
+    return section("Evaluation", text, f'<div class="pair"><div>{left}</div><div>{right}</div></div>', "evaluation")
 
 
 def _evaluation(data: RunData, names: Names) -> str:
@@ -232,16 +248,13 @@ def _bar(axes: dict[str, Any]) -> str:
 
 def _sections(sections: list[Section]) -> str:
     out, index = "", 0
-    for section in sections:
-        large = "".join(_figure(c, index + i) for i, c in enumerate(section.charts) if not c.small)
-        small = "".join(_figure(c, index + i) for i, c in enumerate(section.charts) if c.small)
-        index += len(section.charts)
+    for one in sections:
+        large = "".join(_figure(c, index + i) for i, c in enumerate(one.charts) if not c.small)
+        small = "".join(_figure(c, index + i) for i, c in enumerate(one.charts) if c.small)
+        index += len(one.charts)
         body = f'<div class="charts">{large}</div>' if large else ""
         body += f'<div class="charts small">{small}</div>' if small else ""
-        out += (
-            f'<section id="{section.key}"><div class="head"><h2>{escape(section.title)}</h2>'
-            f"<p>{escape(section.text)}</p></div><div>{body}</div></section>\n"
-        )
+        out += section(one.title, one.text, f"<div>{body}</div>", one.key)
     return out
 
 
@@ -268,10 +281,8 @@ def _config(data: RunData) -> str:
     if not data.config_text:
         return ""
     lines = data.config_text.count("\n") + 1
-    return (
-        '<section id="settings"><div class="head"><h2>Settings</h2><p>run.yaml, fully resolved.</p></div>'
-        f"<details><summary>Show {lines} lines</summary><pre>{escape(data.config_text)}</pre></details></section>\n"
-    )
+    body = f"<details><summary>Show {lines} lines</summary><pre>{escape(data.config_text)}</pre></details>"
+    return section("Settings", "run.yaml, fully resolved.", body, "settings")
 
 
 def _footer(data: RunData, k: int) -> str:

@@ -1,7 +1,11 @@
-"""``robot-rl bench env rival=mjlab``: our environment beside mjlab's flat quadruped on the same CPU, in turn.
+"""Our environment compared with mjlab's flat quadruped on the same CPU, in turn, under random actions.
+
+    make rival-mjlab
+    python benchmarks/env_mjlab.py num_envs=1024 out=benchmarks/bench_env_mjlab.json
 
 mjlab pins other versions of MuJoCo and Warp, so it lives in a virtual environment of its own and runs as a second
-process (:mod:`robot_rl.bench.mjlab_worker`), which waits on its input while ours steps.
+process (rivals/mjlab_worker.py), which waits on its input while ours steps. Any setting of the task with a dot in its
+name, such as sim.timestep=0.004, changes ours. ``--help`` lists the options.
 """
 
 from __future__ import annotations
@@ -9,24 +13,34 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
+import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mujoco
+import numpy as np
 import torch
+from words import run_script
 
-from robot_rl.bench.env import BLOCK_STEPS, ours_settings, random_actions, seconds
+from robot_rl.bench.env import BLOCK_STEPS, random_actions, seconds
 from robot_rl.bench.result import make_result
+from robot_rl.cli.bench import numbers, show
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, describe, option, read
 from robot_rl.errors import UserError
+from robot_rl.experiment.outputs import BENCH, check_outputs
+from robot_rl.experiment.settings import change, default_tree, resolve
+from robot_rl.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from robot_rl_envs.env import Env
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 DEFAULT_PYTHON = ".venv-mjlab/bin/python"
-WORKER = Path(__file__).with_name("mjlab_worker.py")
+WORKER = Path(__file__).parent / "rivals" / "mjlab_worker.py"
 WORLDS = (64, 128, 256, 512, 1024)
 """Numbers of worlds tried for each of the rival's configurations; it is measured at its best."""
 BLOCK_S = 2.0
@@ -57,6 +71,20 @@ def find_python(named: str) -> Path:
             ".venv-mjlab/bin/pip install -c benchmarks/mjlab-constraints.txt torch mjlab"
         )
     return path
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of the script."""
+
+    task: str = option("go2_flat", "our task")
+    num_envs: int = option(1024, "our worlds", least=1, most=MAX_ENVS)
+    engine: str = option("auto", "our engine")
+    repeats: int = option(31, "timed blocks of each, at least 2 for a spread", least=2, most=MAX_COUNT)
+    seed: int = option(0, "seed of worlds and actions", least=0, most=MAX_SEED)
+    rival_python: str = option("", "the interpreter mjlab is installed for; .venv-mjlab/bin/python by default")
+    rival_worlds: str = option("[64,128,256,512,1024]", "numbers of worlds to try mjlab at; its best counts")
+    out: str = option("", "file for the figures as JSON")
 
 
 class Rival:
@@ -98,7 +126,7 @@ class Rival:
             line = ""
         answer = json.loads(line) if line else {"error": self._last_words()}
         if "error" in answer:
-            raise UserError(f"rival=mjlab: {name}: {answer['error']}")
+            raise UserError(f"mjlab: {name}: {answer['error']}")
         return answer
 
     def _last_words(self) -> str:
@@ -147,6 +175,44 @@ class Contestant:
 
     def _step(self, steps: int) -> float:
         return self._rival.ask("block", self.who, steps=steps)["seconds"]
+
+
+def ours_settings(env: Env, sample: int = 64) -> dict[str, Any]:
+    """The settings that the environment's physics runs under, with contacts and constraint rows a world as it is now.
+
+    Args:
+        env: the environment.
+        sample: worlds over which contacts and rows are averaged.
+    """
+    model, data = env.scene.model, mujoco.MjData(env.scene.model)
+    opt, contacts, rows = model.opt, [], []
+    for qpos, qvel in zip(env.state.qpos[:sample].cpu(), env.state.qvel[:sample].cpu(), strict=True):
+        data.qpos[:], data.qvel[:] = qpos.numpy(), qvel.numpy()
+        mujoco.mj_forward(model, data)
+        contacts.append(data.ncon)
+        rows.append(data.nefc)
+    colliding = model.geom_condim[(model.geom_contype | model.geom_conaffinity) != 0]
+    threads = getattr(env.engine, "num_threads", 1)
+    return {
+        "num_envs": env.num_envs,
+        "robot": env.cfg.robot.name,
+        "timestep_s": opt.timestep,
+        "decimation": env.cfg.sim.decimation,
+        "integrator": mujoco.mjtIntegrator(opt.integrator).name.removeprefix("mjINT_").lower(),
+        "solver": mujoco.mjtSolver(opt.solver).name.removeprefix("mjSOL_").lower(),
+        "iterations": opt.iterations,
+        "ls_iterations": opt.ls_iterations,
+        "tolerance": opt.tolerance,
+        "cone": mujoco.mjtCone(opt.cone).name.removeprefix("mjCONE_").lower(),
+        "impratio": opt.impratio,
+        "jacobian": "sparse" if mujoco.mj_isSparse(model) else "dense",
+        "dofs": model.nv,
+        "colliding_geoms": len(colliding),
+        "condim": f"{colliding.min()} to {colliding.max()}",
+        "threads": f"torch {torch.get_num_threads()}, physics {threads}",
+        "contacts_per_world": round(float(np.mean(contacts)), 2),
+        "constraints_per_world": round(float(np.mean(rows)), 2),
+    }
 
 
 def bench_mjlab(
@@ -205,3 +271,32 @@ def bench_mjlab(
         "settings": settings,
     }
     return make_result(f"env {env.cfg.name} and mjlab", rows, unit="control steps/s", notes=notes)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print the table, write the figures.
+
+    Raises:
+        UserError: a word that cannot be used, or the rival failed.
+    """
+    if {"--help", "-h"} & set(arguments):
+        print(f"{__doc__}\n{describe(Options)}")
+        return
+    options, dotted = read(Options, arguments)
+    check_outputs(arguments, {"out": BENCH})
+    ours = {"device": "cpu", **{key: getattr(options, key) for key in ("num_envs", "engine", "seed")}}
+    cfg = resolve(change(default_tree(options.task, "cpu"), {**ours, **dotted}))
+    python, worlds = find_python(options.rival_python), numbers("rival_worlds", options.rival_worlds)
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    result = bench_mjlab(cfg.make_env, python, repeats=options.repeats, worlds=worlds, seed=options.seed, say=say)
+    show(result)
+    if options.out:
+        write_json(Path(options.out), result)
+        print(options.out)
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -7,12 +7,12 @@ import stat
 import sys
 from pathlib import Path
 
+import gymnasium_rivals as rivals
 import numpy as np
 import pytest
+from gymnasium_rivals import Job, Queue, parse_jobs, read_runs, train_one
+from rivals.episodes import EpisodeLog, evaluate
 
-from robot_rl.bench import gymnasium_rivals as rivals
-from robot_rl.bench.gymnasium_rivals import Job, Queue, parse_jobs, read_runs, train_one
-from robot_rl.bench.rivals.episodes import EpisodeLog, evaluate
 from robot_rl.errors import UserError
 
 # A worker that answers at once, is quicker with two threads, keeps a diary of when it ran, and fails for seed 13.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.metrics.report_data import TIME_LIMITS, RunData, last_mean, trailing_mean
+from robot_rl.report.data import TIME_LIMITS, RunData, last_mean, trailing_mean
 
 THRESHOLD = 0.25
 """Mean velocity error at which a walking policy counts as usable [m/s]."""

@@ -1,0 +1,50 @@
+"""What the pages of the project have in common: their head, facts and sections. Nothing outside a page is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def head(title: str, *, allowed: str = "", style: str = "") -> str:
+    """Return the beginning of a page up to the body.
+
+    Args:
+        title: of the page; it is escaped.
+        allowed: what the page's policy lets it hold besides images and styles, such as "script-src 'sha256-...'".
+        style: CSS of its own.
+    """
+    policy = "; ".join(filter(None, ("default-src 'none'; img-src data:", "style-src 'unsafe-inline'", allowed)))
+    css = (TEMPLATES / "report.css").read_text(encoding="utf-8") + style
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="generator" content="robot-rl">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n"
+    )
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> str:
+    """Return a list of labels and values, which are escaped."""
+    items = "".join(f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for label, value in rows)
+    return f'<dl class="facts">{items}</dl>'
+
+
+def section(title: str, text: str, body: str, key: str = "") -> str:
+    """Return a section of a page; nothing where its body is empty.
+
+    Args:
+        title: the heading; it is escaped.
+        text: a sentence below it; it is escaped.
+        body: HTML.
+        key: its id in the page.
+    """
+    if not body:
+        return ""
+    name = f' id="{key}"' if key else ""
+    heading = f'<div class="head"><h2>{escape(title)}</h2><p>{escape(text)}</p></div>'
+    return f"<section{name}>{heading}{body}</section>\n"
