@@ -33,7 +33,14 @@ from robot_rl.metrics.rows import to_stderr
 
 DRAW, HOLD = 2, 3
 """Added to the run's seed for the streams of the replay memory and of how long noise is held."""
-STATISTICS = ("loss/critic", "loss/policy", "loss/temperature", "policy/entropy", "policy/temperature", "value/mean")
+STATISTICS: tuple[str, ...] = (
+    "loss/critic",
+    "loss/policy",
+    "loss/temperature",
+    "policy/entropy",
+    "policy/temperature",
+    "value/mean",
+)
 
 
 class HeldNoise:
@@ -274,7 +281,7 @@ class FlashSAC(Algorithm):
             self.steps += 1
         policy_steps = max(count // cfg.policy_period, 1)
         means = total / torch.tensor([max(count, 1), *[policy_steps] * 4, max(count, 1)], device=total.device)
-        statistics = dict(zip(STATISTICS, means.unbind(), strict=True))
+        statistics: dict[str, Tensor] = dict(zip(STATISTICS, means.unbind(), strict=True))
         if count == 0:
             statistics["policy/temperature"] = self.temperature.log.detach().exp()
         statistics["policy/learning_rate"] = self._optimizers["policy"].learning_rate

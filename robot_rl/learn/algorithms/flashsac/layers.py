@@ -8,6 +8,7 @@ meaning (FlashSAC, section 4).
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -216,6 +217,6 @@ def _folded(linear: UnitLinear, norm: UnitBatchNorm) -> nn.Linear:
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    layer = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0])
+    layer = cast("nn.Linear", nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0]))
     layer.load_state_dict({"weight": weight.detach().cpu(), "bias": bias.detach().cpu()})
     return layer
