@@ -30,7 +30,7 @@ from rivals.episodes import EpisodeLog, evaluate
 from words import run_script
 
 from robot_rl.cli.bench import print_table
-from robot_rl.cli.options import MAX_ENVS, MAX_SEED, convert, describe, option, parse_value, read_all, split
+from robot_rl.cli.options import MAX_ENVS, MAX_SEED, convert, describe, option, read
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.outputs import BENCH, CURVES, check_output, check_outputs
 from robot_rl.experiment.run_dir import git_state
@@ -361,11 +361,9 @@ class Board:
 def bench_gymnasium(arguments: Sequence[str]) -> dict[str, Any]:
     """Train ours, and the rivals where they run live, and return the result, which is in the files already."""
     check_outputs(arguments, {"out": BENCH, "svg": CURVES})
-    own = [field.name for field in dataclasses.fields(Options)]
-    words = split(arguments)
-    options = read_all(Options, [f"{key}={text}" for key, text in words.items() if key in own])
+    options, changes = read(Options, arguments, every=True)
     envs, seeds, python = _checked(options)
-    settings = _settings({key: text for key, text in words.items() if key not in own}, envs[0], own)
+    settings = _settings(changes, envs[0])
     board = Board(options, envs)
     if options.rival == "live" and python is None:
         say("rival=live: no .venv-gymrivals here, so the rivals are those of the file; 'make rival-gymnasium' makes it")
@@ -405,19 +403,20 @@ def _checked(options: Options) -> tuple[list[str], list[int], Path | None]:
     return envs, seeds, python
 
 
-def _settings(words: Mapping[str, str], env_id: str, own: Sequence[str]) -> dict[str, Any]:
+def _settings(changes: dict[str, Any], env_id: str) -> dict[str, Any]:
     """The settings of a training that the command changes.
 
     Raises:
         UserError: one that there is not, or that the command has a word of its own for.
     """
-    if not words:
+    if not changes:
         return {}
+    own = [field.name for field in dataclasses.fields(Options)]
     free = set(default_tree(TASKS[env_id], "cpu")) - {"task", "seed", "device", "max_iterations", "init_from", "root"}
-    for key in words:
+    for key in changes:
         if "." not in key and key not in free:
             raise UserError(f"unknown key '{key}': {suggest(key, [*own, *sorted(free)])}")
-    return {key: parse_value(text, key) for key, text in words.items()}
+    return changes
 
 
 def _ours(env_id: str, seed: int, options: Options, changed: Mapping[str, Any], board: Board) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from robot_rl.cli.options import (
     parse_value,
     read,
     read_all,
+    split_bare,
 )
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.outputs import BENCH, check_outputs
@@ -70,7 +71,8 @@ runtime: the robot's binary at 500 Hz: inference, state to command over each tra
 {describe(bench_runtime.RuntimeOptions)}
 
 Values are medians, spreads quartile distances; figures are worth what the machine was quiet. Comparisons with mjlab,
-Gymnasium's learners and Isaac Lab are scripts of the source checkout: {", ".join(MOVED.values())}.
+Gymnasium's learners and Isaac Lab are scripts of the source checkout:
+{", ".join(MOVED.values())}.
 {CHANGES_HELP}"""
 
 
@@ -80,13 +82,14 @@ def run(arguments: Sequence[str]) -> int:
 
     benches = {"env": (bench_env, show), "learner": (bench_learner, show_learner)}
     benches["runtime"] = (bench_runtime.bench_runtime, bench_runtime.show)
-    what = " ".join(word for word in arguments if "=" not in word)
+    bare, rest = split_bare(arguments)
+    what = " ".join(bare)
     _refuse_moved(what, arguments)
     if what not in benches:
         raise UserError(f"bench {what}: must be one of {', '.join(benches)}; {suggest(what, benches)}")
     check_outputs(arguments, {"out": BENCH})
     measure, print_result = benches[what]
-    result, out = measure([word for word in arguments if "=" in word])
+    result, out = measure(rest)
     print_result(result)
     if out:
         write_json(Path(out), result)

@@ -16,7 +16,7 @@ from robot_rl.cli.overrides import is_hydra, read_words
 from robot_rl.errors import UserError
 from robot_rl.experiment import tree as trees
 from robot_rl.experiment.grammar import refuse_addition
-from robot_rl.experiment.settings import default_tree, resolve
+from robot_rl.experiment.settings import default_tree, refuse_other_learners, resolve
 from robot_rl.sources.registry import list_sources, source_of
 
 MAX_SWEEP = 10_000
@@ -44,6 +44,7 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> No
     for name, tree in nodes.items():
         optional = source_of(name).optional_keys(name) if any(override.is_delete() for override in mine) else ()
         for override in mine:
+            refuse_other_learners(tree, override.key_or_group)
             trees.require_key(tree, override.key_or_group)
             if override.is_delete():
                 trees.refuse_left_out(override.key_or_group, optional)

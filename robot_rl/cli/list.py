@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robot_rl.cli.options import describe, option, read_all
-from robot_rl.plugins import GROUPS, ROBOTS, TASKS, describe_all
+from robot_rl.plugins import ALGORITHMS, GROUPS, ROBOTS, TASKS, describe_all
 
-KINDS = ("tasks", "robots", "engines", "policies", "plugins", "runs")
+KINDS = ("tasks", "robots", "learners", "engines", "policies", "plugins", "runs")
 MAX_RUNS = 10
 
 
@@ -21,7 +21,7 @@ class Options:
 
 
 HELP = f"""\
-robot-rl list: tasks, robots, engines (and why one is not available), policies, plug-ins of other packages, runs
+robot-rl list: tasks, robots, learners, engines (and why one is not available), policies, plug-ins, runs
 
 usage: robot-rl list [tasks] [key=value ...]
 
@@ -39,6 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     makers = {
         "tasks": task_rows,
         "robots": robot_rows,
+        "learners": learner_rows,
         "engines": engine_rows,
         "policies": policy_rows,
         "plugins": plugin_rows,
@@ -71,9 +72,16 @@ def robot_rows() -> Rows:
     return list(describe_all(ROBOTS, "robot", own).items())
 
 
+def learner_rows() -> Rows:
+    """The learners; of those that come with robot-rl nothing is imported."""
+    from robot_rl.learn.algorithms import describe_learners
+
+    return list(describe_learners().items())
+
+
 def plugin_rows() -> Rows:
-    """What other packages add beside tasks and robots, and why one of these cannot be used."""
-    groups = [group for group in GROUPS if group not in (TASKS, ROBOTS)]
+    """What other packages add besides tasks, robots and learners, and why one of these cannot be used."""
+    groups = [group for group in GROUPS if group not in (TASKS, ROBOTS, ALGORITHMS)]
     return [(f"{group} {name}", text) for group in groups for name, text in describe_all(group, "name", {}).items()]
 
 

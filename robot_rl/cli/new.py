@@ -38,8 +38,8 @@ usage: robot-rl new task <name> [robot=<robot>]
 
 A task is one folder, and so is a robot: in robot-rl's source tree tasks/robot_rl_tasks/<name>/ and
 sim_assets/robot_rl_assets/<name>/, where nothing else is edited. A project is a package outside of it, with a robot, a
-task, tests and the entry points by which robot-rl finds them once it is installed (docs/plugins.md); inside of one, new
-tasks and robots are written into its package and its pyproject.toml.
+task, a loss, tests and the entry points by which robot-rl finds them once it is installed (docs/plugins.md); inside of
+one, new tasks and robots are written into its package and its pyproject.toml.
 """
 
 
@@ -142,7 +142,7 @@ def check_free(kind: str, name: str, place: Place) -> None:
 
 
 def make_project(name: str, parent: Path) -> tuple[Path, dict[str, str]]:
-    """Writes a package with a robot and a task; returns its directory and its files.
+    """Writes a package with a robot, a task and a loss; returns its directory and its files.
 
     Raises:
         UserError: The directory is there, or a package of that name is installed.
@@ -158,6 +158,8 @@ def make_project(name: str, parent: Path) -> tuple[Path, dict[str, str]]:
         "pyproject.toml": add_entry(toml, "robot", f"{name}_robot", place),
         "README.md": fill("readme.txt", words),
         f"{name}/__init__.py": f'"""{_title(name)}: a robot and a task for robot-rl."""\n',
+        f"{name}/losses.py": fill("losses.txt", words),
+        "tests/test_losses.py": fill("test_losses.txt", words),
         **robot_files(f"{name}_robot", place),
         **_task_files(f"{name}_task", f"{name}_robot", place, is_driven=True, has_base=False),
     }

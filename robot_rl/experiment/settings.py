@@ -18,7 +18,7 @@ from robot_rl.experiment.agreement import check_settings
 from robot_rl.experiment.consent import require
 from robot_rl.experiment.grammar import LEFT_OUT, MAX_ENVS, MAX_SEED
 from robot_rl.experiment.run_dir import RunDir, check_run_id
-from robot_rl.learn.algorithms import get_learner, preset_learner, read_learner
+from robot_rl.learn.algorithms import get_learner, owner_of, preset_learner, read_learner
 from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
 from robot_rl.sources.registry import source_of
 
@@ -152,8 +152,24 @@ def change(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
         UserError: There is no such setting (the nearest is offered), or it cannot be left out.
     """
     source, task = source_of(tree.get("task")), str(tree.get("task"))
+    for key in changes:
+        refuse_other_learners(tree, key)
     optional = source.optional_keys(task) if LEFT_OUT in changes.values() else ()
     return trees.override(source.admit(tree, list(changes)), changes, optional)
+
+
+def refuse_other_learners(tree: Mapping[str, Any], key: str) -> None:
+    """Refuse a setting that the tree lacks because it is another learner's.
+
+    Args:
+        tree: As made by `default_tree`.
+        key: The setting's dotted name.
+
+    Raises:
+        UserError: The line names the learner.
+    """
+    if key.partition(".")[0] not in tree and (owner := owner_of(key)):
+        raise UserError(f"{key}: is for learner={owner}, this is learner={tree['learner']}; leave one of them out")
 
 
 def resolve(tree: Mapping[str, Any]) -> TrainCfg:

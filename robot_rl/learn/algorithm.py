@@ -23,7 +23,7 @@ from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.ranks import Ranks
-from robot_rl.learn.rollout import Rollout
+from robot_rl.learn.rollout import Rollout, RolloutSpec
 
 
 @dataclass(kw_only=True, slots=True)
@@ -147,6 +147,18 @@ class Algorithm(ABC):
     @abstractmethod
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take over what `state` returned; the networks are loaded already."""
+
+    def spec(self) -> RolloutSpec:
+        """Return what rollouts must hold for this algorithm."""
+        groups = dict.fromkeys(self.groups, "groups")
+        groups |= {group: auxiliary.name for auxiliary in self.auxiliaries for group in auxiliary.groups}
+        return RolloutSpec(
+            out_dim=self.actor.distribution.out_dim,
+            actor_memory=self.actor.state_size,
+            critic_memory=self.critic_memory,
+            groups=groups,
+            hooks=[auxiliary.hook for auxiliary in self.auxiliaries if auxiliary.hook is not None],
+        )
 
     def snapshot(self, version: int) -> Snapshot:
         """Return the policy as it is, to collect with.

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from robot_rl.config import LearnerCfg
 from robot_rl.learn.algorithm import Snapshot
-from robot_rl.learn.auxiliaries.auxiliary import Auxiliary, RolloutHook
+from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.dims import Dims
-from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import Layout, make_layout
-from robot_rl.learn.rollout import Rollout, make_rollout
+from robot_rl.learn.rollout import Rollout, RolloutSpec, make_rollout
 from robot_rl.learn.timing import Stopwatch
 
 OnStep = Callable[[Tensor, Tensor, Mapping[str, Any]], None]
@@ -38,12 +37,9 @@ class Collector:
         env: VecEnv,
         cfg: LearnerCfg,
         dims: Dims,
-        actor: Actor,
+        spec: RolloutSpec,
         *,
         noise: torch.Generator,
-        auxiliaries: Sequence[Auxiliary] = (),
-        groups: Sequence[str] = (),
-        critic_memory: int = 0,
         on_step: OnStep | None = None,
         watch: Stopwatch | None = None,
     ) -> None:
@@ -53,11 +49,8 @@ class Collector:
             env: the environment.
             cfg: the learner's configuration.
             dims: sizes of observations and actions.
-            actor: a policy of the kind that will act.
+            spec: what the algorithm needs of rollouts.
             noise: source of the actions' random numbers, on the environment's device.
-            auxiliaries: objectives whose collecting halves take part.
-            groups: further observation groups to keep.
-            critic_memory: components of the critic's memory; 0 where it has none.
             on_step: called after each step.
             watch: measures where the time goes, "infer", "simulate" and "other".
         """
@@ -65,22 +58,25 @@ class Collector:
         self._device = torch.device(env.device)
         self._watch = watch or Stopwatch(self._device)
         self._stagger, self._num_steps = cfg.stagger_episodes, cfg.num_steps
-        obs, wanted = env.get_observations(), [(group, "groups") for group in groups]
-        wanted += [(group, auxiliary.name) for auxiliary in auxiliaries for group in auxiliary.groups]
-        self._groups: dict[str, Layout] = {group: make_layout(obs, (group,), field) for group, field in wanted}
+        obs = env.get_observations()
+        self._groups: dict[str, Layout] = {
+            group: make_layout(obs, (group,), setting) for group, setting in spec.groups.items()
+        }
         self._actor_layout, self._critic_layout = dims.actor_layout, dims.critic_layout
-        self._hooks: list[RolloutHook] = [a.hook for a in auxiliaries if a.hook is not None]
+        self._hooks: Sequence[RolloutHook] = spec.hooks
         self.rollout: Rollout = make_rollout(
             cfg.num_steps,
             env.num_envs,
             dims,
             self._device,
-            out_dim=actor.distribution.out_dim,
+            out_dim=spec.out_dim,
             groups={group: layout.size for group, layout in self._groups.items()},
             recorded={name: size for hook in self._hooks for name, size in hook.recorded.items()},
         )
-        self.rollout.hold_states(cfg.sequence, actor.state_size, critic_memory)
-        self.memory = torch.zeros(env.num_envs, actor.state_size, device=self._device) if actor.state_size else None
+        self.rollout.hold_states(cfg.sequence, spec.actor_memory, spec.critic_memory)
+        self.memory: Tensor | None = None
+        if spec.actor_memory:
+            self.memory = torch.zeros(env.num_envs, spec.actor_memory, device=self._device)
         self._obs: TensorDict | None = None
 
     @torch.no_grad()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -172,6 +173,25 @@ class Rollout:
             known = known & self.valid
             known[:-1] &= self.valid[1:] | self.done[:-1]
         return torch.where(known[..., None], after, 0.0), known
+
+
+@dataclass(kw_only=True, slots=True)
+class RolloutSpec:
+    """What an algorithm needs of rollouts besides what every one of them holds.
+
+    Attributes:
+        out_dim: outputs P of the policy's network.
+        actor_memory: components of what a recurrent policy remembers of each world; 0 where it has no memory.
+        critic_memory: the same of the critic.
+        groups: observation groups to keep, each with the setting that names it.
+        hooks: collecting halves of auxiliary objectives (`robot_rl.learn.auxiliaries.auxiliary.RolloutHook`).
+    """
+
+    out_dim: int
+    actor_memory: int = 0
+    critic_memory: int = 0
+    groups: Mapping[str, str] = field(default_factory=dict)
+    hooks: Sequence[Any] = ()
 
 
 def make_rollout(

@@ -54,11 +54,8 @@ class Runner(Session):
             env,
             cfg,
             self.dims,
-            self.algorithm.actor,
+            self.algorithm.spec(),
             noise=context.generator(NOISE),
-            auxiliaries=self.algorithm.auxiliaries,
-            groups=self.algorithm.groups,
-            critic_memory=self.algorithm.critic_memory,
             on_step=None if self._tracker is None else self._tracker.add,
             watch=self._watch,
         )

@@ -95,7 +95,7 @@ def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
             raise PluginError(f"{what}={name}: must be written module:name, such as {what}=my_package.{what}s:make")
         if os.getcwd() not in sys.path:  # As with python -m.
             sys.path.append(os.getcwd())
-        return _import(name, f"{what}={name}", "is it installed, or lies it here?")
+        return _import(name, f"{what}={name}", "install it, or start where its file is")
     found = find_plugins(group)
     if name not in found:
         known = sorted({*own, *found})

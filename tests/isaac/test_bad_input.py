@@ -14,7 +14,7 @@ CARTPOLE = "task=isaac/Isaac-Cartpole-Direct"
             "Isaac Lab 3.0.0 registers no 'Isaac-Velocity-Flat-Unitree-Go2-v0'; did you mean "
             "'Isaac-Velocity-Flat-UnitreeGo2'?",
         ),
-        (("task=isaac/no_such_module:X",), "cannot import no_such_module; is it installed, or lies it here?"),
+        (("task=isaac/no_such_module:X",), "cannot import no_such_module; install it, or start where its file is"),
         (("task=isaac/Isaac-Pendulum-MARL-Direct",), "has 2 agents (cart, pendulum)"),
         (("task=Isaac-Cartpole",), "an environment of Isaac Lab is task=isaac/Isaac-Cartpole"),
         ((CARTPOLE, "physics=isaacsim_physx", "assets=own"), "needs Isaac Sim or OvPhysX then, which is not installed"),

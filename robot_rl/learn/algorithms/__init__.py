@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robot_rl.config import LearnerCfg, apply_overrides, from_dict
+from robot_rl.config import LearnerCfg, apply_overrides, from_dict, to_dict
 from robot_rl.errors import UserError
 from robot_rl.plugins import ALGORITHMS, describe_all, load
 
@@ -80,6 +80,17 @@ def read_learner(values: Mapping[str, Any]) -> LearnerCfg:
     except Exception as error:
         line = f"{type(error).__name__}: {error}"
         raise UserError(f"learner={rest.get('name')}: its settings do not check, {line}") from error
+
+
+def owner_of(key: str) -> str:
+    """Return the first of the learners here that has a setting of this dotted name; empty where none has."""
+    for name in own_learners():
+        node: Any = to_dict(get_learner(name)())
+        for part in key.split("."):
+            node = node.get(part) if isinstance(node, Mapping) else None
+        if node is not None:
+            return name
+    return ""
 
 
 def learner_code(name: Any, settings: Mapping[str, Any]) -> list[str]:

@@ -140,7 +140,9 @@ def asked(name: str) -> Iterator[Any]:
     except (error.Error, error.DeprecatedWrapper) as problem:
         raise UserError(f"task={name}: {_line(problem)}") from problem
     except ModuleNotFoundError as problem:
-        raise UserError(f"task={name}: cannot import {problem.name}; is it installed, or lies it here?") from problem
+        raise UserError(
+            f"task={name}: cannot import {problem.name}; install it, or start where its file is"
+        ) from problem
 
 
 def find_spec(name: str) -> EnvSpec:

@@ -81,7 +81,9 @@ def _register(name: str, module: str) -> dict[str, EnvSpec]:
         try:
             importlib.import_module(module)
         except ModuleNotFoundError as problem:
-            raise UserError(f"task={name}: cannot import {problem.name}; is it installed, or lies it here?") from None
+            raise UserError(
+                f"task={name}: cannot import {problem.name}; install it, or start where its file is"
+            ) from None
     return {key: spec for key, spec in gymnasium.registry.items() if CFG in (spec.kwargs or {})}
 
 

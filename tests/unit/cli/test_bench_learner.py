@@ -7,7 +7,7 @@ import pytest
 
 def test_the_command_line(run, in_tmp):
     small = ("hidden=[8]", "num_envs=8", "num_steps=2", "repeats=2")
-    code, out, err = run("bench", "learner", "rival=rsl_rl", *small, "out=b.json")
+    code, out, err = run("bench", "learner", *small, "out=b.json")
     assert code == 0, err
     assert "8 x 2" in out
     assert "rsl_rl / ours" in out
@@ -17,7 +17,7 @@ def test_the_command_line(run, in_tmp):
 @pytest.mark.parametrize(
     ("word", "line"),
     [
-        ("rival=sb3", "rival=sb3: must be rsl_rl"),
+        ("rival=sb3", "unknown key 'rival'"),
         ("num_envs=[8,0]", "num_envs=[8,0]: must be whole numbers of at least 1"),
         ("num_envs=true", "num_envs=true: must be whole numbers"),
         ("num_steps=0", "num_steps=0: must be at least 1"),

@@ -47,7 +47,7 @@ def test_eval_exports_what_is_not_exported_or_outdated(run, mine):
 
 
 def test_eval_with_another_task_writes_only_where_told(run, mine, in_tmp):
-    words = ["eval", "episodes=2", "seconds=1.5", "sim.timestep=0.02", "sim.decimation=1"]
+    words = ["eval", "episodes=2", "seconds=1.5", "sim.timestep=0.02", "sim.decimation=2"]
     assert run(*words)[0] == 0
     assert not mine.eval_file.exists()
     assert run(*words, "out=figures.json")[0] == 0

@@ -101,7 +101,7 @@ def test_a_mistake_in_a_task_s_file_names_the_line(own_task, old, new, words):
 
 def test_a_task_s_file_that_returns_nothing(own_task):
     own_task("return Task(", "Task(")
-    refused(lambda: get_task("slipped"), "returned None", "must return a Task")
+    refused(lambda: get_task("slipped"), "must lead to a function that returns a Task", "found None")
 
 
 @wp.func

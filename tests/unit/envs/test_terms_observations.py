@@ -28,6 +28,7 @@ OBSERVATIONS = {
     "joint_vel": ({}, lambda s: s.qvel[:, 6:]),
     "last_action": ({}, lambda s: s.given),
     "velocity_command": ({}, lambda s: s.command),
+    "command": ({}, lambda s: s.command),
     "gait_clock": ({"frequency_hz": 1.7}, gait_clock),
     "base_lin_vel": ({}, lambda s: s.base_lin_vel_b),
     "base_height": ({}, lambda s: s.qpos[:, 2:3]),

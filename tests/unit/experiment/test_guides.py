@@ -12,9 +12,9 @@ from robot_rl.experiment.tree import override
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, load_checkpoint
 
 
-def settings(run, **changes):
-    told = {"learner": "distill", "teacher.run": str(run), "device": "cpu"} | changes
-    return resolve(override(default_tree("cartpole", "cpu"), told))
+def settings(**changes):
+    changes = {"learner": "distill", "device": "cpu"} | changes
+    return resolve(override(default_tree("cartpole", "cpu", changes["learner"]), changes))
 
 
 def test_a_student_that_sees_less_is_taught_by_the_whole_actor(run, in_tmp, tiny, small_run):
@@ -26,7 +26,7 @@ def test_a_student_that_sees_less_is_taught_by_the_whole_actor(run, in_tmp, tiny
     teacher = load_checkpoint(latest_checkpoint(small_run))[1]
     assert meta["dims"]["actor"] < teacher["dims"]["actor"]
     assert meta["learner"]["teacher"]["groups"] == ["teacher_actor"]
-    assert meta["extras"]["teacher"]["checkpoint"] == str(latest_checkpoint(small_run).resolve())
+    assert meta["auxiliaries"]["teacher"]["checkpoint"] == str(latest_checkpoint(small_run).resolve())
     record = yaml.safe_load((student.path / "run.yaml").read_text())["config"]
     assert record["teacher"]["run"] == str(latest_checkpoint(small_run).resolve())
     assert "teacher_actor" not in record["observations"]  # The student's own task, which eval and export build.
@@ -54,24 +54,23 @@ def test_a_run_is_found_by_its_id_and_stays_the_one_that_was_found(run, in_tmp, 
 
 
 def test_equal_groups_are_shared(small_run):
-    cfg = with_guides(settings(small_run))
+    cfg = with_guides(settings(**{"teacher.run": str(small_run)}))
     assert cfg.learner.teacher.groups == ("actor",)
     assert set(cfg.task.observations) == {"actor", "critic"}
-    cfg = with_guides(settings(small_run, **{"observations.actor.terms.joint_vel.noise": 0.3}))
+    cfg = with_guides(settings(**{"teacher.run": str(small_run), "observations.actor.terms.joint_vel.noise": 0.3}))
     assert cfg.learner.teacher.groups == ("teacher_actor",)
     assert cfg.task.observations["teacher_actor"].terms["joint_vel"].noise == 0.0
     assert cfg.task.observations["actor"].terms["joint_vel"].noise == 0.3
 
 
 def test_groups_that_the_user_names_are_taken(small_run):
-    cfg = with_guides(settings(small_run, **{"teacher.groups": ["critic"]}))
+    cfg = with_guides(settings(**{"teacher.run": str(small_run), "teacher.groups": ["critic"]}))
     assert cfg.learner.teacher.groups == ("critic",)
     assert set(cfg.task.observations) == {"actor", "critic"}
 
 
 def test_a_reference_is_found_alike(small_run):
-    changes = {"learner": "ppo", "teacher.run": "", "reference.run": str(small_run)}
-    cfg = with_guides(settings("", **changes))
+    cfg = with_guides(settings(**{"learner": "ppo", "reference.run": str(small_run)}))
     assert cfg.learner.reference.run == str(latest_checkpoint(small_run).resolve())
     assert cfg.learner.reference.groups == ("actor",)
 

@@ -96,7 +96,6 @@ COMMANDS = {
     "latency": ("latency", "log.mcap", "out=x.json"),
     "latency's image": ("latency", "log.mcap", "out=y.json"),
     "bench": ("bench", "env", "out=x.json"),
-    "bench's plot": ("bench", "gymnasium", "out=y.json", "steps=2048"),
     "profile": ("profile", "task=cartpole", "out=x.json"),
     "profile's trace": ("profile", "task=cartpole", "trace=x.json.gz"),
     "sim2sim": ("sim2sim", "policy=go2_flat", "out=x.json"),

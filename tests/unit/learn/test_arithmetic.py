@@ -60,7 +60,7 @@ def test_what_is_deployed_was_trained(runner, make_point_env):
         runner.actor.body.arithmetic = converted
         assert float((exact - acted).abs().max()) > 1e-4  # It matters.
     world = make_point_env().get_observations()
-    policy = make_policy(runner.run_dir, trust=True)
+    policy = make_policy(runner.run_dir)
     torch.testing.assert_close(policy(world), runner.actor.mean(policy.actor.layout.gather(world, torch.empty(64, 2))))
 
 
@@ -72,8 +72,8 @@ def test_the_weights_that_are_rounded_are_the_deployed_ones(runner):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("nothing", r"^converter=nothing: must be module:name"),
-        ("no_such_module:x", r"^converter=no_such_module:x: cannot be imported, ModuleNotFoundError"),
+        ("nothing", r"^converter=nothing: must be written module:name"),
+        ("no_such_module:x", r"^converter=no_such_module:x: cannot import no_such_module"),
     ],
 )
 def test_a_converter_that_is_not_there(make_point_env, small_cfg, name, says):

@@ -147,7 +147,7 @@ def test_a_rollout_reads_nothing(make_point_env, small_cfg):
     runner = Runner(make_point_env(), small_cfg)
     runner.env = ValuelessEnv(runner.env)
     actor, critic = runner.actor.to(META), runner.critic.to(META)
-    collector = Collector(runner.env, small_cfg, runner.dims, actor, noise=None)
+    collector = Collector(runner.env, small_cfg, runner.dims, runner.algorithm.spec(), noise=None)
     collector._stagger = False
     collector.collect(Snapshot(actor, 0))
     assert collector.rollout.has_final_obs

@@ -66,7 +66,10 @@ def test_a_module_that_lies_here_need_not_be_installed(tmp_path, monkeypatch):
         ("good:", "x=good:: must be written module:name"),
         ("..good:x", "must be written module:name"),
         ("good:mak_task", "x=good:mak_task: good has no 'mak_task'; did you mean 'make_task'?"),
-        ("no_such_module:x", "x=no_such_module:x: cannot import no_such_module; is it installed, or lies it here?"),
+        (
+            "no_such_module:x",
+            "x=no_such_module:x: cannot import no_such_module; install it, or start where its file is",
+        ),
     ],
 )
 def test_one_that_cannot_be_used_is_one_line_and_the_others_work(install, name, says):

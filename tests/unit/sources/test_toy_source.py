@@ -71,7 +71,7 @@ class ToySource(TaskSource):
         return {"toy:near": "the point begins near 0"}
 
     def defaults(self, name, device):
-        return Defaults(learner=to_dict(PPOLearnerCfg()), settings={"reach": 1.0}, num_envs=4)
+        return Defaults(settings={"reach": 1.0}, num_envs=4)
 
     def resolve(self, tree, device):
         if not 0 < tree["reach"] < 10:

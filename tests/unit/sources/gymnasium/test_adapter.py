@@ -76,8 +76,9 @@ def test_what_is_learned_at_the_end_of_an_episode(walks, kind, mode):
     runner = Runner(env, small_cfg(normalize_obs=False))
     gamma, ends = runner.cfg.ppo.gamma, 0
     for _ in range(3):  # The second and third rollout begin wherever the first one stopped, on a reset step, too.
-        runner._collect()
-        rollout, batch = runner._rollout, runner.algorithm.make_batch(runner._rollout)
+        runner.collect()
+        rollout = runner.collector.rollout
+        batch = runner.algorithm.make_batch(rollout)
         returns = batch.returns.view(rollout.done.shape)
         weight = torch.ones_like(returns) if batch.weight is None else batch.weight.view(rollout.done.shape)
         rewards = rollout.critic_obs[:-1, :, 0] % 100 + 1  # The step's number, by the observation before it.

@@ -143,7 +143,7 @@ def test_every_setting_can_be_printed_and_swept(run, root):
             "task=gym:Pendulm-v1: Environment 'Pendulm' doesn't exist. Did you mean: 'Pendulum'?",
         ),
         (("task=CartPole-v1",), "an environment of Gymnasium is task=gym:CartPole-v1"),
-        (("task=gym:nowhere:Reach-v0",), "cannot import nowhere; is it installed, or lies it here?"),
+        (("task=gym:nowhere:Reach-v0",), "cannot import nowhere; install it, or start where its file is"),
         (("task=gym:",), "write gym:<id> such as gym:HalfCheetah-v5"),
         (("task=gym:reach_worlds:Talk-v0",), "observation_space=Text("),
         ((REACH, "env.targt=1"), "unknown key 'env.targt': did you mean 'env.target'?"),
