@@ -134,8 +134,8 @@ def test_a_project_is_a_package_whose_task_trains_and_whose_tests_pass(run, in_t
 
 
 def test_a_project_is_made_once(run, in_tmp):
-    assert run("new", "project", "walkers")[0] == 0
-    before = {path: path.stat().st_mtime_ns for path in (in_tmp / "walkers").rglob("*")}
-    assert "walkers is there already" in run("new", "project", "walkers")[2]
-    assert {path: path.stat().st_mtime_ns for path in (in_tmp / "walkers").rglob("*")} == before
-    assert "is there already" in run("new", "task", "walkers_task", f"root={in_tmp / 'walkers'}")[2]
+    assert run("new", "project", "strollers")[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in (in_tmp / "strollers").rglob("*")}
+    assert "strollers is there already" in run("new", "project", "strollers")[2]
+    assert {path: path.stat().st_mtime_ns for path in (in_tmp / "strollers").rglob("*")} == before
+    assert "is there already" in run("new", "task", "strollers_task", f"root={in_tmp / 'strollers'}")[2]

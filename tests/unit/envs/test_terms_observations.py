@@ -73,7 +73,7 @@ def seen(puppet, go2_states, library):
     s = doll.snapshot()
     s.given, s.metrics = actions, doll.env.pop_metrics()
     widths = [
-        12 if t.info.size in ("joints", "actions") else 4 if t.info.size == "feet" else t.info.size
+        12 if t.info.size in ("joints", "actions") else {"feet": 4, "command": 3}.get(t.info.size, t.info.size)
         for t in terms.values()
     ]
     s.parts = dict(zip(terms, np.split(obs["actor"].numpy(), np.cumsum(widths)[:-1], axis=1), strict=True))

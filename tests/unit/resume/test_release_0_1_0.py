@@ -47,7 +47,14 @@ def test_it_exports_the_same_policy(old_run):
     assert all(np.allclose(old, new, atol=1e-6) for old, new in zip(*actions, strict=True))
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_its_bundle_is_evaluated(task, tmp_path, capsys):
-    words = [f"policy={RUNS / task / 'old' / 'policy'}", "episodes=2", "seconds=2", f"out={tmp_path}/eval.json"]
+def test_its_bundle_is_evaluated(tmp_path, capsys):
+    words = [f"policy={RUNS / 'go2_flat' / 'old' / 'policy'}", "episodes=2", "seconds=2", f"out={tmp_path}/eval.json"]
     assert main(["eval", *words]) == 0, capsys.readouterr().err
+
+
+def test_a_bundle_of_a_task_that_has_changed_since_is_refused_by_one_line(tmp_path, capsys):
+    """The cart-pole has another control rate now."""
+    words = [f"policy={RUNS / 'cartpole' / 'old' / 'policy'}", "episodes=2", "seconds=2", f"out={tmp_path}/eval.json"]
+    assert main(["eval", *words]) == 2
+    assert capsys.readouterr().err == "robot-rl: control_period_s is 0.02; the environment steps every 0.04 s\n"
+    assert main(["eval", *words, "sim.decimation=2"]) == 0, capsys.readouterr().err
