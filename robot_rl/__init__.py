@@ -1,3 +1,3 @@
 """Robot RL: the learner and the command line. Nothing is imported here; take what you need from the submodules."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

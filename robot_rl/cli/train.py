@@ -24,6 +24,7 @@ settings:
   run_id=              a name for the run; where there is a run of that name, it goes on (for clusters that requeue)
   root=runs            where runs are written
   num_threads=0        threads of the CPU engine; 0 takes all cores
+  learner_threads=0    threads of the learner on a CPU; 0 takes OMP_NUM_THREADS, or half of the cores
   metrics.wandb=off    off, offline or online; JSON lines and TensorBoard are always written
 
 anything of the learner and of the task, by name:

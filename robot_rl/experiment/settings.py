@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from robot_rl.learn.ranks import Ranks
 
 FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
-OPTIONAL = {"run_id": None}
+OPTIONAL = {"run_id": None, "learner_threads": 0}
 """Further keys in front, which runs of earlier versions do not have, and what they are there."""
 MAX_THREADS = 4096
 WANDB = ("off", "offline", "online")
@@ -45,6 +45,7 @@ class TrainCfg:
         device: "cpu" or "cuda:<index>"; of several processes on a machine each has a GPU of its own.
         engine: What simulates the task, such as "mujoco" or "mujoco_warp".
         num_threads: Threads of the CPU engine; 0 takes all cores.
+        learner_threads: Threads of the learner on a CPU; 0 takes OMP_NUM_THREADS, or half of the cores.
         init_from: The run whose weights training starts from; None for fresh ones.
         run_id: The run's id, given by hand: where there is such a run, it goes on. None for an id of its own.
         root: The directory of all runs.
@@ -60,6 +61,7 @@ class TrainCfg:
     device: str
     engine: str
     num_threads: int
+    learner_threads: int
     init_from: RunDir | None
     run_id: str | None
     root: Path
@@ -199,6 +201,7 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
         device=device,
         engine=found.engine,
         num_threads=_whole("num_threads", tree["num_threads"], 0, MAX_THREADS),
+        learner_threads=_whole("learner_threads", tree["learner_threads"], 0, MAX_THREADS),
         init_from=RunDir.find(str(tree["init_from"]), root, key="init_from") if tree["init_from"] is not None else None,
         run_id=None if tree["run_id"] is None else check_run_id(tree["run_id"]),
         root=root,

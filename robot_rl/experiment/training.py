@@ -17,6 +17,7 @@ from robot_rl.experiment.settings import TrainCfg, load
 from robot_rl.experiment.tree import leaves
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, list_checkpoints, load_checkpoint
 from robot_rl.learn.ranks import Ranks, make_ranks
+from robot_rl.learn.threads import restore_threads, use_threads
 from robot_rl.metrics.rows import refuse_locked, to_stderr
 
 FREE = (
@@ -42,6 +43,7 @@ def train(cfg: TrainCfg) -> RunDir:
         Interrupted: The user stopped it, after the state was saved.
     """
     signals.ending.phase = signals.START
+    use_threads(cfg.learner_threads, cfg.device)
     cfg = with_guides(cfg)
     ranks = make_ranks(cfg.device)
     if begun := ranks.first(lambda: _find_begun(cfg)):
@@ -228,8 +230,6 @@ def _choose(
 
     The learner's threads are those that the checkpoint was made with from here on.
     """
-    from robot_rl.learn.threads import restore_threads
-
     ranks.first(lambda: check_kinds(run_dir))
     # First of all: who trains it removes old checkpoints, which would look like a run that has none.
     ranks.first(lambda: refuse_locked(run_dir.metrics_file))

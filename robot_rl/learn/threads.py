@@ -11,6 +11,24 @@ import torch
 from robot_rl.learn.ranks import Ranks
 
 
+def use_threads(count: int, device: str) -> None:
+    """Set how many threads the learner computes with; called before its first operation.
+
+    By default half of the cores: every operation waits for its slowest thread, so with one thread a core anything else
+    that runs holds all of them up, and on a busy machine two threads were several times slower than one.
+
+    Args:
+        count: threads; 0: the number in OMP_NUM_THREADS, or half of this process's cores.
+        device: where the networks are; it matters only on a CPU.
+    """
+    if torch.device(device).type != "cpu":
+        return
+    if count == 0 and "OMP_NUM_THREADS" not in os.environ:
+        count = max(1, len(os.sched_getaffinity(0)) // 2)
+    if count:
+        torch.set_num_threads(count)
+
+
 def restore_threads(meta: Mapping[str, Any], device: str, ranks: Ranks, tell: Callable[[str], None]) -> None:
     """Let the learner compute with as many threads as before; called before its first operation.
 

@@ -1,11 +1,13 @@
 """A resumed learner computes with as many threads as the run had."""
 
+import os
+
 import torch
 
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.ranks import ALONE
 from robot_rl.learn.runner import Runner
-from robot_rl.learn.threads import restore_threads
+from robot_rl.learn.threads import restore_threads, use_threads
 
 
 def test_a_checkpoint_knows_the_threads_and_they_are_restored(make_point_env, small_cfg, tmp_path, monkeypatch):
@@ -27,3 +29,19 @@ def test_where_it_cannot_be_a_line_says_so(monkeypatch):
     assert torch.get_num_threads() == 1
     (line,) = told
     assert "had 64 threads when the run was saved, here are 2 cores: it goes on with 1" in line
+
+
+def test_by_default_the_learner_takes_half_of_the_cores(monkeypatch):
+    """With a thread a core, whatever else runs holds up every operation."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for cores, threads in ((1, 1), (2, 1), (3, 1), (16, 8)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, count=cores: set(range(count)))
+        use_threads(0, "cpu")
+        assert torch.get_num_threads() == threads
+    use_threads(2, "cpu")
+    assert torch.get_num_threads() == 2
+    use_threads(5, "cuda:0")
+    assert torch.get_num_threads() == 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    use_threads(0, "cpu")
+    assert torch.get_num_threads() == 2
