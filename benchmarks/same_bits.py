@@ -37,7 +37,7 @@ AMP = ["amp.weight=0.5", "amp.motions=motion.safetensors", "amp.batch=64", "amp.
 WITHOUT_ENERGY = "~rewards.energy"
 """Dropped for code from before the cart-pole had that reward."""
 CARTPOLE = ["task=cartpole", *SMALL, WITHOUT_ENERGY, "sim.decimation=2", "episode_length_s=8.0", "ppo.gamma=0.99"]
-CARTPOLE += ["events.pole.velocity=2.0", "ppo.max_learning_rate=0.01"]
+CARTPOLE += ["events.pole.velocity=2.0", "ppo.max_learning_rate=0.01", "rewards.centred.weight=-0.1"]
 """The cart-pole as it was at first, so that any code can be compared with any."""
 TEACHER = ["teacher.run=runs/go2_rough/a"]
 
