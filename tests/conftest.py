@@ -23,6 +23,9 @@ if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
 # What a script starts in its background ignores SIGINT, and so does everything that it starts: a test's Ctrl-C too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# The same of nohup and SIGHUP.
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Set in CI: what a laptop may lack must be there.
 REQUIRE_ALL = os.environ.get("ROBOT_RL_REQUIRE_ALL") == "1"

@@ -18,14 +18,6 @@ MANY = "max_iterations=1000000"
 TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
 
-@pytest.fixture(autouse=True)
-def _signals_arrive():
-    """Also where the tests were started by nohup, which ignores SIGHUP for everything that it starts."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.fixture
 def train(run, in_tmp, tiny, monkeypatch):
     """Trains, with signals to itself after the second iteration; returns the exit code, the last line and the run."""
