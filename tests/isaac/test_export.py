@@ -108,7 +108,7 @@ def test_a_direct_environment_does_not_say_what_it_observes(make):
 REFUSED = {
     "eval run=tiny form=onnx": "form=onnx: in isaac/Isaac-Cartpole the torch policy plays; leave form= out",
     "eval run=tiny assets=nowhere": "nowhere: is no folder",
-    "cross tiny": "is of isaac/Isaac-Cartpole, whose physics is its own; cross compares our tasks",
+    "cross tiny": "isaac/Isaac-Cartpole has physics of its own; cross compares our tasks",
     "play run=tiny": "is not a scene that the browser can show; robot-rl eval tells figures",
     "video run=tiny": "is filmed by Isaac Lab's own tools; robot-rl eval tells figures",
     "sim2sim run=tiny": "is not simulated by us, so that no binary could command its robot here",

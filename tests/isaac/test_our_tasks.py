@@ -116,9 +116,9 @@ def test_another_environment_after_the_first(engine):
 
 
 def test_an_effort_beyond_the_motors_range_is_cut(engine):
-    """15 N push 1.2 kg at most for 0.02 s: 0.25 m/s, a little more where the pole hangs."""
+    """15 N push 1.2 kg at most for 0.04 s: 0.5 m/s, a little more where the pole hangs."""
     for speeds in engine["speed"]:
-        assert all(0.2 < speed < 0.3 for speed in speeds)
+        assert all(0.4 < speed < 0.6 for speed in speeds)
 
 
 def test_the_description_is_the_contracts(engine):
