@@ -58,7 +58,7 @@ def make_task() -> Task:
         num_envs=(512, 4096),
         learner={
             "num_steps": 16,
-            "max_iterations": 80,
+            "max_iterations": 120,
             "ppo.gamma": 0.98,
             # Steps of up to 1e-2 left the value function so wrong that some seeds ran off the rail to the end.
             "ppo.max_learning_rate": 2e-3,
