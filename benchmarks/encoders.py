@@ -43,6 +43,7 @@ def measure(side: tuple[int, int], worlds: int, *, encoded: bool) -> dict[str, f
             action, out = actor.act(rollout.actor_obs[t], rollout.noise[t])[:2]
             rollout.action[t].copy_(action)
             rollout.out[t].copy_(out)
+        rollout.attribute(actor.distribution, actor.distribution.snapshot())
 
     result = {"act_s": least_cpu_s(act, REPEATS), "update_s": least_cpu_s(lambda: ppo.update(rollout), REPEATS)}
     batch, rows = ppo.make_batch(rollout), torch.randperm(STEPS * worlds)[: STEPS * worlds // 4]

@@ -7,7 +7,8 @@ The same task and seed give other bits with another number of threads or another
 long training that is another training. The variants force what machines differ in:
 
     mkl-1, mkl-2         one and two threads, matrix products by Intel's library (what an Intel machine takes)
-    onednn-1, onednn-2   the same by oneDNN where our code prefers it on AMD
+    onednn-1, onednn-2   the same by oneDNN where our code prefers it on AMD; plain networks only, so with
+                         symmetry=network (cartpole, go2_flat) these are the bits of mkl-1, mkl-2
     avx2-1               Intel's library and PyTorch held to AVX2, as on a processor without AVX-512
     moved-1              every first weight moved by 1e-7 times a normal random number
 

@@ -49,6 +49,7 @@ def measure(kind: str, hidden: int, sequence: int = 0) -> dict[str, float]:
             rollout.out[t].copy_(out)
             if state is not None:
                 state.masked_fill_(rollout.ended(t)[:, None], 0.0)
+        rollout.attribute(actor.distribution, actor.distribution.snapshot())
 
     return {"act_s": least_cpu_s(act, REPEATS), "update_s": least_cpu_s(lambda: ppo.update(rollout), REPEATS)}
 

@@ -234,7 +234,7 @@ def make_rollout(
         done=flags(False),
         time_out=flags(False),
         valid=flags(True),
-        log_prob=floats(),
+        log_prob=torch.full(shape, torch.nan, device=device),  # Until `attribute`: no loss stays finite without it.
         version=torch.zeros(num_steps, dtype=torch.int64, device=device),
         recorded={name: floats(size) for name, size in (recorded or {}).items()},
         groups={name: floats(size, steps=num_steps + 1) for name, size in (groups or {}).items()},

@@ -125,16 +125,14 @@ class Scene:
         joints = [joint for joint in self.robot.joints if not joint.passive]
         if self.actions.kind == "direct":
             is_limited = self.model.actuator_ctrllimited[:, None] != 0
-            bounds = np.where(is_limited, self.model.actuator_ctrlrange, [-1.0, 1.0]) / self.actions.scale
+            limits = np.where(is_limited, self.model.actuator_ctrlrange, np.nan)
         elif self.actions.kind == "effort":
-            bounds = np.tile([-1.0, 1.0], (len(joints), 1)) / self.actions.scale
+            limits = np.array([[-joint.effort_limit, joint.effort_limit] for joint in joints])
         else:
-            ranges = {joint.name: self.joint_range[k] for k, joint in enumerate(self.robot.joints)}
-            rows = [
-                (ranges[joint.name] - offset) / scale for joint in joints for offset, scale in [self.action_map(joint)]
-            ]
-            bounds = np.where(np.isfinite(rows), rows, [-1.0, 1.0])
-        return np.clip(np.sort(bounds, axis=1), -self.actions.clip, self.actions.clip)
+            limits = self.entity.joint_range[[not joint.passive for joint in self.robot.joints]]
+        offset, scale = np.array([self.action_map(joint) for joint in joints]).T[..., None]
+        bounds = np.sort((limits - offset) / scale, axis=1)
+        return np.clip(np.where(np.isfinite(bounds), bounds, [-1.0, 1.0]), -self.actions.clip, self.actions.clip)
 
     @cached_property
     def render_model(self) -> mujoco.MjModel:

@@ -80,6 +80,14 @@ class GymEnv(VecEnv):
         self._statistics = Statistics(self.num_envs, self.step_dt)
         self.reset(seed)
 
+    @property
+    def action_bounds(self) -> tuple[Tensor, Tensor] | None:
+        """(A,) least and greatest actions that reach the Box's limits; None where actions are choices."""
+        if self.action_choices is not None:
+            return None
+        low, high = (torch.as_tensor(bound, dtype=torch.float32) for bound in self._actions.bounds())
+        return low, high
+
     def reset(self, seed: int | None = None) -> TensorDict:
         """Begin all worlds anew and return the first observations.
 

@@ -210,6 +210,11 @@ class ActionMap:
         self._half = np.where(stretch, 0.5 * (np.where(bounded, high, 0.0) - np.where(bounded, low, 0.0)), 1.0)
         self._low, self._high = low, high
 
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the policy's actions (num_actions,) at a Box's lower and upper limits; -1 and 1 where it has none."""
+        low, high = (self._low - self._centre) / self._half, (self._high - self._centre) / self._half
+        return np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
+
     def to_env(self, actions: Tensor) -> np.ndarray:
         """Return the environment's actions (N, *shape) of the policy's (N, num_actions).
 

@@ -35,6 +35,7 @@ def make_rollout_of(actor, scale=1.0, num_values=1, seed=0):
             action, out = actor.act(rollout.actor_obs[t], rollout.noise[t])
             rollout.action[t].copy_(action)
             rollout.out[t].copy_(out)
+    rollout.attribute(actor.distribution, actor.distribution.snapshot())
     return rollout
 
 

@@ -189,7 +189,8 @@ class FlashSAC(Algorithm):
         generator = torch.Generator().manual_seed(context.seed)
         self.cfg, self.ranks = flash, context.ranks
         self.actor = FlashActor(cfg, dims, generator)
-        if (bounds := getattr(context.env, "action_bounds", None)) is not None:
+        env: Any = context.env
+        if hasattr(type(env), "action_bounds") and (bounds := env.action_bounds) is not None:
             self.actor.distribution.set_range(*(bound.cpu() for bound in bounds))
         self.actor.to(device)
         self.critics = Critics(dims.critic, dims.action, flash, generator).to(device)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from robot_rl_envs.make import make_env
+from robot_rl_tasks.registry import get_task
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
@@ -150,6 +152,17 @@ def test_the_exported_network_acts_as_the_policy():
     for _ in range(50):
         trunk.train()(x)  # Let the running statistics move.
     torch.testing.assert_close(trunk.dense()(x), trunk.eval()(x)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("task", ["go2_flat", "humanoid_v5"])
+def test_actions_span_what_the_environment_bounds_them_to(task):
+    env = make_env(get_task(task), num_envs=2, num_threads=1)
+    distribution = Runner(env, make_cfg(symmetry="none"), seed=0).algorithm.actor.distribution
+    low, high = env.action_bounds
+    env.close()
+    assert torch.allclose(distribution.middle - distribution.reach, low)
+    assert torch.allclose(distribution.middle + distribution.reach, high)
+    assert not torch.allclose(distribution.reach, torch.ones_like(low))
 
 
 @pytest.mark.parametrize("symmetry", ["none", "augment"])
