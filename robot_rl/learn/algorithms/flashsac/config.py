@@ -18,6 +18,7 @@ class FlashSACCfg:
 
     Attributes:
         gamma: discount a step.
+        horizon: steps that rewards are summed over before the critics' value is added (n-step returns).
         updates: gradient steps of the critics for each control step of all worlds; below 1, one in so many steps.
         policy_period: gradient steps of the critics for each one of the policy.
         batch: transitions of a gradient step.
@@ -36,10 +37,12 @@ class FlashSACCfg:
         value_bound: the bins span [-value_bound, value_bound], in units of normalized returns.
         target_std: standard deviation of actions in (-1, 1) whose entropy the temperature steers to.
         temperature: weight of the entropy at the start.
+        max_action: largest magnitude of the environment's actions; their ranges are the joints' limits within it.
         noise_repeat: most steps for which exploration noise is held; held for k steps with a probability of 1 / k^2.
     """
 
     gamma: float = 0.97
+    horizon: int = 1
     updates: float = 1.0
     policy_period: int = 2
     batch: int = 1024
@@ -58,11 +61,13 @@ class FlashSACCfg:
     value_bound: float = 5.0
     target_std: float = 0.15
     temperature: float = 0.01
+    max_action: float = math.inf
     noise_repeat: int = 16
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_range("gamma", self.gamma, 0.0, 1.0)
+        check_range("horizon", self.horizon, 1, 1000)
         check_range("updates", self.updates, 0.0, 1000.0, open_low=True)
         check_range("policy_period", self.policy_period, 1, 1000)
         check_range("batch", self.batch, 2, 2**24)
@@ -81,6 +86,7 @@ class FlashSACCfg:
         check_range("value_bound", self.value_bound, 0.0, 1e6, open_low=True)
         check_range("target_std", self.target_std, 0.0, 10.0, open_low=True)
         check_range("temperature", self.temperature, 0.0, 1e6, open_low=True)
+        check_range("max_action", self.max_action, 0.0, math.inf, open_low=True)
         check_range("noise_repeat", self.noise_repeat, 1, 100_000)
 
 

@@ -183,15 +183,13 @@ class FlashSAC(Algorithm):
             context: what it is built for.
 
         Raises:
-            UserError: discrete actions, or a rollout that does not fit into the replay memory.
+            UserError: discrete actions, no range left of an action, or a rollout that does not fit into the replay memory.
         """
         dims, device, flash = context.dims, context.device, cfg.flashsac
         generator = torch.Generator().manual_seed(context.seed)
         self.cfg, self.ranks = flash, context.ranks
         self.actor = FlashActor(cfg, dims, generator)
-        env: Any = context.env
-        if hasattr(type(env), "action_bounds") and (bounds := env.action_bounds) is not None:
-            self.actor.distribution.set_range(*(bound.cpu() for bound in bounds))
+        self._bound_actions(context.env)
         self.actor.to(device)
         self.critics = Critics(dims.critic, dims.action, flash, generator).to(device)
         self.target = copy.deepcopy(self.critics).requires_grad_(False)
@@ -306,15 +304,15 @@ class FlashSAC(Algorithm):
             next_action, log_prob = torch.tanh(raw), self.actor.distribution.log_prob(raw, params)
             actions = torch.cat((batch["action"], next_action))
             self.target.train()  # Both halves are one batch, for the critics and for their targets.
-            after = self.target(obs, actions).chunk(2, dim=1)[1]
+            after = self.target(obs, actions, slice(len(next_action), None))
             less = self.target.mean(after).argmin(0)
             probs = after.gather(0, less[None, :, None].expand(1, -1, after.shape[2]))[0].exp()
-            gamma = self.cfg.gamma * (~batch["done"]).to(raw.dtype)
+            gamma = batch["discount"]
             shift = batch["reward"] - gamma * self.temperature.log.exp() * log_prob
             wanted = project_target(probs, self.target.values, shift, gamma)
         optimizer = self._optimizers["critics"]
         optimizer.zero_grad()
-        found = self.critics.train()(obs, actions).chunk(2, dim=1)[0]
+        found = self.critics.train()(obs, actions, slice(len(next_action)))
         loss = (-(wanted * found).sum(-1) * batch["weight"]).mean()
         loss.backward()
         optimizer.step()
@@ -330,7 +328,7 @@ class FlashSAC(Algorithm):
         optimizer.zero_grad()
         self.actor.train()
         both = torch.cat((batch["actor"], batch["next_actor"]))
-        params = tuple(part.chunk(2)[0] for part in self._params(both))
+        params = self.actor.distribution.params(self.actor.body(both, slice(len(both) // 2)))
         self.actor.eval()
         raw = self.actor.distribution.sample(params, self._normal(batch["action"]))
         log_prob = self.actor.distribution.log_prob(raw, params)
@@ -349,13 +347,24 @@ class FlashSAC(Algorithm):
         optimizer.step()
         return torch.stack((loss.detach(), temperature_loss.detach(), entropy, temperature))
 
+    def _bound_actions(self, env: Any) -> None:
+        """Set the ranges of the actions to what the environment bounds them to, within `max_action`."""
+        if not hasattr(type(env), "action_bounds") or env.action_bounds is None:
+            return
+        limit = self.cfg.max_action
+        low, high = (bound.cpu() for bound in env.action_bounds)
+        if bool((low >= limit).any() or (high <= -limit).any()):
+            least = float(torch.maximum(low, -high).max())
+            raise UserError(f"flashsac.max_action={limit}: leaves an action no range; give more than {least:.3g}")
+        self.actor.distribution.set_range(low.clamp(min=-limit), high.clamp(max=limit))
+
     @property
     def _is_warm(self) -> bool:
         return int(self.replay.count) * self.replay.worlds >= self.cfg.warm_up
 
     def _count_steps(self, control_steps: int) -> int:
         """Return the gradient steps that are due after so many control steps."""
-        if not self._is_warm or self.replay.size < 1:
+        if not self._is_warm or self.replay.size < self.cfg.horizon:
             return 0
         self._due += self.cfg.updates * control_steps
         count = int(self._due)
@@ -372,7 +381,7 @@ class FlashSAC(Algorithm):
 
     def _draw(self) -> dict[str, Tensor]:
         """Return transitions with normalized observations and scaled rewards, every other one mirrored."""
-        batch = self.replay.draw(self.cfg.batch, self.draws)
+        batch = self.replay.draw(self.cfg.batch, self.draws, self.cfg.gamma, self.cfg.horizon)
         if self._mirrors is not None:
             half = self.cfg.batch // 2
             for name, mirror in self._mirrors.items():

@@ -1,6 +1,6 @@
 """Layers whose weights and features are bounded: unit weights, batch normalization before each nonlinearity.
 
-Every layer is an ensemble of E that are computed side by side: the critics are two, the policy one. After each
+Every layer is an ensemble of E independent ones: the critics are two, the policy one. After each
 gradient step `project` puts the weights back onto their spheres, so that no weight grows and the step size keeps its
 meaning (FlashSAC, section 4).
 """
@@ -8,12 +8,14 @@ meaning (FlashSAC, section 4).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-MOMENTUM = 0.01
+MOMENTUM = 0.1
 """Share of a batch in the running statistics."""
 EPSILON = 1e-5
 
@@ -45,11 +47,10 @@ class UnitLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(members, out_dim)) if bias else None
         self.project()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (E, B, in) to (E, B, out)."""
-        if self.bias is None:
-            return torch.bmm(x, self.weight.transpose(1, 2))
-        return torch.baddbmm(self.bias[:, None], x, self.weight.transpose(1, 2))
+    def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
+        """Map E inputs (B, in) to E outputs (B, out)."""
+        biases = [None] * len(xs) if self.bias is None else self.bias.unbind()
+        return [functional.linear(x, w, b) for x, w, b in zip(xs, self.weight.unbind(), biases, strict=True)]
 
     @torch.no_grad()
     def project(self) -> None:
@@ -83,19 +84,13 @@ class UnitBatchNorm(nn.Module):
         self.register_buffer("mean", torch.zeros(members, size))
         self.register_buffer("var", torch.ones(members, size))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalize (E, B, D): by the batch while training, by the running statistics otherwise."""
-        if self.training:
-            mean = x.mean(1)
-            var = (x - mean[:, None]).square().mean(1)
-            with torch.no_grad():
-                rows = x.shape[1]
-                self.mean.lerp_(mean, MOMENTUM)
-                self.var.lerp_(var * (rows / max(rows - 1, 1)), MOMENTUM)
-        else:
-            mean, var = self.mean, self.var
-        factor = self.scale * torch.rsqrt(var + EPSILON)
-        return torch.addcmul((self.bias - mean * factor)[:, None], x, factor[:, None])
+    def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
+        """Normalize E inputs (B, D): by the batch while training, by the running statistics otherwise."""
+        parts = (self.mean.unbind(), self.var.unbind(), self.scale.unbind(), self.bias.unbind())
+        return [
+            functional.batch_norm(x, *part, training=self.training, momentum=MOMENTUM, eps=EPSILON)
+            for x, *part in zip(xs, *parts, strict=True)
+        ]
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """Return factor and offset (E, D) of the normalization by the running statistics."""
@@ -129,10 +124,10 @@ class Block(nn.Module):
         self.down = UnitLinear(members, width * expansion, width, generator)
         self.down_norm = UnitBatchNorm(members, width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (E, B, width) to (E, B, width)."""
-        y = torch.relu(self.up_norm(self.up(x)))
-        return x + torch.relu(self.down_norm(self.down(y)))
+    def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
+        """Map E inputs (B, width) to E outputs of the same shape."""
+        ys = [torch.relu_(y) for y in self.up_norm(self.up(xs))]
+        return [x + torch.relu_(y) for x, y in zip(xs, self.down_norm(self.down(ys)), strict=True)]
 
 
 class Trunk(nn.Module):
@@ -167,12 +162,13 @@ class Trunk(nn.Module):
         self.blocks = nn.ModuleList(Block(members, width, expansion, generator) for _ in range(blocks))
         self.head = UnitLinear(members, width, out_dim, generator, bias=True)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (B, in) to (E, B, out)."""
-        y = self.embed(self.norm(x.expand(self.members, *x.shape)))
+    def forward(self, x: Tensor, rows: slice = slice(None)) -> Tensor:
+        """Map (B, in) to (E, R, out): the `rows` of the outputs, of a batch that is normalized as a whole."""
+        ys = self.embed(self.norm([x] * self.members))
         for block in self.blocks:
-            y = block(y)
-        return self.head(y * torch.rsqrt(y.square().mean(-1, keepdim=True) + EPSILON))
+            ys = block(ys)
+        ys = [y[rows] for y in ys]
+        return torch.stack(self.head([y * torch.rsqrt(y.square().mean(-1, keepdim=True) + EPSILON) for y in ys]))
 
     def project(self) -> None:
         """Put every weight back onto its sphere."""

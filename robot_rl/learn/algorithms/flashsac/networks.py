@@ -113,9 +113,9 @@ class _Single(nn.Module):
         """Return normalized observations as they are."""
         return x
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (B, D) to (B, P)."""
-        return self.trunk(x)[0]
+    def forward(self, x: Tensor, rows: slice = slice(None)) -> Tensor:
+        """Map (B, D) to (R, P): the outputs of `rows`."""
+        return self.trunk(x, rows)[0]
 
     def dense(self) -> nn.Module:
         """Return a copy of plain layers."""
@@ -195,9 +195,12 @@ class Critics(nn.Module):
         values = torch.linspace(-cfg.value_bound, cfg.value_bound, cfg.bins)
         self.register_buffer("values", values, persistent=False)
 
-    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
-        """Return the log-probabilities (2, B, K) of the bins at normalized observations (B, D) and actions (B, A)."""
-        return self.trunk(torch.cat((obs, action), dim=-1)).log_softmax(-1)
+    def forward(self, obs: Tensor, action: Tensor, rows: slice = slice(None)) -> Tensor:
+        """Return the log-probabilities (2, R, K) of the bins at normalized observations (B, D) and actions (B, A).
+
+        They are those of `rows`; all B are one batch for the normalization.
+        """
+        return self.trunk(torch.cat((obs, action), dim=-1), rows).log_softmax(-1)
 
     def mean(self, log_probs: Tensor) -> Tensor:
         """Return the means (2, B) of distributions (2, B, K)."""

@@ -66,24 +66,42 @@ class Replay:
         self._flags.index_copy_(0, slots, torch.stack((rollout.done, valid, rollout.valid), dim=-1))
         self.count += steps
 
-    def draw(self, size: int, generator: torch.Generator) -> dict[str, Tensor]:
-        """Return transitions drawn at random, with repetition.
+    def draw(self, size: int, generator: torch.Generator, gamma: float, horizon: int = 1) -> dict[str, Tensor]:
+        """Return transitions drawn at random, with repetition, each over up to `horizon` steps.
+
+        A transition ends sooner where the episode does, and before a step that may not be learned from.
 
         Args:
             size: how many, B.
             generator: source of the choice.
+            gamma: discount a step.
+            horizon: steps H that rewards are summed over.
 
         Returns:
-            "actor", "critic", "next_actor", "next_critic" (B, D), "action" (B, A), "reward" (B,), "done" (B,) bool and
-            "weight" (B,): 0 where it may not be learned from, else 1.
+            "actor", "critic", "next_actor", "next_critic" (B, D), "action" (B, A), "reward" (B,) the discounted sum,
+            "discount" (B,) of the value after it: 0 where the episode ended; and "weight" (B,): 0 where it may not be
+            learned from, else 1.
         """
-        first = max(int(self.count) - self.rows, 0)
-        step = torch.randint(self.size, (size,), generator=generator, device=self._device) + first
+        oldest = max(int(self.count) - self.rows, 0)
+        choices = max(self.size - horizon + 1, 1)
+        step = torch.randint(choices, (size,), generator=generator, device=self._device) + oldest
         world = torch.randint(self.worlds, (size,), generator=generator, device=self._device)
-        here, there = (step % self.rows) * self.worlds + world, ((step + 1) % self.rows) * self.worlds + world
-        flags, after = self._flags.flatten(0, 1)[here], self._flags.flatten(0, 1)[there]
-        done, weight = flags[:, 0], flags[:, 1] & (flags[:, 0] | after[:, 2])
-        found = {"reward": self._reward.flatten()[here], "done": done, "weight": weight.to(self._reward.dtype)}
+        ahead = torch.arange(min(horizon, self.size) + 1, device=self._device)
+        places = ((step[:, None] + ahead) % self.rows) * self.worlds + world[:, None]
+        flags = self._flags.flatten(0, 1)[places]
+        done, useful, seen = flags[:, :-1, 0], flags[:, :-1, 1], flags[:, 1:, 2]
+        useful = useful & (done | seen)
+        goes_on = (useful & ~done).cumprod(1)
+        used = useful.to(goes_on.dtype)
+        used[:, 1:] *= goes_on[:, :-1]
+        steps = used.sum(1)
+        here, there = places[:, 0], places.gather(1, steps[:, None]).squeeze(1)
+        reward = self._reward.flatten()[places[:, :-1]]
+        found = {
+            "reward": (reward * used * gamma ** ahead[:-1]).sum(1),
+            "discount": gamma**steps * ~(done & used.bool()).any(1),
+            "weight": (steps > 0).to(reward.dtype),
+        }
         for name, tensor in self._kept.items():
             found[name] = tensor.flatten(0, 1)[here]
             if name != "action":

@@ -61,6 +61,7 @@ def make_ring(capacity=12, worlds=2, steps=4):
         for t in range(steps):
             for world in range(worlds):
                 rollout.actor_obs[t, world] = rollout.critic_obs[t, world] = 10 * time + world
+                rollout.reward[t, world] = time
             time += 1
         for (t, world), flag in [(at, rollout.done) for at in (*done, *time_out)] + [
             (at, rollout.time_out) for at in time_out
@@ -73,8 +74,8 @@ def make_ring(capacity=12, worlds=2, steps=4):
     return ring, add
 
 
-def drawn(ring, seed=0, size=4000):
-    return ring.draw(size, torch.Generator().manual_seed(seed))
+def drawn(ring, seed=0, size=4000, horizon=1):
+    return ring.draw(size, torch.Generator().manual_seed(seed), 0.5, horizon)
 
 
 def test_the_next_observation_is_that_of_the_next_step_also_around_the_ring():
@@ -101,6 +102,22 @@ def test_what_the_clock_ended_and_what_was_quarantined_is_not_learned_from():
     assert weight[11.0] == 0.0  # The next observation was quarantined,
     assert weight[21.0] == 0.0  # as was this one.
     assert weight[31.0] == weight[20.0] == 1.0
+
+
+def test_rewards_are_summed_up_to_the_end_of_the_episode_and_no_further_than_what_can_be_learned_from():
+    ring, add = make_ring(capacity=16, steps=8)
+    add(done=[(2, 0)], time_out=[(3, 1)])
+    batch = drawn(ring, horizon=3)
+    assert set((batch["actor"].flatten() // 10).tolist()) == {0.0, 1.0, 2.0, 3.0, 4.0}
+    rows = {
+        float(obs): [float(batch[key][k]) for key in ("reward", "discount", "next_actor", "weight")]
+        for k, obs in enumerate(batch["actor"])
+    }
+    assert rows[40.0] == [4 + 5 / 2 + 6 / 4, 0.125, 70.0, 1.0]
+    assert rows[0.0][:2] == [0 + 1 / 2 + 2 / 4, 0.0]  # The episode of world 0 ends with the third step,
+    assert rows[20.0][:2] == [2.0, 0.0]  # and with the first one.
+    assert rows[11.0] == [1 + 2 / 2, 0.25, 31.0, 1.0]  # World 1 is cut short at step 3: the value follows step 2.
+    assert rows[31.0][3] == 0.0
 
 
 def test_noise_is_held_and_its_lengths_fall_with_the_square():
@@ -152,6 +169,16 @@ def test_the_exported_network_acts_as_the_policy():
     for _ in range(50):
         trunk.train()(x)  # Let the running statistics move.
     torch.testing.assert_close(trunk.dense()(x), trunk.eval()(x)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_an_action_limit_narrows_the_ranges_and_may_not_leave_one_empty(monkeypatch):
+    env = make_env(get_task("go2_flat"), num_envs=2, num_threads=1)
+    distribution = Runner(env, make_cfg(max_action=1.0), seed=0).algorithm.actor.distribution
+    assert torch.allclose(distribution.middle - distribution.reach, env.action_bounds[0].clamp(min=-1.0))
+    monkeypatch.setattr(type(env), "action_bounds", (torch.full((12,), 2.0), torch.full((12,), 3.0)))
+    with pytest.raises(UserError, match=r"max_action=1.0: leaves an action no range; give more than 2"):
+        Runner(env, make_cfg(max_action=1.0), seed=0)
+    env.close()
 
 
 @pytest.mark.parametrize("task", ["go2_flat", "humanoid_v5"])
