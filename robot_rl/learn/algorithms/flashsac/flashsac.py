@@ -183,7 +183,7 @@ class FlashSAC(Algorithm):
             context: what it is built for.
 
         Raises:
-            UserError: discrete actions, no range left of an action, or a rollout that does not fit into the replay memory.
+            UserError: discrete actions, an action without a range, or a rollout larger than the replay memory.
         """
         dims, device, flash = context.dims, context.device, cfg.flashsac
         generator = torch.Generator().manual_seed(context.seed)
