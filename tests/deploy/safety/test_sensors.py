@@ -5,9 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from robot_rl.sim2sim.between import Journal
-from robot_rl.sim2sim.faults import read_faults
-from robot_rl.sim2sim.mutate import Mutator
+from robot_rl.sim2sim.faults import Mutator, read_faults
+from robot_rl.sim2sim.proxy import Journal
 
 LAYOUT = 7
 LIMIT_S = 0.1
