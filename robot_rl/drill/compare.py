@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from robot_rl.metrics.rows import iteration_of
+
 TIMES = ("perf/", "time_s")
 """Prefixes of metrics that differ between any two runs."""
 
@@ -55,11 +57,7 @@ def read_lines(run_dir: Path) -> list[dict[str, Any] | None]:
 
 def read_row(line: bytes) -> dict[str, Any] | None:
     """Return a line of metrics as a row; None if it is invalid."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) and isinstance(row.get("iteration"), int) else None
+    return None if iteration_of(line) is None else json.loads(line)
 
 
 def _tensors(path: Path) -> dict[str, tuple[Any, ...]]:

@@ -28,7 +28,6 @@ class Outcome:
     """The result of a fault.
 
     Attributes:
-        fault: the fault's name.
         injected: what was done.
         noticed: exit codes and output of the training.
         stepping_s: from the start of the process that recovered until its first step [s]; None without one.
@@ -165,8 +164,8 @@ def recover(
     Args:
         scene: the scene.
         run: the copy.
-        outcome: the outcome.
-        before: its rows of metrics when the fault occurred.
+        outcome: takes the results.
+        before: the copy's rows of metrics when the fault occurred.
         most_lost: maximum number of iterations that may be lost.
         is_same: whether it has to become identical to the undisturbed run.
         missing: iterations of which the fault destroyed the rows of metrics.

@@ -25,13 +25,11 @@ OTHER_LAYOUT = 0x5A5A5A5A
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault.
+    """A kind of fault, with values in [low, high].
 
     Attributes:
         text: What it does.
         default: Its default value; None: it takes no value.
-        low: Lowest value.
-        high: Highest value.
         where: Messages that it changes: "state", "command" or "operator"; "link": it adds commands.
     """
 
@@ -80,14 +78,12 @@ _FIELDS = {"kind": str, "value": float, "joint": int, "start_s": float, "end_s":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault of a script.
+    """One fault of a script, of one of the `KINDS`.
 
     Attributes:
-        kind: One of `KINDS`.
         value: Its value; 0 for a kind without one.
         joint: Index of the joint, in the robot's order.
-        start_s: Start after the policy starts [s].
-        end_s: End [s]; infinite without one.
+        start_s, end_s: Start and end after the policy starts [s].
     """
 
     kind: str

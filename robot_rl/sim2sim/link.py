@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 REMEMBERED = 4096
 """Number of states for which the time of sending is kept."""
+COPIED = ("sequence", "commander", "state_sequence", "state_age_ns", "send_time_ns")
+"""Numbers of a command that its note keeps."""
 BEHIND_S = 0.1
 """A simulation that is later than this does not catch up [s]."""
 
@@ -39,12 +41,8 @@ class Note:
     """What is kept of a command; times are of CLOCK_MONOTONIC [ns].
 
     Attributes:
-        sequence: Its sequence number.
-        commander: Id of the sender.
         state_sequence: Sequence number of the state that it answers.
-        state_age_ns: Age of that state.
         answer_ns: From the sending of that state to the sending of the command; -1: unknown.
-        send_time_ns: Time of sending.
         phase: Name of the phase, such as "POLICY".
         fault: Name of the fault, such as "none".
         from_policy: Whether it was sent right after an inference.
@@ -71,14 +69,7 @@ class Link:
     """
 
     def __init__(self, address: str, robot: str, joints: Sequence[str], *, feet: int = 0, heights: int = 0) -> None:
-        """Listen at an address such as "udp:127.0.0.1:9870" or "shm:name".
-
-        Args:
-            address: The address.
-            robot: Name of the robot.
-            joints: Names of its joints in its own order.
-            feet: Number of feet.
-            heights: Number of points of its height scan.
+        """Listen at an address such as "udp:127.0.0.1:9870" or "shm:name" as a robot with these joints, in its order.
 
         Raises:
             UserError: The runtime is not installed, or the address is not available.
@@ -143,19 +134,14 @@ class Link:
     def _note(self, command: Any) -> None:
         sequence = int(command.state_sequence)
         known = 0 < sequence <= self.low.sequence and self.low.sequence - sequence < REMEMBERED
-        self.notes.append(
-            Note(
-                sequence=int(command.sequence),
-                commander=int(command.commander),
-                state_sequence=sequence,
-                state_age_ns=int(command.state_age_ns),
-                answer_ns=int(command.send_time_ns) - int(self._sent[sequence % REMEMBERED]) if known else -1,
-                send_time_ns=int(command.send_time_ns),
-                phase=self._runtime.name_of(command.phase),
-                fault=self._runtime.name_of(command.fault),
-                from_policy=bool(command.from_policy),
-            )
+        note = Note(
+            **{name: int(getattr(command, name)) for name in COPIED},
+            answer_ns=int(command.send_time_ns) - int(self._sent[sequence % REMEMBERED]) if known else -1,
+            phase=self._runtime.name_of(command.phase),
+            fault=self._runtime.name_of(command.fault),
+            from_policy=bool(command.from_policy),
         )
+        self.notes.append(note)
 
 
 def make_link(plant: Plant, address: str) -> Link:

@@ -51,7 +51,6 @@ class Journal:
     """What a fault did; times of CLOCK_MONOTONIC [ns], 0: not yet.
 
     Attributes:
-        kind: Its kind.
         first_ns: When the first message was changed, withheld or added.
         first_sequence: Sequence number of the first changed state.
         last_good_ns: When the last unchanged message before that was passed on.
@@ -110,14 +109,7 @@ class FaultProxy:
     """
 
     def __init__(self, *, desk: str, operator: str, faults: Sequence[Fault], seed: int = 0) -> None:
-        """Bind the operator's side.
-
-        Args:
-            desk: host:port to which the operator sends.
-            operator: host:port at which the binary listens to the operator.
-            faults: The script.
-            seed: Seed of the random numbers.
-        """
+        """Bind `desk`, to which the operator sends; the binary listens to the operator at `operator` (host:port)."""
         self._runtime = load_runtime()
         self._runtime.LowState().joint_pos[0] = 0.0  # loads NumPy now and not when the first fault begins
         self._desk, self._operator = _bound(desk), _address_of(operator)
@@ -216,13 +208,7 @@ class UdpProxy(FaultProxy):
     """Forwards the datagrams of robot and binary."""
 
     def __init__(self, *, front: str, robot: str, **common: Any) -> None:
-        """Bind the address that is the robot to the binary.
-
-        Args:
-            front: host:port that the binary takes for the robot.
-            robot: host:port of the robot.
-            common: Arguments of `FaultProxy`.
-        """
+        """Bind `front`, which the binary takes for the robot at `robot` (host:port)."""
         super().__init__(**common)
         self._front, self._robot = _bound(front), _address_of(robot)
         self._routes: dict[Any, socket.socket] = {}
@@ -301,13 +287,9 @@ class Relay(FaultProxy):
     """
 
     def __init__(self, *, front: str, robot: str, contract: str, **common: Any) -> None:
-        """Prepare; `run` connects to the robot.
+        """Prepare `front`, an address such as "dds:unitree_go?domain=2" that the binary takes for the one of the robot.
 
-        Args:
-            front: Address that the binary takes for the robot, such as "dds:unitree_go?domain=2".
-            robot: Address of the robot.
-            contract: File of the policy's contract; the relay's states have its order of joints.
-            common: Arguments of `FaultProxy`.
+        `run` connects to the robot. The relay's states have the joint order of the `contract`, a file.
         """
         super().__init__(**common)
         self._addresses = front, robot
@@ -427,10 +409,10 @@ class ProxyProcess:
     """The proxy as a child process."""
 
     def __init__(self, folder: Path, *, faults: Sequence[Fault], **where: str) -> None:
-        """Start it and wait until it listens.
+        """Start it with a directory for its report, and wait until it listens.
 
         Args:
-            folder: Directory for its report.
+            folder: The directory.
             faults: The script.
             where: The addresses "front", "robot", "desk" and "operator" of a `UdpProxy`; with "contract" of a `Relay`.
 

@@ -48,7 +48,6 @@ class SessionCfg:
         command: See `robot_rl.sim2sim.commands.make_commands`.
         faults: Faults that the proxy applies; without any there is no proxy.
         recover: After a fault or a fall, hang the robot up and begin again; else the session ends.
-        seed: Seed of the world.
         tick_s: Physics step and period of the states [s].
         settings: Settings of the binary by name.
         log: Directory or file for the binary's log; empty: none.
@@ -73,13 +72,7 @@ class Session:
     """The processes of a session and the operator's part; `run` it, read its `report`, `close` it.
 
     Attributes:
-        plant: The simulated robot.
-        link: Its end of the protocol.
-        binary: `robot-rl-infer`.
-        commands: Where the operator's command comes from.
-        phase: Phase of the binary.
         policy_s: Time under the policy so far [s].
-        falls: Number of falls so far.
         on_step: Called after each control step.
     """
 

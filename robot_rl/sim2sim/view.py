@@ -22,17 +22,7 @@ class View(Commands):
     """Draws a session between its control steps, and takes the operator's requests from the page."""
 
     def __init__(self, session: Session, host: str, port: int, *, drives: bool) -> None:
-        """Start the page.
-
-        Args:
-            session: The session.
-            host: Address to listen on.
-            port: TCP port; 0 takes a free one.
-            drives: Whether the page's sliders give the command.
-
-        Raises:
-            UserError: The address is not available.
-        """
+        """Start the page, with sliders for the command if it `drives`; raise a UserError as `Page` does."""
         from robot_rl.viewer.scene import RobotScene
 
         self._session, self._env, self._request = session, session.plant.env, ""

@@ -6,8 +6,9 @@ A strip below the images shows the command, the measured velocity and the time.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -91,10 +92,10 @@ def write_video(frames: Iterator[np.ndarray], path: Path | str, fps: int, *, tot
     try:
         # The first frame comes before the file: without OpenGL no file is left.
         first = next(frames)
-        with _Encoder(part, fps, first.shape[1], first.shape[0]) as encoder:
-            encoder.add(first)
+        with _encoder(part, fps, first.shape[1], first.shape[0]) as add:
+            add(first)
             for frame in _bar(frames, total=total - 1, shown=progress):
-                encoder.add(frame)
+                add(frame)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -102,19 +103,26 @@ def write_video(frames: Iterator[np.ndarray], path: Path | str, fps: int, *, tot
 
 
 def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray]:
+    from robot_rl_envs.render import Renderer
+
     env.reset()
     driver, shown = Driver(env, policy), cfg.num_robots
     ranges = driver.ranges
     script = make_script(ranges, cfg.seconds) if ranges else []
     limits = np.array([max(abs(low), abs(high)) for low, high in ranges.values()]) if ranges else np.ones(3)
     size = (cfg.width, strip_height(cfg.height))
-    with _Stage(env, cfg) as stage:
+    rows, model = (1 if shown == 1 else 2), scene_model(env)
+    with contextlib.ExitStack() as stack:
+        renderers = [
+            stack.enter_context(Renderer(model, cfg.width // rows, (cfg.height - size[1]) // rows))
+            for _ in range(shown)
+        ]
         for k in range(round(cfg.seconds * cfg.fps)):
             while driver.time_s < k / cfg.fps - 1e-9:
                 if script:
                     env.set_command(segment_at(script, driver.time_s).command)
                 driver.step()
-            image = stage.draw(driver)
+            image = _draw(renderers, driver)
             if ranges:
                 command, measured = driver.command()[:shown].mean(0), driver.measured[:shown].mean(0)
                 label = segment_at(script, driver.time_s).label
@@ -125,39 +133,20 @@ def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray
             yield np.concatenate([image, strip])
 
 
-class _Stage:
-    """One renderer for each robot, tiled."""
-
-    def __init__(self, env: Any, cfg: VideoCfg) -> None:
-        from robot_rl_envs.render import Renderer
-
-        rows = 1 if cfg.num_robots == 1 else 2
-        width, height = cfg.width // rows, (cfg.height - strip_height(cfg.height)) // rows
-        self._renderers: list[Renderer] = []
-        for _ in range(cfg.num_robots):
-            self._renderers.append(Renderer(scene_model(env), width, height))
-
-    def draw(self, driver: Driver) -> np.ndarray:
-        """Draw all robots, with arrows of command and measured velocity if they have a velocity command."""
-        qpos, state, tiles = driver.qpos, driver.env.state, []
-        for k, renderer in enumerate(self._renderers):
-            arrows = None
-            if driver.ranges is not None:
-                position, quat = state.base_pos_w[k].cpu().numpy(), state.base_quat_wxyz[k].cpu().numpy()
-                arrows = _arrows(position, quat, driver.command()[k], driver.measured[k])
-            tiles.append(renderer.frame(qpos[k], arrows=arrows))
-        if len(tiles) == 1:
-            return tiles[0]
-        for tile in tiles:
-            tile[-1:], tile[:, -1:] = 255, 255
-        return np.concatenate([np.concatenate(tiles[:2], axis=1), np.concatenate(tiles[2:], axis=1)])
-
-    def __enter__(self) -> _Stage:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for renderer in self._renderers:
-            renderer.close()
+def _draw(renderers: Sequence[Renderer], driver: Driver) -> np.ndarray:
+    """Draw one robot or four tiles, with arrows of command and measured velocity if they have a velocity command."""
+    qpos, state, tiles = driver.qpos, driver.env.state, []
+    for k, renderer in enumerate(renderers):
+        arrows = None
+        if driver.ranges is not None:
+            position, quat = state.base_pos_w[k].cpu().numpy(), state.base_quat_wxyz[k].cpu().numpy()
+            arrows = _arrows(position, quat, driver.command()[k], driver.measured[k])
+        tiles.append(renderer.frame(qpos[k], arrows=arrows))
+    if len(tiles) == 1:
+        return tiles[0]
+    for tile in tiles:
+        tile[-1:], tile[:, -1:] = 255, 255
+    return np.concatenate([np.concatenate(tiles[:2], axis=1), np.concatenate(tiles[2:], axis=1)])
 
 
 def _arrows(position: np.ndarray, quat: np.ndarray, command: np.ndarray, velocity: np.ndarray) -> list[Arrow]:
@@ -181,43 +170,35 @@ def _bar(frames: Iterator[np.ndarray], *, total: int, shown: bool) -> Iterator[n
     return iter(track(frames, description="video", total=total, transient=True))
 
 
-class _Encoder:
-    """Encodes an mp4 frame by frame."""
+@contextlib.contextmanager
+def _encoder(path: Path, fps: int, width: int, height: int) -> Iterator[Callable[[np.ndarray], None]]:
+    """Open an mp4 and give the function that appends a frame (H, W, 3) uint8."""
+    import av
 
-    def __init__(self, path: Path, fps: int, width: int, height: int) -> None:
-        import av
+    # With the index at the front a browser plays the file while it loads.
+    with av.open(str(path), "w", options={"movflags": "+faststart"}) as container:
+        container.metadata["comment"] = "robot-rl video"  # identifies the files that robot-rl video may replace
+        stream = _add_stream(container, fps)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        time_base = stream.codec_context.time_base = Fraction(1, fps)
+        numbers = itertools.count()
 
-        self._av = av
-        # With the index at the front a browser plays the file while it loads.
-        self._container = av.open(str(path), "w", options={"movflags": "+faststart"})
-        self._container.metadata["comment"] = "robot-rl video"  # identifies the files that robot-rl video may replace
-        self._stream = self._add_stream(fps)
-        self._stream.width, self._stream.height, self._stream.pix_fmt = width, height, "yuv420p"
-        self._time_base = self._stream.codec_context.time_base = Fraction(1, fps)
-        self._count = 0
+        def add(image: np.ndarray) -> None:
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+            frame.pts, frame.time_base = next(numbers), time_base
+            container.mux(stream.encode(frame))
 
-    def _add_stream(self, fps: int) -> Any:
-        from av.codec.codec import UnknownCodecError
+        yield add
+        container.mux(stream.encode(None))
 
-        for name, options in CODECS:
-            with contextlib.suppress(UnknownCodecError, ValueError):
-                return self._container.add_stream(name, rate=fps, options=options)
-        raise RuntimeError(f"PyAV {self._av.__version__} has none of the encoders {', '.join(n for n, _ in CODECS)}")
 
-    def add(self, image: np.ndarray) -> None:
-        """Append a frame (H, W, 3) uint8."""
-        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
-        frame.pts, frame.time_base = self._count, self._time_base
-        self._count += 1
-        self._container.mux(self._stream.encode(frame))
+def _add_stream(container: Any, fps: int) -> Any:
+    from av.codec.codec import UnknownCodecError
 
-    def __enter__(self) -> _Encoder:
-        return self
-
-    def __exit__(self, kind: type | None, *_: object) -> None:
-        if kind is None:
-            self._container.mux(self._stream.encode(None))
-        self._container.close()
+    for name, options in CODECS:
+        with contextlib.suppress(UnknownCodecError, ValueError):
+            return container.add_stream(name, rate=fps, options=options)
+    raise RuntimeError(f"PyAV has none of the encoders {', '.join(name for name, _ in CODECS)}")
 
 
 def strip_height(height: int) -> int:
