@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -245,18 +245,20 @@ class Lockstep:
         self._is_answered = False
         return self._link.command
 
-    def wait(self, most: int, sequence: int | None = None, counts: Callable[[Note], bool] = lambda _: True) -> Note:
-        """Return the policy's answer to state `sequence` or a later one, else the `most`-th of the commands that count.
+    def wait(self, most: int, sequence: int | None = None) -> Note:
+        """Return the policy's answer to state `sequence` or a later one, else the `most`-th command from now on.
+
+        Commands that were sent before do not count: on a slow machine many of them are waiting.
 
         Raises:
             PeerError: It did not arrive in time.
         """
-        link, end = self._link, time.monotonic() + self.TIMEOUT_S
+        link, end, begin_ns = self._link, time.monotonic() + self.TIMEOUT_S, time.monotonic_ns()
         seen = len(link.notes)
         while time.monotonic() < end:
             link.take()
             for note in link.notes[seen:]:
-                most -= counts(note)
+                most -= note.send_time_ns > begin_ns
                 if most <= 0 or (sequence is not None and _answers(note, sequence)):
                     return note
             seen = len(link.notes)
@@ -272,8 +274,7 @@ class Lockstep:
     def _send_between(self, plant: Plant) -> None:
         """Send a state at which the policy does not run, and wait until the writer has seen it."""
         self._send(plant)
-        sent_ns = time.monotonic_ns()
-        self.wait(self.SEEN, counts=lambda note: note.send_time_ns > sent_ns)
+        self.wait(self.SEEN)
 
     def _silent(self) -> PeerError:
         why = "is silent" if self._binary.alive else f"ended with {self._binary.process.returncode}"
