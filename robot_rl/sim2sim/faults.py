@@ -13,12 +13,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from robot_rl.errors import UserError, suggest
-
-if TYPE_CHECKING:
-    from robot_rl.sim2sim.proxy import Journal
 
 OTHER_LAYOUT = 0x5A5A5A5A
 
@@ -196,6 +193,62 @@ def _number(part: str, text: str) -> float:
     if not math.isfinite(value):
         raise UserError(f"faults: '{part}': {text} is not a number")
     return value
+
+
+@dataclass(slots=True)
+class Journal:
+    """What a fault did; times of CLOCK_MONOTONIC [ns], 0: not yet.
+
+    Attributes:
+        first_ns: When the first message was changed, withheld or added.
+        first_sequence: Sequence number of the first changed state.
+        last_good_ns: When the last unchanged message before that was passed on.
+        damping_ns: When the first damping command after that was sent.
+        fault: The binary's name for the fault.
+        active_after: Number of commands that answered a changed state and did not damp.
+        oldest_answered_ns: Greatest age of the state of a command after `first_ns` that did not damp.
+    """
+
+    kind: str
+    first_ns: int = 0
+    first_sequence: int = 0
+    last_good_ns: int = 0
+    damping_ns: int = 0
+    fault: str = ""
+    active_after: int = 0
+    oldest_answered_ns: int = 0
+
+    def begin(self, now_ns: int, sequence: int = 0) -> None:
+        """Record the first message that the fault changed."""
+        if not self.first_ns:
+            self.first_ns, self.first_sequence = now_ns, sequence
+
+    def add_command(self, command: Any, phase: str, fault: str) -> None:
+        """Record a command of the binary."""
+        if not self.first_ns or self.damping_ns or phase == "BOOT" or command.send_time_ns < self.first_ns:
+            return
+        if phase == "DAMPING":
+            self.damping_ns, self.fault = int(command.send_time_ns), fault
+            return
+        self.oldest_answered_ns = max(self.oldest_answered_ns, int(command.state_age_ns))
+        if self.first_sequence and command.state_sequence >= self.first_sequence:
+            self.active_after += 1
+
+    def row(self) -> dict[str, Any]:
+        """Return the fault's row of the report."""
+
+        def damping_after(begin_ns: int) -> float | None:
+            return (self.damping_ns - begin_ns) / 1e6 if self.damping_ns and begin_ns else None
+
+        return {
+            "kind": self.kind,
+            "happened": bool(self.first_ns),
+            "fault": self.fault,
+            "damping_after_ms": damping_after(self.first_ns),
+            "damping_after_last_good_ms": damping_after(self.last_good_ns),
+            "active_after": self.active_after,
+            "oldest_answered_ms": self.oldest_answered_ns / 1e6,
+        }
 
 
 class Mutator:

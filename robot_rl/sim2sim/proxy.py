@@ -24,13 +24,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from robot_rl.sim2sim.binary import end_process, high_priority, load_runtime, read_report, tied
-from robot_rl.sim2sim.faults import KINDS, Fault, Mutator, dump_faults, load_faults
+from robot_rl.sim2sim.faults import KINDS, Fault, Journal, Mutator, dump_faults, load_faults
 
 INTRUDER = 0x0BAD
 """Id of the second commander."""
@@ -44,62 +43,6 @@ CONNECT_S = 2.0
 MAX_DATAGRAM = 65535
 READY = "ready"
 START_S = 20.0
-
-
-@dataclass(slots=True)
-class Journal:
-    """What a fault did; times of CLOCK_MONOTONIC [ns], 0: not yet.
-
-    Attributes:
-        first_ns: When the first message was changed, withheld or added.
-        first_sequence: Sequence number of the first changed state.
-        last_good_ns: When the last unchanged message before that was passed on.
-        damping_ns: When the first damping command after that was sent.
-        fault: The binary's name for the fault.
-        active_after: Number of commands that answered a changed state and did not damp.
-        oldest_answered_ns: Greatest age of the state of a command after `first_ns` that did not damp.
-    """
-
-    kind: str
-    first_ns: int = 0
-    first_sequence: int = 0
-    last_good_ns: int = 0
-    damping_ns: int = 0
-    fault: str = ""
-    active_after: int = 0
-    oldest_answered_ns: int = 0
-
-    def begin(self, now_ns: int, sequence: int = 0) -> None:
-        """Record the first message that the fault changed."""
-        if not self.first_ns:
-            self.first_ns, self.first_sequence = now_ns, sequence
-
-    def add_command(self, command: Any, phase: str, fault: str) -> None:
-        """Record a command of the binary."""
-        if not self.first_ns or self.damping_ns or phase == "BOOT" or command.send_time_ns < self.first_ns:
-            return
-        if phase == "DAMPING":
-            self.damping_ns, self.fault = int(command.send_time_ns), fault
-            return
-        self.oldest_answered_ns = max(self.oldest_answered_ns, int(command.state_age_ns))
-        if self.first_sequence and command.state_sequence >= self.first_sequence:
-            self.active_after += 1
-
-    def row(self) -> dict[str, Any]:
-        """Return the fault's row of the report."""
-
-        def damping_after(begin_ns: int) -> float | None:
-            return (self.damping_ns - begin_ns) / 1e6 if self.damping_ns and begin_ns else None
-
-        return {
-            "kind": self.kind,
-            "happened": bool(self.first_ns),
-            "fault": self.fault,
-            "damping_after_ms": damping_after(self.first_ns),
-            "damping_after_last_good_ms": damping_after(self.last_good_ns),
-            "active_after": self.active_after,
-            "oldest_answered_ms": self.oldest_answered_ns / 1e6,
-        }
 
 
 class FaultProxy:

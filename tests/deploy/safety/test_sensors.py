@@ -5,8 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from robot_rl.sim2sim.faults import Mutator, read_faults
-from robot_rl.sim2sim.proxy import Journal
+from robot_rl.sim2sim.faults import Journal, Mutator, read_faults
 
 LAYOUT = 7
 LIMIT_S = 0.1
