@@ -134,9 +134,7 @@ def _rewards(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
 def _terminations(columns: dict[str, np.ndarray]) -> Section:
     shares = {_words(key): column for key, column in columns.items() if key.startswith("termination/")}
     section = Section(
-        key="terminations",
-        title="Terminations",
-        text="Why episodes ended, as a share of the episodes that ended.",
+        key="terminations", title="Terminations", text="Why episodes ended, as a share of the episodes that ended."
     )
     if shares:
         total = np.sum(list(shares.values()), axis=0)

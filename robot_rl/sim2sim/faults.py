@@ -163,7 +163,9 @@ def _from_row(row: Any) -> Fault:
             raise UserError(f"faults: {key} is {value!r}; it must be {what}")
     if "kind" not in row:
         raise UserError(f"faults: {row!r} names no kind; {', '.join(KINDS)}")
-    return Fault(**{"value": _default(row["kind"])} | {key: _FIELDS[key](value) for key, value in row.items()})
+    values: dict[str, Any] = {key: _FIELDS[key](value) for key, value in row.items()}
+    values.setdefault("value", _default(row["kind"]))
+    return Fault(**values)
 
 
 def _from_part(part: str) -> Fault:
@@ -177,7 +179,8 @@ def _from_part(part: str) -> Fault:
     for key, text in found.items():
         if key != "kind":
             found[key] = int(text) if key == "joint" else _number(part, text)
-    return Fault(**{"value": _default(found["kind"])} | found)
+    found.setdefault("value", _default(found["kind"]))
+    return Fault(**found)
 
 
 def _default(kind: str) -> float:

@@ -120,12 +120,7 @@ class BinaryController:
 
 
 def evaluate_binary(
-    task: Task,
-    bundle: Path,
-    cfg: ParityCfg,
-    folder: Path,
-    *,
-    say: Callable[[str], None] = lambda _: None,
+    task: Task, bundle: Path, cfg: ParityCfg, folder: Path, *, say: Callable[[str], None] = lambda _: None
 ) -> dict[str, Any]:
     """Evaluate a bundle as the robot runs it.
 

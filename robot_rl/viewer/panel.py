@@ -20,12 +20,7 @@ class Panel:
     """Sliders, buttons and figures of the page. Buttons leave a request that `take` collects."""
 
     def __init__(
-        self,
-        server: viser.ViserServer,
-        title: str,
-        ranges: dict[str, tuple[float, float]] | None,
-        *,
-        can_push: bool,
+        self, server: viser.ViserServer, title: str, ranges: dict[str, tuple[float, float]] | None, *, can_push: bool
     ) -> None:
         """Build the panel; it has sliders for a velocity command with ranges, and a button for pushes."""
         self._gui = server.gui

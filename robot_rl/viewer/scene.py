@@ -40,11 +40,7 @@ class RobotScene:
             self._bodies[body] = server.scene.add_frame(name, show_axes=False)
             for k, (rgb, opacity, mesh) in enumerate(meshes):
                 server.scene.add_mesh_simple(
-                    f"{name}/shape_{k}",
-                    mesh.vertices,
-                    mesh.faces,
-                    color=rgb,
-                    opacity=None if opacity >= 1 else opacity,
+                    f"{name}/shape_{k}", mesh.vertices, mesh.faces, color=rgb, opacity=None if opacity >= 1 else opacity
                 )
         self._arrows = {
             name: server.scene.add_line_segments(
