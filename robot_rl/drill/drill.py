@@ -33,14 +33,9 @@ COORDINATE = 1
 
 
 def make_scene(run: RunDir, checkpoint: Path, work: Path, *, device: str, iterations: int | None = None) -> Scene:
-    """Return the scene of a run's drills.
+    """Return the scene of a run's drills, with copies in an empty directory that begin with a valid checkpoint.
 
-    Args:
-        run: the run.
-        checkpoint: the valid checkpoint with which the copies begin.
-        work: an empty directory for the copies.
-        device: device of the training.
-        iterations: number of iterations of each copy; None for about WANTED_S seconds.
+    Each copy trains for a number of iterations; None for about WANTED_S seconds.
     """
     _, meta = load_checkpoint(checkpoint)
     start = int(meta["iteration"])
@@ -198,14 +193,9 @@ def drill(
     *,
     keep: bool = False,
 ) -> bool:
-    """Inject faults, each in a copy of its own, and return whether all were survived.
+    """Inject faults, keys of FAULTS, each in a copy of its own, and return whether all were survived.
 
-    Args:
-        scene: the scene.
-        names: the faults, keys of FAULTS.
-        say: called with a progress line.
-        done: called with each outcome.
-        keep: keep the copies.
+    `say` is called with progress lines, `done` with each outcome; `keep` keeps the copies.
 
     Raises:
         DrillError: the run cannot continue without a fault either.

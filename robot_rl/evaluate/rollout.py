@@ -52,8 +52,7 @@ def evaluate(env: Any, controller: Controller, *, seconds: float = SECONDS, shad
         shadow: A bundle to compare with on the same states.
 
     Returns:
-        Metric -> {"mean", "std"} over episodes, for the metrics of `robot_rl.evaluate.meter.METRICS` that the task
-        has; None if no episode was long enough.
+        Metric of `robot_rl.evaluate.meter.METRICS` that the task has -> {"mean", "std"} over episodes, or None.
     """
     obs = env.reset()
     meter = EpisodeMeter(env, env.describe_policy())

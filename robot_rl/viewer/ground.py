@@ -26,10 +26,8 @@ class GroundView:
         title: above the map.
         width: of the image [px], twice its height.
         spawns: mark the spawn points.
-        level: row of the tile in the centre of the view.
-        column: column of that tile.
-        elevation: angle of the line of sight above the horizon [deg].
-        azimuth: direction of the line of sight [deg]; 0 looks along +x.
+        level, column: of the tile in the centre of the view.
+        elevation, azimuth: of the line of sight [deg]; azimuth 0 looks along +x.
         distance: from that tile's spawn point [m]; 1.2 tiles by default.
     """
 

@@ -79,12 +79,7 @@ def film(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray]:
 def write_video(frames: Iterator[np.ndarray], path: Path | str, fps: int, *, total: int, progress: bool = True) -> Path:
     """Write frames (H, W, 3) uint8 with even sides as an .mp4, atomically, and return its path.
 
-    Args:
-        frames: the frames.
-        path: the .mp4.
-        fps: frames per second.
-        total: number of frames, for the progress bar.
-        progress: draw a progress bar on the terminal.
+    `total` is the number of frames for the progress bar, if there is one on the terminal.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -211,13 +206,7 @@ def draw_tracking(
 ) -> np.ndarray:
     """Draw the strip of a robot with a velocity command, (height, width, 3) uint8: a label, the time and three gauges.
 
-    Args:
-        size: width and height of the strip [px].
-        label: the command in a word.
-        time_s: simulated time [s].
-        command: (3,) vx, vy [m/s], yaw rate [rad/s].
-        measured: (3,) the same, measured.
-        limits: (3,) full deflection of each gauge.
+    `command`, `measured` and `limits`, the full deflection of the gauges, are vx, vy [m/s] and yaw rate [rad/s].
     """
     canvas = _Strip(size)
     left = canvas.head(label, time_s)
