@@ -45,7 +45,7 @@ def test_a_bad_action_is_not_the_physics_fault(bad_action):
     assert "Not reproduced by physics alone" in result.verdict
     assert "the error is in the policy" in result.verdict
     assert max(dq for dq, _ in result.differences) < 1e-5
-    assert any("takes all controls of that step for 0" in note for note in result.notes)
+    assert any("uses 0 for all controls of that step" in note for note in result.notes)
     assert fastest(record)[0].name == "action of slider"
 
 
