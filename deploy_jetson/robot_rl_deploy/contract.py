@@ -8,8 +8,8 @@ The value of an observation term is `clip(transform(signal)) * scale` in float32
 the other; within a term its history runs from the oldest to the newest frame, and after a reset every frame holds the
 first value. The control target of a policy output is `offset + scale * action`, and `action` is clipped.
 
-A policy with a memory has a state besides: the network takes it, `state`, and gives the next one, `state_out`. It is
-zero at the start and after a reset. `layout.state_size` stands in the contract of such a policy alone.
+A policy with a memory also has a state: the network takes it, `state`, and gives the next one, `state_out`. It is
+zero at the start and after a reset. Only the contract of such a policy has `layout.state_size`.
 """
 
 import dataclasses

@@ -56,7 +56,7 @@ def export_bundle(
 
 
 def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> BundleReport:
-    """Write the files of a bundle beside `out`, check them, and only then put them in place of an older one.
+    """Write the files of a bundle next to `out`, check them, and only then put them in place of an older one.
 
     Nothing but a bundle is ever replaced (`robot_rl_deploy.bundle.foreign_content`).
 
@@ -126,7 +126,7 @@ def make_onnx(module: "torch.nn.Module", contract: Contract, metadata: Mapping[s
 
     Args:
         module: From raw observations (N, observation_size) to mean actions (N, action_size); with a memory from and to
-            a state (N, state_size) besides.
+            also a state (N, state_size).
         contract: Gives clip, scale and offset of the actions, which become part of the network, and the state's width.
         metadata: Texts to store in the file.
 
@@ -207,7 +207,7 @@ def _deployed(module: "torch.nn.Module", contract: Contract) -> "torch.nn.Module
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide what torch's exporter says about packages that no policy needs."""
+    """Hide the warnings of torch's exporter about packages that no policy needs."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

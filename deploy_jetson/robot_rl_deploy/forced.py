@@ -25,7 +25,7 @@ Array = NDArray[np.float32]
 
 
 def forced_states(contract: Contract) -> dict[str, Array]:
-    """Give the raw robot states that a golden sequence ends with; the policy starts anew before the first of them.
+    """Give the raw robot states that a golden sequence ends with; the policy is reset before the first of them.
 
     Args:
         contract: Which signals are needed, limits and ranges.
@@ -70,7 +70,7 @@ def check_coverage(contract: Contract, signals: Mapping[str, Array]) -> None:
         signals: Signal -> values (steps, size).
 
     Raises:
-        ContractError: The line says what is missing.
+        ContractError: The line names what is missing.
     """
     again = "export the bundle again"
     if "command" in signals:

@@ -1,7 +1,7 @@
 """The golden sequence: raw robot states, and the observation, action and target that each must give.
 
 Arrays over `steps` control steps, float32 but for the resets: every needed signal under its name (steps, size), "reset"
-(steps,) bool: the policy starts anew before this step, "observation" (steps, observation_size), "action" and
+(steps,) bool: the policy is reset before this step, "observation" (steps, observation_size), "action" and
 "joint_target" (steps, action_size). The last action that an observation shows is the sequence's own, so that rounding
 in one step does not run on into the next.
 """
@@ -36,7 +36,7 @@ class Golden:
 
     Attributes:
         signals: Name -> raw signal (steps, size).
-        reset: Whether the policy starts anew before the step (steps,).
+        reset: Whether the policy is reset before the step (steps,).
         observation: (steps, observation_size).
         action: (steps, action_size).
         joint_target: (steps, action_size) [rad or m; N m or N for efforts].

@@ -1,7 +1,7 @@
 """Policies trained with mjlab: the metadata of its ONNX file read into a contract.
 
 mjlab writes names, gains, scales and the default pose into its ONNX file, rounded to three decimals. It does not write
-what a robot needs besides: periods, limits, command ranges. Those come from a file of facts, `RobotFacts`. Where a
+what else a robot needs: periods, limits, command ranges. Those come from a file of facts, `RobotFacts`. Where a
 rounded value is not good enough, `exact` gives it in full; it must agree with the metadata.
 
 What is taken for granted, since the metadata does not say it: targets are positions around the default pose
@@ -26,7 +26,7 @@ LARGEST = 3.4028234663852886e38
 """The largest float32, for a clip with one side."""
 
 # What an observation term of mjlab's velocity tasks is: signal, transform, unit, frame. The name of a term is free in
-# mjlab; `RobotFacts.observations` says what an unusual one is.
+# mjlab; `RobotFacts.observations` describes unusual ones.
 TERMS = {
     "base_ang_vel": ("imu_gyro", "identity", "rad/s", "base"),
     "projected_gravity": ("imu_quat_wxyz", "projected_gravity", "1", "base"),
@@ -36,7 +36,7 @@ TERMS = {
     "command": ("command", "identity", "m/s, m/s, rad/s", "base"),
 }
 UNMEASURED = {
-    "base_lin_vel": "no robot measures its velocity; train without it, or give it to the critic alone",
+    "base_lin_vel": "no robot measures its velocity; train without it, or give it to the critic only",
     "height_scan": "the metadata does not tell its grid; train without it",
 }
 

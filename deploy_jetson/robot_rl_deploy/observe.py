@@ -1,4 +1,4 @@
-"""The observation vector from raw robot signals, by name, with NumPy alone.
+"""The observation vector from raw robot signals, by name, with NumPy only.
 
 Everything is float32 and in the order that the contract gives, operation by operation, so that another implementation
 can agree to the last bit but for the sine and cosine.
@@ -28,7 +28,7 @@ class Observer:
     """Builds the observations of several robots of one kind, with clock and history of each.
 
     Attributes:
-        last_action: Action that the next observation shows (num_envs, action_size); whoever sent another one to the
+        last_action: Action that the next observation shows (num_envs, action_size); who sends another one to the
             robot writes it here.
     """
 
@@ -60,10 +60,10 @@ class Observer:
         self.last_action = np.zeros((num_envs, len(contract.actions)), np.float32)
 
     def reset(self, mask: NDArray[np.bool_] | None = None) -> None:
-        """Start anew: clock at 0, last action 0, history filled with the next value.
+        """Reset: clock at 0, last action 0, history filled with the next value.
 
         Args:
-            mask: Robots that start anew (num_envs,); all where None.
+            mask: Robots to reset (num_envs,); None for all.
         """
         which = np.ones(self.num_envs, bool) if mask is None else np.asarray(mask, bool)
         self._fresh |= which

@@ -1,6 +1,6 @@
 """Bounds on what no replay can see: gains, limits, periods and command ranges that no robot has are refused.
 
-They are wide, since every robot has to fit. What lies within them, but is not the robot's, is found by `robot-rl
+They are wide, since every robot has to fit. What is within them, but is not the robot's, is found by `robot-rl
 deploy` where the robot is one of the assets, and by a signature anywhere. This module needs only the standard library,
 and the runtime in C++ has the same bounds.
 """

@@ -65,10 +65,10 @@ class BundlePolicy:
         return self._observer.last_action
 
     def reset(self, mask: NDArray[np.bool_] | None = None) -> None:
-        """Start anew: clock at 0, last action 0, history filled with the next value, nothing remembered.
+        """Reset: clock at 0, last action 0, history filled with the next value, nothing remembered.
 
         Args:
-            mask: Robots that start anew (num_envs,); all where None.
+            mask: Robots to reset (num_envs,); None for all.
         """
         self._observer.reset(mask)
         self._state = np.where(True if mask is None else np.asarray(mask, bool)[:, None], np.float32(0), self._state)

@@ -1,6 +1,6 @@
 """Extreme observations through the network: its actions stay within the contract's clip, its targets follow from them.
 
-A golden sequence holds what a robot did. A network could clip its actions at another bound than the contract says, or
+A golden sequence holds what a robot did. A network could clip its actions at another bound than the contract's, or
 give other targets, where no recorded step shows it.
 """
 
@@ -36,7 +36,7 @@ def probe(contract: Contract, session: Session) -> None:
         session: The network.
 
     Raises:
-        ContractError: An output is not finite, an action lies beyond its clip, or a target does not follow from it.
+        ContractError: An output is not finite, an action is beyond its clip, or a target does not follow from it.
     """
     clip = np.array([np.inf if spec.clip is None else spec.clip for spec in contract.actions], np.float32)
     for index, (observation, state) in enumerate(extreme_inputs(contract)):

@@ -25,7 +25,7 @@ class ExportableActor(Protocol):
     def export_module(self) -> "torch.nn.Module":
         """Give a module from raw observations (N, observation_size) to mean actions (N, action_size).
 
-        One with a memory has a `state_size`, takes the state (N, state_size) besides and gives the next one, too.
+        One with a memory has a `state_size`, also takes the state (N, state_size) and gives the next one.
         """
         ...
 

@@ -23,7 +23,7 @@ class ReplayReport:
 
     Attributes:
         steps: Control steps replayed.
-        resets: How often the policy started anew.
+        resets: How often the policy was reset.
         observation_error: Largest error of an observation; relative where the value is above 1.
         action_error: Largest error of an action.
         joint_target_error: Largest error of a target, in its unit.
@@ -129,7 +129,7 @@ def _act(contract: Contract, session: Session, golden: Golden, observed: Array) 
 
 
 def _check_rows(contract: Contract, session: Session, observed: Array) -> None:
-    """Refuse a network whose rows of a batch are not what each gives by itself, in whatever company."""
+    """Raise where a row of a batch is not what the network gives for that row on its own."""
     rows = observed[:: max(1, len(observed) // BATCH)][:BATCH]
     single = [session.run(row[None], session.start_state())[0] for row in rows]
     joints = [f"'{spec.joint}' in a batch" for spec in contract.actions]

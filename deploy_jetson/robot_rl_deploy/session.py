@@ -22,7 +22,7 @@ Array = NDArray[np.float32]
 class Session:
     """A network (num_envs, observation_size) -> action and joint target, each (num_envs, action_size).
 
-    One with a memory takes a state (num_envs, state_size) besides and gives the next one.
+    One with a memory also takes a state (num_envs, state_size) and gives the next one.
     """
 
     def __init__(self, model: bytes, contract: Contract):

@@ -1,7 +1,7 @@
 """Signatures of bundles: Ed25519 over SHA256SUMS, raw, in SHA256SUMS.sig.
 
 `openssl pkeyutl -verify -pubin -inkey KEY.pub -rawin -in SHA256SUMS -sigfile SHA256SUMS.sig` checks them as well. Keys
-are PEM files: the private one PKCS #8 without a password, readable by its owner alone, the public one beside it.
+are PEM files: the private one PKCS #8 without a password, readable by its owner only, the public one next to it.
 """
 
 import os
@@ -22,7 +22,7 @@ class SigningError(ContractError):
 
 
 def make_key(path: Path) -> Path:
-    """Draw a key and write it, with the public one beside it.
+    """Draw a key and write it, with the public one next to it.
 
     Args:
         path: File of the private key; the public one's name is the same with ".pub" added.
@@ -47,7 +47,7 @@ def make_key(path: Path) -> Path:
 
 
 def public_of(path: Path) -> Path:
-    """Where the public key of a private one lies."""
+    """Return the path of the public key of a private one."""
     return path.with_name(path.name + ".pub")
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 MAX_LINE = 1000
 # Code points that no text of a contract may hold: control, format and spacing characters but the blank, surrogates,
-# private ones, and what lies beyond the first plane. A table, since what Python calls printable differs from version to
+# private ones, and those beyond the first plane. A table, since what Python calls printable differs from version to
 # version, and the runtime in C++ has to agree.
 UNPRINTABLE = (
     (0x0000, 0x001F),
@@ -37,7 +37,7 @@ UNPRINTABLE = (
 
 
 class ContractError(ValueError):
-    """A bundle or contract that must not move a robot; one line says which field, its value and what would be right.
+    """A bundle or contract that must not move a robot; one line with the field, its value and what would be right.
 
     Whatever the file held, it is one line that can be printed, of at most `MAX_LINE` characters.
     """

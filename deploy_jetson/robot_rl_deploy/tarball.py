@@ -28,7 +28,7 @@ SOURCES = (".cpp", ".h", ".py", ".cmake", ".txt", ".toml", ".md", ".idl")
 """Endings of the files that are the runtime's sources."""
 TRANSPORTS = {"go2": "dds:unitree_go?interface=eth0", "h1": "dds:unitree_go?interface=eth0"}
 TRANSPORTS |= {"g1": "dds:unitree_hg?interface=eth0"}
-"""Transport of a robot whose name ends so; the network card has to be looked up on the spot."""
+"""Transport by the end of the robot's name; the network card has to be looked up on the spot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Packing:
     """What of the tarball is to be chosen.
 
     Attributes:
-        runtime: Folder of the runtime's sources; None takes those beside this package.
+        runtime: Folder of the runtime's sources; None takes those next to this package.
         transport: How the robot is reached, as `robot-rl-infer --transport` takes it; empty by the robot's name.
         operator: Where the operator is heard; empty: through the robot over DDS (its remote control), else on this
             machine's loopback.
@@ -140,7 +140,7 @@ def environment(robot: str, packing: Packing) -> str:
 
 
 def find_runtime() -> Path:
-    """Give the folder of the runtime's sources: beside this package in a checkout, inside it where it was installed.
+    """Give the folder of the runtime's sources: next to this package in a checkout, inside it where it was installed.
 
     Raises:
         FileNotFoundError: There is none.

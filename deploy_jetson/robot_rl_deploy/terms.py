@@ -26,7 +26,7 @@ SIGNALS: dict[str, tuple[str, ...]] = {
     "last_action": ("none",),
     "clock": ("none",),
 }
-# Transform -> signal -> units of its value; a joint signal of hinges and sliders together is said to be in rad.
+# Transform -> signal -> units of its value; a joint signal of hinges and sliders together has the unit rad.
 TRANSFORMS: dict[str, dict[str, tuple[str, ...]]] = {
     "identity": {
         "joint_pos": ("rad", "m"),
@@ -48,7 +48,7 @@ TRANSFORMS: dict[str, dict[str, tuple[str, ...]]] = {
 GATES = ("none", "command")
 JOINT_SIGNALS = ("joint_pos", "joint_vel")
 FIXED_SIZES = {"imu_gyro": 3, "imu_quat_wxyz": 4, "imu_acc": 3}
-# Signals as wide as the first term that reads them says: one value a foot, or a point of the grid.
+# Signals with the width of the first term that reads them: one value a foot, or a point of the grid.
 DECLARED_SIGNALS = ("foot_contact", "foot_force", "height_scan")
 PARAMS = {"sin_cos_phase": {"frequency_hz", "gate", "gate_norm"}, "minus_offset": {"offset", "grid"}}
 
@@ -100,7 +100,7 @@ class ObservationSpec:
         size: Width of one frame of history.
         scale: Factor applied last.
         clip: Lowest and highest transformed value; None for no clip.
-        history: Number of frames, 1 for the newest alone.
+        history: Number of frames, 1 for the newest only.
         params: "joints" (names, joint signals only; all joints where absent); for `sin_cos_phase` "frequency_hz",
             "gate" ("none" or "command") and "gate_norm": both values are 0 where the command's norm is below it; for
             `minus_offset` "offset" [m], which is subtracted, and "grid", a `GridSpec`.

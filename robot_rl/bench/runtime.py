@@ -20,8 +20,7 @@ import numpy as np
 from robot_rl.errors import PeerError
 from robot_rl.machine import machine_facts, package_versions
 from robot_rl.sim2sim.binary import Binary, load_runtime, runtime_environment
-from robot_rl.sim2sim.link import Link
-from robot_rl.sim2sim.ports import LOOPBACK, free_ports
+from robot_rl.sim2sim.link import LOOPBACK, Link, free_ports
 
 PERIOD_S = 0.002
 SETTLE_S = 1.0

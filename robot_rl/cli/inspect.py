@@ -9,9 +9,8 @@ from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import PAGE, PICTURE, check_output, save_picture
 
 if TYPE_CHECKING:
-    from robot_rl.inspect.growth import Growth
     from robot_rl.inspect.record import Record
-    from robot_rl.inspect.replay import Replay
+    from robot_rl.inspect.replay import Growth, Replay
 
 
 @dataclass(kw_only=True, slots=True)
@@ -39,10 +38,9 @@ def run(arguments: Sequence[str]) -> int:
 
     from robot_rl.files import write_atomic
     from robot_rl.inspect.film import film, strip
-    from robot_rl.inspect.growth import fastest
     from robot_rl.inspect.page import render_page
     from robot_rl.inspect.record import read_record
-    from robot_rl.inspect.replay import replay
+    from robot_rl.inspect.replay import fastest, replay
 
     files, rest = split_bare(arguments)
     if len(files) != 1:

@@ -40,7 +40,7 @@ metadata. The policy acts without noise; randomization and pushes are the task's
 
 def run(arguments: Sequence[str]) -> int:
     """Writes the motion."""
-    from robot_rl.evaluate.motion import record_motion
+    from robot_rl.evaluate.rollout import record_motion
     from robot_rl.learn.auxiliaries.motions import write_motion
 
     options, changes = read(Options, arguments)

@@ -17,7 +17,7 @@ from robot_rl.experiment.outputs import SESSION, check_optional
 if TYPE_CHECKING:
     from robot_rl.experiment.policies import PolicySource
     from robot_rl.sim2sim.faults import Fault
-    from robot_rl.sim2sim.realtime import RealTimeRun
+    from robot_rl.sim2sim.session import Session
 
 DAY_S = 86_400.0
 
@@ -152,10 +152,10 @@ def _seed(options: Options) -> int:
 def _session(
     source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float], faults: Sequence["Fault"]
 ) -> dict[str, Any]:
-    from robot_rl.sim2sim.realtime import RealTimeCfg, RealTimeRun
+    from robot_rl.sim2sim.session import Session, SessionCfg
 
     task = dataclasses.replace(source.cfg.task, episode_length_s=DAY_S)
-    cfg = RealTimeCfg(
+    cfg = SessionCfg(
         seconds=options.seconds,
         transport=options.transport,
         command=options.command,
@@ -166,7 +166,7 @@ def _session(
         settings=dict(settings),
         log=options.log,
     )
-    with _scratch() as folder, contextlib.closing(RealTimeRun(task, bundle, cfg, folder)) as session:
+    with _scratch() as folder, contextlib.closing(Session(task, bundle, cfg, folder)) as session:
         stop = _view(session, options) if options.viewer else None
         with contextlib.suppress(KeyboardInterrupt):
             session.run(stop or (lambda: False))
@@ -175,7 +175,7 @@ def _session(
     return result
 
 
-def _view(session: "RealTimeRun", options: Options) -> Callable[[], bool]:
+def _view(session: "Session", options: Options) -> Callable[[], bool]:
     from robot_rl.sim2sim.view import View
 
     view = View(session, options.host, options.port, drives=options.command == "task")

@@ -1,4 +1,4 @@
-"""Whether two runs are the same run: their newest checkpoints bit for bit, their metrics but for the time they took."""
+"""Comparison of two runs: checkpoints bit for bit, metrics except for times."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from robot_rl.metrics.rows import iteration_of
+
 TIMES = ("perf/", "time_s")
-"""What the names of metrics begin with that no two runs have in common."""
+"""Prefixes of metrics that differ between any two runs."""
 
 
 def differing_tensors(one: Path, other: Path) -> list[str]:
-    """Return the names of the tensors in which two checkpoints differ, with their file's.
-
-    Args:
-        one: a checkpoint's directory.
-        other: the other's.
-    """
+    """Return the tensors in which two checkpoint directories differ, as "file: name"."""
     names = sorted({path.name for checkpoint in (one, other) for path in checkpoint.glob("*.safetensors")})
     found = []
     for name in names:
@@ -27,15 +24,14 @@ def differing_tensors(one: Path, other: Path) -> list[str]:
 
 
 def differing_rows(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], after: int) -> list[str]:
-    """Return in which rows of metrics two runs differ, times left out.
-
-    Args:
-        one: a run's rows.
-        other: the other's.
-        after: the iteration after which they are compared.
-    """
+    """Return in which metrics two runs differ after an iteration, times left out, as "iteration i: names"."""
     mine, theirs = (
-        {row["iteration"]: _timeless(row) for row in rows if row["iteration"] > after} for rows in (one, other)
+        {
+            row["iteration"]: {name: value for name, value in row.items() if not name.startswith(TIMES)}
+            for row in rows
+            if row["iteration"] > after
+        }
+        for rows in (one, other)
     )
     found = []
     for iteration in sorted({*mine, *theirs}):
@@ -49,31 +45,23 @@ def differing_rows(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str
 
 
 def rows_of(run_dir: Path) -> list[dict[str, Any]]:
-    """Return the rows of a run's metrics as they lie in the file, none left out but lines that are no rows."""
+    """Return the rows of a run's metrics as they are in the file, without invalid lines."""
     return [row for row in read_lines(run_dir) if row is not None]
 
 
 def read_lines(run_dir: Path) -> list[dict[str, Any] | None]:
-    """Return a row for each line of a run's metrics, None where it is none; nothing where there is no file."""
+    """Return the row of each line of a run's metrics, None for an invalid one; nothing if there is no file."""
     path = run_dir / "metrics.jsonl"
     return [read_row(line) for line in path.read_bytes().splitlines()] if path.is_file() else []
 
 
 def read_row(line: bytes) -> dict[str, Any] | None:
-    """Return a line of metrics as a row; None where it is none."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) and isinstance(row.get("iteration"), int) else None
-
-
-def _timeless(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if not name.startswith(TIMES)}
+    """Return a line of metrics as a row; None if it is invalid."""
+    return None if iteration_of(line) is None else json.loads(line)
 
 
 def _tensors(path: Path) -> dict[str, tuple[Any, ...]]:
-    """Return the tensors of a file as (type, shape, bytes), which are equal for two NaNs of the same bits, too."""
+    """Return the tensors of a file as (type, shape, bytes); unlike values, NaNs of the same bits are equal."""
     from safetensors import deserialize
 
     if not path.is_file():

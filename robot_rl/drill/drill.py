@@ -1,48 +1,41 @@
-"""A drill from its run to its verdicts: makes the scene, goes through the faults, tells what became of them."""
+"""The faults, and a drill that injects them: processes killed, signals sent, files damaged, NaN in a world's state."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
+import signal
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from robot_rl.drill import faults, full_disk
 from robot_rl.drill.compare import rows_of
-from robot_rl.drill.process import DrillError
-from robot_rl.drill.scene import Outcome, Scene
+from robot_rl.drill.full_disk import full_disk
+from robot_rl.drill.process import DrillError, name_code
+from robot_rl.drill.scene import SHOWN, Outcome, Scene, note_start, recover
+from robot_rl.errors import ExitCode
 from robot_rl.experiment.run_dir import RunDir
-from robot_rl.learn.checkpoints.checkpoint import load_checkpoint, load_worlds
+from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpoint, load_worlds, save_checkpoint
 from robot_rl.learn.checkpoints.worlds import ENV
 
 WANTED_S = 6.0
-"""How long the training of a drill takes without the start of its processes, where the user does not say [s]."""
+"""Default duration of a copy's training without the start of its processes [s]."""
 LEAST, MOST = 15, 600
-"""Fewest and most iterations of that."""
+"""Least and most iterations of it."""
 SAVES = 5
-"""Checkpoints that are written in it."""
+"""Number of checkpoints that are written in it."""
 KEPT = 5
-FAULTS: dict[str, Callable[[Scene, Outcome], None]] = {
-    "kill": faults.kill,
-    "signal": faults.signals,
-    "torn_checkpoint": faults.torn_checkpoint,
-    "full_disk": full_disk.full_disk,
-    "nan_world": faults.nan_world,
-    "corrupt_metrics": faults.corrupt_metrics,
-}
-"""What can be injected, by name."""
+STATE = f"{ENV}engine"
+"""The name of the physics engine's state (N, k) in a checkpoint's worlds."""
+COORDINATE = 1
+"""A column of it that is a coordinate of the robot's position or velocity in every engine."""
 
 
 def make_scene(run: RunDir, checkpoint: Path, work: Path, *, device: str, iterations: int | None = None) -> Scene:
-    """Return the scene of a run's drills.
+    """Return the scene of a run's drills, with copies in an empty directory that begin with a valid checkpoint.
 
-    Args:
-        run: the run.
-        checkpoint: the checkpoint of it that the drills begin with, a whole one.
-        work: an empty directory for the copies.
-        device: what it trains on.
-        iterations: for how many iterations each copy goes on; about WANTED_S seconds where None.
+    Each copy trains for a number of iterations; None for about WANTED_S seconds.
     """
     _, meta = load_checkpoint(checkpoint)
     start = int(meta["iteration"])
@@ -54,11 +47,11 @@ def make_scene(run: RunDir, checkpoint: Path, work: Path, *, device: str, iterat
     settings = {"metrics.wandb": "off", "keep_checkpoints": KEPT}
     if int(meta.get("processes", 1)) > 1:
         settings["allow_resize"] = "true"
-    untold = ""
+    incomparable = ""
     if device != "cpu":
-        untold = "the sums of a GPU are not the same every time"
+        incomparable = "sums on a GPU are not reproducible"
     elif not has_worlds(checkpoint):
-        untold = "the environment does not tell its worlds' state"
+        incomparable = "the environment does not save its worlds' state"
     return Scene(
         origin=run,
         checkpoint=checkpoint,
@@ -67,14 +60,129 @@ def make_scene(run: RunDir, checkpoint: Path, work: Path, *, device: str, iterat
         total=start + iterations,
         save_interval=max(2, iterations // SAVES),
         iteration_s=iteration_s,
-        untold=untold,
+        incomparable=incomparable,
         settings=settings,
     )
 
 
 def has_worlds(checkpoint: Path) -> bool:
-    """Return whether a checkpoint holds the state of an environment's worlds."""
+    """Return whether a checkpoint contains the state of the worlds."""
     return any(name.startswith(ENV) for name in load_worlds(checkpoint) or {})
+
+
+def kill(scene: Scene, outcome: Outcome) -> None:
+    """SIGKILL between two checkpoints."""
+    run = scene.killed("kill")
+    before = rows_of(run.path)
+    outcome.injected = f"SIGKILL after iteration {before[-1]['iteration']}, checkpoints every {scene.save_interval}"
+    outcome.noticed.append(name_code(-signal.SIGKILL))
+    recover(scene, run, outcome, before, most_lost=2 * scene.save_interval)
+
+
+def signals(scene: Scene, outcome: Outcome) -> None:
+    """SIGTERM, then SIGUSR1: the signals of a cluster before it takes the machine away."""
+    run = scene.copy("signal")
+    sent: list[str] = []
+    for number, share in ((signal.SIGTERM, 0.3), (signal.SIGUSR1, 0.6)):
+        before = rows_of(run.path)
+        with scene.train(run) as training:
+            first = training.wait_first(scene.patience_s)
+            if sent:
+                note_start(outcome, training, first, before)
+                outcome.expect(outcome.lost_iterations == 0, f"{outcome.lost_iterations} iterations lost after a save")
+            training.wait_iteration(scene.after(share), scene.patience_s)
+            training.send(number)
+            at, wall = time.monotonic(), time.time()
+            code = training.wait(scene.patience_s)
+            took = time.monotonic() - at
+        sent.append(f"{number.name} after iteration {rows_of(run.path)[-1]['iteration']}")
+        durable = run.checkpoints.stat().st_mtime - wall
+        outcome.noticed.append(
+            f"{name_code(code)} after {took:.2f} s, the checkpoint after {durable:.2f} s: {training.lines[-1]}"
+        )
+        outcome.expect(
+            code == ExitCode.REQUEUE,
+            f"{number.name} ended it with {name_code(code)}, must be exit code {ExitCode.REQUEUE:d}",
+        )
+    outcome.injected = ", then ".join(sent)
+    recover(scene, run, outcome, rows_of(run.path), most_lost=0)
+
+
+def torn_checkpoint(scene: Scene, outcome: Outcome) -> None:
+    """The newest checkpoint cut in half, one bit of the one before flipped."""
+    run = scene.killed("torn_checkpoint")
+    before = rows_of(run.path)
+    *_, spared, second, newest = list_checkpoints(run.path)
+    files = [max(path.glob("*.safetensors"), key=lambda file: file.stat().st_size) for path in (newest, second)]
+    files[0].write_bytes(files[0].read_bytes()[: files[0].stat().st_size // 2])
+    content = bytearray(files[1].read_bytes())
+    content[len(content) // 2] ^= 1
+    files[1].write_bytes(content)
+    outcome.injected = f"{_tail(files[0])} cut in half, one bit of {_tail(files[1])} flipped"
+    recover(scene, run, outcome, before, most_lost=before[-1]["iteration"] - int(spared.name))
+    output = " ".join(outcome.noticed)
+    for path in (newest, second):
+        outcome.expect(path.name in output, f"checkpoint {path.name} was not reported as damaged")
+
+
+def nan_world(scene: Scene, outcome: Outcome) -> None:
+    """A coordinate of world 0 is NaN in a checkpoint that is otherwise valid."""
+    run = scene.killed("nan_world")
+    before = rows_of(run.path)
+    newest = list_checkpoints(run.path)[-1]
+    poison(newest)
+    outcome.injected = f"a coordinate of world 0 is NaN in {newest.name}"
+    recover(scene, run, outcome, before, most_lost=2 * scene.save_interval, is_same=False)
+    rows = [row for row in rows_of(run.path) if row["iteration"] > int(newest.name)]
+    quarantined = sum(row.get("quarantined") or 0 for row in rows[:SHOWN])
+    outcome.noticed.append(f"worlds quarantined in the first {SHOWN} iterations: {quarantined:.0f}")
+    outcome.expect(quarantined >= 1, "the world was not quarantined")
+    broken = [row["iteration"] for row in rows if any(name.startswith("loss/") and row[name] is None for name in row)]
+    outcome.expect(not broken, f"a loss was not finite in iterations {broken[:SHOWN]}")
+    outcome.same = "no, as expected: world 0 began a new episode"
+
+
+def corrupt_metrics(scene: Scene, outcome: Outcome) -> None:
+    """metrics.jsonl with zeros instead of a row, and cut in the middle of another, as after a power failure."""
+    run = scene.killed("corrupt_metrics")
+    before = rows_of(run.path)
+    steps = [row["iteration"] for row in before]
+    zeroed, cut = scene.start + 1, int(list_checkpoints(run.path)[-1].name) - 1
+    lines = run.metrics_file.read_bytes().splitlines(keepends=True)[: steps.index(cut) + 1]
+    lines[steps.index(zeroed)] = bytes(len(lines[steps.index(zeroed)]) - 1) + b"\n"
+    lines[-1] = lines[-1][: len(lines[-1]) // 2]
+    run.metrics_file.write_bytes(b"".join(lines))
+    outcome.injected = f"metrics.jsonl ends in the middle of the row of iteration {cut}, that of {zeroed} is zeros"
+    recover(scene, run, outcome, before, most_lost=2 * scene.save_interval, missing=(zeroed, cut, cut + 1))
+
+
+def poison(checkpoint: Path) -> None:
+    """Write NaN into a coordinate of the first world of a checkpoint, which stays valid.
+
+    Raises:
+        DrillError: the checkpoint does not contain the worlds.
+    """
+    worlds = load_worlds(checkpoint)
+    if worlds is None or STATE not in worlds:
+        raise DrillError(f"{checkpoint.name} contains no physics to write NaN into")
+    worlds[STATE][0, COORDINATE] = float("nan")
+    tensors, meta = load_checkpoint(checkpoint)
+    save_checkpoint(checkpoint, tensors, meta, worlds=worlds)
+
+
+def _tail(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+FAULTS: dict[str, Callable[[Scene, Outcome], None]] = {
+    "kill": kill,
+    "signal": signals,
+    "torn_checkpoint": torn_checkpoint,
+    "full_disk": full_disk,
+    "nan_world": nan_world,
+    "corrupt_metrics": corrupt_metrics,
+}
+"""The faults by name."""
 
 
 def drill(
@@ -85,20 +193,12 @@ def drill(
     *,
     keep: bool = False,
 ) -> bool:
-    """Go through faults, each in a copy of its own.
+    """Inject faults, keys of FAULTS, each in a copy of its own, and return whether all were survived.
 
-    Args:
-        scene: where it takes place.
-        names: the faults, of FAULTS.
-        say: takes lines about what goes on.
-        done: takes each outcome as soon as it is there.
-        keep: leave the copies in the scene's directory.
-
-    Returns:
-        Whether every fault was survived.
+    `say` is called with progress lines, `done` with each outcome; `keep` keeps the copies.
 
     Raises:
-        DrillError: the run cannot even go on undisturbed.
+        DrillError: the run cannot continue without a fault either.
     """
     say("the undisturbed run, for comparison")
     scene.reference()

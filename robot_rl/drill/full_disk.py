@@ -1,11 +1,11 @@
-"""The fault of a full disk: a small file system of its own, in memory, filled up while a run writes to it.
+"""The fault of a full disk: a small file system in memory that is full while a run writes to it.
 
-It is mounted where only this process and its children see it (a user and a mount namespace), and is gone with them.
-Where that is not allowed, the largest file that the training may write is limited, which it runs into the same way.
+It is mounted in a user and a mount namespace, which end with the process. Without permission for that, the size of the
+files that the training may write is limited, which has the same effect.
 
     python -m robot_rl.drill.full_disk <request.json> <result.json>
 
-is what happens in the namespaces.
+is the process in the namespaces.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ from typing import Any
 
 from robot_rl.drill.compare import rows_of
 from robot_rl.drill.process import DrillError, name_code
-from robot_rl.drill.recovery import recover
-from robot_rl.drill.scene import Outcome, Scene
+from robot_rl.drill.scene import Outcome, Scene, recover
 from robot_rl.errors import ExitCode
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
 
 APART = ("unshare", "--user", "--map-root-user", "--mount")
-"""Runs a command in namespaces of its own, in which it may mount; needs no privileges on most systems."""
+"""Runs a command in its own namespaces, where it may mount; needs no privileges on most systems."""
 SPARE_BYTES = 8 << 20
 ROOM = 8.0
-"""Checkpoints that there is room for on the small disk besides what it begins with."""
+"""Room on the small disk in addition to the copy [checkpoints]."""
 LEFT = 1.5
-"""Checkpoints that there is room for while it is filled up."""
+"""Room while it is filled up [checkpoints]."""
 
 
 def full_disk(scene: Scene, outcome: Outcome) -> None:
-    """The disk fills up while a checkpoint is written to it, and has room again when the run goes on."""
+    """The disk is full while a checkpoint is written, and has room again when the run continues."""
     scene.reference()
     if not can_mount(scene.work):
         limited(scene, outcome)
@@ -52,7 +51,7 @@ def full_disk(scene: Scene, outcome: Outcome) -> None:
 
 
 def can_mount(folder: Path) -> bool:
-    """Return whether a small file system can be mounted on a folder, by a process with namespaces of its own."""
+    """Return whether a process in its own namespaces can mount a small file system on a folder."""
     try:
         words = [*APART, "mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
         return subprocess.run(words, check=False, capture_output=True, timeout=30).returncode == 0
@@ -61,7 +60,7 @@ def can_mount(folder: Path) -> bool:
 
 
 def small(scene: Scene, outcome: Outcome) -> None:
-    """Mount the small disk, fill it up, see what a training on it does, make room, and go on."""
+    """Mount the small disk, fill it up, train on it, make room, and continue."""
     size = _bytes_under(latest_checkpoint(scene.reference().path))
     whole = _bytes_under(scene.undisturbed.path) + SPARE_BYTES + int(ROOM * size)
     disk = scene.work / "disk"
@@ -71,23 +70,23 @@ def small(scene: Scene, outcome: Outcome) -> None:
     ballast, space = disk / "ballast", os.statvfs(disk)
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(1, space.f_bavail * space.f_frsize - int(LEFT * size)))
-    outcome.injected = f"a disk of {whole >> 20} MB with room for {LEFT:g} checkpoints; later room is made"
+    outcome.injected = f"a disk of {whole >> 20} MB with room for {LEFT:g} checkpoints; room is made later"
     stop(scene, run, outcome)
     ballast.unlink()
     recover(scene, run, outcome, rows_of(run.path), most_lost=2 * scene.save_interval)
 
 
 def limited(scene: Scene, outcome: Outcome) -> None:
-    """The same without a disk: no file may be as large as a checkpoint's largest is."""
+    """Do the same without a disk: no file may be as large as the largest of a checkpoint."""
     run = scene.copy("full_disk")
     blocks = (max(file.stat().st_size for file in latest_checkpoint(scene.reference().path).iterdir()) - 1) // 1024
-    outcome.injected = f"files end at {blocks} blocks, for no disk can be mounted here; later they do not"
+    outcome.injected = f"files end at {blocks} blocks, since no disk can be mounted here; later they do not"
     stop(scene, run, outcome, file_blocks=blocks)
     recover(scene, run, outcome, rows_of(run.path), most_lost=2 * scene.save_interval)
 
 
 def stop(scene: Scene, run: RunDir, outcome: Outcome, **options: Any) -> None:
-    """Train until there is no more room, and note how that ended."""
+    """Train until there is no more room, and check how that ends."""
     with scene.train(run, **options) as training:
         code = training.wait(scene.patience_s)
     outcome.noticed.append(f"{name_code(code)}: {training.lines[-1]}")
@@ -97,7 +96,7 @@ def stop(scene: Scene, run: RunDir, outcome: Outcome, **options: Any) -> None:
 
 
 def main(request: str, result: str) -> None:
-    """Do the drill in this process, which has namespaces of its own."""
+    """Run the drill in this process, which has its own namespaces."""
     plain = json.loads(Path(request).read_text())
     paths = {name: Path(plain.pop(name)) for name in ("checkpoint", "work")}
     scene = Scene(origin=RunDir(Path(plain.pop("origin"))), **paths, **plain)

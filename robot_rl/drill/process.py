@@ -1,7 +1,8 @@
-"""A real training process: what it says and when, what it writes, and how it is stopped."""
+"""A training process: its output with times, its metrics, and how it is stopped."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -11,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from robot_rl.drill.compare import read_row
@@ -19,14 +19,14 @@ from robot_rl.experiment.run_dir import RunDir
 
 POLL_S = 0.003
 TAIL_BYTES = 1 << 16
-"""What is read of the end of metrics.jsonl; a row is a few kilobytes."""
+"""Part of the end of metrics.jsonl that is read; a row has a few kilobytes."""
 start_process = subprocess.Popen
 FIRST = re.compile(r"iteration (\d+)/\d+ ")
-"""How the progress shows an iteration; the first of a process is always shown."""
+"""Start of a progress line; the first iteration of a process always has one."""
 
 
 class DrillError(RuntimeError):
-    """A training did not do what it should have: one line."""
+    """A training process did not do what it should: one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class First:
 
     Attributes:
         iteration: its number.
-        stepping_s: from the start of the process until it began to step [s].
-        done_s: from the start of the process until that iteration was done [s].
+        stepping_s: from the start of the process until its first step [s].
+        done_s: from the start of the process until the iteration was done [s].
     """
 
     iteration: int
@@ -45,14 +45,14 @@ class First:
 
 
 class Training:
-    """`robot-rl resume` of a run, in a process of its own; killed on leaving the context, where it still runs."""
+    """`robot-rl resume` of a run in a process of its own, which is killed when the context ends."""
 
     def __init__(self, run: RunDir, settings: Mapping[str, Any], *, file_blocks: int = 0) -> None:
         """Start the process.
 
         Args:
-            run: the run that it goes on with.
-            settings: what of the run is set anew, by name.
+            run: the run.
+            settings: settings that change, by name.
             file_blocks: the largest file that it can write, in the shell's blocks of 512 or 1024 bytes; 0: any.
         """
         words = [f"{key}={value}" for key, value in {"root": run.path.parent.parent, **settings}.items()]
@@ -79,22 +79,20 @@ class Training:
         """Return the training."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Kill the process, where it still runs."""
+    def __exit__(self, *_: object) -> None:
+        """Kill the process, if it still runs."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
 
     @property
     def lines(self) -> list[str]:
-        """What it has said, without empty lines."""
+        """Its output so far, without empty lines."""
         return [text for _, text in self._lines]
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def send(self, number: signal.Signals) -> None:
@@ -102,24 +100,16 @@ class Training:
         self._process.send_signal(number)
 
     def wait(self, patience_s: float) -> int:
-        """Wait for its end and return its exit code, negative where a signal ended it.
-
-        Raises:
-            DrillError: it did not end in time.
-        """
+        """Wait for its end and return its exit code, negative for a signal; raise a DrillError if it does not end."""
         try:
             code = self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            raise DrillError(f"did not end within {patience_s:.0f} s; {self._last_words()}") from None
+            raise DrillError(f"did not end within {patience_s:.0f} s; {self.last_words()}") from None
         self._reader.join()
         return code
 
     def wait_iteration(self, iteration: int, patience_s: float) -> dict[str, Any]:
-        """Wait until metrics.jsonl has the row of an iteration, or of a later one, and return the last row.
-
-        Raises:
-            DrillError: the process ended before, or it took too long.
-        """
+        """Wait until metrics.jsonl has the row of an iteration, or of a later one, and return the last row."""
 
         def look() -> dict[str, Any] | None:
             row = last_row(self.run)
@@ -128,23 +118,14 @@ class Training:
         return self.wait_for(look, f"iteration {iteration}", patience_s)
 
     def wait_first(self, patience_s: float) -> First:
-        """Wait until the first iteration of this process is done.
-
-        Raises:
-            DrillError: the process ended before, or it took too long.
-        """
+        """Wait until the first iteration of this process is done."""
         return self.wait_for(self._first, "the first iteration", patience_s)
 
     def wait_for(self, look: Callable[[], Any], what: str, patience_s: float) -> Any:
-        """Wait until a function returns something and return that.
-
-        Args:
-            look: called every few milliseconds.
-            what: what is waited for, in words.
-            patience_s: for how long at most [s].
+        """Call a function every few milliseconds until it returns something, and return that.
 
         Raises:
-            DrillError: the process ended before, or it took too long.
+            DrillError: the process ended before `what`, or it took longer than `patience_s` [s].
         """
         end = time.monotonic() + patience_s
         while True:
@@ -154,20 +135,14 @@ class Training:
             if (found := look()) is not None:
                 return found
             if has_ended:
-                raise DrillError(
-                    f"ended with {name_code(self._process.returncode)} before {what}; {self._last_words()}"
-                )
+                raise DrillError(f"ended with {name_code(self._process.returncode)} before {what}; {self.last_words()}")
             if time.monotonic() > end:
-                raise DrillError(f"did not come to {what} within {patience_s:.0f} s; {self._last_words()}")
+                raise DrillError(f"did not come to {what} within {patience_s:.0f} s; {self.last_words()}")
             time.sleep(POLL_S)
 
-    def said_before_stepping(self) -> list[str]:
-        """Return what it said before it began to step, without the line that says what begins."""
-        lines = self.lines
-        for index, text in enumerate(lines):
-            if self._announces(text):
-                return lines[:index]
-        return lines
+    def lines_before_stepping(self) -> list[str]:
+        """Return its output before the line that announces the training."""
+        return list(itertools.takewhile(lambda text: not self._announces(text), self.lines))
 
     def _first(self) -> First | None:
         stepping = 0.0
@@ -181,8 +156,9 @@ class Training:
     def _announces(self, text: str) -> bool:
         return " -> " in text and text.endswith(self.run.run_id)
 
-    def _last_words(self) -> str:
-        return f"last line: {self._lines[-1][1]}" if self._lines else "it said nothing"
+    def last_words(self) -> str:
+        """Return its last line, for an error."""
+        return f"last line: {self._lines[-1][1]}" if self._lines else "it printed nothing"
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -192,7 +168,7 @@ class Training:
 
 
 def last_row(run: RunDir) -> dict[str, Any] | None:
-    """Return the last whole row of a run's metrics.jsonl; None where there is none."""
+    """Return the last complete row of a run's metrics.jsonl; None if there is none."""
     try:
         with run.metrics_file.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -204,5 +180,5 @@ def last_row(run: RunDir) -> dict[str, Any] | None:
 
 
 def name_code(code: int) -> str:
-    """Return how a process ended, in words: exit code 85, or killed by SIGKILL."""
+    """Return how a process ended: "exit code 85" or "death by SIGKILL"."""
     return f"exit code {code}" if code >= 0 else f"death by {signal.Signals(-code).name}"

@@ -1,35 +1,41 @@
-"""Where drills take place: copies of a run, how far they go, and what the undisturbed run came to."""
+"""The copies of a run in which faults are injected, their recovery, and the comparison with an undisturbed copy."""
 
 from __future__ import annotations
 
 import shutil
 import signal
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robot_rl.drill.process import DrillError, Training, name_code
+from robot_rl.drill.compare import differing_rows, differing_tensors, read_lines, rows_of
+from robot_rl.drill.process import DrillError, First, Training, name_code
+from robot_rl.errors import UserError
 from robot_rl.experiment.run_dir import RunDir
-from robot_rl.learn.checkpoints.checkpoint import list_checkpoints
+from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint, list_checkpoints, verify_checkpoint
 
 START_S = 180.0
-"""How long a process may take to begin."""
+"""Time limit for the start of a process [s]."""
+SHOWN = 3
+"""Number of lines and differences that are kept of a process."""
+SAME = "yes, bit for bit: weights, optimizer, random streams, worlds and rows of metrics"
+Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(kw_only=True, slots=True)
 class Outcome:
-    """What became of a run with a fault.
+    """The result of a fault.
 
     Attributes:
-        fault: the fault's name.
         injected: what was done.
-        noticed: how it showed: exit codes, and the lines that the training said.
-        stepping_s: from the start of the process that recovered until it began to step [s]; None where it never did.
-        recovery_s: the same until its first iteration was done [s].
-        lost_iterations: iterations that had to be done again.
-        lost_s: the time that they had taken [s].
+        noticed: exit codes and output of the training.
+        stepping_s: from the start of the process that recovered until its first step [s]; None without one.
+        recovery_s: from its start until its first iteration was done [s].
+        lost_iterations: iterations that were repeated.
+        lost_s: training time that was lost with them [s].
         same: whether the recovered run equals the undisturbed one, in words.
-        wrong: what was not as it has to be, a line each; the fault was survived where there is none.
+        wrong: a line for each failed check; the fault was survived if there is none.
     """
 
     fault: str
@@ -43,25 +49,25 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
 
     def expect(self, holds: bool, what: str) -> None:
-        """Note what is wrong where something does not hold."""
+        """Add a line to `wrong` if a check fails."""
         if not holds:
             self.wrong.append(what)
 
 
 @dataclass(kw_only=True, slots=True)
 class Scene:
-    """The copies of one run, all of which go on from the same checkpoint for the same number of iterations.
+    """The copies of one run, which all continue from the same checkpoint for the same number of iterations.
 
     Attributes:
         origin: the run; it is only read.
-        checkpoint: its checkpoint that every copy begins with.
+        checkpoint: the checkpoint with which every copy begins.
         work: the directory of the copies.
         start: iterations done in that checkpoint.
         total: iterations at which a copy is done.
-        save_interval: iterations from checkpoint to checkpoint.
-        iteration_s: what an iteration takes [s], about.
-        untold: why nobody can tell whether two copies are the same run; empty where it can be told.
-        settings: what else of the run is set anew, by name.
+        save_interval: iterations between checkpoints.
+        iteration_s: approximate time of an iteration [s].
+        incomparable: why two copies cannot be compared; empty if they can.
+        settings: further settings that change, by name.
     """
 
     origin: RunDir
@@ -71,35 +77,35 @@ class Scene:
     total: int
     save_interval: int
     iteration_s: float
-    untold: str = ""
+    incomparable: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def undisturbed(self) -> RunDir:
-        """The copy that nothing happens to; `reference` trains it."""
+        """The copy without a fault, which `reference` trains."""
         return RunDir(self.work / "undisturbed" / self.origin.task / self.origin.run_id)
 
     @property
     def patience_s(self) -> float:
-        """How long a process may take to begin and to come to the end, before it counts as hung [s]."""
+        """Time limit of a process, after which it counts as hung [s]."""
         return START_S + 20.0 * self.iteration_s * (self.total - self.start)
 
     def after(self, share: float) -> int:
-        """Return the iteration at which a share of a copy's training is done."""
+        """Return the iteration after a share of a copy's training."""
         return self.start + max(1, round(share * (self.total - self.start)))
 
     def train(self, run: RunDir, **options: Any) -> Training:
-        """Start the process that goes on with a copy."""
-        told = {
+        """Start the process that continues a copy."""
+        settings = {
             "max_iterations": self.total,
             "save_interval": self.save_interval,
             "save_interval_s": 0,
             **self.settings,
         }
-        return Training(run, told, **options)
+        return Training(run, settings, **options)
 
     def copy(self, name: str, parent: Path | None = None) -> RunDir:
-        """Return a new copy of the run, with the one checkpoint."""
+        """Return a new copy of the run, with the checkpoint."""
         run = RunDir((parent or self.work) / name / self.origin.task / self.origin.run_id)
         run.checkpoints.mkdir(parents=True)
         for file in (self.origin.config_file, self.origin.metrics_file):
@@ -109,10 +115,10 @@ class Scene:
         return run
 
     def reference(self) -> RunDir:
-        """Return the copy that nothing happens to, trained to its end; trained once.
+        """Return the copy without a fault, trained to its end; it is trained once.
 
         Raises:
-            DrillError: the run cannot go on at all.
+            DrillError: the run cannot continue.
         """
         run = self.undisturbed
         if run.path.is_dir():
@@ -120,15 +126,14 @@ class Scene:
         with self.train(self.copy("undisturbed")) as training:
             code = training.wait(self.patience_s)
         if code != 0:
-            words = training.lines[-1] if training.lines else "it said nothing"
-            raise DrillError(f"the undisturbed copy of the run ended with {name_code(code)}; last line: {words}")
+            raise DrillError(f"the undisturbed copy of the run ended with {name_code(code)}; {training.last_words()}")
         return run
 
     def killed(self, name: str) -> RunDir:
-        """Return a new copy of a run that was killed between two checkpoints, with three or more of its own.
+        """Return a new copy of the run that was killed between two checkpoints, after it wrote at least three.
 
         Raises:
-            DrillError: the run did not come that far.
+            DrillError: the run ended before.
         """
         first = RunDir(self.work / "killed" / self.origin.task / self.origin.run_id)
         if not first.path.is_dir():
@@ -142,3 +147,82 @@ class Scene:
         run = RunDir(self.work / name / self.origin.task / self.origin.run_id)
         shutil.copytree(first.path, run.path)
         return run
+
+
+def recover(
+    scene: Scene,
+    run: RunDir,
+    outcome: Outcome,
+    before: Rows,
+    *,
+    most_lost: int,
+    is_same: bool = True,
+    missing: Collection[int] = (),
+) -> None:
+    """Continue a copy with a fault to its end, and add times, losses and failed checks to the outcome.
+
+    Args:
+        scene: the scene.
+        run: the copy.
+        outcome: takes the results.
+        before: the copy's rows of metrics when the fault occurred.
+        most_lost: maximum number of iterations that may be lost.
+        is_same: whether it has to become identical to the undisturbed run.
+        missing: iterations of which the fault destroyed the rows of metrics.
+
+    Raises:
+        DrillError: the process did not begin or did not end.
+    """
+    with scene.train(run) as training:
+        first = training.wait_first(scene.patience_s)
+        note_start(outcome, training, first, before)
+        code = training.wait(scene.patience_s)
+        outcome.expect(code == 0, f"the recovered run ended with {name_code(code)}; {training.last_words()}")
+    lost = outcome.lost_iterations
+    outcome.expect(lost is None or lost <= most_lost, f"{lost} iterations lost, must be at most {most_lost}")
+    check_end(scene, run, outcome, missing)
+    if is_same:
+        outcome.same = compare(scene, run, outcome, missing)
+
+
+def note_start(outcome: Outcome, training: Training, first: First, before: Rows) -> None:
+    """Add the time to a process's first iteration, its output before, and what was lost of the rows before it."""
+    outcome.noticed += training.lines_before_stepping()[:SHOWN]
+    outcome.stepping_s, outcome.recovery_s = first.stepping_s, first.done_s
+    if before:
+        resumed, times = first.iteration - 1, {row["iteration"]: row["time_s"] for row in before}
+        last = before[-1]["iteration"]
+        outcome.lost_iterations = last - resumed
+        outcome.lost_s = times[last] - times[resumed] if resumed in times else None
+
+
+def check_end(scene: Scene, run: RunDir, outcome: Outcome, missing: Collection[int]) -> None:
+    """Check a run that should be done: its newest checkpoint, the iterations in its metrics."""
+    newest = latest_checkpoint(run.path)
+    outcome.expect(int(newest.name) == scene.total, f"the newest checkpoint is {newest.name}, must be {scene.total}")
+    try:
+        verify_checkpoint(newest)
+    except UserError as error:
+        outcome.wrong.append(f"the newest checkpoint is not whole: {error}")
+    lines = read_lines(run.path)
+    outcome.expect(None not in lines, "metrics.jsonl has invalid lines")
+    found = [row["iteration"] for row in lines if row is not None and row["iteration"] > scene.start]
+    wanted = [step for step in range(scene.start + 1, scene.total + 1) if step not in missing]
+    lacking = sorted({*wanted} - {*found})
+    outcome.expect(not lacking, f"metrics.jsonl lacks iterations {lacking[:SHOWN]}")
+    outcome.expect(bool(lacking) or found == wanted, "metrics.jsonl has iterations twice, or in another order")
+
+
+def compare(scene: Scene, run: RunDir, outcome: Outcome, missing: Collection[int] = ()) -> str:
+    """Compare a finished copy with the undisturbed one and return the result in words; a difference is wrong."""
+    reference = scene.reference()
+    found = differing_tensors(latest_checkpoint(run.path), latest_checkpoint(reference.path))
+    rows = [row for row in rows_of(reference.path) if row["iteration"] not in missing]
+    found += differing_rows(rows_of(run.path), rows, scene.start)
+    if not found:
+        return SAME + (f" except for the {len(missing)} that were lost" if missing else "")
+    what = f"{len(found)} differences, the first in {found[0]}"
+    if scene.incomparable:
+        return f"cannot be compared ({scene.incomparable}); {what}"
+    outcome.wrong.append(f"it is another run than the undisturbed one: {'; '.join(found[:SHOWN])}")
+    return f"no, {what}"

@@ -1,4 +1,4 @@
-"""What an evaluation measures, episode by episode, in SI units."""
+"""The metrics of an evaluation, per episode, in SI units."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,23 +22,18 @@ METRICS: dict[str, tuple[str, str]] = {
 
 
 class EpisodeMeter:
-    """Measures the first episode of every world of an environment; what a world does after it counts no more.
+    """Measures the first episode of every world of an environment.
 
-    `env.state` gives torch views (N, ...) that the environment renews in every step. A world that ended is reset within
-    the step, so its last state is not seen; its last reward is.
+    `env.state` gives torch views (N, ...) that the environment updates in every step. A world is reset within the step
+    that ends its episode, so the last state does not count; the last reward does.
 
     Attributes:
-        alive: (N,) bool, worlds whose first episode goes on.
-        fell: (N,) bool, worlds whose first episode ended before its time.
+        alive: (N,) bool, worlds in their first episode.
+        fell: (N,) bool, worlds in which the first episode terminated before its time limit.
     """
 
     def __init__(self, env: Any, description: Mapping[str, Any]) -> None:
-        """Find out which metrics apply.
-
-        Args:
-            env: The environment, reset.
-            description: Its `describe_policy()`.
-        """
+        """Choose the metrics that apply to an environment, which has been reset, by its `describe_policy()`."""
         self._env, state, n = env, env.state, env.num_envs
         self._dt = env.step_dt
         self.alive = torch.ones(n, dtype=torch.bool, device=env.device)
@@ -46,7 +41,7 @@ class EpisodeMeter:
         self._return = torch.zeros(n, dtype=torch.float64, device=env.device)
         self._sums: dict[str, tuple[Tensor, Tensor]] = {}
         self._steps = 0
-        # What control means to a model's own actuators is not known here.
+        # The controls of a model's own actuators need not be torques.
         self._has_torques = description.get("action_kind") != "direct"
         self._driven = [i for i, joint in enumerate(description["joints"]) if joint["effort_limit"] > 0]
         scale = [action["scale"] for action in description["actions"]]
@@ -58,19 +53,12 @@ class EpisodeMeter:
         self._command = torch.zeros(0)
 
     def before_step(self) -> None:
-        """Note the command that the next step is to follow; the step may draw another one for the time after it."""
+        """Record the command that the next step is to follow; the step may draw the next one."""
         if self._tracks:
             self._command = self._env.state.command.clone()
 
     def after_step(self, action: Tensor, reward: Tensor, done: Tensor, time_out: Tensor) -> None:
-        """Take one step into account.
-
-        Args:
-            action: (N, num_actions) what the policy gave.
-            reward: (N,).
-            done: (N,) bool.
-            time_out: (N,) bool, worlds that ended because their time was up.
-        """
+        """Add a step: action (N, num_actions), and reward, done, time_out (N,)."""
         self._steps += 1
         self._return += torch.where(self.alive, reward.double(), 0.0)
         self.fell |= self.alive & done & ~time_out
@@ -91,11 +79,7 @@ class EpisodeMeter:
         self._target = target
 
     def episodes(self) -> dict[str, Tensor]:
-        """Each metric of each episode.
-
-        Returns:
-            Metric -> (N,) float64 on the CPU, NaN where an episode was too short to have one.
-        """
+        """Return metric -> (N,) float64 on the CPU, NaN for an episode that was too short to have it."""
         values = {name: total / count for name, (total, count) in self._sums.items()}
         if self._has_torques:
             values["torque_rms"] = values["torque_rms"].sqrt()
@@ -122,13 +106,11 @@ class EpisodeMeter:
 
 
 def summarize(episodes: Mapping[str, Tensor]) -> dict[str, dict[str, float] | None]:
-    """Mean and standard deviation over episodes.
+    """Return metric -> {"mean", "std"} over episodes, None if no episode has it.
 
     Args:
-        episodes: Metric -> (N,), NaN for an episode that does not have it.
-
-    Returns:
-        Metric -> {"mean", "std"} (sample standard deviation, 0 for a single episode); None where no episode has it.
+        episodes: Metric -> (N,), NaN for an episode that does not have it. The sample standard deviation of a single
+            episode is 0.
     """
     summary: dict[str, dict[str, float] | None] = {}
     for name, values in episodes.items():

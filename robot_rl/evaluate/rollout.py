@@ -1,37 +1,40 @@
-"""The evaluation itself: fresh worlds, random commands, seeds of their own, for both forms of a policy.
+"""Evaluation of a policy: its metrics, the return of whole episodes, a recording of its motion.
 
-Randomization and pushes are on as in training; observation noise is off for both, so that the two policies see the
-same numbers and can be compared on the same recorded states.
+Randomization and pushes are on as in training. Observation noise is off, so that the torch policy and its bundle get
+the same numbers and can be compared on the same states.
 """
 
+import contextlib
 import copy
 import json
 import math
+import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from robot_rl.errors import UserError
 from robot_rl.evaluate.controllers import BundleController, Controller, Shadow, TorchController, TorchPolicy
 from robot_rl.evaluate.meter import EpisodeMeter, summarize
 from robot_rl.files import write_atomic
 
 EVALUATION_SEED = 20_261_103
-EPISODES = 100
 SECONDS = 10.0
 ACTION_BOUND = 1e-4
+PROGRESS_S = 10.0
+"""Period of the progress lines of `evaluate_episodes` [s]."""
+MAX_STEPS = 10_000
+"""Longest episode of an environment without a time limit."""
 
 Summary = dict[str, dict[str, float] | None]
 
 
 def evaluation_task(task: Any) -> Any:
-    """A copy of a task as it is evaluated: without observation noise for the actor, all else as in training.
-
-    Args:
-        task: A task with observation groups by name.
-
-    Returns:
-        A copy; the task given is left as it is.
-    """
+    """Return a copy of a task without observation noise for the actor."""
     changed = copy.copy(task)
     changed.observations = dict(task.observations)
     changed.observations["actor"] = copy.copy(task.observations["actor"])
@@ -40,26 +43,22 @@ def evaluation_task(task: Any) -> Any:
 
 
 def evaluate(env: Any, controller: Controller, *, seconds: float = SECONDS, shadow: Shadow | None = None) -> Summary:
-    """Let a policy act in every world of an environment for one episode each.
+    """Run one episode in every world of an environment, which is reset first.
 
     Args:
-        env: The environment, one world an episode; it is reset first.
-        controller: Who acts.
-        seconds: Length of an episode at most [s].
+        env: The environment.
+        controller: Computes the actions.
+        seconds: Maximum length of an episode [s].
         shadow: A bundle to compare with on the same states.
 
     Returns:
-        Metric -> {"mean", "std"} over episodes, for the metrics of `robot_rl.evaluate.meter.METRICS` that the task
-        has; None where no episode was long enough.
+        Metric of `robot_rl.evaluate.meter.METRICS` that the task has -> {"mean", "std"} over episodes, or None.
     """
-    import torch
-
     obs = env.reset()
     meter = EpisodeMeter(env, env.describe_policy())
-    everywhere = torch.ones_like(meter.alive)
-    for watcher in (controller, shadow):
-        if watcher is not None:
-            watcher.reset(everywhere)
+    watchers = [watcher for watcher in (controller, shadow) if watcher is not None]
+    for watcher in watchers:
+        watcher.reset(torch.ones_like(meter.alive))
     for _ in range(round(seconds / env.step_dt)):
         action = controller.act(env, obs)
         if shadow is not None:
@@ -68,9 +67,8 @@ def evaluate(env: Any, controller: Controller, *, seconds: float = SECONDS, shad
         obs, reward, done, extras = env.step(action)
         done = done.bool()
         meter.after_step(action, reward, done, extras["time_outs"].bool())
-        for watcher in (controller, shadow):
-            if watcher is not None:
-                watcher.reset(done)
+        for watcher in watchers:
+            watcher.reset(done)
     return summarize(meter.episodes())
 
 
@@ -80,20 +78,20 @@ def evaluate_run(
     """Evaluate the torch policy, its bundle, and whether they agree.
 
     Args:
-        make_env: Builds the environment, one world an episode; called once for each policy and always to the same
+        make_env: Builds the environment, one world per episode; called once for each policy and always with the same
             result: `evaluation_task`, a seed of its own.
-        policy: The torch policy, from observation groups to mean actions; None to evaluate the bundle alone.
-        bundle: Directory of the bundle; None to evaluate the torch policy alone.
-        seconds: Length of an episode at most [s].
+        policy: The torch policy, from observation groups to mean actions; None to evaluate only the bundle.
+        bundle: Directory of the bundle; None to evaluate only the torch policy.
+        seconds: Maximum length of an episode [s].
 
     Returns:
-        What eval.json holds: "torch" and "onnx" (metric -> {"mean", "std"}), "episodes", "seconds" and, with both
-        policies, "agreement": "action_error" and "observation_error" on the same recorded states, "action_bound",
-        "actions" and "metrics" (whether they agree) and "differences" (metric -> difference of the means and its
-        bound of two standard errors).
+        The content of eval.json: "torch" and "onnx" (metric -> {"mean", "std"}), "episodes", "seconds" and, with both
+        policies, "agreement": "action_error" and "observation_error" on the same states, "action_bound", "actions" and
+        "metrics" (whether they agree) and "differences" (metric -> difference of the means and its bound of two
+        standard errors).
 
     Raises:
-        ValueError: There is nothing to evaluate.
+        ValueError: Both are None.
         ContractError: The bundle is damaged or does not fit the environment.
     """
     if policy is None and bundle is None:
@@ -101,20 +99,14 @@ def evaluate_run(
     result: dict[str, Any] = {}
     shadow = None
     if policy is not None:
-        env = make_env()
-        try:
+        with contextlib.closing(make_env()) as env:
             shadow = None if bundle is None else Shadow(BundleController(bundle, env))
             result["torch"] = evaluate(env, TorchController(policy), seconds=seconds, shadow=shadow)
             result["episodes"] = env.num_envs
-        finally:
-            env.close()
     if bundle is not None:
-        env = make_env()
-        try:
+        with contextlib.closing(make_env()) as env:
             result["onnx"] = evaluate(env, BundleController(bundle, env), seconds=seconds)
             result["episodes"] = env.num_envs
-        finally:
-            env.close()
     result["seconds"] = seconds
     if shadow is not None:
         result["agreement"] = agreement(shadow, result["torch"], result["onnx"], result["episodes"])
@@ -122,17 +114,7 @@ def evaluate_run(
 
 
 def agreement(shadow: Shadow, torch_summary: Summary, onnx_summary: Summary, episodes: int) -> dict[str, Any]:
-    """Judge whether two forms of a policy are the same policy.
-
-    Args:
-        shadow: What the bundle would have done on the torch policy's states.
-        torch_summary: Metrics of the torch policy.
-        onnx_summary: Metrics of the bundle.
-        episodes: Number of episodes of each.
-
-    Returns:
-        The block "agreement" of eval.json; see `evaluate_run`.
-    """
+    """Return the block "agreement" of eval.json, see `evaluate_run`, for two summaries of so many episodes each."""
     differences = compare_metrics(torch_summary, onnx_summary, episodes)
     return {
         "action_error": shadow.action_error,
@@ -145,15 +127,9 @@ def agreement(shadow: Shadow, torch_summary: Summary, onnx_summary: Summary, epi
 
 
 def compare_metrics(first: Summary, second: Summary, episodes: int) -> dict[str, dict[str, float]]:
-    """Differences of the means, and two standard errors of the difference as their bound.
+    """Return metric -> {"difference" of the means, "bound" of two standard errors} of two summaries.
 
-    Args:
-        first: Metrics of one policy.
-        second: Metrics of the other.
-        episodes: Number of episodes of each.
-
-    Returns:
-        Metric -> {"difference", "bound"}. A bound is at least 1e-6 of the value: equal episodes leave no spread.
+    A bound is at least 1e-6 of the value: equal episodes have no spread.
     """
     differences = {}
     for name, mine in first.items():
@@ -166,15 +142,89 @@ def compare_metrics(first: Summary, second: Summary, episodes: int) -> dict[str,
     return differences
 
 
-def write_evaluation(path: Path, result: Mapping[str, Any]) -> None:
-    """Write eval.json whole or not at all.
+def evaluate_episodes(env: Any, policy: TorchPolicy, episodes: int, max_steps: int) -> dict[str, Any]:
+    """Run whole episodes of a policy without exploration, for their return.
+
+    Every world runs its share of them from the first on, so that short episodes do not displace long ones.
 
     Args:
-        path: The file; a device or pipe is written to directly.
-        result: What `evaluate_run` gave; a number that is not finite is written as null.
+        env: An `rsl_rl.env.VecEnv`, just reset.
+        policy: From observation groups to actions.
+        episodes: Number of episodes.
+        max_steps: Maximum length of an episode; a world stops after its share of them at that length.
+
+    Returns:
+        The content of eval.json: "torch" ("return", and "length" [steps], each {"mean", "std"} over episodes),
+        "episodes", the number that ended, and "max_steps".
 
     Raises:
-        OSError: It cannot be written; an older file is as before.
+        UserError: No episode ended.
+    """
+    device = env.device
+    share = torch.full((env.num_envs,), episodes // env.num_envs, device=device)
+    share[: episodes % env.num_envs] += 1
+    played = torch.zeros_like(share)
+    total = torch.zeros(env.num_envs, dtype=torch.float64, device=device)
+    length = torch.zeros_like(total)
+    found: dict[str, list[Tensor]] = {"return": [], "length": []}
+    controller, obs, shown = TorchController(policy), env.get_observations(), time.monotonic()
+    controller.reset(torch.ones_like(share, dtype=torch.bool))
+    for step in range((max_steps + 1) * int(share.max())):
+        obs, reward, done, extras = env.step(controller.act(env, obs))
+        counts = extras.get("valid", torch.ones_like(done))
+        total += torch.where(counts, reward.double(), 0.0)
+        length += counts
+        ended = done & counts & (played < share)
+        found["return"].append(total[ended])
+        found["length"].append(length[ended])
+        played += ended
+        total.masked_fill_(done, 0.0)
+        length.masked_fill_(done, 0.0)
+        controller.reset(done)
+        if time.monotonic() - shown > PROGRESS_S:
+            shown = time.monotonic()
+            sys.stderr.write(f"  {int(played.sum())} episodes after {step + 1} steps\n")
+        if bool((played >= share).all()):
+            break
+    values = {name: torch.cat(parts).cpu() for name, parts in found.items()}
+    if not len(values["return"]):
+        raise UserError(f"steps={max_steps}: no episode ended within them; give more")
+    return {"torch": summarize(values), "episodes": len(values["return"]), "max_steps": max_steps}
+
+
+def record_motion(env: Any, controller: Controller, seconds: float, group: str) -> tuple[Tensor, Tensor]:
+    """Run a policy in every world of an environment, which is reset first, and keep its motion.
+
+    Args:
+        env: The environment.
+        controller: Computes the actions.
+        seconds: Duration [s].
+        group: The observation group to keep.
+
+    Returns:
+        (F, D) frames, a control step apart, and (F,) bool, true for a frame that does not continue the one before it.
+        Frames of quarantined worlds are left out.
+    """
+    obs = env.reset()
+    starts = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    controller.reset(starts)
+    frames, begins, kept = [], [], []
+    for _ in range(max(2, round(seconds / env.step_dt))):
+        frames.append(obs[group].clone())
+        begins.append(starts)
+        obs, _, done, extras = env.step(controller.act(env, obs))
+        kept.append(extras["valid"].clone())
+        starts = done.bool() | ~kept[-1]
+        controller.reset(starts)
+    keep = torch.stack(kept, dim=1).flatten()  # (N, T): a world's frames side by side
+    return torch.stack(frames, dim=1).flatten(0, 1)[keep], torch.stack(begins, dim=1).flatten()[keep]
+
+
+def write_evaluation(path: Path, result: Mapping[str, Any]) -> None:
+    """Write eval.json atomically, a device or pipe directly; a number that is not finite becomes null.
+
+    Raises:
+        OSError: It cannot be written; an older file is unchanged.
     """
     write_atomic(path, json.dumps(_finite(dict(result)), indent=1, allow_nan=False) + "\n")
 

@@ -1,4 +1,4 @@
-"""Pictures of the recorded states: the world's own collision shapes, the suspicious links in another colour."""
+"""Images of the recorded states: the world's collision shapes, with suspicious links in another colour."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ GROUND, BODY, SUSPECT = (1.0, 1.0, 1.0, 1.0), (0.5, 0.64, 0.82, 1.0), (1.0, 0.42
 
 
 def film(record: Record, words: str = "") -> list[tuple[int, np.ndarray]]:
-    """Draw the last recorded states; one that is not finite is drawn as the world last stood.
+    """Draw the last recorded states; one that is not finite is drawn as the last finite one.
 
     Args:
         record: the record.
-        words: what the replay says is broken: the links it mentions get another colour, too.
+        words: `Replay.bad_name`; the links that it mentions are highlighted, too.
 
     Returns:
-        (index of the state, (HEIGHT, WIDTH, 3) uint8) of each picture; none where there is no model or no OpenGL.
+        (index of the state, (HEIGHT, WIDTH, 3) uint8) of each image; none without a model or OpenGL.
     """
     from robot_rl_envs.render import NoGLError, Renderer
 
@@ -49,7 +49,7 @@ def film(record: Record, words: str = "") -> list[tuple[int, np.ndarray]]:
 
 
 def strip(frames: list[tuple[int, np.ndarray]]) -> np.ndarray:
-    """The pictures side by side, two pixels of white between them."""
+    """Return the images side by side, with two pixels of white between them."""
     gap = np.full((HEIGHT, 2, 3), 255, dtype=np.uint8)
     parts: list[np.ndarray] = []
     for _, frame in frames:
@@ -58,7 +58,7 @@ def strip(frames: list[tuple[int, np.ndarray]]) -> np.ndarray:
 
 
 def encode(image: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
-    """An image file's bytes."""
+    """Return the bytes of an image file."""
     from PIL import Image
 
     stream = io.BytesIO()
@@ -67,7 +67,7 @@ def encode(image: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
 
 
 def _painted(model: mujoco.MjModel, suspects: set[str]) -> mujoco.MjModel:
-    """A copy whose collision shapes can be seen."""
+    """Return a copy with visible collision shapes."""
     model = copy.copy(model)
     model.geom_group[:] = 0
     model.geom_matid[:] = -1

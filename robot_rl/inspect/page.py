@@ -1,4 +1,4 @@
-"""The page of a quarantined world: one HTML file that refers to nothing outside itself and runs no script."""
+"""The page of a quarantined world: one self-contained HTML file without a script."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from robot_rl.inspect.film import encode
-from robot_rl.inspect.growth import Growth
 from robot_rl.inspect.record import Record
-from robot_rl.inspect.replay import Replay
+from robot_rl.inspect.replay import Growth, Replay
 from robot_rl.report.html import facts, head, section
 from robot_rl.report.plot import Chart, draw, short
 
-DASHED = "Dashed: the target that was set. Highlighted: what the reasons mention."
+DASHED = "Dashed: the target. Highlighted: mentioned by the reasons."
 OWN_STYLE = """
 .why { padding: 0.9rem 1.1rem; list-style: none; border-left: 3px solid var(--t2); background: var(--panel); }
 .why li { font-size: 1.05rem; overflow-wrap: anywhere; }
@@ -35,18 +34,18 @@ td, th { white-space: nowrap; }
 
 
 def render_page(record: Record, result: Replay, growths: list[Growth], frames: list[tuple[int, np.ndarray]]) -> str:
-    """The whole page as one string."""
+    """Return the page."""
     title = f"{record.about['task']}: world {record.about['world']}"
     why = "".join(f"<li>{escape(line[0].upper() + line[1:])}</li>" for line in record.about["why"])
     strip, positions, velocities = _strip(record, frames), _joints(record, result, "position"), _joints(record, result)
     sections = (
-        ("The last moments", "As recorded; a state that is not finite is drawn as the world last stood.", strip),
+        ("The last moments", "As recorded; a state that is not finite is drawn as the last finite one.", strip),
         ("Replay", "The recorded controls, stepped again by plain MuJoCo.", _replay(record, result)),
-        ("What grew", "The last control steps of the quantities that ran away the fastest.", _growth(growths)),
-        ("Base", "Where the robot was.", _charts(_base_charts(record))),
+        ("What grew", "The last control steps of the quantities that grew the fastest.", _growth(growths)),
+        ("Base", "Position and speed of the base.", _charts(_base_charts(record))),
         ("Joint positions", DASHED, _charts(positions)),
-        ("Joint velocities", "One point a control step, at its end.", _charts(velocities)),
-        ("Actions", "What the policy asked for; each holds for one control step.", _charts(_actions(record))),
+        ("Joint velocities", "One point per control step, at its end.", _charts(velocities)),
+        ("Actions", "Output of the policy; each holds for one control step.", _charts(_actions(record))),
     )
     return (
         head(title, style=OWN_STYLE)
@@ -132,7 +131,7 @@ def _base_charts(record: Record) -> list[Chart]:
             Chart(title="Base speed", unit="m/s", times=record.times, values=speed, bounds=(0.0, 0.0)),
             Chart(title="Base turn rate", unit="rad/s", times=record.times, values=turn, bounds=(0.0, 0.0)),
         ]
-    reward = Chart(title="Reward", unit="a step", times=record.times[1:], values=record.reward)
+    reward = Chart(title="Reward", unit="per step", times=record.times[1:], values=record.reward)
     return [*charts, reward] if len(record.reward) > 1 else charts
 
 

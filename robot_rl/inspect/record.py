@@ -1,4 +1,4 @@
-"""Reads the file of a quarantined world. Nothing in it is executed: arrays, and one JSON string."""
+"""Reading of the file of a quarantined world: arrays and one JSON string, nothing that is executed."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 FORMAT = "robot-rl quarantine 1"
 MAX_SPEED = 1.0e4
-"""The environment takes a generalized velocity beyond this for an explosion [m/s, rad/s]."""
+"""Generalized velocity from which the environment quarantines a world [m/s, rad/s]."""
 
 MAX_BYTES = 2**30
-"""Bytes that a file may have once it is unpacked; that of a Go2 on rough ground has some 30 million."""
+"""Maximum size of an unpacked file; that of a Go2 on rough ground has some 30 million bytes."""
 MAX_SUBSTEPS = 1000
 DAMAGE = (
     *(OSError, ValueError, KeyError, EOFError, NotImplementedError, RecursionError, MemoryError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""What NumPy, zip and JSON raise at bytes that are not theirs."""
+"""Errors of NumPy, zip and JSON for invalid bytes."""
 
 ARRAYS = ("step", "written", "command", "qpos", "qvel", "action", "ctrl", "reward", "model")
 NAMES = ("qpos_names", "dof_names", "action_names", "joint_names")
@@ -39,17 +39,17 @@ NUMBERS = ("world", "seed", "counter", "time_s", "timestep", "decimation")
 
 @dataclass(kw_only=True, slots=True)
 class Record:
-    """The last control steps of one world: T steps between T + 1 states, the last of which is the bad one.
+    """The last control steps of one world: T steps between T + 1 states, of which the last is the bad one.
 
     Attributes:
         path: the file.
-        about: everything that has a name; see docs/quarantine.md.
+        about: the description; see docs/quarantine.md.
         step: (T + 1,) control steps since the reset.
         written: (T + 1,) nonzero where an event changed the state after the step before.
         command: (T + 1, 3).
         qpos, qvel: (T + 1, nq), (T + 1, nv).
         action: (T, na).
-        ctrl: (T, S, nu); S is 1, or the substeps where each has its own.
+        ctrl: (T, S, nu); S is 1, or the number of substeps if each has its own.
         reward: (T,) of each step; 0 in the bad one.
         model: bytes of an MJB file.
     """
@@ -73,11 +73,11 @@ class Record:
 
     @property
     def times(self) -> np.ndarray:
-        """(T + 1,) time of each state before the last one [s], from negative to 0."""
+        """(T + 1,) time of each state relative to the last one [s]."""
         return (np.arange(len(self.step)) - len(self.step) + 1) * self.step_dt
 
     def suspects(self, words: str = "") -> set[str]:
-        """Names of joints and actions that the reasons, or other words about them, mention."""
+        """Return the names of joints and actions that the reasons, or other words, mention."""
         text = " ".join([*self.about["why"], words])
         names = [*self.about["joint_names"], *self.about["action_names"]]
         return {name for name in names if f" {name} " in f" {text.replace(';', ' ').replace(')', ' ')} "}
@@ -105,7 +105,7 @@ def read_record(path: Path | str) -> Record:
     except UserError:
         raise
     except DAMAGE as error:
-        # NumPy takes any foreign file for a pickle and says how to load one, which is what nobody should do.
+        # NumPy takes any other file for a pickle and suggests to load it, which nobody should do.
         why = "no zip archive" if "pickle" in str(error) else _first_line(error)
         raise UserError(f"{path}: damaged, or no file of a quarantined world ({why})") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
@@ -119,14 +119,12 @@ def read_record(path: Path | str) -> Record:
 
 
 def load_model(record: Record) -> mujoco.MjModel | str:
-    """The world's model, or why it cannot be had: in words."""
+    """Return the world's model, or the reason why it cannot be loaded."""
     import mujoco
 
     made = record.about["mujoco"]
     if made != mujoco.__version__:
-        return (
-            f"it was made by MuJoCo {made}, here is {mujoco.__version__}, and a model is read by its own version alone"
-        )
+        return f"it was made by MuJoCo {made}, here is {mujoco.__version__}, and only the same version can read a model"
     try:
         model = mujoco.MjModel.from_binary_path("world.mjb", {"world.mjb": record.model})
     except (ValueError, RuntimeError) as error:
@@ -138,13 +136,13 @@ def load_model(record: Record) -> mujoco.MjModel | str:
 
 def _array(archive: Any, name: str) -> np.ndarray:
     array = archive[name]
-    if not isinstance(array, np.ndarray):  # NumPy gives what is no array as it is.
+    if not isinstance(array, np.ndarray):  # NumPy returns other members as bytes.
         raise ValueError(f"{name} is no array")
     return array
 
 
 def _check(path: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Refuse a file whose parts do not fit together."""
+    """Raise a UserError if the parts of the file do not fit together."""
     missing = [name for name in ARRAYS if name not in arrays]
     missing += [name for name in (*NAMES, *TEXTS, *NUMBERS, "why") if name not in about]
     if missing:
@@ -171,7 +169,7 @@ def _number(value: Any) -> bool:
 
 
 def _text(value: Any) -> bool:
-    """Whether it is text that can be written: not empty, no half of a character."""
+    """Return whether a value is a text that is not empty and can be written: without surrogates."""
     return isinstance(value, str) and value != "" and not re.search("[\ud800-\udfff]", value)
 
 

@@ -1,13 +1,14 @@
-"""What a run left behind, read for the report: forgiving about damaged files, never about wrong figures.
+"""The files of a run, read for the report.
 
-A run may be cut off at any byte, may hold NaN, may have been resumed. What cannot be read is left out and said so in
-`RunData.notes`; the report prints these notes at its top.
+A file may be cut off at any byte or contain NaN, and the run may have been resumed. What cannot be read is left out,
+with a line in `RunData.notes`, which the report prints at its top.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,25 +16,26 @@ from typing import Any
 import numpy as np
 
 from robot_rl.files import read_yaml
+from robot_rl.metrics.rows import iteration_of
 
 MAX_POINTS = 500
 X_KEYS = ("iteration", "env_steps", "time_s")
 TIME_LIMITS = ("termination/time_limit", "termination/time_out")
-"""Names under which an episode's good ending is written down."""
+"""Metrics of the episodes that ended by their time limit."""
 
 
 @dataclass(kw_only=True, slots=True)
 class RunData:
-    """Everything the report shows.
+    """Everything that the report shows.
 
     Attributes:
         path: the run directory.
-        columns: metric name -> values, shape (rows,); NaN where a row lacks the key or holds no finite number.
-        config_text: run.yaml as it stands, empty when there is none.
-        config: run.yaml parsed, empty when there is none or it cannot be read.
-        evaluation: eval.json parsed, None when there is none.
-        video: video.mp4, None when there is none.
-        notes: one sentence for everything that was left out or looks wrong.
+        columns: metric name -> values, shape (rows,); NaN for a row without a finite number.
+        config_text: content of run.yaml, empty if there is none.
+        config: run.yaml parsed, empty if it cannot be read.
+        evaluation: eval.json parsed, None if there is none.
+        video: video.mp4, None if there is none.
+        notes: a sentence for everything that was left out or looks wrong.
     """
 
     path: Path
@@ -51,14 +53,7 @@ class RunData:
 
 
 def read_run(run_dir: Path) -> RunData:
-    """Reads a run directory.
-
-    Args:
-        run_dir: the directory of one run; only metrics.jsonl, run.yaml, eval.json and video.mp4 are looked at.
-
-    Returns:
-        What could be read, with notes about what could not.
-    """
+    """Read metrics.jsonl, run.yaml, eval.json and video.mp4 of a run directory."""
     data = RunData(path=run_dir)
     _read_metrics(run_dir / "metrics.jsonl", data)
     _read_config(run_dir / "run.yaml", data)
@@ -69,31 +64,26 @@ def read_run(run_dir: Path) -> RunData:
     return data
 
 
+def mappings(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield every mapping of a tree of nested mappings, breadth first."""
+    level = [tree]
+    while found := [node for node in level if isinstance(node, dict)]:
+        yield from found
+        level = [child for node in found for child in node.values()]
+
+
 def find_value(tree: Any, name: str) -> Any:
-    """Looks for the first scalar called `name` anywhere in a nested mapping, breadth first.
+    """Return the first scalar called `name` in a tree, None if there is none."""
+    return next((m[name] for m in mappings(tree) if name in m and not isinstance(m[name], dict | list)), None)
 
-    Args:
-        tree: nested dicts (run.yaml).
-        name: the key.
 
-    Returns:
-        The value, or None when no such scalar exists.
-    """
-    level: list[Any] = [tree]
-    while level:
-        for node in level:
-            if isinstance(node, dict) and name in node and not isinstance(node[name], dict | list):
-                return node[name]
-        level = [child for node in level if isinstance(node, dict) for child in node.values()]
-    return None
+def find_mapping(tree: Any, name: str) -> dict[str, Any]:
+    """Return the first mapping called `name` in a tree, empty if there is none."""
+    return next((m[name] for m in mappings(tree) if isinstance(m.get(name), dict)), {})
 
 
 def thin(columns: dict[str, np.ndarray], max_points: int = MAX_POINTS) -> tuple[dict[str, np.ndarray], int]:
-    """Shortens long runs: every point becomes the mean of `k` consecutive rows, ignoring NaN.
-
-    Args:
-        columns: metric name -> values, shape (rows,).
-        max_points: the most points a curve may keep.
+    """Shorten long runs: average each `k` consecutive rows, without NaN, to at most `max_points`.
 
     Returns:
         The columns, shape (ceil(rows / k),), and k. The x columns take the last value of each group.
@@ -118,17 +108,17 @@ def thin(columns: dict[str, np.ndarray], max_points: int = MAX_POINTS) -> tuple[
 
 
 def last_mean(values: np.ndarray, rows: int = 10) -> float:
-    """Mean of the finite values among the last `rows` rows; NaN when there is none."""
+    """Return the mean of the finite values among the last `rows` rows; NaN if there is none."""
     tail = values[-rows:]
     tail = tail[np.isfinite(tail)]
     return float(tail.mean()) if tail.size else math.nan
 
 
 def trailing_mean(values: np.ndarray, window: int = 5) -> np.ndarray:
-    """Mean over the last `window` rows at every row, NaN until the window is full of finite values."""
+    """Return the mean over the last `window` rows at every row, NaN until the window is full of finite values."""
     out = np.full(len(values), np.nan)
-    for i in range(window - 1, len(values)):
-        out[i] = values[i - window + 1 : i + 1].mean()
+    if len(values) >= window:
+        out[window - 1 :] = np.lib.stride_tricks.sliding_window_view(values, window).mean(axis=1)
     return out
 
 
@@ -136,52 +126,35 @@ def _read_metrics(path: Path, data: RunData) -> None:
     if not path.is_file():
         data.notes.append("There is no metrics.jsonl: the run has not finished its first iteration.")
         return
-    text = path.read_bytes().decode("utf-8", errors="replace")
     rows: list[dict[str, Any]] = []
     damaged, replaced = 0, 0
-    lines = text.split("\n")
+    lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines):
-        if not line.strip():
-            continue
-        row = _parse_row(line)
-        if row is None:
-            if number == len(lines) - 1:
-                data.notes.append("The last line of metrics.jsonl is cut off and was left out.")
-            else:
-                damaged += 1
-            continue
-        while rows and rows[-1]["iteration"] >= row["iteration"]:
-            rows.pop()
-            replaced += 1
-        rows.append(row)
+        iteration = iteration_of(line)
+        if iteration is not None:
+            while rows and rows[-1]["iteration"] >= iteration:
+                rows.pop()
+                replaced += 1
+            rows.append(json.loads(line))
+        elif line.strip() and number == len(lines) - 1:
+            data.notes.append("The last line of metrics.jsonl is cut off and was left out.")
+        else:
+            damaged += bool(line.strip())
     if damaged:
         data.notes.append(f"{_count(damaged, 'line')} of metrics.jsonl could not be read and were left out.")
     if replaced:
         data.notes.append(
-            f"The run was resumed from an earlier checkpoint; {_count(replaced, 'iteration')} done twice "
-            "appear once, as done last."
+            f"The run was resumed from an earlier checkpoint; of {_count(replaced, 'iteration')} done twice "
+            "the last ones are shown."
         )
     if rows:
         data.columns = _columns(rows, data)
 
 
-def _parse_row(line: str) -> dict[str, Any] | None:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(row, dict):
-        return None
-    iteration = row.get("iteration")
-    if isinstance(iteration, bool) or not isinstance(iteration, int | float) or not math.isfinite(iteration):
-        return None
-    return row
-
-
 def _columns(rows: list[dict[str, Any]], data: RunData) -> dict[str, np.ndarray]:
     names = list(dict.fromkeys([*X_KEYS, *(name for row in rows for name in row)]))
     columns = {name: np.array([_number(row.get(name)) for row in rows]) for name in names}
-    # What happens to no episode in an iteration is rightly missing; a loss or a standard deviation never is.
+    # A metric of episodes is missing if none ended in an iteration; a loss or a standard deviation never is.
     vital = [name for name in names if name.startswith(("loss/", "policy/"))]
     broken = [name for name in vital if any(name in row and math.isnan(_number(row[name])) for row in rows)]
     if broken:
@@ -202,7 +175,7 @@ def _number(value: Any) -> float:
 
 
 def _continued(values: np.ndarray) -> np.ndarray:
-    """A clock that restarted with a resumed process goes on from where it stood."""
+    """Continue a clock that restarted with a resumed process."""
     out = values.copy()
     offset, last = 0.0, -math.inf
     for i, value in enumerate(values):
@@ -226,7 +199,7 @@ def _read_config(path: Path, data: RunData) -> None:
     if isinstance(config, dict):
         data.config = config
     else:
-        data.notes.append("run.yaml cannot be read as a mapping; it is shown as it stands.")
+        data.notes.append("run.yaml cannot be read as a mapping; it is shown as it is.")
 
 
 def _read_evaluation(path: Path, data: RunData) -> None:

@@ -1,4 +1,4 @@
-"""What the pages of the project have in common: their head, facts and sections. Nothing outside a page is fetched."""
+"""The head, facts and sections of the project's pages. A page loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def head(title: str, *, allowed: str = "", style: str = "") -> str:
 
     Args:
         title: of the page; it is escaped.
-        allowed: what the page's policy lets it hold besides images and styles, such as "script-src 'sha256-...'".
-        style: CSS of its own.
+        allowed: additions to its Content-Security-Policy, such as "script-src 'sha256-...'".
+        style: additional CSS.
     """
     policy = "; ".join(filter(None, ("default-src 'none'; img-src data:", "style-src 'unsafe-inline'", allowed)))
     css = (TEMPLATES / "report.css").read_text(encoding="utf-8") + style
@@ -35,14 +35,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def section(title: str, text: str, body: str, key: str = "") -> str:
-    """Return a section of a page; nothing where its body is empty.
-
-    Args:
-        title: the heading; it is escaped.
-        text: a sentence below it; it is escaped.
-        body: HTML.
-        key: its id in the page.
-    """
+    """Return a section with a heading, a sentence, which are escaped, a body of HTML and an id; "" without a body."""
     if not body:
         return ""
     name = f' id="{key}"' if key else ""

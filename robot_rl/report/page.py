@@ -1,6 +1,6 @@
-"""The report of a run: one self-contained page, made again at any time from the files of the run directory.
+"""The report of a run: one self-contained page from the files of the run directory.
 
-All of a run's own words pass through `html.escape`.
+All texts of a run are escaped by `html.escape`.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ import base64
 import hashlib
 import io
 import json
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
 from robot_rl.files import write_atomic
-from robot_rl.report.data import RunData, find_value, read_run
+from robot_rl.report.data import RunData, find_mapping, find_value, read_run
 from robot_rl.report.html import TEMPLATES, facts, head, section
 from robot_rl.report.sections import Chart, Section, make_sections, payload
 from robot_rl.report.verdict import Figure, duration, evaluation_table, make_verdict, mean_and_std, number
 
 VIDEO_LIMIT = 8 * 1024 * 1024
-"""Videos above this size [bytes] are shown as frames: base64 adds a third, and a page should open at once."""
+"""Larger videos [bytes] are shown as frames: base64 adds a third, and a page should open at once."""
 
 FACTS = {
     "robot": "Robot",
@@ -35,25 +34,10 @@ FACTS = {
 PACKAGES = ("robot-rl", "torch", "mujoco", "mujoco-warp", "warp-lang", "python")
 
 
-@dataclass(kw_only=True, slots=True)
-class Names:
-    """How the run is called: its task, its id, and the command line's word for it."""
-
-    task: str
-    run_id: str
-
-
 def write_report(run_dir: Path | str) -> Path:
-    """Write report.html of a run from its metrics.jsonl, run.yaml, eval.json and video.mp4.
+    """Write report.html of a run directory from its metrics.jsonl, run.yaml, eval.json and video.mp4, atomically.
 
-    Any of these files may be missing, cut off or hold values that are not finite; the page says what it left out. The
-    file is replaced in one step, so a reader never sees half a page.
-
-    Args:
-        run_dir: runs/<task>/<run id>.
-
-    Returns:
-        The path of report.html.
+    Any of these files may be missing or damaged; the page lists what it left out.
 
     Raises:
         UserError: `run_dir` is not a directory.
@@ -69,26 +53,20 @@ def write_report(run_dir: Path | str) -> Path:
 
 
 def render_page(data: RunData) -> str:
-    """The whole page as one string.
-
-    Args:
-        data: the run.
-
-    Returns:
-        HTML that refers to nothing outside itself, except to video.mp4 beside it when that is too large to embed.
-    """
-    names = Names(task=str(find_value(data.config, "task") or data.path.parent.name), run_id=data.path.name)
+    """Return the page, which refers to nothing outside itself except a video.mp4 that is too large to embed."""
+    task, run_id = str(find_value(data.config, "task") or data.path.parent.name), data.path.name
     if isinstance(data.config.get("task"), dict):
-        names.task = str(data.config["task"].get("name") or names.task)
+        task = str(data.config["task"].get("name") or task)
     axes, sections, k = make_sections(data)
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # "<" never appears in the block, so nothing in a metric's name can end it.
     block = json.dumps(payload(axes, sections), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     parts = [
-        _head(names, script),
-        _header(data, names),
+        head(f"{task} {run_id}", allowed=f"media-src data:; script-src 'sha256-{digest}'"),
+        _header(data, task),
         _verdict(make_verdict(data)),
-        _results(data, names),
+        _results(data),
         _bar(axes) if sections else "",
         _sections(sections),
         _config(data),
@@ -100,12 +78,7 @@ def render_page(data: RunData) -> str:
     return "".join(parts)
 
 
-def _head(names: Names, script: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return head(f"{names.task} {names.run_id}", allowed=f"media-src data:; script-src 'sha256-{digest}'")
-
-
-def _header(data: RunData, names: Names) -> str:
+def _header(data: RunData, task: str) -> str:
     known = ((label, find_value(data.config, key)) for key, label in FACTS.items())
     found = [(label, str(value)) for label, value in known if value is not None]
     if commit := find_value(data.config, "commit"):
@@ -115,11 +88,11 @@ def _header(data: RunData, names: Names) -> str:
         planned = find_value(data.config, "max_iterations")
         found.append(("Iterations", f"{done} of {planned}" if isinstance(planned, int) else done))
         found.append(("Training time", duration(float(data.columns["time_s"][-1]))))
-    versions = _mapping(data.config, "versions")
+    versions = find_mapping(data.config, "versions")
     found += [(name, str(versions[name])) for name in PACKAGES if name in versions]
     notes = "".join(f"<li>{escape(note)}</li>" for note in data.notes)
     return (
-        f'<header>\n<h1>{escape(names.task)}</h1>\n<p class="run mono">{escape(names.run_id)}</p>\n'
+        f'<header>\n<h1>{escape(task)}</h1>\n<p class="run mono">{escape(data.path.name)}</p>\n'
         f"{facts(found)}\n" + (f'<ul class="notes">{notes}</ul>\n' if notes else "") + "</header>\n"
     )
 
@@ -134,19 +107,18 @@ def _verdict(figures: list[Figure]) -> str:
     return f'<div class="verdict">{cells}</div>\n'
 
 
-def _results(data: RunData, names: Names) -> str:
-    left = _evaluation(data, names)
-    right = _video(data, names)
-    text = "The policy without exploration noise, in fresh worlds with random commands."
-    return section("Evaluation", text, f'<div class="pair"><div>{left}</div><div>{right}</div></div>', "evaluation")
+def _results(data: RunData) -> str:
+    text = "The policy without exploration noise, in new worlds with random commands."
+    body = f'<div class="pair"><div>{_evaluation(data)}</div><div>{_video(data)}</div></div>'
+    return section("Evaluation", text, body, "evaluation")
 
 
-def _evaluation(data: RunData, names: Names) -> str:
+def _evaluation(data: RunData) -> str:
     if data.evaluation is None:
-        return _absent("Not evaluated yet.", f"robot-rl eval run={names.run_id}")
+        return _absent("Not evaluated yet.", f"robot-rl eval run={data.path.name}")
     policies, rows, rest = evaluation_table(data.evaluation)
     if not rows:
-        return _absent("eval.json holds no metrics.", f"robot-rl eval run={names.run_id}")
+        return _absent("eval.json contains no metrics.", f"robot-rl eval run={data.path.name}")
     compare = any(row.distance is not None for row in rows)
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in policies)
     head += '<th scope="col">Δ/SE</th>' if compare else ""
@@ -161,7 +133,7 @@ def _evaluation(data: RunData, names: Names) -> str:
         body += f'<tr><th scope="row">{escape(row.label)}{unit}</th>{cells}</tr>'
     under = "Mean ± standard deviation over episodes."
     if compare:
-        under += " Δ/SE: how far the two means lie apart in standard errors; within 2 the policies agree."
+        under += " Δ/SE: difference of the two means in standard errors; up to 2 the policies agree."
     extra = ", ".join(f"{key.replace('_', ' ')} {_plain(value)}" for key, value in rest.items())
     under += f" {extra[0].upper()}{extra[1:]}." if extra else ""
     return (
@@ -177,8 +149,8 @@ def _mean_std(cell: tuple[float, float] | None) -> str:
     return f'{mean} <span class="pm">± {std}</span>'
 
 
-def _video(data: RunData, names: Names) -> str:
-    command = f"robot-rl video run={names.run_id}"
+def _video(data: RunData) -> str:
+    command = f"robot-rl video run={data.path.name}"
     if data.video is None:
         return _absent("No video yet.", command)
     if data.video.stat().st_size <= VIDEO_LIMIT:
@@ -198,24 +170,17 @@ def _video(data: RunData, names: Names) -> str:
 
 
 def video_frames(path: Path, count: int = 6) -> list[tuple[float, bytes]]:
-    """Takes still pictures out of a video.
-
-    Args:
-        path: the video.
-        count: how many, evenly spaced.
-
-    Returns:
-        (time [s], JPEG bytes) of each picture.
+    """Return (time [s], JPEG bytes) of `count` evenly spaced frames of a video.
 
     Raises:
-        ValueError: the file is not a video or holds no frame.
+        ValueError: the file is not a video or contains no frame.
     """
     import av
 
-    pictures = []
+    found = []
     with av.open(str(path)) as container:
         if not container.streams.video:
-            raise ValueError(f"{path.name} holds no video stream")
+            raise ValueError(f"{path.name} contains no video stream")
         total = sum(1 for _ in container.decode(video=0))
     wanted = {round((i + 0.5) * total / count) for i in range(count)}
     with av.open(str(path)) as container:
@@ -225,10 +190,10 @@ def video_frames(path: Path, count: int = 6) -> list[tuple[float, bytes]]:
                 image = frame.to_image()
                 image.thumbnail((640, 640))
                 image.save(out, format="JPEG", quality=82)
-                pictures.append((float(frame.time or 0.0), out.getvalue()))
-    if not pictures:
-        raise ValueError(f"{path.name} holds no frame")
-    return pictures
+                found.append((float(frame.time or 0.0), out.getvalue()))
+    if not found:
+        raise ValueError(f"{path.name} contains no frame")
+    return found
 
 
 def _bar(axes: dict[str, Any]) -> str:
@@ -296,13 +261,3 @@ def _absent(what: str, command: str) -> str:
 
 def _plain(value: Any) -> str:
     return number(value) if isinstance(value, float) else str(value)
-
-
-def _mapping(tree: Any, name: str) -> dict[str, Any]:
-    level: list[Any] = [tree]
-    while level:
-        for node in level:
-            if isinstance(node, dict) and isinstance(node.get(name), dict):
-                return node[name]
-        level = [child for node in level if isinstance(node, dict) for child in node.values()]
-    return {}

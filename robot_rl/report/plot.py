@@ -1,7 +1,6 @@
-"""What every plot is made of: round ticks, short numbers, line charts as SVG, and an image to draw bars on.
+"""Parts of plots: round ticks, short numbers, line charts as SVG, and an image to draw bars on.
 
-SVG charts are drawn when a page is made and need no script. The curves of a run's own report can be read off, which
-templates/report.js does in the browser.
+SVG charts need no script. The interactive curves of a run's report are drawn by templates/report.js in the browser.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def short(value: float) -> str:
 
 
 def microseconds(us: float) -> str:
-    """Return a time in microseconds with a unit that suits it."""
+    """Return a time [us] with a suitable unit."""
     if us >= 1e6:
         return f"{us / 1e6:.3g} s"
     return f"{us / 1e3:.3g} ms" if us >= 1e3 else f"{us:.3g} us"
@@ -50,7 +49,7 @@ def ticks(low: float, high: float, count: int = 3) -> list[float]:
 
 @dataclass(kw_only=True, slots=True)
 class Axis:
-    """One direction of a plot: values from `low` to `high` lie at pixels from `start` to `end`."""
+    """An axis of a plot: values from `low` to `high` are at pixels from `start` to `end`."""
 
     low: float
     high: float
@@ -58,7 +57,7 @@ class Axis:
     end: float
 
     def __call__(self, value: Any) -> Any:
-        """Return where a value, or each of an array, lies [px]."""
+        """Return the position of a value, or of each of an array [px]."""
         return self.start + (value - self.low) / ((self.high - self.low) or 1.0) * (self.end - self.start)
 
 
@@ -67,12 +66,12 @@ class Chart:
     """A small line chart over time.
 
     Attributes:
-        title: what is drawn.
+        title: its title.
         unit: of the vertical axis.
         times: (n,) [s].
-        values: (n,); what is not finite is marked at the top, and an end far away from all before by its value.
-        suspect: highlighted, for the reasons mention it.
-        target: (m, values) a second, dashed line over the first m times; None for none.
+        values: (n,); values that are not finite are marked at the top; a last one far off the others is a number.
+        suspect: highlight the chart.
+        target: (m,) a second, dashed line over the first m times; None for none.
         bounds: (lo, hi) that the vertical axis includes at least, (nan, nan) for none.
     """
 
@@ -121,12 +120,12 @@ def draw(chart: Chart) -> str:
 
 
 def _axes(chart: Chart, seen: np.ndarray) -> tuple[Axis, Axis, list[float]]:
-    """Return the axes of a chart and the ticks of the vertical one, which encloses what is seen."""
+    """Return the axes of a chart and the ticks of the vertical one, which includes the values `seen`."""
     lines = [seen, chart.bounds] if chart.target is None else [seen, chart.target, chart.bounds]
     finite = np.concatenate([np.asarray(line)[np.isfinite(line)] for line in lines])
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if high - low < 1e-6 * max(1.0, abs(high)):
-        pad = max(0.5, 1e-3 * abs(high))  # One half is lost in a number of 17 digits.
+        pad = max(0.5, 1e-3 * abs(high))  # 0.5 has no effect on a number of 17 digits.
         low, high = low - pad, high + pad
     marks = ticks(low, high)
     low, high = min(low, marks[0]), max(high, marks[-1])
@@ -135,7 +134,7 @@ def _axes(chart: Chart, seen: np.ndarray) -> tuple[Axis, Axis, list[float]]:
 
 
 def _flies_off(values: np.ndarray) -> bool:
-    """Whether the last value is so far from all before that they would become one flat line."""
+    """Return whether the last value is so far from the others that they would be drawn as a flat line."""
     before = values[:-1][np.isfinite(values[:-1])]
     if not before.size or not math.isfinite(values[-1]):
         return False
@@ -145,7 +144,7 @@ def _flies_off(values: np.ndarray) -> bool:
 
 
 def path(xs: Iterable[float], ys: Iterable[float]) -> str:
-    """Return the path of an SVG line through points [px]; one that is not finite leaves a gap."""
+    """Return the path of an SVG line through points [px], with a gap for one that is not finite."""
     out, pen = "", "M"
     for x, y in zip(xs, ys, strict=True):
         finite = math.isfinite(x) and math.isfinite(y)
@@ -155,7 +154,7 @@ def path(xs: Iterable[float], ys: Iterable[float]) -> str:
 
 
 def _steps(xs: Sequence[float], ys: Sequence[float]) -> str:
-    """Return the path of a line on which each value holds until the next place of `xs`, which may have more."""
+    """Return the path of a line on which each value holds until the next of `xs`, which may have more."""
     last = xs[-1] + (xs[-1] - xs[-2] if len(xs) > 1 else 0.0)
     ends = [min(x, WIDTH - RIGHT) for x in [*xs[1:], last][: len(ys)]]
     corners = [place for pair in zip(xs[: len(ys)], ends, strict=True) for place in pair]
@@ -163,12 +162,12 @@ def _steps(xs: Sequence[float], ys: Sequence[float]) -> str:
 
 
 class Canvas:
-    """An image that is drawn twice as large and shrunk, for smooth edges; all places are pixels of the shrunk one."""
+    """An image that is drawn at twice its size, for smooth edges; coordinates are pixels of the final image."""
 
     SCALE = 2
 
     def __init__(self, width: int, height: int) -> None:
-        """Make a white image of `width` by `height` pixels."""
+        """Create a white image of `width` by `height` pixels."""
         from PIL import Image, ImageDraw
 
         self._image = Image.new("RGB", (self.SCALE * width, self.SCALE * height), "white")
@@ -191,13 +190,13 @@ class Canvas:
         self._draw.rectangle((x0, y0, max(x0, x1), max(y0, y1)), fill=fill)
 
     def bars(self, edges: Sequence[tuple[float, float]], heights: Sequence[float], base: float, room: float) -> None:
-        """Draw bars that stand at `base`; the tallest is `room` high, and any other than 0 at least a pixel."""
+        """Draw bars from `base` up; the tallest is `room` high, and any other than 0 at least a pixel."""
         for (left, right), height in zip(edges, heights, strict=True):
             if height:
                 self.box((left, base - max(room * height / max(heights), 1.0), right, base), BLUE)
 
     def image(self) -> Any:
-        """Return the shrunk image, a `PIL.Image.Image`."""
+        """Return the image at its final size, a `PIL.Image.Image`."""
         from PIL import Image
 
         width, height = self._image.size

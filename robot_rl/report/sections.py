@@ -1,4 +1,4 @@
-"""Which curves the report draws, in which order, with which units. Drawing itself is templates/report.js."""
+"""The charts of the report, with titles, units and order; templates/report.js draws them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from robot_rl.metrics.iteration import PARTS, describe_time
-from robot_rl.report.data import TIME_LIMITS, X_KEYS, RunData, find_value, last_mean, thin
+from robot_rl.report.data import TIME_LIMITS, X_KEYS, RunData, find_value, last_mean, mappings, thin
 
 OVERLAP_TITLE = "Left by a perfect overlap of simulation and learning"
 
 
 @dataclass(kw_only=True, slots=True)
 class Series:
-    """One curve. `tone` 0 is the main colour, 1 to 6 the categorical ones."""
+    """One curve; colour 0 of `tone` is the main one, 1 to 6 are the categorical ones."""
 
     name: str
     values: list[float | None]
@@ -25,18 +25,18 @@ class Series:
 
 @dataclass(kw_only=True, slots=True)
 class Chart:
-    """One diagram.
+    """One chart.
 
     Attributes:
-        title: what is drawn.
-        unit: of the vertical axis, shown beside the title.
+        title: its title.
+        unit: of the vertical axis, shown next to the title.
         series: the curves, all over the same rows.
-        kind: "line", or "stack" for areas on top of each other.
-        zero: the vertical axis includes 0.
+        kind: "line", or "stack" for stacked areas.
+        zero: include 0 in the vertical axis.
         log: logarithmic vertical axis.
         target: a horizontal line at this value, with its label.
         top: fixed upper end of the vertical axis.
-        small: one of many, drawn smaller.
+        small: draw it smaller.
         note: a few words under the title.
     """
 
@@ -54,7 +54,7 @@ class Chart:
 
 @dataclass(kw_only=True, slots=True)
 class Section:
-    """A group of diagrams under one heading, with a sentence about how to read them."""
+    """A group of charts under one heading, with an explanation."""
 
     key: str
     title: str
@@ -63,13 +63,10 @@ class Section:
 
 
 def make_sections(data: RunData) -> tuple[dict[str, Any], list[Section], int]:
-    """Chooses the diagrams for whatever columns the run has; no column is left out.
-
-    Args:
-        data: the run.
+    """Return the charts of all columns that a run has.
 
     Returns:
-        The horizontal axes {key: values}, the sections, and how many iterations every point stands for.
+        The horizontal axes {key: values}, the sections, and the number of iterations per point.
     """
     if data.rows == 0:
         return {}, [], 1
@@ -87,7 +84,7 @@ def make_sections(data: RunData) -> tuple[dict[str, Any], list[Section], int]:
 
 
 def payload(axes: dict[str, Any], sections: list[Section]) -> dict[str, Any]:
-    """The data block of the page: axes and all diagrams in page order, JSON-able."""
+    """Return the data block of the page for JSON: axes, and all charts in page order."""
     return {"axes": axes, "charts": [asdict(chart) for section in sections for chart in section.charts]}
 
 
@@ -114,7 +111,7 @@ def _learning(columns: dict[str, np.ndarray]) -> Section:
         if key.startswith("tracking/"):
             title, unit = known.get(key, (_words(key), ""))
             charts.append(_line(columns, key, title, unit, zero=True))
-    text = "Of the worlds that train, with exploration noise on. The evaluation above runs without it."
+    text = "Of the training worlds, with exploration noise. The evaluation above is without it."
     return Section(key="learning", title="Learning", text=text, charts=[c for c in charts if c])
 
 
@@ -130,7 +127,7 @@ def _rewards(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
         if chart:
             chart.series[0].tone = 2 if _last(columns[key]) < 0 else 1
             charts.append(chart)
-    text = "What each term paid per second of episode, weight included; the largest first. Each has its own scale."
+    text = "Reward of each term per second of episode, weight included; the largest first. Each has its own scale."
     return Section(key="rewards", title="Reward terms", text=text, charts=charts)
 
 
@@ -141,9 +138,9 @@ def _terminations(columns: dict[str, np.ndarray]) -> Section:
     )
     if shares:
         total = np.sum(list(shares.values()), axis=0)
-        # Two reasons may hold in the same step; then the shares add up to more than one and are not stacked.
+        # Two reasons may occur in the same step; then the shares add up to more than one and are not stacked.
         kind = "line" if (total > 1.001).any() else "stack"
-        # The time-out is the good ending: it lies at the bottom, in grey. It is what the failures leave over.
+        # The time limit is at the bottom, in grey; without its own metric it is the remainder.
         name = next((name for name in map(_words, TIME_LIMITS) if name in shares), "time limit")
         good = shares.pop(name, 1 - total)
         series = [Series(name=name, values=_values(good * 100), tone=6)]
@@ -176,7 +173,7 @@ def _learner(columns: dict[str, np.ndarray], config: dict[str, Any]) -> Section:
     keys = [k for k in known if k in columns]
     keys += [k for k in columns if k.startswith(("loss/", "policy/")) and k not in known]
     charts = [_line(columns, k, **(known.get(k) or {"title": _words(k), "unit": ""}), small=True) for k in keys]
-    text = "The optimizer's own figures. A KL far above its target or a std that grows means the steps are too large."
+    text = "The optimizer's metrics. If the KL is far above its target or the std grows, the steps are too large."
     return Section(key="learner", title="Learner", text=text, charts=[c for c in charts if c])
 
 
@@ -195,14 +192,14 @@ def _throughput(columns: dict[str, np.ndarray]) -> Section:
         ]
         charts.append(Chart(title="Where the time goes", unit="s per iteration", series=series, kind="stack"))
     charts.append(_line(columns, "perf/overlap_share", OVERLAP_TITLE, "share of the iteration", zero=True, top=1.0))
-    text = "Control steps of all worlds together, and the wall time of one iteration by what it was spent on."
+    text = "Control steps of all worlds, and the parts of the wall time of one iteration."
     if line := describe_time(mean_parts(columns)):
-        text += f" In the mean: {line}."
+        text += f" On average: {line}."
     return Section(key="throughput", title="Throughput", text=text, charts=[c for c in charts if c])
 
 
 def mean_parts(columns: dict[str, np.ndarray]) -> dict[str, float]:
-    """Mean seconds of an iteration by part; a part that was never written down took none."""
+    """Return the mean seconds of an iteration by part; a part that was never logged took none."""
     finite = {part: columns.get(f"perf/{part}_s", np.zeros(1)) for part in PARTS}
     return {
         part: last_mean(values, len(values)) if np.isfinite(values).any() else 0.0 for part, values in finite.items()
@@ -221,21 +218,14 @@ def _rest(columns: dict[str, np.ndarray], sections: list[Section]) -> Section:
         and not (key.startswith("perf/") and key.endswith("_s"))
     ]
     charts = [_line(columns, key, key, "", small=True) for key in keys]
-    return Section(
-        key="rest", title="Other", text="Everything else the run wrote down.", charts=[c for c in charts if c]
-    )
+    return Section(key="rest", title="Other", text="All other metrics of the run.", charts=[c for c in charts if c])
 
 
 def _weight(config: dict[str, Any], term: str) -> float | None:
-    level: list[Any] = [config]
-    while level:
-        for node in level:
-            rewards = node.get("rewards") if isinstance(node, dict) else None
-            if isinstance(rewards, dict) and isinstance(rewards.get(term), dict):
-                weight = rewards[term].get("weight")
-                return float(weight) if isinstance(weight, int | float) else None
-        level = [child for node in level if isinstance(node, dict) for child in node.values()]
-    return None
+    groups = (mapping.get("rewards") for mapping in mappings(config))
+    found = next((g[term] for g in groups if isinstance(g, dict) and isinstance(g.get(term), dict)), {})
+    weight = found.get("weight")
+    return float(weight) if isinstance(weight, int | float) else None
 
 
 def _last(column: np.ndarray) -> float:

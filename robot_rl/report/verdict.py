@@ -1,4 +1,4 @@
-"""The figures at the top of the report, and the table of the evaluation."""
+"""The key figures at the top of the report, and the table of the evaluation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from robot_rl.report.data import TIME_LIMITS, RunData, last_mean, trailing_mean
 
 THRESHOLD = 0.25
-"""Mean velocity error at which a walking policy counts as usable [m/s]."""
+"""Mean velocity error below which a walking policy counts as usable [m/s]."""
+NO_EPISODE = "no episode has ended yet"
 
 METRICS = {
     "lin_vel_error": ("Linear velocity error", "m/s", 1.0),
@@ -27,17 +28,17 @@ METRICS = {
 
 @dataclass(kw_only=True, slots=True)
 class Figure:
-    """One figure of the verdict: what it is, the value as text, its unit and where it comes from."""
+    """One key figure: its label, the value as text, its unit and its source."""
 
     label: str
-    value: str
+    value: str = "–"
     unit: str = ""
     source: str = ""
 
 
 @dataclass(kw_only=True, slots=True)
 class EvalRow:
-    """One line of the evaluation table; `cells` holds (mean, std) or None for every policy, in the table's order."""
+    """One row of the evaluation table; `cells` contains (mean, std) or None for every policy, in the table's order."""
 
     label: str
     unit: str
@@ -46,7 +47,7 @@ class EvalRow:
 
 
 def make_verdict(data: RunData) -> list[Figure]:
-    """Five figures that say how the run went; a figure that the run does not have is a dash with the reason."""
+    """Return five key figures of a run; a missing one is a dash with the reason."""
     tracks = "tracking/lin_vel_error" in data.columns or _metric(data.evaluation, "lin_vel_error") is not None
     figures = [_final_return(data)]
     figures.append(_tracking(data) if tracks else _episode_length(data))
@@ -57,14 +58,14 @@ def make_verdict(data: RunData) -> list[Figure]:
 
 
 def evaluation_table(evaluation: dict[str, Any]) -> tuple[list[str], list[EvalRow], dict[str, Any]]:
-    """eval.json as a table.
+    """Return eval.json as a table.
 
     Args:
         evaluation: {"torch": {metric: {"mean", "std"}}, "onnx": {...}, "episodes": n, ...}.
 
     Returns:
-        The policies' names, one row a metric (units converted to those shown), and the remaining scalar entries.
-        `EvalRow.distance` is |mean_0 - mean_1| in standard errors of the difference, for two policies.
+        The policies' names, one row per metric in the unit shown, and the remaining scalar entries. `EvalRow.distance`
+        is |mean_0 - mean_1| in standard errors of the difference, for two policies.
     """
     policies = [name for name, block in evaluation.items() if _is_block(block)]
     policies.sort(key=lambda name: ("torch", "onnx").index(name) if name in ("torch", "onnx") else 9)
@@ -85,11 +86,9 @@ def evaluation_table(evaluation: dict[str, Any]) -> tuple[list[str], list[EvalRo
 
 
 def number(value: float, decimals: int | None = None) -> str:
-    """A figure for people: three significant digits, thousands set apart by a thin space, a true minus.
+    """Return a number with three significant digits or some decimals, a thin space between thousands, a true minus.
 
-    Args:
-        value: the figure; anything not finite becomes a dash.
-        decimals: digits after the point, chosen by the size of the value when None.
+    A value that is not finite becomes a dash.
     """
     if not math.isfinite(value):
         return "–"
@@ -106,7 +105,7 @@ def number(value: float, decimals: int | None = None) -> str:
 
 
 def mean_and_std(mean: float, std: float) -> tuple[str, str]:
-    """Mean and standard deviation as text, both to the decimals that two digits of the deviation take."""
+    """Return mean and standard deviation as text, both with the decimals of two digits of the deviation."""
     if not math.isfinite(std) or std <= 0 or max(abs(mean), std) >= 1000:
         return number(mean), number(std)
     decimals = min(6, max(0, 1 - math.floor(math.log10(std))))
@@ -114,7 +113,7 @@ def mean_and_std(mean: float, std: float) -> tuple[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """Minutes and seconds, with hours from one hour on: 42 s, 3:05 min, 1:20:00 h."""
+    """Return a duration as text: 42 s, 3:05 min, 1:20:00 h."""
     if not math.isfinite(seconds):
         return "–"
     whole = round(seconds)
@@ -126,13 +125,12 @@ def duration(seconds: float) -> str:
 
 
 def _final_return(data: RunData) -> Figure:
-    values = data.columns.get("episode/return")
-    if values is None:
-        return Figure(label="Final return", value="–", source="no episode has ended yet")
-    best = int(np.nanargmax(values))
-    iteration = data.columns["iteration"][best]
-    source = f"mean of the last {_span(data)}; best {number(float(values[best]))} at iteration {iteration:.0f}"
-    return Figure(label="Final return", value=number(last_mean(values)), source=source)
+    figure = Figure(label="Final return", source=NO_EPISODE)
+    if (values := data.columns.get("episode/return")) is not None:
+        best = int(np.nanargmax(values))
+        found = f"best {number(float(values[best]))} at iteration {data.columns['iteration'][best]:.0f}"
+        figure.value, figure.source = number(last_mean(values)), f"mean of the last {_span(data)}; {found}"
+    return figure
 
 
 def _tracking(data: RunData) -> Figure:
@@ -145,57 +143,56 @@ def _tracking(data: RunData) -> Figure:
 
 
 def _episode_length(data: RunData) -> Figure:
-    values = data.columns.get("episode/length_s")
+    values, label = data.columns.get("episode/length_s"), "Episode length"
     if values is None:
-        return Figure(label="Episode length", value="–", source="no episode has ended yet")
-    return Figure(
-        label="Episode length", value=number(last_mean(values)), unit="s", source=f"mean of the last {_span(data)}"
-    )
+        return Figure(label=label, source=NO_EPISODE)
+    return Figure(label=label, value=number(last_mean(values)), unit="s", source=f"mean of the last {_span(data)}")
 
 
 def _falls(data: RunData) -> Figure:
     pair = _metric(data.evaluation, "fall_rate")
     if pair is not None:
         return Figure(label="Falls", value=number(100 * pair[0]), unit="%", source="of the evaluation's episodes")
-    failures = {k: v for k, v in data.columns.items() if k.startswith("termination/")}
-    if not failures:
-        return Figure(label="Early endings", value="–", source="no termination was written down")
-    good = [v for k, v in failures.items() if k in TIME_LIMITS]
-    share = 1 - last_mean(good[0]) if good else sum(last_mean(v) for v in failures.values())
+    endings = {k: v for k, v in data.columns.items() if k.startswith("termination/")}
+    if not endings:
+        return Figure(label="Early endings", source="no termination was logged")
+    good = [v for k, v in endings.items() if k in TIME_LIMITS]
+    share = 1 - last_mean(good[0]) if good else sum(last_mean(v) for v in endings.values())
     source = f"episodes not ended by time, last {_span(data)}"
     return Figure(label="Early endings", value=number(round(100 * share, 6)), unit="%", source=source)
 
 
 def _time_to_threshold(data: RunData) -> Figure:
-    label = f"Time to {THRESHOLD:g} m/s"
-    error = data.columns.get("tracking/lin_vel_error")
-    if error is None:
-        return Figure(label=label, value="–", source="no tracking error was written down")
-    good = trailing_mean(error) <= THRESHOLD
-    if not good.any():
-        return Figure(label=label, value="not yet", source="mean error of 5 iterations, while training")
-    row = int(good.argmax())
-    value, _, unit = duration(float(data.columns["time_s"][row])).partition(" ")
-    iteration = f"{data.columns['iteration'][row]:.0f}"
-    return Figure(label=label, value=value, unit=unit, source=f"iteration {iteration}; mean error of 5 iterations")
+    figure = Figure(label=f"Time to {THRESHOLD:g} m/s", source="no tracking error was logged")
+    if (error := data.columns.get("tracking/lin_vel_error")) is not None:
+        good = trailing_mean(error) <= THRESHOLD
+        figure.value, figure.source = "not yet", "mean error of 5 iterations, while training"
+        if good.any():
+            figure.value, figure.unit, iteration = _time_at(data, good)
+            figure.source = f"iteration {iteration}; mean error of 5 iterations"
+    return figure
 
 
 def _time_to_best(data: RunData) -> Figure:
-    label = "Time to 90 % of best"
-    values = data.columns.get("episode/return")
-    if values is None:
-        return Figure(label=label, value="–", source="no episode has ended yet")
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    row = int((values >= low + 0.9 * (high - low)).argmax())
+    figure = Figure(label="Time to 90 % of best", source=NO_EPISODE)
+    if (values := data.columns.get("episode/return")) is not None:
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        figure.value, figure.unit, iteration = _time_at(data, values >= low + 0.9 * (high - low))
+        figure.source = f"of the return's rise; iteration {iteration}"
+    return figure
+
+
+def _time_at(data: RunData, reached: np.ndarray) -> tuple[str, str, str]:
+    """Return the time, its unit and the iteration of the first row that is true."""
+    row = int(reached.argmax())
     value, _, unit = duration(float(data.columns["time_s"][row])).partition(" ")
-    iteration = f"{data.columns['iteration'][row]:.0f}"
-    return Figure(label=label, value=value, unit=unit, source=f"of the return's rise; iteration {iteration}")
+    return value, unit, f"{data.columns['iteration'][row]:.0f}"
 
 
 def _speed(data: RunData) -> Figure:
     values = data.columns.get("perf/steps_per_s")
     if values is None:
-        return Figure(label="Throughput", value="–", source="not written down")
+        return Figure(label="Throughput", source="not logged")
     steps, seconds = data.columns["env_steps"], data.columns["time_s"]
     parts = ["median"]
     if np.isfinite(steps).any() and np.isfinite(seconds).any():

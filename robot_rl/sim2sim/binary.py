@@ -1,4 +1,4 @@
-"""The robot's binary as a child process: started, told what to do, stopped, and its report read."""
+"""The robot's binary as a child process: start it, stop it, read its report."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from typing import Any
 from robot_rl.errors import UserError, as_user_error
 
 STOP_S = 5.0
-HURRY = -15
-"""Niceness of what has to keep time."""
+NICENESS = -15
+"""Niceness of threads that keep time."""
 
 
 def load_runtime() -> Any:
-    """The module `robot_rl_runtime`.
+    """Return the module `robot_rl_runtime`.
 
     Raises:
         UserError: It is not installed.
@@ -40,11 +40,11 @@ def load_runtime() -> Any:
 
 
 @contextlib.contextmanager
-def hurried() -> Iterator[None]:
-    """Lets this thread go before those of other programs, where that is permitted; a robot does not stop for them."""
+def high_priority() -> Iterator[None]:
+    """Raise the priority of this thread, where that is permitted; a robot does not wait for other programs."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, HURRY)
+        os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
     try:
         yield
     finally:
@@ -61,17 +61,30 @@ if os.getppid() == int(sys.argv[1]):
 
 
 def tied(words: Sequence[str]) -> list[str]:
-    """A command that is asked to end where this process dies, however that is."""
+    """Return a command line that gets SIGTERM when this process dies, however it dies."""
     return [sys.executable, "-ISc", _TIE, str(os.getpid()), *words]
 
 
-class Binary:
-    """`robot-rl-infer`, running.
+def end_process(process: subprocess.Popen[Any]) -> None:
+    """Terminate a process, wait, and kill it if it does not end."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_S)
+        return
+    process.kill()
+    process.wait()
 
-    Attributes:
-        folder: Where its report and log go.
-        process: The process.
-    """
+
+def read_report(path: Path, default: Any) -> Any:
+    """Return the JSON that a child process wrote at its end, `default` if there is none."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return default
+
+
+class Binary:
+    """`robot-rl-infer`, running; `process` is the process."""
 
     def __init__(
         self,
@@ -83,86 +96,68 @@ class Binary:
         settings: Mapping[str, float] | None = None,
         arguments: Sequence[str] = (),
     ) -> None:
-        """Starts it.
+        """Start the binary.
 
         Args:
-            bundle: The policy bundle.
-            folder: A directory for report.json and stderr.txt.
+            bundle: Directory of the policy bundle.
+            folder: Directory for report.json and stderr.txt.
             transport: Address of the robot, such as "udp:127.0.0.1:9870".
-            operator: Where it listens for the operator; "robot": through the robot; "none": nobody.
+            operator: Address of the operator; "robot": through the robot; "none": no operator.
             settings: Settings by name, such as {"limits.tilt_rad": 0.8}.
-            arguments: Further words of its command line.
+            arguments: Further words of the command line.
 
         Raises:
             UserError: The runtime is not installed.
         """
         runtime = load_runtime()
-        self.folder, self._report = folder, folder / "report.json"
+        self._folder, self._report = folder, folder / "report.json"
         folder.mkdir(parents=True, exist_ok=True)
         self._report.unlink(missing_ok=True)
         words = [str(runtime.binary()), "--bundle", str(bundle), "--transport", transport, "--operator", operator]
         words += ["--report", str(self._report), *arguments]
         for name, value in (settings or {}).items():
             words += ["--set", f"{name}={value:.17g}"]
-        self._stderr = open(folder / "stderr.txt", "wb")  # noqa: SIM115 - it is the child's as long as that lives
-        self.process = subprocess.Popen(
-            tied(words), stdin=subprocess.DEVNULL, stdout=self._stderr, stderr=self._stderr, env=runtime_environment()
-        )
+        with open(folder / "stderr.txt", "wb") as stderr:
+            self.process = subprocess.Popen(
+                tied(words), stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, env=runtime_environment()
+            )
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process runs."""
         return self.process.poll() is None
 
     def check(self) -> None:
-        """Raise where it has ended by itself.
-
-        Raises:
-            UserError: It has; with its last line.
-        """
+        """Raise a UserError with the last line of the output if the process ended by itself."""
         if not self.alive:
             raise UserError(f"robot-rl-infer ended with {self.process.returncode}: {self.last_line()}")
 
-    def ask_to_stop(self) -> None:
-        """Ask it to end, which it does after a moment of damping."""
+    def request_stop(self) -> None:
+        """Send SIGTERM; the binary damps for a moment and ends."""
         if self.alive:
             self.process.send_signal(signal.SIGTERM)
 
     def stop(self) -> int:
-        """Ask it to end, wait, and kill it where it does not; its exit code."""
-        self.ask_to_stop()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(STOP_S)
-        if self.alive:
-            self.process.kill()
-            self.process.wait()
-        self._stderr.close()
+        """End the process and return its exit code."""
+        end_process(self.process)
         return int(self.process.returncode)
 
     def report(self) -> dict[str, Any]:
-        """What it reported at its end; empty where it wrote nothing."""
-        try:
-            return json.loads(self._report.read_text())
-        except (OSError, ValueError):
-            return {}
-
-    def said(self) -> str:
-        """All that it said so far."""
-        return (self.folder / "stderr.txt").read_text(errors="replace")
+        """Return the report that the binary wrote at its end; empty if there is none."""
+        return read_report(self._report, {})
 
     def last_line(self) -> str:
-        """The last line it said."""
-        lines = [line for line in self.said().splitlines() if line.strip()]
-        return lines[-1] if lines else "it said nothing"
+        """Return the last line of the output so far."""
+        text = (self._folder / "stderr.txt").read_text(errors="replace")
+        return next((line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
 
 
 def runtime_environment() -> dict[str, str]:
-    """This process's environment, with the ONNX Runtime of this Python where none is named."""
+    """Return this process's environment, with the ONNX Runtime of this Python unless another is set."""
     environment = dict(os.environ)
     if "ROBOT_RL_ONNXRUNTIME" not in environment:
         spec = importlib.util.find_spec("onnxruntime")
         folder = Path(spec.origin).parent / "capi" if spec is not None and spec.origin else Path(sys.prefix)
-        found = sorted(folder.glob("libonnxruntime.so*"))
-        if found:
+        if found := sorted(folder.glob("libonnxruntime.so*")):
             environment["ROBOT_RL_ONNXRUNTIME"] = str(found[-1])
     return environment

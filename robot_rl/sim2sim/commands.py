@@ -1,11 +1,10 @@
-"""Where the operator's command comes from: the task's own draw, a fixed one, a demonstration, a joystick."""
+"""Sources of the operator's command: the task's own draw, a fixed one, a demonstration, a joystick."""
 
 from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,73 +20,50 @@ STICK = {"vx": (1, -1.0), "vy": (0, -1.0), "yaw": (3, -1.0)}
 """Axis of the joystick and its sign for each component: left stick forward and sideways, right stick turns."""
 BUTTONS = {0: "stand", 1: "damp", 2: "policy", 7: "policy"}
 
-
-class Commands(Protocol):
-    """Says what to do."""
-
-    def command(self, time_s: float) -> np.ndarray | None:
-        """The command at that time since the policy took over; None: what the task draws."""
-        ...
-
-    def take_request(self) -> str:
-        """What was asked for since the last call: "damp", "stand", "policy", or nothing ("")."""
-        ...
+Ranges = dict[str, tuple[float, float]]
 
 
-@dataclass(slots=True)
-class Fixed:
-    """One command all the time; None: the task's own draw."""
-
-    value: tuple[float, ...] | None = None
+class Commands:
+    """The task's own command and no requests; a subclass gives others."""
 
     def command(self, time_s: float) -> np.ndarray | None:
-        """See `Commands`."""
-        return None if self.value is None else np.array(self.value, np.float32)
+        """Return the command at a time since the policy started [s]; None: what the task draws."""
+        return None
 
     def take_request(self) -> str:
-        """See `Commands`."""
+        """Return the request since the last call: "damp", "stand", "policy" or "" for none."""
         return ""
 
 
-class Demonstration:
+class Fixed(Commands):
+    """One command all the time."""
+
+    def __init__(self, values: tuple[float, ...]) -> None:
+        """Use a command (vx, vy, yaw)."""
+        self._values = values
+
+    def command(self, time_s: float) -> np.ndarray | None:
+        """See `Commands`."""
+        return np.array(self._values, np.float32)
+
+
+class Demonstration(Commands):
     """Forward, sideways, turning, a curve, standing: each a share of the time."""
 
-    def __init__(self, env: Any, seconds: float) -> None:
-        """Plans it within the ranges of the environment's command.
-
-        Raises:
-            UserError: The task has no velocity command.
-        """
-        ranges = velocity_ranges(env)
-        if ranges is None:
-            raise UserError(f"command=script: the task {env.cfg.name} has no velocity command; leave it out")
+    def __init__(self, ranges: Ranges, seconds: float) -> None:
+        """Plan it within the ranges of the command."""
         self._script = make_script(ranges, seconds)
 
     def command(self, time_s: float) -> np.ndarray | None:
         """See `Commands`."""
         return np.array(segment_at(self._script, max(0.0, time_s)).command, np.float32)
 
-    def take_request(self) -> str:
-        """See `Commands`."""
-        return ""
 
-
-class Joystick:
+class Joystick(Commands):
     """A gamepad: left stick moves, right stick turns; A stands, B damps, X or Start lets the policy walk."""
 
-    def __init__(self, path: str, env: Any) -> None:
-        """Opens the device.
-
-        Args:
-            path: Such as /dev/input/js0.
-            env: The environment, for the ranges of its command.
-
-        Raises:
-            UserError: There is no such device, or no velocity command.
-        """
-        ranges = velocity_ranges(env)
-        if ranges is None:
-            raise UserError(f"command={path}: the task {env.cfg.name} has no velocity command; leave it out")
+    def __init__(self, path: str, ranges: Ranges) -> None:
+        """Open a device such as /dev/input/js0; raise a UserError if there is none."""
         self._ranges, self._axes, self._request = ranges, dict.fromkeys(range(8), 0.0), ""
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -100,7 +76,7 @@ class Joystick:
             data = self._rest + os.read(self._file, 64 * EVENT.size)
         except BlockingIOError:
             return
-        except OSError:  # it was pulled out: let the robot stand, and damp
+        except OSError:  # it was unplugged: let the robot stand, and damp
             self._axes, self._request = dict.fromkeys(self._axes, 0.0), "damp"
             return
         whole = len(data) - len(data) % EVENT.size
@@ -129,12 +105,12 @@ class Joystick:
         return request
 
     def close(self) -> None:
-        """Closes the device."""
+        """Close the device."""
         os.close(self._file)
 
 
 def make_commands(text: str, env: Any, seconds: float) -> Commands:
-    """What a `command=` option means.
+    """Return the source of commands that a `command=` option specifies.
 
     Args:
         text: "task", "script", the path of a joystick, or numbers such as "0.5,0,0".
@@ -142,14 +118,15 @@ def make_commands(text: str, env: Any, seconds: float) -> Commands:
         seconds: Length of the session [s].
 
     Raises:
-        UserError: It means nothing here.
+        UserError: The option is invalid, or needs a velocity command that the task does not have.
     """
     if text in ("", "task"):
-        return Fixed()
-    if text == "script":
-        return Demonstration(env, seconds)
-    if text.startswith("/"):
-        return Joystick(text, env)
+        return Commands()
+    if text == "script" or text.startswith("/"):
+        ranges = velocity_ranges(env)
+        if ranges is None:
+            raise UserError(f"command={text}: the task {env.cfg.name} has no velocity command; leave it out")
+        return Demonstration(ranges, seconds) if text == "script" else Joystick(text, ranges)
     try:
         values = tuple(float(part) for part in text.strip("[]()").split(","))
     except ValueError:

@@ -1,32 +1,48 @@
-"""The robot's end of the protocol, and what it notes about the commands that came in."""
+"""The robot's end of the protocol: states go out, commands come in, in real time or in lockstep with the binary."""
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robot_rl.sim2sim.binary import load_runtime
+from robot_rl.errors import PeerError
+from robot_rl.sim2sim.binary import Binary, load_runtime
 
+if TYPE_CHECKING:
+    from robot_rl.sim2sim.plant import Plant
+
+LOOPBACK = "127.0.0.1"
 REMEMBERED = 4096
-"""States whose time of sending is remembered."""
+"""Number of states for which the time of sending is kept."""
+COPIED = ("sequence", "commander", "state_sequence", "state_age_ns", "send_time_ns")
+"""Numbers of a command that its note keeps."""
+BEHIND_S = 0.1
+"""A simulation that is later than this does not catch up [s]."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Return UDP ports of the loopback that are free, all different."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(count)]
+        for one in sockets:
+            one.bind((LOOPBACK, 0))
+        return [int(one.getsockname()[1]) for one in sockets]
 
 
 @dataclass(slots=True, kw_only=True)
 class Note:
-    """What a command was about; times are of CLOCK_MONOTONIC [ns].
+    """What is kept of a command; times are of CLOCK_MONOTONIC [ns].
 
     Attributes:
-        sequence: Its own number.
-        commander: Who sent it.
-        state_sequence: The state it answers.
-        state_age_ns: How old that state was.
-        answer_ns: From the sending of that state to the sending of the command; -1: not known.
-        send_time_ns: When it was sent.
+        state_sequence: Sequence number of the state that it answers.
+        answer_ns: From the sending of that state to the sending of the command; -1: unknown.
         phase: Name of the phase, such as "POLICY".
         fault: Name of the fault, such as "none".
         from_policy: Whether it was sent right after an inference.
@@ -53,17 +69,10 @@ class Link:
     """
 
     def __init__(self, address: str, robot: str, joints: Sequence[str], *, feet: int = 0, heights: int = 0) -> None:
-        """Listens.
-
-        Args:
-            address: Where, such as "udp:127.0.0.1:9870" or "shm:name".
-            robot: Name of the robot.
-            joints: Names of its joints in its own order.
-            feet: Number of feet.
-            heights: Points of its height scan.
+        """Listen at an address such as "udp:127.0.0.1:9870" or "shm:name" as a robot with these joints, in its order.
 
         Raises:
-            UserError: The runtime is not installed, or the address cannot be had.
+            UserError: The runtime is not installed, or the address is not available.
         """
         self._runtime = runtime = load_runtime()
         self._end: Any = runtime.RobotEnd(address, runtime.RobotDescription(robot, list(joints), feet, heights))
@@ -80,11 +89,11 @@ class Link:
 
     @property
     def fault(self) -> str:
-        """Fault that the newest command names."""
+        """Fault of the newest command."""
         return self.notes[-1].fault if self.notes else "none"
 
     def send(self, robot_time_s: float) -> int:
-        """Sends `low` as the next state; its sequence number."""
+        """Send `low` as the next state and return its sequence number."""
         low = self.low
         low.sequence += 1
         low.robot_time_ns = round(robot_time_s * 1e9)
@@ -93,19 +102,19 @@ class Link:
         return int(low.sequence)
 
     def take(self) -> bool:
-        """Takes all commands that are there; whether there were any."""
+        """Take all commands that have arrived and return whether there were any."""
         found = False
         while (command := self._end.take_command()) is not None:
             self.command, found = command, True
             self._note(command)
         return found
 
-    def wait(self, seconds: float) -> bool:
-        """Waits for something to arrive; whether it did. Other threads run meanwhile."""
-        return bool(self._end.wait(seconds))
+    def wait(self, seconds: float) -> None:
+        """Wait for a command; other threads run meanwhile."""
+        self._end.wait(seconds)
 
     def operate(self, request: str = "", command: np.ndarray | None = None) -> None:
-        """Speaks to the binary as the operator, by way of the robot.
+        """Send a message of the operator by way of the robot.
 
         Args:
             request: "damp", "stand", "policy" or "" for none.
@@ -119,28 +128,158 @@ class Link:
         self._end.send_operator(message, self._source)
 
     def close(self) -> None:
-        """Lets the address go."""
+        """Release the address."""
         self._end = None
 
     def _note(self, command: Any) -> None:
         sequence = int(command.state_sequence)
         known = 0 < sequence <= self.low.sequence and self.low.sequence - sequence < REMEMBERED
-        answer = int(command.send_time_ns) - int(self._sent[sequence % REMEMBERED]) if known else -1
-        self.notes.append(
-            Note(
-                sequence=int(command.sequence),
-                commander=int(command.commander),
-                state_sequence=sequence,
-                state_age_ns=int(command.state_age_ns),
-                answer_ns=answer,
-                send_time_ns=int(command.send_time_ns),
-                phase=self._runtime.name_of(command.phase),
-                fault=self._runtime.name_of(command.fault),
-                from_policy=bool(command.from_policy),
-            )
+        note = Note(
+            **{name: int(getattr(command, name)) for name in COPIED},
+            answer_ns=int(command.send_time_ns) - int(self._sent[sequence % REMEMBERED]) if known else -1,
+            phase=self._runtime.name_of(command.phase),
+            fault=self._runtime.name_of(command.fault),
+            from_policy=bool(command.from_policy),
         )
+        self.notes.append(note)
+
+
+def make_link(plant: Plant, address: str) -> Link:
+    """Return the robot's end of the protocol for a simulated robot; raise as `Link` does."""
+    signals, robot = plant.env.robot_state(), plant.env.scene.robot
+    heights = signals["height_scan"].shape[1] if "height_scan" in signals else 0
+    return Link(address, robot.name, plant.joint_names, feet=len(robot.feet), heights=heights)
 
 
 def request_of(runtime: Any, request: str) -> Any:
-    """The runtime's `Request` for "damp", "stand", "policy" or ""."""
+    """Return the runtime's `Request` for "damp", "stand", "policy" or ""."""
     return getattr(runtime.Request, request.upper() or "NONE")
+
+
+class RealTime:
+    """Sends a state every tick of the clock; the joints obey the newest command at the end of the tick.
+
+    Attributes:
+        late: Number of ticks that began more than half a tick late.
+        slipped_s: Time by which the simulation fell behind and did not catch up [s].
+    """
+
+    def __init__(self, link: Link) -> None:
+        """Begin with the first tick."""
+        self._link, self._due = link, 0.0
+        self.late, self.slipped_s = 0, 0.0
+
+    def tick(self, plant: Plant) -> Any:
+        """Send the state, sleep until the tick ends, return the newest command."""
+        plant.sense(self._link.low)
+        self._link.send(plant.clock_s)
+        now = time.monotonic()
+        self._due = (self._due or now) + plant.tick_s
+        if now > self._due - 0.5 * plant.tick_s:
+            self.late += 1
+        if now - self._due > BEHIND_S:
+            self.slipped_s += now - self._due
+            self._due = now
+        if self._due > now:
+            time.sleep(self._due - now)
+        self._link.take()
+        return self._link.command
+
+
+class Lockstep:
+    """Waits for the answer to each state, so that no result depends on the speed of the machine.
+
+    The policy runs at every n-th state (`steps_per_state`); `align` makes the first state of a control period one of
+    them.
+    """
+
+    TIMEOUT_S = 20.0
+    PATIENCE = 31
+    """So many commands of the writer show that the policy does not run at a state."""
+    SEEN = 2
+    """So many commands of the writer show that it has seen a state."""
+
+    def __init__(self, link: Link, binary: Binary, states: int) -> None:
+        """Begin before the first state; `states` is their number per control period, the binary's `steps_per_state`."""
+        self._link, self._binary, self._states = link, binary, states
+        self._is_answered = False
+
+    def connect(self, plant: Plant) -> None:
+        """Send the plant's state, with its clock stopped, until the binary commands, else raise a PeerError."""
+        end = time.monotonic() + self.TIMEOUT_S
+        while not self._link.take():
+            if not self._binary.alive or time.monotonic() > end:
+                raise self._silent()
+            self._link.wait(0.02)
+            self._send(plant)
+
+    def align(self, plant: Plant) -> None:
+        """Send the plant's state, with its clock stopped, until the policy has run at it."""
+        for _ in range(self._states + 1):
+            sequence = self._send(plant)
+            if _answers(self.wait(self.PATIENCE, sequence), sequence):
+                return
+        raise PeerError(f"robot-rl-infer runs no policy: {self._binary.last_line()}")
+
+    def fill(self, plant: Plant) -> None:
+        """After `align`, send the state until the policy is to run at the next one."""
+        for _ in range(self._states - 1):
+            self._send_between(plant)
+
+    def request(self, plant: Plant) -> Any:
+        """Send the state at the start of a control step, and return the policy's answer.
+
+        The binary may miss a state because the next one has already arrived; then this one is sent again.
+        """
+        self._is_answered, first = True, self._send(plant)
+        for _ in range(self._states + 1):
+            if _answers(self.wait(self.PATIENCE, first), first):
+                return self._link.command
+            self._send(plant)
+        raise self._silent()
+
+    def tick(self, plant: Plant) -> Any:
+        """Send the state if every tick has one; `request` has sent the first of a control step."""
+        if not self._is_answered and self._states > 1:
+            self._send_between(plant)
+        self._is_answered = False
+        return self._link.command
+
+    def wait(self, most: int, sequence: int | None = None) -> Note:
+        """Return the policy's answer to state `sequence` or a later one, else the `most`-th command from now on.
+
+        Commands that were sent before do not count: on a slow machine many of them are waiting.
+
+        Raises:
+            PeerError: It did not arrive in time.
+        """
+        link, end, begin_ns = self._link, time.monotonic() + self.TIMEOUT_S, time.monotonic_ns()
+        seen = len(link.notes)
+        while time.monotonic() < end:
+            link.take()
+            for note in link.notes[seen:]:
+                most -= note.send_time_ns > begin_ns
+                if most <= 0 or (sequence is not None and _answers(note, sequence)):
+                    return note
+            seen = len(link.notes)
+            if not self._binary.alive:
+                break
+            link.wait(0.05)
+        raise self._silent()
+
+    def _send(self, plant: Plant) -> int:
+        plant.sense(self._link.low)
+        return self._link.send(plant.clock_s)
+
+    def _send_between(self, plant: Plant) -> None:
+        """Send a state at which the policy does not run, and wait until the writer has seen it."""
+        self._send(plant)
+        self.wait(self.SEEN)
+
+    def _silent(self) -> PeerError:
+        why = "is silent" if self._binary.alive else f"ended with {self._binary.process.returncode}"
+        return PeerError(f"robot-rl-infer {why}: {self._binary.last_line()}")
+
+
+def _answers(note: Note, sequence: int) -> bool:
+    return note.from_policy and note.state_sequence >= sequence

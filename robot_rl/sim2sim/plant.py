@@ -1,8 +1,7 @@
-"""The simulated robot: one world of a task whose joints obey the commands of the robot's protocol.
+"""The simulated robot: one world of a task in which the joints obey the commands of the robot's protocol.
 
-The world is the trainer's: its ground, its randomization, its commands and pushes, its measurements. What differs is
-what differs on a robot. The physics runs at the rate of the states (500 Hz), the joints' gains and targets come with
-each command, and between a state and its command lies another process.
+Ground, randomization, commands, pushes and metrics are the trainer's. As on a robot, the physics runs at the rate of
+the states (500 Hz), the joints' gains and targets come with each command, and another process computes the command.
 """
 
 from __future__ import annotations
@@ -21,35 +20,32 @@ if TYPE_CHECKING:
     from robot_rl_envs.task import Task
 
 TICK_S = 0.002
-"""Period of states and physics, as near as the control period allows [s]."""
+"""Period of states and physics, rounded to a divisor of the control period [s]."""
 RESET_S = 1.0
-"""How long a reset takes by the robot's own clock [s]: its sensors are not compared across it."""
+"""Duration of a reset by the robot's own clock [s]: the binary does not compare sensors across it."""
 STILL_C = 35.0
 """Temperature that the simulated motors report [C]."""
 CONTACT_N = 1.0
-"""A foot touches the ground from this force on [N]."""
+"""Contact force above which a foot touches the ground [N]."""
 
 
 class Exchange(Protocol):
-    """What stands between the plant and whoever commands it."""
+    """Exchanges the plant's states for commands."""
 
     def tick(self, plant: Plant) -> Any:
-        """Hand over the plant's state; return the command to obey until the next tick, None for none yet."""
+        """Send the plant's state; return the command to obey until the next tick, None before the first."""
         ...
 
 
 def plant_task(task: Task, tick_s: float = TICK_S) -> tuple[Task, list[str]]:
-    """A task as the simulated robot runs it.
+    """Return a copy of a task as the simulated robot runs it, and a line for each difference to the training.
 
     Args:
-        task: As it was trained.
-        tick_s: Physics step [s]; the nearest that divides the control period is taken. 0 keeps the task's own.
-
-    Returns:
-        A copy, and a line for each thing of the training that a robot's joints do not have here.
+        task: The task, as it was trained.
+        tick_s: Physics step [s], rounded to a divisor of the control period. 0 keeps the task's own.
 
     Raises:
-        UserError: The step does not fit.
+        UserError: The step is out of range, or the robot's commands cannot drive the task's actuators.
     """
     from robot_rl_envs.actuation.actuators import PositionPd
 
@@ -58,12 +54,12 @@ def plant_task(task: Task, tick_s: float = TICK_S) -> tuple[Task, list[str]]:
         period = task.sim.step_dt
         count = max(1, round(period / tick_s))
         if not 0 < tick_s <= period or count > 100:
-            raise UserError(
-                f"tick={tick_s}: must lie in [{period / 100:g}, {period:g}] s, or be 0 for the task's own step"
-            )
+            raise UserError(f"tick={tick_s}: must be in [{period / 100:g}, {period:g}] s, or 0 for the task's own step")
         changed.sim = dataclasses.replace(task.sim, timestep=period / count, decimation=count)
     if task.actions.kind == "direct":
-        raise UserError(f"task={task.name}: its model brings actuators of its own, which no robot's command speaks to")
+        raise UserError(
+            f"task={task.name}: its model has actuators of its own, which the robot's commands cannot drive"
+        )
     actuator = task.actions.actuator
     if type(actuator) is not PositionPd:
         notes.append(f"the joints are ideal PD servos here; {type(actuator).__name__} is the training's")
@@ -82,27 +78,16 @@ class Plant:
     """One world, stepped tick by tick under commands.
 
     Attributes:
-        env: The environment; `env.step(action)` runs the control period's ticks, and `action` is for its books alone.
+        env: The environment; `env.step(action)` runs the control period's ticks, and uses `action` for rewards only.
         tick_s: Physics step and period of the states [s].
         ticks: Ticks since the start.
         command: The command that the joints obey; None: they are free.
-        supported: Whether a gantry holds the base where it is.
-        notes: What of the training is not here.
+        notes: Differences to the training.
         on_tick: Called after each physics step.
     """
 
     def __init__(self, task: Task, *, seed: int, world: int = 0, tick_s: float = TICK_S) -> None:
-        """Builds the world.
-
-        Args:
-            task: What to simulate, as it was trained.
-            seed: Seed of the world's random streams.
-            world: Which of the worlds of that seed.
-            tick_s: See `plant_task`.
-
-        Raises:
-            UserError: The task does not fit.
-        """
+        """Build world number `world` of a seed; see `plant_task` for `tick_s` and what raises a UserError."""
         from robot_rl_envs.make import make_env
 
         from robot_rl.sources.native import start_warp
@@ -114,7 +99,7 @@ class Plant:
                 changed, num_envs=1, device="cpu", engine="mujoco", seed=seed, num_threads=1, world_offset=world
             )
         self.tick_s = changed.sim.timestep
-        self.ticks, self.supported, self.command = 0, False, None
+        self.ticks, self._supported, self.command = 0, False, None
         self._unseen_s = 0.0
         self.on_tick: Callable[[], None] | None = None
         self._exchange: Exchange | None = None
@@ -123,7 +108,7 @@ class Plant:
         self._bind()
 
     def _bind(self) -> None:
-        """Finds the engine's live arrays and puts this plant's ticks in place of the engine's step."""
+        """Bind the engine's arrays and replace the engine's step by this plant's ticks."""
         engine: Any = self.env.engine
         scene = self.env.scene
         model = engine.model
@@ -143,12 +128,12 @@ class Plant:
         engine.step = self._run_ticks
 
     def connect(self, exchange: Exchange) -> None:
-        """Lets an exchange say what the joints do."""
+        """Take the commands from an exchange."""
         self._exchange = exchange
 
     @property
     def joint_names(self) -> list[str]:
-        """Names of the joints in the robot's own order, that of every joint signal and command here."""
+        """Names of the joints in the robot's own order, which every joint signal and command has."""
         return [joint.name for joint in self.env.scene.robot.joints]
 
     @property
@@ -158,23 +143,13 @@ class Plant:
 
     @property
     def clock_s(self) -> float:
-        """The robot's own clock [s]: a second passes unseen where it was reset, as if somebody had carried it there."""
+        """The robot's own clock [s]; each reset takes RESET_S of it."""
         return self.time_s + self._unseen_s
 
-    @property
-    def limits(self) -> np.ndarray:
-        """(nj,) largest efforts [N m or N]."""
-        return np.array([joint.effort_limit for joint in self.env.scene.robot.joints])
-
-    # -- what the robot senses ---------------------------------------------------------------------------------------
-
     def sense(self, low: Any) -> None:
-        """Writes the signals of the moment into a `robot_rl_runtime.LowState`, joints in the robot's own order.
+        """Write the current signals into a `robot_rl_runtime.LowState`; the caller sets its sequence number and time.
 
         Joints, IMU and feet are those of the last tick; accelerometer and heights those of the last control step.
-
-        Args:
-            low: The state; its sequence number and time are the caller's.
         """
         scene = self.env.scene
         if self._is_fresh:
@@ -199,7 +174,7 @@ class Plant:
             low.heights, low.height_scan = len(self._slow["height_scan"]), self._slow["height_scan"]
 
     def _imu(self) -> tuple[np.ndarray, np.ndarray]:
-        """Orientation (4,) and rate (3,) of the IMU between control steps."""
+        """Return orientation (4,) and rate (3,) of the IMU between control steps."""
         if not self.env.scene.base:
             return self._slow["imu_quat_wxyz"], self._slow["imu_gyro"]
         quat, gyro = self._data["qpos"][0, 3:7].astype(np.float64), self._data["qvel"][0, 3:6].astype(np.float64)
@@ -220,15 +195,13 @@ class Plant:
         return quat, gyro
 
     def _feet(self) -> np.ndarray:
-        """(nf,) net force on each foot [N]; zero after a reset, as the environment has it."""
+        """Return the net force (nf,) on each foot [N]; zero after a reset, as in the environment."""
         force = self._sensors[0, self._foot_columns]
         feet = np.sqrt((force * force).sum(axis=1)) if len(force) else np.zeros(0, np.float32)
         return np.zeros_like(feet) if self._was_reset else feet
 
-    # -- what the joints do ------------------------------------------------------------------------------------------
-
     def _run_ticks(self, substeps: int) -> None:
-        """Stands in for the engine's step: a control period, tick by tick."""
+        """Run a control period, tick by tick, in place of the engine's step."""
         self._is_fresh = True
         for _ in range(substeps):
             if self._exchange is not None:
@@ -237,16 +210,16 @@ class Plant:
             self._step(1)
             self.ticks += 1
             self._was_reset = False
-            if self.supported:
+            if self._supported:
                 self._support()
             if self.on_tick is not None:
                 self.on_tick()
         self._is_fresh = True
 
     def _obey(self, command: Any) -> None:
-        """Drives every joint by effort = tau + kp (q - q_measured) + kd (dq - dq_measured), within its limit.
+        """Drive every joint by effort = tau + kp (q - q_measured) + kd (dq - dq_measured), within its limit.
 
-        The gains keep the factors that the world drew for its motors. A servo's damping is integrated implicitly, as in
+        The gains keep the randomization of the world's motors. A servo's damping is integrated implicitly, as in
         training.
         """
         gain, bias, ctrl = self._live["gainprm"][0], self._live["biasprm"][0], self._data["ctrl"][0]
@@ -254,8 +227,10 @@ class Plant:
         if command is None:
             gain[at, 0], bias[at, :3], ctrl[at] = 0.0, 0.0, 0.0
             return
-        strength = self._drawn["gainprm"][0, at, 0] / self._nominal["kp"][at]
-        kp, kd = command.kp[joints] * strength, command.kd[joints] * self._strength_d(at, strength)
+        strength, nominal = self._drawn["gainprm"][0, at, 0] / self._nominal["kp"][at], self._nominal["kd"][at]
+        # A model without damping has the factors of the stiffness.
+        factor = -self._drawn["biasprm"][0, at, 2] / np.where(nominal > 0, nominal, 1.0)
+        kp, kd = command.kp[joints] * strength, command.kd[joints] * np.where(nominal > 0, factor, strength)
         tau, target, speed = command.tau[joints] * strength, command.q[joints], command.dq[joints]
         if self._is_servo:
             gain[at, 0], ctrl[at] = kp, target
@@ -265,18 +240,10 @@ class Plant:
         gain[at, 0] = 1.0
         ctrl[at] = tau + kp * (target - qpos[scene.joint_qpos[joints]]) + kd * (speed - qvel[scene.joint_dof[joints]])
 
-    def _strength_d(self, at: np.ndarray, fallback: np.ndarray) -> np.ndarray:
-        """Factors that the world drew for the damping; those of the stiffness where the model has none."""
-        nominal = self._nominal["kd"][at]
-        drawn = -self._drawn["biasprm"][0, at, 2]
-        return np.where(nominal > 0, drawn / np.where(nominal > 0, nominal, 1.0), fallback)
-
-    # -- gantry and resets -------------------------------------------------------------------------------------------
-
     def hold(self, supported: bool) -> None:
-        """Lets a gantry hold the base where it is, or lets go of it."""
-        self.supported = supported and self.env.scene.base
-        if self.supported:
+        """Hold the base where it is by a gantry, or release it."""
+        self._supported = supported and self.env.scene.base
+        if self._supported:
             self._held = self._rows["qpos"][0, :7].copy()
 
     def _support(self) -> None:
@@ -286,12 +253,12 @@ class Plant:
             values[0, :6] = 0.0
 
     def was_reset(self) -> None:
-        """Takes note that the environment reset the world, by itself or because it was told to."""
+        """Note that the environment has reset the world."""
         self._is_fresh = self._was_reset = True
         self._unseen_s += RESET_S
-        if self.supported:
+        if self._supported:
             self.hold(True)
 
     def close(self) -> None:
-        """Lets the environment go."""
+        """Close the environment."""
         self.env.close()

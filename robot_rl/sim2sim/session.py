@@ -1,186 +1,258 @@
-"""A session in real time: the robot hangs on a gantry, stands, walks; what goes wrong is noted and put right."""
+"""A session in real time: the robot hangs on a gantry, stands and walks, under faults if there are any.
+
+The simulated robot runs in this process, the robot's binary in another, and with faults a proxy in a third.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from robot_rl.errors import PeerError
-from robot_rl.sim2sim.commands import Commands, Fixed
+from robot_rl.sim2sim.binary import Binary, high_priority, load_runtime
+from robot_rl.sim2sim.commands import Commands, make_commands
+from robot_rl.sim2sim.faults import Fault, check_faults
+from robot_rl.sim2sim.link import LOOPBACK, RealTime, free_ports, make_link, request_of
+from robot_rl.sim2sim.plant import TICK_S, Plant
+from robot_rl.sim2sim.proxy import ProxyProcess
 
 if TYPE_CHECKING:
-    from robot_rl.sim2sim.exchange import RealTime
-    from robot_rl.sim2sim.link import Link
-    from robot_rl.sim2sim.plant import Plant
+    from robot_rl_envs.task import Task
 
-ASK_EVERY_S = 0.1
-"""A request is repeated that often until it is granted [s]."""
+STAND_S = 2.0
+"""Time that the binary takes to stand up by default [s]."""
+AGAIN_S = 3.0
+"""With a fault without an end, the robot has to walk again within this time after it stood up [s]."""
+REPEAT_S = 0.1
+"""Period at which a request is repeated until it is granted [s]."""
 SETTLING_S = 1.0
-"""The tracking error counts from so long after the policy took over, or after a change of the command [s]."""
+"""The tracking error counts from this time after the policy started or the command changed [s]."""
 START_S = 30.0
-"""The policy has to be at work by then, in simulated time [s]."""
+"""The policy has to start within this simulated time [s]."""
 
 
 @dataclass(kw_only=True, slots=True)
 class SessionCfg:
-    """What a session is to be.
+    """Settings of a session.
 
     Attributes:
-        seconds: Simulated time under the policy [s]; 0: no end.
-        stand_s: Time that the binary takes to stand up [s], as in its settings.
+        seconds: Time under the policy [s]; 0: no end.
+        transport: "udp", "shm" or "dds".
+        command: See `robot_rl.sim2sim.commands.make_commands`.
+        faults: Faults that the proxy applies; without any there is no proxy.
         recover: After a fault or a fall, hang the robot up and begin again; else the session ends.
-        watch_s: How long to look on after a fault that ends the session [s].
-        again_s: A robot that walked and does not get to walk again ends the session so long after the time that
-            standing up takes [s].
+        tick_s: Physics step and period of the states [s].
+        settings: Settings of the binary by name.
+        log: Directory or file for the binary's log; empty: none.
+        arguments: Further words of the binary's command line.
+        watch_s: How long the session goes on after a fault that ends it [s].
     """
 
     seconds: float = 10.0
-    stand_s: float = 2.0
+    transport: str = "udp"
+    command: str = "task"
+    faults: tuple[Fault, ...] = ()
     recover: bool = True
+    seed: int = 0
+    tick_s: float = TICK_S
+    settings: dict[str, float] = field(default_factory=dict)
+    log: str = ""
+    arguments: tuple[str, ...] = ()
     watch_s: float = 1.0
-    again_s: float = math.inf
-
-
-@dataclass(slots=True)
-class Tracking:
-    """Sums of the tracking error over control steps."""
-
-    steps: int = 0
-    linear: float = 0.0
-    yaw: float = 0.0
-    since: int = 0
-    command: np.ndarray = field(default_factory=lambda: np.zeros(3))
 
 
 class Session:
-    """The operator's part and the book-keeping of a session; see `run`."""
+    """The processes of a session and the operator's part; `run` it, read its `report`, `close` it.
 
-    def __init__(
-        self,
-        plant: Plant,
-        link: Link,
-        exchange: RealTime,
-        operate: Callable[[str, np.ndarray | None], None],
-        *,
-        cfg: SessionCfg,
-        commands: Commands | None = None,
-    ) -> None:
-        """Takes over a plant that no one commands yet.
+    Attributes:
+        policy_s: Time under the policy so far [s].
+        on_step: Called after each control step.
+    """
 
-        Args:
-            plant: The robot.
-            link: Its end of the protocol.
-            exchange: The clock.
-            operate: Sends a message of the operator: request and command.
-            cfg: What to do.
-            commands: Where the command comes from; the task's own draw where None.
+    def __init__(self, task: Task, bundle: Path, cfg: SessionCfg, folder: Path) -> None:
+        """Build the world and start the processes, which write their reports to a directory.
+
+        Raises:
+            UserError: Something requested is not available.
         """
-        self.plant, self.link, self.exchange, self.cfg = plant, link, exchange, cfg
-        self.commands = commands or Fixed()
-        self._operate = operate
-        self._tracking, self._idle_since = Tracking(), plant.time_s
-        self.phase, self._phase_since, self._asked_at = "", 0.0, -1.0
+        self._runtime, self.cfg = load_runtime(), cfg
+        self._stand_s = cfg.settings.get("stand_s", STAND_S)
+        self._again_s = AGAIN_S if any(math.isinf(fault.end_s) for fault in cfg.faults) else math.inf
+        self.phase, self._phase_since, self._requested_at = "", 0.0, -1.0
         self._has_fault, self._is_over, self._is_halted = False, False, False
-        self.policy_s, self.falls, self.stayed_damped = 0.0, 0, ""
-        self.phases: list[dict[str, Any]] = []
-        self.faults: list[dict[str, Any]] = []
+        self.policy_s, self.falls, self._stayed_damped = 0.0, 0, ""
+        self._phases: list[dict[str, Any]] = []
+        self._faults: list[dict[str, Any]] = []
+        self._error_sum, self._error_steps = np.zeros(2), 0
+        self._followed, self._followed_steps = np.zeros(3), 0
         self.on_step: Callable[[], None] | None = None
-        plant.connect(exchange)
+        with contextlib.ExitStack() as stack:
+            self._start(task, bundle, folder, stack)
+            self._stack = stack.pop_all()
+
+    def _start(self, task: Task, bundle: Path, folder: Path, stack: contextlib.ExitStack) -> None:
+        cfg = self.cfg
+        self.plant = plant = Plant(task, seed=cfg.seed, tick_s=cfg.tick_s)
+        stack.callback(plant.close)
+        robot, transport = self._addresses()
+        check_faults(cfg.faults, transport, len(plant.joint_names))
+        self.link = make_link(plant, robot)
+        stack.callback(self.link.close)
+        heard = operator = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
+        self._proxy: ProxyProcess | None = None
+        if cfg.faults:
+            operator = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
+            where = {"front": transport, "robot": robot, "desk": operator, "operator": heard}
+            if cfg.transport != "udp":
+                where["contract"] = str(bundle / "contract.json")
+            self._proxy = ProxyProcess(folder, faults=cfg.faults, **where)
+            stack.callback(self._proxy.stop)
+        self._operator = self._runtime.OperatorEnd(operator)
+        self.binary = Binary(
+            bundle,
+            folder,
+            transport=transport if cfg.faults else robot,
+            operator=heard,
+            settings=cfg.settings,
+            arguments=[*(["--log", cfg.log] if cfg.log else []), *cfg.arguments],
+        )
+        stack.callback(self.binary.stop)
+        self.commands: Commands = make_commands(cfg.command, plant.env, cfg.seconds or 60.0)
+        self.exchange, self._idle_since = RealTime(self.link), plant.time_s
+        plant.connect(self.exchange)
         plant.hold(True)
         self._zeros = torch.zeros(1, plant.env.num_actions)
 
-    def run(self, should_stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
-        """Simulates until the time is over, an unrecovered fault, or `should_stop`.
+    def _addresses(self) -> tuple[str, str]:
+        """Return the addresses of the robot, and of a proxy that is the robot to the binary."""
+        ports = free_ports(2)
+        if self.cfg.transport == "udp":
+            return f"udp:{LOOPBACK}:{ports[0]}", f"udp:{LOOPBACK}:{ports[1]}"
+        if self.cfg.transport == "shm":
+            return f"shm:sim2sim-{ports[0]}", f"shm:sim2sim-{ports[0]}-front"
+        family = self._runtime.unitree_family(self.plant.env.scene.robot.name)
+        domain = 1 + 2 * (ports[0] % 100)  # a pair of domains; never 0, the robots' own
+        return f"dds:{family}?domain={domain}&interface=lo", f"dds:{family}?domain={domain + 1}&interface=lo"
 
-        Returns:
-            The report; see `report`.
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Simulate until the time is over, an unrecovered fault, or `should_stop`.
 
         Raises:
-            PeerError: The policy never came to work.
+            UserError: The binary ended by itself.
+            PeerError: The policy did not start.
         """
         env = self.plant.env
-        while not self._is_over and not should_stop():
-            self._steer()
-            before = env.state.command[0].cpu().numpy().copy() if self._tracks else np.zeros(3)
-            done = bool(env.step(self._zeros)[2][0])
-            self._note_phase()
-            if done:
-                self._fell()
-            elif self.phase == "POLICY":
-                self._track(before)
-            if self.on_step is not None:
-                self.on_step()
-            self._judge()
-        return self.report()
+        with high_priority():
+            while not self._is_over:
+                self.binary.check()
+                if should_stop():
+                    return
+                self._steer()
+                before = env.state.command[0].cpu().numpy().copy() if self._tracks else np.zeros(3)
+                done = bool(env.step(self._zeros)[2][0])
+                self._note_phase()
+                if done:
+                    self._fell()
+                elif self.phase == "POLICY":
+                    self._track(before)
+                if self.on_step is not None:
+                    self.on_step()
+                self._judge()
 
-    def go_on(self, is_over: Callable[[], bool], seconds: float = 2.0) -> None:
-        """Simulates on without an operator, for that long at most, so that the binary can end in peace."""
-        for _ in range(round(seconds / self.plant.env.step_dt)):
-            if is_over():
-                return
-            if bool(self.plant.env.step(self._zeros)[2][0]):
-                self.plant.was_reset()
+    def close(self) -> None:
+        """End all processes."""
+        self._stack.close()
+
+    def report(self) -> dict[str, Any]:
+        """End the other processes; return time under the policy, falls, faults, tracking error and their reports."""
+        self.binary.request_stop()
+        with high_priority():  # 2 s at most, so that the binary ends with a robot that answers
+            for _ in range(round(2.0 / self.plant.env.step_dt)):
+                if not self.binary.alive:
+                    break
+                if bool(self.plant.env.step(self._zeros)[2][0]):
+                    self.plant.was_reset()
+        self.binary.stop()
+        linear, yaw = (self._error_sum / self._error_steps).tolist() if self._error_steps else (None, None)
+        result = {
+            "policy_s": round(self.policy_s, 4),
+            "simulated_s": round(self.plant.time_s, 4),
+            "falls": self.falls,
+            "stayed_damped": self._stayed_damped,
+            "faults": self._faults,
+            "phases": self._phases,
+            "lin_vel_error": linear,
+            "yaw_vel_error": yaw,
+            "late_ticks": self.exchange.late,
+            "slipped_s": round(self.exchange.slipped_s, 4),
+            "states": int(self.link.low.sequence),
+            "commands": command_figures(self.link.notes),
+            "notes": self.plant.notes,
+            "binary": self.binary.report(),
+        }
+        if self._proxy is not None:
+            self._proxy.stop()
+            result["proxy"] = self._proxy.report()
+        return result
 
     @property
     def _tracks(self) -> bool:
         return getattr(self.plant.env.state, "command", torch.zeros(1, 0)).shape[1] == 3
 
-    # -- the operator ------------------------------------------------------------------------------------------------
+    def _operate(self, request: str, command: np.ndarray | None) -> None:
+        """Send a message of the operator."""
+        self._operator.send([] if command is None else command.tolist(), request_of(self._runtime, request))
 
     def _steer(self) -> None:
-        """Tells the binary the command, and asks it for the next phase."""
+        """Send the binary the command, and the request for the next phase."""
         command = self.commands.command(self.policy_s)
         if command is not None and self._tracks:
             self.plant.env.set_command(torch.from_numpy(command))
-        told = self.plant.env.state.command[0].cpu().numpy() if self._tracks else None
-        asked = self.commands.take_request()
-        if asked:
-            self._is_halted = asked == "damp"
-        request = asked or ("" if self._is_halted else self._wish())
+        request = self.commands.take_request()
         if request:
-            self._asked_at = self.plant.time_s
-        self._operate(request, told)
+            self._is_halted = request == "damp"
+        elif not self._is_halted:
+            request = self._next_request()
+        if request:
+            self._requested_at = self.plant.time_s
+        self._operate(request, self.plant.env.state.command[0].cpu().numpy() if self._tracks else None)
 
-    def _wish(self) -> str:
-        """The request that brings the robot to walk, repeated until it is granted."""
-        if self.plant.time_s - self._asked_at < ASK_EVERY_S:
+    def _next_request(self) -> str:
+        """Return the request that makes the robot walk, repeated until it is granted."""
+        if self.plant.time_s - self._requested_at < REPEAT_S:
             return ""
         if self.phase == "DAMPING":
             if self._has_fault and not self.cfg.recover:
                 return ""
-            return "damp" if self._needs_clearing() else "stand"
-        if self.phase == "STAND" and self.plant.time_s - self._phase_since > self.cfg.stand_s + ASK_EVERY_S:
+            return "stand" if self.link.fault in ("none", "operator_stop") else "damp"  # which clears a latched fault
+        if self.phase == "STAND" and self.plant.time_s - self._phase_since > self._stand_s + REPEAT_S:
             self.plant.hold(False)
             return "policy"
         return ""
-
-    def _needs_clearing(self) -> bool:
-        """Whether a fault is latched that the operator has to clear first."""
-        return self.link.fault not in ("none", "operator_stop")
-
-    # -- what happened -----------------------------------------------------------------------------------------------
 
     def _note_phase(self) -> None:
         phase, fault = self.link.phase, self.link.fault
         if phase == self.phase:
             return
         now = self.plant.time_s
-        self.phases.append({"time_s": round(now, 4), "phase": phase, "fault": fault})
+        self._phases.append({"time_s": round(now, 4), "phase": phase, "fault": fault})
         if phase == "DAMPING" and self.phase in ("STAND", "POLICY"):
             self._has_fault = True
-            self.faults.append({"time_s": round(now, 4), "policy_s": round(self.policy_s, 4), "fault": fault})
+            self._faults.append({"time_s": round(now, 4), "policy_s": round(self.policy_s, 4), "fault": fault})
         elif phase == "POLICY":
             self._has_fault = False
-            self._tracking.since = 0
+            self._followed_steps = 0
         self.phase, self._phase_since = phase, now
 
     def _fell(self) -> None:
-        """The environment put the robot back where it starts: it hangs on the gantry again."""
+        """Hang the robot on the gantry again after the environment has reset it."""
         self.plant.was_reset()
         self.plant.hold(True)
         if self.phase == "POLICY" or self._has_fault:
@@ -189,23 +261,22 @@ class Session:
             self._operate("damp", None)
 
     def _track(self, command: np.ndarray) -> None:
-        """Adds a step to the tracking error; `command` is what the step was to follow."""
-        tracking, state, step_dt = self._tracking, self.plant.env.state, self.plant.env.step_dt
+        """Add the tracking error of a step that was to follow a command (3,)."""
+        state, step_dt = self.plant.env.state, self.plant.env.step_dt
         self.policy_s += step_dt
         if not self._tracks:
             return
-        if not np.array_equal(command, tracking.command):
-            tracking.command, tracking.since = command, 0
-        tracking.since += 1
-        if tracking.since * step_dt <= SETTLING_S:
+        if not np.array_equal(command, self._followed):
+            self._followed, self._followed_steps = command, 0
+        self._followed_steps += 1
+        if self._followed_steps * step_dt <= SETTLING_S:
             return
-        velocity = state.base_lin_vel_b[0, :2].cpu().numpy()
-        tracking.steps += 1
-        tracking.linear += float(np.linalg.norm(command[:2] - velocity))
-        tracking.yaw += abs(float(command[2] - state.base_ang_vel_b[0, 2]))
+        linear = np.linalg.norm(command[:2] - state.base_lin_vel_b[0, :2].cpu().numpy())
+        self._error_sum += float(linear), abs(float(command[2] - state.base_ang_vel_b[0, 2]))
+        self._error_steps += 1
 
     def _judge(self) -> None:
-        """Decides whether the session is over."""
+        """Decide whether the session is over."""
         cfg, now = self.cfg, self.plant.time_s
         if cfg.seconds and self.policy_s >= cfg.seconds:
             self._is_over = True
@@ -213,43 +284,23 @@ class Session:
             self._is_over = True
         if self.phase == "POLICY" or self._is_halted:
             self._idle_since = now
-        if self._has_fault and self.policy_s and now - self._idle_since > cfg.again_s + cfg.stand_s:
-            self._is_over, self.stayed_damped = True, self.link.fault
-        if now - self._idle_since > START_S + cfg.stand_s:
+        idle_s = now - self._idle_since
+        if self._has_fault and self.policy_s and idle_s > self._again_s + self._stand_s:
+            self._is_over, self._stayed_damped = True, self.link.fault
+        if idle_s > START_S + self._stand_s:
             raise PeerError(
-                f"robot-rl-infer did not walk for {now - self._idle_since:.0f} s: "
-                f"phase {self.phase}, fault {self.link.fault}"
+                f"robot-rl-infer did not walk for {idle_s:.0f} s: phase {self.phase}, fault {self.link.fault}"
             )
-
-    def report(self) -> dict[str, Any]:
-        """What happened: time under the policy, falls, faults, tracking error, what became of states and commands."""
-        tracking, steps = self._tracking, max(1, self._tracking.steps)
-        tracked = self._tracks and tracking.steps > 0
-        return {
-            "policy_s": round(self.policy_s, 4),
-            "simulated_s": round(self.plant.time_s, 4),
-            "falls": self.falls,
-            "stayed_damped": self.stayed_damped,
-            "faults": self.faults,
-            "phases": self.phases,
-            "lin_vel_error": tracking.linear / steps if tracked else None,
-            "yaw_vel_error": tracking.yaw / steps if tracked else None,
-            "late_ticks": self.exchange.late,
-            "slipped_s": round(self.exchange.slipped_s, 4),
-            "states": int(self.link.low.sequence),
-            "commands": command_figures(self.link.notes),
-            "notes": self.plant.notes,
-        }
 
 
 def command_figures(notes: list[Any]) -> dict[str, Any]:
-    """What the notes of commands add up to: how many came, how many were lost, and how fast the policy's were [us]."""
+    """Return how many commands arrived, how many were lost, and the delays of the policy's answers [us]."""
     figures: dict[str, Any] = {"received": len(notes)}
     by_commander: dict[int, list[int]] = {}
     for note in notes:
         by_commander.setdefault(note.commander, []).append(note.sequence)
     figures["lost"] = sum(max(0, seen[-1] - seen[0] + 1 - len(set(seen))) for seen in by_commander.values())
-    first: dict[int, int] = {}  # while states cannot be used, commands go on naming the last one that could
+    first: dict[int, int] = {}  # while states are unusable, commands go on naming the last usable one
     for note in notes:
         if note.from_policy and note.answer_ns >= 0:
             first.setdefault(note.state_sequence, note.answer_ns)

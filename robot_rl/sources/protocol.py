@@ -218,12 +218,12 @@ class TaskSource(ABC):
             cfg: How.
 
         Returns:
-            What eval.json holds, see `robot_rl.evaluate.episodes`.
+            What eval.json holds, see `robot_rl.evaluate.rollout`.
 
         Raises:
             UserError: A setting of the evaluation that is not for this source.
         """
-        from robot_rl.evaluate.episodes import MAX_STEPS, evaluate_episodes
+        from robot_rl.evaluate.rollout import MAX_STEPS, evaluate_episodes
 
         if cfg.form == "onnx":
             raise UserError(f"form=onnx: in {task.name} the torch policy plays; leave form= out")

@@ -1,4 +1,4 @@
-"""An environment stepped by a policy of either kind, and what it is told to do meanwhile."""
+"""An environment stepped by a torch policy or a bundle, and demonstrations of velocity commands."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 
-AXES = ("vx", "vy", "yaw")
+UNITS = {"vx": "m/s", "vy": "m/s", "yaw": "rad/s"}
+AXES = tuple(UNITS)
 """The components of a velocity command: forward and leftward velocity [m/s], yaw rate [rad/s]."""
+SMOOTHING_S = 0.15
+"""Time constant of the measured velocity that is shown [s]; that of a single control step is noisy."""
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
 class Segment:
-    """A part of a demonstration: from `start_s` on, every world is told `command` (vx, vy, yaw)."""
+    """A part of a demonstration: from `start_s` on, the command of every world is `command` (vx, vy, yaw)."""
 
     start_s: float
     label: str
@@ -23,27 +26,30 @@ class Segment:
 
 
 class Driver:
-    """Steps an environment by a policy, and says how well the robots follow.
+    """Steps an environment by a policy.
 
     Attributes:
         env: the environment.
-        time_s: simulated time since the driver was made [s].
-        episode_return: (N,) reward summed over the running episodes.
-        resets: worlds that were reset so far, because their episode ended.
+        ranges: of its velocity command; see `velocity_ranges`.
+        time_s: simulated time since the start [s].
+        episode_return: (N,) reward summed over the current episodes.
+        measured: (N, 3) smoothed planar velocity and yaw rate in the base frame; 0 without a velocity command.
+        resets: number of episodes that ended.
     """
 
     def __init__(self, env: Any, policy: Any | None) -> None:
-        """Takes over an environment where it stands.
+        """Drive an environment in its current state.
 
         Args:
-            env: `robot_rl_envs.env.Env` or what looks like it.
-            policy: a function from observations to actions (a network; one that remembers has a `reset(done)`), an
+            env: a `robot_rl_envs.env.Env` or compatible.
+            policy: a function from observations to actions (a network; one with memory has a `reset(done)`), an
                 object with `act(robot_state)` and `reset(mask)` (a bundle, for as many robots as `env` has worlds), or
-                None for no action at all.
+                None for zero actions.
         """
         self.env, self._policy = env, policy
+        self.ranges = velocity_ranges(env)
         self.time_s, self.resets = 0.0, 0
-        self.episode_return = torch.zeros(env.num_envs)
+        self.episode_return, self.measured = torch.zeros(env.num_envs), np.zeros((env.num_envs, 3))
         self._obs = env.get_observations()
         self._forget = getattr(policy, "reset", lambda mask=None: None)
         self._forget()
@@ -53,18 +59,15 @@ class Driver:
         return self._policy is not None and not callable(self._policy)
 
     def reset(self) -> None:
-        """Starts every world anew."""
+        """Reset every world."""
         self._obs = self.env.reset()
         self.episode_return.zero_()
+        self.measured[:] = 0.0
         self._forget()
 
     @torch.no_grad()
     def step(self) -> np.ndarray:
-        """One control step.
-
-        Returns:
-            (N,) bool, worlds whose episode ended in it.
-        """
+        """Run one control step and return the worlds (N,) bool where the episode ended."""
         self._obs, reward, done, _ = self.env.step(self._act())
         done = done.bool().cpu()
         self.episode_return = torch.where(done, 0.0, self.episode_return + reward.float().cpu())
@@ -73,6 +76,9 @@ class Driver:
         self.resets += int(mask.sum())
         if mask.any():
             self._forget(mask if self._is_bundle else done)
+        if self.ranges is not None:
+            self.measured += (1 - math.exp(-self.env.step_dt / SMOOTHING_S)) * (self.velocity() - self.measured)
+            self.measured[mask] = 0.0
         return mask
 
     def _act(self) -> torch.Tensor:
@@ -87,28 +93,28 @@ class Driver:
 
     @property
     def qpos(self) -> np.ndarray:
-        """(N, nq) where every world stands, in MuJoCo's order."""
+        """(N, nq) positions in MuJoCo's order."""
         return self.env.state.qpos.detach().cpu().numpy().astype(np.float64)
 
     def command(self) -> np.ndarray:
-        """(N, 3) the command: vx, vy [m/s], yaw rate [rad/s]."""
+        """Return the command (N, 3): vx, vy [m/s], yaw rate [rad/s]."""
         return self.env.state.command.detach().cpu().numpy().copy()
 
     def velocity(self) -> np.ndarray:
-        """(N, 3) what the command is about, as measured: planar velocity and yaw rate in the base frame."""
+        """Return planar velocity and yaw rate (N, 3) in the base frame."""
         state = self.env.state
         planar = state.base_lin_vel_b[:, :2].detach().cpu().numpy()
         return np.concatenate([planar, state.base_ang_vel_b[:, 2:3].detach().cpu().numpy()], axis=1)
 
 
 def scene_model(env: Any) -> Any:
-    """The MuJoCo model to draw: the one with visual geoms where the environment has one, else the simulated one."""
+    """Return the MuJoCo model to draw: the one with visual geoms if the environment has one, else the simulated one."""
     scene = getattr(env, "scene", None)
     return scene.render_model if scene is not None else env.engine.model
 
 
 def velocity_ranges(env: Any) -> dict[str, tuple[float, float]] | None:
-    """The ranges of a task's velocity command {"vx": (low, high), "vy": ..., "yaw": ...}; None when it has none."""
+    """Return the ranges {"vx": (low, high), "vy": ..., "yaw": ...} of a task's velocity command, None without one."""
     for term in getattr(env.cfg, "commands", {}).values():
         params = term.params
         if all(f"{axis}_{end}" in params for axis in AXES for end in ("lo", "hi")):
@@ -117,12 +123,7 @@ def velocity_ranges(env: Any) -> dict[str, tuple[float, float]] | None:
 
 
 def make_script(ranges: dict[str, tuple[float, float]], seconds: float) -> list[Segment]:
-    """A demonstration within the ranges: forward, sideways, turning, a curve, standing; each a share of the time.
-
-    Args:
-        ranges: of the command, as `velocity_ranges` gives them.
-        seconds: length of the whole [s].
-    """
+    """Return a demonstration of some length [s] within the ranges: forward, sideways, turning, a curve, standing."""
     vx, vy, yaw = (0.75 * max(ranges[axis][1], 0.0) for axis in AXES)
     parts = [
         ("forward", (vx, 0.0, 0.0), 0.26),
@@ -140,12 +141,12 @@ def make_script(ranges: dict[str, tuple[float, float]], seconds: float) -> list[
 
 
 def segment_at(script: list[Segment], time_s: float) -> Segment:
-    """The segment that is on at `time_s` [s]."""
+    """Return the segment at a time [s]."""
     return [segment for segment in script if segment.start_s <= time_s + 1e-9][-1]
 
 
 def heading(quat_wxyz: np.ndarray) -> np.ndarray:
-    """Rotation about the vertical of an orientation (4,), as a (2, 2) matrix from the heading frame to the world."""
+    """Return the rotation (2, 2) from the heading frame of an orientation (4,) to the world."""
     w, x, y, z = quat_wxyz
     angle = math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
     return np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])

@@ -1,4 +1,4 @@
-"""A terrain as a picture: the map from above, shaded, beside a view of it with a robot for scale."""
+"""An image of a terrain: its shaded map from above, and a view of it with a robot for scale."""
 
 from __future__ import annotations
 
@@ -13,23 +13,21 @@ if TYPE_CHECKING:
 
 INK, FAINT, BACK, SPAWN = (20, 24, 28), (92, 102, 112), (250, 251, 252), (26, 115, 230)
 MAP_SHARE = 0.42
-"""Share of the picture's width that the map takes."""
+"""Width of the map, as a share of the image's."""
 EDGE_M = 1.0
-"""How much of the border the map shows [m]."""
+"""Width of the border on the map [m]."""
 
 
 @dataclass(kw_only=True, slots=True)
 class GroundView:
-    """What to show.
+    """Settings of the image.
 
     Attributes:
-        title: over the map.
-        width: of the picture [px]; half as high.
-        spawns: mark where robots start.
-        level: row of the tile that the view looks at.
-        column: column of that tile.
-        elevation: angle of the line of sight above the horizon [deg].
-        azimuth: direction of the line of sight [deg]; 0 looks along +x.
+        title: above the map.
+        width: of the image [px], twice its height.
+        spawns: mark the spawn points.
+        level, column: of the tile in the centre of the view.
+        elevation, azimuth: of the line of sight [deg]; azimuth 0 looks along +x.
         distance: from that tile's spawn point [m]; 1.2 tiles by default.
     """
 
@@ -44,15 +42,7 @@ class GroundView:
 
 
 def draw_ground(terrain: Terrain, robot: Robot | None, view: GroundView) -> Any:
-    """Draws a terrain.
-
-    Args:
-        terrain: the ground.
-        robot: stands on the tile that is looked at; None leaves the ground alone.
-        view: what to show.
-
-    Returns:
-        A `PIL.Image.Image`.
+    """Return a `PIL.Image.Image` of a terrain, with the robot if there is one on the tile in the centre of the view.
 
     Raises:
         NoGLError: there is no OpenGL to render with.
@@ -61,20 +51,16 @@ def draw_ground(terrain: Terrain, robot: Robot | None, view: GroundView) -> Any:
 
     height = view.width // 2
     left = round(MAP_SHARE * view.width)
-    picture = Image.new("RGB", (view.width, height), BACK)
-    picture.paste(Image.fromarray(_perspective(terrain, robot, view, (view.width - left, height))), (left, 0))
-    _draw_map(picture, terrain, view, left)
-    return picture
+    image = Image.new("RGB", (view.width, height), BACK)
+    image.paste(Image.fromarray(_perspective(terrain, robot, view, (view.width - left, height))), (left, 0))
+    _draw_map(image, terrain, view, left)
+    return image
 
 
 def shaded_map(terrain: Terrain) -> np.ndarray:
-    """The map from above, x to the right and y up, lit from the upper left.
+    """Return the map (rows, columns, 3) uint8 of the tiles and a metre of border, one pixel per point.
 
-    Args:
-        terrain: the ground.
-
-    Returns:
-        (rows, columns, 3) uint8, a pixel a point, of the tiles and a metre of border.
+    x points to the right and y up; the light comes from the upper left.
     """
     from robot_rl_envs.terrain.paint import colour, shade
 
@@ -93,7 +79,7 @@ def _perspective(terrain: Terrain, robot: Robot | None, view: GroundView, size: 
     distance = view.distance or 1.2 * terrain.cfg.tile_size
     camera = CameraCfg(distance=distance, azimuth=view.azimuth, elevation=view.elevation, follow=0.0)
     pins = [Arrow(start=o, vector=np.array([0.0, 0.0, 0.7])) for o in terrain.origins.reshape(-1, 3)]
-    # A pin in the robot's back would hide what is there for scale.
+    # A pin in the robot's back would hide the robot.
     pins = [pin for pin in pins if robot is None or np.linalg.norm(pin.start - origin) > 0.5] if view.spawns else []
     with Renderer(model, *size, camera) as renderer:
         renderer.look_at(origin)
@@ -101,7 +87,7 @@ def _perspective(terrain: Terrain, robot: Robot | None, view: GroundView, size: 
 
 
 def _model(terrain: Terrain, robot: Robot | None, origin: np.ndarray) -> tuple[Any, np.ndarray]:
-    """The scene to draw, and the robot standing at `origin` in it."""
+    """Return the model of the scene, and the positions of the robot standing at `origin` in it."""
     from robot_rl_envs.entity.scene import Scene, add_surroundings
     from robot_rl_envs.task import Actions, Sim
     from robot_rl_envs.terrain import add_ground
@@ -119,12 +105,12 @@ def _model(terrain: Terrain, robot: Robot | None, origin: np.ndarray) -> tuple[A
     return spec.compile(), np.zeros(0)
 
 
-def _draw_map(picture: Any, terrain: Terrain, view: GroundView, width: int) -> None:
-    """The map with its rows' difficulty along x and its columns' kinds along y."""
+def _draw_map(image: Any, terrain: Terrain, view: GroundView, width: int) -> None:
+    """Draw the map, with the rows' difficulty along x and the columns' kinds along y."""
     from PIL import Image, ImageDraw, ImageFont
 
-    draw = ImageDraw.Draw(picture)
-    unit = picture.height / 100
+    draw = ImageDraw.Draw(image)
+    unit = image.height / 100
     large, small = (
         ImageFont.load_default(size=round(4.2 * unit)),
         ImageFont.load_default(size=max(9, round(2.6 * unit))),
@@ -136,12 +122,12 @@ def _draw_map(picture: Any, terrain: Terrain, view: GroundView, width: int) -> N
     scale = min((width - margin - 4 * unit) / pixels.shape[1], 80 * unit / pixels.shape[0])
     size = (max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale)))
     x, y = round(margin), round(13 * unit)
-    picture.paste(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS), (x, y))
+    image.paste(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS), (x, y))
     cell = scale / terrain.resolution
     ny, nx = pixels.shape[:2]
 
     def place(point: np.ndarray) -> tuple[float, float]:
-        """Pixel of a point of the world."""
+        """Return the pixel of a point of the world."""
         return x + point[0] * cell + nx * scale / 2, y - point[1] * cell + ny * scale / 2
 
     radius = max(1.5, 0.3 * unit)
@@ -154,14 +140,14 @@ def _draw_map(picture: Any, terrain: Terrain, view: GroundView, width: int) -> N
         draw.text((x - 2 * unit, v), names[first], fill=FAINT, font=small, anchor="rm")
     below = y + size[1] + 2 * unit
     _draw_scale(draw, terrain, (x, below, cell), small)
-    if picture.height - below > 30 * unit:
+    if image.height - below > 30 * unit:
         _draw_section(
-            draw, terrain, view, (4 * unit, below + 10 * unit, width - 4 * unit, picture.height - 4 * unit), small
+            draw, terrain, view, (4 * unit, below + 10 * unit, width - 4 * unit, image.height - 4 * unit), small
         )
 
 
 def _draw_scale(draw: Any, terrain: Terrain, place: tuple[float, float, float], font: Any) -> None:
-    """Under the map: a bar of one tile, and how the difficulty goes. `place` is x, y and pixels a metre."""
+    """Draw a bar of one tile below the map, and the range of difficulty; `place` is x, y and pixels per metre."""
     x, y, metre = place
     tile = terrain.cfg.tile_size
     draw.line((x, y, x + tile * metre, y), fill=INK, width=2)
@@ -176,15 +162,12 @@ def _draw_scale(draw: Any, terrain: Terrain, place: tuple[float, float, float], 
 def _draw_section(
     draw: Any, terrain: Terrain, view: GroundView, box: tuple[float, float, float, float], font: Any
 ) -> None:
-    """The ground along x close to the spawn point that is looked at, lengths and heights to the same scale.
-
-    `box` is left, top, right and bottom [px].
-    """
+    """Draw the section of the ground along x near the spawn point, to scale; `box` is left, top, right, bottom [px]."""
     left, top, right, bottom = box
     cells, edge = terrain.cfg.cells, terrain.cfg.border_cells
     first, start = edge + view.column * cells, edge + view.level * cells
     tile = terrain.heights[first : first + cells, start : start + cells]
-    ground = tile[_telling_row(tile, terrain.resolution)]
+    ground = tile[_section_row(tile, terrain.resolution)]
     along = np.arange(cells) * terrain.resolution
     if terrain.stepped:
         along, ground = np.repeat(along, 2) + np.tile([-0.5, 0.5], cells) * terrain.resolution, np.repeat(ground, 2)
@@ -200,8 +183,8 @@ def _draw_section(
     draw.text((left, top - line), text, fill=FAINT, font=font)
 
 
-def _telling_row(tile: np.ndarray, resolution: float) -> int:
-    """The row within a metre of a tile's middle where the ground changes most often: through stones, not between."""
+def _section_row(tile: np.ndarray, resolution: float) -> int:
+    """Return the row within a metre of a tile's middle where the ground changes most often."""
     middle, reach = len(tile) // 2, round(1.0 / resolution)
     rows = sorted(range(max(0, middle - reach), min(len(tile), middle + reach)), key=lambda row: abs(row - middle))
     changes = [np.count_nonzero(np.abs(np.diff(tile[row])) > 1e-3) for row in rows]

@@ -1,4 +1,4 @@
-"""The controls and read-outs beside the scene."""
+"""The controls and figures next to the scene."""
 
 from __future__ import annotations
 
@@ -7,37 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robot_rl.viewer.drive import AXES
+from robot_rl.viewer.drive import AXES, UNITS
 
 if TYPE_CHECKING:
     import viser
 
 TITLES = {"vx": "forward", "vy": "left", "yaw": "turn left"}
-UNITS = {"vx": "m/s", "vy": "m/s", "yaw": "rad/s"}
 STYLE = "font: 13px system-ui, sans-serif; font-variant-numeric: tabular-nums; padding: 0 1em; width: 100%;"
 
 
 class Panel:
-    """Sliders, buttons and figures of the page. Buttons leave a wish that `take` collects."""
+    """Sliders, buttons and figures of the page. Buttons leave a request that `take` collects."""
 
     def __init__(
-        self,
-        server: viser.ViserServer,
-        title: str,
-        ranges: dict[str, tuple[float, float]] | None,
-        *,
-        can_push: bool,
+        self, server: viser.ViserServer, title: str, ranges: dict[str, tuple[float, float]] | None, *, can_push: bool
     ) -> None:
-        """Builds the panel.
-
-        Args:
-            server: the page.
-            title: shown at its head.
-            ranges: of the velocity command; None leaves its sliders out.
-            can_push: offer a push.
-        """
+        """Build the panel; it has sliders for a velocity command with ranges, and a button for pushes."""
         self._gui = server.gui
-        self._wishes: set[str] = set()
+        self._requests: set[str] = set()
         self.paused = False
         self._gui.configure_theme(control_layout="fixed", show_logo=False, show_share_button=False)
         self._gui.set_panel_label(title)
@@ -88,24 +75,24 @@ class Panel:
         if name == "Pause":
             self.paused = not self.paused
         else:
-            self._wishes.add(name.lower())
+            self._requests.add(name.lower())
 
-    def take(self, wish: str) -> bool:
-        """Whether `wish` ("reset", "push") was asked for since the last call."""
-        if wish in self._wishes:
-            self._wishes.discard(wish)
+    def take(self, request: str) -> bool:
+        """Return whether "reset" or "push" was requested since the last call."""
+        if request in self._requests:
+            self._requests.discard(request)
             return True
         return False
 
     @property
     def command(self) -> tuple[float, float, float]:
-        """What the sliders say: vx, vy [m/s], yaw rate [rad/s]."""
+        """The command of the sliders: vx, vy [m/s], yaw rate [rad/s]."""
         vx, vy, yaw = (float(self._sliders[axis].value) for axis in AXES)
         return vx, vy, yaw
 
     @property
     def speed(self) -> float:
-        """Simulated seconds a second."""
+        """Simulated seconds per second."""
         return float(self._speed.value)
 
     @property
@@ -115,16 +102,11 @@ class Panel:
 
     @property
     def follow(self) -> bool:
-        """Whether the robot stays in the middle."""
+        """Whether the view follows the robot."""
         return bool(self._follow.value)
 
     def write(self, rows: list[tuple[str, float, float]], facts: dict[str, str]) -> None:
-        """Shows figures.
-
-        Args:
-            rows: (name, command, measured).
-            facts: other figures by name.
-        """
+        """Show rows of (name, command, measured), and other figures by name."""
         right = 'style="text-align: right"'
         html = ""
         if rows:
@@ -141,16 +123,16 @@ class Panel:
         self._figures.content = f'<div style="{STYLE}">{html}<table style="width: 100%">{lines}</table></div>'
 
     def plot(self, history: list[tuple[float, np.ndarray, np.ndarray]]) -> None:
-        """Draws command and measurement of the chosen component; `history` holds (time [s], command, measured)."""
+        """Plot the selected component of a history of (time [s], command, measured)."""
         if self._plot is None or len(history) < 2:
             return
         k = [TITLES[axis] for axis in AXES].index(self._axis.value)
         times = np.array([time for time, _, _ in history])
-        command = np.array([float(told[k]) for _, told, _ in history])
-        measured = np.array([float(done[k]) for _, _, done in history])
+        command = np.array([float(point[k]) for _, point, _ in history])
+        measured = np.array([float(point[k]) for _, _, point in history])
         self._plot.data = (times, command, measured)
 
 
 def _two(value: float) -> str:
-    """Two decimals, and no minus before a zero."""
+    """Return two decimals, without a minus before a zero."""
     return f"{round(value, 2) + 0.0:.2f}"

@@ -1,4 +1,4 @@
-"""A page in the browser where a policy is driven by hand, in real time."""
+"""A page in the browser to drive a policy by hand, in real time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import UserError
-from robot_rl.viewer.drive import AXES, Driver, heading, scene_model, velocity_ranges
+from robot_rl.viewer.drive import UNITS, Driver, heading, scene_model
 
-UNITS = ("m/s", "m/s", "rad/s")
 DRAW_HZ, READ_HZ, PLOT_HZ = 100.0, 5.0, 5.0
 HISTORY_S = 10.0
 
@@ -30,18 +29,18 @@ def play(
     ready: Callable[[str], None] | None = None,
     seconds: float | None = None,
 ) -> None:
-    """Shows world 0 of an environment in the browser and lets the user drive it; returns on Ctrl-C.
+    """Show world 0 of an environment in the browser and let the user drive it until Ctrl-C.
 
     Args:
-        env: an environment, best of one world.
+        env: an environment, preferably of one world.
         policy: a network's function, a bundle, or None; see `Driver`.
-        host: address to listen on; only this machine's own by default.
+        host: address to listen on; by default reachable from this machine only.
         port: TCP port; 0 takes a free one.
         ready: called with the page's address once it can be opened.
-        seconds: return after this much wall time [s]; None runs until Ctrl-C.
+        seconds: return after this wall time [s]; None runs until Ctrl-C.
 
     Raises:
-        UserError: the address cannot be listened on.
+        UserError: the address is not available.
     """
     player = Player(env, policy, host, port)
     try:
@@ -54,40 +53,60 @@ def play(
         player.close()
 
 
-class Player:
-    """The page and the loop behind it. The page's threads only leave wishes; the loop alone touches the environment."""
+class Page:
+    """A viser server without its banner.
 
-    def __init__(self, env: Any, policy: Any | None, host: str = "127.0.0.1", port: int = 8080) -> None:
-        """Starts the server; see `play`."""
+    Attributes:
+        server: the `viser.ViserServer`.
+        url: its address.
+    """
+
+    def __init__(self, host: str, port: int, label: str) -> None:
+        """Start it; raise a UserError if the address is not available."""
         port = checked_port(host, port)
         import viser
+
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.server = viser.ViserServer(host=host, port=port, label=label, verbose=False)
+        self.url = f"http://{'localhost' if host in ('127.0.0.1', 'localhost') else host}:{self.server.get_port()}"
+
+    def close(self) -> None:
+        """Stop it."""
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.server.stop()
+
+
+class Player:
+    """The page and its loop. The page's threads only leave requests; only the loop uses the environment."""
+
+    def __init__(self, env: Any, policy: Any | None, host: str = "127.0.0.1", port: int = 8080) -> None:
+        """Start the server; see `play`."""
+        self._page = Page(host, port, str(env.cfg.name))
+        server, self.url = self._page.server, self._page.url
 
         from robot_rl.viewer.panel import Panel
         from robot_rl.viewer.scene import RobotScene
 
         self.env, self.driver = env, Driver(env, policy)
-        self._ranges = velocity_ranges(env)
-        with contextlib.redirect_stdout(io.StringIO()):  # viser's own banner
-            self._server = viser.ViserServer(host=host, port=port, label=str(env.cfg.name), verbose=False)
-        self.url = f"http://{'localhost' if host in ('127.0.0.1', 'localhost') else host}:{self._server.get_port()}"
-        self._scene = RobotScene(self._server, scene_model(env))
+        self._ranges = self.driver.ranges
+        self._scene = RobotScene(server, scene_model(env))
         can_push = hasattr(env, "push") and self._ranges is not None
-        self.panel = Panel(self._server, str(env.cfg.name), self._ranges, can_push=can_push)
+        self.panel = Panel(server, str(env.cfg.name), self._ranges, can_push=can_push)
         self._scene.update(self.driver.qpos[0])
-        self._server.on_client_connect(self._scene.look_from)
+        server.on_client_connect(self._scene.look_from)
         self._history: deque[tuple[float, np.ndarray, np.ndarray]] = deque(maxlen=round(HISTORY_S * PLOT_HZ * 2))
-        self._measured = np.zeros(3)
         self._rng = np.random.default_rng(0)
         self._due = {"draw": 0.0, "read": 0.0, "plot": 0.0}
+        self._ticks: deque[float] = deque()  # times of the steps in the last second
         self.steps = 0
 
     def run(self, seconds: float | None = None) -> None:
-        """Simulates in step with the clock until `seconds` of wall time have passed, or for ever."""
+        """Simulate in real time for some wall time [s], or without an end."""
         begin = anchor = time.perf_counter()
-        ahead, meter = 0.0, _Meter()
+        ahead = 0.0
         while seconds is None or time.perf_counter() - begin < seconds:
             now = time.perf_counter()
-            self._grant_wishes()
+            self._apply_requests()
             if self.panel.paused:
                 anchor, ahead = now, 0.0
                 time.sleep(0.02)
@@ -95,26 +114,26 @@ class Player:
                 speed = self.panel.speed
                 ahead -= (now - anchor) * speed
                 anchor = now
-                # A machine that is too slow falls behind; what it missed is not made up for.
+                # A machine that is too slow falls behind and does not catch up.
                 ahead = max(ahead, -0.1)
                 if ahead > 0:
                     time.sleep(min(ahead / speed, 0.02))
                     continue
                 self._step()
                 ahead += self.env.step_dt
-                meter.tick(now, self.env.step_dt)
-            self._show(now, meter)
+                self._ticks.append(now)
+                while now - self._ticks[0] > 1.0:
+                    self._ticks.popleft()
+            self._show(now)
 
     def close(self) -> None:
-        """Stops the server."""
-        with contextlib.redirect_stdout(io.StringIO()):
-            self._server.stop()
+        """Stop the server."""
+        self._page.close()
 
-    def _grant_wishes(self) -> None:
+    def _apply_requests(self) -> None:
         panel = self.panel
         if panel.take("reset"):
             self.driver.reset()
-            self._measured[:] = 0.0
         if panel.take("push"):
             angle = self._rng.uniform(0, 2 * math.pi)
             size = panel.push_speed
@@ -123,15 +142,10 @@ class Player:
     def _step(self) -> None:
         if self._ranges is not None:
             self.env.set_command(self.panel.command)
-        # An episode does not end because its time is up while somebody plays.
+        # An episode does not end by its time limit while somebody plays.
         self.env.episode_length_buf.zero_()
-        done = self.driver.step()
+        self.driver.step()
         self.steps += 1
-        if self._ranges is not None:
-            share = 1 - math.exp(-self.env.step_dt / 0.15)
-            self._measured += share * (self.driver.velocity()[0] - self._measured)
-            if done[0]:
-                self._measured[:] = 0.0
 
     def _is_due(self, what: str, now: float, rate: float) -> bool:
         if now < self._due[what]:
@@ -139,65 +153,38 @@ class Player:
         self._due[what] = now + 1 / rate
         return True
 
-    def _show(self, now: float, meter: _Meter) -> None:
-        command = self.driver.command()[0] if self._ranges is not None else np.zeros(3)
+    def _show(self, now: float) -> None:
+        commanded, measured = self._ranges is not None, self.driver.measured[0]
+        command = self.driver.command()[0] if commanded else np.zeros(3)
         if self._is_due("draw", now, DRAW_HZ):
-            with self._server.atomic():
+            with self._page.server.atomic():
                 self._scene.update(self.driver.qpos[0], follow=self.panel.follow)
-                if self._ranges is not None:
+                if commanded:
                     quat = self.env.state.base_quat_wxyz[0].cpu().numpy()
-                    self._scene.show_velocity(command, self._measured, heading(quat))
+                    self._scene.show_velocity(command, measured, heading(quat))
         if self._is_due("read", now, READ_HZ):
-            rows = []
-            if self._ranges is not None:
-                rows = [
-                    (f"{axis} [{unit}]", float(command[k]), float(self._measured[k]))
-                    for k, (axis, unit) in enumerate(zip(AXES, UNITS, strict=True))
-                ]
+            span = self._ticks[-1] - self._ticks[0] if len(self._ticks) > 1 else math.inf
+            rate = (len(self._ticks) - 1) / span
             facts = {
                 "Simulated": f"{self.driver.time_s:.1f} s",
-                "Speed": "paused" if self.panel.paused else f"{meter.real_time:.2f} ×, {meter.rate:.0f} steps/s",
+                "Speed": "paused" if self.panel.paused else f"{rate * self.env.step_dt:.2f} ×, {rate:.0f} steps/s",
                 "Falls": str(self.driver.resets),
             }
-            if self._ranges is None:
+            if not commanded:
                 facts["Return"] = f"{float(self.driver.episode_return[0]):.1f}"
+            values = zip(UNITS.items(), command.tolist(), measured.tolist(), strict=True)
+            rows = [(f"{axis} [{unit}]", wanted, got) for (axis, unit), wanted, got in values] if commanded else []
             self.panel.write(rows, facts)
-        if self._ranges is not None and self._is_due("plot", now, PLOT_HZ):
-            self._history.append((self.driver.time_s, command.copy(), self._measured.copy()))
+        if commanded and self._is_due("plot", now, PLOT_HZ):
+            self._history.append((self.driver.time_s, command.copy(), measured.copy()))
             self.panel.plot([point for point in self._history if point[0] > self.driver.time_s - HISTORY_S])
 
 
-class _Meter:
-    """How fast the loop runs, over the last second."""
-
-    def __init__(self) -> None:
-        self._ticks: deque[tuple[float, float]] = deque()
-
-    def tick(self, now: float, step_dt: float) -> None:
-        self._ticks.append((now, step_dt))
-        while now - self._ticks[0][0] > 1.0:
-            self._ticks.popleft()
-
-    @property
-    def _span(self) -> float:
-        return self._ticks[-1][0] - self._ticks[0][0] if len(self._ticks) > 1 else math.inf
-
-    @property
-    def rate(self) -> float:
-        """Control steps a second."""
-        return (len(self._ticks) - 1) / self._span if self._ticks else 0.0
-
-    @property
-    def real_time(self) -> float:
-        """Simulated seconds a second."""
-        return self.rate * self._ticks[-1][1] if self._ticks else 0.0
-
-
 def checked_port(host: str, port: int) -> int:
-    """A port that can be listened on at `host`; a free one for port 0.
+    """Return a port that is available at a host; a free one for port 0.
 
     Raises:
-        UserError: no such port or address, or it is taken.
+        UserError: there is no such port or address, or another program listens there.
     """
     if not isinstance(port, int) or not 0 <= port <= 65535:
         raise UserError(f"port={port}: must be a TCP port from 0 (any free one) to 65535")

@@ -1,4 +1,4 @@
-"""A MuJoCo model in a viser scene: meshes sent once, then one pose a moving body a frame."""
+"""A MuJoCo model in a viser scene: meshes sent once, then one pose per moving body and frame."""
 
 from __future__ import annotations
 
@@ -7,83 +7,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robot_rl.viewer.drive import heading
-from robot_rl.viewer.shapes import SHAPES, Mesh, height_field, join
+from robot_rl.viewer.shapes import body_meshes
 
 if TYPE_CHECKING:
     import mujoco
     import viser
 
-GROUPS = (0, 1, 2)
-"""Geom groups that are looked at; MuJoCo's convention keeps collision shapes in 3 and above."""
 GRID_M = 1.0
 WORLD = "/world"
-
-
-def body_meshes(model: mujoco.MjModel, body: int) -> list[tuple[tuple[int, int, int], float, Mesh]]:
-    """The visible shapes of a body, joined by colour.
-
-    Args:
-        model: the model.
-        body: id of the body.
-
-    Returns:
-        (red green blue in 0..255, opacity in [0, 1], triangles in the body's frame) for every colour.
-    """
-    import mujoco
-
-    found: dict[tuple[tuple[int, int, int], float], list[Mesh]] = {}
-    for geom in np.flatnonzero(model.geom_bodyid == body):
-        rgba = geom_colour(model, int(geom))
-        mesh = geom_mesh(model, int(geom))
-        if mesh is None or rgba[3] == 0 or model.geom_group[geom] not in GROUPS:
-            continue
-        rotation = np.zeros(9)
-        mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
-        rgb = tuple(round(255 * float(c)) for c in rgba[:3])
-        key = ((rgb[0], rgb[1], rgb[2]), float(rgba[3]))
-        found.setdefault(key, []).append(mesh.moved(model.geom_pos[geom], rotation.reshape(3, 3)))
-    return [(rgb, opacity, join(meshes)) for (rgb, opacity), meshes in found.items()]
-
-
-def geom_colour(model: mujoco.MjModel, geom: int) -> np.ndarray:
-    """Colour (4,) of a geom in [0, 1]: its material's where it has one and no colour of its own."""
-    own, material = model.geom_rgba[geom], int(model.geom_matid[geom])
-    grey = np.array([0.5, 0.5, 0.5, 1.0])
-    return model.mat_rgba[material] if material >= 0 and np.allclose(own, grey) else own
-
-
-def geom_mesh(model: mujoco.MjModel, geom: int) -> Mesh | None:
-    """The triangles of a geom in its own frame; None for planes."""
-    import mujoco
-
-    kind = mujoco.mjtGeom(int(model.geom_type[geom])).name.removeprefix("mjGEOM_")
-    if kind == "MESH":
-        data = int(model.geom_dataid[geom])
-        first, count = int(model.mesh_vertadr[data]), int(model.mesh_vertnum[data])
-        vertices = model.mesh_vert[first : first + count]
-        first, count = int(model.mesh_faceadr[data]), int(model.mesh_facenum[data])
-        return Mesh(vertices.astype(np.float32), model.mesh_face[first : first + count].astype(np.int32))
-    if kind == "HFIELD":
-        data = int(model.geom_dataid[geom])
-        rows, columns, first = (
-            int(values[data]) for values in (model.hfield_nrow, model.hfield_ncol, model.hfield_adr)
-        )
-        size = model.hfield_size[data]
-        heights = model.hfield_data[first : first + rows * columns].reshape(rows, columns) * size[2]
-        return height_field(heights, size)
-    return SHAPES[kind](model.geom_size[geom]) if kind in SHAPES else None
 
 
 class RobotScene:
     """One world of a model, shown on a viser server."""
 
     def __init__(self, server: viser.ViserServer, model: mujoco.MjModel) -> None:
-        """Sends the shapes.
-
-        Args:
-            server: the page.
-            model: the model to draw.
-        """
+        """Send the shapes of a model."""
         import mujoco
         from robot_rl_envs.render import travelling_joints
 
@@ -102,11 +40,7 @@ class RobotScene:
             self._bodies[body] = server.scene.add_frame(name, show_axes=False)
             for k, (rgb, opacity, mesh) in enumerate(meshes):
                 server.scene.add_mesh_simple(
-                    f"{name}/shape_{k}",
-                    mesh.vertices,
-                    mesh.faces,
-                    color=rgb,
-                    opacity=None if opacity >= 1 else opacity,
+                    f"{name}/shape_{k}", mesh.vertices, mesh.faces, color=rgb, opacity=None if opacity >= 1 else opacity
                 )
         self._arrows = {
             name: server.scene.add_line_segments(
@@ -121,14 +55,14 @@ class RobotScene:
         }
 
     def _set_stage(self) -> None:
-        """Floor, light and a first view; nothing is fetched from elsewhere."""
+        """Add floor and light; nothing is loaded from the network."""
         scene, model = self._server.scene, self._model
         scene.set_up_direction("+z")
-        # The default is a photograph of a hall that the page would load from the network.
+        # The default is a photograph that the page would load from the network.
         scene.configure_environment_map(None)
         scene.configure_default_lights(enabled=False)
         scene.add_light_hemisphere("/light/sky", sky_color=(255, 255, 255), ground_color=(150, 155, 165), intensity=1.6)
-        # Light shines along the node's -z; this one comes from the front left, from above.
+        # Light shines along the node's -z: here from the front left, from above.
         scene.add_light_directional("/light/sun", intensity=2.2, cast_shadow=True, wxyz=(0.90, 0.25, 0.35, 0.05))
         planes = np.flatnonzero(model.geom_type == int(self._mj.mjtGeom.mjGEOM_PLANE))
         self._floor_z = float(model.geom_pos[planes[0], 2]) if planes.size else 0.0
@@ -149,12 +83,12 @@ class RobotScene:
         )
 
     def _has_terrain(self) -> bool:
-        """Whether the ground is a height field or boxes, which a level grid would hide."""
+        """Return whether the ground is a height field or boxes, which a level grid would hide."""
         floor = self._mj.mj_name2id(self._model, self._mj.mjtObj.mjOBJ_GEOM, "floor")
         return floor >= 0 and int(self._model.geom_type[floor]) != int(self._mj.mjtGeom.mjGEOM_PLANE)
 
     def look_from(self, client: viser.ClientHandle) -> None:
-        """Gives a browser that has just connected a good view of the robot."""
+        """Set the camera of a browser that has just connected to a view of the robot."""
         reach = max(float(np.ptp(self._data.geom_xpos[self._visible()], axis=0).max()), 0.6)
         centre = self._data.geom_xpos[self._visible()].mean(0) + np.asarray(self._world.position)
         offset = reach * np.array([0.2, -1.9, 0.5])
@@ -162,7 +96,7 @@ class RobotScene:
             body = self._model.jnt_bodyid[self._free[0]]
             offset = reach * np.array([1.0, -1.3, 0.6])
             offset[:2] = heading(self._data.xquat[body]) @ offset[:2]
-        # In this order: a new position takes the point looked at along.
+        # In this order: a new position moves the point of view, too.
         client.camera.position = tuple(centre + offset)
         client.camera.look_at = tuple(centre)
 
@@ -171,12 +105,9 @@ class RobotScene:
         return np.flatnonzero(moving) if moving.any() else np.arange(self._model.ngeom)
 
     def update(self, qpos: np.ndarray, *, follow: bool = True) -> None:
-        """Moves the bodies.
+        """Move the bodies to generalized positions (nq,).
 
-        Args:
-            qpos: (nq,) generalized positions.
-            follow: keep a floating base in the middle of the page, by moving the world under it; the browser's
-                camera stays in the viewer's hands.
+        With `follow` the world moves under a floating base, which stays in the middle; the user moves the camera.
         """
         data, model = self._data, self._model
         if np.isfinite(qpos).all():
@@ -190,11 +121,11 @@ class RobotScene:
         if follow and self._free.size:
             shift[:2] = -data.xpos[model.jnt_bodyid[self._free[0]], :2]
         self._world.position = shift
-        # The floor's pattern repeats: it need only move within one cell.
+        # The floor's pattern repeats, so it moves within one cell only.
         self._grid.position = (float(shift[0] % GRID_M), float(shift[1] % GRID_M), self._floor_z)
 
     def show_velocity(self, command: np.ndarray, measured: np.ndarray, rotation: np.ndarray) -> None:
-        """Draws planar velocities as lines above the robot; a metre a second is 40 cm.
+        """Draw planar velocities as lines above the robot, 40 cm for 1 m/s.
 
         Args:
             command: (2,) commanded velocity in the heading frame [m/s].

@@ -1,21 +1,24 @@
-"""A video of a policy, made without a display: rendered by MuJoCo, encoded by PyAV while it is simulated."""
+"""A video of a policy, made without a display: rendered by MuJoCo, encoded by PyAV while it is simulated.
+
+A strip below the images shows the command, the measured velocity and the time.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import math
+import itertools
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from robot_rl.errors import UserError
-from robot_rl.viewer.drive import Driver, Segment, heading, make_script, scene_model, segment_at, velocity_ranges
-from robot_rl.viewer.overlay import COMMAND, MEASURED, draw_progress, draw_tracking, strip_height
+from robot_rl.viewer.drive import UNITS, Driver, heading, make_script, scene_model, segment_at
 
 if TYPE_CHECKING:
     from robot_rl_envs.render import Arrow, Renderer
@@ -26,18 +29,20 @@ CODECS: tuple[tuple[str, dict[str, str]], ...] = (
     ("mpeg4", {"qscale": "4"}),
 )
 """In order of preference. Browsers play the first two in an mp4, most players the third."""
+INK, FAINT, BACK = (20, 24, 28), (92, 102, 112), (250, 251, 252)
+COMMAND, MEASURED = (26, 115, 230), (46, 160, 90)
+NAMES = tuple(f"{axis}  {unit}" for axis, unit in UNITS.items())
 
 
 @dataclass(kw_only=True, slots=True)
 class VideoCfg:
-    """What a video is like.
+    """Settings of a video.
 
     Attributes:
-        seconds: its length [s]; simulated time runs as fast as the clock.
-        fps: pictures a second; at most one a control step is rendered.
+        seconds: its length [s]; simulated time runs in real time.
+        fps: frames per second; at most one per control step is rendered.
         num_robots: 1, or 4 for a grid of two by two worlds.
-        width, height: of the whole picture [px], even.
-        script: what the robots are told; chosen from the task's command ranges when None.
+        width, height: of the frame [px], even.
     """
 
     seconds: float = 10.0
@@ -45,10 +50,9 @@ class VideoCfg:
     num_robots: int = 1
     width: int = 640
     height: int = 480
-    script: list[Segment] | None = None
 
     def __post_init__(self) -> None:
-        """Checks the ranges."""
+        """Check the ranges."""
         if not 0 < self.seconds <= 600:
             raise UserError(f"seconds={self.seconds}: must lie in (0, 600]")
         if not 1 <= self.fps <= 120:
@@ -59,30 +63,6 @@ class VideoCfg:
             raise UserError(
                 f"width x height={self.width} x {self.height}: must be multiples of 4, 160 x 96 to 4096 x 4096"
             )
-
-
-def record_video(
-    env: Any, policy: Any | None, path: Path | str, cfg: VideoCfg | None = None, *, progress: bool = True
-) -> Path:
-    """Records a policy at work.
-
-    Args:
-        env: an environment of at least `cfg.num_robots` worlds; its first ones are shown.
-        policy: a network's function, a bundle, or None; see `Driver`.
-        path: the .mp4 to write; it is replaced in one step when the video is whole.
-        cfg: what the video is like.
-        progress: draw a progress bar on the terminal.
-
-    Returns:
-        The path.
-
-    Raises:
-        UserError: fewer worlds than robots to show.
-        robot_rl_envs.render.NoGLError: there is no OpenGL here; the message says what to install.
-    """
-    cfg = cfg or VideoCfg()
-    with contextlib.closing(film(env, policy, cfg)) as frames:
-        return write_video(frames, path, cfg.fps, total=round(cfg.seconds * cfg.fps), progress=progress)
 
 
 def film(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray]:
@@ -97,28 +77,20 @@ def film(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray]:
 
 
 def write_video(frames: Iterator[np.ndarray], path: Path | str, fps: int, *, total: int, progress: bool = True) -> Path:
-    """Writes pictures as an .mp4, which is replaced in one step when the video is whole.
+    """Write frames (H, W, 3) uint8 with even sides as an .mp4, atomically, and return its path.
 
-    Args:
-        frames: the pictures, (H, W, 3) uint8 with even sides.
-        path: the .mp4 to write.
-        fps: pictures a second.
-        total: how many there are, for the progress bar.
-        progress: draw a progress bar on the terminal.
-
-    Returns:
-        The path.
+    `total` is the number of frames for the progress bar, if there is one on the terminal.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.{os.getpid()}.mp4")
     try:
-        # The first picture comes before the file: without OpenGL nothing is left behind.
+        # The first frame comes before the file: without OpenGL no file is left.
         first = next(frames)
-        with _Encoder(part, fps, first.shape[1], first.shape[0]) as encoder:
-            encoder.add(first)
+        with _encoder(part, fps, first.shape[1], first.shape[0]) as add:
+            add(first)
             for frame in _bar(frames, total=total - 1, shown=progress):
-                encoder.add(frame)
+                add(frame)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -126,79 +98,54 @@ def write_video(frames: Iterator[np.ndarray], path: Path | str, fps: int, *, tot
 
 
 def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray]:
-    """The pictures, (H, W, 3) uint8, one after the other; simulates as it goes."""
-    ranges = velocity_ranges(env)
-    script = cfg.script or (make_script(ranges, cfg.seconds) if ranges else [])
+    from robot_rl_envs.render import Renderer
+
+    env.reset()
+    driver, shown = Driver(env, policy), cfg.num_robots
+    ranges = driver.ranges
+    script = make_script(ranges, cfg.seconds) if ranges else []
     limits = np.array([max(abs(low), abs(high)) for low, high in ranges.values()]) if ranges else np.ones(3)
     size = (cfg.width, strip_height(cfg.height))
-    env.reset()
-    driver = Driver(env, policy)
-    shown = cfg.num_robots
-    smooth = np.zeros((shown, 3))
-    # What the eye takes for the velocity is not one control step's.
-    share = 1 - math.exp(-env.step_dt / 0.15)
-    with _Stage(env, cfg) as stage:
+    rows, model = (1 if shown == 1 else 2), scene_model(env)
+    with contextlib.ExitStack() as stack:
+        renderers = [
+            stack.enter_context(Renderer(model, cfg.width // rows, (cfg.height - size[1]) // rows))
+            for _ in range(shown)
+        ]
         for k in range(round(cfg.seconds * cfg.fps)):
             while driver.time_s < k / cfg.fps - 1e-9:
                 if script:
                     env.set_command(segment_at(script, driver.time_s).command)
-                done = driver.step()[:shown]
-                if ranges:
-                    smooth += share * (driver.velocity()[:shown] - smooth)
-                    smooth[done] = 0.0
-            picture = stage.draw(driver, smooth if ranges else None)
+                driver.step()
+            image = _draw(renderers, driver)
             if ranges:
-                command = driver.command()[:shown].mean(0)
-                label = segment_at(script, driver.time_s).label if script else "command"
-                strip = draw_tracking(
-                    size, label, driver.time_s, command=command, measured=smooth.mean(0), limits=limits
-                )
+                command, measured = driver.command()[:shown].mean(0), driver.measured[:shown].mean(0)
+                label = segment_at(script, driver.time_s).label
+                strip = draw_tracking(size, label, driver.time_s, command=command, measured=measured, limits=limits)
             else:
                 value = float(driver.episode_return[:shown].mean())
                 strip = draw_progress(size, str(env.cfg.name), driver.time_s, f"return {value:.1f}")
-            yield np.concatenate([picture, strip])
+            yield np.concatenate([image, strip])
 
 
-class _Stage:
-    """One renderer a robot, tiled."""
-
-    def __init__(self, env: Any, cfg: VideoCfg) -> None:
-        from robot_rl_envs.render import Renderer
-
-        self._env = env
-        rows = 1 if cfg.num_robots == 1 else 2
-        model = scene_model(env)
-        width, height = cfg.width // rows, (cfg.height - strip_height(cfg.height)) // rows
-        self._renderers: list[Renderer] = []
-        for _ in range(cfg.num_robots):
-            self._renderers.append(Renderer(model, width, height))
-
-    def draw(self, driver: Driver, velocity: np.ndarray | None) -> np.ndarray:
-        """All robots; with arrows of command and measured velocity where there is a `velocity` (n, 3)."""
-        qpos, tiles = driver.qpos, []
-        commands = driver.command() if velocity is not None else None
-        for k, renderer in enumerate(self._renderers):
-            arrows = None
-            if velocity is not None and commands is not None:
-                quat = self._env.state.base_quat_wxyz[k].cpu().numpy()
-                arrows = _arrows(self._env.state.base_pos_w[k].cpu().numpy(), quat, commands[k], velocity[k])
-            tiles.append(renderer.frame(qpos[k], arrows=arrows))
-        if len(tiles) == 1:
-            return tiles[0]
-        for tile in tiles:
-            tile[-1:], tile[:, -1:] = 255, 255
-        return np.concatenate([np.concatenate(tiles[:2], axis=1), np.concatenate(tiles[2:], axis=1)])
-
-    def __enter__(self) -> _Stage:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for renderer in self._renderers:
-            renderer.close()
+def _draw(renderers: Sequence[Renderer], driver: Driver) -> np.ndarray:
+    """Draw one robot or four tiles, with arrows of command and measured velocity if they have a velocity command."""
+    qpos, state, tiles = driver.qpos, driver.env.state, []
+    for k, renderer in enumerate(renderers):
+        arrows = None
+        if driver.ranges is not None:
+            position, quat = state.base_pos_w[k].cpu().numpy(), state.base_quat_wxyz[k].cpu().numpy()
+            arrows = _arrows(position, quat, driver.command()[k], driver.measured[k])
+        tiles.append(renderer.frame(qpos[k], arrows=arrows))
+    if len(tiles) == 1:
+        return tiles[0]
+    for tile in tiles:
+        tile[-1:], tile[:, -1:] = 255, 255
+    return np.concatenate([np.concatenate(tiles[:2], axis=1), np.concatenate(tiles[2:], axis=1)])
 
 
 def _arrows(position: np.ndarray, quat: np.ndarray, command: np.ndarray, velocity: np.ndarray) -> list[Arrow]:
-    """Command and measured planar velocity, above the robot; a metre a second is 30 cm."""
+    """Return arrows of command and measured planar velocity above the robot, 30 cm for 1 m/s."""
     from robot_rl_envs.render import Arrow
 
     rotation, arrows = heading(quat), []
@@ -218,40 +165,122 @@ def _bar(frames: Iterator[np.ndarray], *, total: int, shown: bool) -> Iterator[n
     return iter(track(frames, description="video", total=total, transient=True))
 
 
-class _Encoder:
-    """An mp4 that grows frame by frame."""
+@contextlib.contextmanager
+def _encoder(path: Path, fps: int, width: int, height: int) -> Iterator[Callable[[np.ndarray], None]]:
+    """Open an mp4 and give the function that appends a frame (H, W, 3) uint8."""
+    import av
 
-    def __init__(self, path: Path, fps: int, width: int, height: int) -> None:
-        import av
+    # With the index at the front a browser plays the file while it loads.
+    with av.open(str(path), "w", options={"movflags": "+faststart"}) as container:
+        container.metadata["comment"] = "robot-rl video"  # identifies the files that robot-rl video may replace
+        stream = _add_stream(container, fps)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        time_base = stream.codec_context.time_base = Fraction(1, fps)
+        numbers = itertools.count()
 
-        self._av = av
-        # The index goes to the front, so that a browser plays the file while it loads.
-        self._container = av.open(str(path), "w", options={"movflags": "+faststart"})
-        self._container.metadata["comment"] = "robot-rl video"  # by which robot-rl video knows its own films
-        self._stream = self._add_stream(fps)
-        self._stream.width, self._stream.height, self._stream.pix_fmt = width, height, "yuv420p"
-        self._time_base = self._stream.codec_context.time_base = Fraction(1, fps)
-        self._count = 0
+        def add(image: np.ndarray) -> None:
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+            frame.pts, frame.time_base = next(numbers), time_base
+            container.mux(stream.encode(frame))
 
-    def _add_stream(self, fps: int) -> Any:
-        from av.codec.codec import UnknownCodecError
+        yield add
+        container.mux(stream.encode(None))
 
-        for name, options in CODECS:
-            with contextlib.suppress(UnknownCodecError, ValueError):
-                return self._container.add_stream(name, rate=fps, options=options)
-        raise RuntimeError(f"PyAV {self._av.__version__} has none of the encoders {', '.join(n for n, _ in CODECS)}")
 
-    def add(self, picture: np.ndarray) -> None:
-        """Appends a picture (H, W, 3) uint8."""
-        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
-        frame.pts, frame.time_base = self._count, self._time_base
-        self._count += 1
-        self._container.mux(self._stream.encode(frame))
+def _add_stream(container: Any, fps: int) -> Any:
+    from av.codec.codec import UnknownCodecError
 
-    def __enter__(self) -> _Encoder:
-        return self
+    for name, options in CODECS:
+        with contextlib.suppress(UnknownCodecError, ValueError):
+            return container.add_stream(name, rate=fps, options=options)
+    raise RuntimeError(f"PyAV has none of the encoders {', '.join(name for name, _ in CODECS)}")
 
-    def __exit__(self, kind: type | None, *_: object) -> None:
-        if kind is None:
-            self._container.mux(self._stream.encode(None))
-        self._container.close()
+
+def strip_height(height: int) -> int:
+    """Return the height of the strip of a frame [px]: about an eighth of it, a multiple of 4."""
+    return max(36, 4 * round(0.135 * height / 4))
+
+
+def draw_tracking(
+    size: tuple[int, int], label: str, time_s: float, *, command: np.ndarray, measured: np.ndarray, limits: np.ndarray
+) -> np.ndarray:
+    """Draw the strip of a robot with a velocity command, (height, width, 3) uint8: a label, the time and three gauges.
+
+    `command`, `measured` and `limits`, the full deflection of the gauges, are vx, vy [m/s] and yaw rate [rad/s].
+    """
+    canvas = _Strip(size)
+    left = canvas.head(label, time_s)
+    width = (canvas.width - left) / 3
+    for k in range(3):
+        canvas.gauge(left + k * width, width * 0.88, k, float(command[k]), float(measured[k]), limit=float(limits[k]))
+    return canvas.done()
+
+
+def draw_progress(size: tuple[int, int], label: str, time_s: float, text: str) -> np.ndarray:
+    """Draw the strip of any other task, (height, width, 3) uint8: a label, the time [s] and one line of text."""
+    canvas = _Strip(size)
+    left = canvas.head(label, time_s)
+    canvas.text(left, 0.5, text, 0.26, FAINT)
+    return canvas.done()
+
+
+def _signed(value: float) -> str:
+    # Adding zero turns -0.0 into 0.0.
+    return f"{round(value, 2) + 0.0:+.2f}"
+
+
+@cache
+def _font(size: int) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size=size)
+
+
+class _Strip:
+    """A strip to draw on; vertical lengths are shares of its height."""
+
+    def __init__(self, size: tuple[int, int]) -> None:
+        from PIL import Image, ImageDraw
+
+        self.width, self._height = size
+        self._image = Image.new("RGB", size, BACK)
+        self._draw = ImageDraw.Draw(self._image)
+
+    def _y(self, share: float) -> float:
+        return share * self._height
+
+    def text(
+        self, x: float, y: float, text: str, size: float, colour: tuple[int, int, int], *, anchor: str = "lm"
+    ) -> None:
+        self._draw.text(
+            (x, self._y(y)), text, fill=colour, font=_font(max(9, round(size * self._height))), anchor=anchor
+        )
+
+    def head(self, label: str, time_s: float) -> float:
+        """Draw the label with the time under it and return where the rest may begin [px]."""
+        margin = 0.25 * self._height
+        self.text(margin, 0.36, label, 0.32, INK)
+        self.text(margin, 0.72, f"{time_s:.1f} s", 0.23, FAINT)
+        return margin + max(
+            1.9 * self._height, self._draw.textlength(label, font=_font(round(0.32 * self._height))) + margin
+        )
+
+    def gauge(self, x: float, width: float, axis: int, command: float, measured: float, *, limit: float) -> None:
+        """Draw measured and command as numbers; below them a bar for the one and a mark for the other."""
+        self.text(x, 0.3, NAMES[axis], 0.19, FAINT)
+        shown = f" / {_signed(command)}"
+        self.text(x + width, 0.3, shown, 0.21, COMMAND, anchor="rm")
+        shown_width = self._draw.textlength(shown, font=_font(max(9, round(0.21 * self._height))))
+        self.text(x + width - shown_width, 0.3, _signed(measured), 0.21, MEASURED, anchor="rm")
+        middle, half = x + width / 2, width / 2
+        limit = max(limit, 1e-6)
+        end = middle + half * float(np.clip(measured / limit, -1, 1))
+        mark = middle + half * float(np.clip(command / limit, -1, 1))
+        draw = self._draw
+        draw.rectangle((x, self._y(0.58), x + width, self._y(0.72)), fill=(226, 230, 234))
+        draw.rectangle((min(middle, end), self._y(0.58), max(middle, end), self._y(0.72)), fill=MEASURED)
+        draw.line((middle, self._y(0.56), middle, self._y(0.74)), fill=FAINT)
+        draw.rectangle((mark - 1.5, self._y(0.5), mark + 1.5, self._y(0.8)), fill=COMMAND)
+
+    def done(self) -> np.ndarray:
+        return np.asarray(self._image)

@@ -38,7 +38,7 @@ MIRRORS: dict[str, dict[str, tuple[str, float]]] = {
     },
 }
 """Partner and sign of the joints that the left-right mirror changes, where a robot has two sides."""
-VELOCITY_LIMIT = 100.0  # [rad/s or m/s] no real joint says less
+VELOCITY_LIMIT = 100.0  # [rad/s or m/s] no real joint has less
 
 
 def gymnasium_robot(name: str) -> Robot:

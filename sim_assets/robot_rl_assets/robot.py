@@ -1,7 +1,7 @@
 """What the code has to know about a robot beyond its MJCF file.
 
 The model file carries physics (inertias, joint ranges, friction, shapes) and nothing about control: actuators, floor,
-lights and sensors are added by whoever builds the scene, from the facts below.
+lights and sensors are added by the code that builds the scene, from the facts below.
 
 Contact bits are the same for every robot, so that scenes and robots combine freely:
 
@@ -16,7 +16,7 @@ floor and terrain    1        0 (or more)
 A robot therefore touches the ground and never itself. Visual geoms are in group 2, collision geoms in group 3. Every
 body has an explicit inertial, so a scene for training may drop the visual geoms without a change of dynamics.
 
-A model that is a whole scene, with ground and actuators of its own, is the exception: its robot says `complete=True`,
+A model that is a whole scene, with ground and actuators of its own, is the exception: its robot has `complete=True`,
 and nothing is added to it or left out.
 """
 

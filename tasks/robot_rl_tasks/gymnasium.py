@@ -65,7 +65,7 @@ def make_one(
     num_threads: int = 0,
     **options: Any,
 ) -> TaskEnv:
-    """Make one world of a task; see `make_vector`, whose arguments these are."""
+    """Make one world of a task; see `make_vector` for the arguments."""
     from robot_rl_envs.adapters.gymnasium_env import TaskEnv
 
     options |= {"engine": engine, "device": device, "num_threads": num_threads}

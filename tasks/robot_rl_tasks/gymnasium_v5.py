@@ -39,7 +39,7 @@ LEARNERS: dict[str, tuple[int, float, dict[str, Any]]] = {
     "ant_v5": (64, 0.3, MIRRORED | {"ppo.epochs": 8}),
     "humanoid_v5": (128, 0.4, MIRRORED | {"ppo.epochs": 7}),
 }
-"""What each robot learns with besides: worlds, the deviation at the start as a share of the motors' control, settings.
+"""Further settings of each robot: worlds, the deviation at the start as a share of the motors' control, settings.
 
 All do better from small actions. With the mirror the return of Ant doubled, and a humanoid learned to walk. Walker2d
 reached 2900 to 4600 in three seeds from rollouts of 128 steps in 16 worlds, where 32 steps in 64 gave 1400 to 4200.

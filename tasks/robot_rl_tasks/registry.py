@@ -1,4 +1,4 @@
-"""Find tasks: folders here whose module has ``make_task()``, plug-ins, and ``module:name`` of any package.
+"""Find tasks: folders here with a module that has ``make_task()``, plug-ins, and ``module:name`` of any package.
 
 A module with a line ``REQUIRES = "package"`` is a task only where that package is installed; the extra of that name
 brings it. An entry point in the group ``robot_rl.tasks`` names a function like ``make_task``.

@@ -5,9 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from robot_rl.sim2sim.between import Journal
-from robot_rl.sim2sim.faults import read_faults
-from robot_rl.sim2sim.mutate import Mutator
+from robot_rl.sim2sim.faults import Journal, Mutator, read_faults
 
 LAYOUT = 7
 LIMIT_S = 0.1

@@ -3,7 +3,7 @@
 import pytest
 
 from robot_rl.sim2sim.faults import read_faults
-from robot_rl.sim2sim.realtime import RealTimeCfg, RealTimeRun
+from robot_rl.sim2sim.session import Session, SessionCfg
 
 # On a machine that others use the simulation stops for tens of milliseconds; a limit under test is set by its test.
 LENIENT = {
@@ -32,7 +32,7 @@ def session(go2_task, go2_bundle, tmp_path):
     runs = []
 
     def run(faults="", *, settings=None, seconds=3.0, arguments=(), command="0.5,0,0", **options):
-        cfg = RealTimeCfg(
+        cfg = SessionCfg(
             seconds=seconds,
             command=command,
             faults=read_faults(faults),
@@ -42,7 +42,7 @@ def session(go2_task, go2_bundle, tmp_path):
             arguments=(*NO_REALTIME, *arguments),
             **options,
         )
-        made = RealTimeRun(go2_task, go2_bundle, cfg, tmp_path)
+        made = Session(go2_task, go2_bundle, cfg, tmp_path)
         runs.append(made)
         made.run()
         return made, made.report()

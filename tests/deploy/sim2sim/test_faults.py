@@ -76,7 +76,7 @@ def test_a_state_that_is_wrong_damps_at_once(session, damped, log, fault, name):
     # Commands that answered such a state and were not damping: none, whatever the machine's speed.
     assert row["active_after"] == 0
     assert [found["fault"] for found in report["faults"]] == [name]
-    assert made.session.phase == "DAMPING"
+    assert made.phase == "DAMPING"
     answer = damped(log)
     assert answer.fault == name
     shown(fault, answer, report)
@@ -100,7 +100,7 @@ def test_a_sensor_that_no_longer_measures_damps(rt, session, log, fault, name):
     made, report = session(f"{fault}@0.4", log=str(log))
     assert row_of(report)["fault"] == name
     assert [found["fault"] for found in report["faults"]] == [name]
-    assert made.session.phase == "DAMPING"
+    assert made.phase == "DAMPING"
     assert rt.replay_log(log)["difference"] == ""
 
 

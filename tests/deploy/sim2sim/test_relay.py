@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from robot_rl.sim2sim.faults import read_faults
-from robot_rl.sim2sim.ports import LOOPBACK, free_ports
-from robot_rl.sim2sim.relay import Relay
+from robot_rl.sim2sim.link import LOOPBACK, free_ports
+from robot_rl.sim2sim.proxy import Relay
 
 ROBOTS = {"shm": "unitree_go2", "unitree_go": "unitree_go2", "unitree_hg": "unitree_g1"}
 

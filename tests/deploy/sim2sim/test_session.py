@@ -10,7 +10,7 @@ import pytest
 
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
-from robot_rl.sim2sim.ports import LOOPBACK, free_ports
+from robot_rl.sim2sim.link import LOOPBACK, free_ports
 
 
 @pytest.mark.parametrize("transport", ["udp", "shm", "dds"])
@@ -30,7 +30,6 @@ def test_a_robot_stands_up_and_walks(session, rt, transport):
 
 def test_joints_in_another_order_are_found_by_name(session, monkeypatch):
     """The robot reports and obeys its joints from last to first; contract and policy know nothing of it."""
-    from robot_rl.sim2sim import parity
     from robot_rl.sim2sim.plant import Plant
 
     names, sense, obey = Plant.joint_names, Plant.sense, Plant._obey
@@ -51,16 +50,15 @@ def test_joints_in_another_order_are_found_by_name(session, monkeypatch):
     monkeypatch.setattr(Plant, "joint_names", property(lambda self: names.fget(self)[::-1]))
     monkeypatch.setattr(Plant, "sense", reversed_sense)
     monkeypatch.setattr(Plant, "_obey", reversed_obey)
-    assert parity is not None
     _, report = session(seconds=1.5)
     assert (report["faults"], report["falls"]) == ([], 0)
     assert report["lin_vel_error"] < 0.4
 
 
 def test_a_bundle_of_another_robot_is_refused(session, cartpole_bundle, go2_task, tmp_path):
-    from robot_rl.sim2sim.realtime import RealTimeCfg, RealTimeRun
+    from robot_rl.sim2sim.session import Session, SessionCfg
 
-    made = RealTimeRun(go2_task, cartpole_bundle, RealTimeCfg(seconds=1.0), tmp_path)
+    made = Session(go2_task, cartpole_bundle, SessionCfg(seconds=1.0), tmp_path)
     try:
         with pytest.raises(UserError, match="the policy is for 'cartpole'"):
             made.run()
@@ -83,14 +81,14 @@ def test_the_command_line_runs_a_session(tmp_path, capsys):
     ("words", "line"),
     [
         (["transport=tcp"], "transport=tcp: must be udp, shm or dds"),
-        (["faults=relabel", "transport=shm"], "faults: relabel goes over udp alone; write transport=udp"),
+        (["faults=relabel", "transport=shm"], "faults: relabel works over udp only; write transport=udp"),
         (["all_states=true"], "all_states=True: is for episodes"),
         (["episodes=2", "viewer=true"], "viewer=True: is for a session; leave episodes out"),
         (["episodes=-1"], "episodes=-1: must be at least 0"),
         (["seconds=-1"], "seconds=-1.0: must lie in"),
         (["settings=stand_s"], "'stand_s' must be name:number"),
         (["settings=stand:1"], "setting 'stand' is unknown"),
-        (["tick=1"], "tick=1.0: must lie in"),
+        (["tick=1"], "tick=1.0: must be in"),
         (["command=up"], "command=up: must be task, script, a joystick"),
         (["faults=nun"], "there is no 'nun'"),
         (["faults=nan:64"], "nan:64 must be the index of a joint, from 0 to 63"),
@@ -117,7 +115,7 @@ def test_what_the_runtime_refuses_is_one_line(rt, kind, monkeypatch, capsys):
 
 
 def test_the_viewer_draws_and_its_buttons_ask(session, go2_task, go2_bundle, tmp_path):
-    from robot_rl.sim2sim.realtime import RealTimeCfg, RealTimeRun
+    from robot_rl.sim2sim.session import Session, SessionCfg
     from robot_rl.sim2sim.view import View
 
     settings = {
@@ -126,16 +124,16 @@ def test_the_viewer_draws_and_its_buttons_ask(session, go2_task, go2_bundle, tmp
         "limits.state_frozen_s": 2.0,
         "limits.missed_deadlines": 500.0,
     }
-    made = RealTimeRun(go2_task, go2_bundle, RealTimeCfg(seconds=20.0, settings=settings), tmp_path)
+    made = Session(go2_task, go2_bundle, SessionCfg(seconds=20.0, settings=settings), tmp_path)
     view = View(made, "127.0.0.1", 0, drives=True)
     try:
-        made.run(lambda: made.session.policy_s > 0.3)
+        made.run(lambda: made.policy_s > 0.3)
         view._press("Damp")
-        made.run(lambda: made.session.phase == "DAMPING")
+        made.run(lambda: made.phase == "DAMPING")
         assert made.link.fault == "operator_stop"
         assert "operator_stop" in view._figures.content or view._figures.content
         view._press("Stand")
-        made.run(lambda: made.session.phase == "STAND")
+        made.run(lambda: made.phase == "STAND")
     finally:
         view.close()
         made.close()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from robot_rl.evaluate.motion import record_motion
+from robot_rl.evaluate.rollout import record_motion
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.auxiliaries.motions import read_motion
 

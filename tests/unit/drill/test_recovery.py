@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from robot_rl.drill.faults import STATE, poison
+from robot_rl.drill.drill import STATE, poison
 from robot_rl.drill.process import DrillError, First, Training, last_row, name_code
-from robot_rl.drill.recovery import SAME, check_end, compare, note_start
-from robot_rl.drill.scene import Outcome, Scene
+from robot_rl.drill.scene import SAME, Outcome, Scene, check_end, compare, note_start
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import load_worlds, save_checkpoint, verify_checkpoint
 
@@ -73,22 +72,22 @@ def test_a_line_that_is_no_row_is_seen(scene, tmp_path):
     run, outcome = make_run(tmp_path / "copy"), Outcome(fault="kill")
     run.metrics_file.write_bytes(b"\0\0\0\n" + run.metrics_file.read_bytes())
     check_end(scene, run, outcome, ())
-    assert outcome.wrong == ["metrics.jsonl has lines that are no rows"]
+    assert outcome.wrong == ["metrics.jsonl has invalid lines"]
 
 
 def test_another_run_is_wrong_unless_nobody_can_tell(scene, tmp_path):
     run, outcome = make_run(tmp_path / "copy", weight=1.5), Outcome(fault="kill")
     assert compare(scene, run, outcome).startswith("no, 1 differences, the first in model.safetensors: w")
     assert len(outcome.wrong) == 1
-    scene.untold = "a GPU"
+    scene.incomparable = "a GPU"
     outcome = Outcome(fault="kill")
-    assert compare(scene, run, outcome).startswith("cannot be told (a GPU)")
+    assert compare(scene, run, outcome).startswith("cannot be compared (a GPU)")
     assert outcome.wrong == []
 
 
 def test_rows_that_the_fault_took_do_not_make_another_run(scene, tmp_path):
     run, outcome = make_run(tmp_path / "copy", steps=[1, 2, 3, 5, 6]), Outcome(fault="corrupt_metrics")
-    assert compare(scene, run, outcome, missing=(4,)) == f"{SAME} but the 1 that are gone"
+    assert compare(scene, run, outcome, missing=(4,)) == f"{SAME} except for the 1 that were lost"
     assert compare(scene, run, outcome).startswith("no, 1 differences, the first in iteration 4: not in both")
 
 
@@ -103,7 +102,7 @@ def test_the_end_is_a_whole_checkpoint_of_the_last_iteration(scene, tmp_path):
 
 
 def test_what_was_lost_is_counted_from_the_last_row(scene):
-    process: Any = SimpleNamespace(said_before_stepping=lambda: ["robot-rl: 000006 is damaged"])
+    process: Any = SimpleNamespace(lines_before_stepping=lambda: ["robot-rl: 000006 is damaged"])
     outcome = Outcome(fault="kill")
     before = [{"iteration": step, "time_s": 0.5 * step} for step in range(1, 8)]
     note_start(outcome, process, First(5, 2.0, 2.5), before)
@@ -168,14 +167,14 @@ def test_what_a_process_says_is_timed(tmp_path, monkeypatch):
         assert training.wait(20.0) == 85
     assert first.iteration == 5
     assert 0.1 <= first.stepping_s < first.done_s
-    assert training.said_before_stepping() == ["robot-rl: 000006 is damaged"]
+    assert training.lines_before_stepping() == ["robot-rl: 000006 is damaged"]
     assert training.lines[-1] == f"-m robot_rl.cli.main resume one root={tmp_path} max_iterations=9"
 
 
 def test_a_process_that_hangs_is_killed(tmp_path, monkeypatch):
     acting(monkeypatch, tmp_path, "exec sleep 60")
     with Training(make_run(tmp_path), {}) as training:
-        with pytest.raises(DrillError, match=r"did not come to iteration 7 within 0 s; it said nothing"):
+        with pytest.raises(DrillError, match=r"did not come to iteration 7 within 0 s; it printed nothing"):
             training.wait_iteration(TOTAL + 1, 0.1)
         assert training.wait_iteration(TOTAL, 1.0)["iteration"] == TOTAL
     assert training.wait(1.0) == -9

@@ -88,6 +88,6 @@ def test_the_report_says_what_limits(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     _, sections, _ = make_sections(read_run(tmp_path))
     throughput = next(section for section in sections if section.key == "throughput")
-    assert "In the mean: simulate 20%, infer 10%, learn 50%, other 20%; limited by learn;" in throughput.text
+    assert "On average: simulate 20%, infer 10%, learn 50%, other 20%; limited by learn;" in throughput.text
     assert "would leave 50%." in throughput.text
     assert [series.name for chart in throughput.charts for series in chart.series].count("perf/overlap_share") == 1

@@ -143,5 +143,5 @@ def test_an_actuator_of_training_alone_is_named(task):
 
 @pytest.mark.parametrize("tick", [-0.002, 0.03, 1e-5])
 def test_a_tick_that_does_not_fit_is_refused(task, tick):
-    with pytest.raises(UserError, match=f"tick={tick}: must lie in"):
+    with pytest.raises(UserError, match=f"tick={tick}: must be in"):
         plant_task(task, tick)

@@ -37,11 +37,11 @@ def test_what_was_written_is_read(tmp_path):
     ("text", "line"),
     [
         ("delai@2", "there is no 'delai'; did you mean 'delay'"),
-        ("drop=1.5", "drop=1.5 must lie in"),
+        ("drop=1.5", "drop=1.5 must be in"),
         ("drop=x", "x is not a number"),
         ("nan=3@2", "nan takes no value"),
         ("nan@5-4", "must begin at 0 or later and end after it"),
-        ("nan@@5", "is no fault; write kind=value:joint@start-end"),
+        ("nan@@5", "is invalid; write kind=value:joint@start-end"),
         ("nan:99", "must be the index of a joint"),
         ("nowhere.json", "cannot be read"),
     ],

@@ -47,11 +47,11 @@ def test_buttons(player):
     panel._press("Reset")
     panel._press("Push")
     panel._push.value = 0.5
-    player._grant_wishes()
+    player._apply_requests()
     assert float(player.env.state.qpos[0, 0]) == 0.0
     ((dx, dy, dz),) = player.env.pushes
     assert (np.hypot(dx, dy), dz) == pytest.approx((0.5, 0.0))
-    player._grant_wishes()
+    player._apply_requests()
     assert len(player.env.pushes) == 1
     panel._press("Pause")
     steps = player.steps

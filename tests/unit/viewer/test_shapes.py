@@ -4,8 +4,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from robot_rl.viewer.scene import body_meshes, geom_colour
-from robot_rl.viewer.shapes import box, capsule, cylinder, ellipsoid, height_field, sphere
+from robot_rl.viewer.shapes import body_meshes, box, capsule, cylinder, ellipsoid, geom_colour, height_field, sphere
 
 
 def volume(mesh) -> float:

@@ -1,12 +1,18 @@
 """Videos: what is in the file, and what is left when it fails."""
 
+import contextlib
+
 import av
 import numpy as np
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.viewer.overlay import COMMAND, draw_progress, draw_tracking, strip_height
-from robot_rl.viewer.video import VideoCfg, record_video
+from robot_rl.viewer.video import COMMAND, VideoCfg, draw_progress, draw_tracking, film, strip_height, write_video
+
+
+def record(env, policy, path, cfg):
+    with contextlib.closing(film(env, policy, cfg)) as frames:
+        return write_video(frames, path, cfg.fps, total=round(cfg.seconds * cfg.fps), progress=False)
 
 
 def read(path):
@@ -20,7 +26,7 @@ def read(path):
 def test_commanded_robot(gl, fake_env, tmp_path):
     env = fake_env()
     cfg = VideoCfg(seconds=2.0, fps=10, width=160, height=120)
-    path = record_video(env, None, tmp_path / "new" / "video.mp4", cfg, progress=False)
+    path = record(env, None, tmp_path / "new" / "video.mp4", cfg)
     frames, codec, pixels, rate = read(path)
     assert frames.shape == (20, 120, 160, 3)
     assert (pixels, rate) == ("yuv420p", 10)
@@ -39,7 +45,7 @@ def test_commanded_robot(gl, fake_env, tmp_path):
 def test_grid_of_four(gl, fake_env, tmp_path):
     env = fake_env(5, commanded=False)
     cfg = VideoCfg(seconds=0.2, fps=10, num_robots=4, width=160, height=120)
-    frames = read(record_video(env, None, tmp_path / "video.mp4", cfg, progress=False))[0]
+    frames = read(record(env, None, tmp_path / "video.mp4", cfg))[0]
     assert frames.shape == (2, 120, 160, 3)
     scene = frames[0][: 120 - strip_height(120)]
     red = scene[..., 0].astype(int) - scene[..., 1] > 50
@@ -59,7 +65,7 @@ def test_nothing_is_left_of_a_video_that_fails(gl, fake_env, tmp_path):
 
     (tmp_path / "video.mp4").write_text("the old one")
     with pytest.raises(RuntimeError, match="broken policy"):
-        record_video(env, policy, tmp_path / "video.mp4", VideoCfg(width=160, height=96), progress=False)
+        record(env, policy, tmp_path / "video.mp4", VideoCfg(width=160, height=96))
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("video.mp4", "the old one")]
 
 
@@ -74,7 +80,7 @@ def test_settings_out_of_range(field, value):
 
 def test_too_few_worlds(fake_env, tmp_path):
     with pytest.raises(UserError, match="num_robots=4"):
-        record_video(fake_env(2), None, tmp_path / "video.mp4", VideoCfg(num_robots=4))
+        record(fake_env(2), None, tmp_path / "video.mp4", VideoCfg(num_robots=4))
 
 
 def test_strip_marks_the_command():
