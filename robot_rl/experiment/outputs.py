@@ -130,7 +130,7 @@ PAGE = Kind(
     is_ours=has_mark(f'<meta name="generator" content="{MARK}">', EARLIER_PAGE),
     endings=(".html",),
 )
-PICTURE = Kind(what="an image of robot-rl", is_ours=has_mark(f"tEXtSoftware\0{MARK}"), endings=(".png",))
+IMAGE = Kind(what="an image of robot-rl", is_ours=has_mark(f"tEXtSoftware\0{MARK}"), endings=(".png",))
 CROSS = Kind(
     what="a table of robot-rl cross",
     is_ours=has_keys("policies", "engines", "bounds", "cells"),
@@ -237,7 +237,7 @@ def check_folder(key: str, text: str) -> Path:
     return Path(text)
 
 
-def save_picture(image: Image.Image, path: Path) -> None:
+def save_image(image: Image.Image, path: Path) -> None:
     """Write an image as PNG with our mark, whole or not at all."""
     import io
 

@@ -7,7 +7,7 @@ import stat
 import pytest
 import torch
 
-from robot_rl.cli.caches import VARIABLES, cache_variables
+from robot_rl.cli.process import VARIABLES, cache_variables
 from robot_rl.errors import UserError
 from robot_rl.experiment import training
 from robot_rl.experiment.grammar import parse_value
