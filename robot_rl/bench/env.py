@@ -1,4 +1,4 @@
-"""``robot-rl bench env``: our environment's control steps beside bare physics, in turn, in one run."""
+"""``robot-rl bench env``: our environment's control steps compared with bare physics, in turn, in one run."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class BareBatch:
 
 
 def random_actions(env: Env, generator: torch.Generator) -> torch.Tensor:
-    """Actions of one block, (:data:`BLOCK_STEPS`, N, num_actions), normal with a deviation of 0.5."""
+    """Return the actions of one block, (:data:`BLOCK_STEPS`, N, num_actions), normal with a deviation of 0.5."""
     shape = (BLOCK_STEPS, env.num_envs, env.num_actions)
     return (0.5 * torch.randn(shape, generator=generator)).to(env.device)
 
 
 def seconds(run: Callable[[], object], device: str) -> float:
-    """How long ``run`` takes, what it queued on a GPU included [s]."""
+    """Return how long ``run`` takes, with what it queued on a GPU [s]."""
     if device.startswith("cuda"):
         torch.cuda.synchronize()
     start = time.perf_counter()
@@ -90,14 +90,14 @@ def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0, 
     bare batch computes no forward stage after its steps, has nothing bound and shares one model among all worlds.
 
     Args:
-        make_env: builds the environment.
-        repeats: timed blocks of :data:`BLOCK_STEPS` control steps; one more warms up.
-        seed: seed of the random actions.
-        profile: whether to time the stages of a step, too, in blocks after the figure's.
+        make_env: Builds the environment.
+        repeats: Timed blocks of :data:`BLOCK_STEPS` control steps; one more warms up.
+        seed: Seed of the random actions.
+        profile: Whether to time the stages of a step, too, in blocks after the figure's.
 
     Returns:
         The result in the form of :func:`robot_rl.bench.result.make_result`; ``ratio`` is ours / bare, and ``profile``
-        (where asked for) is what :func:`robot_rl.bench.profile.profile_env` returned.
+        is that of :func:`robot_rl.bench.profile.profile_env`.
     """
     env = make_env()
     bare = BareBatch(env) if env.engine.name == "mujoco" else None

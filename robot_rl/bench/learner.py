@@ -1,4 +1,4 @@
-"""``robot-rl bench learner``: our PPO update beside rsl_rl's, on the same data, in turn, in one run."""
+"""``robot-rl bench learner``: our PPO update compared with rsl_rl's, on the same data, in turn, in one run."""
 
 from __future__ import annotations
 
@@ -38,21 +38,12 @@ class EqualPair:
     """Our algorithm and rsl_rl's with the same networks, hyperparameters and rollout.
 
     Attributes:
-        cfg: the learner's configuration.
-        ours: our algorithm.
-        rollout: the rollout as ours takes it.
+        ours: Our algorithm.
+        rollout: The rollout as ours takes it.
         theirs: rsl_rl's algorithm, the same rollout in its storage.
     """
 
     def __init__(self, cfg: PPOLearnerCfg, num_envs: int, *, device: str = "cpu", seed: int = 0) -> None:
-        """Build both and let rsl_rl's policy act on random observations.
-
-        Args:
-            cfg: the learner's configuration.
-            num_envs: worlds N.
-            device: where both run.
-            seed: of weights and data.
-        """
         self.cfg = cfg
         generator = torch.Generator().manual_seed(seed)
         torch.manual_seed(seed)
@@ -105,18 +96,17 @@ def bench_learner(
     """Time the update at equal arithmetic: the same networks, data, epochs and minibatches, all in float32.
 
     Args:
-        sizes: hidden layers to measure.
-        num_envs: worlds of the rollouts to measure.
-        num_steps: steps of the rollout.
-        repeats: timed updates of each; one more warms up.
-        device: where both run.
-        say: takes a line about each network and rollout as soon as it is measured.
+        sizes: Hidden layers to measure.
+        num_envs: Worlds of the rollouts to measure.
+        num_steps: Steps of the rollout.
+        repeats: Timed updates of each; one more warms up.
+        device: Device of both.
+        say: Called with a line about each network and rollout as soon as it is measured.
 
     Returns:
-        The result in the form of :func:`robot_rl.bench.result.make_result`, whose ``ratio`` is that of the first size
-        and rollout; and ``comparisons``, one for each: {"network", "rollout", "ours_s" and "rival_s" (median [s]),
-        "ratio" (median of rival / ours, measured in turn), "spread" (its quartile distance), "required" (None where
-        nothing is)}.
+        The result in the form of :func:`robot_rl.bench.result.make_result`, with the ``ratio`` of the first size and
+        rollout; and ``comparisons``, one for each: {"network", "rollout", "ours_s" and "rival_s" (median [s]), "ratio"
+        (median of rival / ours, measured in turn), "spread" (its quartile distance), "required" (None without a goal)}.
     """
     rows: dict[str, list[float]] = {}
     comparisons = []

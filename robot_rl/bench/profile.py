@@ -46,11 +46,11 @@ def _watched(env: Env) -> AbstractContextManager[dict[str, float]]:
 
 
 def profile_env(env: Env, blocks: Sequence[torch.Tensor]) -> dict[str, Any]:
-    """Time the stages of a control step. On a GPU each is waited for, outside the graph: its figure is slower there.
+    """Time the stages of a control step. On a GPU each is waited for, outside the graph, and so is slower there.
 
     Args:
-        env: the environment; it is stepped.
-        blocks: actions, (steps, N, num_actions) each.
+        env: The environment; it is stepped.
+        blocks: Actions, (steps, N, num_actions) each.
 
     Returns:
         ``step_ms`` [ms], and ``stages``: name -> {``share`` of the step, ``ms`` a step}; the shares add up to 1.

@@ -13,13 +13,13 @@ from robot_rl.machine import machine_facts, package_versions
 def make_result(
     name: str, rows: dict[str, list[float]], *, unit: str, notes: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Turn repeated measurements into medians and spreads.
+    """Return medians and spreads of repeated measurements.
 
     Args:
-        name: what was measured.
-        rows: who -> one value a repeat, ours first; repeats at the same index were measured one after the other.
-        unit: unit of the values.
-        notes: settings worth keeping with the figures.
+        name: Name of the benchmark.
+        rows: Who -> one value a repeat, ours first; repeats at the same index were measured one after the other.
+        unit: Unit of the values.
+        notes: Settings to record with the figures.
 
     Returns:
         {"name", "machine", "versions", "rows", "ratio", "notes"}; a row is {"who", "value" (median), "unit", "spread"
@@ -50,7 +50,7 @@ def make_result(
 
 
 def least_cpu_s(run: Callable[[], object], repeats: int) -> float:
-    """Return the least processor time of this thread that a few runs took [s]; what else runs is left out."""
+    """Return the least processor time of this thread over some runs [s], without what else runs."""
     found = []
     for _ in range(repeats):
         start = time.thread_time()

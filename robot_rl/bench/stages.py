@@ -1,4 +1,4 @@
-"""The time that single methods take, by stage: timers that are put on for a while and taken off again."""
+"""The time that single methods take, by stage: timers that are installed for a while and removed again."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ import torch
 class StageWatch:
     """Adds up the time spent in methods of single objects, or of all objects of a class, while they are watched.
 
-    A stage within another counts for itself alone, unless the other counts as a whole.
+    The time of a stage within another counts only for itself, unless the other counts as a whole.
+
+    Args:
+        device: Device of the work; on a GPU each stage is waited for.
+        label: Name the stages in a trace of torch's profiler, and wait for nothing.
 
     Attributes:
-        spent: seconds by stage.
+        spent: Seconds by stage.
     """
 
     def __init__(self, device: str | torch.device, *, label: bool = False) -> None:
-        """Watch nothing yet.
-
-        Args:
-            device: where the work is done; on a GPU each stage is waited for.
-            label: name the stages in a trace of torch's profiler, and wait for nothing.
-        """
         self.spent: dict[str, float] = defaultdict(float)
         waits = torch.device(device).type == "cuda" and not label
         self._synchronize = torch.cuda.synchronize if waits else None
@@ -38,10 +36,10 @@ class StageWatch:
         """Time `owner.method` under the name `stage`, until `release`.
 
         Args:
-            owner: an object, or a class.
-            method: the method's name.
-            stage: what its time counts as.
-            whole: stages within it count as it.
+            owner: An object, or a class.
+            method: The method's name.
+            stage: The name of its time.
+            whole: Stages within it count as it.
         """
         run = getattr(owner, method)
 
@@ -68,7 +66,7 @@ class StageWatch:
         setattr(owner, method, timed)
 
     def release(self) -> None:
-        """Take every timer off again."""
+        """Remove every timer."""
         for owner, method, before in reversed(self._watched):
             if before is None:
                 delattr(owner, method)
@@ -79,7 +77,7 @@ class StageWatch:
 
 @contextmanager
 def watching(watch: StageWatch) -> Iterator[dict[str, float]]:
-    """Take the timers of a watch off at the end; gives the seconds by stage."""
+    """Yield the seconds by stage, and remove the timers of a watch at the end."""
     try:
         yield watch.spent
     finally:

@@ -137,7 +137,8 @@ def read_all(cls: type[T], arguments: Sequence[str], *, first: str = "") -> T:
     """Parse arguments into `cls`; raise UserError for any other key or a value of the wrong type."""
     options, changes = read(cls, arguments, first=first)
     for key in changes:
-        raise UserError(f"unknown key '{key}': {suggest(key, [field.name for field in dataclasses.fields(cls)])}")  # type: ignore[arg-type]
+        known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        raise UserError(f"unknown key '{key}': {suggest(key, known)}")
     return options
 
 

@@ -1,4 +1,4 @@
-"""The cross-engine table as an image: a block a policy, a bar an engine; tracking error left, falls right."""
+"""Draw the cross-engine table: a block a policy, a bar an engine; tracking error left, falls right."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ NAMES, LEFT, MIDDLE, FIGURES, RIGHT = 20, 190, 560, 572, 720
 
 
 def draw_table(table: Table) -> Any:
-    """Draw the table.
-
-    Returns:
-        A `PIL.Image.Image`.
-    """
+    """Return the table as a `PIL.Image.Image`."""
     rows = {policy: [cell for cell in table.cells.values() if cell.policy == policy] for policy in table.policies}
     height = HEAD + sum(GAP + ROW * len(cells) for cells in rows.values()) + FOOT
     canvas = Canvas(WIDTH, height)

@@ -1,4 +1,4 @@
-"""Reads evaluations, each of one policy in one engine, and sets them beside each other.
+"""Read evaluations, each of one policy in one engine, and merge them into a table.
 
 Engines do not fit into one process, or one environment: each evaluation is a file of its own, and this needs no engine.
 """
@@ -28,18 +28,16 @@ class Cell:
     """A policy in an engine.
 
     Attributes:
-        policy: the run's id, or the bundle's folder.
-        task: the task.
-        trained_on: the engine it learned in; empty where the file does not tell.
-        engine: the engine it was evaluated in.
-        kind: the form evaluated, "onnx" or "torch".
-        episodes: how many.
-        seconds: length of each at most [s].
-        lin_vel_error, yaw_vel_error: means over episodes [m/s, rad/s]; None where the task has no such command.
-        lin_vel_spread: standard deviation over episodes [m/s].
-        fall_rate: share of episodes that ended before their time.
-        episode_return: mean sum of an episode's rewards; what counts where nothing is tracked.
-        file: where this was read.
+        policy: The run's id, or the bundle's folder.
+        trained_on: The training engine; empty where the file does not specify it.
+        engine: The engine of the evaluation.
+        kind: The evaluated form, "onnx" or "torch".
+        seconds: Length of each episode at most [s].
+        lin_vel_error, yaw_vel_error: Means over episodes [m/s, rad/s]; None where the task has no such command.
+        lin_vel_spread: Standard deviation over episodes [m/s].
+        fall_rate: Share of episodes that ended before their time.
+        episode_return: Mean sum of an episode's rewards; compared where nothing is tracked.
+        file: The file of the evaluation.
     """
 
     policy: str
@@ -58,36 +56,30 @@ class Cell:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the mean tracking error [m/s]; 0 where nothing is tracked."""
+        """Return the standard error of the mean tracking error [m/s]; 0 where nothing is tracked."""
         return (self.lin_vel_spread or 0.0) / math.sqrt(self.episodes)
 
 
 @dataclass(kw_only=True, slots=True)
 class Table:
-    """All evaluations of some policies.
-
-    Attributes:
-        policies: rows, in the order they were first seen.
-        engines: columns, likewise.
-        cells: by policy and engine.
-    """
+    """All evaluations of some policies: rows and columns in order of appearance, cells by policy and engine."""
 
     policies: list[str]
     engines: list[str]
     cells: dict[tuple[str, str], Cell]
 
     def home(self, policy: str) -> Cell | None:
-        """The evaluation of a policy in the engine it learned in; None where that is not there."""
+        """Return the evaluation of a policy in its training engine; None where it is missing."""
         mine = [cell for cell in self.cells.values() if cell.policy == policy]
         return next((cell for cell in mine if cell.engine == cell.trained_on), None)
 
     def losses(self, cell: Cell) -> dict[str, Any] | None:
-        """What a policy loses against its own engine.
+        """Return what a policy loses compared with its training engine.
 
         Returns:
-            "tracking", the share by which the tracking error is larger, or, where nothing is tracked, by which the
-            return is smaller; "survival", by how much the fall rate is larger; "within", whether both are within
-            TRACKING_LOSS and SURVIVAL_LOSS. None at home, or without a home.
+            "tracking", the relative increase of the tracking error, or, where nothing is tracked, the relative decrease
+            of the return; "survival", the increase of the fall rate; "within", whether both are within TRACKING_LOSS
+            and SURVIVAL_LOSS. None at home, or without a home.
         """
         home = self.home(cell.policy)
         if home is None or home is cell:
@@ -103,14 +95,14 @@ class Table:
 
 
 def read_cell(path: Path, home: str = "") -> Cell:
-    """Read what robot-rl eval wrote.
+    """Read a file of robot-rl eval.
 
     Args:
-        path: the file.
-        home: the engine that the policy learned in, where the file does not tell.
+        path: The file.
+        home: The training engine, where the file does not specify it.
 
     Raises:
-        UserError: there is no such file, it is no evaluation, or one that does not say its engine.
+        UserError: There is no such file, it is no evaluation, or one that does not specify its engine.
     """
     data = read_json(path, MAX_BYTES)
     kind = next((kind for kind in KINDS if isinstance(data, Mapping) and kind in data), None)
@@ -153,10 +145,10 @@ def _finite(value: float) -> float:
 
 
 def merge(cells: Sequence[Cell]) -> Table:
-    """Set evaluations beside each other.
+    """Merge evaluations into a table.
 
     Raises:
-        UserError: there is none, two are of the same policy in the same engine, or of different tasks.
+        UserError: There is none, two are of the same policy in the same engine, or of different tasks.
     """
     if not cells:
         raise UserError("nothing to merge: name the files that robot-rl eval wrote, or runs that have some")
@@ -178,14 +170,14 @@ def merge(cells: Sequence[Cell]) -> Table:
 
 
 def to_json(table: Table) -> dict[str, Any]:
-    """The table as plain values: "policies", "engines", and "cells", each with its "losses"."""
+    """Return the table as plain values: "policies", "engines", and "cells", each with its "losses"."""
     cells = [asdict(cell) | {"losses": table.losses(cell)} for cell in table.cells.values()]
     bounds = {"tracking": TRACKING_LOSS, "survival": SURVIVAL_LOSS}
     return {"policies": table.policies, "engines": table.engines, "bounds": bounds, "cells": cells}
 
 
 def in_percent(share: float) -> str:
-    """A change as whole percent with its sign; no minus before a zero."""
+    """Return a change as whole percent with its sign; no minus before a zero."""
     return f"{round(100 * share) + 0:+d}%"
 
 

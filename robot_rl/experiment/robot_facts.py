@@ -1,6 +1,6 @@
-"""A bundle's contract compared with the robot that it names, where that robot is one of the assets.
+"""Compare a bundle's contract with the robot that it names, where that robot is one of the assets.
 
-A bundle's own checks know no robots: they refuse gains and limits that none has. The contract of a known robot must
+A bundle's own checks know no robots: they refuse gains and limits that no robot has. The contract of a known robot must
 have that robot's joints, limits no wider than its own, and gains of their order of magnitude.
 """
 
@@ -19,10 +19,7 @@ RANGE_MARGIN = 0.01
 
 
 def check_robot(contract: "Contract") -> None:
-    """Refuse a contract that says of a known robot what is not so; one of an unknown robot passes.
-
-    Args:
-        contract: The contract of a bundle.
+    """Refuse a contract that contradicts a known robot; that of an unknown robot passes.
 
     Raises:
         UserError: The line names the joint, the field, its value and the robot's.
@@ -66,7 +63,7 @@ def _refusal(joint: "JointSpec", field: str, value: float | None, right: str, ro
 
 
 def _ranges(robot: "Robot") -> dict[str, tuple[float, float]]:
-    """Position limits of the joints that have any, from the robot's model [rad or m]."""
+    """Return position limits of the joints that have any, from the robot's model [rad or m]."""
     import importlib
 
     mujoco: Any = importlib.import_module("mujoco")  # compiled, without stubs

@@ -28,26 +28,22 @@ MAX_RESUMED = 100
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
-    """One run's directory and the names of the files in it; none of them need exist.
-
-    Attributes:
-        path: The directory, <root>/<task>/<run id>.
-    """
+    """The directory of one run, <root>/<task>/<run id>, and the files in it; none of them need exist."""
 
     path: Path
 
     @classmethod
     def create(cls, root: str | Path, task: str, seed: int, run_id: str | None = None) -> "RunDir":
-        """Makes the directory of a new run.
+        """Create the directory of a new run.
 
         Args:
             root: The directory of all runs.
             task: The task's name.
             seed: The run's seed, a part of its id.
-            run_id: Its id, where the user gave one; the directory may be there. None makes one that is new.
+            run_id: Its id, where the user gave one; the directory may exist. None generates a new one.
 
         Raises:
-            UserError: The directory cannot be made (no permission, a file in its place).
+            UserError: The directory cannot be created (no permission, a file in its place).
             OSError: The disk is full.
         """
         while True:
@@ -66,12 +62,12 @@ class RunDir:
 
     @classmethod
     def find(cls, run: str, root: str | Path = "runs", *, key: str = "run") -> "RunDir":
-        """Finds a run by its id, by <task>/<id>, by its path, or the newest one by "latest" or <task>/latest.
+        """Find a run by its id, by <task>/<id>, by its path, or the newest one by "latest" or <task>/latest.
 
         Args:
-            run: What the user named.
+            run: The name that the user gave.
             root: The directory of all runs; a run outside of it is refused.
-            key: What the user set, for the error.
+            key: The setting that named it, for the error.
 
         Raises:
             UserError: There is no such run, or the name leads out of `root`.
@@ -93,17 +89,17 @@ class RunDir:
 
     @property
     def run_id(self) -> str:
-        """The run's id: the directory's name."""
+        """Return the run's id: the directory's name."""
         return self.path.name
 
     @property
     def task(self) -> str:
-        """The task's name: the name of the directory above; see `task_folder`."""
+        """Return the task's name: the name of the directory above; see `task_folder`."""
         return self.path.parent.name
 
     @property
     def words(self) -> str:
-        """What names the run on the command line: its id, and its root where that is not the default."""
+        """Return the run's name on the command line: its id, and its root where that is not the default."""
         root = self.path.parent.parent
         return self.run_id if root == Path("runs") else f"{self.run_id} root={shlex.quote(str(root))}"
 
@@ -143,7 +139,7 @@ class RunDir:
         return self.path / "report.html"
 
     def write_config(self, config: dict[str, Any], command: list[str]) -> None:
-        """Writes run.yaml: the configuration with what else it takes to repeat the run.
+        """Write run.yaml: the resolved configuration and everything else that repeats the run.
 
         Args:
             config: The resolved configuration as plain nested values.
@@ -171,16 +167,16 @@ class RunDir:
         told: Sequence[str] = (),
         changes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Writes into run.yaml that the run went on, and the configuration it went on with.
+        """Record in run.yaml that the run was resumed, and the configuration since then.
 
-        Of the times that it went on the newest MAX_RESUMED are kept; the oldest of them has the changes before it, too.
+        The newest MAX_RESUMED records are kept; the oldest of them includes the changes before it, too.
 
         Args:
             config: The resolved configuration.
             command: The command line.
             iteration: Iterations that were done.
             told: Lines about what is not as it was.
-            changes: What the configuration has that the one before had not, by `robot_rl.experiment.agreement.changes`.
+            changes: The differences of the configuration, by `robot_rl.experiment.agreement.changes`.
 
         Raises:
             UserError: run.yaml is missing or damaged.
@@ -202,11 +198,7 @@ class RunDir:
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
     def read_config(self) -> dict[str, Any]:
-        """Reads run.yaml.
-
-        Raises:
-            UserError: The file is missing or damaged.
-        """
+        """Return the content of run.yaml; raise UserError where it is missing or damaged."""
         try:
             content = read_plain(self.config_file, MAX_CONFIG)
         except FileNotFoundError:
@@ -224,7 +216,7 @@ class RunDir:
 
 
 def _is_event(event: Any) -> bool:
-    """Whether a value is what `RunDir.note_resumed` writes, in today's form or an earlier one."""
+    """Return whether a value is a record of `RunDir.note_resumed`, in today's form or an earlier one."""
     return (
         isinstance(event, Mapping)
         and isinstance(event.get("iteration"), int)
@@ -234,11 +226,7 @@ def _is_event(event: Any) -> bool:
 
 
 def check_run_id(run_id: Any) -> str:
-    """Returns the id that a user gave a run.
-
-    Raises:
-        UserError: It is none that a directory may be called by.
-    """
+    """Return the id that a user gave a run; raise UserError where no directory may have that name."""
     name = str(run_id)
     if not GIVEN_ID.fullmatch(name) or name == "latest":
         raise UserError(
@@ -249,17 +237,17 @@ def check_run_id(run_id: Any) -> str:
 
 
 def task_folder(task: str) -> str:
-    """The folder of a task's runs: its name, without what a path may not hold (gym:ALE/Pong-v5 is gym-ALE-Pong-v5)."""
+    """Return the folder of a task's runs: its name as a path can contain it (gym-ALE-Pong-v5 of gym:ALE/Pong-v5)."""
     return re.sub(r"[:/\\]", "-", task)
 
 
 def _runs(root: Path) -> list[Path]:
-    """Directories of all runs under `root`: those with a run.yaml."""
+    """Return the directories of all runs under `root`: those with a run.yaml."""
     return [path.parent for path in root.glob("*/*/run.yaml")]
 
 
 def _real(path: Path, named: object, key: str) -> Path:
-    """Where a path leads, links followed; of links that lead in a circle the path itself."""
+    """Return a path with links followed; for links in a circle the path itself."""
     try:
         return Path(os.path.realpath(path))
     except ValueError:
@@ -267,10 +255,7 @@ def _real(path: Path, named: object, key: str) -> Path:
 
 
 def _age_key(path: Path) -> tuple[str, int]:
-    """Orders runs by the time in their id, or when their run.yaml was written where the id was given by hand.
-
-    Runs of one second are in the order in which theirs was written.
-    """
+    """Return the order of a run: the time in its id, or of run.yaml where the id was given; then that of run.yaml."""
     written = (path / "run.yaml").stat().st_mtime_ns
     when = (
         path.name[:15]
@@ -281,7 +266,7 @@ def _age_key(path: Path) -> tuple[str, int]:
 
 
 def _locate(run: str, base: Path, known: list[Path], key: str) -> Path:
-    """The directory in `known` that `run` names, as an id, <task>/<id> or a path."""
+    """Return the directory in `known` that `run` names, as an id, <task>/<id> or a path."""
     inside = _real(base, base, key)
     task, _, run_id = run.rpartition("/")
     wanted = {_real(path, run, key) for path in (base / run, base / task_folder(task) / run_id, Path(run))}

@@ -1,8 +1,8 @@
-"""What a training run is given, as one tree of plain values, and the typed objects it stands for.
+"""The settings of a training run, as one tree of plain values, and the typed objects built from it.
 
-The tree holds the front keys (task, seed, num_envs, ...), the learner's settings (max_iterations, ppo.*, actor.*) and
-those of the task (rewards.*, sim.*) side by side, so that everything is overridden by one short name. run.yaml keeps
-it. What a task is, its source knows (`robot_rl.sources.protocol`).
+The tree has the front keys (task, seed, num_envs, ...), the learner's settings (max_iterations, ppo.*, actor.*) and
+those of the task (rewards.*, sim.*) on one level, so that everything is overridden by one short name. run.yaml contains
+it. The task's part belongs to its source (`robot_rl.sources.protocol`).
 """
 
 import os
@@ -37,17 +37,15 @@ class TrainCfg:
     """A training run, resolved.
 
     Attributes:
-        source: Where the task comes from.
+        source: The source of the task.
         task: The task with the overrides applied, of the source's own type.
-        learner: The learner's configuration.
-        seed: Seed of every random stream.
         num_envs: Number of worlds, of all processes together.
         device: "cpu" or "cuda:<index>"; of several processes on a machine each has a GPU of its own.
-        engine: What simulates the task, such as "mujoco" or "mujoco_warp".
+        engine: The simulator of the task, such as "mujoco" or "mujoco_warp".
         num_threads: Threads of the CPU engine; 0 takes all cores.
         learner_threads: Threads of the learner on a CPU; 0 takes OMP_NUM_THREADS, or half of the cores.
-        init_from: The run whose weights training starts from; None for fresh ones.
-        run_id: The run's id, given by hand: where there is such a run, it goes on. None for an id of its own.
+        init_from: The run with the initial weights; None for new ones.
+        run_id: The run's id, given by hand: an existing run of that id is continued. None generates one.
         root: The directory of all runs.
         wandb: "off", "offline" or "online".
         tree: All of this as plain nested values.
@@ -70,11 +68,11 @@ class TrainCfg:
 
     @property
     def reference(self) -> str:
-        """What the task is found by: its name, or `module:name`."""
+        """Return the name by which the task is found: its own, or `module:name`."""
         return str(self.tree["task"])
 
     def worlds(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Worlds:
-        """Return which worlds the environment has.
+        """Return the worlds of the environment.
 
         Args:
             num_envs: Another number of worlds than training's.
@@ -95,11 +93,7 @@ class TrainCfg:
         )
 
     def make_env(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Any:
-        """Build the environment; the arguments are those of `worlds`.
-
-        Raises:
-            UserError: The task does not fit the robot or the engine, or the learner the environment.
-        """
+        """Build the environment of `worlds`; raise UserError where task, robot, engine or learner do not fit."""
         env = self.source.make_env(self.task, self.worlds(num_envs, seed, ranks))
         try:
             self.source.check_learner(env, self.task, self.learner)
@@ -110,7 +104,7 @@ class TrainCfg:
 
 
 def default_tree(name: str, device: str = "auto", learner: str = "ppo") -> dict[str, Any]:
-    """The tree of a task before anything is overridden.
+    """Return the tree of a task before anything is overridden.
 
     Args:
         name: The task's name.
@@ -144,11 +138,11 @@ def default_tree(name: str, device: str = "auto", learner: str = "ppo") -> dict[
 
 
 def change(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a tree with settings changed, and left out where the task can be without them.
+    """Return a copy of a tree with settings changed, and left out where the task can be without them.
 
     Args:
-        tree: As made by `default_tree`.
-        changes: By dotted name, as `robot_rl.experiment.grammar.read_changes` returns them.
+        tree: From `default_tree`.
+        changes: By dotted name, from `robot_rl.experiment.grammar.read_changes`.
 
     Raises:
         UserError: There is no such setting (the nearest is offered), or it cannot be left out.
@@ -161,27 +155,16 @@ def change(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def refuse_other_learners(tree: Mapping[str, Any], key: str) -> None:
-    """Refuse a setting that the tree lacks because it is another learner's.
-
-    Args:
-        tree: As made by `default_tree`.
-        key: The setting's dotted name.
-
-    Raises:
-        UserError: The line names the learner.
-    """
+    """Raise UserError for a setting that the tree lacks because it is another learner's."""
     if key.partition(".")[0] not in tree and (owner := owner_of(key)):
         raise UserError(f"{key}: is for learner={owner}, this is learner={tree['learner']}; leave one of them out")
 
 
 def resolve(tree: Mapping[str, Any]) -> TrainCfg:
-    """The typed objects that a tree stands for, checked.
-
-    Args:
-        tree: As made by `default_tree`, with some values changed.
+    """Return the typed objects of a tree, checked.
 
     Raises:
-        UserError: A value of the wrong type or out of range, or something that is not to be had here.
+        UserError: A value of the wrong type or out of range, or not available here.
     """
     require_keys(tree, (*FRONT, *OPTIONAL, "metrics"))
     if not isinstance(tree["metrics"], Mapping):
@@ -211,11 +194,11 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
 
 
 def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bool = False) -> TrainCfg:
-    """The settings of a run that is there, from its run.yaml.
+    """Return the settings of an existing run, from its run.yaml.
 
     Args:
         run_dir: The run.
-        changes: What of them is changed, by dotted name.
+        changes: Changed settings, by dotted name.
         trust: Import the code that the run's settings name, although it was not made here.
 
     Raises:
@@ -236,11 +219,7 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
 
 
 def resolve_device(device: Any) -> str:
-    """The device that "auto", "cpu", "cuda" or "cuda:<index>" means on this machine.
-
-    Raises:
-        UserError: The word is unknown, or there is no such GPU.
-    """
+    """Return the device of "auto", "cpu", "cuda" or "cuda:<index>" on this machine; raise UserError otherwise."""
     import torch
 
     name = str(device)
@@ -260,7 +239,7 @@ def resolve_device(device: Any) -> str:
 
 
 def _own_gpu(name: str, index: int, count: int) -> str:
-    """The GPU of that index; where torchrun started several processes here, the one of this process."""
+    """Return the GPU of that index; where torchrun started several processes here, the one of this process."""
     from robot_rl.learn.ranks import find_local_rank
 
     local, processes = find_local_rank()
@@ -272,7 +251,7 @@ def _own_gpu(name: str, index: int, count: int) -> str:
 
 
 def _own_cores() -> int:
-    """The cores of this process where torchrun started several on this machine."""
+    """Return the cores of this process where torchrun started several on this machine."""
     from robot_rl.learn.ranks import find_local_rank
 
     return max(1, (os.cpu_count() or 1) // find_local_rank()[1])

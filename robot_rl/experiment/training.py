@@ -1,4 +1,4 @@
-"""A training from its settings to its end: begun in a new run directory, or gone on with from a checkpoint."""
+"""Train from settings: in a new run directory, or from a checkpoint of an existing run."""
 
 import contextlib
 import sys
@@ -30,16 +30,10 @@ COMMANDS = ("export", "eval", "video", "report", "play")
 
 
 def train(cfg: TrainCfg) -> RunDir:
-    """Trains in a new run directory, or goes on with the run of that id.
-
-    Args:
-        cfg: The run, resolved.
-
-    Returns:
-        The run directory.
+    """Train in a new run directory, or continue the run of that id, and return the directory.
 
     Raises:
-        UserError: Something asked for cannot be had; the directory is left as it was found.
+        UserError: Something requested is not available; the directory is left as it was found.
         Interrupted: The user stopped it, after the state was saved.
     """
     signals.ending.phase = signals.START
@@ -81,7 +75,7 @@ def _learn(
     claims: Sequence[Claim],
     begun: Callable[[Any], None] = lambda _: None,
 ) -> None:
-    """Runs the iterations that are left; the first process shows the progress and keeps the metrics."""
+    """Run the remaining iterations; the first process shows the progress and writes the metrics."""
     from robot_rl.learn.make import make_runner
     from robot_rl.metrics.writers import MetricsWriter
 
@@ -111,7 +105,7 @@ def _learn(
 
 
 def print_notices(env: Any, rank: int) -> Callable[[Any], None]:
-    """An observer for processes that show no progress: what the environment has to say goes to stderr as it is."""
+    """Return an observer for processes that show no progress: it prints the environment's notices to stderr."""
     pop = getattr(env, "pop_notices", list)
 
     def show(_: Any) -> None:
@@ -122,14 +116,14 @@ def print_notices(env: Any, rank: int) -> Callable[[Any], None]:
 
 
 def _announce(cfg: TrainCfg, run_dir: RunDir, processes: int) -> None:
-    """Say in one line what begins, and where it is written."""
+    """Print in one line what begins, and where it is written."""
     worlds = f"{cfg.num_envs} worlds, {cfg.engine} on {cfg.device}, seed {cfg.seed}"
     worlds += f", {processes} processes" if processes > 1 else ""
     print(f"{cfg.task.name}: {worlds}, {cfg.learner.max_iterations} iterations -> {run_dir.path}", flush=True)
 
 
 def _show_what_next(run_dir: RunDir, cfg: TrainCfg) -> None:
-    """Say where the run is and what can be done with it."""
+    """Print where the run is and what can be done with it."""
     print(f"done: {run_dir.path}")
     for command in COMMANDS:
         if command not in cfg.source.unsupported:
@@ -137,7 +131,7 @@ def _show_what_next(run_dir: RunDir, cfg: TrainCfg) -> None:
 
 
 def _find_begun(cfg: TrainCfg) -> str:
-    """The directory of the run that goes on with the settings of `cfg`; empty where none of its id has a checkpoint."""
+    """Return the directory of the run that continues with the settings of `cfg`; empty where it has no checkpoint."""
     run_dir = RunDir(cfg.root / task_folder(cfg.task.name) / cfg.run_id) if cfg.run_id else None
     if run_dir is None or not run_dir.path.is_dir():
         return ""
@@ -158,7 +152,7 @@ def _find_begun(cfg: TrainCfg) -> str:
 
 
 def _go_on_with(run_dir: RunDir, cfg: TrainCfg, ranks: Ranks) -> RunDir:
-    """Goes on with a run that `train` was told to begin; where it is done, nothing is left to do."""
+    """Continue a run that `train` was called for; where all iterations are done, do nothing."""
     told = dict(leaves(cfg.tree))
     known = dict(leaves(load(run_dir, trust=True).tree))  # The command line names the same modules.
     free = {key: told[key] for key in FREE if key in known and key != "root"}
@@ -176,18 +170,18 @@ def go_on(
     fresh_worlds: bool = False,
     is_requeued: bool = False,
 ) -> None:
-    """Goes on with a run from its newest checkpoint that is whole.
+    """Continue a run from its newest intact checkpoint.
 
     Args:
         run_dir: The run.
         cfg: The run's settings.
         ranks: The processes that train together.
-        allow_resize: Divide the worlds anew where their number or that of the processes is another.
-        fresh_worlds: Let the worlds begin anew.
-        is_requeued: That all iterations are done is no error.
+        allow_resize: Divide the worlds again where their number or that of the processes is another.
+        fresh_worlds: Reset the worlds.
+        is_requeued: It is no error that all iterations are done.
 
     Raises:
-        GiveUpError: The run has no checkpoint that is whole.
+        GiveUpError: The run has no intact checkpoint.
         UserError: Another process trains it, all iterations are done, or the state does not fit what was changed.
     """
     told: list[str] = []
@@ -226,10 +220,7 @@ def go_on(
 def _choose(
     run_dir: RunDir, cfg: TrainCfg, ranks: Ranks, tell: Callable[[str], None], *, is_requeued: bool
 ) -> Path | None:
-    """The checkpoint that a run goes on from; None where it is done and that is no error.
-
-    The learner's threads are those that the checkpoint was made with from here on.
-    """
+    """Return the checkpoint to continue from, and set its learner threads; None where all iterations are done."""
     ranks.first(lambda: check_kinds(run_dir))
     # First of all: who trains it removes old checkpoints, which would look like a run that has none.
     ranks.first(lambda: refuse_locked(run_dir.metrics_file))
@@ -253,7 +244,7 @@ def _choose(
 
 
 def _is_same(key: str, before: Any, now: Any) -> bool:
-    """Whether a setting is the one that the run began with; a policy to go by may have learned more since."""
+    """Return whether a setting is that of the begun run; a teacher or reference may have learned more since."""
     if key in ("teacher.run", "reference.run") and before and now:
         before, now = (str(Path(str(path)).parent.parent) for path in (before, now))
     return is_same(before, now)

@@ -1,4 +1,4 @@
-"""Latencies as an image: a row a stage on a logarithmic axis; below, delay and jitter as training sees them."""
+"""Plot latencies: a row a stage on a logarithmic axis; below, delay and jitter as training uses them."""
 
 import itertools
 import math
@@ -13,11 +13,7 @@ LEFT, RIGHT = 300, 250
 
 
 def draw_latency(data: Mapping[str, Any]) -> Any:
-    """Draw what :func:`robot_rl.latency.measure.measure` gives.
-
-    Returns:
-        A `PIL.Image.Image`.
-    """
+    """Return the result of :func:`robot_rl.latency.measure.measure` as a `PIL.Image.Image`."""
     stages = {name: data["stages"][name] for name in STAGES if name in data["stages"]}
     top = HEAD + ROW * len(stages) + FOOT
     canvas = Canvas(WIDTH, top + PANEL)

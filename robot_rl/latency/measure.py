@@ -1,8 +1,8 @@
-"""Delay and jitter from a log or a report of ``robot-rl-infer``.
+"""Measure delay and jitter from a log or a report of ``robot-rl-infer``.
 
-A log tells more than a report: with every state come the robot's time and ours. Their clocks are apart by an unknown
-amount, so of a state's way here only what is beyond the shortest within the last seconds is known; what every state
-takes is to be measured on the wire and given by hand. The delay that a policy feels is this way and the time to its
+A log contains more than a report: with every state the robot's time and ours. The offset of the two clocks is unknown,
+so of a state's transport only the excess over the shortest within the last seconds is known; the constant part must be
+measured on the wire and given by hand. The delay that a policy experiences is the transport and the time to its
 command.
 """
 
@@ -41,11 +41,11 @@ STAGES = {
 
 
 def measure(source: Path, extra_s: float = 0.0) -> dict[str, Any]:
-    """Delay, jitter and stages of a log (.mcap) or a report (.json), ready to be written as JSON.
+    """Return delay, jitter and stages of a log (.mcap) or a report (.json), ready to be written as JSON.
 
     Args:
-        source: the file.
-        extra_s: constant time on the wire that the file cannot know, added to the delay [s].
+        source: The file.
+        extra_s: Constant time on the wire that the file cannot contain, added to the delay [s].
 
     Returns:
         {"format", "version", "source", "robot", "extra_s", "steps", "delay_s", "jitter_s", "stages"}; a histogram is
@@ -53,7 +53,7 @@ def measure(source: Path, extra_s: float = 0.0) -> dict[str, Any]:
         "p99.9", "buckets"}.
 
     Raises:
-        UserError: the file is neither, or holds no step of a policy.
+        UserError: The file is neither, or contains no step of a policy.
     """
     if not 0.0 <= extra_s <= 0.5:
         raise UserError(f"extra_s={extra_s:g}: must lie in [0, 0.5] s")
@@ -113,7 +113,7 @@ def _of_log(source: Path, extra_s: float) -> dict[str, Any]:
 
 
 def _answered(times: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Of each command right after a step: its state's time by the robot [s] and by us [ns], and when it went [ns]."""
+    """Return of each command right after a step its state's time by the robot [s] and by us [ns], and its own [ns]."""
     if "policy.begin_ns" not in times or "command.from_policy" not in times:
         return None
     sent = times["command.from_policy"] == 1
@@ -125,7 +125,7 @@ def _answered(times: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _way(robot_ns: np.ndarray, receive_ns: np.ndarray) -> np.ndarray:
-    """How much longer than the shortest each state was under way [s]; the shortest of the seconds before it."""
+    """Return how much longer than the shortest each state took [s]; the shortest of the seconds before it."""
     apart = (receive_ns - robot_ns) * 1e-9
     seconds = (receive_ns - receive_ns[0]) * 1e-9
     block = (seconds / CLOCKS_S).astype(np.int64)
@@ -137,10 +137,10 @@ def _way(robot_ns: np.ndarray, receive_ns: np.ndarray) -> np.ndarray:
 
 
 def split(seconds: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Split delays into what stays for a while and what each step adds to it.
+    """Split delays into their slow part and what each step adds to it.
 
     Args:
-        seconds: (n,) when each was, by any clock [s].
+        seconds: (n,) times, by any clock [s].
         total: (n,) delays [s].
 
     Returns:
@@ -153,7 +153,7 @@ def split(seconds: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def histogram(values: np.ndarray) -> dict[str, list[Any]]:
-    """Counts in up to BINS bins of equal width, at least a microsecond wide; edges in the values' unit."""
+    """Return counts in up to BINS bins of equal width, at least a microsecond wide; edges in the values' unit."""
     low, high = float(values.min()), float(values.max())
     bins = int(np.clip((high - low) / 1e-6, 1, BINS))
     counts, edges = np.histogram(values, bins=bins, range=(low, max(high, low + 1e-6)))
@@ -176,7 +176,7 @@ def _stages(times: Mapping[str, np.ndarray], way: np.ndarray, receive: np.ndarra
 
 
 def stage(nanoseconds: np.ndarray) -> dict[str, Any]:
-    """A stage in the form of a report: percentiles and buckets in us, 16 buckets an octave; 0.1 us at least."""
+    """Return a stage in the form of a report: percentiles and buckets in us, 16 buckets an octave; 0.1 us at least."""
     us = np.maximum(np.asarray(nanoseconds, dtype=np.float64) * 1e-3, 0.1)
     at = np.floor(16.0 * np.log2(us)).astype(np.int64)
     places, counts = np.unique(at, return_counts=True)

@@ -32,11 +32,11 @@ class NativeSource(TaskSource):
     adds_groups = True
 
     def owns(self, name: str) -> bool:
-        """Return whether a name is of this source: every one that is of no other."""
+        """Return True: every name that no other source owns."""
         return True
 
     def list_tasks(self) -> dict[str, str]:
-        """Return names and summaries of the registered tasks; of a plug-in that cannot be used the reason."""
+        """Return names and summaries of the registered tasks, or why a plug-in cannot be used."""
         from robot_rl_tasks import registry
 
         folder = Path(registry.__file__).parent
@@ -152,11 +152,7 @@ class NativeSource(TaskSource):
 
 
 def find_task(name: str) -> "Task":
-    """The task called `name`.
-
-    Raises:
-        UserError: There is none; the nearest is offered.
-    """
+    """Return the task called `name`; raise UserError, with the nearest, where there is none."""
     from robot_rl_tasks.registry import get_task
 
     try:
@@ -169,7 +165,7 @@ def find_task(name: str) -> "Task":
 
 
 def start_warp() -> None:
-    """Starts Warp, and where there is no GPU keeps the line off stderr in which its native part says so."""
+    """Initialize Warp, without its line on stderr where there is no GPU."""
     import torch
     import warp
 

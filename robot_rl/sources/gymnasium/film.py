@@ -1,4 +1,4 @@
-"""Pictures of a policy at work in an environment of Gymnasium, drawn by the environment itself."""
+"""Render a policy at work in an environment of Gymnasium, by the environment's own renderer."""
 
 from __future__ import annotations
 
@@ -16,19 +16,16 @@ if TYPE_CHECKING:
 
 
 def frames(env: GymEnv, policy: Callable[[Any], Tensor], seconds: float, fps: int) -> Iterator[np.ndarray]:
-    """Step a world and yield what it looks like.
+    """Step one world, just reset, and yield its frames (H, W, 3) uint8, of even sides.
 
     Args:
-        env: one world, made with render_mode="rgb_array" and just reset.
-        policy: from observation groups to actions.
-        seconds: length of the film [s].
-        fps: frames a second, by the length of a step that the environment declares.
-
-    Yields:
-        (H, W, 3) uint8, with even sides.
+        env: The world, made with render_mode="rgb_array".
+        policy: From observation groups to actions.
+        seconds: Length of the film [s].
+        fps: Frames a second, by the length of a step that the environment declares.
 
     Raises:
-        UserError: the environment draws no pictures.
+        UserError: The environment does not render.
     """
     controller, obs = TorchController(policy), env.get_observations()
     steps = 0
@@ -42,7 +39,7 @@ def frames(env: GymEnv, policy: Callable[[Any], Tensor], seconds: float, fps: in
 
 
 def _draw(env: GymEnv) -> np.ndarray:
-    """The picture (H, W, 3) of the first world."""
+    """Return the image (H, W, 3) of the first world."""
     try:
         frames = env.env.render()
     except Exception as error:  # Each draws by a library of its own, which is missing or fails in its own way.

@@ -69,7 +69,7 @@ of an environment of Gymnasium:
         return name.startswith(PREFIX)
 
     def defaults(self, name: str, device: str) -> Defaults:
-        """Return the settings of an environment, for which one world of it is made."""
+        """Return the settings of an environment, after making one world of it."""
         from robot_rl.sources.gymnasium.task import GymTask, default_settings, default_vectorization
 
         task = GymTask(name=name, vectorization=default_vectorization(name))
@@ -128,7 +128,7 @@ of an environment of Gymnasium:
     def film(
         self, task: "GymTask", worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]
     ) -> Path:
-        """Film an environment that draws itself."""
+        """Film an environment that renders itself."""
         from robot_rl.sources.gymnasium.film import frames
         from robot_rl.sources.gymnasium.task import asked
 

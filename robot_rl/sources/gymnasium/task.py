@@ -1,4 +1,4 @@
-"""A task that is a registered environment of Gymnasium: ``gym:<id>`` where others have a name."""
+"""A task that is a registered environment of Gymnasium, named ``gym:<id>``."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class GymTask:
     Attributes:
         name: "gym:" and the environment's id, with "<module>:" before the id where a module registers it.
         vectorization: "sync" (one process), "async" (a process a world) or "own" (its own vector environment).
-        actions: how an action gets into a Box: see `robot_rl.sources.gymnasium.spaces.ActionMap`.
-        settings: arguments of the environment by name.
+        actions: Mapping of actions to a Box: see `robot_rl.sources.gymnasium.spaces.ActionMap`.
+        settings: Arguments of the environment by name.
     """
 
     name: str
@@ -60,18 +60,18 @@ class GymTask:
 
     @property
     def id(self) -> str:
-        """The environment's id, with its module where there is one."""
+        """Return the environment's id, with its module where there is one."""
         return self.name.removeprefix(PREFIX)
 
     def make_vector(self, num_envs: int, render_mode: str | None = None) -> VectorEnv:
-        """Make the vector environment; worlds that are done begin anew within the step where that can be chosen.
+        """Make the vector environment; finished worlds are reset within the step where that can be chosen.
 
         Args:
-            num_envs: number of worlds.
-            render_mode: "rgb_array" for pictures.
+            num_envs: Number of worlds.
+            render_mode: "rgb_array" for images.
 
         Raises:
-            UserError: there is no such environment, something that it needs is missing, or an argument does not fit.
+            UserError: There is no such environment, a dependency is missing, or an argument does not fit.
         """
         with asked(self.name) as gymnasium:
             options: dict[str, Any] = {}
@@ -92,13 +92,13 @@ class GymTask:
         """Make the environment that the learner takes.
 
         Args:
-            num_envs: number of worlds.
-            seed: of the worlds.
-            device: where the learner works.
-            render_mode: "rgb_array" for pictures.
+            num_envs: Number of worlds.
+            seed: Of the worlds.
+            device: Device of the learner.
+            render_mode: "rgb_array" for images.
 
         Raises:
-            UserError: as `make_vector`, and a space that cannot be learned from or acted in.
+            UserError: As `make_vector`, and a space that cannot be learned from or acted in.
         """
         from robot_rl.sources.gymnasium.adapter import GymEnv
 
@@ -111,11 +111,7 @@ class GymTask:
             raise
 
     def describe(self) -> tuple[dict[str, tuple[str, ...]], bool]:
-        """Return the observation groups by "actor" and "critic", and whether actions are choices; one world is made.
-
-        Raises:
-            UserError: as `make_env`.
-        """
+        """Return the observation groups by "actor" and "critic", and whether actions are choices; one world is made."""
         from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
 
         alone = self if self.vectorization == "own" else GymTask(name=self.name, settings=self.settings)
@@ -126,7 +122,7 @@ class GymTask:
 
 @contextlib.contextmanager
 def asked(name: str) -> Iterator[Any]:
-    """Give the package gymnasium; what it says inside about an environment called `name` is a `UserError`."""
+    """Import gymnasium, and convert its errors about the environment `name` inside to `UserError`."""
     try:
         import gymnasium
         from gymnasium import error
@@ -146,14 +142,7 @@ def asked(name: str) -> Iterator[Any]:
 
 
 def find_spec(name: str) -> EnvSpec:
-    """The registration of an environment.
-
-    Args:
-        name: "gym:" and its id, with its module where there is one.
-
-    Raises:
-        UserError: there is none; the line is Gymnasium's, which offers the nearest.
-    """
+    """Return the registration of an environment; raise UserError, with the nearest, without one."""
     module, colon, name_alone = name.removeprefix(PREFIX).rpartition(":")
     if not name_alone or (colon and not all(part.isidentifier() for part in module.split("."))):
         raise UserError(f"task={name}: write gym:<id> such as gym:HalfCheetah-v5, or gym:<module>:<id>")
@@ -164,19 +153,15 @@ def find_spec(name: str) -> EnvSpec:
 
 
 def default_vectorization(name: str) -> str:
-    """Return "sync" where single worlds can be made, else "own".
-
-    Raises:
-        UserError: there is no such environment.
-    """
+    """Return "sync" where single worlds can be made, else "own"."""
     return "own" if find_spec(name).entry_point is None else "sync"
 
 
 def default_settings(task: GymTask) -> dict[str, Any]:
-    """The arguments of an environment that are numbers, words or flags, with their values where nobody sets them.
+    """Return the arguments of an environment that are numbers, words or flags, with their defaults.
 
     Raises:
-        UserError: there is no such environment, or what it needs is not installed.
+        UserError: There is no such environment, or one of its dependencies is not installed.
     """
     spec = find_spec(task.name)
     entry = spec.vector_entry_point if task.vectorization == "own" else spec.entry_point
@@ -204,7 +189,7 @@ def _line(problem: BaseException) -> str:
 
 
 def _deaf(env: Any) -> Any:
-    """Leave Ctrl-C and a scheduler's signals to the learner, which has an iteration to finish."""
+    """Ignore Ctrl-C and a scheduler's signals in a world's process: the learner finishes its iteration first."""
     if multiprocessing.parent_process() is not None:
         for number in (signal.SIGINT, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
@@ -213,6 +198,6 @@ def _deaf(env: Any) -> Any:
 
 
 def _linger(number: int, frame: FrameType | None) -> None:
-    """Live on for a while after SIGTERM: it may be a scheduler's, to every process of a job, or the learner's own."""
+    """Stay alive for a while after SIGTERM: a scheduler may send it to every process of a job, or the learner does."""
     signal.signal(number, signal.SIG_IGN)
     signal.alarm(LINGER_S)

@@ -1,4 +1,4 @@
-"""Whether an environment of Isaac Lab observes what its description says, before a robot is told so."""
+"""Check that an environment of Isaac Lab observes what its description says, before a robot relies on it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ TOLERANCE = 1e-4
 
 
 def check_observations(env: IsaacEnv, training: Any) -> None:
-    """Compare the observations that the environment gives with those that its description makes of the robot's state.
+    """Compare the observations of the environment with those that its description computes from the robot's state.
 
     Args:
-        env: the environment, without noise and delay; it is reset and stepped.
-        training: where the policy comes from, for the contract.
+        env: The environment, without noise and delay; it is reset and stepped.
+        training: The policy's origin, for the contract.
 
     Raises:
-        UserError: they differ; the line names the term and by how much.
-        ContractError: the policy reads what no robot can measure.
+        UserError: They differ; the line names the term and by how much.
+        ContractError: The policy reads what no robot can measure.
     """
     from robot_rl_deploy.describe import make_contract
     from robot_rl_deploy.observe import Observer, needed_signals

@@ -1,8 +1,8 @@
-"""What a policy reads and drives in a manager-based environment of Isaac Lab, as the exported contract has to say it.
+"""Describe what a policy reads and drives in a manager-based environment of Isaac Lab, for the exported contract.
 
-Joints, limits and gains are read from the articulation and its actuators, scales and offsets from the action terms'
-descriptors, and what an observation term is from the function that computes it and from its descriptor. A term that no
-robot measures is named with no signal, and the contract refuses it by that name.
+Joints, limits and gains come from the articulation and its actuators, scales and offsets from the action terms'
+descriptors, and an observation term from its function and its descriptor. A term that no robot measures has no signal,
+and the contract refuses it by its name.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ COMMAND = {"vx": "lin_vel_x", "vy": "lin_vel_y", "yaw": "ang_vel_z"}
 
 
 def describe_policy(env: Any, groups: tuple[str, ...] = ("policy",)) -> dict[str, Any]:
-    """Describe joints, actions, observations, rates and command ranges.
+    """Return joints, actions, observations, rates and command ranges of a `robot_rl.sources.isaaclab.adapter.IsaacEnv`.
 
     Args:
-        env: the environment, a `robot_rl.sources.isaaclab.adapter.IsaacEnv`.
-        groups: the observation groups that the policy sees.
+        env: The environment.
+        groups: The observation groups that the policy sees.
 
     Raises:
-        UserError: a direct environment, which does not say what it observes, or actions that a robot's joint
-            controller does not take.
+        UserError: A direct environment, which does not describe its observation, or actions that a robot's joint
+            controller does not support.
     """
     lab = env.env
     if hasattr(lab, "describe_policy"):
@@ -77,7 +77,7 @@ def describe_policy(env: Any, groups: tuple[str, ...] = ("policy",)) -> dict[str
 
 
 def robot_state(env: Any) -> dict[str, Tensor]:
-    """The robot's signals without noise by the contract's names, (N, size) each."""
+    """Return the robot's signals without noise by the contract's names, (N, size) each."""
     lab = env.env
     if hasattr(lab, "robot_state"):
         return lab.robot_state()
@@ -94,7 +94,7 @@ def robot_state(env: Any) -> dict[str, Tensor]:
 
 
 def _robot(env: Any) -> str:
-    """The articulation that the actions drive."""
+    """Return the articulation that the actions drive."""
     manager = env.env.action_manager
     assets = {manager.get_term(name).cfg.asset_name for name in manager.active_terms}
     if len(assets) != 1:
@@ -103,7 +103,7 @@ def _robot(env: Any) -> str:
 
 
 def _joint_rows(robot: Any, driven: set[str]) -> list[dict[str, Any]]:
-    """Gains, limits and default of every joint: as its actuator is configured, else as the simulation has them."""
+    """Return gains, limits and default of every joint: of its actuator's configuration, else of the simulation."""
     data, names = robot.data, list(robot.joint_names)
     kp, kd = _row(data.joint_stiffness), _row(data.joint_damping)
     effort, speed = _row(data.joint_effort_limits), _row(data.joint_vel_limits)
@@ -132,7 +132,7 @@ def _joint_rows(robot: Any, driven: set[str]) -> list[dict[str, Any]]:
 
 
 def _configured(actuator: Any, fields: tuple[str, ...], joints: list[str]) -> dict[str, float]:
-    """What an actuator is configured with, by joint: the first of these fields that is set."""
+    """Return an actuator's configured value by joint: of the first of these fields that is set."""
     said = next((value for field in fields if (value := getattr(actuator, field, None)) is not None), None)
     if isinstance(said, int | float):
         return dict.fromkeys(joints, float(said))
@@ -148,7 +148,7 @@ def _bounded(effort: float, joint: str) -> float:
 
 
 def _action_rows(env: Any, asset: str) -> list[dict[str, Any]]:
-    """Scale, offset and kind of every action, from the terms' descriptors."""
+    """Return scale, offset and kind of every action, from the terms' descriptors."""
     manager, rows = env.env.action_manager, []
     for name in manager.active_terms:
         term = manager.get_term(name)
@@ -183,7 +183,7 @@ def _observation_rows(env: Any, group: str, asset: str) -> list[dict[str, Any]]:
 
 
 def _row_of(env: Any, asset: str, name: str, cfg: Any, shape: Any) -> dict[str, Any]:
-    """One term; without a signal where nothing that a robot measures stands for it."""
+    """Return one term; without a signal where a robot measures nothing equivalent."""
     history = max(1, int(getattr(cfg, "history_length", 0) or 0))
     size = math.prod(shape) // history
     signal, transform, unit, frame = _meaning(cfg, asset)
@@ -201,7 +201,7 @@ def _row_of(env: Any, asset: str, name: str, cfg: Any, shape: Any) -> dict[str, 
 
 
 def _meaning(cfg: Any, asset: str) -> tuple[str | None, str, str, str]:
-    """Signal, transform, unit and frame of a term; no signal where it is not one of Isaac Lab's own in TERMS."""
+    """Return signal, transform, unit and frame of a term; no signal where it is not one of Isaac Lab's own in TERMS."""
     function = getattr(cfg.func, "__wrapped__", cfg.func)
     name, module = getattr(function, "__name__", ""), str(getattr(function, "__module__", ""))
     entity = cfg.params.get("asset_cfg")
@@ -239,7 +239,7 @@ def _clip(clip: Any) -> list[float] | None:
 
 
 def _command_name(env: Any, groups: tuple[str, ...] = ("policy",)) -> str | None:
-    """The command that the policy's observations show; None without one."""
+    """Return the command that the policy observes; None without one."""
     manager = env.env.observation_manager
     found = [
         cfg.params["command_name"]
@@ -253,7 +253,7 @@ def _command_name(env: Any, groups: tuple[str, ...] = ("policy",)) -> str | None
 
 
 def _command(env: Any, groups: tuple[str, ...]) -> dict[str, Any] | None:
-    """Ranges of a velocity command, as in training."""
+    """Return the ranges of a velocity command, as in training."""
     name = _command_name(env, groups)
     if name is None:
         return None
@@ -271,7 +271,7 @@ def _row(proxy: Any) -> list[float]:
 
 
 def _values(given: Any, count: int) -> list[float]:
-    """A number for all, one each, or a batch of them, as one each."""
+    """Return a number for all, one each, or a batch of them, as one each."""
     if isinstance(given, Tensor):
         given = given[0].tolist() if given.ndim == 2 else given.tolist()
     if isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""The Isaac Lab that is installed here: which version it is, which environments it registers, and its talk."""
+"""The installed Isaac Lab: its version, its registered environments, and a context that silences it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,7 @@ CFG = "env_cfg_entry_point"
 
 
 def require_lab(name: str) -> None:
-    """Refuse a Python without Isaac Lab, or with a version that nobody has tried.
-
-    Args:
-        name: the task that asks for it.
-
-    Raises:
-        UserError: it is not here, or another version is.
-    """
+    """Raise UserError where Isaac Lab, which the task `name` needs, is missing or of an untested version."""
     try:
         found = metadata.version("isaaclab")
     except metadata.PackageNotFoundError:
@@ -48,7 +41,7 @@ def require_lab(name: str) -> None:
 
 
 def find_spec(name: str) -> EnvSpec:
-    """The registration of an environment of Isaac Lab.
+    """Return the registration of an environment of Isaac Lab.
 
     Args:
         name: "isaac/" and its id, with "<module>:" before the id where a module registers it.
@@ -68,7 +61,7 @@ def find_spec(name: str) -> EnvSpec:
 
 
 def _register(name: str, module: str) -> dict[str, EnvSpec]:
-    """Import what registers environments, and give those of Isaac Lab's kind by id."""
+    """Import the modules that register environments, and return those of Isaac Lab's kind by id."""
     import gymnasium
 
     importlib.import_module("isaaclab_tasks")
@@ -88,7 +81,7 @@ def _register(name: str, module: str) -> dict[str, EnvSpec]:
 
 
 def _nearest(name: str, known: dict[str, Any]) -> str:
-    """The ids that are meant, perhaps: names of version 2 end in -v0, and robots had a hyphen more."""
+    """Return the probable ids: names of version 2 end in -v0, and robots had an additional hyphen."""
     plain = {"".join(key.lower().split("-")): key for key in known}
     wanted = "".join(name.lower().removesuffix("-v0").split("-"))
     if wanted in plain:
@@ -99,7 +92,7 @@ def _nearest(name: str, known: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def hushed() -> Iterator[None]:
-    """Keep to itself what Isaac Lab and what it stands on print and warn of while they start."""
+    """Discard what Isaac Lab and its libraries print and warn of while they start."""
     level = logging.root.manager.disable
     with contextlib.ExitStack() as after:
         after.enter_context(contextlib.redirect_stdout(io.StringIO()))

@@ -105,9 +105,9 @@ of an environment of Isaac Lab:
             raise UserError(f"learner=rsl_rl: the actions of {task.name} are choices; use learner=ppo")
 
     def admit(self, tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-        """Return a tree in which the environment's settings of these names ("env.<path>") stand with their values.
+        """Return a tree that has the environment's settings of these names ("env.<path>") with their values.
 
-        The tree holds none of them at first: an environment of Isaac Lab has hundreds.
+        The tree has none of them at first: an environment of Isaac Lab has hundreds.
         """
         from robot_rl.sources.isaaclab import settings
 
@@ -130,7 +130,7 @@ of an environment of Isaac Lab:
         return {**tree, "env": grown}
 
     def named_code(self, tree: Mapping[str, Any]) -> list[str]:
-        """Return the module that registers the environment, and settings that hold a function."""
+        """Return the module that registers the environment, and settings that are functions."""
         match = FOREIGN.fullmatch(str(tree.get("task")))
         functions = [text for text in _texts(tree.get("env")) if CALLABLE.match(text)]
         return [*([match["module"]] if match else []), *functions]
@@ -138,7 +138,7 @@ of an environment of Isaac Lab:
     def export(
         self, task: "IsaacTask", worlds: Worlds, actor: Any, *, groups: tuple[str, ...], out: Path, training: Any
     ) -> Any:
-        """Write the bundle of a policy; what its contract says is first held against the environment's observations."""
+        """Write the bundle of a policy, after comparing its contract with the environment's observations."""
         from robot_rl_deploy.export import export_policy
 
         from robot_rl.sources.isaaclab.agreement import check_observations
@@ -167,7 +167,7 @@ def _task(tree: Mapping[str, Any]) -> Any:
 
 
 def _make_export_env(task: "IsaacTask", worlds: Worlds, groups: tuple[str, ...]) -> Any:
-    """One world of a run's environment as a robot sees it: no noise and no delay in what the policy observes."""
+    """Make one world of a run's environment as a robot sees it: observations without noise and delay."""
     from robot_rl.sources.isaaclab import settings
 
     lab_cfg = task.load_cfg(1, worlds.device)
