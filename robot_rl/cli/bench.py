@@ -24,16 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli.options import (
-    MAX_COUNT,
-    MAX_ENVS,
-    MAX_SEED,
-    option,
-    parse_value,
-    read,
-    read_all,
-    split_bare,
-)
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option, parse_value, read, read_all, split_bare
 from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.outputs import BENCH, check_outputs

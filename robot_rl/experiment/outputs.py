@@ -132,9 +132,7 @@ PAGE = Kind(
 )
 IMAGE = Kind(what="an image of robot-rl", is_ours=has_mark(f"tEXtSoftware\0{MARK}"), endings=(".png",))
 CROSS = Kind(
-    what="a table of robot-rl cross",
-    is_ours=has_keys("policies", "engines", "bounds", "cells"),
-    endings=(".json",),
+    what="a table of robot-rl cross", is_ours=has_keys("policies", "engines", "bounds", "cells"), endings=(".json",)
 )
 LATENCY = Kind(what="a file of robot-rl latency", is_ours=_is_latency, endings=(".json",))
 PROFILE = Kind(
@@ -142,12 +140,7 @@ PROFILE = Kind(
     is_ours=has_keys("name", "machine", "versions", "parts", "stages"),
     endings=(".json",),
 )
-TRACE = Kind(
-    what="a trace of robot-rl profile",
-    is_ours=_is_trace,
-    endings=(".json", ".json.gz"),
-    streams=False,
-)
+TRACE = Kind(what="a trace of robot-rl profile", is_ours=_is_trace, endings=(".json", ".json.gz"), streams=False)
 USD = Kind(what="a file of robot-rl usd", is_ours=_is_usd, streams=False)
 
 

@@ -44,12 +44,7 @@ class IsaacEnv(VecEnv):
     cfg: Any
 
     def __init__(
-        self,
-        env: Any,
-        *,
-        name: str,
-        action_clip: float | None = None,
-        on_close: Callable[[], None] = lambda: None,
+        self, env: Any, *, name: str, action_clip: float | None = None, on_close: Callable[[], None] = lambda: None
     ) -> None:
         self.env, self.name, self.cfg = env, name, env.cfg
         self.num_envs, self.device = int(env.num_envs), str(env.device)
