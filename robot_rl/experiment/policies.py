@@ -56,22 +56,20 @@ class PolicySource:
             ContractError: The bundle is damaged.
         """
         if self.run_dir is not None:
-            from robot_rl.learn.policy import make_policy
-
-            return make_policy(self.run_dir.path, device=env.device, code=named_code(self.cfg.tree))
+            return self.torch_policy(env.device)
         from robot_rl_deploy.policy import BundlePolicy
 
         assert self.bundle is not None
         names = [joint.name for joint in self.cfg.task.robot.joints]
         return BundlePolicy(self.bundle, env.num_envs, joint_names=names)
 
-    def torch_policy(self) -> Any:
-        """Return the torch policy on the device of the settings; None for a bundle."""
+    def torch_policy(self, device: str | None = None) -> Any:
+        """Return the torch policy on a device, by default that of the settings; None for a bundle."""
         if self.run_dir is None:
             return None
         from robot_rl.learn.policy import make_policy
 
-        return make_policy(self.run_dir.path, device=self.cfg.device, code=named_code(self.cfg.tree))
+        return make_policy(self.run_dir.path, device=device or self.cfg.device, code=named_code(self.cfg.tree))
 
     def find_bundle(self) -> Path:
         """Return the bundle's directory; of a run its newest checkpoint's, exported now where it is missing."""

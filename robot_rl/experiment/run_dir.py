@@ -20,10 +20,8 @@ from robot_rl.machine import git_state, machine_facts, package_versions
 RUN_ID = re.compile(r"\d{8}-\d{6}-\d+-[0-9a-f]{4}")
 GIVEN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 """Ids that a user may give a run."""
-MAX_CONFIG = 2**20
-"""Bytes that a run.yaml may have."""
-MAX_RESUMED = 100
-"""How often a run went on is kept in run.yaml for the newest of them, so that the file does not outgrow MAX_CONFIG."""
+MAX_CONFIG, MAX_RESUMED = 2**20, 100
+"""Most bytes of a run.yaml, and most records of resumed trainings in it, which bound its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,50 +101,15 @@ class RunDir:
         root = self.path.parent.parent
         return self.run_id if root == Path("runs") else f"{self.run_id} root={shlex.quote(str(root))}"
 
-    @property
-    def config_file(self) -> Path:
-        """run.yaml: the resolved configuration, versions, machine."""
-        return self.path / "run.yaml"
-
-    @property
-    def metrics_file(self) -> Path:
-        """metrics.jsonl: one line an iteration."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The directory of the checkpoints, one folder an iteration."""
-        return self.path / "checkpoints"
-
-    @property
-    def policy(self) -> Path:
-        """The policy bundle."""
-        return self.path / "policy"
-
-    @property
-    def eval_file(self) -> Path:
-        """eval.json: the evaluation of the torch and the ONNX policy."""
-        return self.path / "eval.json"
-
-    @property
-    def video_file(self) -> Path:
-        """video.mp4."""
-        return self.path / "video.mp4"
-
-    @property
-    def report_file(self) -> Path:
-        """report.html."""
-        return self.path / "report.html"
+    config_file = property(lambda self: self.path / "run.yaml", doc="The resolved configuration, versions, machine.")
+    metrics_file = property(lambda self: self.path / "metrics.jsonl", doc="One line an iteration.")
+    checkpoints = property(lambda self: self.path / "checkpoints", doc="The directory of the checkpoints.")
+    policy = property(lambda self: self.path / "policy", doc="The policy bundle.")
+    eval_file = property(lambda self: self.path / "eval.json", doc="The evaluation of the torch and the ONNX policy.")
+    video_file = property(lambda self: self.path / "video.mp4", doc="The film.")
 
     def write_config(self, config: dict[str, Any], command: list[str]) -> None:
-        """Write run.yaml: the resolved configuration and everything else that repeats the run.
-
-        Args:
-            config: The resolved configuration as plain nested values.
-            command: The command line that started the run.
-        """
-        import yaml
-
+        """Write run.yaml: the resolved configuration and everything else that repeats the run."""
         record = {
             "run_id": self.run_id,
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -155,9 +118,8 @@ class RunDir:
             "versions": package_versions(),
             "git": git_state(),
             "machine": machine_facts(),
-            **seal(config),
         }
-        write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
+        self._write(record, config)
 
     def note_resumed(
         self,
@@ -181,10 +143,8 @@ class RunDir:
         Raises:
             UserError: run.yaml is missing or damaged.
         """
-        import yaml
-
         record = self.read_config()
-        if "init_from" in record["config"]:  # Goes on by itself, and is still the run that began there.
+        if "init_from" in record["config"]:  # A resumed run is still the one with these initial weights.
             config = {**config, "init_from": record["config"]["init_from"]}
         event = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "iteration": iteration, "command": command}
         event |= {"told": list(told)} if told else {}
@@ -194,7 +154,12 @@ class RunDir:
             dropped = resumed.pop(0)
             if "changed" in dropped and "changed" in resumed[0]:
                 resumed[0]["changed"] = {**dropped["changed"], **resumed[0]["changed"]}
-        record |= {"config": config, "resumed": resumed, **seal(config)}
+        self._write(record | {"config": config, "resumed": resumed}, config)
+
+    def _write(self, record: dict[str, Any], config: dict[str, Any]) -> None:
+        import yaml
+
+        record |= seal(config)
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
     def read_config(self) -> dict[str, Any]:
@@ -202,16 +167,16 @@ class RunDir:
         try:
             content = read_plain(self.config_file, MAX_CONFIG)
         except FileNotFoundError:
-            raise UserError(f"{self.config_file}: missing, so the run's configuration is unknown") from None
+            raise UserError(f"{self.config_file}: missing, the run's configuration is unknown") from None
         try:
             record = read_yaml(content.decode())
         except ValueError as error:
             raise UserError(f"{self.config_file}: damaged, {error}") from None
         if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
-            raise UserError(f"{self.config_file}: damaged, it holds no 'config'")
+            raise UserError(f"{self.config_file}: damaged, it has no 'config'")
         resumed = record.get("resumed", [])
         if not isinstance(resumed, list) or not all(_is_event(event) for event in resumed):
-            raise UserError(f"{self.config_file}: damaged, its 'resumed' is no list of the times that the run went on")
+            raise UserError(f"{self.config_file}: damaged, its 'resumed' is no list of records")
         return record
 
 
@@ -251,7 +216,7 @@ def _real(path: Path, named: object, key: str) -> Path:
     try:
         return Path(os.path.realpath(path))
     except ValueError:
-        raise UserError(f"{key}={named}: holds what no path can hold") from None
+        raise UserError(f"{key}={named}: is no valid path; name a run by its id") from None
 
 
 def _age_key(path: Path) -> tuple[str, int]:

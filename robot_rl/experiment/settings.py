@@ -19,6 +19,7 @@ from robot_rl.experiment.consent import require
 from robot_rl.experiment.grammar import LEFT_OUT, MAX_ENVS, MAX_SEED
 from robot_rl.experiment.run_dir import RunDir, check_run_id
 from robot_rl.learn.algorithms import get_learner, owner_of, preset_learner, read_learner
+from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
 from robot_rl.sources.registry import source_of
 
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 
 FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
 OPTIONAL = {"run_id": None, "learner_threads": 0}
-"""Further keys in front, which runs of earlier versions do not have, and what they are there."""
+"""Further front keys, which runs of earlier versions do not have, and their values there."""
 MAX_THREADS = 4096
-WANDB = ("off", "offline", "online")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -171,7 +171,10 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
         raise UserError(f"metrics={tree['metrics']!r}: is a group; set metrics.wandb")
     source, device = source_of(tree["task"]), resolve_device(tree["device"])
     found = source.resolve(tree, device)
-    wandb = _choice("metrics.wandb", tree["metrics"].get("wandb", "off"), WANDB)
+    wandb = tree["metrics"].get("wandb", "off")
+    wandb = "off" if wandb is False else str(wandb)  # YAML and Hydra read a bare off as the flag false.
+    if wandb not in WANDB_MODES:
+        raise UserError(f"metrics.wandb={wandb}: must be one of {', '.join(WANDB_MODES)}")
     known = (*FRONT, *OPTIONAL, *found.keys, "metrics")
     learner = {key: value for key, value in tree.items() if key not in known}
     root = _root(tree["root"])
@@ -258,11 +261,8 @@ def _own_cores() -> int:
 
 
 def _root(value: Any) -> Path:
-    right = "must name the directory of all runs, such as root=runs"
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UserError(f"root={value}: {right}")
-    if not str(value).strip():
-        raise UserError(f"root= is empty, {right}")
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
+        raise UserError(f"root={value}: must name the directory of all runs, such as root=runs")
     return Path(str(value))
 
 
@@ -270,11 +270,3 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise UserError(f"{name}={value}: must be a whole number of at least {least} and at most {most}")
     return value
-
-
-def _choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    # YAML and Hydra read a bare off as the flag false.
-    word = "off" if value is False else str(value)
-    if word not in choices:
-        raise UserError(f"{name}={value}: must be one of {', '.join(choices)}")
-    return word

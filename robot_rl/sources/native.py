@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from robot_rl_envs.task import Task
 
 SECONDS = 10.0
-"""Length of an evaluated episode where nobody says it [s]."""
+"""Default length of an evaluated episode [s]."""
 
 
 class NativeSource(TaskSource):
@@ -62,7 +62,7 @@ class NativeSource(TaskSource):
             raise UserError("rewards={}: needs at least one term; without a reward nothing is learned")
         with as_user_error():
             engine = resolve_engine(str(tree["engine"]), device)
-        # What was read from files stands in run.yaml as figures: a run goes on without them.
+        # Values read from files are recorded in run.yaml: a run is resumed without the files.
         recorded = {key: trees.task_tree(task)[key] for key in ("actions", "randomize") if key in tree}
         return Resolved(task=task, engine=engine, keys=known, recorded=recorded)
 
@@ -158,7 +158,7 @@ def find_task(name: str) -> "Task":
     try:
         return get_task(name)
     except ValueError as error:
-        # What ends so is an id of Gymnasium more often than a slip.
+        # A name with this ending is probably an id of Gymnasium.
         hint = f"; an environment of Gymnasium is task=gym:{name}" if re.search(r"-v\d+$", name) else ""
         hint = f"; an environment of Isaac Lab is task=isaac/{name}" if name.startswith("Isaac") else hint
         raise UserError(f"{error}{hint}") from error

@@ -265,17 +265,3 @@ def require_keys(tree: Mapping[str, Any], keys: Iterable[str]) -> None:
     for key in keys:
         if key not in tree:
             raise UserError(f"{key}: is missing, it can be changed but not left out")
-
-
-def refuse_engine(tree: Mapping[str, Any], own: str, instead: str) -> None:
-    """Raise UserError for settings of our engines in a tree of a task with its own engine.
-
-    Args:
-        tree: The tree.
-        own: The name of its engine.
-        instead: What to do about another.
-    """
-    if str(tree["engine"]) not in ("auto", own):
-        raise UserError(f"engine={tree['engine']}: {tree['task']} brings its own physics; {instead}")
-    if tree["num_threads"]:
-        raise UserError(f"num_threads={tree['num_threads']}: {tree['task']} has none of ours; leave num_threads= out")

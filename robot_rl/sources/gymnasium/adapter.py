@@ -8,7 +8,7 @@ bootstrapped; one that was also terminated is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.errors import UserError
+from robot_rl.evaluate.controllers import TorchController
 from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
 
 MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_STEP, "disabled": AutoresetMode.DISABLED}
@@ -160,21 +161,21 @@ class GymEnv(VecEnv):
 
         Gymnasium defines a list of one observation a world, None where no episode ended; a batch is accepted, too.
         """
-        told = info.get("final_obs", [None] * self.num_envs)
-        if not _is_list(told):
-            return self._reader.read(told, self.device)
-        ended = [int(k) for k in np.flatnonzero(self._over) if told[k] is not None]
-        untold = set(np.flatnonzero(time_out).tolist()) - set(ended)
-        if untold:
+        last = info.get("final_obs", [None] * self.num_envs)
+        if not (isinstance(last, list) or (isinstance(last, np.ndarray) and last.dtype == object)):
+            return self._reader.read(last, self.device)
+        ended = [int(k) for k in np.flatnonzero(self._over) if last[k] is not None]
+        missing = set(np.flatnonzero(time_out).tolist()) - set(ended)
+        if missing:
             raise UserError(
-                f"{self.env}: the episode of world {min(untold)} was cut short and info['final_obs'] does not hold its "
-                "last observation, as autoreset_mode SAME_STEP demands; a time-out cannot be learned from"
+                f"{self.env}: the episode of world {min(missing)} was cut short and info['final_obs'] does not hold its "
+                "last observation, which autoreset_mode SAME_STEP requires; a time-out cannot be learned from"
             )
         if not ended:
             return self._groups
         final = {name: group.clone() for name, group in self._groups.items()}
         index = torch.tensor(ended, device=self.device)
-        for name, group in self._reader.read_rows([told[k] for k in ended], self.device).items():
+        for name, group in self._reader.read_rows([last[k] for k in ended], self.device).items():
             final[name][index] = group
         return final
 
@@ -248,20 +249,52 @@ def _autoreset(env: VectorEnv, wanted: str | None) -> AutoresetMode:
         if wanted not in MODES:
             raise UserError(f"autoreset={wanted}: must be one of {', '.join(MODES)}")
         return MODES[wanted]
-    said = env.metadata.get("autoreset_mode")
+    mode = env.metadata.get("autoreset_mode")
     try:
-        return said if isinstance(said, AutoresetMode) else AutoresetMode(said)
+        return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
     except ValueError:
         raise UserError(
-            f"{env}: metadata['autoreset_mode']={said!r} does not say how worlds that are done begin anew; "
+            f"{env}: metadata['autoreset_mode']={mode!r} is no way to reset finished worlds; "
             f"give autoreset= one of {', '.join(MODES)}"
         ) from None
-
-
-def _is_list(told: Any) -> bool:
-    return isinstance(told, list) or (isinstance(told, np.ndarray) and told.dtype == object)
 
 
 def _choose(mask: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """Return the rows of `first` where the mask (N,) is True, of `second` elsewhere."""
     return torch.where(mask.view(-1, *(1,) * (first.ndim - 1)), first, second)
+
+
+def frames(env: GymEnv, policy: Callable[[Any], Tensor], seconds: float, fps: int) -> Iterator[np.ndarray]:
+    """Step one world, just reset, and yield its frames (H, W, 3) uint8, of even sides.
+
+    Args:
+        env: The world, made with render_mode="rgb_array".
+        policy: From observation groups to actions.
+        seconds: Length of the film [s].
+        fps: Frames a second, by the length of a step that the environment declares.
+
+    Raises:
+        UserError: The environment does not render.
+    """
+    controller, obs = TorchController(policy), env.get_observations()
+    steps = 0
+    for k in range(round(seconds * fps)):
+        while steps * env.step_dt < k / fps - 1e-9:
+            obs, _, done, _ = env.step(controller.act(env, obs))
+            controller.reset(done)
+            steps += 1
+        frame = _draw(env)
+        yield np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2], dtype=np.uint8)
+
+
+def _draw(env: GymEnv) -> np.ndarray:
+    """Return the image (H, W, 3) of the first world."""
+    try:
+        frames = env.env.render()
+    except Exception as error:  # Each renders by a library of its own, which may be missing or fail in its own way.
+        line = next(iter(str(error).splitlines()), repr(error))
+        raise UserError(f"video: {env.env} cannot render itself here: {line}") from error
+    frame = None if not frames else np.asarray(frames[0])
+    if frame is None or frame.ndim != 3 or frame.shape[2] != 3:
+        raise UserError(f"video: {env.env} renders no images in render_mode rgb_array")
+    return frame

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import multiprocessing
-import os
 import signal
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError
+from robot_rl.sources.external import import_registering, missing_module, one_line, split_name
 
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
@@ -24,11 +22,11 @@ if TYPE_CHECKING:
 
 PREFIX = "gym:"
 VECTORIZATIONS = {"sync": "sync", "async": "async", "own": "vector_entry_point"}
-"""What a vectorization is called here, and what by Gymnasium."""
+"""Names of a vectorization, ours and Gymnasium's."""
 OWN_SETTINGS = ("render_mode", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
 """Arguments of an environment that are not the user's to set."""
 LINGER_S = 30
-"""For so long a world's process lives on after SIGTERM [s], while the learner finishes its iteration and saves."""
+"""How long a world's process stays alive after SIGTERM [s], while the learner finishes its iteration and saves."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -73,13 +71,13 @@ class GymTask:
         Raises:
             UserError: There is no such environment, a dependency is missing, or an argument does not fit.
         """
-        with asked(self.name) as gymnasium:
+        with gymnasium_errors(self.name) as gymnasium:
             options: dict[str, Any] = {}
             if self.vectorization != "own":
-                # What comes out is copied by the adapter in any case.
+                # The adapter copies the observations in any case.
                 options["vector_kwargs"] = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP, "copy": False}
             if self.vectorization == "async":
-                options["wrappers"] = [_deaf]
+                options["wrappers"] = [_ignore_signals]
             if render_mode is not None:
                 options["render_mode"] = render_mode
             mode = VECTORIZATIONS[self.vectorization]
@@ -114,42 +112,34 @@ class GymTask:
         """Return the observation groups by "actor" and "critic", and whether actions are choices; one world is made."""
         from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
 
-        alone = self if self.vectorization == "own" else GymTask(name=self.name, settings=self.settings)
-        with contextlib.closing(alone.make_vector(1)) as env:
+        single = self if self.vectorization == "own" else GymTask(name=self.name, settings=self.settings)
+        with contextlib.closing(single.make_vector(1)) as env:
             groups = ObservationReader(env.single_observation_space).default
             return groups, ActionMap(env.single_action_space, self.actions).choices is not None
 
 
 @contextlib.contextmanager
-def asked(name: str) -> Iterator[Any]:
+def gymnasium_errors(name: str) -> Iterator[Any]:
     """Import gymnasium, and convert its errors about the environment `name` inside to `UserError`."""
     try:
         import gymnasium
         from gymnasium import error
     except ModuleNotFoundError:
         raise UserError(f"task={name}: Gymnasium is not installed; pip install 'robot-rl[gymnasium]'") from None
-    # A module that lies where one works is found, as with python -m, where the name has one.
-    if ":" in name.removeprefix(PREFIX) and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     try:
         yield gymnasium
     except (error.Error, error.DeprecatedWrapper) as problem:
-        raise UserError(f"task={name}: {_line(problem)}") from problem
+        raise UserError(f"task={name}: {one_line(problem)}") from problem
     except ModuleNotFoundError as problem:
-        raise UserError(
-            f"task={name}: cannot import {problem.name}; install it, or start where its file is"
-        ) from problem
+        raise missing_module(name, problem) from problem
 
 
 def find_spec(name: str) -> EnvSpec:
     """Return the registration of an environment; raise UserError, with the nearest, without one."""
-    module, colon, name_alone = name.removeprefix(PREFIX).rpartition(":")
-    if not name_alone or (colon and not all(part.isidentifier() for part in module.split("."))):
-        raise UserError(f"task={name}: write gym:<id> such as gym:HalfCheetah-v5, or gym:<module>:<id>")
-    with asked(name) as gymnasium:
-        if module:
-            importlib.import_module(module)
-        return gymnasium.spec(name_alone)
+    module, env_id = split_name(name, PREFIX, "HalfCheetah-v5")
+    with gymnasium_errors(name) as gymnasium:
+        import_registering(name, module)
+        return gymnasium.spec(env_id)
 
 
 def default_vectorization(name: str) -> str:
@@ -168,14 +158,14 @@ def default_settings(task: GymTask) -> dict[str, Any]:
     if entry is None:
         kind = "vector environment of its own" if task.vectorization == "own" else "environment of one world"
         raise UserError(f"vectorization={task.vectorization}: {task.name} has no {kind}")
-    with asked(task.name) as gymnasium:
+    with gymnasium_errors(task.name) as gymnasium:
         creator = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
-    told: dict[str, Any] = dict(spec.kwargs)
+    given: dict[str, Any] = dict(spec.kwargs)
     with contextlib.suppress(ValueError):  # Some are compiled and have no signature.
         parameters = inspect.signature(creator).parameters.values()
-        told = {parameter.name: parameter.default for parameter in parameters} | told
-    settings = {name: value for name, value in told.items() if _is_plain(value) and name not in OWN_SETTINGS}
-    # Gymnasium puts a clock around single worlds, and tells a vector environment where the registration has a limit.
+        given = {parameter.name: parameter.default for parameter in parameters} | given
+    settings = {name: value for name, value in given.items() if _is_plain(value) and name not in OWN_SETTINGS}
+    # Gymnasium limits single worlds by a wrapper, and a vector environment where the registration has a limit.
     has_clock = task.vectorization != "own" or spec.max_episode_steps is not None
     return ({"max_episode_steps": spec.max_episode_steps} if has_clock else {}) | settings
 
@@ -184,11 +174,7 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def _line(problem: BaseException) -> str:
-    return " ".join(str(problem).replace("`", "'").split())
-
-
-def _deaf(env: Any) -> Any:
+def _ignore_signals(env: Any) -> Any:
     """Ignore Ctrl-C and a scheduler's signals in a world's process: the learner finishes its iteration first."""
     if multiprocessing.parent_process() is not None:
         for number in (signal.SIGINT, signal.SIGUSR1):

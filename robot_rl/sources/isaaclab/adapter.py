@@ -84,7 +84,7 @@ class IsaacEnv(VecEnv):
                 ended in this step.
         """
         obs, reward, terminated, truncated, extras = self.env.step(self._to_env(actions))
-        # Isaac Lab's extras live on: what was told once would be told again after the next step.
+        # Isaac Lab keeps its extras: what was reported once would be reported again after the next step.
         final, log = extras.pop("final_obs", None), dict(extras.pop("log", None) or {})
         self._obs = self._read(obs)
         broken = ~torch.isfinite(reward)
@@ -96,13 +96,13 @@ class IsaacEnv(VecEnv):
         if bool(broken.any()):
             log["worlds/broken"] = broken.sum()
             reward = torch.where(broken, 0.0, reward)
-            self._mend(broken & ~(terminated | truncated))
-        told = {
+            self._repair(broken & ~(terminated | truncated))
+        extras = {
             "time_outs": time_outs if self._endless else torch.zeros_like(time_outs),
             "final_obs": self._obs if final is None else self._read(final, finite=True),
             "log": log,
         }
-        return self._obs, reward.clone(), done, told
+        return self._obs, reward.clone(), done, extras
 
     @property
     def episode_length_buf(self) -> Tensor:
@@ -150,7 +150,7 @@ class IsaacEnv(VecEnv):
             return actions[:, 0].long() if self._single else actions.long()
         return actions if self.action_clip is None else actions.clamp(-self.action_clip, self.action_clip)
 
-    def _mend(self, worlds: Tensor) -> None:
+    def _repair(self, worlds: Tensor) -> None:
         """Reset broken worlds that were not reset, and replace observations that are not finite."""
         which = worlds.nonzero().squeeze(-1).int()
         if len(which):
@@ -196,7 +196,7 @@ def _actions(space: Any, name: str) -> tuple[int, tuple[int, ...] | None]:
         return 1, (int(space.n),)
     if kind == "MultiDiscrete" and len(space.shape) == 1:
         return len(space.nvec), tuple(int(n) for n in space.nvec)
-    raise UserError(f"task={name}: its actions are a {kind}; numbers (Box) or choices can be learned")
+    raise UserError(f"task={name}: its actions are a {kind}; only numbers (Box) or choices can be learned")
 
 
 def _finite(value: Tensor) -> Tensor:

@@ -14,17 +14,18 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.sources.external import import_registering, split_name
 
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
 
 PREFIX = "isaac/"
 VERSION = "3.0.0"
-"""The version that is tested; others of the same two first numbers are taken."""
+"""The tested version; others with the same first two numbers are accepted."""
 OURS = "robot_rl_tasks.isaac"
 """Registers environments of this project, where it can be imported."""
 CFG = "env_cfg_entry_point"
-"""By this an environment's registration is known as Isaac Lab's."""
+"""Key of the registrations that are Isaac Lab's."""
 
 
 def require_lab(name: str) -> None:
@@ -49,15 +50,13 @@ def find_spec(name: str) -> EnvSpec:
     Raises:
         UserError: Isaac Lab is missing or of another version, or there is no such environment; the nearest is offered.
     """
-    module, colon, name_alone = name.removeprefix(PREFIX).rpartition(":")
-    if not name_alone or (colon and not all(part.isidentifier() for part in module.split("."))):
-        raise UserError(f"task={name}: write isaac/<id> such as isaac/Isaac-Cartpole-Direct, or isaac/<module>:<id>")
+    module, env_id = split_name(name, PREFIX, "Isaac-Cartpole-Direct")
     require_lab(name)
     with hushed():
         known = _register(name, module)
-    if name_alone not in known:
-        raise UserError(f"task={name}: Isaac Lab {VERSION} registers no '{name_alone}'; {_nearest(name_alone, known)}")
-    return known[name_alone]
+    if env_id not in known:
+        raise UserError(f"task={name}: Isaac Lab {VERSION} registers no '{env_id}'; {_nearest(env_id, known)}")
+    return known[env_id]
 
 
 def _register(name: str, module: str) -> dict[str, EnvSpec]:
@@ -65,18 +64,9 @@ def _register(name: str, module: str) -> dict[str, EnvSpec]:
     import gymnasium
 
     importlib.import_module("isaaclab_tasks")
-    # A module that lies where one works is found, as with python -m, where the name has one.
-    if module and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(OURS)
-    if module:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as problem:
-            raise UserError(
-                f"task={name}: cannot import {problem.name}; install it, or start where its file is"
-            ) from None
+    import_registering(name, module)
     return {key: spec for key, spec in gymnasium.registry.items() if CFG in (spec.kwargs or {})}
 
 

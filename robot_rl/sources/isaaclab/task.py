@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from urllib.parse import urlparse
 from urllib.request import getproxies
 
 from robot_rl.errors import UserError
+from robot_rl.sources.external import one_line
 from robot_rl.sources.isaaclab import settings
 from robot_rl.sources.isaaclab.lab import PREFIX, find_spec, hushed
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from robot_rl.sources.isaaclab.adapter import IsaacEnv
 
 NEWTON = "newton_mjwarp"
-"""What Isaac Lab calls its preset of the physics that needs no Isaac Sim."""
+"""Isaac Lab's preset of the physics that needs no Isaac Sim."""
 PATIENCE_S = 5.0
-"""For how long the server of a store is waited for [s]."""
+"""How long to wait for the server of a store [s]."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -76,7 +76,7 @@ class IsaacTask:
         cfg = self._compose(num_envs, device)
         for part in settings.walk(cfg):
             if getattr(part, "debug_vis", False) is True:
-                part.debug_vis = False  # Marks in a window that is not there, of files from the store.
+                part.debug_vis = False  # Markers in a window that does not exist, of files from the store.
         for path, value in self.settings.items():
             settings.put(cfg, path, value)
         if device == "cpu" and hasattr(cfg.sim.physics, "use_cuda_graph"):
@@ -98,7 +98,7 @@ class IsaacTask:
             with hushed():
                 return parse_env_cfg(self.id, device=device, num_envs=num_envs, overrides=overrides)
         except ValueError as problem:
-            raise UserError(f"task={self.name}: {_line(problem)} (asked for {' '.join(overrides)})") from problem
+            raise UserError(f"task={self.name}: {one_line(problem)} (requested: {' '.join(overrides)})") from problem
 
     def load_agent(self) -> Any:
         """Return the settings of the environment's rsl_rl agent; None where it has none."""
@@ -135,19 +135,14 @@ class IsaacTask:
                 self._launch(cfg, after)
                 with _lent(self.folder):
                     env: Any = gymnasium.make(self.id, cfg=cfg).unwrapped
-        except FileNotFoundError as problem:
+        except BaseException as problem:
             after.close()
-            raise UserError(
-                f"task={self.name}: {_line(problem)}; put the file into a folder and give assets=<folder>"
-            ) from problem
-        except UserError:
-            after.close()
-            raise
-        except ValueError as problem:  # So Isaac Lab says of a name that the robot does not have, and of much else.
-            after.close()
-            raise UserError(f"task={self.name}: {_line(problem)}") from problem
-        except BaseException:
-            after.close()
+            line = f"task={self.name}: {one_line(problem)}"
+            if isinstance(problem, FileNotFoundError):
+                raise UserError(f"{line}; put the file into a folder and give assets=<folder>") from problem
+            # Isaac Lab's ValueError: a name that the robot does not have, and much else.
+            if isinstance(problem, ValueError) and not isinstance(problem, UserError):
+                raise UserError(line) from problem
             raise
         after.callback(env.close)
         return env, after
@@ -157,10 +152,8 @@ class IsaacTask:
         from isaaclab.app import launch_simulation
 
         if not _can_run(cfg):
-            raise UserError(
-                f"physics={self.physics}: {self.name} needs Isaac Sim or OvPhysX then, which is not installed here; "
-                f"physics={NEWTON} needs neither"
-            )
+            needs = f"{self.name} needs Isaac Sim or OvPhysX then, which is not installed here"
+            raise UserError(f"physics={self.physics}: {needs}; physics={NEWTON} needs neither")
         after.enter_context(launch_simulation(cfg, {"headless": True, "device": cfg.sim.device}))
 
     def make_env(self, num_envs: int, *, seed: int | None = None, device: str = "cpu", cfg: Any = None) -> IsaacEnv:
@@ -195,17 +188,14 @@ class IsaacTask:
             changed += [f"assets={self.assets}"] if self.assets not in ("", "own") else []
             if not changed:
                 raise
-            what = f"{type(problem).__name__}: {_line(problem)}"
+            what = f"{type(problem).__name__}: {one_line(problem)}"
             raise UserError(f"task={self.name}: Isaac Lab fails with {' '.join(changed)}: {what}") from problem
 
     def check_single(self, cfg: Any) -> None:
         """Raise UserError for an environment of several agents."""
-        agents = getattr(cfg, "possible_agents", None)
-        if agents is not None:
-            raise UserError(
-                f"task={self.name}: has {len(agents)} agents ({', '.join(map(str, agents))}); the learners here train "
-                "one policy for one agent"
-            )
+        if (agents := getattr(cfg, "possible_agents", None)) is not None:
+            several = f"has {len(agents)} agents ({', '.join(map(str, agents))})"
+            raise UserError(f"task={self.name}: {several}; the learners here train one policy for one agent")
 
     def observation_groups(self, cfg: Any) -> dict[str, Any]:
         """Return the observation groups of a configuration by name."""
@@ -266,7 +256,3 @@ def _answers(url: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _line(problem: BaseException) -> str:
-    return re.sub(r"\s+", " ", str(problem)).strip()
