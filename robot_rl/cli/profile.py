@@ -33,7 +33,7 @@ class Options:
 def run(arguments: Sequence[str]) -> int:
     """Train for a few iterations, print the table and the advice, and write the figures."""
     from robot_rl.cli.hydra_app import missing_task
-    from robot_rl.experiment.guides import with_guides
+    from robot_rl.experiment.inputs import resolve_inputs
     from robot_rl.experiment.settings import change, default_tree, resolve
     from robot_rl.files import write_json
 
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     if task is None:
         raise missing_task()
     tree = default_tree(str(task), str(changes.get("device", "auto")), str(changes.get("learner", "ppo")))
-    cfg = with_guides(resolve(change(tree, changes)))
+    cfg = resolve_inputs(resolve(change(tree, changes)))
     env = cfg.make_env()
     try:
         from robot_rl.bench.iteration import profile_iterations

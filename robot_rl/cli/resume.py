@@ -28,7 +28,7 @@ class Options(TaskRunOptions):
 
 def run(arguments: Sequence[str]) -> int:
     """Continue a run."""
-    from robot_rl.experiment.guides import with_guides
+    from robot_rl.experiment.inputs import resolve_inputs
     from robot_rl.experiment.settings import load
     from robot_rl.experiment.training import go_on
     from robot_rl.learn.ranks import make_ranks
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     for key in ("task", "seed", "init_from", "run_id"):
         if key in changes:
             raise UserError(f"{key}={changes[key]}: cannot be changed in a run; start a new run with init_from=")
-    cfg = with_guides(load(run_dir, changes, trust=options.trust))
+    cfg = resolve_inputs(load(run_dir, changes, trust=options.trust))
     ranks = make_ranks(cfg.device)
     go_on(run_dir, cfg, ranks, allow_resize=options.allow_resize, fresh_worlds=options.fresh_worlds)
     return 0

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from robot_rl.experiment.consent import named_code
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import load
+from robot_rl.experiment.trust import named_code
 from robot_rl.sources.registry import refuse_unsupported
 
 

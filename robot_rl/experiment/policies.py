@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.consent import named_code, require
 from robot_rl.experiment.export import exported
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import TrainCfg, change, default_tree, load, resolve
+from robot_rl.experiment.trust import named_code, require_trust
 
 
 @dataclass(kw_only=True, slots=True)
@@ -119,7 +119,7 @@ def find_policy(
     if run:
         raise UserError(f"run={run} and policy={policy}: name one of the two")
     name = find_task_name(run, policy, root)
-    require({"task": name}, None, f"policy {policy}", trust=trust)
+    require_trust({"task": name}, None, f"policy {policy}", trust=trust)
     cfg = resolve(change(default_tree(name), changes or {}))
     return PolicySource(cfg=cfg, run_dir=None, bundle=find_bundle(policy), trust=trust)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.consent import seal
+from robot_rl.experiment.trust import seal
 from robot_rl.files import read_plain, read_yaml, write_atomic
 from robot_rl.machine import git_state, machine_facts, package_versions
 

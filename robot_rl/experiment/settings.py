@@ -15,9 +15,9 @@ from robot_rl.config import LearnerCfg, to_dict
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment import tree as trees
 from robot_rl.experiment.agreement import check_settings
-from robot_rl.experiment.consent import require
 from robot_rl.experiment.grammar import LEFT_OUT, MAX_ENVS, MAX_SEED
 from robot_rl.experiment.run_dir import RunDir, check_run_id
+from robot_rl.experiment.trust import require_trust
 from robot_rl.learn.algorithms import get_learner, owner_of, preset_learner, read_learner
 from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
@@ -211,7 +211,7 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
     record = run_dir.read_config()
     tree = record["config"]
     check_settings(run_dir, record)
-    require(tree, record.get("seal"), f"run {run_dir.run_id}", trust=trust)
+    require_trust(tree, record.get("seal"), f"run {run_dir.run_id}", trust=trust)
     missing = [key for key in (*FRONT, "metrics") if key not in tree]
     if missing:
         raise UserError(f"{run_dir.config_file}: damaged, 'config' lacks {', '.join(missing)}")

@@ -9,10 +9,10 @@ from typing import Any
 from robot_rl.errors import GiveUpError, UserError, as_user_error
 from robot_rl.experiment import signals
 from robot_rl.experiment.agreement import FIXED, changes, check_settings, is_same
-from robot_rl.experiment.claim import Claim, check_kinds, is_trained, refuse_trained
-from robot_rl.experiment.guides import with_guides
+from robot_rl.experiment.inputs import resolve_inputs
 from robot_rl.experiment.progress import Progress
 from robot_rl.experiment.run_dir import RunDir, task_folder
+from robot_rl.experiment.run_lock import RunLock, check_kinds, is_trained, refuse_trained
 from robot_rl.experiment.settings import TrainCfg, load
 from robot_rl.experiment.tree import leaves
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, list_checkpoints, load_checkpoint
@@ -38,7 +38,7 @@ def train(cfg: TrainCfg) -> RunDir:
     """
     signals.ending.phase = signals.START
     use_threads(cfg.learner_threads, cfg.device)
-    cfg = with_guides(cfg)
+    cfg = resolve_inputs(cfg)
     ranks = make_ranks(cfg.device)
     if begun := ranks.first(lambda: _find_begun(cfg)):
         return _go_on_with(RunDir(Path(begun)), cfg, ranks)
@@ -50,16 +50,16 @@ def train(cfg: TrainCfg) -> RunDir:
 
     with contextlib.ExitStack() as stack:
         env = stack.enter_context(contextlib.closing(cfg.make_env(ranks=ranks)))
-        claims: list[Claim] = []
+        locks: list[RunLock] = []
 
         def begin() -> str:
-            claims.append(stack.enter_context(Claim.begin(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)))
-            claims[0].run_dir.write_config(cfg.tree, sys.argv)
-            return str(claims[0].run_dir.path)
+            locks.append(stack.enter_context(RunLock.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)))
+            locks[0].run_dir.write_config(cfg.tree, sys.argv)
+            return str(locks[0].run_dir.path)
 
         signals.ending.phase = signals.UNWIND  # A directory in which nothing was learned is left as it was found.
         run_dir = RunDir(Path(ranks.first(begin)))
-        _learn(env, cfg, run_dir, prepare, ranks, claims=claims)
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
     return run_dir
@@ -72,7 +72,7 @@ def _learn(
     prepare: Callable[[Any], None],
     ranks: Ranks,
     *,
-    claims: Sequence[Claim],
+    locks: Sequence[RunLock],
     begun: Callable[[Any], None] = lambda _: None,
 ) -> None:
     """Run the remaining iterations; the first process shows the progress and writes the metrics."""
@@ -91,13 +91,13 @@ def _learn(
             runner = make_runner(env, cfg.learner, **options)
             prepare(runner)
         runner.settings = cfg.tree
-        for claim in claims:  # Rows that the state knows nothing of are cut off, which is for runs that go on alone.
-            name, mark, file = f"{run_dir.task}/{run_dir.run_id}", runner.metrics_mark, claim.rows_file()
+        for lock in locks:  # Rows that the state knows nothing of are cut off, which is for runs that go on alone.
+            name, mark, file = f"{run_dir.task}/{run_dir.run_id}", runner.metrics_mark, lock.rows_file()
             runner.writer = MetricsWriter(run_dir.path, cfg.wandb, name=name, resume=mark, file=file)
             stack.enter_context(runner.writer)
         begun(runner)
-        for claim in claims:
-            claim.tell()
+        for lock in locks:
+            lock.report()
             _announce(cfg, run_dir, ranks.size)
         signals.ending.check()
         runner.learn()
@@ -156,7 +156,7 @@ def _go_on_with(run_dir: RunDir, cfg: TrainCfg, ranks: Ranks) -> RunDir:
     told = dict(leaves(cfg.tree))
     known = dict(leaves(load(run_dir, trust=True).tree))  # The command line names the same modules.
     free = {key: told[key] for key in FREE if key in known and key != "root"}
-    kept = with_guides(load(run_dir, free, trust=True))
+    kept = resolve_inputs(load(run_dir, free, trust=True))
     go_on(run_dir, kept, ranks, is_requeued=True)
     return run_dir
 
@@ -204,15 +204,15 @@ def go_on(
 
     with contextlib.ExitStack() as stack:
         env = stack.enter_context(contextlib.closing(cfg.make_env(ranks=ranks)))
-        claims: list[Claim] = []
+        locks: list[RunLock] = []
 
-        def claim() -> None:
-            claims.append(stack.enter_context(Claim(run_dir)))
+        def acquire() -> None:
+            locks.append(stack.enter_context(RunLock(run_dir)))
             if list_checkpoints(run_dir.path)[-1:] != newest:
                 raise UserError(f"{run_dir.path}: another process trained it meanwhile; give the same command again")
 
-        ranks.first(claim)
-        _learn(env, cfg, run_dir, prepare, ranks, claims=claims, begun=lambda runner: ranks.first(lambda: note(runner)))
+        ranks.first(acquire)
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, begun=lambda runner: ranks.first(lambda: note(runner)))
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
 

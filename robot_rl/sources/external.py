@@ -54,10 +54,8 @@ class ExternalSource(TaskSource):
         require_keys(tree, self.keys)
         if str(tree["engine"]) not in ("auto", self.engine):
             raise UserError(f"engine={tree['engine']}: {tree['task']} brings its own physics; {self.instead}")
-        if tree["num_threads"]:
-            raise UserError(
-                f"num_threads={tree['num_threads']}: {tree['task']} has none of ours; leave it out"
-            )
+        if threads := tree["num_threads"]:
+            raise UserError(f"num_threads={threads}: {tree['task']} has none of ours; leave num_threads= out")
         if not isinstance(tree["env"], Mapping):
             raise UserError(f"env={tree['env']!r}: is a group; set one of its values, {known}")
         return tree["env"]

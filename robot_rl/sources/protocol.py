@@ -170,7 +170,7 @@ class TaskSource(ABC):
         return set()
 
     def named_code(self, tree: Mapping[str, Any]) -> list[str]:
-        """Return the code that settings, of unchecked types, would import or run; see `robot_rl.experiment.consent`."""
+        """Return the code that settings, of unchecked types, would import or run; see `robot_rl.experiment.trust`."""
         return []
 
     def with_motion(self, task: Any) -> Any:

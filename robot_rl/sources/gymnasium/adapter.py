@@ -168,7 +168,7 @@ class GymEnv(VecEnv):
         missing = set(np.flatnonzero(time_out).tolist()) - set(ended)
         if missing:
             raise UserError(
-                f"{self.env}: the episode of world {min(missing)} was cut short and info['final_obs'] does not hold its "
+                f"{self.env}: the episode of world {min(missing)} was truncated and info['final_obs'] does not hold its "
                 "last observation, which autoreset_mode SAME_STEP requires; a time-out cannot be learned from"
             )
         if not ended:

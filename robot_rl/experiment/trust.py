@@ -37,7 +37,7 @@ def seal(tree: Mapping[str, Any]) -> dict[str, str]:
     return {} if key is None else {"seal": _seal(key, code)}
 
 
-def require(tree: Mapping[str, Any], sealed: Any, who: str, *, trust: bool) -> None:
+def require_trust(tree: Mapping[str, Any], sealed: Any, who: str, *, trust: bool) -> None:
     """Refuse settings that name code, unless the run was made here or the user trusts it.
 
     Args:

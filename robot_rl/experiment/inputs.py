@@ -20,7 +20,7 @@ MOTION = "motion"
 """The observation group that a motion prior compares, as `robot_rl_envs.motion` calls it."""
 
 
-def with_guides(cfg: TrainCfg) -> TrainCfg:
+def resolve_inputs(cfg: TrainCfg) -> TrainCfg:
     """Return a run with its teacher, reference and recorded motion found, and its task with the groups that they see.
 
     The checkpoint found is stored in the run's settings, so that a resumed run uses the same one.
@@ -29,11 +29,11 @@ def with_guides(cfg: TrainCfg) -> TrainCfg:
         UserError: There is no such policy, or it is for another robot or other actions.
     """
     if _has_run(cfg.learner, "teacher"):
-        cfg = _with_guide(cfg, "teacher")
+        cfg = _with_policy(cfg, "teacher")
     amp = getattr(cfg.learner, "amp", None)
     if amp is not None and amp.weight > 0:
         cfg = _with_motion(cfg, amp)
-    return _with_guide(cfg, "reference") if _has_run(cfg.learner, "reference") else cfg
+    return _with_policy(cfg, "reference") if _has_run(cfg.learner, "reference") else cfg
 
 
 def _has_run(learner: Any, field: str) -> bool:
@@ -51,10 +51,10 @@ def _with_motion(cfg: TrainCfg, amp: Any) -> TrainCfg:
     )
 
 
-def _with_guide(cfg: TrainCfg, field: str) -> TrainCfg:
-    guide = getattr(cfg.learner, field)
-    checkpoint = _find(guide.run, cfg.root, f"{field}.run")
-    task, groups = cfg.task, guide.groups
+def _with_policy(cfg: TrainCfg, field: str) -> TrainCfg:
+    policy = getattr(cfg.learner, field)
+    checkpoint = _find(policy.run, cfg.root, f"{field}.run")
+    task, groups = cfg.task, policy.groups
     if not groups and cfg.source.adds_groups:
         task, groups = _with_groups(cfg, checkpoint, field)
     found = {f"{field}.run": str(checkpoint)}

@@ -1,6 +1,6 @@
 """The lock of one process on a run's directory, which can undo what the process did there.
 
-A command that is refused or interrupted before it learned anything leaves the directory as it found it: `Claim.undo`
+A command that is refused or interrupted before it learned anything leaves the directory as it found it: `RunLock.undo`
 removes what it created, and nothing else.
 """
 
@@ -25,7 +25,7 @@ RESULTS = ("policy", "eval*.json", "video.mp4", "report.html", "metrics.jsonl.da
 """What else belongs to a run: other commands made it from the run's checkpoints and metrics."""
 
 
-class Claim:
+class RunLock:
     """The directory of a run that this process trains, locked against others until `close`.
 
     As a context manager it undoes its changes after an error, where nothing was learned yet.
@@ -41,7 +41,7 @@ class Claim:
 
     def __init__(self, run_dir: RunDir, made: list[Path] | None = None) -> None:
         self.run_dir = run_dir
-        self._note, self._is_told = "", False
+        self._note, self._is_reported = "", False
         self._made = made or []
         self._moved: list[tuple[Path, Path]] = []
         self._is_new = False
@@ -56,7 +56,7 @@ class Claim:
             raise
 
     @classmethod
-    def begin(cls, root: str | Path, task: str, seed: int, run_id: str | None = None) -> "Claim":
+    def create(cls, root: str | Path, task: str, seed: int, run_id: str | None = None) -> "RunLock":
         """Lock the directory of a new run; an earlier run of that name is moved into its subfolder `earlier-<number>`.
 
         Raises:
@@ -67,24 +67,24 @@ class Claim:
         made = [path for path in (folder, *folder.parents) if not path.exists()]
         is_there = run_id is not None and os.path.lexists(folder / run_id)
         run_dir = RunDir.create(root, task, seed, run_id)
-        claim = cls(run_dir, made if is_there else [run_dir.path, *made])
+        created = cls(run_dir, made if is_there else [run_dir.path, *made])
         try:
             refuse_trained(run_dir)
-            claim._set_aside()
+            created._set_aside()
         except BaseException:
-            claim.close(undo=True)
+            created.close(undo=True)
             raise
-        return claim
+        return created
 
     def rows_file(self) -> Any:
         """Return metrics.jsonl, open for appending, for `robot_rl.metrics.rows.Rows`; it shares this lock."""
         return os.fdopen(os.dup(self._file.fileno()), "ab", buffering=0)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report once what was moved aside."""
-        if self._note and not self._is_told:
+        if self._note and not self._is_reported:
             to_stderr(self._note)
-            self._is_told = True
+            self._is_reported = True
 
     def close(self, *, undo: bool = False) -> None:
         """Release the lock, after `undo` where requested; may be called twice."""
@@ -111,7 +111,7 @@ class Claim:
             except OSError:
                 return
 
-    def __enter__(self) -> "Claim":
+    def __enter__(self) -> "RunLock":
         return self
 
     def __exit__(
@@ -160,7 +160,7 @@ class Claim:
                 aside.rename(path)
         with contextlib.suppress(OSError):  # Something of the user's was put there meanwhile.
             self._aside.rmdir()
-        if self._is_told:
+        if self._is_reported:
             to_stderr(
                 f"{self.run_dir.path}: nothing was learned, so what was in {self._aside.name} is back in its place"
             )
