@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from robot_rl.bench.profile import profile_env
-from robot_rl.bench.result import make_result
+from robot_rl.bench.result import make_result, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,17 +48,6 @@ def random_actions(env: Env, generator: torch.Generator) -> torch.Tensor:
     """Return the actions of one block, (:data:`BLOCK_STEPS`, N, num_actions), normal with a deviation of 0.5."""
     shape = (BLOCK_STEPS, env.num_envs, env.num_actions)
     return (0.5 * torch.randn(shape, generator=generator)).to(env.device)
-
-
-def seconds(run: Callable[[], object], device: str) -> float:
-    """Return how long ``run`` takes, with what it queued on a GPU [s]."""
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    run()
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
 def _block(env: Env, bare: BareBatch | None, actions: torch.Tensor) -> tuple[float, float]:

@@ -10,9 +10,8 @@ from typing import Any, TypeGuard
 
 import torch
 
-from robot_rl.bench.profile import profile_env
+from robot_rl.bench.profile import StageWatch, profile_env, watching
 from robot_rl.bench.result import make_result
-from robot_rl.bench.stages import StageWatch, watching
 from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.batch import Batch
 from robot_rl.learn.runner import Runner

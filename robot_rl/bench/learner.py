@@ -6,7 +6,6 @@ import contextlib
 import io
 import itertools
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 from rsl_rl.algorithms import PPO as RslRlPPO
 from tensordict import TensorDict
 
-from robot_rl.bench.result import make_result
+from robot_rl.bench.result import make_result, seconds
 from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.ppo.build import make_networks
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
@@ -116,7 +115,7 @@ def bench_learner(
             num_steps=num_steps, actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0)
         )
         pair = EqualPair(cfg, worlds, device=device)
-        times = [(_seconds(pair.run_ours, device), _seconds(pair.run_theirs, device)) for _ in range(repeats + 1)][1:]
+        times = [(seconds(pair.run_ours, device), seconds(pair.run_theirs, device)) for _ in range(repeats + 1)][1:]
         one = _compare(hidden, f"{worlds} x {num_steps}", times, on_cpu=device == "cpu")
         rows[f"robot-rl {one['network']}, {one['rollout']}"] = [1.0 / ours for ours, _ in times]
         rows[f"rsl_rl {one['network']}, {one['rollout']}"] = [1.0 / theirs for _, theirs in times]
@@ -162,13 +161,3 @@ def _copy_storage(storage: Any, obs: Sequence[TensorDict], rollout: Rollout) -> 
     rollout.out.copy_(storage.distribution_params[0])
     rollout.reward.copy_(storage.rewards.squeeze(-1))
     rollout.done.copy_(storage.dones.squeeze(-1))
-
-
-def _seconds(run: Callable[[], Any], device: str) -> float:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    begin = time.perf_counter()
-    run()
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    return time.perf_counter() - begin

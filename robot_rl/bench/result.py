@@ -49,6 +49,19 @@ def make_result(
     }
 
 
+def seconds(run: Callable[[], object], device: str) -> float:
+    """Return how long ``run`` takes, with what it queued on a GPU [s]."""
+    import torch
+
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
 def least_cpu_s(run: Callable[[], object], repeats: int) -> float:
     """Return the least processor time of this thread over some runs [s], without what else runs."""
     found = []

@@ -150,19 +150,18 @@ def _paced(bundle: Path, folder: Path, transport: str, seconds: float) -> dict[s
         for _ in range(round(seconds / PERIOD_S)):
             robot.tick()
         last = int(robot.link.low.sequence)
-        for _ in range(10):  # what is still under way; these states do not count
+        for _ in range(10):  # Answers still to be received; these states do not count.
             robot.tick()
         notes = robot.link.notes[begin:]
     report = robot.binary.report()
     block: dict[str, Any] = {"robot": report.get("robot", ""), "states": last - first, "seconds": seconds}
     answers = {n.state_sequence: n.answer_ns for n in notes if n.from_policy and first < n.state_sequence <= last}
     figures = _figures(np.array(list(answers.values())) / 1e3)
-    block |= (
-        {"at_robot": figures} if transport == "dds" else figures
-    )  # over DDS the library is half of the robot's, too
+    # Over DDS the library is half of the robot's, too.
+    block |= {"at_robot": figures} if transport == "dds" else figures
     block["answered"] = len(answers) / (last - first)
-    told = report.get("latencies", {}).get("state_to_command", {})
-    block["in_binary"] = {key: told[key] for key in ("p50", "p99", "p99.9", "max", "count") if key in told}
+    binary = report.get("latencies", {}).get("state_to_command", {})
+    block["in_binary"] = {key: binary[key] for key in ("p50", "p99", "p99.9", "max", "count") if key in binary}
     block["realtime"] = report.get("realtime", {})
     block["counters"] = report.get("transport_counters", {})
     return block

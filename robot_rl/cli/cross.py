@@ -19,7 +19,7 @@ from pathlib import Path
 
 from robot_rl.cli.options import option, read_all, split_bare
 from robot_rl.cli.table import print_table
-from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table, in_percent
+from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table, in_percent, merge, read_cell, to_json
 from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import CROSS, IMAGE, check_optional, check_output, save_image
 
@@ -40,7 +40,6 @@ def run(arguments: Sequence[str]) -> int:
     """Print the table; write the file and the plot."""
     import json
 
-    from robot_rl.cross import merge, read_cell, to_json
     from robot_rl.files import write_atomic
 
     words, rest = split_bare(arguments)
@@ -59,11 +58,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def files(words: Sequence[str], root: str) -> list[Path]:
-    """Return the files that words name: a file itself, for a run all its evaluations.
-
-    Raises:
-        UserError: There is neither, or the run has not been evaluated.
-    """
+    """Return the files that words name: a file itself, for a run all its evaluations."""
     from robot_rl.experiment.run_dir import RunDir
 
     found: list[Path] = []

@@ -241,9 +241,8 @@ def _flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             flag, equals, value = argument.partition("=")
             name = long.get(flag, flag)
             if name not in FLAGS or (equals and name not in ("--cfg", "--package")):
-                raise UserError(
-                    f"unknown option '{argument}': {suggest(flag, [*FLAGS, *long])}; settings are key=value"
-                )
+                hint = suggest(flag, [*FLAGS, *long])
+                raise UserError(f"unknown option '{argument}': {hint}; settings are key=value")
             if name in ("--cfg", "--package"):
                 value = value if equals else next(rest, "")
                 if name == "--cfg" and value not in PRINTED:

@@ -53,11 +53,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def paths(source: Path, out: str) -> tuple[Path, Path]:
-    """Return the files of the plot and of the data.
-
-    Raises:
-        UserError: `out` is neither, or cannot be written, or the file would overwrite the source.
-    """
+    """Return the files of the plot and of the data."""
     base = Path(out) if out else source.with_name(f"{source.stem}.latency.json")
     if base.suffix not in (".png", ".json"):
         raise UserError(f"out={out}: must end in .png or .json")

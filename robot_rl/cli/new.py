@@ -91,9 +91,6 @@ def find_place(root: str) -> Place:
 
     Args:
         root: The directory of either; empty for the usual place.
-
-    Raises:
-        UserError: It is neither, for example because the program runs from an installed wheel.
     """
     here = Path.cwd()
     for path in [Path(root)] if root else [here, *here.parents]:
@@ -101,9 +98,7 @@ def find_place(root: str) -> Place:
             return Place(root=path, package=package)
     path = Path(root) if root else Path(__file__).resolve().parents[2]
     if not (path / "pyproject.toml").is_file() or not (path / "tasks" / "robot_rl_tasks").is_dir():
-        raise UserError(
-            f"root={path}: no source tree of robot-rl, and no project; robot-rl new project <name> makes one"
-        )
+        raise UserError(f"root={path}: no source tree of robot-rl or project; write robot-rl new project <name>")
     return Place(root=path)
 
 
@@ -119,11 +114,7 @@ def project_package(path: Path) -> str:
 
 
 def check_free(kind: str, name: str, place: Place) -> None:
-    """Refuses a name that is taken.
-
-    Raises:
-        UserError: The line names the file.
-    """
+    """Raise UserError where the folder of a task or robot exists."""
     folder = place.root / place.folder(kind, name)
     for taken in (folder, folder.with_suffix(".py")):
         if taken.exists():
@@ -131,11 +122,7 @@ def check_free(kind: str, name: str, place: Place) -> None:
 
 
 def make_project(name: str, parent: Path) -> tuple[Path, dict[str, str]]:
-    """Write a package with a robot, a task and a loss; return its directory and its files.
-
-    Raises:
-        UserError: The directory exists, or a package of that name is installed.
-    """
+    """Write a package with a robot, a task and a loss; return its directory and its files."""
     root = parent / name
     if os.path.lexists(root):
         raise UserError(f"new project {name}: {root} exists; choose another name")
@@ -177,18 +164,15 @@ def task_files(name: str, robot_name: str, place: Place) -> dict[str, str]:
 
 def _task_files(name: str, robot: str, place: Place, *, is_driven: bool, has_base: bool) -> dict[str, str]:
     words = {"name": name, "title": _title(name), "robot": robot, "actions": "position" if is_driven else "effort"}
-    words |= dict.fromkeys(
-        ("terminations_import", "termination_import", "base_observations", "terminations", "base_events"), ""
-    )
-    if has_base:
-        words |= {
-            "terminations_import": ", terminations",
-            "termination_import": ", Termination",
-            "base_observations": '        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),\n'
-            '        "gravity": Observation(observations.projected_gravity, noise=0.05),\n',
-            "terminations": '        terminations={"tilted": Termination(terminations.tilted, limit_rad=1.0)},\n',
-            "base_events": '            "base": Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.2),\n',
-        }
+    base = {
+        "terminations_import": ", terminations",
+        "termination_import": ", Termination",
+        "base_observations": '        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),\n'
+        '        "gravity": Observation(observations.projected_gravity, noise=0.05),\n',
+        "terminations": '        terminations={"tilted": Termination(terminations.tilted, limit_rad=1.0)},\n',
+        "base_events": '            "base": Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.2),\n',
+    }
+    words |= base if has_base else dict.fromkeys(base, "")
     return {
         f"{place.folder('task', name)}/__init__.py": fill("task.txt", words),
         place.test("task", name): fill("test_task.txt", words),

@@ -88,11 +88,7 @@ def kind_lines() -> list[str]:
 
 
 def find_terrain(options: Options, changes: Mapping[str, Any]) -> "TerrainCfg":
-    """Return the terrain that the options name, with settings changed by dotted name.
-
-    Raises:
-        UserError: There is no such terrain, or a value does not fit.
-    """
+    """Return the terrain that the options name, with settings changed by dotted name."""
     from robot_rl_envs.terrain import PRESETS
     from robot_rl_tasks import registry
 

@@ -145,11 +145,7 @@ def _finite(value: float) -> float:
 
 
 def merge(cells: Sequence[Cell]) -> Table:
-    """Merge evaluations into a table.
-
-    Raises:
-        UserError: There is none, two are of the same policy in the same engine, or of different tasks.
-    """
+    """Merge evaluations into a table."""
     if not cells:
         raise UserError("nothing to merge: name the files that robot-rl eval wrote, or runs that have some")
     table = Table(policies=[], engines=[], cells={})

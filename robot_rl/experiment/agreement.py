@@ -41,9 +41,6 @@ def check_settings(run_dir: RunDir, record: Mapping[str, Any]) -> None:
     Args:
         run_dir: The run.
         record: Its run.yaml, from `RunDir.read_config`.
-
-    Raises:
-        UserError: The line names the first difference.
     """
     path, expected = _expected(run_dir, record.get("resumed", []))
     if path is None:

@@ -24,9 +24,6 @@ def resolve_inputs(cfg: TrainCfg) -> TrainCfg:
     """Return a run with its teacher, reference and recorded motion found, and its task with the groups that they see.
 
     The checkpoint found is stored in the run's settings, so that a resumed run uses the same one.
-
-    Raises:
-        UserError: There is no such policy, or it is for another robot or other actions.
     """
     if _has_run(cfg.learner, "teacher"):
         cfg = _with_policy(cfg, "teacher")

@@ -19,11 +19,7 @@ RANGE_MARGIN = 0.01
 
 
 def check_robot(contract: "Contract") -> None:
-    """Refuse a contract that contradicts a known robot; that of an unknown robot passes.
-
-    Raises:
-        UserError: The line names the joint, the field, its value and the robot's.
-    """
+    """Refuse a contract that contradicts a known robot; that of an unknown robot passes."""
     from robot_rl_assets.registry import get_robot, list_robots
 
     if contract.robot not in list_robots():
@@ -40,9 +36,8 @@ def check_robot(contract: "Contract") -> None:
         for field in ("kp", "kd"):
             value, right = getattr(found, field), getattr(joint, field)
             if right > 0 and not right / GAIN_FACTOR <= value <= right * GAIN_FACTOR:
-                raise _refusal(
-                    found, field, value, f"{right:g}, and a policy's must be within a factor of 5", robot.name
-                )
+                right = f"{right:g}, and a policy's must be within a factor of 5"
+                raise _refusal(found, field, value, right, robot.name)
 
 
 def _check_limits(found: "JointSpec", joint: "Joint", limits: tuple[float, float] | None, robot: str) -> None:

@@ -139,9 +139,6 @@ class RunDir:
             iteration: Iterations that were done.
             told: Lines about what is not as it was.
             changes: The differences of the configuration, by `robot_rl.experiment.agreement.changes`.
-
-        Raises:
-            UserError: run.yaml is missing or damaged.
         """
         record = self.read_config()
         if "init_from" in record["config"]:  # A resumed run is still the one with these initial weights.
@@ -194,10 +191,8 @@ def check_run_id(run_id: Any) -> str:
     """Return the id that a user gave a run; raise UserError where no directory may have that name."""
     name = str(run_id)
     if not GIVEN_ID.fullmatch(name) or name == "latest":
-        raise UserError(
-            f"run_id={name[:120]}: must be up to 100 of A to Z, a to z, 0 to 9, _ - and . (the last two not as the "
-            "first), and not 'latest'"
-        )
+        right = "up to 100 of A to Z, a to z, 0 to 9, _ - and . (the last two not as the first), and not 'latest'"
+        raise UserError(f"run_id={name[:120]}: must be {right}")
     return name
 
 
@@ -222,12 +217,9 @@ def _real(path: Path, named: object, key: str) -> Path:
 def _age_key(path: Path) -> tuple[str, int]:
     """Return the order of a run: the time in its id, or of run.yaml where the id was given; then that of run.yaml."""
     written = (path / "run.yaml").stat().st_mtime_ns
-    when = (
-        path.name[:15]
-        if RUN_ID.fullmatch(path.name)
-        else time.strftime("%Y%m%d-%H%M%S", time.localtime(written // 10**9))
-    )
-    return when, written
+    if RUN_ID.fullmatch(path.name):
+        return path.name[:15], written
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime(written // 10**9)), written
 
 
 def _locate(run: str, base: Path, known: list[Path], key: str) -> Path:

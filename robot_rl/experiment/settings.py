@@ -110,9 +110,6 @@ def default_tree(name: str, device: str = "auto", learner: str = "ppo") -> dict[
         name: The task's name.
         device: As the user gives it; on a CPU the task's preset for CPUs applies.
         learner: The learner, whose settings join the task's.
-
-    Raises:
-        UserError: There is no such task, device or learner.
     """
     found = source_of(name).defaults(name, resolve_device(device))
     own, parts = to_dict(preset_learner(learner, found.presets)), dict(found.settings)
@@ -161,11 +158,7 @@ def refuse_other_learners(tree: Mapping[str, Any], key: str) -> None:
 
 
 def resolve(tree: Mapping[str, Any]) -> TrainCfg:
-    """Return the typed objects of a tree, checked.
-
-    Raises:
-        UserError: A value of the wrong type or out of range, or not available here.
-    """
+    """Return the typed objects of a tree, checked."""
     require_keys(tree, (*FRONT, *OPTIONAL, "metrics"))
     if not isinstance(tree["metrics"], Mapping):
         raise UserError(f"metrics={tree['metrics']!r}: is a group; set metrics.wandb")

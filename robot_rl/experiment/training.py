@@ -24,9 +24,9 @@ FREE = (
     *("root", "run_id", "num_threads", "max_iterations", "metrics.wandb"),
     *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
-"""Settings that may change when a run goes on by `train` with its id: none changes what is learned."""
+"""Settings that may change when `train` continues a run by its id: none changes what is learned."""
 COMMANDS = ("export", "eval", "video", "report", "play")
-"""What can be done with a run."""
+"""Commands for a run."""
 
 
 def train(cfg: TrainCfg) -> RunDir:
@@ -57,7 +57,7 @@ def train(cfg: TrainCfg) -> RunDir:
             locks[0].run_dir.write_config(cfg.tree, sys.argv)
             return str(locks[0].run_dir.path)
 
-        signals.ending.phase = signals.UNWIND  # A directory in which nothing was learned is left as it was found.
+        signals.ending.phase = signals.UNWIND  # A directory without results is left as it was found.
         run_dir = RunDir(Path(ranks.first(begin)))
         _learn(env, cfg, run_dir, prepare, ranks, locks=locks)
     if ranks.is_first:
@@ -91,7 +91,7 @@ def _learn(
             runner = make_runner(env, cfg.learner, **options)
             prepare(runner)
         runner.settings = cfg.tree
-        for lock in locks:  # Rows that the state knows nothing of are cut off, which is for runs that go on alone.
+        for lock in locks:  # Removes rows after the checkpoint.
             name, mark, file = f"{run_dir.task}/{run_dir.run_id}", runner.metrics_mark, lock.rows_file()
             runner.writer = MetricsWriter(run_dir.path, cfg.wandb, name=name, resume=mark, file=file)
             stack.enter_context(runner.writer)
@@ -145,17 +145,16 @@ def _find_begun(cfg: TrainCfg) -> str:
     for key in dict.fromkeys((*now, *before)):
         if key not in FREE and not _is_same(key, before.get(key), now.get(key)):
             how = "" if key in FIXED else f", or change it by robot-rl resume {cfg.run_id} {key}={now.get(key)}"
-            raise UserError(
-                f"{key}={now.get(key)}: run {cfg.run_id} has {before.get(key)}; choose another run_id=" + how
-            )
+            why = f"run {cfg.run_id} has {before.get(key)}"
+            raise UserError(f"{key}={now.get(key)}: {why}; choose another run_id={how}")
     return str(run_dir.path) if is_trained(run_dir) else ""
 
 
 def _go_on_with(run_dir: RunDir, cfg: TrainCfg, ranks: Ranks) -> RunDir:
     """Continue a run that `train` was called for; where all iterations are done, do nothing."""
-    told = dict(leaves(cfg.tree))
+    given = dict(leaves(cfg.tree))
     known = dict(leaves(load(run_dir, trust=True).tree))  # The command line names the same modules.
-    free = {key: told[key] for key in FREE if key in known and key != "root"}
+    free = {key: given[key] for key in FREE if key in known and key != "root"}
     kept = resolve_inputs(load(run_dir, free, trust=True))
     go_on(run_dir, kept, ranks, is_requeued=True)
     return run_dir
@@ -184,23 +183,23 @@ def go_on(
         GiveUpError: The run has no intact checkpoint.
         UserError: Another process trains it, all iterations are done, or the state does not fit what was changed.
     """
-    told: list[str] = []
+    notes: list[str] = []
 
-    def tell(line: str) -> None:
-        told.append(line)
+    def report(line: str) -> None:
+        notes.append(line)
         to_stderr(line)
 
-    checkpoint = _choose(run_dir, cfg, ranks, tell, is_requeued=is_requeued)
+    checkpoint = _choose(run_dir, cfg, ranks, report, is_requeued=is_requeued)
     if checkpoint is None:
         return
     newest = list_checkpoints(run_dir.path)[-1:]
 
     def prepare(runner: Any) -> None:
-        runner.load(checkpoint, allow_resize=allow_resize, fresh_worlds=fresh_worlds, tell=tell)
+        runner.load(checkpoint, allow_resize=allow_resize, fresh_worlds=fresh_worlds, tell=report)
 
     def note(runner: Any) -> None:
         new = changes(run_dir.read_config()["config"], cfg.tree)
-        run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration, told, new)
+        run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration, notes, new)
 
     with contextlib.ExitStack() as stack:
         env = stack.enter_context(contextlib.closing(cfg.make_env(ranks=ranks)))
@@ -218,26 +217,24 @@ def go_on(
 
 
 def _choose(
-    run_dir: RunDir, cfg: TrainCfg, ranks: Ranks, tell: Callable[[str], None], *, is_requeued: bool
+    run_dir: RunDir, cfg: TrainCfg, ranks: Ranks, report: Callable[[str], None], *, is_requeued: bool
 ) -> Path | None:
     """Return the checkpoint to continue from, and set its learner threads; None where all iterations are done."""
     ranks.first(lambda: check_kinds(run_dir))
-    # First of all: who trains it removes old checkpoints, which would look like a run that has none.
+    # First: a process that trains it removes old checkpoints, so that it could seem to have none.
     ranks.first(lambda: refuse_locked(run_dir.metrics_file))
     try:
-        checkpoint = Path(ranks.first(lambda: str(good_checkpoint(run_dir.path, tell))))
+        checkpoint = Path(ranks.first(lambda: str(good_checkpoint(run_dir.path, report))))
     except UserError as error:
         raise GiveUpError(str(error)) from error
     meta = load_checkpoint(checkpoint)[1]
     last, done = cfg.learner.max_iterations, meta["iteration"]
     if done < last:
-        restore_threads(meta, cfg.device, ranks, tell)
+        restore_threads(meta, cfg.device, ranks, report)
         return checkpoint
     if not is_requeued:
-        raise UserError(
-            f"max_iterations={last}: run {run_dir.run_id} has done {done} iterations; "
-            f"give more, such as max_iterations={max(1, done * 2)}"
-        )
+        more = f"give more, such as max_iterations={max(1, done * 2)}"
+        raise UserError(f"max_iterations={last}: run {run_dir.run_id} has done {done} iterations; {more}")
     if ranks.is_first:
         print(f"done: {run_dir.path} has done {done} iterations, and max_iterations={last}")
     return None

@@ -26,11 +26,7 @@ def task_tree(task: Any) -> dict[str, Any]:
 
 
 def apply_tree(task: Any, tree: Mapping[str, Any]) -> Any:
-    """Return a copy of the task with the values of `tree`; a term that `tree` lacks is left out of the copy.
-
-    Raises:
-        UserError: A key that the task does not have, a value of the wrong type or out of range.
-    """
+    """Return a copy of the task with the values of `tree`; a term that `tree` lacks is left out of the copy."""
     _known_keys(tree, task_tree(task), "")
     changes = {name: _apply(getattr(task, name), part, name) for name, part in tree.items()}
     return _rebuild("task", lambda: dataclasses.replace(task, **changes))

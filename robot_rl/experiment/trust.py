@@ -45,9 +45,6 @@ def require_trust(tree: Mapping[str, Any], sealed: Any, who: str, *, trust: bool
         sealed: The seal that came with them, of any type.
         who: The owner of the settings, for the error: run <id>, or a bundle.
         trust: Whether the user trusts them.
-
-    Raises:
-        UserError: The line names the code.
     """
     code = named_code(tree)
     if trust or not code:
@@ -55,10 +52,8 @@ def require_trust(tree: Mapping[str, Any], sealed: Any, who: str, *, trust: bool
     key = _key(make=False)
     if key is not None and hmac.compare_digest(_seal(key, code).encode(), str(sealed).encode()):
         return
-    raise UserError(
-        f"task={tree.get('task')}: {who} was not made here, and would import {', '.join(code)}; "
-        "give trust=true if you know that code"
-    )
+    why = f"{who} was not made here, and would import {', '.join(code)}"
+    raise UserError(f"task={tree.get('task')}: {why}; give trust=true if you know that code")
 
 
 def _seal(key: bytes, code: list[str]) -> str:

@@ -172,15 +172,6 @@ def lock(path: Path) -> Any:
         file.close()  # Replaced or removed since it was opened: the lock is that of a file that has no name any more.
 
 
-def is_locked(path: Path) -> bool:
-    """Return whether another process, or another part of this one, has a file open for appending."""
-    try:
-        refuse_locked(path)
-    except UserError:
-        return True
-    return False
-
-
 def refuse_locked(path: Path) -> None:
     """Refuse a file that another process has open for appending; a missing one is not refused.
 

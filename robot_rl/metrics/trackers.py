@@ -10,9 +10,9 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from robot_rl.errors import UserError
 
@@ -21,19 +21,6 @@ PROJECT = "robot-rl"
 MAX_ID = 128
 """Characters of an id there."""
 Row = Mapping[str, float | None]
-
-
-class Tracker(Protocol):
-    """A receiver of a run's rows in addition to metrics.jsonl."""
-
-    def write(self, row: Row) -> None:
-        """Take a row of the iteration "iteration"."""
-
-    def flush(self) -> None:
-        """Write buffered rows to the disk."""
-
-    def close(self) -> None:
-        """End; nothing is written afterwards."""
 
 
 class Board:
@@ -104,19 +91,15 @@ class WandbRun:
         try:
             import wandb
         except ImportError:
-            raise UserError(
-                f"metrics.wandb: '{mode}' needs the package wandb, install it with: pip install wandb"
-            ) from None
+            raise UserError(f"metrics.wandb: '{mode}' needs the package wandb; pip install wandb") from None
         options: dict[str, Any] = {"project": PROJECT, "name": name, "id": wandb_id(name), "dir": str(directory)}
         if mode == "online":
             options["resume"] = "allow"  # Where it is offline there is nobody to ask what there is.
         try:
             self._run: Any = wandb.init(mode=mode, **options)  # pyright: ignore[reportArgumentType]
         except Exception as error:
-            raise UserError(
-                f"metrics.wandb: '{mode}' cannot be had ({_line(error)}); log in with wandb login, or set "
-                "metrics.wandb=offline and send the rows later with robot-rl sync"
-            ) from error
+            right = "log in with wandb login, or set metrics.wandb=offline and send the rows later with robot-rl sync"
+            raise UserError(f"metrics.wandb: '{mode}' cannot be had ({one_line(error)}); {right}") from error
         self.start = int(getattr(self._run, "starting_step", 0) or 0)
 
     @property
@@ -136,36 +119,6 @@ class WandbRun:
     def close(self) -> None:
         """Send the rest and end the run."""
         self._run.finish()
-
-
-class Forgiving:
-    """A tracker that may fail: it is not used again then, and the user is informed once."""
-
-    def __init__(self, tracker: Tracker, name: str, say: Callable[[str], None]) -> None:
-        self._tracker: Tracker | None = tracker
-        self._name, self._say = name, say
-
-    def write(self, row: Row) -> None:
-        """Take a row."""
-        self._try(lambda tracker: tracker.write(row))
-
-    def flush(self) -> None:
-        """Write buffered rows to the disk."""
-        self._try(lambda tracker: tracker.flush())
-
-    def close(self) -> None:
-        """End; may be called twice."""
-        self._try(lambda tracker: tracker.close())
-        self._tracker = None
-
-    def _try(self, work: Callable[[Tracker], None]) -> None:
-        if self._tracker is None:
-            return
-        try:
-            work(self._tracker)
-        except Exception as error:  # Whatever goes wrong in somebody else's service is no reason to end a training.
-            self._tracker = None
-            self._say(f"{self._name} takes no more rows ({_line(error)}); robot-rl sync copies them from metrics.jsonl")
 
 
 def sync_tensorboard(run_dir: Path, rows: Iterable[Row], ended: float) -> Path:
@@ -215,9 +168,6 @@ def sync_wandb(run_dir: Path, rows: Iterable[Row], mode: str, name: str) -> tupl
 
     Returns:
         How many rows were sent, and the directory that `wandb sync` uploads.
-
-    Raises:
-        UserError: As `WandbRun`.
     """
     run, sent = WandbRun(run_dir, mode, name), 0
     directory = run.directory
@@ -235,5 +185,6 @@ def wandb_id(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[-MAX_ID:]
 
 
-def _line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or its type."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -11,7 +11,7 @@ from typing import Any
 from robot_rl.config.checks import check_choice
 from robot_rl.files import read_plain
 from robot_rl.metrics.rows import NAME, Rows, iteration_of, to_stderr
-from robot_rl.metrics.trackers import Board, Forgiving, WandbRun
+from robot_rl.metrics.trackers import Board, WandbRun, one_line
 
 WANDB_MODES = ("off", "offline", "online")
 HEADER = ("iteration", "env_steps", "time_s")
@@ -48,12 +48,11 @@ class MetricsWriter:
         self.run_dir = Path(run_dir)
         self.run_dir.mkdir(parents=True, exist_ok=True)
         self._rows = Rows(self.run_dir, resume, say, file)
-        self._trackers: list[Forgiving] = []
+        self._say = say
+        self._trackers: dict[str, Board | WandbRun] = {"TensorBoard": Board(self.run_dir / "tb")}
         try:
-            self._trackers.append(Forgiving(Board(self.run_dir / "tb"), "TensorBoard", say))
             if wandb != "off":
-                run = WandbRun(self.run_dir, wandb, name or self.run_dir.name)
-                self._trackers.append(Forgiving(run, "Weights & Biases", say))
+                self._trackers["Weights & Biases"] = WandbRun(self.run_dir, wandb, name or self.run_dir.name)
         except BaseException:
             self.close()
             raise
@@ -69,20 +68,29 @@ class MetricsWriter:
         row |= {key: values[key] for key in HEADER if key in values and key != "iteration"}
         row |= {key: _finite(value) for key, value in values.items() if key not in row}
         self._rows.append(row)
-        for tracker in self._trackers:
-            tracker.write(row)
+        self._each("write", row)
 
     def mark(self) -> dict[str, int]:
         """Return what a checkpoint stores about the rows so far, after they are on the disk; see `Rows.mark`."""
-        for tracker in self._trackers:
-            tracker.flush()
+        self._each("flush")
         return self._rows.mark()
 
     def close(self) -> None:
         """Flush and close everything; may be called twice."""
         self._rows.close()
-        for tracker in self._trackers:
-            tracker.close()
+        self._each("close")
+        self._trackers.clear()
+
+    def _each(self, method: str, *arguments: Any) -> None:
+        """Call a method of every tracker; one that fails is not used again, and the user is informed."""
+        for name, tracker in list(self._trackers.items()):
+            try:
+                getattr(tracker, method)(*arguments)
+            except Exception as error:  # A failure of somebody else's service must not end a training.
+                del self._trackers[name]
+                self._say(
+                    f"{name} takes no more rows ({one_line(error)}); robot-rl sync copies them from metrics.jsonl"
+                )
 
     def __enter__(self) -> MetricsWriter:
         return self

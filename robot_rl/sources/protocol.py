@@ -148,11 +148,7 @@ class TaskSource(ABC):
 
     @abstractmethod
     def make_env(self, task: Any, worlds: Worlds) -> Any:
-        """Make the environment of `Resolved.task`: an `rsl_rl.env.VecEnv` with `close()` (see docs/learner.md).
-
-        Raises:
-            UserError: Something that the user requested is not available.
-        """
+        """Make the environment of `Resolved.task`: an `rsl_rl.env.VecEnv` with `close()` (see docs/learner.md)."""
 
     def list_tasks(self) -> dict[str, str]:
         """Return names and summaries of the tasks that can be listed; empty where there are too many."""
@@ -235,9 +231,6 @@ class TaskSource(ABC):
             policy: The policy.
             cfg: A `robot_rl.viewer.video.VideoCfg`.
             write: Writes frames (H, W, 3) uint8 with even sides as a film, and returns its file.
-
-        Raises:
-            UserError: It cannot be filmed.
         """
         raise UserError(f"video: {task.name} cannot be filmed here")
 
@@ -253,9 +246,6 @@ class TaskSource(ABC):
             groups: The observation groups that it sees.
             out: The bundle's directory.
             training: The policy's origin, a `robot_rl_deploy.contract.TrainingSpec`.
-
-        Raises:
-            UserError: It cannot be exported.
         """
         raise UserError(f"export: {task.name} cannot be exported")
 

@@ -142,10 +142,6 @@ class GymEnv(VecEnv):
         """Return means over the episodes that ended since the last call: see `Statistics.pop`."""
         return self._statistics.pop()
 
-    def pop_notices(self) -> list[str]:
-        """Return lines for the user; there are none."""
-        return []
-
     def close(self) -> None:
         """Close the vector environment."""
         self.env.close()
@@ -167,10 +163,8 @@ class GymEnv(VecEnv):
         ended = [int(k) for k in np.flatnonzero(self._over) if last[k] is not None]
         missing = set(np.flatnonzero(time_out).tolist()) - set(ended)
         if missing:
-            raise UserError(
-                f"{self.env}: the episode of world {min(missing)} was truncated and info['final_obs'] does not hold its "
-                "last observation, which autoreset_mode SAME_STEP requires; a time-out cannot be learned from"
-            )
+            lack = f"the episode of world {min(missing)} was truncated and info['final_obs'] does not hold its last"
+            raise UserError(f"{self.env}: {lack} observation; a time-out cannot be learned from without it")
         if not ended:
             return self._groups
         final = {name: group.clone() for name, group in self._groups.items()}
@@ -253,10 +247,8 @@ def _autoreset(env: VectorEnv, wanted: str | None) -> AutoresetMode:
     try:
         return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
     except ValueError:
-        raise UserError(
-            f"{env}: metadata['autoreset_mode']={mode!r} is no way to reset finished worlds; "
-            f"give autoreset= one of {', '.join(MODES)}"
-        ) from None
+        right = f"give autoreset= one of {', '.join(MODES)}"
+        raise UserError(f"{env}: metadata['autoreset_mode']={mode!r}: no way to reset worlds; {right}") from None
 
 
 def _choose(mask: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -272,9 +264,6 @@ def frames(env: GymEnv, policy: Callable[[Any], Tensor], seconds: float, fps: in
         policy: From observation groups to actions.
         seconds: Length of the film [s].
         fps: Frames a second, by the length of a step that the environment declares.
-
-    Raises:
-        UserError: The environment does not render.
     """
     controller, obs = TorchController(policy), env.get_observations()
     steps = 0

@@ -87,9 +87,7 @@ of an environment of Gymnasium:
         """Refuse rsl_rl's runner with choices as actions, or with steps that are resets."""
         super().check_learner(env, task, learner)
         if learner.name == "rsl_rl" and env.autoreset.name == "NEXT_STEP":
-            raise UserError(
-                f"learner=rsl_rl: it would learn from the steps that reset worlds of {task.name}; use learner=ppo"
-            )
+            raise UserError(f"learner=rsl_rl: would learn from steps that reset worlds of {task.name}; use learner=ppo")
 
     def limit_episodes(self, task: "GymTask", steps: int, most: int) -> None:
         """Set the environment's time limit, where it has a clock."""

@@ -94,9 +94,6 @@ class GymTask:
             seed: Of the worlds.
             device: Device of the learner.
             render_mode: "rgb_array" for images.
-
-        Raises:
-            UserError: As `make_vector`, and a space that cannot be learned from or acted in.
         """
         from robot_rl.sources.gymnasium.adapter import GymEnv
 
@@ -148,11 +145,7 @@ def default_vectorization(name: str) -> str:
 
 
 def default_settings(task: GymTask) -> dict[str, Any]:
-    """Return the arguments of an environment that are numbers, words or flags, with their defaults.
-
-    Raises:
-        UserError: There is no such environment, or one of its dependencies is not installed.
-    """
+    """Return the arguments of an environment that are numbers, words or flags, with their defaults."""
     spec = find_spec(task.name)
     entry = spec.vector_entry_point if task.vectorization == "own" else spec.entry_point
     if entry is None:

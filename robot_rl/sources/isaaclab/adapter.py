@@ -56,8 +56,8 @@ class IsaacEnv(VecEnv):
         self._endless = not bool(getattr(env.cfg, "is_finite_horizon", False))
         self._single = self.action_choices is not None and not hasattr(env.single_action_space, "nvec")
         manager = getattr(env, "observation_manager", None)
-        if manager is not None and _remembers(manager):
-            manager.compute = _Complete(manager)
+        if manager is not None and next(iter(_buffers(manager)), None) is not None:
+            manager.compute = _CompleteHistory(manager)
         self.reset()
 
     def reset(self, seed: int | None = None) -> TensorDict:
@@ -113,10 +113,6 @@ class IsaacEnv(VecEnv):
     def episode_length_buf(self, value: Tensor) -> None:
         self.env.episode_length_buf[:] = value
 
-    def pop_notices(self) -> list[str]:
-        """Return lines for the user; there are none."""
-        return []
-
     def describe_policy(self) -> dict[str, Any]:
         """Return what a policy reads and drives, for the exported contract: see `describe.py`."""
         from robot_rl.sources.isaaclab.describe import describe_policy
@@ -158,7 +154,7 @@ class IsaacEnv(VecEnv):
         self._obs = self._read(dict(self._obs.items()), finite=True)
 
 
-class _Complete:
+class _CompleteHistory:
     """An observation manager's `compute`, with the newest frame in the history of the observations before a reset."""
 
     def __init__(self, manager: Any) -> None:
@@ -181,10 +177,6 @@ def _buffers(manager: Any) -> Any:
     for kind in ("history", "delay"):
         for group in getattr(manager, f"_group_obs_term_{kind}_buffer", {}).values():
             yield from group.values()
-
-
-def _remembers(manager: Any) -> bool:
-    return next(iter(_buffers(manager)), None) is not None
 
 
 def _actions(space: Any, name: str) -> tuple[int, tuple[int, ...] | None]:

@@ -59,10 +59,10 @@ def action_clip(agent: Any) -> float | None:
 
 def _groups(agent: Any, who: str, groups: Mapping[str, Any]) -> list[str]:
     """Return the groups that a network sees: the agent's, else "critic" for the critic where there is one, else all."""
-    said = getattr(agent, "obs_groups", None)
-    told = said.get(who) if isinstance(said, Mapping) else None
-    if told and all(name in groups for name in told):
-        return list(told)
+    obs_groups = getattr(agent, "obs_groups", None)
+    names = obs_groups.get(who) if isinstance(obs_groups, Mapping) else None
+    if names and all(name in groups for name in names):
+        return list(names)
     return [who] if who in groups else ["policy"] if "policy" in groups else list(groups)
 
 

@@ -33,10 +33,10 @@ TERMS = {
 LIBRARY = ("isaaclab.", "isaaclab_tasks.")
 ACTIONS = {"JointPositionAction": "position", "JointEffortAction": "effort"}
 ROBOTS = {"go2": "unitree_go2", "g1": "unitree_g1", "h1": "unitree_h1"}
-"""What Isaac Lab calls a robot's file, and what this project calls the robot."""
+"""Names of Isaac Lab's robot files, and this project's names of the robots."""
 EFFORTS = ("actuator_effort_limit", "joint_effort_limit", "effort_limit", "effort_limit_sim")
 SPEEDS = ("actuator_velocity_limit", "joint_velocity_limit", "velocity_limit", "velocity_limit_sim")
-"""What Isaac Lab calls a limit, what the motor can do first."""
+"""Isaac Lab's names of a limit, that of the motor first."""
 STEPS = 30
 TOLERANCE = 1e-4
 """Largest difference, in parts of 1 or of the value where that is larger: float32, and sums in another order."""
@@ -58,10 +58,8 @@ def describe_policy(env: Any, groups: tuple[str, ...] = ("policy",)) -> dict[str
     if hasattr(lab, "describe_policy"):
         return lab.describe_policy()
     if not hasattr(lab, "observation_manager"):
-        raise UserError(
-            f"export: {env.name} is a direct environment, which does not say what its observation is made of; train a "
-            "manager-based one, or give its class describe_policy() and robot_state() (docs/isaac.md)"
-        )
+        right = "train a manager-based one, or give its class describe_policy() and robot_state() (docs/isaac.md)"
+        raise UserError(f"export: {env.name} is a direct environment, which does not describe its observation; {right}")
     asset = _robot(env)
     robot = lab.scene.articulations[asset]
     actions = _action_rows(env, asset)
@@ -137,12 +135,12 @@ def _joint_rows(robot: Any, driven: set[str]) -> list[dict[str, Any]]:
 
 def _configured(actuator: Any, fields: tuple[str, ...], joints: list[str]) -> dict[str, float]:
     """Return an actuator's configured value by joint: of the first of these fields that is set."""
-    said = next((value for field in fields if (value := getattr(actuator, field, None)) is not None), None)
-    if isinstance(said, int | float):
-        return dict.fromkeys(joints, float(said))
-    if not isinstance(said, Mapping):
+    found = next((value for field in fields if (value := getattr(actuator, field, None)) is not None), None)
+    if isinstance(found, int | float):
+        return dict.fromkeys(joints, float(found))
+    if not isinstance(found, Mapping):
         return {}
-    return {joint: float(value) for joint in joints for name, value in said.items() if re.fullmatch(name, joint)}
+    return {joint: float(value) for joint in joints for name, value in found.items() if re.fullmatch(name, joint)}
 
 
 def _bounded(effort: float, joint: str) -> float:
@@ -164,10 +162,7 @@ def _action_rows(env: Any, asset: str) -> list[dict[str, Any]]:
                 f"controller does not take; one of {', '.join(ACTIONS)} is possible"
             )
         if getattr(descriptor, "clip", None) is not None:
-            raise UserError(
-                f"export: action term '{name}' of {env.name} clips its targets; give action_clip= instead, a bound of "
-                "the actions"
-            )
+            raise UserError(f"export: action term '{name}' of {env.name} clips its targets; give action_clip= instead")
         count = len(descriptor.joint_names)
         scale, offset = _values(descriptor.scale, count), _values(descriptor.offset, count)
         for joint, factor, start in zip(descriptor.joint_names, scale, offset, strict=True):
@@ -180,7 +175,7 @@ def _observation_rows(env: Any, group: str, asset: str) -> list[dict[str, Any]]:
     if group not in manager.active_terms:
         raise UserError(f"export: {env.name} has no observation group of terms called '{group}'")
     if getattr(manager, "_group_obs_time_major", {}).get(group):
-        raise UserError(f"export: observation group '{group}' lies by time first; the contract has it by term")
+        raise UserError(f"export: observation group '{group}' is ordered by time first, must be by term")
     names, cfgs = manager.active_terms[group], manager._group_obs_term_cfgs[group]
     sizes = manager.group_obs_term_dim[group]
     return [_row_of(env, asset, *each) for each in zip(names, cfgs, sizes, strict=True)]
@@ -196,11 +191,15 @@ def _row_of(env: Any, asset: str, name: str, cfg: Any, shape: Any) -> dict[str, 
     row = {"name": name, "signal": signal, "transform": transform, "unit": unit, "frame": frame, "size": size}
     row |= {"history": history, "scale": _one_scale(cfg.scale, name), "clip": _clip(cfg.clip), "params": {}}
     if signal in ("joint_pos", "joint_vel"):
-        joints, all_of_them = _joints(env, asset, cfg)
-        if not all_of_them:
-            row["params"] = {"joints": joints}
+        joints, entity = list(env.env.scene.articulations[asset].joint_names), cfg.params.get("asset_cfg")
+        ids = slice(None) if entity is None else entity.joint_ids
+        chosen = joints[ids] if isinstance(ids, slice) else [joints[int(index)] for index in ids]
+        if chosen != joints:
+            row["params"] = {"joints": chosen}
     if getattr(cfg.func, "__name__", "") == "joint_vel_rel":
-        _refuse_moving_default(env, asset, name)
+        data = env.env.scene.articulations[asset].data
+        if data.default_joint_vel.torch.any():
+            raise UserError(f"export: observation '{name}' is relative to default velocities that are not 0")
     return row
 
 
@@ -209,23 +208,11 @@ def _meaning(cfg: Any, asset: str) -> tuple[str | None, str, str, str]:
     function = getattr(cfg.func, "__wrapped__", cfg.func)
     name, module = getattr(function, "__name__", ""), str(getattr(function, "__module__", ""))
     entity = cfg.params.get("asset_cfg")
-    elsewhere = entity is not None and entity.name != asset
-    some_action = name == "last_action" and cfg.params.get("action_name") is not None
-    if name not in TERMS or not module.startswith(LIBRARY) or elsewhere or some_action or cfg.modifiers:
+    is_other = entity is not None and entity.name != asset
+    is_partial = name == "last_action" and cfg.params.get("action_name") is not None
+    if name not in TERMS or not module.startswith(LIBRARY) or is_other or is_partial or cfg.modifiers:
         return None, "identity", "1", "none"
     return TERMS[name]
-
-
-def _joints(env: Any, asset: str, cfg: Any) -> tuple[list[str], bool]:
-    names, entity = list(env.env.scene.articulations[asset].joint_names), cfg.params.get("asset_cfg")
-    ids = slice(None) if entity is None else entity.joint_ids
-    chosen = names[ids] if isinstance(ids, slice) else [names[int(index)] for index in ids]
-    return chosen, chosen == names
-
-
-def _refuse_moving_default(env: Any, asset: str, name: str) -> None:
-    if bool(env.env.scene.articulations[asset].data.default_joint_vel.torch.any()):
-        raise UserError(f"export: observation '{name}' is relative to default velocities that are not 0")
 
 
 def _one_scale(scale: Any, name: str) -> float:
@@ -264,9 +251,7 @@ def _command(env: Any, groups: tuple[str, ...]) -> dict[str, Any] | None:
     ranges = getattr(env.env.command_manager.get_term(name).cfg, "ranges", None)
     found: dict[str, Any] = {ours: getattr(ranges, theirs, None) for ours, theirs in COMMAND.items()}
     if any(limits is None for limits in found.values()):
-        raise UserError(
-            f"export: the command '{name}' of {env.name} is no velocity of the base, which a robot is given"
-        )
+        raise UserError(f"export: the command '{name}' of {env.name} is no velocity of the base, as a robot needs it")
     return {"name": name, "ranges": {key: [float(low), float(high)] for key, (low, high) in found.items()}}
 
 
@@ -307,9 +292,7 @@ def check_observations(env: Any, training: Any) -> None:
         built = observer.observe(signals)
         given = torch.cat([obs[group] for group in env.policy_groups], dim=-1).cpu().numpy()
         if given.shape != built.shape:
-            raise UserError(
-                f"export: {env.name} observes {given.shape[1]} values, its terms add up to {built.shape[1]}"
-            )
+            raise UserError(f"export: {env.name} observes {given.shape[1]} values, its terms have {built.shape[1]}")
         _compare(env.name, contract, given, built, step)
         actions = 0.3 * torch.randn(env.num_envs, env.num_actions, generator=generator)
         if env.action_clip is not None:

@@ -46,9 +46,6 @@ def find_spec(name: str) -> EnvSpec:
 
     Args:
         name: "isaac/" and its id, with "<module>:" before the id where a module registers it.
-
-    Raises:
-        UserError: Isaac Lab is missing or of another version, or there is no such environment; the nearest is offered.
     """
     module, env_id = split_name(name, PREFIX, "Isaac-Cartpole-Direct")
     require_lab(name)

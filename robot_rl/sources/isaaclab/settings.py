@@ -21,9 +21,6 @@ def find(cfg: Any, path: str) -> tuple[Any, str, Any]:
     Args:
         cfg: An environment's configuration.
         path: Dotted name, such as "rewards.alive.weight".
-
-    Raises:
-        UserError: There is no such setting; the line offers the nearest.
     """
     *parents, last = path.split(".")
     node, walked = cfg, "env"
@@ -52,8 +49,8 @@ def model(cfg: Any, path: str) -> Any:
     holder, last, value = find(cfg, path)
     if isinstance(value, bool) or not isinstance(value, int):
         return value
-    said = [str(vars(kind).get("__annotations__", {}).get(last, "")) for kind in type(holder).__mro__]
-    return float(value) if isinstance(holder, Mapping) or any("float" in words for words in said) else value
+    annotations = [str(vars(kind).get("__annotations__", {}).get(last, "")) for kind in type(holder).__mro__]
+    return float(value) if isinstance(holder, Mapping) or any("float" in words for words in annotations) else value
 
 
 def put(cfg: Any, path: str, value: Any) -> None:
@@ -121,7 +118,7 @@ def _missing(path: str, folder: Path | None, name: str) -> str:
     own = ", or assets=own, the cart-pole that comes with the project" if find_file(path, OWN_ASSETS) else ""
     tried = f" nor in assets={folder}" if folder else ""
     return (
-        f"task={name}: {path} is not to be had here (offline?){tried}; put {file} into a folder and give "
+        f"task={name}: {path} is not available here (offline?){tried}; put {file} into a folder and give "
         f"assets=<folder>{own}"
     )
 

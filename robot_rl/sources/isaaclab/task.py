@@ -68,9 +68,6 @@ class IsaacTask:
         Args:
             num_envs: Number of worlds; the environment's own where None.
             device: "cpu" or "cuda:<index>".
-
-        Raises:
-            UserError: There is no such environment, preset or setting.
         """
         find_spec(self.name)
         cfg = self._compose(num_envs, device)
@@ -157,12 +154,7 @@ class IsaacTask:
         after.enter_context(launch_simulation(cfg, {"headless": True, "device": cfg.sim.device}))
 
     def make_env(self, num_envs: int, *, seed: int | None = None, device: str = "cpu", cfg: Any = None) -> IsaacEnv:
-        """Make the environment that the learner takes; the arguments are those of `make_lab_env`.
-
-        Raises:
-            UserError: As `make_lab_env`, and an environment of several agents or one with actions that cannot be
-                learned.
-        """
+        """Make the environment that the learner takes; the arguments are those of `make_lab_env`."""
         from robot_rl.sources.isaaclab.adapter import IsaacEnv
 
         cfg = self.load_cfg(num_envs, device) if cfg is None else cfg

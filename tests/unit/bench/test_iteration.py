@@ -11,7 +11,7 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.bench import iteration, stages
 from robot_rl.bench.iteration import profile_iterations
-from robot_rl.bench.stages import StageWatch, watching
+from robot_rl.bench.profile import StageWatch, watching
 from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary

@@ -10,7 +10,15 @@ from robot_rl.errors import UserError
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.run_lock import RunLock, check_kinds
 from robot_rl.learn.checkpoints.checkpoint import save_checkpoint
-from robot_rl.metrics.rows import is_locked, lock
+from robot_rl.metrics.rows import lock, refuse_locked
+
+
+def is_locked(path):
+    try:
+        refuse_locked(path)
+    except UserError:
+        return True
+    return False
 
 
 def begin(root):
