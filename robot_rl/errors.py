@@ -22,10 +22,10 @@ class ExitCode(IntEnum):
     FAULT = 1
     """A fault of the program, or another of the processes that train together was lost."""
     USER = 2
-    """Something asked for cannot be had: one line says what would be right."""
+    """Something requested is not available: one line names what would be right."""
     DISK_FULL = 74
     REQUEUE = 85
-    """Asked to stop by a signal other than SIGINT; what can be saved is saved, and the same command goes on with it."""
+    """Stopped by a signal other than SIGINT, after saving; the same command continues from there."""
     GIVE_UP = 86
     """The same command would fail again: a loss is not finite, all worlds break, or no checkpoint can be loaded."""
     INTERRUPTED = 130

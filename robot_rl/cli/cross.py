@@ -19,7 +19,7 @@ from pathlib import Path
 
 from robot_rl.cli.options import option, read_all, split_bare
 from robot_rl.cli.table import print_table
-from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table, in_percent, merge, read_cell, to_json
+from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table, draw_table, in_percent, merge, read_cell, to_json
 from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import CROSS, IMAGE, check_optional, check_output, save_image
 
@@ -45,15 +45,13 @@ def run(arguments: Sequence[str]) -> int:
     words, rest = split_bare(arguments)
     options = read_all(Options, rest)
     out = check_optional("out", options.out, CROSS, makes_folder=False)
-    picture = check_output("out", str(out.with_suffix(".png")), IMAGE) if out else None
+    plot = check_output("out", str(out.with_suffix(".png")), IMAGE) if out else None
     table = merge([read_cell(path, options.home) for path in files(words, options.root)])
     show(table)
-    if out and picture:
-        from robot_rl.cross.chart import draw_table
-
+    if out and plot:
         write_atomic(out, json.dumps(to_json(table), indent=1) + "\n")
-        save_image(draw_table(table), picture)
-        print(f"{out}\n{picture}")
+        save_image(draw_table(table), plot)
+        print(f"{out}\n{plot}")
     return 0
 
 

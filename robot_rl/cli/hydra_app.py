@@ -25,7 +25,7 @@ FLAGS = {"--multirun": "-m", "--cfg": "-c", "--package": "-p", "--resolve": ""}
 """Supported flags of Hydra, and their short forms."""
 PRINTED = ("job", "hydra", "all")
 NAMES = ("root", "run_id", "init_from")
-"""Settings whose value is a name, however much it looks like a number."""
+"""Settings with a name as their value, even where it looks like a number."""
 OF_HYDRA = (
     *("hydra/launcher", "hydra.launcher", "hydra/sweeper", "hydra.sweeper"),
     *("hydra.sweep.dir", "hydra.job.env_set", "hydra.job.env_copy"),

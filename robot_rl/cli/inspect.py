@@ -47,15 +47,15 @@ def run(arguments: Sequence[str]) -> int:
     options = read_all(Options, rest)
     record = read_record(files[0])
     page = check_output("out", options.out or str(record.path.with_suffix(".html")), PAGE)
-    picture = check_output("out", str(page.with_suffix(".png")), IMAGE)
+    image = check_output("out", str(page.with_suffix(".png")), IMAGE)
     result, growths = replay(record), fastest(record)
     frames = film(record, result.bad_name)
     show(record, result, growths)
     write_atomic(page, render_page(record, result, growths, frames))
     print(f"\n{page}")
     if frames:
-        save_image(Image.fromarray(strip(frames)), picture)
-        print(picture)
+        save_image(Image.fromarray(strip(frames)), image)
+        print(image)
     return 0
 
 

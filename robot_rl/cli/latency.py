@@ -35,8 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     import json
 
     from robot_rl.files import write_atomic
-    from robot_rl.latency.chart import draw_latency
-    from robot_rl.latency.measure import STAGES, measure
+    from robot_rl.latency.measure import STAGES, draw_latency, measure
     from robot_rl.report.plot import microseconds
 
     source = Path(options.source)

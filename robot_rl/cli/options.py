@@ -104,7 +104,7 @@ def read(cls: type[T], arguments: Sequence[str], *, first: str = "", every: bool
     """Parse arguments into `cls`, and return the other changes by dotted name: any key with a dot, and `~key`.
 
     Args:
-        cls: A dataclass whose fields are str, int, float or bool, with defaults.
+        cls: A dataclass with fields of str, int, float or bool, with defaults.
         arguments: The words.
         first: The option that a word without "=" sets.
         every: Whether every key that is no option of `cls` is a setting to change.

@@ -8,7 +8,7 @@ usage: robot-rl profile task=<name> [key=value ...]
 An iteration has four parts: simulate (the environment's steps), infer (the policy's actions), learn (the update) and
 other (rollout recorded, metrics read, Python). The table shows each with its stages: milliseconds an iteration, and
 the share of it. What a perfect overlap of simulation and learning would leave is max(simulate + infer, learn) over the
-whole. Nothing is written but the files that are asked for.
+whole. Only the requested files are written.
 """
 
 from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.tree import leaves
 
 ELSEWHERE = ("root", "run_id", "init_from")
-"""Settings that are not what was learned: where the run lies, what it is called, and where it once began."""
+"""Settings that do not change what is learned: the run's place, its id, and its initial weights."""
 FIXED = ("task", "seed")
 """Settings that `robot-rl resume` does not change."""
 
@@ -33,7 +33,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def check_settings(run_dir: RunDir, record: Mapping[str, Any]) -> None:
-    """Refuse a run.yaml whose settings are not those of the run's newest checkpoint.
+    """Refuse a run.yaml with other settings than those of the run's newest checkpoint.
 
     Nothing is compared where there is no checkpoint, or none with settings: earlier versions saved none, and did not
     record what was changed when a run was resumed.

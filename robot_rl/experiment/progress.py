@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any
 
 from robot_rl.metrics.iteration import PARTS, describe_time, time_parts
@@ -41,9 +40,7 @@ class Progress:
     def __enter__(self) -> "Progress":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._live is not None:
             self._live.stop()
         if line := describe_time(self._seconds):

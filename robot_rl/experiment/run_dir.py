@@ -126,7 +126,7 @@ class RunDir:
         config: dict[str, Any],
         command: list[str],
         iteration: int,
-        told: Sequence[str] = (),
+        notes: Sequence[str] = (),
         changes: Mapping[str, Any] | None = None,
     ) -> None:
         """Record in run.yaml that the run was resumed, and the configuration since then.
@@ -137,14 +137,14 @@ class RunDir:
             config: The resolved configuration.
             command: The command line.
             iteration: Iterations that were done.
-            told: Lines about what is not as it was.
+            notes: Lines about what changed.
             changes: The differences of the configuration, by `robot_rl.experiment.agreement.changes`.
         """
         record = self.read_config()
         if "init_from" in record["config"]:  # A resumed run is still the one with these initial weights.
             config = {**config, "init_from": record["config"]["init_from"]}
         event = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "iteration": iteration, "command": command}
-        event |= {"told": list(told)} if told else {}
+        event |= {"told": list(notes)} if notes else {}
         event |= changes or {}
         resumed = [*record.get("resumed", []), {**event, "git": git_state()}]
         while len(resumed) > MAX_RESUMED:

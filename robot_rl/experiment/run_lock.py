@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from robot_rl.errors import UserError
@@ -114,9 +113,7 @@ class RunLock:
     def __enter__(self) -> "RunLock":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.close(undo=error is not None)
 
     def _is_learned(self) -> bool:

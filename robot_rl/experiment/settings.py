@@ -109,7 +109,7 @@ def default_tree(name: str, device: str = "auto", learner: str = "ppo") -> dict[
     Args:
         name: The task's name.
         device: As the user gives it; on a CPU the task's preset for CPUs applies.
-        learner: The learner, whose settings join the task's.
+        learner: The learner; its settings join the task's.
     """
     found = source_of(name).defaults(name, resolve_device(device))
     own, parts = to_dict(preset_learner(learner, found.presets)), dict(found.settings)

@@ -82,7 +82,7 @@ def import_registering(name: str, module: str) -> None:
 
 
 def missing_module(name: str, error: ModuleNotFoundError) -> UserError:
-    """Return the error of a task whose module, or a module that it needs, cannot be imported."""
+    """Return the error of a task with a module, or a dependency of it, that cannot be imported."""
     return UserError(f"task={name}: cannot import {error.name}; install it, or start where its file is")
 
 
