@@ -107,7 +107,7 @@ def test_a_run_that_another_process_trains_is_not_touched(tmp_path, left):
 
 def test_the_lock_is_held_until_the_end_and_shared_with_the_rows(tmp_path):
     run_lock = begin(tmp_path)
-    lock.rows_file().close()
+    run_lock.rows_file().close()
     assert is_locked(run_lock.run_dir.metrics_file)
     run_lock.close()
     assert not is_locked(run_lock.run_dir.metrics_file)
