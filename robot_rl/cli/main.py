@@ -180,7 +180,7 @@ def _interrupted(stop: Interrupted) -> int:
 
 
 def _disk_full(error: BaseException) -> bool:
-    """Whether an error, or its cause, is a full disk or an exceeded quota; native libraries only report the text."""
+    """Return whether an error or its cause is a full disk or quota; native libraries only report the text."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
