@@ -29,8 +29,8 @@ from gymnasium_rivals import ENVS, RIVALS, ROOT, Job, find_python, read_runs, tr
 from rivals.episodes import EpisodeLog, evaluate
 from words import run_script
 
-from robot_rl.cli.bench import print_table
 from robot_rl.cli.options import MAX_ENVS, MAX_SEED, convert, describe, option, read
+from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.outputs import BENCH, CURVES, check_output, check_outputs
 from robot_rl.experiment.run_dir import git_state

@@ -14,14 +14,7 @@ MAX_VALUES, MAX_DEPTH, MAX_DIGITS = 100_000, 60, 300
 
 
 def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Opens a plain file. It is never waited for, as one would for a pipe, and no link is followed.
-
-    Args:
-        path: The file.
-        flags: How to open it, as `os.open` takes it.
-
-    Returns:
-        The descriptor; not passed on to other programs.
+    """Open a plain file and return its descriptor, without waiting for a pipe, following a link or inheriting it.
 
     Raises:
         FileNotFoundError: There is none.
@@ -43,11 +36,7 @@ def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def read_plain(path: Path, most: int | None = None) -> bytes:
-    """Reads a plain file. It is never waited for, as one would for a pipe, and no link is followed.
-
-    Args:
-        path: The file.
-        most: Bytes that it may have; None for any number.
+    """Read a plain file of at most `most` bytes, as `open_plain` opens it.
 
     Raises:
         FileNotFoundError: There is none.
@@ -72,15 +61,7 @@ def read_plain(path: Path, most: int | None = None) -> bytes:
 
 
 def read_json(path: Path, most: int | None = None) -> Any:
-    """Reads a plain file of JSON, or one that a link leads to.
-
-    Args:
-        path: The file.
-        most: Bytes that it may have; None for any number.
-
-    Raises:
-        UserError: It cannot be read, or is damaged.
-    """
+    """Read a plain file of JSON, or the target of a link; raise UserError where it cannot be read or is damaged."""
     try:
         return json.loads(read_plain(path.resolve(), most).decode())
     except UserError:
@@ -96,19 +77,14 @@ def read_json(path: Path, most: int | None = None) -> Any:
 
 
 def read_yaml(text: str) -> Any:
-    """Reads YAML, and refuses what is small as a text and without end as values: aliases of aliases, and merged keys.
+    """Parse one document of YAML: lists and dicts of numbers, words, flags, dates and None; None for an empty one.
 
-    A key that a group holds twice is refused as well, since the second would silently replace the first.
-
-    Args:
-        text: One document.
-
-    Returns:
-        Lists and dicts of numbers, words, flags, dates and None; None where there is nothing.
+    Refused are small texts that expand without end, by aliases of aliases and merged keys, and a key that a group has
+    twice, since the second would silently replace the first.
 
     Raises:
-        ValueError: It is no YAML, holds more than `MAX_VALUES` values is nested deeper than `MAX_DEPTH`, or
-            has a key twice; one line.
+        ValueError: It is no YAML, has more than `MAX_VALUES` values, is nested deeper than `MAX_DEPTH`, or has a key
+            twice; one line.
     """
     import yaml
 
@@ -128,7 +104,7 @@ def read_yaml(text: str) -> Any:
 
 
 def _count(node: Any, known: dict[int, int], depth: int) -> int:
-    """The number of values of a node of YAML, with what an alias repeats counted each time."""
+    """Return the number of values of a YAML node, where an alias counts each time."""
     if depth == 0:
         raise ValueError(f"nested deeper than {MAX_DEPTH}")
     if node.tag == "tag:yaml.org,2002:int" and len(node.value) > MAX_DIGITS:
@@ -153,14 +129,10 @@ def _count(node: Any, known: dict[int, int], depth: int) -> int:
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Writes a file whole or not at all: a temporary file beside it, synced, then renamed.
-
-    Args:
-        path: The file; a device or pipe is written to directly.
-        content: Its new content; a text is written as UTF-8.
+    """Write a file whole or not at all: a temporary file, synced, then renamed. Devices are written directly.
 
     Raises:
-        OSError: The file cannot be written; what was there before is untouched.
+        OSError: The file cannot be written; the previous content is unchanged.
     """
     data = content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():
@@ -184,5 +156,5 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes `value` as indented JSON, whole or not at all."""
+    """Write `value` as indented JSON, whole or not at all."""
     write_atomic(path, json.dumps(value, indent=2) + "\n")

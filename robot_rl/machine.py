@@ -14,7 +14,7 @@ PACKAGES = (
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that a run's numbers depend on."""
+    """Return the versions of Python and of the packages that a run's numbers depend on."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -25,7 +25,7 @@ def package_versions() -> dict[str, str]:
 
 
 def git_state() -> dict[str, Any]:
-    """Commit of the source tree this package runs from, and whether it was changed since; empty without one."""
+    """Return the commit of the source tree of this package, and whether it was changed since; empty without one."""
     source = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str:
@@ -41,7 +41,7 @@ def git_state() -> dict[str, Any]:
 
 
 def machine_facts() -> dict[str, Any]:
-    """What the run's speed depends on: system, processor, cores, memory [GiB] and, where torch sees one, the GPU."""
+    """Return what the run's speed depends on: system, processor, cores, memory [GiB] and torch's GPU."""
     import torch
 
     facts: dict[str, Any] = {"system": platform.platform(), "cpu": _cpu_name(), "cores": os.cpu_count()}

@@ -1,7 +1,6 @@
-"""Plug-ins as the commands see them: the finder of `robot_rl_assets.plugins`, whose errors are the user's to put right.
+"""Plug-ins for the commands: the finder of `robot_rl_assets.plugins` with its errors as `UserError`.
 
-Importable without torch and without a simulator; the registries below (`robot_rl_assets`, `robot_rl_tasks`) use the
-finder itself.
+Importable without torch and without a simulator; the registries of robots and tasks use the finder itself.
 """
 
 import ast
@@ -31,7 +30,7 @@ __all__ = [
 
 
 def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
-    """Return the object that a name stands for: a plug-in of an installed package, or `module:name`.
+    """Return the object of a name: a plug-in of an installed package, or `module:name`.
 
     Args:
         group: One of `GROUPS`.
@@ -50,15 +49,7 @@ def load(group: str, name: str, what: str, own: Iterable[str] = ()) -> Any:
 
 
 def load_reference(name: str, what: str) -> Any:
-    """Return the object that `module:name` stands for, where nothing else may be named.
-
-    Args:
-        name: The reference.
-        what: The setting that names it, such as "converter".
-
-    Raises:
-        UserError: It is not written so, or cannot be imported.
-    """
+    """Return the object of `module:name`, which the setting `what` names; raise UserError for anything else."""
     if ":" not in name:
         raise UserError(f"{what}={name}: must be written module:name, such as {what}=my_package.{what}:make")
     return load("", name, what)
@@ -70,7 +61,7 @@ def describe_all(group: str, what: str, own: Mapping[str, Path]) -> dict[str, st
     Args:
         group: The group of the registry's plug-ins, each of which is loaded.
         what: The setting that names one.
-        own: The files of what is in the registry itself; none of them is imported.
+        own: The files of the registry itself; none of them is imported.
     """
     lines = {name: first_line(path) for name, path in own.items()}
     for name, plugin in find_plugins(group).items():
@@ -89,7 +80,7 @@ def describe_all(group: str, what: str, own: Mapping[str, Path]) -> dict[str, st
 
 
 def first_line(path: Path) -> str:
-    """The first line of a module's docstring, read without importing it; empty where there is none."""
+    """Return the first line of a module's docstring, read without importing it; empty where there is none."""
     try:
         text = ast.get_docstring(ast.parse(path.read_text())) or ""
     except (OSError, SyntaxError, UnicodeDecodeError) as error:

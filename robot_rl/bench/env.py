@@ -1,15 +1,14 @@
-"""``robot-rl bench env``: our environment's control steps beside bare physics, in turn, in one run."""
+"""``robot-rl bench env``: our environment's control steps compared with bare physics, in turn, in one run."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from robot_rl.bench.profile import profile_env
-from robot_rl.bench.result import make_result
+from robot_rl.bench.result import make_result, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,20 +45,9 @@ class BareBatch:
 
 
 def random_actions(env: Env, generator: torch.Generator) -> torch.Tensor:
-    """Actions of one block, (:data:`BLOCK_STEPS`, N, num_actions), normal with a deviation of 0.5."""
+    """Return the actions of one block, (:data:`BLOCK_STEPS`, N, num_actions), normal with a deviation of 0.5."""
     shape = (BLOCK_STEPS, env.num_envs, env.num_actions)
     return (0.5 * torch.randn(shape, generator=generator)).to(env.device)
-
-
-def seconds(run: Callable[[], object], device: str) -> float:
-    """How long ``run`` takes, what it queued on a GPU included [s]."""
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    run()
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
 def _block(env: Env, bare: BareBatch | None, actions: torch.Tensor) -> tuple[float, float]:
@@ -90,14 +78,14 @@ def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0, 
     bare batch computes no forward stage after its steps, has nothing bound and shares one model among all worlds.
 
     Args:
-        make_env: builds the environment.
-        repeats: timed blocks of :data:`BLOCK_STEPS` control steps; one more warms up.
-        seed: seed of the random actions.
-        profile: whether to time the stages of a step, too, in blocks after the figure's.
+        make_env: Builds the environment.
+        repeats: Timed blocks of :data:`BLOCK_STEPS` control steps; one more warms up.
+        seed: Seed of the random actions.
+        profile: Whether to time the stages of a step, too, in blocks after the figure's.
 
     Returns:
         The result in the form of :func:`robot_rl.bench.result.make_result`; ``ratio`` is ours / bare, and ``profile``
-        (where asked for) is what :func:`robot_rl.bench.profile.profile_env` returned.
+        is that of :func:`robot_rl.bench.profile.profile_env`.
     """
     env = make_env()
     bare = BareBatch(env) if env.engine.name == "mujoco" else None

@@ -10,9 +10,8 @@ from typing import Any, TypeGuard
 
 import torch
 
-from robot_rl.bench.profile import profile_env
+from robot_rl.bench.profile import StageWatch, profile_env, watching
 from robot_rl.bench.result import make_result
-from robot_rl.bench.stages import StageWatch, watching
 from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.batch import Batch
 from robot_rl.learn.runner import Runner
@@ -30,16 +29,15 @@ Make = Callable[[Callable[[dict[str, float]], None]], Session]
 
 
 def profile_iterations(make: Make, *, iterations: int = 5, trace: Path | None = None) -> dict[str, Any]:
-    """Train for a few iterations and say where their time went.
+    """Train for a few iterations and return where their time went.
 
-    The parts are those of iterations as they are. The stages are timed in iterations and steps of their own after
-    these, and scaled to their part; on a GPU they run outside the CUDA graphs there, each waited for, so there they say
-    what share a stage has and not how long it takes.
+    The stages are timed in iterations and steps of their own after those of the parts, and scaled to their part. On a
+    GPU they run outside the CUDA graphs, each waited for: only their shares are meaningful.
 
     Args:
-        make: builds the session.
-        iterations: iterations that count; WARM_UP more go before.
-        trace: file for a trace of one more iteration by torch's profiler, in Chrome's format.
+        make: Builds the session.
+        iterations: Iterations that count; WARM_UP more go before.
+        trace: File for a trace of one more iteration by torch's profiler, in Chrome's format.
 
     Returns:
         "iteration_ms", "steps_per_s", "parts" and "stages" (by part): name -> {"ms" an iteration, "share" of it},
@@ -75,12 +73,7 @@ def profile_iterations(make: Make, *, iterations: int = 5, trace: Path | None = 
 
 
 def write_trace(session: Session, path: Path) -> None:
-    """Write a trace of one iteration, with the parts and the stages of the update by name.
-
-    Args:
-        session: what trains.
-        path: the file, .json or .json.gz; open it at https://ui.perfetto.dev or chrome://tracing.
-    """
+    """Write a trace of one iteration to .json or .json.gz, for https://ui.perfetto.dev or chrome://tracing."""
     from torch.profiler import ProfilerActivity, profile
 
     activities = [ProfilerActivity.CPU]
@@ -100,7 +93,7 @@ def write_trace(session: Session, path: Path) -> None:
 
 
 def _update_shares(runner: Runner, iterations: int) -> dict[str, float]:
-    """Return what share of the update each of its stages takes; they add up to 1."""
+    """Return the share of each stage in the update; they add up to 1."""
     algorithm = runner.algorithm
     graphed, algorithm.graphed = algorithm.graphed, None
     watch = StageWatch(runner.device)
@@ -137,7 +130,7 @@ def _has_stages(session: Session) -> TypeGuard[Runner]:
 
 
 def _env_shares(runner: Runner) -> dict[str, float] | None:
-    """Return what share of a step each of its stages takes, with the actions of the last rollout; None if unknown."""
+    """Return the share of each stage in a step, with the actions of the last rollout; None if unknown."""
     from robot_rl_envs.env import Env
 
     if not isinstance(runner.env, Env):

@@ -1,4 +1,4 @@
-"""``robot-rl bench learner``: our PPO update beside rsl_rl's, on the same data, in turn, in one run."""
+"""``robot-rl bench learner``: our PPO update compared with rsl_rl's, on the same data, in turn, in one run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import io
 import itertools
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 from rsl_rl.algorithms import PPO as RslRlPPO
 from tensordict import TensorDict
 
-from robot_rl.bench.result import make_result
+from robot_rl.bench.result import make_result, seconds
 from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.ppo.build import make_networks
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
@@ -38,21 +37,12 @@ class EqualPair:
     """Our algorithm and rsl_rl's with the same networks, hyperparameters and rollout.
 
     Attributes:
-        cfg: the learner's configuration.
-        ours: our algorithm.
-        rollout: the rollout as ours takes it.
+        ours: Our algorithm.
+        rollout: The rollout as ours takes it.
         theirs: rsl_rl's algorithm, the same rollout in its storage.
     """
 
     def __init__(self, cfg: PPOLearnerCfg, num_envs: int, *, device: str = "cpu", seed: int = 0) -> None:
-        """Build both and let rsl_rl's policy act on random observations.
-
-        Args:
-            cfg: the learner's configuration.
-            num_envs: worlds N.
-            device: where both run.
-            seed: of weights and data.
-        """
         self.cfg = cfg
         generator = torch.Generator().manual_seed(seed)
         torch.manual_seed(seed)
@@ -105,18 +95,17 @@ def bench_learner(
     """Time the update at equal arithmetic: the same networks, data, epochs and minibatches, all in float32.
 
     Args:
-        sizes: hidden layers to measure.
-        num_envs: worlds of the rollouts to measure.
-        num_steps: steps of the rollout.
-        repeats: timed updates of each; one more warms up.
-        device: where both run.
-        say: takes a line about each network and rollout as soon as it is measured.
+        sizes: Hidden layers to measure.
+        num_envs: Worlds of the rollouts to measure.
+        num_steps: Steps of the rollout.
+        repeats: Timed updates of each; one more warms up.
+        device: Device of both.
+        say: Called with a line about each network and rollout as soon as it is measured.
 
     Returns:
-        The result in the form of :func:`robot_rl.bench.result.make_result`, whose ``ratio`` is that of the first size
-        and rollout; and ``comparisons``, one for each: {"network", "rollout", "ours_s" and "rival_s" (median [s]),
-        "ratio" (median of rival / ours, measured in turn), "spread" (its quartile distance), "required" (None where
-        nothing is)}.
+        The result in the form of :func:`robot_rl.bench.result.make_result`, with the ``ratio`` of the first size and
+        rollout; and ``comparisons``, one for each: {"network", "rollout", "ours_s" and "rival_s" (median [s]), "ratio"
+        (median of rival / ours, measured in turn), "spread" (its quartile distance), "required" (None without a goal)}.
     """
     rows: dict[str, list[float]] = {}
     comparisons = []
@@ -126,7 +115,7 @@ def bench_learner(
             num_steps=num_steps, actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0)
         )
         pair = EqualPair(cfg, worlds, device=device)
-        times = [(_seconds(pair.run_ours, device), _seconds(pair.run_theirs, device)) for _ in range(repeats + 1)][1:]
+        times = [(seconds(pair.run_ours, device), seconds(pair.run_theirs, device)) for _ in range(repeats + 1)][1:]
         one = _compare(hidden, f"{worlds} x {num_steps}", times, on_cpu=device == "cpu")
         rows[f"robot-rl {one['network']}, {one['rollout']}"] = [1.0 / ours for ours, _ in times]
         rows[f"rsl_rl {one['network']}, {one['rollout']}"] = [1.0 / theirs for _, theirs in times]
@@ -172,13 +161,3 @@ def _copy_storage(storage: Any, obs: Sequence[TensorDict], rollout: Rollout) -> 
     rollout.out.copy_(storage.distribution_params[0])
     rollout.reward.copy_(storage.rewards.squeeze(-1))
     rollout.done.copy_(storage.dones.squeeze(-1))
-
-
-def _seconds(run: Callable[[], Any], device: str) -> float:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    begin = time.perf_counter()
-    run()
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    return time.perf_counter() - begin

@@ -13,13 +13,13 @@ from robot_rl.machine import machine_facts, package_versions
 def make_result(
     name: str, rows: dict[str, list[float]], *, unit: str, notes: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Turn repeated measurements into medians and spreads.
+    """Return medians and spreads of repeated measurements.
 
     Args:
-        name: what was measured.
-        rows: who -> one value a repeat, ours first; repeats at the same index were measured one after the other.
-        unit: unit of the values.
-        notes: settings worth keeping with the figures.
+        name: Name of the benchmark.
+        rows: Who -> one value a repeat, ours first; repeats at the same index were measured one after the other.
+        unit: Unit of the values.
+        notes: Settings to record with the figures.
 
     Returns:
         {"name", "machine", "versions", "rows", "ratio", "notes"}; a row is {"who", "value" (median), "unit", "spread"
@@ -49,8 +49,21 @@ def make_result(
     }
 
 
+def seconds(run: Callable[[], object], device: str) -> float:
+    """Return how long ``run`` takes, with what it queued on a GPU [s]."""
+    import torch
+
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
 def least_cpu_s(run: Callable[[], object], repeats: int) -> float:
-    """Return the least processor time of this thread that a few runs took [s]; what else runs is left out."""
+    """Return the least processor time of this thread over some runs [s], without what else runs."""
     found = []
     for _ in range(repeats):
         start = time.thread_time()

@@ -1,7 +1,7 @@
-"""The robot's binary at a steady pace: how fast it infers, answers a state, and damps when it is killed.
+"""Measure the robot's binary at a steady pace: how fast it infers, answers a state, and damps when it is killed.
 
-A still robot sends 500 states a second and the policy runs at each of them. The time of an answer is counted from just
-before the state is handed to the system until the command is: the robot's own waking up is no part of it.
+A still robot sends 500 states a second and the policy runs at each of them. The time of an answer is from just before
+the state is passed to the system until the command is: the robot's own wake-up is not included.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ def bench_runtime(
     kills: int = 5,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Measure.
+    """Run all measurements.
 
     Args:
         bundle: The policy to run.
-        folder: For the binary's reports.
+        folder: Folder for the binary's reports.
         transports: "udp", "shm".
         dds_bundle: A policy of a Unitree robot, to be measured over DDS, too; None for no such measurement.
-        seconds: How long to measure each [s].
+        seconds: Length of each measurement [s].
         kills: How often the binary is killed.
-        say: Told what comes next.
+        say: Called with a line about what comes next.
 
     Returns:
         "inference", "inference_cold" (the same without rehearsals), a block for each transport, "kill" and "machine";
-        times in microseconds, those of a killing in milliseconds.
+        times in microseconds, those of "kill" in milliseconds.
 
     Raises:
         UserError: The runtime is not installed.
-        PeerError: The binary ended or fell silent.
+        PeerError: The binary ended or does not answer.
     """
     load_runtime()
     say(f"inference for {seconds:g} s")
@@ -82,7 +82,7 @@ def bench_runtime(
 
 
 def _inference(bundle: Path, folder: Path, seconds: float, *more: str) -> dict[str, Any]:
-    """What `robot-rl-infer --bench` says."""
+    """Return the report of `robot-rl-infer --bench`."""
     report = folder / "bench.json"
     words = [str(load_runtime().binary()), "--bench", "--bundle", str(bundle), "--seconds", f"{seconds:g}"]
     done = subprocess.run(
@@ -118,7 +118,7 @@ class StillRobot:
         self._due = time.monotonic()
 
     def tick(self) -> None:
-        """One period: takes what came, sends a state that trembles a little."""
+        """Wait for the next period, take what was received, and send a state with small noise."""
         self._due = max(self._due + PERIOD_S, time.monotonic() - 0.05)
         time.sleep(max(0.0, self._due - time.monotonic()))
         self.link.take()
@@ -126,7 +126,7 @@ class StillRobot:
         self.link.send(self._due)
 
     def walk(self) -> None:
-        """Ticks until the policy has been at work for a moment."""
+        """Tick until the policy has been running for a moment."""
         end = time.monotonic() + WAIT_S
         while self.link.phase != "POLICY":
             if not self.binary.alive or time.monotonic() > end:
@@ -136,32 +136,31 @@ class StillRobot:
             self.tick()
 
     def close(self) -> None:
-        """Ends both."""
+        """Stop the binary and close the link."""
         self.binary.stop()
         self.link.close()
 
 
 def _paced(bundle: Path, folder: Path, transport: str, seconds: float) -> dict[str, Any]:
-    """State to command over a transport."""
+    """Measure state to command over a transport."""
     with contextlib.closing(StillRobot(bundle, folder / transport, transport)) as robot:
         robot.walk()
         begin, first = len(robot.link.notes), int(robot.link.low.sequence)
         for _ in range(round(seconds / PERIOD_S)):
             robot.tick()
         last = int(robot.link.low.sequence)
-        for _ in range(10):  # what is still under way; these states do not count
+        for _ in range(10):  # Answers still to be received; these states do not count.
             robot.tick()
         notes = robot.link.notes[begin:]
     report = robot.binary.report()
     block: dict[str, Any] = {"robot": report.get("robot", ""), "states": last - first, "seconds": seconds}
     answers = {n.state_sequence: n.answer_ns for n in notes if n.from_policy and first < n.state_sequence <= last}
     figures = _figures(np.array(list(answers.values())) / 1e3)
-    block |= (
-        {"at_robot": figures} if transport == "dds" else figures
-    )  # over DDS the library is half of the robot's, too
+    # Over DDS the library is half of the robot's, too.
+    block |= {"at_robot": figures} if transport == "dds" else figures
     block["answered"] = len(answers) / (last - first)
-    told = report.get("latencies", {}).get("state_to_command", {})
-    block["in_binary"] = {key: told[key] for key in ("p50", "p99", "p99.9", "max", "count") if key in told}
+    binary = report.get("latencies", {}).get("state_to_command", {})
+    block["in_binary"] = {key: binary[key] for key in ("p50", "p99", "p99.9", "max", "count") if key in binary}
     block["realtime"] = report.get("realtime", {})
     block["counters"] = report.get("transport_counters", {})
     return block
@@ -174,7 +173,7 @@ def _figures(values: np.ndarray) -> dict[str, float]:
 
 
 def _killed(bundle: Path, folder: Path, times: int) -> dict[str, Any]:
-    """From `kill -9` of the main process to the watchdog's first damping command [ms]."""
+    """Measure from `kill -9` of the main process to the watchdog's first damping command [ms]."""
     found = []
     for count in range(times):
         with contextlib.closing(StillRobot(bundle, folder / f"kill-{count}", "udp")) as robot:
@@ -196,7 +195,7 @@ def _killed(bundle: Path, folder: Path, times: int) -> dict[str, Any]:
 
 
 def judge(result: dict[str, Any]) -> list[str]:
-    """A line for each figure against its goal."""
+    """Return a line for each figure with its goal."""
     lines = []
     for name, goal in GOALS.items():
         block = result.get(name)

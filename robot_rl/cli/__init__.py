@@ -1,1 +1,1 @@
-"""The command line, robot-rl <command>: one short module a command, each with HELP and run(arguments)."""
+"""The command line, robot-rl <command>: a short module for each, its docstring the help, with run(arguments)."""

@@ -1,24 +1,31 @@
-"""robot-rl bench: ours compared with bare physics, rsl_rl or a deadline, in turn, in one run."""
+"""Measure ours and what it is compared with in turn (A B A B), in one run.
+
+usage: robot-rl bench env|learner|runtime [key=value ...]
+
+env: control steps a second under random actions, against bare mujoco.batch.Batch.step
+{EnvOptions}
+
+learner: the PPO update, against rsl_rl's at equal arithmetic
+{LearnerOptions}
+
+runtime: the robot's binary at 500 Hz: inference, state to command over each transport, damping after kill -9
+{RuntimeOptions}
+
+Values are medians, spreads quartile distances; figures are reliable only on an idle machine. Comparisons with mjlab,
+Gymnasium's learners and Isaac Lab are scripts of the source checkout:
+{scripts}.
+{CHANGES_HELP}
+"""
 
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli import bench_runtime
-from robot_rl.cli.options import (
-    CHANGES_HELP,
-    MAX_COUNT,
-    MAX_ENVS,
-    MAX_SEED,
-    describe,
-    option,
-    parse_value,
-    read,
-    read_all,
-    split_bare,
-)
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option, parse_value, read, read_all, split_bare
+from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.outputs import BENCH, check_outputs
 
@@ -49,39 +56,36 @@ class LearnerOptions:
     out: str = option("", "file for the figures as JSON")
 
 
+@dataclass(kw_only=True, slots=True)
+class RuntimeOptions:
+    """Options of robot-rl bench runtime."""
+
+    policy: str = option("", "a bundle; by default a synthetic one, 98 -> 3 x 512 -> 29, over dds with a G1's joints")
+    transports: str = option("udp,shm,dds", "what to measure; dds where the runtime was built with it")
+    seconds: float = option(20.0, "how long to measure each [s]")
+    kills: int = option(5, "how often the binary is killed", least=0, most=MAX_COUNT)
+    out: str = option("", "file for the figures as JSON")
+
+
+G1 = "unitree_g1"
 MOVED = {
     "gymnasium": "benchmarks/gymnasium_v5.py",
     "isaac": "benchmarks/isaac_overhead.py",
     "env rival=mjlab": "benchmarks/env_mjlab.py",
 }
 """Comparisons that need other learners or simulators in environments of their own, and the scripts that run them."""
-
-HELP = f"""\
-robot-rl bench: measure ours and what it is compared with in turn (A B A B), in one run
-
-usage: robot-rl bench env|learner|runtime [key=value ...]
-
-env: control steps a second under random actions, against bare mujoco.batch.Batch.step
-{describe(EnvOptions)}
-
-learner: the PPO update, against rsl_rl's at equal arithmetic
-{describe(LearnerOptions)}
-
-runtime: the robot's binary at 500 Hz: inference, state to command over each transport, damping after kill -9
-{describe(bench_runtime.RuntimeOptions)}
-
-Values are medians, spreads quartile distances; figures are worth what the machine was quiet. Comparisons with mjlab,
-Gymnasium's learners and Isaac Lab are scripts of the source checkout:
-{", ".join(MOVED.values())}.
-{CHANGES_HELP}"""
+scripts = ", ".join(MOVED.values())
 
 
 def run(arguments: Sequence[str]) -> int:
     """Measure, print the table and write the figures."""
     from robot_rl.files import write_json
 
-    benches = {"env": (bench_env, show), "learner": (bench_learner, show_learner)}
-    benches["runtime"] = (bench_runtime.bench_runtime, bench_runtime.show)
+    benches = {
+        "env": (bench_env, show),
+        "learner": (bench_learner, show_learner),
+        "runtime": (bench_runtime, show_runtime),
+    }
     bare, rest = split_bare(arguments)
     what = " ".join(bare)
     _refuse_moved(what, arguments)
@@ -98,25 +102,21 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _refuse_moved(what: str, arguments: Sequence[str]) -> None:
-    """Refuse what is a script now.
-
-    Raises:
-        UserError: the line names it.
-    """
+    """Raise UserError, which names the script, for a benchmark that is a script now."""
     words = f"{what} rival=mjlab" if "rival=mjlab" in arguments else what
     if script := MOVED.get(words):
         raise UserError(f"bench {words}: is a script of the source checkout now; run python {script}")
 
 
 def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """Measures the environment; returns the result and where to write it."""
+    """Measure the environment; return the result and where to write it."""
     from robot_rl.experiment.settings import change, default_tree, resolve
     from robot_rl.sources.registry import refuse_unsupported
 
     options, dotted = read(EnvOptions, arguments)
     refuse_unsupported(options.task, "bench env")
-    told = {key: getattr(options, key) for key in ("num_envs", "engine", "seed")}
-    cfg = resolve(change(default_tree(options.task, options.device), {**told, **dotted}))
+    given = {key: getattr(options, key) for key in ("num_envs", "engine", "seed")}
+    cfg = resolve(change(default_tree(options.task, options.device), {**given, **dotted}))
     from robot_rl.bench import env
 
     result = env.bench_env(cfg.make_env, repeats=options.repeats, seed=options.seed, profile=options.profile)
@@ -124,18 +124,18 @@ def bench_env(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
 
 
 def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """Measures the learner's update; returns the result and where to write it."""
+    """Measure the learner's update; return the result and where to write it."""
     from robot_rl.config import NetworkCfg, from_dict
     from robot_rl.experiment.settings import resolve_device
 
     options = read_all(LearnerOptions, arguments)
     worlds = numbers("num_envs", options.num_envs)
-    told: dict[str, Any] = {"num_envs": worlds, "num_steps": options.num_steps, "repeats": options.repeats}
+    given: dict[str, Any] = {"num_envs": worlds, "num_steps": options.num_steps, "repeats": options.repeats}
     if options.hidden:
-        told["sizes"] = [from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden]
+        given["sizes"] = [from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden]
     from robot_rl.bench import learner
 
-    return learner.bench_learner(**told, device=resolve_device(options.device), say=_say), options.out
+    return learner.bench_learner(**given, device=resolve_device(options.device), say=_say), options.out
 
 
 def _say(line: str) -> None:
@@ -143,22 +143,67 @@ def _say(line: str) -> None:
 
 
 def numbers(name: str, text: str) -> list[int]:
-    """Return the numbers of worlds in an option's text.
-
-    Raises:
-        UserError: a value that is no such number.
-    """
+    """Return the numbers of worlds in an option's text; raise UserError for a value that is no such number."""
     value = parse_value(text, name)
     found = value if isinstance(value, list) else [value]
     if not found or not all(type(number) is int and 0 < number <= MAX_ENVS for number in found):
-        raise UserError(
-            f"{name}={text}: must be whole numbers of at least 1 and at most {MAX_ENVS}, such as [256,1024]"
-        )
+        raise UserError(f"{name}={text}: must be whole numbers from 1 to {MAX_ENVS}, such as [256,1024]")
     return found
 
 
+def bench_runtime(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Measure the binary; return the result and where to write it."""
+    from robot_rl.bench import runtime
+    from robot_rl.experiment.policies import find_bundle
+    from robot_rl.sim2sim.binary import load_runtime
+
+    options = read_all(RuntimeOptions, arguments)
+    names = [name for name in options.transports.split(",") if name]
+    for name in names:
+        if name not in ("udp", "shm", "dds"):
+            raise UserError(f"transports={options.transports}: '{name}' must be one of udp, shm, dds")
+    if not 0 < options.seconds <= 3600:
+        raise UserError(f"seconds={options.seconds:g}: must be in (0, 3600]")
+    has_dds = "dds" in names and load_runtime().has_dds()
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        folder = Path(scratch)
+        bundle = find_bundle(options.policy) if options.policy else _synthetic(folder / "policy")
+        result = runtime.bench_runtime(
+            bundle,
+            folder,
+            transports=[name for name in names if name != "dds"],
+            dds_bundle=_for_dds(bundle, folder) if has_dds else None,
+            seconds=options.seconds,
+            kills=options.kills,
+            say=lambda line: _say(f"robot-rl: {line} ..."),
+        )
+    return result, options.out
+
+
+def _synthetic(folder: Path, **robot: Any) -> Path:
+    from robot_rl_deploy.synthetic import write_synthetic_bundle
+
+    write_synthetic_bundle(folder, **robot)
+    return folder
+
+
+def _for_dds(bundle: Path, folder: Path) -> Path:
+    """Return the bundle where Unitree's messages know its robot, else a synthetic one with a G1's joints."""
+    from robot_rl_deploy.bundle import read_bundle
+
+    from robot_rl.sim2sim.binary import load_runtime
+
+    runtime = load_runtime()
+    try:
+        runtime.unitree_family(read_bundle(bundle).contract.robot)
+    except runtime.UserError:
+        joints = [name for name in runtime.unitree_motors(G1) if name]
+        return _synthetic(folder / "policy-g1", robot=G1, joints=joints)
+    return bundle
+
+
 def show(result: Mapping[str, Any]) -> None:
-    """Prints a result: who, value, spread; the ratio of ours to the rival's; the stages of a step; the settings."""
+    """Print the rows, the ratio of ours to the rival's, the stages of a step and the settings of a result."""
     print(f"{result['name']}: {result['machine']['cpu']}, {result['machine']['cores']} cores")
     rows = [(row["who"], _figure(row["value"]), _figure(row["spread"]), row["unit"]) for row in result["rows"]]
     print_table(("who", "value", "spread", "unit"), rows, right=(1, 2))
@@ -177,32 +222,24 @@ def show(result: Mapping[str, Any]) -> None:
 
 
 def show_learner(result: Mapping[str, Any]) -> None:
-    """Prints each network and rollout: seconds of our update and of the rival's, their ratio, what is asked."""
+    """Print each network and rollout: seconds of our update and of the rival's, their ratio, the required ratio."""
     print(f"{result['name']}: {result['machine']['cpu']}, {result['machine']['cores']} cores")
     rows = []
     for one in result["comparisons"]:
-        asked = "" if one["required"] is None else f">= {one['required']:g}"
+        required = "" if one["required"] is None else f">= {one['required']:g}"
         times = (f"{one['ours_s']:.3f}", f"{one['rival_s']:.3f}")
-        rows.append((one["network"], one["rollout"], *times, f"{one['ratio']:.3f}", f"{one['spread']:.3f}", asked))
-    head = ("network", "worlds x steps", "ours [s]", "rsl_rl [s]", "rsl_rl / ours", "spread", "asked")
+        rows.append((one["network"], one["rollout"], *times, f"{one['ratio']:.3f}", f"{one['spread']:.3f}", required))
+    head = ("network", "worlds x steps", "ours [s]", "rsl_rl [s]", "rsl_rl / ours", "spread", "required")
     print_table(head, rows, right=(2, 3, 4, 5, 6))
     for key, value in result["notes"].items():
         print(f"  {key}: {value}")
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), least: int = 0) -> None:
-    """Prints a table; columns in `right` are aligned to the right, and it may be `least` characters wide."""
-    from rich.console import Console
-    from rich.table import Table
+def show_runtime(result: Mapping[str, Any]) -> None:
+    """Print each measured time with its goal."""
+    from robot_rl.bench.runtime import judge
 
-    table = Table()
-    for k, name in enumerate(head):
-        table.add_column(name, justify="right" if k in right else "left")
-    for row in rows:
-        table.add_row(*row)
-    console = Console()
-    console.width = max(console.width, least)
-    console.print(table)
+    print("\n".join(judge(dict(result))))
 
 
 def _figure(value: float) -> str:

@@ -1,70 +1,62 @@
-"""robot-rl cross: one policy in several engines, from evaluations that were made one by one."""
+"""Merge evaluations into a table and a plot, a policy a row and an engine a column.
+
+usage: robot-rl cross FILE_OR_RUN [FILE_OR_RUN ...] [key=value ...]
+
+{Options}
+
+Evaluate each engine in a process of its own, in the environment that has it:
+  robot-rl eval run=<id> engine=mujoco
+  robot-rl eval run=<id> engine=mujoco_warp
+  robot-rl eval run=<id> engine=isaac             # where Isaac Lab is
+  robot-rl cross <id> out=cross.json
+A run stands for all its evaluations, eval.json and eval_<engine>.json. A policy is marked where it is worse than in
+its training engine by more than {_BOUNDS}.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from robot_rl.cli.options import describe, option, read_all, split_bare
-from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table, in_percent
+from robot_rl.cli.options import option, read_all, split_bare
+from robot_rl.cli.table import print_table
+from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table, draw_table, in_percent, merge, read_cell, to_json
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import CROSS, PICTURE, check_optional, check_output, save_picture
+from robot_rl.experiment.outputs import CROSS, IMAGE, check_optional, check_output, save_image
 
 
 @dataclass(kw_only=True, slots=True)
 class Options:
     """Options of robot-rl cross."""
 
-    out: str = option("", "the file (*.json); the picture (*.png) is put beside it; none by default")
-    home: str = option("", "the engine that policies learned in whose files do not tell, those of bundles")
+    out: str = option("", "the file (*.json); the plot (*.png) is written next to it; none by default")
+    home: str = option("", "the training engine of policies of which the files do not specify it: those of bundles")
     root: str = option("runs", "where runs are")
 
 
 _BOUNDS = f"{TRACKING_LOSS:.0%} of tracking error or {100 * SURVIVAL_LOSS:.0f} points of survival"
-HELP = f"""\
-robot-rl cross: merges evaluations into a table, a policy a row and an engine a column
-
-usage: robot-rl cross FILE_OR_RUN [FILE_OR_RUN ...] [key=value ...]
-
-{describe(Options)}
-
-Each engine is evaluated by a process of its own, in the environment that has it:
-  robot-rl eval run=<id> engine=mujoco
-  robot-rl eval run=<id> engine=mujoco_warp
-  robot-rl eval run=<id> engine=isaac             # where Isaac Lab is
-  robot-rl cross <id> out=cross.json
-A run stands for all its evaluations, eval.json and eval_<engine>.json. A policy is marked
-where it is worse than in the engine that it learned in by more than {_BOUNDS}.
-"""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the table and writes file and picture."""
+    """Print the table; write the file and the plot."""
     import json
 
-    from robot_rl.cross import merge, read_cell, to_json
     from robot_rl.files import write_atomic
 
     words, rest = split_bare(arguments)
     options = read_all(Options, rest)
     out = check_optional("out", options.out, CROSS, makes_folder=False)
-    picture = check_output("out", str(out.with_suffix(".png")), PICTURE) if out else None
+    plot = check_output("out", str(out.with_suffix(".png")), IMAGE) if out else None
     table = merge([read_cell(path, options.home) for path in files(words, options.root)])
     show(table)
-    if out and picture:
-        from robot_rl.cross.chart import draw_table
-
+    if out and plot:
         write_atomic(out, json.dumps(to_json(table), indent=1) + "\n")
-        save_picture(draw_table(table), picture)
-        print(f"{out}\n{picture}")
+        save_image(draw_table(table), plot)
+        print(f"{out}\n{plot}")
     return 0
 
 
 def files(words: Sequence[str], root: str) -> list[Path]:
-    """The files that words name: a file itself, a run all its evaluations.
-
-    Raises:
-        UserError: there is neither, or the run has not been evaluated.
-    """
+    """Return the files that words name: a file itself, for a run all its evaluations."""
     from robot_rl.experiment.run_dir import RunDir
 
     found: list[Path] = []
@@ -82,22 +74,16 @@ def files(words: Sequence[str], root: str) -> list[Path]:
 
 
 def show(table: Table) -> None:
-    """Prints the table."""
-    from rich.console import Console
-    from rich.table import Table as Lines
-
-    lines = Lines()
-    lines.add_column("policy, engine it learned in")
-    for engine in table.engines:
-        lines.add_column(engine, justify="right")
+    """Print the table."""
+    rows = []
     for policy in table.policies:
         home = table.home(policy)
         cells = [_cell(table, policy, engine) for engine in table.engines]
-        lines.add_row(policy if home is None else f"{policy}\n{home.trained_on}", *cells)
-    Console().print(lines)
+        rows.append((policy if home is None else f"{policy}\n{home.trained_on}", *cells))
+    print_table(("policy, training engine", *table.engines), rows, right=range(1, len(table.engines) + 1))
     tracked = any(cell.lin_vel_error is not None for cell in table.cells.values())
     what = "m/s of velocity error" if tracked else "return of an episode"
-    print(f"{what} (how much worse than in the engine it learned in), share of episodes that fell; ! beyond the bounds")
+    print(f"{what} (how much worse than in the training engine), share of episodes that fell; ! beyond the bounds")
 
 
 def _cell(table: Table, policy: str, engine: str) -> str:

@@ -1,10 +1,19 @@
-"""robot-rl deploy: packs a policy and what runs it into a tarball for a robot's computer."""
+"""Pack bundle, runtime, settings and service into a tarball for a Jetson Thor.
+
+usage: robot-rl deploy [key=value ...]
+
+{Options}
+
+A bundle of a robot that is among the assets must have its joints, limits no wider and gains within a factor of 5.
+On the robot's computer: tar xf <robot>-<run id>.tar.gz, then ./build.sh compiles for JetPack 7 and replays the golden
+sequence, ./doctor.sh looks at the machine, sudo ./install.sh installs the service. docs/robot.md has the whole walk.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from robot_rl.cli.options import PolicyOptions, describe, option, read_all
+from robot_rl.cli.options import PolicyOptions, option, read_all
 from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import check_folder
 
@@ -14,28 +23,15 @@ class Options(PolicyOptions):
     """Options of robot-rl deploy."""
 
     to: str = option("deploy", "directory of the tarball")
-    transport: str = option("", "how the robot is reached; by its name where empty")
-    operator: str = option("", "where the operator is heard; by the transport where empty, a Unitree's remote control")
+    transport: str = option("", "how the robot is reached; by default derived from its name")
+    operator: str = option("", "the operator's input; by default that of the transport, a Unitree's remote control")
     onnxruntime: str = option("", "an aarch64 wheel of ONNX Runtime to put in, for a robot without internet")
-    key: str = option("", "public key (PEM): the robot then takes bundles alone that are signed with it")
-    runtime: str = option("", "folder of the runtime's sources; those that belong to this robot-rl where empty")
-
-
-HELP = f"""\
-robot-rl deploy: pack bundle, runtime, settings and service into a tarball for a Jetson Thor
-
-usage: robot-rl deploy [key=value ...]
-
-{describe(Options)}
-
-A bundle of a robot that is among the assets must have its joints, limits no wider and gains within a factor of 5.
-On the robot's computer: tar xf <robot>-<run id>.tar.gz, then ./build.sh compiles for JetPack 7 and replays the golden
-sequence, ./doctor.sh looks at the machine, sudo ./install.sh installs the service. docs/robot.md has the whole walk.
-"""
+    key: str = option("", "public key (PEM): the robot then accepts only bundles that are signed with it")
+    runtime: str = option("", "folder of the runtime's sources; by default those of this robot-rl")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Writes the tarball."""
+    """Write the tarball."""
     from robot_rl_deploy.bundle import read_bundle
     from robot_rl_deploy.tarball import Packing, write_tarball
 
@@ -57,9 +53,8 @@ def run(arguments: Sequence[str]) -> int:
     except FileNotFoundError as error:
         raise UserError(error) from None
     print(f"{tarball}: {report.contract.robot}, {tarball.stat().st_size / 1024:.0f} kB, bundle {report.digest}")
-    print(
-        f"  on the robot's computer: tar xf {tarball.name} && cd {tarball.name.removesuffix('.tar.gz')} && ./build.sh"
-    )
+    folder = tarball.name.removesuffix(".tar.gz")
+    print(f"  on the robot's computer: tar xf {tarball.name} && cd {folder} && ./build.sh")
     return 0
 
 

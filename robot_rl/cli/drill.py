@@ -1,4 +1,22 @@
-"""robot-rl drill: puts faults into copies of a run, goes on, and says what each of them cost."""
+"""Put faults into copies of a run, continue them, and report what each fault cost.
+
+usage: robot-rl drill <run id> [fault=<fault>] [key=value ...]
+
+{Options}
+
+faults:
+  kill             SIGKILL between two checkpoints
+  signal           SIGTERM, and after continuing SIGUSR1: what a cluster sends before it takes the machine away
+  torn_checkpoint  the newest checkpoint cut in half, a bit of the one before flipped
+  full_disk        a small disk of its own that fills up while a checkpoint is written to it
+  nan_world        a coordinate of a world is NaN
+  corrupt_metrics  metrics.jsonl with zeros in place of a row, and its end missing
+
+The run itself is only read. Its copies continue from its newest checkpoint in processes of their own; one of them
+undisturbed, for comparison. For each fault: what was injected, how it was noticed, the time until a new process began
+to step and until its first iteration was done, the iterations that were repeated, and whether the run then became the
+undisturbed one (bit for bit, on a CPU). Exits with 0 where every fault was survived, with 1 otherwise.
+"""
 
 import contextlib
 import dataclasses
@@ -10,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.cli.options import TaskRunOptions, describe, option, read_all
+from robot_rl.cli.options import TaskRunOptions, option, read_all
 from robot_rl.errors import ExitCode, UserError, suggest
 from robot_rl.experiment.outputs import DRILL, check_optional
 
@@ -18,7 +36,7 @@ if TYPE_CHECKING:
     from robot_rl.drill.scene import Outcome, Scene
     from robot_rl.experiment.run_dir import RunDir
 
-LEAST_ITERATIONS = 15
+MIN_ITERATIONS = 15
 NAN = "nan_world"
 
 
@@ -29,36 +47,14 @@ class Options(TaskRunOptions):
     run: str = option("", "the run: its id, latest or <task>/latest; may be given as the first word")
     fault: str = option("all", "one of the faults, several with commas between, or all")
     iterations: int | None = option(
-        None, "how far each copy goes on; some seconds' worth by default", least=LEAST_ITERATIONS
+        None, "iterations of each copy; some seconds' worth by default", least=MIN_ITERATIONS
     )
-    keep: bool = option(False, "keep the copies, in a folder beside the runs")
+    keep: bool = option(False, "keep the copies, in a folder next to the runs")
     out: str = option("", "file for the outcomes as JSON")
 
 
-HELP = f"""\
-robot-rl drill: put faults into copies of a run, go on, and say what each cost
-
-usage: robot-rl drill <run id> [fault=<fault>] [key=value ...]
-
-{describe(Options)}
-
-faults:
-  kill             SIGKILL between two checkpoints
-  signal           SIGTERM, and after going on SIGUSR1: what a cluster sends before it takes the machine away
-  torn_checkpoint  the newest checkpoint cut in half, a bit of the one before turned over
-  full_disk        a small disk of its own that fills up while a checkpoint is written to it
-  nan_world        a coordinate of a world is NaN
-  corrupt_metrics  metrics.jsonl with zeros in the place of a row, and its end gone
-
-The run itself is only read. Its copies go on from its newest checkpoint in processes of their own; one of them
-undisturbed, for comparison. For each fault: what was done, how it showed, the time until a new process began to step
-and until its first iteration was done, the iterations that had to be done again, and whether the run then became what
-the undisturbed one is (bit for bit, on a CPU). Exits with 0 where every fault was survived, with 1 else.
-"""
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Goes through the faults and prints what became of each."""
+    """Inject the faults and print what each of them cost."""
     from robot_rl.drill.drill import drill, has_worlds, make_scene
     from robot_rl.drill.process import DrillError
     from robot_rl.experiment.settings import load
@@ -87,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
         except DrillError as error:
             raise UserError(f"run {run_dir.run_id}: {error}") from None
     count = sum(not outcome.wrong for outcome in outcomes)
-    hint = "" if survived or options.keep else "; keep=true keeps the copies to look at"
+    hint = "" if survived or options.keep else "; keep=true keeps the copies to inspect"
     print(f"\nsurvived {count} of {len(outcomes)} faults{hint}")
     if out is not None:
         write_json(out, _record(scene, outcomes))
@@ -96,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _names(fault: str) -> list[str]:
-    """The faults that were asked for."""
+    """Return the requested faults."""
     from robot_rl.drill.drill import FAULTS
 
     names = list(FAULTS) if fault == "all" else list(dict.fromkeys(fault.split(",")))
@@ -107,8 +103,8 @@ def _names(fault: str) -> list[str]:
 
 
 def _without_nan(names: list[str], fault: str) -> list[str]:
-    """The faults but the one that needs an environment which tells its worlds' state."""
-    why = "the run's environment does not tell its worlds' state, there is nothing to write NaN into"
+    """Return the faults but the one that needs an environment that exposes its worlds' state."""
+    why = "the run's environment does not expose its worlds' state to write NaN into"
     if fault != "all":
         raise UserError(f"fault={fault}: {why}; leave {NAN} out")
     print(f"{NAN} is left out: {why}")
@@ -116,17 +112,14 @@ def _without_nan(names: list[str], fault: str) -> list[str]:
 
 
 def announce(scene: "Scene") -> None:
-    """Says which run it is, and how far its copies go."""
+    """Print which run it is, and how far its copies are trained."""
     seconds = scene.iteration_s * (scene.total - scene.start)
-    print(
-        f"{scene.origin.task}/{scene.origin.run_id}: copies of it go on from iteration {scene.start} to {scene.total} "
-        f"(about {seconds:.0f} s each), saved every {scene.save_interval}",
-        flush=True,
-    )
+    copies = f"copies of it go on from iteration {scene.start} to {scene.total} (about {seconds:.0f} s each)"
+    print(f"{scene.origin.task}/{scene.origin.run_id}: {copies}, saved every {scene.save_interval}", flush=True)
 
 
 def show(outcome: "Outcome") -> None:
-    """Prints what became of a fault."""
+    """Print the outcome of a fault."""
     rows = [("injected", outcome.injected or "nothing"), *(("noticed", line) for line in outcome.noticed)]
     if outcome.recovery_s is not None:
         stepping = f"{outcome.stepping_s:.1f} s from a new process to its first step"
@@ -142,7 +135,7 @@ def show(outcome: "Outcome") -> None:
 
 @contextlib.contextmanager
 def _folder(run_dir: "RunDir", *, keep: bool) -> Iterator[Path]:
-    """A folder for the copies, on the disk of the runs."""
+    """Create a folder for the copies, on the disk of the runs."""
     work = Path(tempfile.mkdtemp(prefix=".drill-", dir=run_dir.path.parent.parent))
     try:
         yield work

@@ -1,4 +1,14 @@
-"""robot-rl eval: how good a policy is, as it was trained and as it will run on the robot."""
+"""Evaluate a policy in fresh worlds; the torch policy and the exported one side by side.
+
+usage: robot-rl eval [key=value ...]
+
+{Options}
+
+The exported policy is run by ONNX Runtime, its observations built from raw robot state by the contract's names; both
+see the same recorded states, and their actions are compared. In an environment of Gymnasium or Isaac Lab the torch
+policy plays whole episodes, and their return and length are reported.
+{CHANGES_HELP}
+"""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -6,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import CHANGES_HELP, MAX_COUNT, MAX_ENVS, MAX_SEED, PolicyOptions, describe, option, read
+from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, PolicyOptions, option, read
+from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import EVALUATION, check_output
 
@@ -20,34 +31,19 @@ class Options(PolicyOptions):
 
     episodes: int = option(100, "fresh worlds, one episode each", least=1, most=MAX_ENVS)
     seconds: float | None = option(None, "length of an episode [s]; 10 by default")
-    steps: int = option(
-        0, "longest episode of an environment of others [steps]; its own time limit by default", least=0, most=MAX_COUNT
-    )
-    engine: str = option("", "another engine than it was trained in: mujoco, mujoco_warp or, where it is, isaac")
+    steps: int = option(0, "with Gymnasium, Isaac Lab: longest episode [steps]; 0: its limit", least=0, most=MAX_COUNT)
+    engine: str = option("", "another engine than it was trained in: mujoco, mujoco_warp or, where installed, isaac")
     form: str = option("both", "torch, onnx (what the robot runs) or both")
-    seed: int | None = option(
-        None, "seed of the worlds; one of its own that no training uses by default", least=0, most=MAX_SEED
-    )
+    seed: int | None = option(None, "seed of the worlds; by default one that no training uses", least=0, most=MAX_SEED)
     assets: str = option("", "of a run in Isaac Lab: where its USD files are now")
     out: str = option("", "file for the figures; of a run eval.json, or eval_<engine>.json, by default")
 
 
 FORMS = ("both", "torch", "onnx")
-HELP = f"""\
-robot-rl eval: fresh worlds, random commands; the torch policy and the exported one side by side
-
-usage: robot-rl eval [key=value ...]
-
-{describe(Options)}
-
-The exported policy is run by ONNX Runtime, its observations put together from raw robot state by the contract's names;
-both see the same recorded states, and their actions are compared. In an environment of Gymnasium or
-Isaac Lab the torch policy plays whole episodes, and their return and length are told.
-{CHANGES_HELP}"""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Evaluates and writes the figures."""
+    """Evaluate and write the figures."""
     from robot_rl.evaluate import EVALUATION_SEED, write_evaluation
     from robot_rl.sources.protocol import EvaluationCfg
 
@@ -78,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _figures_file(policy: "PolicySource", options: Options, *, is_other: bool, is_changed: bool) -> Path | None:
-    """Where the figures go: what the user said, or the run they are of; tried before the work."""
+    """Return the file for the figures, the user's or the run's, checked before the work; None where none is written."""
     if options.out:
         return check_output("out", options.out, EVALUATION)
     if policy.run_dir is None or is_changed:
@@ -89,11 +85,11 @@ def _figures_file(policy: "PolicySource", options: Options, *, is_other: bool, i
 
 
 def show(name: str, result: Mapping[str, Any], episodes: int = 0) -> None:
-    """Prints the figures: of whole episodes two lines, else a table, and whether both forms of the policy agree.
+    """Print the figures of eval.json: of whole episodes two lines, else a table, and whether both policies agree.
 
     Args:
         name: The policy's name.
-        result: What eval.json holds.
+        result: The content of eval.json.
         episodes: How many were requested.
     """
     if "max_steps" not in result:
@@ -107,24 +103,16 @@ def show(name: str, result: Mapping[str, Any], episodes: int = 0) -> None:
 
 
 def _show_table(name: str, result: Mapping[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from robot_rl.evaluate.meter import METRICS
 
     kinds = [kind for kind in ("torch", "onnx") if kind in result]
     where = f" in {result['engine']}" if "engine" in result else ""
     print(f"{name}{where}: {result['episodes']} episodes of {result['seconds']:g} s, mean ± deviation over episodes")
-    table = Table()
-    table.add_column("")
-    for kind in kinds:
-        table.add_column(kind, justify="right")
-    table.add_column("unit")
-    for metric in result[kinds[0]]:
-        cells = [_cell(result[kind].get(metric)) for kind in kinds]
-        table.add_row(metric, *cells, METRICS[metric][0].replace("1", ""))
-    console = Console()
-    console.print(table)
+    rows = [
+        (metric, *(_cell(result[kind].get(metric)) for kind in kinds), METRICS[metric][0].replace("1", ""))
+        for metric in result[kinds[0]]
+    ]
+    print_table(("", *kinds, "unit"), rows, right=range(1, len(kinds) + 1))
     agreement = result.get("agreement")
     if agreement:
         verdict = "agree" if agreement["actions"] and agreement["metrics"] else "DO NOT AGREE"

@@ -1,9 +1,18 @@
-"""robot-rl export: writes the policy bundle of a run and checks it."""
+"""Write the policy bundle that goes to the robot, and check it.
+
+usage: robot-rl export [key=value ...]
+
+{Options}
+
+The bundle is policy.onnx (normalizer, scales and offsets inside), contract.json (joints, gains, limits, observations,
+periods), golden.npz (a recorded sequence that every runtime replays before it moves) and SHA256SUMS. A bundle that is
+there is replaced as a whole, its signature with it; a directory that holds anything else is refused.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robot_rl.cli.options import TaskRunOptions, describe, option, read_all
+from robot_rl.cli.options import TaskRunOptions, option, read_all
 from robot_rl.experiment.outputs import check_bundle
 
 
@@ -14,21 +23,8 @@ class Options(TaskRunOptions):
     out: str = option("", "directory of the bundle, new, empty or a bundle's; the run's policy/ by default")
 
 
-HELP = f"""\
-robot-rl export: write the policy bundle that goes to the robot, and check it
-
-usage: robot-rl export [key=value ...]
-
-{describe(Options)}
-
-The bundle is policy.onnx (normalizer, scales and offsets inside), contract.json (joints, gains, limits, observations,
-periods), golden.npz (a recorded sequence that every runtime replays before it moves) and SHA256SUMS. A bundle that is
-there is replaced as a whole, its signature with it; a directory that holds anything else is refused.
-"""
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Exports the newest checkpoint."""
+    """Export the newest checkpoint."""
     from robot_rl.experiment.export import export_run
 
     options = read_all(Options, arguments)

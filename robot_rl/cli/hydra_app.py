@@ -1,41 +1,52 @@
-"""The front door for training: Hydra reads the command line, sweeps and launches; no DictConfig goes further in.
+"""Parse the words of `robot-rl train` and compose, sweep and launch by Hydra; no DictConfig leaves this module.
 
-Hydra's configuration is made from the task: the primary config "train" chooses one from the group `task`, and each
-task's node holds the whole tree of `robot_rl.experiment.settings`. What Hydra would complain about in many lines is
-found before.
+Hydra's configuration is built from the task: the primary config "train" chooses one from the group `task`, and each
+task's node holds the whole tree of `robot_rl.experiment.settings`. Errors that Hydra reports in many lines are found
+first, and refused is what Hydra accepts silently but not as it was meant: a setting that is given twice, a name that is
+read as a number, settings of Hydra's own that have no effect or write files elsewhere.
 """
 
 import itertools
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from robot_rl.cli.overrides import is_hydra, read_words
-from robot_rl.errors import UserError
+from robot_rl.errors import UserError, suggest
 from robot_rl.experiment import tree as trees
-from robot_rl.experiment.grammar import refuse_addition
+from robot_rl.experiment.grammar import leaf_names, parse_word, refuse_addition, refuse_twice
+from robot_rl.experiment.run_dir import check_run_id
 from robot_rl.experiment.settings import default_tree, refuse_other_learners, resolve
 from robot_rl.sources.registry import list_sources, source_of
 
 MAX_SWEEP = 10_000
+FLAGS = {"--multirun": "-m", "--cfg": "-c", "--package": "-p", "--resolve": ""}
+"""Supported flags of Hydra, and their short forms."""
+PRINTED = ("job", "hydra", "all")
+NAMES = ("root", "run_id", "init_from")
+"""Settings with a name as their value, even where it looks like a number."""
+OF_HYDRA = (
+    *("hydra/launcher", "hydra.launcher", "hydra/sweeper", "hydra.sweeper"),
+    *("hydra.sweep.dir", "hydra.job.env_set", "hydra.job.env_copy"),
+)
+"""Settings of Hydra's own, and groups of them, that a sweep accepts."""
 
 
 def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None:
-    """Composes the configuration from the command line and calls `job` with it, once or, with -m, for each of a sweep.
+    """Compose the configuration and call `job` with the resolved tree, once or, with -m, for each job of a sweep.
 
     Args:
         arguments: key=value overrides and Hydra's flags.
-        job: Takes the resolved tree. It must be importable where Hydra's launcher runs it in another process.
+        job: It must be importable where Hydra's launcher runs it in another process.
 
     Raises:
         UserError: An argument is no override, or names something that the task does not have.
     """
-    words = read_words(arguments)
-    overrides = words.overrides
+    flags, overrides = read_words(arguments)
     device, learner = _device(overrides), _learner(overrides)
-    names = _tasks(overrides)
+    if not (names := _all_values(overrides, "task")):
+        raise missing_task()
     mine = [override for override in overrides if override.key_or_group != "task" and not is_hydra(override)]
     keys = [override.key_or_group for override in mine]
     nodes = {name: source_of(name).admit(default_tree(name, device, learner), keys) for name in names}
@@ -50,52 +61,50 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> No
                 trees.refuse_left_out(override.key_or_group, optional)
         _check_values(tree, mine)
     _store(nodes)
-    _run([*words.flags, *_with_options(overrides)], job)
+    _run([*flags, *_with_options(overrides)], job)
+
+
+def _all_values(overrides: Sequence[Any], key: str) -> list[str]:
+    """Return all values that overrides give a setting, as text."""
+    return [value for override in overrides if override.key_or_group == key for value in _values(override)]
 
 
 def _values(override: Any) -> list[str]:
-    """The value of an override, or all those that a sweep goes through, as text."""
+    """Return the value of an override, or all values of its sweep, as text."""
     if override.is_sweep_override():
         return [str(getattr(value, "text", value)) for value in _sweep(override)]
     return [str(override.value())]
 
 
 def _sweep(override: Any) -> list[Any]:
-    """What a sweep goes through."""
+    """Return the values of a sweep."""
     from hydra.errors import HydraException
 
     try:
         values = list(itertools.islice(override.sweep_iterator(), MAX_SWEEP + 1))
     except HydraException as error:
-        raise UserError(f"'{override.input_line}': no sweep that can be made here, {error}") from None
+        raise UserError(f"'{override.input_line}': is no valid sweep ({error}); write key=a,b,c") from None
     if len(values) > MAX_SWEEP:
-        raise UserError(f"'{override.input_line}': a sweep of more than {MAX_SWEEP} values")
+        raise UserError(f"'{override.input_line}': is a sweep of more than {MAX_SWEEP} values; split it")
     return values
 
 
-def _tasks(overrides: Sequence[Any]) -> list[str]:
-    found = [value for override in overrides if override.key_or_group == "task" for value in _values(override)]
-    if not found:
-        raise missing_task()
-    return found
-
-
 def missing_task() -> UserError:
-    """The error of a command without a task."""
+    """Return the error of a command without a task."""
     last_source, *first = reversed(list_sources())
     *patterns, last = (f"task={source.pattern}" for source in (last_source, *reversed(first)) if source.pattern)
     from robot_rl_tasks.registry import list_tasks
 
-    return UserError(f"task: which one? Write {', '.join(patterns)} or {last}; known: {', '.join(list_tasks())}")
+    return UserError(f"task: is missing; write {', '.join(patterns)} or {last}; known: {', '.join(list_tasks())}")
 
 
 def _option(name: str) -> str:
-    """What a task's node is called in Hydra's store: an environment's id may hold what a path or Hydra reads."""
+    """Return a task's name in Hydra's store: an environment's id may contain what a path or Hydra interprets."""
     return re.sub(r"[^\w.-]", "-", name)
 
 
 def _with_options(overrides: Sequence[Any]) -> list[str]:
-    """The overrides with the nodes' names in the place of the tasks'."""
+    """Return the overrides with the nodes' names in place of the tasks' names."""
     return [
         f"task={','.join(_option(value) for value in _values(override))}"
         if override.key_or_group == "task"
@@ -105,18 +114,18 @@ def _with_options(overrides: Sequence[Any]) -> list[str]:
 
 
 def _device(overrides: Sequence[Any]) -> str:
-    found = [value for override in overrides if override.key_or_group == "device" for value in _values(override)]
+    found = _all_values(overrides, "device")
     if len({value.partition(":")[0] for value in found}) > 1:
-        raise UserError(f"device={','.join(found)}: a sweep stays on one kind of device, whose presets it starts from")
+        raise UserError(f"device={','.join(found)}: a sweep uses the presets of one kind of device; start two")
     return found[0] if found else "auto"
 
 
 def _learner(overrides: Sequence[Any]) -> str:
-    """The learner whose settings the tree holds; a sweep goes through learners with the same settings."""
+    """Return the learner that gives the tree its settings; a sweep goes through learners with the same settings."""
     from robot_rl.config import to_dict
     from robot_rl.learn.algorithms import get_learner
 
-    found = [value for override in overrides if override.key_or_group == "learner" for value in _values(override)]
+    found = _all_values(overrides, "learner")
     settings = {frozenset(to_dict(get_learner(name)())) for name in found}
     if len(settings) > 1:
         raise UserError(f"learner={','.join(found)}: a sweep goes through learners with the same settings; start two")
@@ -124,7 +133,7 @@ def _learner(overrides: Sequence[Any]) -> str:
 
 
 def _check_values(tree: dict[str, Any], overrides: Sequence[Any]) -> None:
-    """Puts every value into a tree, and resolves each of a sweep: a typo in its last job is found before the first."""
+    """Set every value in a tree, and resolve each of a sweep: a typo in its last job is found before the first."""
     mine = [override for override in overrides if not override.is_delete()]
     fixed = _plain({override.key_or_group: override.value() for override in mine if not override.is_sweep_override()})
     trees.override(tree, fixed)
@@ -135,12 +144,12 @@ def _check_values(tree: dict[str, Any], overrides: Sequence[Any]) -> None:
 
 
 def _plain(dotted: dict[str, Any]) -> dict[str, Any]:
-    """The values that are known before Hydra has put the configuration together."""
+    """Return the values that are known before Hydra has composed the configuration."""
     return {key: value for key, value in dotted.items() if "${" not in str(value)}
 
 
 def _store(nodes: dict[str, dict[str, Any]]) -> None:
-    """Puts the primary config and one node a task where Hydra looks for them."""
+    """Register the primary config and one node a task in Hydra's store."""
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
@@ -151,7 +160,7 @@ def _store(nodes: dict[str, dict[str, Any]]) -> None:
         "job": {"chdir": False, "name": "train"},
     }
     quiet = [{"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
-    # A sweep over tasks is composed without them first: the other settings have to find their place there, too.
+    # A sweep over tasks is composed without them first: the other settings must be valid there, too.
     defaults = ["_self_", {"task": _option(next(iter(nodes)))}, *quiet]
     store.store(name="train", node={"defaults": defaults, "hydra": hydra})
     for name, tree in nodes.items():
@@ -159,7 +168,7 @@ def _store(nodes: dict[str, dict[str, Any]]) -> None:
 
 
 def _run(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None:
-    """Hands over to Hydra, which reads the command line from sys.argv."""
+    """Call Hydra, which reads the command line from sys.argv."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf import DictConfig, OmegaConf
@@ -176,13 +185,13 @@ def _run(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None
             assert isinstance(tree, dict)
             job({str(key): value for key, value in tree.items()})
         except Exception as error:
-            # Hydra would print lines of its own; a launcher that works in other processes has to see it, though.
+            # Hydra would print lines of its own; a launcher with processes of its own has to see it, though.
             if os.getpid() != process:
                 raise
             failures.append(error)
 
     before, sys.argv = sys.argv, ["robot-rl train", *arguments]
-    # Hydra then lets errors through as they are, for the one place that turns them into exit codes.
+    # Hydra then passes errors on as they are, for the one place that turns them into exit codes.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         hydra.main(version_base="1.3", config_path=None, config_name="train")(task_function)()
@@ -192,3 +201,109 @@ def _run(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None
         raise UserError(str(error).partition("\n")[0] or type(error).__name__) from error
     finally:
         sys.argv = before
+
+
+def is_hydra(override: Any) -> bool:
+    """Return whether an override is of one of Hydra's own settings."""
+    return override.key_or_group.startswith(("hydra.", "hydra/"))
+
+
+def read_words(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Return Hydra's flags, which may be at any place, and its parsed overrides, in order.
+
+    Raises:
+        UserError: An argument is no override or no flag, a setting is given twice, or is one that has no effect.
+    """
+    flags, words = _flags(arguments)
+    overrides = tuple(map(_parse, words))
+    is_sweep = "--multirun" in flags
+    for override in overrides:
+        if is_hydra(override):
+            _check_hydra(override, is_sweep)
+        if override.is_sweep_override():
+            if not is_sweep:
+                raise UserError(f"'{override.input_line}': several values are a sweep, which needs -m")
+        elif override.key_or_group in NAMES and not override.is_delete():
+            _check_name(override)
+    _check_sweep_of_one_run(overrides)
+    refuse_twice((name, override.input_line) for override in overrides for name in _names(override))
+    return tuple(part for flag, value in flags.items() for part in ((flag, value) if value else (flag,))), overrides
+
+
+def _flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the flags among the arguments, by their long form with the value that some have, and the other words."""
+    long = {short: name for name, short in FLAGS.items() if short}
+    flags: dict[str, str] = {}
+    words = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument.startswith("-"):
+            flag, equals, value = argument.partition("=")
+            name = long.get(flag, flag)
+            if name not in FLAGS or (equals and name not in ("--cfg", "--package")):
+                hint = suggest(flag, [*FLAGS, *long])
+                raise UserError(f"unknown option '{argument}': {hint}; settings are key=value")
+            if name in ("--cfg", "--package"):
+                value = value if equals else next(rest, "")
+                if name == "--cfg" and value not in PRINTED:
+                    raise UserError(f"{flag} '{value}': must be one of {', '.join(PRINTED)}")
+                if not value:
+                    raise UserError(f"{flag} '': must name a group of settings, such as ppo")
+            flags[name] = value
+        elif "=" not in argument and not argument.startswith("~"):
+            raise UserError(f"'{argument}': write settings as key=value, such as task={argument}")
+        else:
+            words.append(argument)
+    for flag in ("--package", "--resolve"):
+        if flag in flags and "--cfg" not in flags:
+            raise UserError(f"{flag}: only changes what --cfg prints; add --cfg job")
+    return flags, words
+
+
+def _parse(word: str) -> Any:
+    try:
+        return parse_word(word)
+    except UserError:
+        if word.startswith("run_id="):
+            check_run_id(word.partition("=")[2])
+        raise
+
+
+def _check_name(override: Any) -> None:
+    """Refuse a name that is read as anything else: two of them could be the same run."""
+    text, value, key = override.input_line.partition("=")[2], override.value(), override.key_or_group
+    if isinstance(value, str) or (value is None and key != "root"):
+        return
+    if str(value) != text or isinstance(value, bool | list | dict | None):
+        right = "must be one name that begins with a letter" + (", or ./ and any name" if key == "root" else "")
+        raise UserError(f"{key}={text}: would be read as {value}; {right}")
+
+
+def _check_hydra(override: Any, is_sweep: bool) -> None:
+    """Refuse settings of Hydra's that would redirect what a run writes, or that have no effect."""
+    key, line = override.key_or_group, override.input_line
+    if not any(key == name or key.startswith(f"{name}.") for name in OF_HYDRA):
+        known = ", ".join(name if "/" in name or name.count(".") > 1 else f"{name}.*" for name in OF_HYDRA)
+        raise UserError(f"'{line}': of Hydra's own settings a sweep accepts {known}; runs are written to root=")
+    if not is_sweep:
+        raise UserError(f"'{line}': is only for a sweep, which needs -m")
+    if key == "hydra.sweep.dir" and (override.is_delete() or not str(override.value() or "").strip()):
+        raise UserError(f"'{line}': must name the folder in which a sweep's launcher keeps its files, or be left out")
+
+
+def _check_sweep_of_one_run(overrides: Sequence[Any]) -> None:
+    """Refuse one run's id for a sweep of other settings: the second job would find the run of the first."""
+    swept = [override for override in overrides if override.is_sweep_override() and override.key_or_group != "task"]
+    for override in overrides:
+        value = None
+        if override.key_or_group == "run_id" and not override.is_sweep_override():
+            value = override.value()
+        if swept and value is not None and "${" not in str(value):
+            each = f"run_id={value}-${{{swept[0].key_or_group}}}"
+            raise UserError(f"{override.input_line}: a sweep makes several runs; give each an id, such as '{each}'")
+
+
+def _names(override: Any) -> Iterator[str]:
+    """Return the settings that an override changes; of a group given as a whole all that it names."""
+    value = None if override.is_delete() or override.is_sweep_override() else override.value()
+    return leaf_names(override.key_or_group, value)

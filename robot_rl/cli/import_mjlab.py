@@ -1,4 +1,15 @@
-"""robot-rl import-mjlab: makes a policy bundle of an ONNX file that mjlab wrote."""
+"""Make a policy bundle of a policy that was trained with mjlab.
+
+usage: robot-rl import-mjlab policy=FILE.onnx [key=value ...]
+
+{Options}
+
+mjlab's file names joints, gains, scales and observation terms, rounded to three decimals. The facts add what a robot
+needs besides: control_period_s and physics_timestep_s of the training, the limits of every joint (effort_limit 0: no
+motor), the command's components with their ranges and, under "exact", any value that three decimals spoil. The first
+call writes them as a form, the second one the bundle. Its golden sequence is drawn at random: mjlab's simulation is
+not here to record one in.
+"""
 
 import json
 from collections.abc import Sequence
@@ -6,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.options import option, read_all
 from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import check_bundle, check_output
 
@@ -26,23 +37,8 @@ class Options:
     out: str = option("policy", "directory of the bundle, new, empty or a bundle's")
 
 
-HELP = f"""\
-robot-rl import-mjlab: make a policy bundle of a policy that was trained with mjlab
-
-usage: robot-rl import-mjlab policy=FILE.onnx [key=value ...]
-
-{describe(Options)}
-
-mjlab's file names joints, gains, scales and observation terms, rounded to three decimals. The facts add what a robot
-needs besides: control_period_s and physics_timestep_s of the training, the limits of every joint (effort_limit 0: no
-motor), the command's components with their ranges and, under "exact", any value that three decimals spoil. The first
-call writes them as a form, the second one the bundle. Its golden sequence is drawn at random: mjlab's simulation is
-not here to record one in.
-"""
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Writes the bundle, or the form of facts where there are none."""
+    """Write the bundle, or the form of facts where there are none."""
     from robot_rl_deploy.mjlab import read_facts, read_metadata
     from robot_rl_deploy.mjlab_bundle import import_bundle
     from robot_rl_deploy.strict import ContractError
@@ -78,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def make_form(metadata: "Metadata", limits: dict[str, dict[str, float | None]]) -> dict[str, Any]:
-    """Facts with null for everything that neither the policy nor a model says.
+    """Return the facts with null for everything that neither the policy nor a model specifies.
 
     Args:
         metadata: From the ONNX file.
@@ -101,7 +97,7 @@ def make_form(metadata: "Metadata", limits: dict[str, dict[str, float | None]]) 
 
 
 def _limits(path: str) -> dict[str, dict[str, float | None]]:
-    """Position and effort limits of a model's hinges and slides, by name; none without a model."""
+    """Return position and effort limits of a model's hinges and slides, by name; empty without a model."""
     if not path:
         return {}
     import importlib

@@ -1,12 +1,20 @@
-"""robot-rl inspect: what happened to a quarantined world."""
+"""Show what happened to a quarantined world: replay, curves, images.
+
+usage: robot-rl inspect <file.npz> [key=value ...]
+
+{Options}
+
+A run keeps such files in runs/<task>/<run id>/quarantine/, 20 at most. The table shows what was wrong, when and where;
+the world is stepped again by plain MuJoCo with the recorded controls; the page plots all of it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from robot_rl.cli.options import describe, option, read_all, split_bare
+from robot_rl.cli.options import option, read_all, split_bare
 from robot_rl.errors import UserError
-from robot_rl.experiment.outputs import PAGE, PICTURE, check_output, save_picture
+from robot_rl.experiment.outputs import IMAGE, PAGE, check_output, save_image
 
 if TYPE_CHECKING:
     from robot_rl.inspect.record import Record
@@ -17,23 +25,11 @@ if TYPE_CHECKING:
 class Options:
     """Options of robot-rl inspect."""
 
-    out: str = option("", "the .html; beside the file by default, with a .png of its pictures where OpenGL is there")
-
-
-HELP = f"""\
-robot-rl inspect: what happened to a world that was quarantined
-
-usage: robot-rl inspect <file.npz> [key=value ...]
-
-{describe(Options)}
-
-A run keeps such files in runs/<task>/<run id>/quarantine/, 20 at most. The table says what was wrong, when and where;
-the world is stepped again by plain MuJoCo under the recorded controls; the page draws all of it.
-"""
+    out: str = option("", "the .html; next to the file by default, with a .png of its frames where OpenGL is available")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the table, writes the page."""
+    """Print the table and write the page."""
     from PIL import Image
 
     from robot_rl.files import write_atomic
@@ -44,26 +40,25 @@ def run(arguments: Sequence[str]) -> int:
 
     files, rest = split_bare(arguments)
     if len(files) != 1:
-        raise UserError(
-            f"inspect takes one file, got {len(files)}: robot-rl inspect runs/<task>/<run id>/quarantine/<file>.npz"
-        )
+        path = "runs/<task>/<run id>/quarantine/<file>.npz"
+        raise UserError(f"inspect: takes one file, got {len(files)}; write robot-rl inspect {path}")
     options = read_all(Options, rest)
     record = read_record(files[0])
     page = check_output("out", options.out or str(record.path.with_suffix(".html")), PAGE)
-    picture = check_output("out", str(page.with_suffix(".png")), PICTURE)
+    image = check_output("out", str(page.with_suffix(".png")), IMAGE)
     result, growths = replay(record), fastest(record)
     frames = film(record, result.bad_name)
     show(record, result, growths)
     write_atomic(page, render_page(record, result, growths, frames))
     print(f"\n{page}")
     if frames:
-        save_picture(Image.fromarray(strip(frames)), picture)
-        print(picture)
+        save_image(Image.fromarray(strip(frames)), image)
+        print(image)
     return 0
 
 
 def show(record: "Record", result: "Replay", growths: "list[Growth]") -> None:
-    """Prints what, when and why, the replay's verdict, and the last steps of what grew."""
+    """Print what happened, when and why, the replay's verdict, and the last steps of the fastest growing values."""
     from robot_rl.report.plot import short
 
     about = record.about

@@ -1,11 +1,17 @@
-"""robot-rl list: what there is to choose from."""
+"""List tasks, robots, learners, engines (and why one is not available), policies, plug-ins, runs.
+
+usage: robot-rl list [tasks] [key=value ...]
+
+{Options}
+"""
 
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.options import option, read_all
+from robot_rl.cli.table import two_columns
 from robot_rl.plugins import ALGORITHMS, GROUPS, ROBOTS, TASKS, describe_all
 
 KINDS = ("tasks", "robots", "learners", "engines", "policies", "plugins", "runs")
@@ -20,18 +26,10 @@ class Options:
     root: str = option("runs", "where runs are")
 
 
-HELP = f"""\
-robot-rl list: tasks, robots, learners, engines (and why one is not available), policies, plug-ins, runs
-
-usage: robot-rl list [tasks] [key=value ...]
-
-{describe(Options)}
-"""
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Prints the lists."""
+    """Print the lists."""
     from robot_rl.errors import UserError, suggest
+    from robot_rl.learn.algorithms import describe_learners
 
     options = read_all(Options, arguments, first="what")
     if options.what and options.what not in KINDS:
@@ -39,32 +37,30 @@ def run(arguments: Sequence[str]) -> int:
     makers = {
         "tasks": task_rows,
         "robots": robot_rows,
-        "learners": learner_rows,
+        "learners": lambda: list(describe_learners().items()),
         "engines": engine_rows,
         "policies": policy_rows,
         "plugins": plugin_rows,
         "runs": lambda: run_rows(options.root),
     }
     for kind in [options.what] if options.what else KINDS:
-        print(f"{kind}:")
-        for line in rows(makers[kind]()) or ["  none yet"]:
-            print(line)
+        print(f"{kind}:\n{two_columns(makers[kind]()) or '  none yet'}")
     return 0
 
 
 Rows = list[tuple[str, str]]
-"""Names, and what each is."""
+"""Names and descriptions."""
 
 
 def task_rows() -> Rows:
-    """The tasks that can be listed; of those that come with robot-rl nothing is imported."""
+    """Return the tasks that can be listed, without importing those that come with robot-rl."""
     from robot_rl.sources.registry import list_sources
 
     return [row for source in list_sources() for row in source.list_tasks().items()]
 
 
 def robot_rows() -> Rows:
-    """The robots."""
+    """Return the robots."""
     from robot_rl_assets import registry
 
     folder = Path(registry.__file__).parent
@@ -72,21 +68,14 @@ def robot_rows() -> Rows:
     return list(describe_all(ROBOTS, "robot", own).items())
 
 
-def learner_rows() -> Rows:
-    """The learners; of those that come with robot-rl nothing is imported."""
-    from robot_rl.learn.algorithms import describe_learners
-
-    return list(describe_learners().items())
-
-
 def plugin_rows() -> Rows:
-    """What other packages add besides tasks, robots and learners, and why one of these cannot be used."""
+    """Return what other packages add besides tasks, robots and learners, and why one of these cannot be used."""
     groups = [group for group in GROUPS if group not in (TASKS, ROBOTS, ALGORITHMS)]
     return [(f"{group} {name}", text) for group in groups for name, text in describe_all(group, "name", {}).items()]
 
 
 def engine_rows() -> Rows:
-    """The engines: what it is for, or why it cannot be used here."""
+    """Return the engines: the purpose of each, or why it cannot be used here."""
     found = []
     for name, package, purpose in (
         ("mujoco", "mujoco", "the CPU, all cores"),
@@ -99,14 +88,14 @@ def engine_rows() -> Rows:
 
 
 def policy_rows() -> Rows:
-    """The trained policies that come with the project."""
+    """Return the trained policies that come with the project."""
     from robot_rl.experiment.policies import list_policies
 
     return [(name, str(path)) for name, path in list_policies().items()]
 
 
 def run_rows(root: str) -> Rows:
-    """The newest runs."""
+    """Return the newest runs."""
     paths = sorted((path.parent for path in Path(root).glob("*/*/run.yaml")), key=lambda path: path.name, reverse=True)
     found = []
     for path in paths[:MAX_RUNS]:
@@ -115,9 +104,3 @@ def run_rows(root: str) -> Rows:
         done = f"{int(checkpoints[-1])} iterations" if checkpoints else "no checkpoint"
         found.append((path.name, f"{path.parent.name}, {', '.join([done, *extras])}"))
     return found
-
-
-def rows(found: Rows) -> list[str]:
-    """Lines of names and what each is, in two columns."""
-    width = max((len(name) for name, _ in found), default=0)
-    return [f"  {name:<{width}}  {text}" for name, text in found]

@@ -1,18 +1,20 @@
-"""robot-rl: finds the command, and turns every error into an exit code in one place.
+"""The entry point of robot-rl: run the command, and turn every error into an exit code and one line.
 
-The exit codes are those of `robot_rl.errors.ExitCode`; all but a fault of the program come with a single line.
+The exit codes are those of `robot_rl.errors.ExitCode`.
 """
 
 import contextlib
 import errno
 import importlib
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
 
-from robot_rl.cli.caches import cache_variables
-from robot_rl.cli.streams import LenientStreams, open_missing
+from robot_rl.cli.process import LenientStreams, cache_variables, open_missing
 from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
 from robot_rl.experiment.signals import TRAININGS, ending
 
@@ -20,34 +22,13 @@ GL_BACKENDS = (
     *("", "egl", "osmesa", "glfw", "glx", "cgl", "wgl"),
     *("on", "off", "enable", "disable", "enabled", "disabled", "true", "false", "0", "1"),
 )
-"""What MuJoCo itself takes; anything else raises at its import."""
-# Command -> what it does; the module robot_rl.cli.<command>, with _ for -, is imported when it is called.
-COMMANDS = {
-    "train": "train a policy; any value of the task and the learner can be set by name",
-    "resume": "go on with a run that was interrupted, or for more iterations",
-    "eval": "100 fresh worlds: errors, falls, torque, power; torch and ONNX policy side by side",
-    "export": "write the policy bundle that goes to the robot, and check it",
-    "deploy": "pack bundle, runtime and service into a tarball for a Jetson Thor",
-    "import-mjlab": "make a policy bundle of a policy that was trained with mjlab",
-    "sign": "sign a policy bundle, for robots that accept signed ones alone",
-    "video": "film a policy",
-    "record": "write the motion of a policy to a file, for a motion prior to learn from",
-    "play": "drive a policy in the browser: sliders, pushes, speed",
-    "sim2sim": "the robot's binary walks a simulated robot, in real time or against the trainer's figures",
-    "report": "write the run's HTML page: curves, throughput, evaluation, video",
-    "sync": "make TensorBoard's and W&B's copy of a run anew, from its metrics.jsonl",
-    "terrain": "draw a terrain: stairs, gaps, waves, the ground of a task",
-    "inspect": "what happened to a world that was quarantined: replay, curves, pictures",
-    "usd": "write a robot as USD, for Isaac Lab and Newton",
-    "cross": "one policy in several engines: merge evaluations into a table and a picture",
-    "list": "tasks, robots, engines, policies, runs",
-    "replay": "feed a robot's log back through its binary: every command again, bit for bit",
-    "latency": "how long a robot waited for its commands: picture, and a file for training",
-    "drill": "put faults into copies of a run, go on, and say what each cost",
-    "profile": "where an iteration's time goes, stage by stage, and what limits it",
-    "bench": "measure the environment or the learner against its rival",
-    "new": "write the skeleton of a task, a robot or a package of your own, with its tests",
-}
+"""The values that MuJoCo accepts; any other one raises at its import."""
+COMMANDS = (
+    *("train", "resume", "eval", "export", "deploy", "import-mjlab", "sign", "video", "record", "play", "sim2sim"),
+    *("report", "sync", "terrain", "inspect", "usd", "cross", "list", "replay", "latency", "drill", "profile", "bench"),
+    "new",
+)
+"""Each is the module robot_rl.cli.<command>, with _ for -: its docstring is the help, `run(arguments)` runs it."""
 
 EXAMPLES = """\
 examples:
@@ -63,22 +44,45 @@ Options are key=value. `robot-rl <command> --help` says which; runs are written 
 
 
 def usage() -> str:
-    """The text of robot-rl --help."""
-    rows = "\n".join(f"  {name:<12} {text}" for name, text in COMMANDS.items())
+    """Return the text of robot-rl --help."""
+    from robot_rl.plugins import first_line
+
+    folder = Path(__file__).parent
+    texts = {name: first_line(folder / f"{name.replace('-', '_')}.py") for name in COMMANDS}
+    rows = "\n".join(f"  {name:<12} {text}" for name, text in texts.items())
     return (
         "robot-rl: reinforcement learning for robots, from the simulator to the robot\n\n"
         f"usage: robot-rl <command> [key=value ...]\n\ncommands:\n{rows}\n\n{EXAMPLES}"
     )
 
 
+def help_text(command: str) -> str:
+    """Return the help of a command: its module's docstring with each {name} replaced by that attribute of the module.
+
+    A dataclass is described, a function called; a name that the module lacks is taken from `robot_rl.cli.options`.
+    """
+    from robot_rl.cli import options
+
+    module = _module(command)
+
+    def fill(match: re.Match[str]) -> str:
+        value = getattr(module, match[1], None) or getattr(options, match[1])
+        if isinstance(value, type):
+            return options.describe(value)
+        return value if isinstance(value, str) else value()
+
+    return re.sub(r"\{(\w+)\}", fill, module.__doc__ or "").rstrip() + "\n"
+
+
+def _module(command: str) -> ModuleType:
+    return importlib.import_module(f"robot_rl.cli.{command.replace('-', '_')}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line.
+    """Run the command line and return the exit code.
 
     Args:
         arguments: The words after robot-rl; those of the process by default.
-
-    Returns:
-        The exit code.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     with ending.take(words):
@@ -110,35 +114,29 @@ def _main(words: list[str]) -> int:
 
 
 def dispatch(command: str, arguments: Sequence[str]) -> int:
-    """Runs one command.
-
-    Raises:
-        UserError: There is no such command.
-    """
+    """Run one command; raise UserError where there is no such command."""
     if command not in COMMANDS:
         raise UserError(f"unknown command '{command}': {suggest(command, COMMANDS)}")
     _check_environment()
     for word in arguments:
         if any(unicodedata.category(sign) in ("Cc", "Cs") for sign in word):
-            raise UserError(f"{word}: holds a control character or bytes that are no UTF-8; write it without them")
-    module = importlib.import_module(f"robot_rl.cli.{command.replace('-', '_')}")
+            raise UserError(f"{word}: contains a control character or bytes that are no UTF-8; write it without them")
     if any(word in ("-h", "--help") for word in arguments):
-        text = module.HELP
-        print(text if isinstance(text, str) else text(), end="")
+        print(help_text(command), end="")
         return 0
-    return module.run(arguments) or 0
+    return _module(command).run(arguments) or 0
 
 
 def _check_environment() -> None:
-    """Refuse a rendering backend that MuJoCo would raise about at its import; move caches that cannot be written."""
+    """Refuse a rendering backend that MuJoCo would reject at its import; move caches that cannot be written."""
     backend = os.environ.get("MUJOCO_GL", "")
     if backend.lower() not in GL_BACKENDS:
-        raise UserError(f"MUJOCO_GL={backend}: no rendering backend, set egl or osmesa, or leave it unset")
+        raise UserError(f"MUJOCO_GL={backend}: no rendering backend; set egl or osmesa, or leave it unset")
     os.environ.update(cache_variables(os.environ))
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Runs `command`; an error that is the user's to mend becomes one line on stderr and an exit code."""
+    """Run `command`; an error that the user can fix becomes one line on stderr and an exit code."""
     try:
         return command()
     except Interrupted as stop:
@@ -165,7 +163,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _say(line: str, code: int) -> int:
-    rank = os.environ.get("RANK", "0")  # Under torchrun: which of the processes speaks.
+    rank = os.environ.get("RANK", "0")  # Under torchrun: which of the processes reports.
     who = "robot-rl" if rank == "0" else f"robot-rl (process {rank})"
     print(f"{who}: {' '.join(line.split())}", file=sys.stderr)
     return code
@@ -182,10 +180,7 @@ def _interrupted(stop: Interrupted) -> int:
 
 
 def _disk_full(error: BaseException) -> bool:
-    """Whether an error, or what caused it, is a full disk, a quota or a limit that is used up.
-
-    Libraries written in other languages have only the words.
-    """
+    """Return whether an error or its cause is a full disk or quota; native libraries only report the text."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -197,7 +192,7 @@ def _disk_full(error: BaseException) -> bool:
 
 
 def _user_errors() -> tuple[type[Exception], ...]:
-    """Errors that are the user's to put right, those of the robot's runtime among them where it was loaded."""
+    """The errors that a user can fix, with those of the robot's runtime where it was loaded."""
     from robot_rl_deploy.contract import ContractError
 
     runtime = sys.modules.get("robot_rl_runtime")

@@ -1,4 +1,16 @@
-"""robot-rl new: writes the working skeleton of a task, a robot or a package of one's own, with its tests."""
+"""Write the skeleton of a task, a robot or a package of your own, with its tests.
+
+usage: robot-rl new task <name> [robot=<robot>]
+       robot-rl new robot <name>
+       robot-rl new project <name>
+
+{Options}
+
+A task is one folder, and so is a robot: in robot-rl's source tree tasks/robot_rl_tasks/<name>/ and
+sim_assets/robot_rl_assets/<name>/, where nothing else is edited. A project is a package outside of it, with a robot, a
+task, a loss, tests and the entry points by which robot-rl finds them once it is installed (docs/plugins.md); inside
+one, new tasks and robots are written into its package and its pyproject.toml.
+"""
 
 import importlib.util
 import keyword
@@ -9,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from robot_rl.cli.options import describe, option, read_all, split_bare
+from robot_rl.cli.options import option, read_all, split_bare
 from robot_rl.errors import UserError, as_user_error, suggest
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -22,52 +34,29 @@ class Options:
     """Options of robot-rl new."""
 
     robot: str = option("unitree_go2", "the robot of a new task")
-    root: str = option(
-        "", "where to write; by default the project that one is in, else the source tree this program runs from"
-    )
-
-
-HELP = f"""\
-robot-rl new: write the working skeleton of a task, a robot or a package of one's own, with its tests
-
-usage: robot-rl new task <name> [robot=<robot>]
-       robot-rl new robot <name>
-       robot-rl new project <name>
-
-{describe(Options)}
-
-A task is one folder, and so is a robot: in robot-rl's source tree tasks/robot_rl_tasks/<name>/ and
-sim_assets/robot_rl_assets/<name>/, where nothing else is edited. A project is a package outside of it, with a robot, a
-task, a loss, tests and the entry points by which robot-rl finds them once it is installed (docs/plugins.md); inside of
-one, new tasks and robots are written into its package and its pyproject.toml.
-"""
+    root: str = option("", "where to write; by default the current project, else robot-rl's source tree")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where skeletons are written.
-
-    Attributes:
-        root: The source tree or the project.
-        package: The project's package; empty in robot-rl's source tree.
-    """
+    """Where skeletons are written: the root of robot-rl's source tree (`package` is empty), or of a project."""
 
     root: Path
     package: str = ""
 
     def folder(self, kind: str, name: str) -> str:
-        """The folder of a task or robot, in the root."""
+        """Return the folder of a task or robot, relative to the root."""
         tree = {"task": "tasks/robot_rl_tasks", "robot": "sim_assets/robot_rl_assets"}[kind]
         return f"{self.package or tree}/{name}"
 
     def test(self, kind: str, name: str) -> str:
-        """The file of its test, in the root."""
+        """Return the file of its test, relative to the root."""
         folder = "tests" if self.package else {"task": "tests/unit/tasks", "robot": "tests/unit/assets"}[kind]
         return f"{folder}/test_{kind}_{name}.py"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Writes the files and says what to do next."""
+    """Write the files and print what to do next."""
     words, rest = split_bare(arguments)
     options = read_all(Options, rest)
     if len(words) != 2:
@@ -98,13 +87,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def find_place(root: str) -> Place:
-    """The project that one is in, or the source tree of robot-rl.
+    """Return the project around the current directory, or the source tree of robot-rl.
 
     Args:
         root: The directory of either; empty for the usual place.
-
-    Raises:
-        UserError: It is neither, for example because the program runs from an installed wheel.
     """
     here = Path.cwd()
     for path in [Path(root)] if root else [here, *here.parents]:
@@ -112,14 +98,12 @@ def find_place(root: str) -> Place:
             return Place(root=path, package=package)
     path = Path(root) if root else Path(__file__).resolve().parents[2]
     if not (path / "pyproject.toml").is_file() or not (path / "tasks" / "robot_rl_tasks").is_dir():
-        raise UserError(
-            f"root={path}: no source tree of robot-rl, and no project; robot-rl new project <name> makes one"
-        )
+        raise UserError(f"root={path}: no source tree of robot-rl or project; write robot-rl new project <name>")
     return Place(root=path)
 
 
 def project_package(path: Path) -> str:
-    """The package of the project in a directory; empty where there is none that has entry points for robot-rl."""
+    """Return the package of the project in a directory; empty where there is none with entry points for robot-rl."""
     try:
         project = tomllib.loads((path / "pyproject.toml").read_text())
         groups = project["project"]["entry-points"]
@@ -130,28 +114,20 @@ def project_package(path: Path) -> str:
 
 
 def check_free(kind: str, name: str, place: Place) -> None:
-    """Refuses a name that is taken.
-
-    Raises:
-        UserError: The line names the file.
-    """
+    """Raise UserError where the folder of a task or robot exists."""
     folder = place.root / place.folder(kind, name)
     for taken in (folder, folder.with_suffix(".py")):
         if taken.exists():
-            raise UserError(f"new {kind} {name}: {taken} is there already; take another name")
+            raise UserError(f"new {kind} {name}: {taken} exists; choose another name")
 
 
 def make_project(name: str, parent: Path) -> tuple[Path, dict[str, str]]:
-    """Writes a package with a robot, a task and a loss; returns its directory and its files.
-
-    Raises:
-        UserError: The directory is there, or a package of that name is installed.
-    """
+    """Write a package with a robot, a task and a loss; return its directory and its files."""
     root = parent / name
     if os.path.lexists(root):
-        raise UserError(f"new project {name}: {root} is there already; take another name")
+        raise UserError(f"new project {name}: {root} exists; choose another name")
     if importlib.util.find_spec(name) is not None:
-        raise UserError(f"new project {name}: a package of that name can be imported here; take another name")
+        raise UserError(f"new project {name}: a package of that name can be imported here; choose another name")
     place, words = Place(root=root, package=name), {"name": name, "title": _title(name)}
     toml = add_entry(fill("pyproject.txt", words), "task", f"{name}_task", place)
     files = {
@@ -168,11 +144,7 @@ def make_project(name: str, parent: Path) -> tuple[Path, dict[str, str]]:
 
 
 def add_entry(text: str, kind: str, name: str, place: Place) -> str:
-    """A pyproject.toml with the entry point of a task or a robot added.
-
-    Raises:
-        UserError: There is no table for it.
-    """
+    """Return a pyproject.toml with the entry point of a task or a robot; raise UserError where it has no table."""
     head = f'[project.entry-points."robot_rl.{kind}s"]\n'
     if head not in text:
         raise UserError(f"{place.root / 'pyproject.toml'}: has no line {head.strip()}; add it")
@@ -181,11 +153,7 @@ def add_entry(text: str, kind: str, name: str, place: Place) -> str:
 
 
 def task_files(name: str, robot_name: str, place: Place) -> dict[str, str]:
-    """The files of a new task, by path in the root.
-
-    Raises:
-        UserError: There is no such robot.
-    """
+    """Return the files of a new task by path relative to the root; raise UserError where there is no such robot."""
     from robot_rl_assets.registry import get_robot
 
     with as_user_error():
@@ -196,18 +164,15 @@ def task_files(name: str, robot_name: str, place: Place) -> dict[str, str]:
 
 def _task_files(name: str, robot: str, place: Place, *, is_driven: bool, has_base: bool) -> dict[str, str]:
     words = {"name": name, "title": _title(name), "robot": robot, "actions": "position" if is_driven else "effort"}
-    words |= dict.fromkeys(
-        ("terminations_import", "termination_import", "base_observations", "terminations", "base_events"), ""
-    )
-    if has_base:
-        words |= {
-            "terminations_import": ", terminations",
-            "termination_import": ", Termination",
-            "base_observations": '        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),\n'
-            '        "gravity": Observation(observations.projected_gravity, noise=0.05),\n',
-            "terminations": '        terminations={"tilted": Termination(terminations.tilted, limit_rad=1.0)},\n',
-            "base_events": '            "base": Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.2),\n',
-        }
+    base = {
+        "terminations_import": ", terminations",
+        "termination_import": ", Termination",
+        "base_observations": '        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),\n'
+        '        "gravity": Observation(observations.projected_gravity, noise=0.05),\n',
+        "terminations": '        terminations={"tilted": Termination(terminations.tilted, limit_rad=1.0)},\n',
+        "base_events": '            "base": Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.2),\n',
+    }
+    words |= base if has_base else dict.fromkeys(base, "")
     return {
         f"{place.folder('task', name)}/__init__.py": fill("task.txt", words),
         place.test("task", name): fill("test_task.txt", words),
@@ -215,7 +180,7 @@ def _task_files(name: str, robot: str, place: Place, *, is_driven: bool, has_bas
 
 
 def robot_files(name: str, place: Place) -> dict[str, str]:
-    """The files of a new robot, by path in the root."""
+    """Return the files of a new robot by path relative to the root."""
     words = {"name": name, "title": _title(name)}
     folder = place.folder("robot", name)
     return {
@@ -227,7 +192,7 @@ def robot_files(name: str, place: Place) -> dict[str, str]:
 
 
 def fill(template: str, words: Mapping[str, str]) -> str:
-    """A template with every {{word}} replaced."""
+    """Return a template with every {{word}} replaced."""
     text = (TEMPLATES / template).read_text()
     for key, value in words.items():
         text = text.replace("{{" + key + "}}", value)
@@ -235,15 +200,15 @@ def fill(template: str, words: Mapping[str, str]) -> str:
 
 
 def write_new(root: Path, files: Mapping[str, str]) -> None:
-    """Writes new files, all of them or none.
+    """Write new files, all of them or none.
 
     Raises:
-        UserError: One of them is there already.
+        UserError: One of them exists.
         OSError: One cannot be written; those before it are removed again.
     """
     for path in files:
         if os.path.lexists(root / path):
-            raise UserError(f"{root / path}: is there already")
+            raise UserError(f"{root / path}: exists; remove it, or choose another name")
     made: list[Path] = []
     try:
         for path, text in files.items():

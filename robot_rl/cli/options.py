@@ -1,4 +1,4 @@
-"""The arguments of a command: options of its dataclass, and changes of settings, with a suggestion for every typo."""
+"""Parse the arguments of a command: options of its dataclass, and changes of settings."""
 
 import dataclasses
 import math
@@ -25,14 +25,7 @@ its terms left out: ~events.push.
 
 
 def option(default: Any, text: str, *, least: float | None = None, most: float | None = None) -> Any:
-    """A field of an options dataclass, with the line that describes it in the help.
-
-    Args:
-        default: What it is where it is not given.
-        text: What it means.
-        least: The least number that may be given.
-        most: The greatest.
-    """
+    """Return a field of an options dataclass with its line of help and the range of a number."""
     return dataclasses.field(default=default, metadata={"help": text, "least": least, "most": most})
 
 
@@ -44,11 +37,7 @@ class RunOptions:
     root: str = option("runs", "where runs are")
 
     def find_run(self) -> "RunDir":
-        """The run's directory.
-
-        Raises:
-            UserError: There is no such run.
-        """
+        """Return the run's directory; raise UserError where there is no such run."""
         from robot_rl.experiment.run_dir import RunDir
 
         return RunDir.find(self.run, self.root)
@@ -56,7 +45,7 @@ class RunOptions:
 
 @dataclass(kw_only=True, slots=True)
 class TaskRunOptions(RunOptions):
-    """Options that say which run, of a command that makes its task."""
+    """Options that say which run, of a command that builds its task."""
 
     trust: bool = option(False, "import the module that the run's task names, where the run was not made here")
 
@@ -71,13 +60,13 @@ class PolicyOptions:
     trust: bool = option(False, "import the module that the policy's task names, where it was not made here")
 
     def find_policy(self, changes: dict[str, Any]) -> "PolicySource":
-        """The policy, with changes of its task's settings; see `robot_rl.experiment.policies.find_policy`."""
+        """Return the policy, with changes of its task's settings; see `robot_rl.experiment.policies.find_policy`."""
         from robot_rl.experiment.policies import find_policy
 
         return find_policy(self.run, self.policy, self.root, changes, trust=self.trust)
 
     def find_bundle(self) -> Any:
-        """The bundle's directory, exported now where a run has none."""
+        """Return the bundle's directory, exported now where a run has none."""
         from robot_rl.experiment.export import exported
         from robot_rl.experiment.policies import find_bundle
         from robot_rl.experiment.run_dir import RunDir
@@ -89,11 +78,7 @@ class PolicyOptions:
         return exported(RunDir.find(self.run or "latest", self.root), trust=self.trust)
 
     def refuse_unsupported(self, command: str) -> None:
-        """Refuse a command that the policy's task is not for.
-
-        Raises:
-            UserError: The line has the reason.
-        """
+        """Raise UserError with the reason where the policy's task does not support a command."""
         from robot_rl.experiment.policies import find_task_name
         from robot_rl.sources.registry import refuse_unsupported
 
@@ -101,7 +86,7 @@ class PolicyOptions:
 
 
 def describe(cls: type) -> str:
-    """The options of a dataclass as lines of help: name=default, then what it means."""
+    """Return the options of a dataclass as lines of help: name=default and its description."""
     rows = [
         (f"{field.name}={_shown(field.default)}", field.metadata.get("help", "")) for field in dataclasses.fields(cls)
     ]
@@ -110,22 +95,19 @@ def describe(cls: type) -> str:
 
 
 def split_bare(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Words that stand by themselves, such as names and files, and those that set something."""
+    """Return the words without "=", such as names and files, and the words that set something."""
     bare = [word for word in arguments if "=" not in word and not word.startswith("~")]
     return bare, [word for word in arguments if word not in bare]
 
 
 def read(cls: type[T], arguments: Sequence[str], *, first: str = "", every: bool = False) -> tuple[T, dict[str, Any]]:
-    """Reads arguments into `cls`, and returns what else they change: any key with a dot, and `~key`.
+    """Parse arguments into `cls`, and return the other changes by dotted name: any key with a dot, and `~key`.
 
     Args:
-        cls: A dataclass whose fields are str, int, float or bool, with defaults.
+        cls: A dataclass with fields of str, int, float or bool, with defaults.
         arguments: The words.
         first: The option that a word without "=" sets.
-        every: Whether every key that is no option of `cls` is a setting that is changed.
-
-    Returns:
-        The options, and the changes by dotted name.
+        every: Whether every key that is no option of `cls` is a setting to change.
 
     Raises:
         UserError: An unknown key, a value of the wrong type or out of range, or a key that is given twice.
@@ -152,23 +134,16 @@ def read(cls: type[T], arguments: Sequence[str], *, first: str = "", every: bool
 
 
 def read_all(cls: type[T], arguments: Sequence[str], *, first: str = "") -> T:
-    """Reads arguments into `cls`, and refuses any other key.
-
-    Raises:
-        UserError: An unknown key, or a value of the wrong type.
-    """
+    """Parse arguments into `cls`; raise UserError for any other key or a value of the wrong type."""
     options, changes = read(cls, arguments, first=first)
     for key in changes:
-        raise UserError(f"unknown key '{key}': {suggest(key, [field.name for field in dataclasses.fields(cls)])}")  # type: ignore[arg-type]
+        known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        raise UserError(f"unknown key '{key}': {suggest(key, known)}")
     return options
 
 
 def check_between(name: str, value: Any, least: float | None, most: float | None = None) -> None:
-    """Refuses a number out of its range; None of either bound is none, and what is no number has none.
-
-    Raises:
-        UserError: The line says the range.
-    """
+    """Raise UserError where a number is out of its range; None as a bound is no bound."""
     if isinstance(value, str | bool | None):
         return
     if (least is not None and value < least) or (most is not None and value > most):
@@ -187,7 +162,7 @@ def _convert(hint: Any, text: str, field: dataclasses.Field[Any]) -> Any:
 
 
 def convert(hint: Any, text: str, name: str) -> Any:
-    """Converts an argument's text to the type of its field.
+    """Convert an argument's text to the type of its field.
 
     Raises:
         UserError: The text is no value of that type; a number must be finite, and in digits from 0 to 9.

@@ -1,11 +1,22 @@
-"""robot-rl play: drives a policy in the browser."""
+"""Drive a policy in the browser: command sliders, reset, pushes, speed.
+
+usage: robot-rl play [key=value ...]
+
+{Options}
+
+  robot-rl play policy=go2_flat        a trained Go2 that comes with the project
+  robot-rl play run=latest             the newest run
+
+The episode does not end by the clock; Ctrl-C ends it all.
+{CHANGES_HELP}
+"""
 
 import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robot_rl.cli.options import CHANGES_HELP, MAX_SEED, PolicyOptions, describe, option, read
+from robot_rl.cli.options import MAX_SEED, PolicyOptions, option, read
 
 
 @dataclass(kw_only=True, slots=True)
@@ -18,22 +29,8 @@ class Options(PolicyOptions):
     seed: int = option(0, "seed of the world", least=0, most=MAX_SEED)
 
 
-HELP = f"""\
-robot-rl play: drive a policy in the browser: command sliders, reset, push, speed
-
-usage: robot-rl play [key=value ...]
-
-{describe(Options)}
-
-  robot-rl play policy=go2_flat        a trained Go2 that comes with the project
-  robot-rl play run=latest             the newest run
-
-The episode does not end by the clock; Ctrl-C ends it all.
-{CHANGES_HELP}"""
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Serves the page until Ctrl-C."""
+    """Serve the page until Ctrl-C."""
     from robot_rl.viewer.play import play
 
     options, changes = read(Options, arguments)

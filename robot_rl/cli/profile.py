@@ -1,10 +1,22 @@
-"""robot-rl profile: where an iteration's time goes, and which setting would change it."""
+"""Show where an iteration's time goes, stage by stage, and which setting would change it.
+
+usage: robot-rl profile task=<name> [key=value ...]
+
+{Options}
+  any setting of robot-rl train: num_envs=, device=, num_steps=, actor.hidden=, ppo.epochs=, sim.iterations=, ...
+
+An iteration has four parts: simulate (the environment's steps), infer (the policy's actions), learn (the update) and
+other (rollout recorded, metrics read, Python). The table shows each with its stages: milliseconds an iteration, and
+the share of it. What a perfect overlap of simulation and learning would leave is max(simulate + infer, learn) over the
+whole. Only the requested files are written.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from robot_rl.cli.options import describe, option, read
+from robot_rl.cli.options import option, read
+from robot_rl.cli.table import print_table
 from robot_rl.errors import as_user_error
 from robot_rl.experiment.outputs import PROFILE, TRACE, check_optional
 
@@ -18,25 +30,10 @@ class Options:
     trace: str = option("", "file (.json, .json.gz) for torch's trace of one more iteration (https://ui.perfetto.dev)")
 
 
-HELP = f"""\
-robot-rl profile: where an iteration's time goes, and which setting would change it
-
-usage: robot-rl profile task=<name> [key=value ...]
-
-{describe(Options)}
-  any setting of robot-rl train: num_envs=, device=, num_steps=, actor.hidden=, ppo.epochs=, sim.iterations=, ...
-
-An iteration has four parts: simulate (the environment's steps), infer (the policy's actions), learn (the update) and
-other (rollout recorded, metrics read, Python). The table shows each with its stages: milliseconds an iteration, and
-the share of it. What a perfect overlap of simulation and learning would leave is max(simulate + infer, learn) over the
-whole. Nothing is written but the files that are asked for.
-"""
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Trains for a few iterations, prints the table and the advice, and writes the figures."""
+    """Train for a few iterations, print the table and the advice, and write the figures."""
     from robot_rl.cli.hydra_app import missing_task
-    from robot_rl.experiment.guides import with_guides
+    from robot_rl.experiment.inputs import resolve_inputs
     from robot_rl.experiment.settings import change, default_tree, resolve
     from robot_rl.files import write_json
 
@@ -47,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     if task is None:
         raise missing_task()
     tree = default_tree(str(task), str(changes.get("device", "auto")), str(changes.get("learner", "ppo")))
-    cfg = with_guides(resolve(change(tree, changes)))
+    cfg = resolve_inputs(resolve(change(tree, changes)))
     env = cfg.make_env()
     try:
         from robot_rl.bench.iteration import profile_iterations
@@ -71,9 +68,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def show(result: Mapping[str, Any]) -> None:
-    """Prints the parts of an iteration with their stages, what limits it, and what would change that."""
-    from robot_rl.cli.bench import print_table
-
+    """Print the parts of an iteration with their stages, what limits it, and what would change that."""
     machine, notes = result["machine"], result["notes"]
     print(f"{result['name']}: {machine.get('gpu') or machine['cpu']}, {machine['cores']} cores")
     rows = []
@@ -93,10 +88,10 @@ def show(result: Mapping[str, Any]) -> None:
 
 
 def advise(result: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
-    """Returns a line about the setting that would change what limits an iteration.
+    """Return a line about the setting that would change what limits an iteration.
 
     Args:
-        result: What `robot_rl.bench.iteration.profile_iterations` returned.
+        result: The return value of `robot_rl.bench.iteration.profile_iterations`.
         tree: The settings, by name.
     """
     from robot_rl.metrics.iteration import ADVICE
@@ -109,7 +104,7 @@ def advise(result: Mapping[str, Any], tree: Mapping[str, Any]) -> str:
 
 
 def _setting(part: str, stage: str, tree: Mapping[str, Any]) -> str:
-    """The settings that a stage's time depends on, with their present values; empty where there are none."""
+    """Return the settings that a stage's time depends on, with their values; empty where there are none."""
     now = {name: _value(tree, name) for name in ("sim.iterations", "sim.decimation", "num_threads", "num_envs")}
     nets = f"actor.hidden (now {_value(tree, 'actor.hidden')}), critic.hidden (now {_value(tree, 'critic.hidden')})"
     ppo = {name: _value(tree, f"ppo.{name}") for name in ("epochs", "minibatches")}

@@ -1,4 +1,13 @@
-"""robot-rl record: writes the motion of a policy to a file that a motion prior learns from."""
+"""Write the motion of a policy to a file, for a motion prior (amp.motions=) to learn from.
+
+usage: robot-rl record [key=value ...]
+
+{Options}
+
+The file is safetensors: frames (F, D), episode_starts (F,), and the names of the D components and the time step as
+metadata. The policy acts without noise; randomization and pushes are the task's.
+{CHANGES_HELP}
+"""
 
 import contextlib
 import dataclasses
@@ -6,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import CHANGES_HELP, MAX_SEED, PolicyOptions, describe, option, read
+from robot_rl.cli.options import MAX_SEED, PolicyOptions, option, read
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.outputs import MOTION, check_output
 
@@ -26,20 +35,8 @@ class Options(PolicyOptions):
     group: str = option("motion", "observation group to keep; motion is added where the task has none")
 
 
-HELP = f"""\
-robot-rl record: the motion of a policy, as a file for amp.motions=
-
-usage: robot-rl record [key=value ...]
-
-{describe(Options)}
-
-The file is safetensors: frames (F, D), episode_starts (F,), and the names of the D components and the time step as
-metadata. The policy acts without noise; randomization and pushes are the task's.
-{CHANGES_HELP}"""
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Writes the motion."""
+    """Write the motion."""
     from robot_rl.evaluate.rollout import record_motion
     from robot_rl.learn.auxiliaries.motions import write_motion
 
@@ -58,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _with_group(source: "PolicySource", group: str) -> "PolicySource":
-    """The policy's task as it is recorded: no observation noise, and the group there."""
+    """Return the policy with its task as it is recorded: without observation noise, and with the group."""
     from robot_rl_envs.motion import MOTION, with_motion
 
     from robot_rl.evaluate import evaluation_task

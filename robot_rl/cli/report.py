@@ -1,20 +1,17 @@
-"""robot-rl report: writes the page of a run."""
-
-from collections.abc import Sequence
-
-from robot_rl.cli.options import RunOptions, describe, read_all
-
-HELP = f"""\
-robot-rl report: write the run's page: every curve, throughput, evaluation, video, settings, in one HTML file
+"""Write the HTML page of a run: curves, throughput, evaluation, video, settings.
 
 usage: robot-rl report [key=value ...]
 
-{describe(RunOptions)}
+{RunOptions}
 """
+
+from collections.abc import Sequence
+
+from robot_rl.cli.options import RunOptions, read_all
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Writes report.html."""
+    """Write report.html."""
     from robot_rl.experiment.agreement import check_settings
     from robot_rl.report.page import write_report
 

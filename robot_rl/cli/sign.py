@@ -1,10 +1,19 @@
-"""robot-rl sign: signs a policy bundle, so that a robot can be told to accept signed ones alone."""
+"""Sign a policy bundle, for robots that accept only signed ones.
+
+usage: robot-rl sign new=robot.key
+       robot-rl sign run=<id> key=robot.key
+
+{Options}
+
+The signature is Ed25519 over SHA256SUMS and is next to it, in SHA256SUMS.sig. With `--signed-by robot.key.pub`
+`robot-rl-infer` refuses every other bundle. Whoever has the private key can sign: keep it off the robot.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from robot_rl.cli.options import PolicyOptions, describe, option, read_all
+from robot_rl.cli.options import PolicyOptions, option, read_all
 from robot_rl.errors import UserError
 
 
@@ -13,32 +22,17 @@ class Options(PolicyOptions):
     """Options of robot-rl sign."""
 
     key: str = option("", "file of the private key to sign with")
-    new: str = option(
-        "", "draw a key: write the private one to this file, the public one to <file>.pub, and sign nothing"
-    )
-
-
-HELP = f"""\
-robot-rl sign: sign a policy bundle, so that a robot can be told to accept signed ones alone
-
-usage: robot-rl sign new=robot.key
-       robot-rl sign run=<id> key=robot.key
-
-{describe(Options)}
-
-The signature is Ed25519 over SHA256SUMS and lies beside it, in SHA256SUMS.sig. With `--signed-by robot.key.pub`
-`robot-rl-infer` refuses every other bundle. Whoever has the private key can sign: keep it off the robot.
-"""
+    new: str = option("", "generate a key pair, the private key in this file, the public one in <file>.pub")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Signs a bundle, or draws a key."""
+    """Sign a bundle, or generate a key."""
     from robot_rl_deploy.signing import make_key, public_of, sign
     from robot_rl_deploy.verify import verify_bundle
 
     options = read_all(Options, arguments)
     if bool(options.new) == bool(options.key):
-        raise UserError("sign: give key=<file> to sign with, or new=<file> to draw a key")
+        raise UserError("sign: give key=<file> to sign with, or new=<file> to generate one")
     if options.new:
         print(f"{options.new}: the private key, {make_key(Path(options.new))}: the public one")
         return 0

@@ -1,15 +1,31 @@
-"""robot-rl sim2sim: the robot's binary walks a simulated robot, in real time or against the trainer's evaluation."""
+"""Run the robot's binary against a simulated robot, in real time or compared with the trainer.
+
+usage: robot-rl sim2sim [key=value ...]
+
+{Options}
+
+  robot-rl sim2sim run=latest                          walk for 10 s in real time
+  robot-rl sim2sim run=latest viewer=true seconds=0    drive it in the browser
+  robot-rl sim2sim run=latest faults=drop=0.1@2,nan@5  lose states, then send a NaN
+  robot-rl sim2sim run=latest episodes=20              the trainer's evaluation through the binary, and the trainer's
+
+The robot hangs on a gantry until it stands. Faults: kind=value:joint@start-end, in seconds after the policy started:
+{kinds}
+{CHANGES_HELP}
+"""
 
 import contextlib
 import dataclasses
+import functools
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import CHANGES_HELP, MAX_ENVS, MAX_SEED, PolicyOptions, describe, option, parse_value, read
+from robot_rl.cli.options import MAX_ENVS, MAX_SEED, PolicyOptions, option, parse_value, read
+from robot_rl.cli.table import two_columns
 from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import SESSION, check_optional
@@ -17,7 +33,6 @@ from robot_rl.experiment.outputs import SESSION, check_optional
 if TYPE_CHECKING:
     from robot_rl.experiment.policies import PolicySource
     from robot_rl.sim2sim.faults import Fault
-    from robot_rl.sim2sim.session import Session
 
 DAY_S = 86_400.0
 
@@ -27,58 +42,31 @@ class Options(PolicyOptions):
     """Options of robot-rl sim2sim."""
 
     seconds: float = option(10.0, "how long the policy walks, or the length of an episode [s]; 0: until Ctrl-C")
-    episodes: int = option(
-        0,
-        "instead of one session: so many worlds in lockstep, against the trainer's evaluation",
-        least=0,
-        most=MAX_ENVS,
-    )
+    episodes: int = option(0, "instead of a session: worlds of a comparison with the trainer", least=0, most=MAX_ENVS)
     transport: str = option("udp", "udp, shm, or dds where the runtime was built with it")
     command: str = option("task", "task (drawn), script, a joystick such as /dev/input/js0, or vx,vy,yaw")
     faults: str = option("", "what goes wrong, such as delay=0.03@2-4,nan@6, or a file.json")
-    recover: bool = option(True, "after a fault or a fall hang the robot up and begin again")
+    recover: bool = option(True, "after a fault or a fall hang the robot up and start again")
     viewer: bool = option(False, "show it in the browser, with buttons for the operator")
     host: str = option("127.0.0.1", "address that the viewer listens on")
     port: int = option(8080, "TCP port of the viewer; 0 takes a free one", least=0, most=65535)
     tick: float = option(0.002, "physics step and period of the states [s]; 0: the training's physics step")
     settings: str = option("", "settings of the binary, such as stand_s:1,limits.tilt_rad:0.8")
     log: str = option("", "folder or file.mcap for the binary's log")
-    all_states: bool = option(
-        False, "with episodes: send the state of each physics step, not of each control step alone"
-    )
-    seed: int | None = option(
-        None, "seed of the worlds; one of its own that no training uses by default", least=0, most=MAX_SEED
-    )
+    all_states: bool = option(False, "with episodes: send the state of each physics step, not only of control steps")
+    seed: int | None = option(None, "seed of the worlds; by default one that no training uses", least=0, most=MAX_SEED)
     out: str = option("", "file for the figures as JSON")
 
 
-TEXT = f"""\
-robot-rl sim2sim: MuJoCo plays the robot in one process, robot-rl-infer runs the policy in another
-
-usage: robot-rl sim2sim [key=value ...]
-
-{describe(Options)}
-
-  robot-rl sim2sim run=latest                          walk for 10 s in real time
-  robot-rl sim2sim run=latest viewer=true seconds=0    drive it in the browser
-  robot-rl sim2sim run=latest faults=drop=0.1@2,nan@5  lose states, then send a NaN
-  robot-rl sim2sim run=latest episodes=20              the trainer's evaluation through the binary, and the trainer's
-
-The robot hangs on a gantry until it stands. Faults: kind=value:joint@start-end, in seconds after the policy took over:
-{{kinds}}
-{CHANGES_HELP}"""
-
-
-def HELP() -> str:
-    """The text of --help."""
+def kinds() -> str:
+    """Return a line for each kind of fault."""
     from robot_rl.sim2sim.faults import KINDS
 
-    width = max(len(name) for name in KINDS)
-    return TEXT.replace("{kinds}", "\n".join(f"  {name:<{width}}  {kind.text}" for name, kind in KINDS.items()))
+    return two_columns([(name, kind.text) for name, kind in KINDS.items()])
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a session or an evaluation, prints and writes its figures."""
+    """Run a session or an evaluation; print and write its figures."""
     from robot_rl.sim2sim.binary import load_runtime
     from robot_rl.sim2sim.faults import read_faults
 
@@ -114,13 +102,13 @@ def _check(options: Options) -> None:
     if options.episodes:
         for name, default in (("faults", ""), ("viewer", False), ("command", "task"), ("log", "")):
             if getattr(options, name) != default:
-                raise UserError(f"{name}={getattr(options, name)}: is for a session; leave episodes out")
+                raise UserError(f"{name}={getattr(options, name)}: is only for a session; leave episodes out")
     elif options.all_states:
-        raise UserError("all_states=True: is for episodes; a session sends them all")
+        raise UserError("all_states=True: is only for episodes; a session sends all states")
 
 
 def _settings(text: str) -> dict[str, float]:
-    """Settings of the binary from "name:value,name:value"."""
+    """Parse settings of the binary from "name:value,name:value"."""
     found: dict[str, float] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, value = part.partition(":")
@@ -134,25 +122,17 @@ def _settings(text: str) -> dict[str, float]:
     return found
 
 
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="sim2sim-") as folder:
-        yield Path(folder)
-
-
 def _seed(options: Options) -> int:
     from robot_rl.evaluate import EVALUATION_SEED
 
     return EVALUATION_SEED if options.seed is None else options.seed
 
 
-# -- one session in real time ------------------------------------------------------------------------------------------
-
-
 def _session(
     source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float], faults: Sequence["Fault"]
 ) -> dict[str, Any]:
     from robot_rl.sim2sim.session import Session, SessionCfg
+    from robot_rl.sim2sim.view import View
 
     task = dataclasses.replace(source.cfg.task, episode_length_s=DAY_S)
     cfg = SessionCfg(
@@ -166,21 +146,17 @@ def _session(
         settings=dict(settings),
         log=options.log,
     )
-    with _scratch() as folder, contextlib.closing(Session(task, bundle, cfg, folder)) as session:
-        stop = _view(session, options) if options.viewer else None
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sim2sim-")))
+        session = stack.enter_context(contextlib.closing(Session(task, bundle, cfg, folder)))
+        if options.viewer:
+            view = View(session, options.host, options.port, drives=options.command == "task")
+            print(f"{view.url}  (Ctrl-C ends it)", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
-            session.run(stop or (lambda: False))
+            session.run(lambda: False)
         result = session.report()
     _show_session(source.name, result)
     return result
-
-
-def _view(session: "Session", options: Options) -> Callable[[], bool]:
-    from robot_rl.sim2sim.view import View
-
-    view = View(session, options.host, options.port, drives=options.command == "task")
-    print(f"{view.url}  (Ctrl-C ends it)", flush=True)
-    return lambda: False
 
 
 def _show_session(name: str, result: Mapping[str, Any]) -> None:
@@ -203,15 +179,12 @@ def _show_session(name: str, result: Mapping[str, Any]) -> None:
         print(f"  proxy: {row}")
 
 
-# -- evaluation --------------------------------------------------------------------------------------------------------
-
-
 def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
     from robot_rl.evaluate import evaluate_run, evaluation_task
     from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binary
 
     if options.transport == "dds":
-        raise UserError("transport=dds: the evaluation goes over udp or shm")
+        raise UserError("transport=dds: not for an evaluation; must be udp or shm")
     cfg = dataclasses.replace(source.cfg, task=evaluation_task(source.cfg.task))
     parity = ParityCfg(
         episodes=options.episodes,
@@ -222,8 +195,9 @@ def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: 
         transport=options.transport,
         settings=dict(settings),
     )
-    with _scratch() as folder:
-        mine = evaluate_binary(cfg.task, bundle, parity, folder, say=lambda line: print(f"  {line}", flush=True))
+    with tempfile.TemporaryDirectory(prefix="sim2sim-") as folder:
+        say = functools.partial(print, " ", flush=True)
+        binary = evaluate_binary(cfg.task, bundle, parity, Path(folder), say=say)
     policy = source.torch_policy()
     trainer = evaluate_run(
         lambda: cfg.make_env(num_envs=options.episodes, seed=parity.seed),
@@ -232,10 +206,10 @@ def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: 
         seconds=options.seconds,
     )
     kind = "torch" if policy is not None else "onnx"
-    verdict = compare(mine["episodes"], trainer[kind])
+    verdict = compare(binary["episodes"], trainer[kind])
     _show_parity(source.name, options, verdict, kind)
-    told = {"episodes": options.episodes, "seconds": options.seconds, "all_states": options.all_states}
-    return told | {"trainer": trainer} | mine | {"parity": verdict, "holds": verdict["holds"]}
+    about = {"episodes": options.episodes, "seconds": options.seconds, "all_states": options.all_states}
+    return about | {"trainer": trainer} | binary | {"parity": verdict, "holds": verdict["holds"]}
 
 
 def _show_parity(name: str, options: Options, verdict: Mapping[str, Any], kind: str) -> None:

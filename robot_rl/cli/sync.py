@@ -1,11 +1,21 @@
-"""robot-rl sync: makes TensorBoard's files and a run at Weights & Biases anew, from metrics.jsonl."""
+"""Write TensorBoard's and Weights & Biases' copy of a run again, from its metrics.jsonl.
+
+usage: robot-rl sync [<run id>] [key=value ...]
+
+{Options}
+  metrics.wandb=     offline: a whole run on this disk, to be uploaded with wandb sync
+                     online: send the rows that Weights & Biases lacks; by default as the run was trained, else offline
+
+metrics.jsonl contains every iteration once, however often the run was killed and resumed; its copies may have gaps.
+Training must be over, or stopped.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import RunOptions, describe, option, read
+from robot_rl.cli.options import RunOptions, option, read
 from robot_rl.errors import UserError, suggest
 
 if TYPE_CHECKING:
@@ -23,22 +33,8 @@ class Options(RunOptions):
     to: str = option("", "tensorboard, wandb or both with a comma; by default what the run was trained with")
 
 
-HELP = f"""\
-robot-rl sync: make TensorBoard's files and a run at Weights & Biases anew, from metrics.jsonl
-
-usage: robot-rl sync [<run id>] [key=value ...]
-
-{describe(Options)}
-  metrics.wandb=     offline: a whole run on this disk, to be uploaded with wandb sync
-                     online: send the rows that Weights & Biases lacks; by default as the run was trained, else offline
-
-metrics.jsonl holds every iteration once, however often the run was killed and resumed; its copies may have gaps where
-they were killed before they wrote. Training must be over, or stopped, meanwhile.
-"""
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Rebuilds what was asked for, and says what is there now."""
+    """Rebuild the requested copies, and print what exists now."""
     from robot_rl.metrics.rows import lock
     from robot_rl.metrics.trackers import sync_tensorboard, sync_wandb
     from robot_rl.metrics.writers import read_metrics
@@ -49,12 +45,12 @@ def run(arguments: Sequence[str]) -> int:
     mode = _mode(changes, trained)
     targets = _targets(options.to, wants_wandb="metrics.wandb" in changes or trained != "off")
     if not run_dir.metrics_file.is_file():
-        raise UserError(f"run={run_dir.run_id}: has no {run_dir.metrics_file.name} yet, so there is nothing to copy")
+        raise UserError(f"run={run_dir.run_id}: has no {run_dir.metrics_file.name} yet, there is nothing to copy")
     with lock(run_dir.metrics_file):
         rows = read_metrics(run_dir.path)
         if not rows:
-            raise UserError(f"{run_dir.metrics_file}: holds no whole row, so there is nothing to copy")
-        _say_what_is_left_out(run_dir.metrics_file, len(rows))
+            raise UserError(f"{run_dir.metrics_file}: contains no whole row, there is nothing to copy")
+        _report_damaged(run_dir.metrics_file, len(rows))
         if "tensorboard" in targets:
             path = sync_tensorboard(run_dir.path, rows, run_dir.metrics_file.stat().st_mtime)
             print(f"TensorBoard: {len(rows)} rows in {path}")
@@ -66,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _trained_with(run_dir: "RunDir") -> str:
-    """The mode of Weights & Biases that the run was trained with; "off" where run.yaml does not say it."""
+    """Return the mode of Weights & Biases that the run was trained with; "off" where run.yaml does not specify it."""
     try:
         metrics = run_dir.read_config()["config"].get("metrics")
     except UserError:  # Its metrics can be copied all the same.
@@ -96,7 +92,7 @@ def _targets(text: str, *, wants_wandb: bool) -> tuple[str, ...]:
     return names
 
 
-def _say_what_is_left_out(path: Path, rows: int) -> None:
+def _report_damaged(path: Path, rows: int) -> None:
     lines = sum(1 for line in path.read_bytes().split(b"\n") if line.strip())
     if lines > rows:
-        print(f"{path}: {lines - rows} of {lines} lines are damaged or were done again, and are left out")
+        print(f"{path}: {lines - rows} of {lines} lines are damaged or were replaced by later ones, and are left out")

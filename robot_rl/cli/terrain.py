@@ -1,4 +1,12 @@
-"""robot-rl terrain: what a terrain looks like, and what it is made of."""
+"""Draw a terrain, from above and in perspective, and list what it is made of.
+
+usage: robot-rl terrain NAME [key=value ...]      robot-rl terrain list
+
+{Options}
+
+Any setting of the terrain can be set by name, such as terrain.tiles.stairs_up.step_height=[0.05,0.2],
+terrain.num_columns=4 or terrain.resolution=0.05.
+"""
 
 import contextlib
 import dataclasses
@@ -6,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.options import MAX_SEED, describe, option, read
+from robot_rl.cli.options import MAX_SEED, option, read
+from robot_rl.cli.table import two_columns
 from robot_rl.errors import UserError, as_user_error, suggest
-from robot_rl.experiment.outputs import PICTURE, check_output, save_picture
+from robot_rl.experiment.outputs import IMAGE, check_output, save_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,43 +31,27 @@ class Options:
     """Options of robot-rl terrain."""
 
     name: str = option("", "a kind of ground such as stairs, the mixture rough, a task with a terrain, or list")
-    seed: int | None = option(
-        None, "seed of what is random about it; the terrain's own by default", least=0, most=MAX_SEED
-    )
+    seed: int | None = option(None, "seed of its random parts; the terrain's own by default", least=0, most=MAX_SEED)
     rows: int | None = option(None, "levels of difficulty; the terrain's own by default", least=1)
     form: str = option("", "hfield or boxes; the terrain's own by default")
     level: int | None = option(None, "row to look at; about the last but one by default", least=0)
     column: int | None = option(None, "column to look at; the first of two, or in the middle, by default", least=0)
-    distance: float = option(
-        0.0, "from there to the camera [m]; 1.2 tiles, or more where there are many, by default", least=0, most=1000
-    )
-    robot: str = option("unitree_go2", "who stands there for scale; none for nobody")
+    distance: float = option(0.0, "from there to the camera [m]; 1.2 tiles or more by default", least=0, most=1000)
+    robot: str = option("unitree_go2", "robot that is drawn for scale, or none")
     spawns: bool = option(True, "mark where robots start")
-    size: int = option(1400, "width of the picture [px]; it is half as high", least=200, most=MAX_WIDTH)
+    size: int = option(1400, "width of the image [px]; the height is half of it", least=200, most=MAX_WIDTH)
     out: str = option("", "the .png; terrain_<name>.png by default")
-
-
-HELP = f"""\
-robot-rl terrain: the map from above beside a view of it, as a picture; what it is made of, as text
-
-usage: robot-rl terrain NAME [key=value ...]      robot-rl terrain list
-
-{describe(Options)}
-
-Any number of the terrain can be set by name, such as terrain.tiles.stairs_up.step_height=[0.05,0.2],
-terrain.num_columns=4 or terrain.resolution=0.05.
-"""
 
 
 @dataclass(kw_only=True, slots=True)
 class _Ground:
-    """What a terrain's numbers are set in, as a task's are."""
+    """A holder of a terrain's settings, as a task is one."""
 
     terrain: Any
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Writes the picture and says what is on it."""
+    """Write the image and print what it shows."""
     options, changes = read(Options, arguments, first="name")
     from robot_rl_envs.terrain import PRESETS, build_terrain
 
@@ -66,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
         print("\n".join(kind_lines()))
         return 0
     cfg = find_terrain(options, changes)
-    out = check_output("out", options.out or f"terrain_{options.name}.png", PICTURE, makes_folder=False)
+    out = check_output("out", options.out or f"terrain_{options.name}.png", IMAGE, makes_folder=False)
     with as_user_error():
         terrain = build_terrain(cfg, _robot(options))
     level = _place("level", options.level, cfg.num_rows, round(0.75 * (cfg.num_rows - 1)))
@@ -74,20 +67,19 @@ def run(arguments: Sequence[str]) -> int:
     text = PRESETS[options.name][0] if options.name in PRESETS else "the ground of a task"
     print(f"{options.name}: {text}")
     print("\n".join(facts(terrain)))
-    save_picture(_draw(terrain, options, level, column), out)
+    save_image(_draw(terrain, options, level, column), out)
     print(out)
     return 0
 
 
 def kind_lines() -> list[str]:
-    """A line for each terrain that can be had by name, and for each task that has one."""
+    """Return a line for each named terrain and for each task that has one."""
     from robot_rl_envs.terrain import PRESETS
     from robot_rl_tasks import registry
 
     from robot_rl.sources.native import find_task
 
-    width = max(len(name) for name in PRESETS)
-    lines = ["terrains:", *(f"  {name:<{width}}  {text}" for name, (text, _) in PRESETS.items())]
+    lines = ["terrains:", two_columns([(name, text) for name, (text, _) in PRESETS.items()])]
     tasks = []
     for name in registry.list_tasks():
         with contextlib.suppress(UserError):  # A plug-in that cannot be used; `robot-rl list` says why.
@@ -96,11 +88,7 @@ def kind_lines() -> list[str]:
 
 
 def find_terrain(options: Options, changes: Mapping[str, Any]) -> "TerrainCfg":
-    """The terrain that the options name, with numbers set by dotted name.
-
-    Raises:
-        UserError: There is no such terrain, or a number does not fit.
-    """
+    """Return the terrain that the options name, with settings changed by dotted name."""
     from robot_rl_envs.terrain import PRESETS
     from robot_rl_tasks import registry
 
@@ -121,9 +109,7 @@ def find_terrain(options: Options, changes: Mapping[str, Any]) -> "TerrainCfg":
     given = {key: value for key, value in short.items() if value not in (None, "")}
     for key, value in given.items():
         if key in changes:
-            raise UserError(
-                f"{key}={changes[key]}: is given twice, by its short name as {value}; leave one of them out"
-            )
+            raise UserError(f"{key}={changes[key]}: is given twice, the other time as {value}; leave one of them out")
     tree = trees.override(trees.task_tree(ground), {**changes, **given}, trees.named_parts(ground))
     return trees.apply_tree(ground, tree).terrain
 
@@ -144,18 +130,14 @@ def _robot(options: Options) -> Any:
 
 
 def facts(terrain: "Terrain") -> list[str]:
-    """What a terrain is made of, a fact a line.
-
-    Args:
-        terrain: The ground.
-    """
+    """Return what a terrain is made of, one fact a line."""
     cfg = terrain.cfg
-    lines = []
-    width = max(len(name) for name in terrain.kinds)
+    rows = []
     for name in dict.fromkeys(terrain.kinds):
         tile, columns = cfg.tiles[name], terrain.kinds.count(name)
         own = ", ".join(_number(field.name, getattr(tile, field.name)) for field in dataclasses.fields(tile))
-        lines.append(f"  {name:<{width}}  {columns} column{'s' * (columns != 1)}: {own}")
+        rows.append((name, f"{columns} column{'s' * (columns != 1)}: {own}"))
+    lines = [two_columns(rows)]
     order = "rising by row" if cfg.curriculum else "drawn at random"
     low, high = float(terrain.difficulty.min()), float(terrain.difficulty.max())
     lines.append(
@@ -183,7 +165,6 @@ def _number(name: str, value: Any) -> str:
 
 
 def _draw(terrain: "Terrain", options: Options, level: int, column: int) -> "Image":
-    """Draws the picture."""
     from robot_rl_envs.render import NoGLError
 
     from robot_rl.viewer.ground import GroundView, draw_ground

@@ -1,10 +1,4 @@
-"""robot-rl train: builds what the command line asks for, and trains it in a new run directory."""
-
-from collections.abc import Sequence
-from typing import Any
-
-TEXT = """\
-robot-rl train: train a policy
+"""Train a policy; any value of the task and the learner can be set by name.
 
 usage: robot-rl train task=<name> [key=value ...] [-m] [--cfg job]
 
@@ -14,14 +8,14 @@ tasks:
 
 settings:
   seed=1               seed of every random stream; the same seed gives the same bits on a CPU
-  num_envs=            worlds side by side; the task says how many suit a CPU or a GPU
+  num_envs=            worlds in parallel; the task specifies how many suit a CPU or a GPU
   max_iterations=      iterations in all
   device=auto          auto, cpu, cuda or cuda:<index>
   engine=auto          mujoco (CPU, all cores), mujoco_warp (GPU), isaac, or auto: what suits the device
   learner=ppo          ppo, distill (imitate teacher.run), flashsac, rsl_rl (its runner on the same environment), or one
                        of your own, <module>:<Class> (docs/algorithms.md)
-  init_from=           a run whose weights to start from (fine-tuning)
-  run_id=              a name for the run; where there is a run of that name, it goes on (for clusters that requeue)
+  init_from=           a run to copy the initial weights from (fine-tuning)
+  run_id=              a name for the run; an existing run of that name is continued (for clusters that requeue)
   root=runs            where runs are written
   num_threads=0        threads of the CPU engine; 0 takes all cores
   learner_threads=0    threads of the learner on a CPU; 0 takes OMP_NUM_THREADS, or half of the cores
@@ -32,7 +26,7 @@ anything of the learner and of the task, by name:
   save_interval=100  save_interval_s=60              iterations, and seconds, between checkpoints: whichever is first
   keep_checkpoints=5                                 how many checkpoints stay; 0: all
   max_quarantined=0.5                                share of broken samples, iteration after iteration, that ends it
-  notice_s=1.2                                       how long a signal waits for the iteration in hand; 0: to its end
+  notice_s=1.2                                       how long a signal waits for the current iteration; 0: to its end
   normalize_obs=true  normalize_values=false         the critic in units of the returns' deviation (docs/learner.md)
   actor.hidden=[128,128]  actor.init_std=0.5  critic.hidden=[256,128]
   actor.conv.groups=[actor.scan]                     a height scan or a camera's group through an encoder
@@ -49,38 +43,54 @@ anything of the learner and of the task, by name:
   reference.run=<run>  reference.weight=0.1          stay near a run's policy
   robot-rl train task=<name> --cfg job               prints every setting there is, with its value
 
-{sources}
+{source_settings}
 sweeps, one run after another (Hydra's multirun and launchers):
   robot-rl train -m task=go2_flat seed=1,2,3 ppo.entropy_coef=0.002,0.01
   hydra/launcher=  hydra.launcher.<name>=  hydra/sweeper=  hydra.sweeper.<name>=  hydra.sweep.dir=
-  hydra.job.env_set  hydra.job.env_copy              of Hydra's own settings these; a sweep alone takes them
+  hydra.job.env_set  hydra.job.env_copy              the settings of Hydra's own that there are, only for sweeps
 
 several processes, with the worlds divided evenly among them, each on a GPU of its own where there are GPUs:
   torchrun --nproc-per-node 2 --no-python robot-rl train task=go2_flat num_envs=8192
 
-Ctrl-C finishes the iteration, saves, and says how to go on; SIGTERM, SIGUSR1 and SIGUSR2 (a scheduler's notices) and
-SIGHUP (a dropped connection; nohup keeps it away) do the same, with exit code 85 (docs/recovery.md). A terminal, pipe
-or log file that is gone or full ends nothing: what it does not take is dropped. The run directory holds run.yaml (every
-setting, versions, git commit), metrics.jsonl, tb/ (TensorBoard) and checkpoints/; export, eval, video and report add
-the rest. A world that breaks (its state is not finite, a buffer is full) is reset, counted, and put into quarantine/
-for inspect.
+Ctrl-C finishes the iteration, saves, and prints how to continue; SIGTERM, SIGUSR1 and SIGUSR2 (a scheduler's notices)
+and SIGHUP (a dropped connection; nohup ignores it) do the same, with exit code 85 (docs/recovery.md). A terminal, pipe
+or log file that is gone or full does not end the training: the output is dropped. The run directory contains run.yaml
+(every setting, versions, git commit), metrics.jsonl, tb/ (TensorBoard) and checkpoints/; export, eval, video and report
+add the rest. A world that breaks (its state is not finite, a buffer is full) is reset, counted, and recorded in
+quarantine/ for inspect.
 """
 
+from collections.abc import Sequence
+from typing import Any
 
-def HELP() -> str:
-    """The text of robot-rl train --help, with the tasks there are."""
-    from robot_rl.cli.list import rows, task_rows
-    from robot_rl.sources.registry import list_sources
+from robot_rl.cli.list import task_rows
+from robot_rl.cli.table import two_columns
+from robot_rl.sources.protocol import TaskSource
+from robot_rl.sources.registry import list_sources
 
+
+def tasks() -> str:
+    """Return a line for each task that can be listed."""
+    return two_columns(task_rows())
+
+
+def patterns() -> str:
+    """Return a line for each source of tasks: how its tasks are written."""
+    return two_columns([(source.pattern, source.summary) for source in _sources()])
+
+
+def source_settings() -> str:
+    """Return the help of the settings that only tasks of one source have."""
+    return "\n".join(source.settings_help for source in _sources() if source.settings_help)
+
+
+def _sources() -> list[TaskSource]:
     *others, own = (source for source in list_sources() if source.pattern)
-    sources = [own, *others]
-    patterns = [(source.pattern, source.summary) for source in sources]
-    settings = "\n".join(source.settings_help for source in sources if source.settings_help)
-    return TEXT.format(tasks="\n".join(rows(task_rows())), patterns="\n".join(rows(patterns)), sources=settings)
+    return [own, *others]
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Trains, once or for each job of a sweep."""
+    """Train once, or for each job of a sweep."""
     from robot_rl.cli.hydra_app import launch
 
     launch(arguments, job)
@@ -88,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def job(tree: dict[str, Any]) -> None:
-    """Trains with the settings of one resolved tree."""
+    """Train with the settings of one resolved tree."""
     from robot_rl.experiment import training
     from robot_rl.experiment.settings import resolve
 

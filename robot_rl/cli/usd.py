@@ -1,11 +1,19 @@
-"""robot-rl usd: a robot as a USD file, for Isaac Lab, Newton and Isaac Sim."""
+"""Write a robot as USD for Isaac Lab and Newton, with every value as MuJoCo compiles it.
+
+usage: robot-rl usd robot=<name> [key=value ...]
+
+{Options}
+
+Masses, inertias, joint limits, armature, damping, friction, gains, collision shapes and their materials. Nothing is
+downloaded. Needs the package usd-core (pip install 'robot-rl[usd]'), which Isaac Lab brings, too.
+"""
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from robot_rl.cli.options import describe, option, read_all
+from robot_rl.cli.options import option, read_all
 from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import USD, check_output
 
@@ -14,30 +22,18 @@ from robot_rl.experiment.outputs import USD, check_output
 class Options:
     """Options of robot-rl usd."""
 
-    robot: str = option("", "the robot; robot-rl list robots says which there are")
+    robot: str = option("", "the robot, one of robot-rl list robots")
     out: str = option("", "the file, .usda (text) or .usd (binary); <robot>.usda here by default")
-    visual: bool = option(True, "with the shapes that are only looked at")
-
-
-HELP = f"""\
-robot-rl usd: a robot's MJCF file as USD, every figure the one that MuJoCo compiles
-
-usage: robot-rl usd robot=<name> [key=value ...]
-
-{describe(Options)}
-
-Masses, inertias, joint limits, armature, damping, friction, gains, the shapes that collide and what they are made of.
-Nothing is downloaded. Needs the package usd-core: pip install 'robot-rl[usd]'; where Isaac Lab is it is there.
-"""
+    visual: bool = option(True, "include the visual shapes")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Writes the file and says what is in it."""
+    """Write the file and print what it contains."""
     options = read_all(Options, arguments, first="robot")
     from robot_rl_assets.registry import get_robot, list_robots
 
     if not options.robot:
-        raise UserError(f"robot: which one? One of {', '.join(list_robots())}")
+        raise UserError(f"robot: is missing; must be one of {', '.join(list_robots())}")
     try:
         from pxr import Usd, UsdPhysics
         from robot_rl_assets.usd import write_usd
@@ -49,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
         if missing.name not in ("pxr", "mujoco"):
             raise
         package = "robot-rl[usd]" if missing.name == "pxr" else "mujoco"
-        raise UserError(f"usd: the package {missing.name} is not here; pip install '{package}'") from None
+        raise UserError(f"usd: the package {missing.name} is not installed; pip install '{package}'") from None
     except ValueError as error:
         raise UserError(str(error)) from error
     stage = Usd.Stage.Open(str(path))

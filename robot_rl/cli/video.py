@@ -1,4 +1,13 @@
-"""robot-rl video: films a policy without a display."""
+"""Film a policy; a robot that follows commands walks forward, sideways, turns, and stands.
+
+usage: robot-rl video [key=value ...]
+
+{Options}
+
+It is rendered without a display by EGL (Debian: libegl1 libegl-mesa0 libgl1-mesa-dri) or, with MUJOCO_GL=osmesa, by
+OSMesa (libosmesa6). An environment of Gymnasium renders itself, in its render_mode rgb_array.
+{CHANGES_HELP}
+"""
 
 import contextlib
 import dataclasses
@@ -8,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robot_rl.cli.options import CHANGES_HELP, MAX_SEED, PolicyOptions, describe, option, read
+from robot_rl.cli.options import MAX_SEED, PolicyOptions, option, read
 from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import FILM, check_output
 
@@ -18,7 +27,7 @@ class Options(PolicyOptions):
     """Options of robot-rl video."""
 
     seconds: float = option(10.0, "length [s]")
-    fps: int = option(25, "pictures a second")
+    fps: int = option(25, "frames a second")
     robots: int = option(1, "1, or 4 for a grid of worlds")
     width: int = option(640, "width [px]")
     height: int = option(480, "height [px]")
@@ -26,20 +35,8 @@ class Options(PolicyOptions):
     out: str = option("", "the .mp4; video.mp4 of the run, or <policy>.mp4, by default")
 
 
-HELP = f"""\
-robot-rl video: film a policy; a robot that follows commands walks forward, sideways, turns, and stands
-
-usage: robot-rl video [key=value ...]
-
-{describe(Options)}
-
-It is rendered without a display by EGL (Debian: libegl1 libegl-mesa0 libgl1-mesa-dri) or, with MUJOCO_GL=osmesa, by
-OSMesa (libosmesa6). An environment of Gymnasium draws itself, in its render_mode rgb_array.
-{CHANGES_HELP}"""
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Writes the video."""
+    """Write the video."""
     from robot_rl_envs.render import NoGLError, choose_backend
 
     from robot_rl.viewer.video import VideoCfg, write_video
@@ -59,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
     def write(frames: Iterator[Any]) -> Path:
         return write_video(frames, out, cfg.fps, total=round(cfg.seconds * cfg.fps))
 
-    # What draws itself by MuJoCo needs a backend, too; what draws otherwise does without.
+    # An environment that renders itself by MuJoCo needs a backend, too; others do without.
     with contextlib.suppress(NoGLError):
         os.environ.setdefault("MUJOCO_GL", choose_backend())
     worlds = dataclasses.replace(source.cfg.worlds(seed=options.seed), num_envs=options.robots)

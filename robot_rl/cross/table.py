@@ -1,4 +1,4 @@
-"""Reads evaluations, each of one policy in one engine, and sets them beside each other.
+"""Read evaluations, each of one policy in one engine, and merge them into a table.
 
 Engines do not fit into one process, or one environment: each evaluation is a file of its own, and this needs no engine.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 from robot_rl.errors import UserError
 from robot_rl.files import read_json
+from robot_rl.report.plot import BLUE, FAINT, GRID, INK, LIGHT_BLUE, ORANGE, Canvas
 from robot_rl.sources.registry import source_of
 
 TRACKING_LOSS, SURVIVAL_LOSS = 0.15, 0.03
@@ -21,6 +22,11 @@ MAX_BYTES = 2**26
 """Bytes that an evaluation's file may have."""
 KINDS = ("onnx", "torch")
 """The forms of a policy; the first that was evaluated counts."""
+WIDTH, HEAD, ROW, GAP, FOOT = 1100, 76, 34, 42, 26
+ERROR = "velocity error [m/s], mean and two standard errors; smaller is better"
+RETURN = "return of an episode; larger is better"
+NAMES, LEFT, MIDDLE, FIGURES, RIGHT = 20, 190, 560, 572, 720
+"""Where names, the panel of errors, its figures and the panel of falls begin; the first panel ends at MIDDLE."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -28,18 +34,16 @@ class Cell:
     """A policy in an engine.
 
     Attributes:
-        policy: the run's id, or the bundle's folder.
-        task: the task.
-        trained_on: the engine it learned in; empty where the file does not tell.
-        engine: the engine it was evaluated in.
-        kind: the form evaluated, "onnx" or "torch".
-        episodes: how many.
-        seconds: length of each at most [s].
-        lin_vel_error, yaw_vel_error: means over episodes [m/s, rad/s]; None where the task has no such command.
-        lin_vel_spread: standard deviation over episodes [m/s].
-        fall_rate: share of episodes that ended before their time.
-        episode_return: mean sum of an episode's rewards; what counts where nothing is tracked.
-        file: where this was read.
+        policy: The run's id, or the bundle's folder.
+        trained_on: The training engine; empty where the file does not specify it.
+        engine: The engine of the evaluation.
+        kind: The evaluated form, "onnx" or "torch".
+        seconds: Length of each episode at most [s].
+        lin_vel_error, yaw_vel_error: Means over episodes [m/s, rad/s]; None where the task has no such command.
+        lin_vel_spread: Standard deviation over episodes [m/s].
+        fall_rate: Share of episodes that ended before their time.
+        episode_return: Mean sum of an episode's rewards; compared where nothing is tracked.
+        file: The file of the evaluation.
     """
 
     policy: str
@@ -58,36 +62,30 @@ class Cell:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the mean tracking error [m/s]; 0 where nothing is tracked."""
+        """Return the standard error of the mean tracking error [m/s]; 0 where nothing is tracked."""
         return (self.lin_vel_spread or 0.0) / math.sqrt(self.episodes)
 
 
 @dataclass(kw_only=True, slots=True)
 class Table:
-    """All evaluations of some policies.
-
-    Attributes:
-        policies: rows, in the order they were first seen.
-        engines: columns, likewise.
-        cells: by policy and engine.
-    """
+    """All evaluations of some policies: rows and columns in order of appearance, cells by policy and engine."""
 
     policies: list[str]
     engines: list[str]
     cells: dict[tuple[str, str], Cell]
 
     def home(self, policy: str) -> Cell | None:
-        """The evaluation of a policy in the engine it learned in; None where that is not there."""
+        """Return the evaluation of a policy in its training engine; None where it is missing."""
         mine = [cell for cell in self.cells.values() if cell.policy == policy]
         return next((cell for cell in mine if cell.engine == cell.trained_on), None)
 
     def losses(self, cell: Cell) -> dict[str, Any] | None:
-        """What a policy loses against its own engine.
+        """Return what a policy loses compared with its training engine.
 
         Returns:
-            "tracking", the share by which the tracking error is larger, or, where nothing is tracked, by which the
-            return is smaller; "survival", by how much the fall rate is larger; "within", whether both are within
-            TRACKING_LOSS and SURVIVAL_LOSS. None at home, or without a home.
+            "tracking", the relative increase of the tracking error, or, where nothing is tracked, the relative decrease
+            of the return; "survival", the increase of the fall rate; "within", whether both are within TRACKING_LOSS
+            and SURVIVAL_LOSS. None at home, or without a home.
         """
         home = self.home(cell.policy)
         if home is None or home is cell:
@@ -103,14 +101,14 @@ class Table:
 
 
 def read_cell(path: Path, home: str = "") -> Cell:
-    """Read what robot-rl eval wrote.
+    """Read a file of robot-rl eval.
 
     Args:
-        path: the file.
-        home: the engine that the policy learned in, where the file does not tell.
+        path: The file.
+        home: The training engine, where the file does not specify it.
 
     Raises:
-        UserError: there is no such file, it is no evaluation, or one that does not say its engine.
+        UserError: There is no such file, it is no evaluation, or one that does not specify its engine.
     """
     data = read_json(path, MAX_BYTES)
     kind = next((kind for kind in KINDS if isinstance(data, Mapping) and kind in data), None)
@@ -153,11 +151,7 @@ def _finite(value: float) -> float:
 
 
 def merge(cells: Sequence[Cell]) -> Table:
-    """Set evaluations beside each other.
-
-    Raises:
-        UserError: there is none, two are of the same policy in the same engine, or of different tasks.
-    """
+    """Merge evaluations into a table."""
     if not cells:
         raise UserError("nothing to merge: name the files that robot-rl eval wrote, or runs that have some")
     table = Table(policies=[], engines=[], cells={})
@@ -178,17 +172,68 @@ def merge(cells: Sequence[Cell]) -> Table:
 
 
 def to_json(table: Table) -> dict[str, Any]:
-    """The table as plain values: "policies", "engines", and "cells", each with its "losses"."""
+    """Return the table as plain values: "policies", "engines", and "cells", each with its "losses"."""
     cells = [asdict(cell) | {"losses": table.losses(cell)} for cell in table.cells.values()]
     bounds = {"tracking": TRACKING_LOSS, "survival": SURVIVAL_LOSS}
     return {"policies": table.policies, "engines": table.engines, "bounds": bounds, "cells": cells}
 
 
 def in_percent(share: float) -> str:
-    """A change as whole percent with its sign; no minus before a zero."""
+    """Return a change as whole percent with its sign; no minus before a zero."""
     return f"{round(100 * share) + 0:+d}%"
 
 
 def _figure(figures: Mapping[str, Any], name: str, part: str) -> float | None:
     value = figures.get(name)
     return None if value is None or value.get(part) is None else float(value[part])
+
+
+def draw_table(table: Table) -> Any:
+    """Return the table as a `PIL.Image.Image`."""
+    rows = {policy: [cell for cell in table.cells.values() if cell.policy == policy] for policy in table.policies}
+    height = HEAD + sum(GAP + ROW * len(cells) for cells in rows.values()) + FOOT
+    canvas = Canvas(WIDTH, height)
+    task = next(iter(table.cells.values())).task
+    canvas.text((NAMES, 14), f"{task}: one policy in several engines", 20, INK)
+    canvas.text((RIGHT, 48), "episodes that fell", 13, FAINT)
+    tracked = any(cell.lin_vel_error is not None for cell in table.cells.values())
+    canvas.text((LEFT, 48), ERROR if tracked else RETURN, 13, FAINT)
+    most = max([abs(_plotted(cell) or 0.0) for cell in table.cells.values()] + [1e-9])
+    top = HEAD
+    for policy, cells in rows.items():
+        home = table.home(policy)
+        trained = f", trained in {home.trained_on}" if home else ""
+        canvas.text((NAMES, top + 12), f"{policy}{trained}", 14, INK)
+        top += GAP
+        bottom = top + ROW * len(cells)
+        if home is not None and home.lin_vel_error:
+            x = LEFT + (1 + TRACKING_LOSS) * home.lin_vel_error / (1.25 * most) * (MIDDLE - LEFT)
+            canvas.line((x, top - 4, x, bottom - 4), FAINT)
+            canvas.text((x, top - 18), f"+{TRACKING_LOSS:.0%}", 11, FAINT, "ma")
+        for cell in sorted(cells, key=lambda cell: table.engines.index(cell.engine)):
+            _draw_row(canvas, top, table, cell, most)
+            top += ROW
+    return canvas.image()
+
+
+def _plotted(cell: Cell) -> float | None:
+    return cell.episode_return if cell.lin_vel_error is None else cell.lin_vel_error
+
+
+def _draw_row(canvas: Canvas, top: float, table: Table, cell: Cell, most: float) -> None:
+    losses = table.losses(cell)
+    colour = BLUE if losses is None else LIGHT_BLUE if losses["within"] else ORANGE
+    canvas.text((NAMES + 20, top + 5), cell.engine, 14, INK)
+    value = _plotted(cell)
+    if value is not None:
+        scale = (MIDDLE - LEFT) / (1.25 * most)
+        end, spread = LEFT + max(0.0, value) * scale, 2 * cell.standard_error * scale
+        canvas.box((LEFT, top + 3, end, top + ROW - 9), colour)
+        canvas.line((end - spread, top + ROW / 2 - 3, end + spread, top + ROW / 2 - 3), INK)
+        change = "" if losses is None or losses["tracking"] is None else f"  {in_percent(losses['tracking'])}"
+        figure = f"{value:.3f}" if abs(value) < 1.0 else f"{value:.3g}"
+        canvas.text((FIGURES, top + 5), f"{figure}{change}", 13, INK)
+    room = WIDTH - RIGHT - 150
+    canvas.box((RIGHT, top + 3, RIGHT + room, top + ROW - 9), GRID)
+    canvas.box((RIGHT, top + 3, RIGHT + max(1.0, room * cell.fall_rate), top + ROW - 9), colour)
+    canvas.text((RIGHT + room + 8, top + 5), f"{cell.fall_rate:.1%} of {cell.episodes}", 13, INK)

@@ -1,7 +1,7 @@
-"""Whether the settings in a run's run.yaml are those that its newest checkpoint was trained with.
+"""Check that the settings in a run's run.yaml are those that its newest checkpoint was trained with.
 
-run.yaml can be edited, or damaged so that it is still YAML. Each checkpoint holds the settings too, under a checksum.
-What `robot-rl resume` changed since the checkpoint is noted in run.yaml (`RunDir.note_resumed`), and is no difference.
+run.yaml can be edited, or damaged so that it is still YAML. Each checkpoint has the settings too, under a checksum.
+What `robot-rl resume` changed since the checkpoint is recorded in run.yaml (`RunDir.note_resumed`).
 """
 
 import json
@@ -14,18 +14,13 @@ from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.tree import leaves
 
 ELSEWHERE = ("root", "run_id", "init_from")
-"""Settings that are not what was learned: where the run lies, what it is called, and where it once began."""
+"""Settings that do not change what is learned: the run's place, its id, and its initial weights."""
 FIXED = ("task", "seed")
 """Settings that `robot-rl resume` does not change."""
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what settings have that earlier ones had not: "changed", by dotted name, and "gone", where any are.
-
-    Args:
-        before: The earlier settings.
-        now: The settings.
-    """
+    """Return the differences from earlier settings: "changed", by dotted name, and, where any, the names "gone"."""
     old, new = dict(leaves(before)), dict(leaves(now))
     changed = {key: value for key, value in new.items() if key not in old or not is_same(old[key], value)}
     gone = [key for key in old if key not in new]
@@ -33,22 +28,19 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Return whether two settings are the same once written: a list is as good as a tuple, 1 is not 1.0."""
+    """Return whether two settings are the same once written: a list equals a tuple, 1 is not 1.0."""
     return json.dumps(one, default=str) == json.dumps(other, default=str)
 
 
 def check_settings(run_dir: RunDir, record: Mapping[str, Any]) -> None:
-    """Refuse a run.yaml whose settings are not those of the run's newest checkpoint.
+    """Refuse a run.yaml with other settings than those of the run's newest checkpoint.
 
-    Nothing is compared where there is no checkpoint, or none of its settings are known: earlier versions kept none, and
-    did not note what was changed when a run went on.
+    Nothing is compared where there is no checkpoint, or none with settings: earlier versions saved none, and did not
+    record what was changed when a run was resumed.
 
     Args:
         run_dir: The run.
         record: Its run.yaml, from `RunDir.read_config`.
-
-    Raises:
-        UserError: The line names the first difference.
     """
     path, expected = _expected(run_dir, record.get("resumed", []))
     if path is None:
@@ -67,7 +59,7 @@ def check_settings(run_dir: RunDir, record: Mapping[str, Any]) -> None:
 
 
 def _expected(run_dir: RunDir, events: list[Mapping[str, Any]]) -> tuple[Path | None, dict[str, Any]]:
-    """The newest checkpoint whose description is whole, and its settings with what was changed since."""
+    """Return the newest checkpoint with an intact description, and its settings with what was changed since."""
     from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, read_description
 
     for path in reversed(list_checkpoints(run_dir.path)):

@@ -3,27 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-from robot_rl.experiment.consent import named_code
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import load
+from robot_rl.experiment.trust import named_code
 from robot_rl.sources.registry import refuse_unsupported
 
 
 def export_run(run_dir: RunDir, out: Path, *, trust: bool = False) -> Any:
-    """Writes the bundle of a run's newest checkpoint.
-
-    Args:
-        run_dir: The run.
-        out: Directory of the bundle.
-        trust: As `robot_rl.experiment.settings.load` takes it.
-
-    Returns:
-        The report of its check, a `robot_rl_deploy.verify.BundleReport`.
+    """Write the bundle of a run's newest checkpoint, and return the report of its check.
 
     Raises:
         UserError: The run or its checkpoint is damaged, or the policy reads what no robot can measure.
         ContractError: Something else than a bundle is at `out`.
-        OSError: The bundle cannot be written; an older one is as before.
+        OSError: The bundle cannot be written; an older one is unchanged.
     """
     from robot_rl_deploy.contract import TrainingSpec
 
@@ -44,7 +36,7 @@ def export_run(run_dir: RunDir, out: Path, *, trust: bool = False) -> Any:
 
 
 def exported(run_dir: RunDir, *, trust: bool = False) -> Path:
-    """The bundle of a run's newest checkpoint, written now where there is none or an older one; see `export_run`."""
+    """Return the bundle of a run's newest checkpoint, written now where it is missing or older; see `export_run`."""
     from robot_rl_deploy.bundle import read_bundle
 
     from robot_rl.learn.checkpoints.checkpoint import good_checkpoint

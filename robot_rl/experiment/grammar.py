@@ -1,7 +1,6 @@
 """The grammar of settings, one for every command: `key=value`, `~key` (leave out), read as Hydra reads them.
 
-`robot-rl train` hands its words on to Hydra, which adds sweeps; the other commands apply the changes themselves. Either
-way a word is read here, so a value means the same everywhere.
+`robot-rl train` passes its words on to Hydra, which adds sweeps; the other commands apply the changes themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def parse_word(word: str, shown: str = "") -> Any:
     """Return Hydra's parsed override of a word, which errors show as `shown` where that is given.
 
     Raises:
-        UserError: It is none that Hydra's grammar can read, or has a package (`key@package`).
+        UserError: Hydra's grammar cannot read it, or it has a package (`key@package`).
     """
     from hydra.errors import HydraException
 
@@ -49,11 +48,7 @@ def parse_word(word: str, shown: str = "") -> Any:
 
 
 def parse_value(text: str, name: str) -> Any:
-    """Return the number, word, flag, list or None that a setting's text stands for.
-
-    Raises:
-        UserError: The text is no such value, or several.
-    """
+    """Return the number, word, flag, list or None of a setting's text; raise UserError for anything else."""
     override = parse_word(f"x={text}", f"{name}={text}")
     if override.is_sweep_override():
         raise UserError(f"{name}={text}: several values are a sweep, which robot-rl train -m makes; write [1, 2]")
@@ -61,7 +56,7 @@ def parse_value(text: str, name: str) -> Any:
 
 
 def read_changes(words: Sequence[str]) -> dict[str, Any]:
-    """Return what words change, values by dotted name; `LEFT_OUT` where one begins with ~.
+    """Return the values that words set, by dotted name; `LEFT_OUT` for `~key`.
 
     Raises:
         UserError: A word cannot be read, adds a setting or sweeps, or one is given twice.
@@ -83,23 +78,16 @@ def read_changes(words: Sequence[str]) -> dict[str, Any]:
 
 
 def refuse_addition(override: Any) -> None:
-    """Refuse a parsed override that adds a setting (`+key=value`).
-
-    Raises:
-        UserError: It does.
-    """
+    """Raise UserError for a parsed override that adds a setting (`+key=value`)."""
     if override.is_add() and not override.is_force_add():
         raise UserError(f"'{override.input_line}': settings can be changed, not added; leave out the +")
 
 
 def refuse_twice(given: Iterable[tuple[str, str]]) -> None:
-    """Refuse a setting that is given twice, by its own name or as a part of its group.
+    """Raise UserError for a setting that is given twice, by its own name or as a part of its group.
 
     Args:
-        given: What the words of the command line set: dotted name and word.
-
-    Raises:
-        UserError: The line has both words.
+        given: Dotted name and word of what the command line sets.
     """
     words: dict[str, str] = {}
     for name, word in given:
@@ -114,7 +102,7 @@ def refuse_twice(given: Iterable[tuple[str, str]]) -> None:
 
 
 def leaf_names(name: str, value: Any) -> Iterator[str]:
-    """The dotted names of the values that a setting sets: its own, or those in the group that it gives."""
+    """Yield the dotted names of the values that a setting sets: its own, or those in the group that it gives."""
     if not isinstance(value, Mapping) or not value:
         yield name
         return
@@ -130,7 +118,7 @@ def _parser() -> Any:
 
 
 def _quoted(word: str) -> str:
-    """A word in which values with letters beyond ASCII, which Hydra reads in quotes only, are in quotes."""
+    """Return a word with its non-ASCII values in quotes: Hydra reads these only in quotes."""
     key, equals, text = word.partition("=")
     if text.isascii() or any(sign in text for sign in "'\"\\[]{}()$"):
         return word

@@ -1,7 +1,7 @@
-"""What a command writes: the place is tried before the work, and nothing is replaced but what the same command wrote.
+"""The files that a command writes: each is checked before the work, and only the same command's files are replaced.
 
-A file that is there and not empty is known as ours by what it holds: keys of its JSON, or a mark where the format takes
-one. Files at a run's own places, such as eval.json, are the run's. Devices and pipes are written to as they are.
+An existing file is recognized by its content: keys of its JSON, or a mark in the format. Files at a run's own places,
+such as eval.json, are the run's. Devices and pipes are written to as they are.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Kind:
     """A kind of file that a command writes.
 
     Attributes:
-        what: what it is called, with the command that writes it.
-        is_ours: whether a file is of this kind; it may raise OSError or ValueError, which means that it is not.
-        endings: those that its name must have one of; none are asked for where empty.
-        streams: whether it can be written to a device or a pipe.
+        what: Its name, with the command that writes it.
+        is_ours: Whether a file is of this kind; OSError or ValueError mean that it is not.
+        endings: The name must have one of these; any where empty.
+        streams: Whether it can be written to a device or a pipe.
     """
 
     what: str
@@ -50,12 +50,12 @@ class Kind:
 
 
 def has_keys(*keys: str) -> Callable[[Path], bool]:
-    """Return what tells a JSON object that has all of these keys."""
+    """Return a check for a JSON object with all of these keys."""
     return lambda path: set(keys) <= _object(read_plain(path, MAX_JSON)).keys()
 
 
 def has_mark(*marks: str) -> Callable[[Path], bool]:
-    """Return what tells a file that has one of these marks within its first bytes."""
+    """Return a check for a file with one of these marks within its first bytes."""
     return lambda path: any(mark.encode() in _head(path) for mark in marks)
 
 
@@ -84,7 +84,7 @@ def _is_latency(path: Path) -> bool:
 
 
 def _is_motion(path: Path) -> bool:
-    """A safetensors file whose metadata is that of `robot_rl.learn.auxiliaries.motions.write_motion`."""
+    """Return whether it is safetensors with the metadata of `robot_rl.learn.auxiliaries.motions.write_motion`."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         about = _object(file.read(min(size, MAX_HEAD * 256))).get("__metadata__")
@@ -92,7 +92,7 @@ def _is_motion(path: Path) -> bool:
 
 
 def _is_film(path: Path) -> bool:
-    """An .mp4 that has our mark in its index, the box "moov"."""
+    """Return whether it is an .mp4 with our mark in its index, the box "moov"."""
     with path.open("rb") as file:
         while len(box := file.read(8)) == 8:
             size = int.from_bytes(box[:4], "big")
@@ -105,7 +105,7 @@ def _is_film(path: Path) -> bool:
 
 
 def _is_trace(path: Path) -> bool:
-    """A trace of torch's profiler, compressed or not."""
+    """Return whether it is a trace of torch's profiler, compressed or not."""
     import gzip
 
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -130,11 +130,9 @@ PAGE = Kind(
     is_ours=has_mark(f'<meta name="generator" content="{MARK}">', EARLIER_PAGE),
     endings=(".html",),
 )
-PICTURE = Kind(what="an image of robot-rl", is_ours=has_mark(f"tEXtSoftware\0{MARK}"), endings=(".png",))
+IMAGE = Kind(what="an image of robot-rl", is_ours=has_mark(f"tEXtSoftware\0{MARK}"), endings=(".png",))
 CROSS = Kind(
-    what="a table of robot-rl cross",
-    is_ours=has_keys("policies", "engines", "bounds", "cells"),
-    endings=(".json",),
+    what="a table of robot-rl cross", is_ours=has_keys("policies", "engines", "bounds", "cells"), endings=(".json",)
 )
 LATENCY = Kind(what="a file of robot-rl latency", is_ours=_is_latency, endings=(".json",))
 PROFILE = Kind(
@@ -142,30 +140,22 @@ PROFILE = Kind(
     is_ours=has_keys("name", "machine", "versions", "parts", "stages"),
     endings=(".json",),
 )
-TRACE = Kind(
-    what="a trace of robot-rl profile",
-    is_ours=_is_trace,
-    endings=(".json", ".json.gz"),
-    streams=False,
-)
+TRACE = Kind(what="a trace of robot-rl profile", is_ours=_is_trace, endings=(".json", ".json.gz"), streams=False)
 USD = Kind(what="a file of robot-rl usd", is_ours=_is_usd, streams=False)
 
 
 def check_output(key: str, text: str, kind: Kind | None, *, makes_folder: bool = True) -> Path:
-    """Try whether a file can be written, and refuse to replace what is not ours; nothing stays behind.
+    """Check that a file can be written, and that it replaces only a file of the same kind; nothing stays behind.
 
     Args:
-        key: the option that names it.
-        text: the file, not empty.
-        kind: what will be written; None for a file at a run's own place, whose content is the run's.
-        makes_folder: whether a missing folder is made with the file.
-
-    Returns:
-        The file.
+        key: The option that names it.
+        text: The file, not empty.
+        kind: What will be written; None for a file at a run's own place.
+        makes_folder: Whether a missing folder is created with the file.
 
     Raises:
-        UserError: a file that could not be written after the work, or one that something else wrote.
-        OSError: the disk is full.
+        UserError: The file could not be written after the work, or something else wrote it.
+        OSError: The disk is full.
     """
     word, path = f"{key}={text}", Path(text)
     if kind is not None and kind.endings and not path.name[1:].lower().endswith(kind.endings):
@@ -186,17 +176,12 @@ def check_output(key: str, text: str, kind: Kind | None, *, makes_folder: bool =
 
 
 def check_optional(key: str, text: str, kind: Kind, *, makes_folder: bool = True) -> Path | None:
-    """Check a file as `check_output` does; None where none is named."""
+    """Check a file as `check_output` does; return None where none is named."""
     return check_output(key, text, kind, makes_folder=makes_folder) if text else None
 
 
 def check_outputs(arguments: Sequence[str], kinds: Mapping[str, Kind]) -> None:
-    """Check the files that ``key=file`` words name, as `check_output` does.
-
-    Args:
-        arguments: words of the command line.
-        kinds: what is written, by the key that names the file.
-    """
+    """Check the files that ``key=file`` words name, as `check_output` does, by the key of the file."""
     for word in arguments:
         key, _, text = word.partition("=")
         if text and key in kinds:
@@ -204,18 +189,11 @@ def check_outputs(arguments: Sequence[str], kinds: Mapping[str, Kind]) -> None:
 
 
 def check_bundle(key: str, text: str) -> Path:
-    """Try whether a bundle can be written to a directory, and refuse to replace what is not one.
-
-    Args:
-        key: the option that names the directory.
-        text: the directory, not empty.
-
-    Returns:
-        The directory.
+    """Check that a bundle can be written to a directory, and that it replaces only a bundle.
 
     Raises:
-        UserError: no bundle could be written there after the work, or something else is there.
-        OSError: the disk is full.
+        UserError: No bundle could be written there after the work, or something else is there.
+        OSError: The disk is full.
     """
     from robot_rl_deploy.bundle import foreign_content
 
@@ -227,17 +205,17 @@ def check_bundle(key: str, text: str) -> Path:
 
 
 def check_folder(key: str, text: str) -> Path:
-    """Try whether files can be written to a directory, which is made with them; nothing stays behind.
+    """Check that files can be written to a directory, which is created with them; nothing stays behind.
 
     Raises:
-        UserError: they could not be written there after the work.
-        OSError: the disk is full.
+        UserError: They could not be written there after the work.
+        OSError: The disk is full.
     """
     _check_folder(f"{key}={text}", Path(text))
     return Path(text)
 
 
-def save_picture(image: Image.Image, path: Path) -> None:
+def save_image(image: Image.Image, path: Path) -> None:
     """Write an image as PNG with our mark, whole or not at all."""
     import io
 

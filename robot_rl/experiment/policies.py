@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.consent import named_code, require
 from robot_rl.experiment.export import exported
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import TrainCfg, change, default_tree, load, resolve
+from robot_rl.experiment.trust import named_code, require_trust
 
 
 @dataclass(kw_only=True, slots=True)
@@ -30,17 +30,17 @@ class PolicySource:
 
     @property
     def name(self) -> str:
-        """The run's id or the bundle's directory."""
+        """Return the run's id or the bundle's directory."""
         return self.run_dir.run_id if self.run_dir is not None else str(self.bundle)
 
     @property
     def is_run(self) -> bool:
-        """Whether it is a run's, so that there is a torch policy."""
+        """Return whether it is a run's, so that there is a torch policy."""
         return self.run_dir is not None
 
     @property
     def run_id(self) -> str:
-        """The id of the run that it comes from, for a bundle as its contract has it."""
+        """Return the id of the run that it comes from, for a bundle from its contract."""
         if self.run_dir is not None:
             return self.run_dir.run_id
         from robot_rl_deploy.bundle import read_bundle
@@ -49,38 +49,30 @@ class PolicySource:
         return read_bundle(self.bundle).contract.training.run_id or str(self.bundle)
 
     def load(self, env: Any) -> Any:
-        """The policy, ready to act in an environment.
-
-        Args:
-            env: The environment.
-
-        Returns:
-            For a run a function from observations to actions, for a bundle a `robot_rl_deploy.policy.BundlePolicy`.
+        """Return the policy for an environment: of a run a function of observations, of a bundle a `BundlePolicy`.
 
         Raises:
             UserError: The checkpoint is missing or damaged.
             ContractError: The bundle is damaged.
         """
         if self.run_dir is not None:
-            from robot_rl.learn.policy import make_policy
-
-            return make_policy(self.run_dir.path, device=env.device, code=named_code(self.cfg.tree))
+            return self.torch_policy(env.device)
         from robot_rl_deploy.policy import BundlePolicy
 
         assert self.bundle is not None
         names = [joint.name for joint in self.cfg.task.robot.joints]
         return BundlePolicy(self.bundle, env.num_envs, joint_names=names)
 
-    def torch_policy(self) -> Any:
-        """The torch policy on the device of the settings; None for a bundle."""
+    def torch_policy(self, device: str | None = None) -> Any:
+        """Return the torch policy on a device, by default that of the settings; None for a bundle."""
         if self.run_dir is None:
             return None
         from robot_rl.learn.policy import make_policy
 
-        return make_policy(self.run_dir.path, device=self.cfg.device, code=named_code(self.cfg.tree))
+        return make_policy(self.run_dir.path, device=device or self.cfg.device, code=named_code(self.cfg.tree))
 
     def find_bundle(self) -> Path:
-        """The bundle's directory; of a run its newest checkpoint's, exported now where it is not there."""
+        """Return the bundle's directory; of a run its newest checkpoint's, exported now where it is missing."""
         if self.bundle is not None:
             return self.bundle
         assert self.run_dir is not None
@@ -88,7 +80,7 @@ class PolicySource:
 
 
 def list_policies() -> dict[str, Path]:
-    """Names of the committed bundles, each in the folder `policy` of its task, and their directories."""
+    """Return the directories of the committed bundles by the names of their tasks."""
     from robot_rl_tasks import registry
 
     folder = Path(registry.__file__).parent
@@ -96,14 +88,7 @@ def list_policies() -> dict[str, Path]:
 
 
 def find_bundle(name: str) -> Path:
-    """The directory of a bundle.
-
-    Args:
-        name: The name of a committed bundle, or the path of any bundle.
-
-    Raises:
-        UserError: There is neither.
-    """
+    """Return the directory of a bundle by the name of a committed one or by its path."""
     known = list_policies()
     if name in known:
         return known[name]
@@ -115,7 +100,7 @@ def find_bundle(name: str) -> Path:
 def find_policy(
     run: str, policy: str, root: str, changes: Mapping[str, Any] | None = None, *, trust: bool = False
 ) -> PolicySource:
-    """The policy that a user names, with changes of its task's settings applied.
+    """Return the policy that a user names, with changes of its task's settings applied.
 
     Args:
         run: A run, as `RunDir.find` takes it; the newest where both are empty.
@@ -134,13 +119,13 @@ def find_policy(
     if run:
         raise UserError(f"run={run} and policy={policy}: name one of the two")
     name = find_task_name(run, policy, root)
-    require({"task": name}, None, f"policy {policy}", trust=trust)
+    require_trust({"task": name}, None, f"policy {policy}", trust=trust)
     cfg = resolve(change(default_tree(name), changes or {}))
     return PolicySource(cfg=cfg, run_dir=None, bundle=find_bundle(policy), trust=trust)
 
 
 def find_task_name(run: str, policy: str, root: str) -> str:
-    """The name of the task that a policy is for, whatever is or is not installed here; see `find_policy`."""
+    """Return the name of the task that a policy is for, installed here or not; see `find_policy`."""
     if not policy:
         return str(RunDir.find(run or "latest", root).read_config()["config"].get("task"))
     from robot_rl_deploy.bundle import read_bundle

@@ -1,8 +1,7 @@
-"""What one sees while training: a bar in a terminal, a line every few seconds in a log."""
+"""The progress of a training: a bar in a terminal, a line every few seconds in a log."""
 
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any
 
 from robot_rl.metrics.iteration import PARTS, describe_time, time_parts
@@ -20,17 +19,15 @@ SHOWN = (
 class Progress:
     """Shows the rows of metrics as they come; an observer for the runner, and a context manager.
 
-    With a terminal it is a bar (iterations, time left) over a line: steps/s, return, episode length, tracking error. At
-    the end a line says where the time went and what limits the speed.
+    In a terminal it is a bar (iterations, time left) over a line: steps/s, return, episode length, tracking error. At
+    the end a line reports where the time went and what limits the speed.
+
+    Args:
+        last: Iterations in all.
+        notices: Returns the environment's new lines for the user.
     """
 
     def __init__(self, last: int, notices: Callable[[], list[str]] = list) -> None:
-        """Wait for the first row.
-
-        Args:
-            last: Iterations in all.
-            notices: Returns the lines that the environment has for the user since it was last asked.
-        """
         from rich.console import Console
 
         self._console = Console(stderr=True)
@@ -41,13 +38,9 @@ class Progress:
         self._start = self._printed = time.monotonic()
 
     def __enter__(self) -> "Progress":
-        """Return the progress."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the last state of the bar on the screen, and say where the time went."""
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._live is not None:
             self._live.stop()
         if line := describe_time(self._seconds):
@@ -104,5 +97,5 @@ class Progress:
 
 
 def facts(row: Mapping[str, float]) -> str:
-    """The figures of a row of metrics that are worth watching, in one line."""
+    """Return the main figures of a row of metrics in one line."""
     return "  ".join(form.format(row[key]) for key, form in SHOWN if row.get(key) is not None)

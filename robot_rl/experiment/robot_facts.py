@@ -1,6 +1,6 @@
-"""A bundle's contract compared with the robot that it names, where that robot is one of the assets.
+"""Compare a bundle's contract with the robot that it names, where that robot is one of the assets.
 
-A bundle's own checks know no robots: they refuse gains and limits that none has. The contract of a known robot must
+A bundle's own checks know no robots: they refuse gains and limits that no robot has. The contract of a known robot must
 have that robot's joints, limits no wider than its own, and gains of their order of magnitude.
 """
 
@@ -19,14 +19,7 @@ RANGE_MARGIN = 0.01
 
 
 def check_robot(contract: "Contract") -> None:
-    """Refuse a contract that says of a known robot what is not so; one of an unknown robot passes.
-
-    Args:
-        contract: The contract of a bundle.
-
-    Raises:
-        UserError: The line names the joint, the field, its value and the robot's.
-    """
+    """Refuse a contract that contradicts a known robot; that of an unknown robot passes."""
     from robot_rl_assets.registry import get_robot, list_robots
 
     if contract.robot not in list_robots():
@@ -43,9 +36,8 @@ def check_robot(contract: "Contract") -> None:
         for field in ("kp", "kd"):
             value, right = getattr(found, field), getattr(joint, field)
             if right > 0 and not right / GAIN_FACTOR <= value <= right * GAIN_FACTOR:
-                raise _refusal(
-                    found, field, value, f"{right:g}, and a policy's must be within a factor of 5", robot.name
-                )
+                right = f"{right:g}, and a policy's must be within a factor of 5"
+                raise _refusal(found, field, value, right, robot.name)
 
 
 def _check_limits(found: "JointSpec", joint: "Joint", limits: tuple[float, float] | None, robot: str) -> None:
@@ -66,7 +58,7 @@ def _refusal(joint: "JointSpec", field: str, value: float | None, right: str, ro
 
 
 def _ranges(robot: "Robot") -> dict[str, tuple[float, float]]:
-    """Position limits of the joints that have any, from the robot's model [rad or m]."""
+    """Return position limits of the joints that have any, from the robot's model [rad or m]."""
     import importlib
 
     mujoco: Any = importlib.import_module("mujoco")  # compiled, without stubs

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.consent import seal
+from robot_rl.experiment.trust import seal
 from robot_rl.files import read_plain, read_yaml, write_atomic
 from robot_rl.machine import git_state, machine_facts, package_versions
 
@@ -20,34 +20,28 @@ from robot_rl.machine import git_state, machine_facts, package_versions
 RUN_ID = re.compile(r"\d{8}-\d{6}-\d+-[0-9a-f]{4}")
 GIVEN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 """Ids that a user may give a run."""
-MAX_CONFIG = 2**20
-"""Bytes that a run.yaml may have."""
-MAX_RESUMED = 100
-"""How often a run went on is kept in run.yaml for the newest of them, so that the file does not outgrow MAX_CONFIG."""
+MAX_CONFIG, MAX_RESUMED = 2**20, 100
+"""Most bytes of a run.yaml, and most records of resumed trainings in it, which bound its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
-    """One run's directory and the names of the files in it; none of them need exist.
-
-    Attributes:
-        path: The directory, <root>/<task>/<run id>.
-    """
+    """The directory of one run, <root>/<task>/<run id>, and the files in it; none of them need exist."""
 
     path: Path
 
     @classmethod
     def create(cls, root: str | Path, task: str, seed: int, run_id: str | None = None) -> "RunDir":
-        """Makes the directory of a new run.
+        """Create the directory of a new run.
 
         Args:
             root: The directory of all runs.
             task: The task's name.
             seed: The run's seed, a part of its id.
-            run_id: Its id, where the user gave one; the directory may be there. None makes one that is new.
+            run_id: Its id, where the user gave one; the directory may exist. None generates a new one.
 
         Raises:
-            UserError: The directory cannot be made (no permission, a file in its place).
+            UserError: The directory cannot be created (no permission, a file in its place).
             OSError: The disk is full.
         """
         while True:
@@ -66,12 +60,12 @@ class RunDir:
 
     @classmethod
     def find(cls, run: str, root: str | Path = "runs", *, key: str = "run") -> "RunDir":
-        """Finds a run by its id, by <task>/<id>, by its path, or the newest one by "latest" or <task>/latest.
+        """Find a run by its id, by <task>/<id>, by its path, or the newest one by "latest" or <task>/latest.
 
         Args:
-            run: What the user named.
+            run: The name that the user gave.
             root: The directory of all runs; a run outside of it is refused.
-            key: What the user set, for the error.
+            key: The setting that named it, for the error.
 
         Raises:
             UserError: There is no such run, or the name leads out of `root`.
@@ -93,64 +87,29 @@ class RunDir:
 
     @property
     def run_id(self) -> str:
-        """The run's id: the directory's name."""
+        """Return the run's id: the directory's name."""
         return self.path.name
 
     @property
     def task(self) -> str:
-        """The task's name: the name of the directory above; see `task_folder`."""
+        """Return the task's name: the name of the directory above; see `task_folder`."""
         return self.path.parent.name
 
     @property
     def words(self) -> str:
-        """What names the run on the command line: its id, and its root where that is not the default."""
+        """Return the run's name on the command line: its id, and its root where that is not the default."""
         root = self.path.parent.parent
         return self.run_id if root == Path("runs") else f"{self.run_id} root={shlex.quote(str(root))}"
 
-    @property
-    def config_file(self) -> Path:
-        """run.yaml: the resolved configuration, versions, machine."""
-        return self.path / "run.yaml"
-
-    @property
-    def metrics_file(self) -> Path:
-        """metrics.jsonl: one line an iteration."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The directory of the checkpoints, one folder an iteration."""
-        return self.path / "checkpoints"
-
-    @property
-    def policy(self) -> Path:
-        """The policy bundle."""
-        return self.path / "policy"
-
-    @property
-    def eval_file(self) -> Path:
-        """eval.json: the evaluation of the torch and the ONNX policy."""
-        return self.path / "eval.json"
-
-    @property
-    def video_file(self) -> Path:
-        """video.mp4."""
-        return self.path / "video.mp4"
-
-    @property
-    def report_file(self) -> Path:
-        """report.html."""
-        return self.path / "report.html"
+    config_file = property(lambda self: self.path / "run.yaml", doc="The resolved configuration, versions, machine.")
+    metrics_file = property(lambda self: self.path / "metrics.jsonl", doc="One line an iteration.")
+    checkpoints = property(lambda self: self.path / "checkpoints", doc="The directory of the checkpoints.")
+    policy = property(lambda self: self.path / "policy", doc="The policy bundle.")
+    eval_file = property(lambda self: self.path / "eval.json", doc="The evaluation of the torch and the ONNX policy.")
+    video_file = property(lambda self: self.path / "video.mp4", doc="The film.")
 
     def write_config(self, config: dict[str, Any], command: list[str]) -> None:
-        """Writes run.yaml: the configuration with what else it takes to repeat the run.
-
-        Args:
-            config: The resolved configuration as plain nested values.
-            command: The command line that started the run.
-        """
-        import yaml
-
+        """Write run.yaml: the resolved configuration and everything else that repeats the run."""
         record = {
             "run_id": self.run_id,
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -159,72 +118,67 @@ class RunDir:
             "versions": package_versions(),
             "git": git_state(),
             "machine": machine_facts(),
-            **seal(config),
         }
-        write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
+        self._write(record, config)
 
     def note_resumed(
         self,
         config: dict[str, Any],
         command: list[str],
         iteration: int,
-        told: Sequence[str] = (),
+        notes: Sequence[str] = (),
         changes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Writes into run.yaml that the run went on, and the configuration it went on with.
+        """Record in run.yaml that the run was resumed, and the configuration since then.
 
-        Of the times that it went on the newest MAX_RESUMED are kept; the oldest of them has the changes before it, too.
+        The newest MAX_RESUMED records are kept; the oldest of them includes the changes before it, too.
 
         Args:
             config: The resolved configuration.
             command: The command line.
             iteration: Iterations that were done.
-            told: Lines about what is not as it was.
-            changes: What the configuration has that the one before had not, by `robot_rl.experiment.agreement.changes`.
-
-        Raises:
-            UserError: run.yaml is missing or damaged.
+            notes: Lines about what changed.
+            changes: The differences of the configuration, by `robot_rl.experiment.agreement.changes`.
         """
-        import yaml
-
         record = self.read_config()
-        if "init_from" in record["config"]:  # Goes on by itself, and is still the run that began there.
+        if "init_from" in record["config"]:  # A resumed run is still the one with these initial weights.
             config = {**config, "init_from": record["config"]["init_from"]}
         event = {"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "iteration": iteration, "command": command}
-        event |= {"told": list(told)} if told else {}
+        event |= {"told": list(notes)} if notes else {}
         event |= changes or {}
         resumed = [*record.get("resumed", []), {**event, "git": git_state()}]
         while len(resumed) > MAX_RESUMED:
             dropped = resumed.pop(0)
             if "changed" in dropped and "changed" in resumed[0]:
                 resumed[0]["changed"] = {**dropped["changed"], **resumed[0]["changed"]}
-        record |= {"config": config, "resumed": resumed, **seal(config)}
+        self._write(record | {"config": config, "resumed": resumed}, config)
+
+    def _write(self, record: dict[str, Any], config: dict[str, Any]) -> None:
+        import yaml
+
+        record |= seal(config)
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
     def read_config(self) -> dict[str, Any]:
-        """Reads run.yaml.
-
-        Raises:
-            UserError: The file is missing or damaged.
-        """
+        """Return the content of run.yaml; raise UserError where it is missing or damaged."""
         try:
             content = read_plain(self.config_file, MAX_CONFIG)
         except FileNotFoundError:
-            raise UserError(f"{self.config_file}: missing, so the run's configuration is unknown") from None
+            raise UserError(f"{self.config_file}: missing, the run's configuration is unknown") from None
         try:
             record = read_yaml(content.decode())
         except ValueError as error:
             raise UserError(f"{self.config_file}: damaged, {error}") from None
         if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
-            raise UserError(f"{self.config_file}: damaged, it holds no 'config'")
+            raise UserError(f"{self.config_file}: damaged, it has no 'config'")
         resumed = record.get("resumed", [])
         if not isinstance(resumed, list) or not all(_is_event(event) for event in resumed):
-            raise UserError(f"{self.config_file}: damaged, its 'resumed' is no list of the times that the run went on")
+            raise UserError(f"{self.config_file}: damaged, its 'resumed' is no list of records")
         return record
 
 
 def _is_event(event: Any) -> bool:
-    """Whether a value is what `RunDir.note_resumed` writes, in today's form or an earlier one."""
+    """Return whether a value is a record of `RunDir.note_resumed`, in today's form or an earlier one."""
     return (
         isinstance(event, Mapping)
         and isinstance(event.get("iteration"), int)
@@ -234,54 +188,42 @@ def _is_event(event: Any) -> bool:
 
 
 def check_run_id(run_id: Any) -> str:
-    """Returns the id that a user gave a run.
-
-    Raises:
-        UserError: It is none that a directory may be called by.
-    """
+    """Return the id that a user gave a run; raise UserError where no directory may have that name."""
     name = str(run_id)
     if not GIVEN_ID.fullmatch(name) or name == "latest":
-        raise UserError(
-            f"run_id={name[:120]}: must be up to 100 of A to Z, a to z, 0 to 9, _ - and . (the last two not as the "
-            "first), and not 'latest'"
-        )
+        right = "up to 100 of A to Z, a to z, 0 to 9, _ - and . (the last two not as the first), and not 'latest'"
+        raise UserError(f"run_id={name[:120]}: must be {right}")
     return name
 
 
 def task_folder(task: str) -> str:
-    """The folder of a task's runs: its name, without what a path may not hold (gym:ALE/Pong-v5 is gym-ALE-Pong-v5)."""
+    """Return the folder of a task's runs: its name as a path can contain it (gym-ALE-Pong-v5 of gym:ALE/Pong-v5)."""
     return re.sub(r"[:/\\]", "-", task)
 
 
 def _runs(root: Path) -> list[Path]:
-    """Directories of all runs under `root`: those with a run.yaml."""
+    """Return the directories of all runs under `root`: those with a run.yaml."""
     return [path.parent for path in root.glob("*/*/run.yaml")]
 
 
 def _real(path: Path, named: object, key: str) -> Path:
-    """Where a path leads, links followed; of links that lead in a circle the path itself."""
+    """Return a path with links followed; for links in a circle the path itself."""
     try:
         return Path(os.path.realpath(path))
     except ValueError:
-        raise UserError(f"{key}={named}: holds what no path can hold") from None
+        raise UserError(f"{key}={named}: is no valid path; name a run by its id") from None
 
 
 def _age_key(path: Path) -> tuple[str, int]:
-    """Orders runs by the time in their id, or when their run.yaml was written where the id was given by hand.
-
-    Runs of one second are in the order in which theirs was written.
-    """
+    """Return the order of a run: the time in its id, or of run.yaml where the id was given; then that of run.yaml."""
     written = (path / "run.yaml").stat().st_mtime_ns
-    when = (
-        path.name[:15]
-        if RUN_ID.fullmatch(path.name)
-        else time.strftime("%Y%m%d-%H%M%S", time.localtime(written // 10**9))
-    )
-    return when, written
+    if RUN_ID.fullmatch(path.name):
+        return path.name[:15], written
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime(written // 10**9)), written
 
 
 def _locate(run: str, base: Path, known: list[Path], key: str) -> Path:
-    """The directory in `known` that `run` names, as an id, <task>/<id> or a path."""
+    """Return the directory in `known` that `run` names, as an id, <task>/<id> or a path."""
     inside = _real(base, base, key)
     task, _, run_id = run.rpartition("/")
     wanted = {_real(path, run, key) for path in (base / run, base / task_folder(task) / run_id, Path(run))}

@@ -1,8 +1,8 @@
-"""What a training run is given, as one tree of plain values, and the typed objects it stands for.
+"""The settings of a training run, as one tree of plain values, and the typed objects built from it.
 
-The tree holds the front keys (task, seed, num_envs, ...), the learner's settings (max_iterations, ppo.*, actor.*) and
-those of the task (rewards.*, sim.*) side by side, so that everything is overridden by one short name. run.yaml keeps
-it. What a task is, its source knows (`robot_rl.sources.protocol`).
+The tree has the front keys (task, seed, num_envs, ...), the learner's settings (max_iterations, ppo.*, actor.*) and
+those of the task (rewards.*, sim.*) on one level, so that everything is overridden by one short name. run.yaml contains
+it. The task's part belongs to its source (`robot_rl.sources.protocol`).
 """
 
 import os
@@ -15,10 +15,11 @@ from robot_rl.config import LearnerCfg, to_dict
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment import tree as trees
 from robot_rl.experiment.agreement import check_settings
-from robot_rl.experiment.consent import require
 from robot_rl.experiment.grammar import LEFT_OUT, MAX_ENVS, MAX_SEED
 from robot_rl.experiment.run_dir import RunDir, check_run_id
+from robot_rl.experiment.trust import require_trust
 from robot_rl.learn.algorithms import get_learner, owner_of, preset_learner, read_learner
+from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
 from robot_rl.sources.registry import source_of
 
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 
 FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
 OPTIONAL = {"run_id": None, "learner_threads": 0}
-"""Further keys in front, which runs of earlier versions do not have, and what they are there."""
+"""Further front keys, which runs of earlier versions do not have, and their values there."""
 MAX_THREADS = 4096
-WANDB = ("off", "offline", "online")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -37,17 +37,15 @@ class TrainCfg:
     """A training run, resolved.
 
     Attributes:
-        source: Where the task comes from.
+        source: The source of the task.
         task: The task with the overrides applied, of the source's own type.
-        learner: The learner's configuration.
-        seed: Seed of every random stream.
         num_envs: Number of worlds, of all processes together.
         device: "cpu" or "cuda:<index>"; of several processes on a machine each has a GPU of its own.
-        engine: What simulates the task, such as "mujoco" or "mujoco_warp".
+        engine: The simulator of the task, such as "mujoco" or "mujoco_warp".
         num_threads: Threads of the CPU engine; 0 takes all cores.
         learner_threads: Threads of the learner on a CPU; 0 takes OMP_NUM_THREADS, or half of the cores.
-        init_from: The run whose weights training starts from; None for fresh ones.
-        run_id: The run's id, given by hand: where there is such a run, it goes on. None for an id of its own.
+        init_from: The run with the initial weights; None for new ones.
+        run_id: The run's id, given by hand: an existing run of that id is continued. None generates one.
         root: The directory of all runs.
         wandb: "off", "offline" or "online".
         tree: All of this as plain nested values.
@@ -70,11 +68,11 @@ class TrainCfg:
 
     @property
     def reference(self) -> str:
-        """What the task is found by: its name, or `module:name`."""
+        """Return the name by which the task is found: its own, or `module:name`."""
         return str(self.tree["task"])
 
     def worlds(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Worlds:
-        """Return which worlds the environment has.
+        """Return the worlds of the environment.
 
         Args:
             num_envs: Another number of worlds than training's.
@@ -95,11 +93,7 @@ class TrainCfg:
         )
 
     def make_env(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Any:
-        """Build the environment; the arguments are those of `worlds`.
-
-        Raises:
-            UserError: The task does not fit the robot or the engine, or the learner the environment.
-        """
+        """Build the environment of `worlds`; raise UserError where task, robot, engine or learner do not fit."""
         env = self.source.make_env(self.task, self.worlds(num_envs, seed, ranks))
         try:
             self.source.check_learner(env, self.task, self.learner)
@@ -110,15 +104,12 @@ class TrainCfg:
 
 
 def default_tree(name: str, device: str = "auto", learner: str = "ppo") -> dict[str, Any]:
-    """The tree of a task before anything is overridden.
+    """Return the tree of a task before anything is overridden.
 
     Args:
         name: The task's name.
         device: As the user gives it; on a CPU the task's preset for CPUs applies.
-        learner: The learner, whose settings join the task's.
-
-    Raises:
-        UserError: There is no such task, device or learner.
+        learner: The learner; its settings join the task's.
     """
     found = source_of(name).defaults(name, resolve_device(device))
     own, parts = to_dict(preset_learner(learner, found.presets)), dict(found.settings)
@@ -144,11 +135,11 @@ def default_tree(name: str, device: str = "auto", learner: str = "ppo") -> dict[
 
 
 def change(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a tree with settings changed, and left out where the task can be without them.
+    """Return a copy of a tree with settings changed, and left out where the task can be without them.
 
     Args:
-        tree: As made by `default_tree`.
-        changes: By dotted name, as `robot_rl.experiment.grammar.read_changes` returns them.
+        tree: From `default_tree`.
+        changes: By dotted name, from `robot_rl.experiment.grammar.read_changes`.
 
     Raises:
         UserError: There is no such setting (the nearest is offered), or it cannot be left out.
@@ -161,34 +152,22 @@ def change(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def refuse_other_learners(tree: Mapping[str, Any], key: str) -> None:
-    """Refuse a setting that the tree lacks because it is another learner's.
-
-    Args:
-        tree: As made by `default_tree`.
-        key: The setting's dotted name.
-
-    Raises:
-        UserError: The line names the learner.
-    """
+    """Raise UserError for a setting that the tree lacks because it is another learner's."""
     if key.partition(".")[0] not in tree and (owner := owner_of(key)):
         raise UserError(f"{key}: is for learner={owner}, this is learner={tree['learner']}; leave one of them out")
 
 
 def resolve(tree: Mapping[str, Any]) -> TrainCfg:
-    """The typed objects that a tree stands for, checked.
-
-    Args:
-        tree: As made by `default_tree`, with some values changed.
-
-    Raises:
-        UserError: A value of the wrong type or out of range, or something that is not to be had here.
-    """
+    """Return the typed objects of a tree, checked."""
     require_keys(tree, (*FRONT, *OPTIONAL, "metrics"))
     if not isinstance(tree["metrics"], Mapping):
         raise UserError(f"metrics={tree['metrics']!r}: is a group; set metrics.wandb")
     source, device = source_of(tree["task"]), resolve_device(tree["device"])
     found = source.resolve(tree, device)
-    wandb = _choice("metrics.wandb", tree["metrics"].get("wandb", "off"), WANDB)
+    wandb = tree["metrics"].get("wandb", "off")
+    wandb = "off" if wandb is False else str(wandb)  # YAML and Hydra read a bare off as the flag false.
+    if wandb not in WANDB_MODES:
+        raise UserError(f"metrics.wandb={wandb}: must be one of {', '.join(WANDB_MODES)}")
     known = (*FRONT, *OPTIONAL, *found.keys, "metrics")
     learner = {key: value for key, value in tree.items() if key not in known}
     root = _root(tree["root"])
@@ -211,11 +190,11 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
 
 
 def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bool = False) -> TrainCfg:
-    """The settings of a run that is there, from its run.yaml.
+    """Return the settings of an existing run, from its run.yaml.
 
     Args:
         run_dir: The run.
-        changes: What of them is changed, by dotted name.
+        changes: Changed settings, by dotted name.
         trust: Import the code that the run's settings name, although it was not made here.
 
     Raises:
@@ -225,7 +204,7 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
     record = run_dir.read_config()
     tree = record["config"]
     check_settings(run_dir, record)
-    require(tree, record.get("seal"), f"run {run_dir.run_id}", trust=trust)
+    require_trust(tree, record.get("seal"), f"run {run_dir.run_id}", trust=trust)
     missing = [key for key in (*FRONT, "metrics") if key not in tree]
     if missing:
         raise UserError(f"{run_dir.config_file}: damaged, 'config' lacks {', '.join(missing)}")
@@ -236,11 +215,7 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
 
 
 def resolve_device(device: Any) -> str:
-    """The device that "auto", "cpu", "cuda" or "cuda:<index>" means on this machine.
-
-    Raises:
-        UserError: The word is unknown, or there is no such GPU.
-    """
+    """Return the device of "auto", "cpu", "cuda" or "cuda:<index>" on this machine; raise UserError otherwise."""
     import torch
 
     name = str(device)
@@ -260,7 +235,7 @@ def resolve_device(device: Any) -> str:
 
 
 def _own_gpu(name: str, index: int, count: int) -> str:
-    """The GPU of that index; where torchrun started several processes here, the one of this process."""
+    """Return the GPU of that index; where torchrun started several processes here, the one of this process."""
     from robot_rl.learn.ranks import find_local_rank
 
     local, processes = find_local_rank()
@@ -272,18 +247,15 @@ def _own_gpu(name: str, index: int, count: int) -> str:
 
 
 def _own_cores() -> int:
-    """The cores of this process where torchrun started several on this machine."""
+    """Return the cores of this process where torchrun started several on this machine."""
     from robot_rl.learn.ranks import find_local_rank
 
     return max(1, (os.cpu_count() or 1) // find_local_rank()[1])
 
 
 def _root(value: Any) -> Path:
-    right = "must name the directory of all runs, such as root=runs"
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UserError(f"root={value}: {right}")
-    if not str(value).strip():
-        raise UserError(f"root= is empty, {right}")
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
+        raise UserError(f"root={value}: must name the directory of all runs, such as root=runs")
     return Path(str(value))
 
 
@@ -291,11 +263,3 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise UserError(f"{name}={value}: must be a whole number of at least {least} and at most {most}")
     return value
-
-
-def _choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    # YAML and Hydra read a bare off as the flag false.
-    word = "off" if value is False else str(value)
-    if word not in choices:
-        raise UserError(f"{name}={value}: must be one of {', '.join(choices)}")
-    return word

@@ -1,9 +1,9 @@
-"""What a signal does to a training before its iterations begin and after they are over.
+"""Handle signals to a training before its iterations begin and after they are over.
 
-While they run, `robot_rl.learn.interrupt` answers. Before, there is nothing to save, and no import, compiler or
-launcher stands in the way: an exception raised in the middle of one may be swallowed or come out as another. So the
-process leaves at once with a line and the exit code, without unwinding. Only where a run directory has to be removed
-again an exception is raised, and what comes of it is the same line and the same code.
+During the iterations, `robot_rl.learn.interrupt` does. Before, there is nothing to save, and no import, compiler or
+launcher must delay the end: an exception raised in the middle of one may be swallowed or replaced by another. So the
+process exits at once with a line and the exit code, without unwinding. Only where a run directory has to be removed
+again an exception is raised, which ends in the same line and the same code.
 
 Imported before anything else: nothing heavy here.
 """
@@ -30,27 +30,22 @@ PATIENCE_S = 2.0
 
 
 class EndingSignals:
-    """Takes over the signals of a training while it is entered; of other commands, and other threads, none.
+    """Context in which a training handles its signals; for other commands, and in other threads, it changes nothing.
 
     Attributes:
         phase: START, UNWIND or OVER.
-        signal: the signal that raised `Interrupted`; 0 before.
-        has_failed: whether an error ends the command, whose line and exit code a signal does not change (torchrun sends
-            SIGTERM to the processes that are left).
+        signal: The signal that raised `Interrupted`; 0 before.
+        has_failed: Whether an error ends the command; a signal does not change its line and exit code (torchrun sends
+            SIGTERM to the remaining processes).
     """
 
     def __init__(self) -> None:
-        """Take nothing over yet."""
         self.phase, self.signal, self.has_failed, self._late_since = START, 0, False, 0.0
         self._previous: dict[int, Handler] = {}
         self._hook = sys.unraisablehook
 
     def take(self, words: list[str]) -> EndingSignals:
-        """Take the signals over where the command is a training, and return the object, to be left by `with`.
-
-        Args:
-            words: the words behind robot-rl.
-        """
+        """Install the handlers where the command, the first of `words`, is a training; return the context."""
         self.__init__()
         self._hook = sys.unraisablehook
         if words[:1] and words[0] in TRAININGS:
@@ -62,22 +57,16 @@ class EndingSignals:
         return self
 
     def __enter__(self) -> EndingSignals:
-        """Return the object; `take` has taken the signals over."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the signals back."""
         for number, handler in self._previous.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._previous = {}
         sys.unraisablehook = self._hook
 
     def check(self) -> None:
-        """Raise what a signal raised before where that did not arrive.
-
-        Raises:
-            Interrupted: a signal came.
-        """
+        """Raise Interrupted where a signal came and its exception was lost."""
         if self.signal:
             from robot_rl.errors import Interrupted
 
@@ -107,7 +96,7 @@ ending = EndingSignals()
 
 
 def _leave(number: int, when: str) -> None:
-    """End the process with a line, unwinding nothing; processes that it started are ended, too."""
+    """End the process with a line, without unwinding; processes that it started are ended, too."""
     if "multiprocessing" in sys.modules:
         for child in sys.modules["multiprocessing"].active_children():
             child.terminate()

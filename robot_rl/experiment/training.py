@@ -1,4 +1,4 @@
-"""A training from its settings to its end: begun in a new run directory, or gone on with from a checkpoint."""
+"""Train from settings: in a new run directory, or from a checkpoint of an existing run."""
 
 import contextlib
 import sys
@@ -9,10 +9,10 @@ from typing import Any
 from robot_rl.errors import GiveUpError, UserError, as_user_error
 from robot_rl.experiment import signals
 from robot_rl.experiment.agreement import FIXED, changes, check_settings, is_same
-from robot_rl.experiment.claim import Claim, check_kinds, is_trained, refuse_trained
-from robot_rl.experiment.guides import with_guides
+from robot_rl.experiment.inputs import resolve_inputs
 from robot_rl.experiment.progress import Progress
 from robot_rl.experiment.run_dir import RunDir, task_folder
+from robot_rl.experiment.run_lock import RunLock, check_kinds, is_trained, refuse_trained
 from robot_rl.experiment.settings import TrainCfg, load
 from robot_rl.experiment.tree import leaves
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, list_checkpoints, load_checkpoint
@@ -24,27 +24,21 @@ FREE = (
     *("root", "run_id", "num_threads", "max_iterations", "metrics.wandb"),
     *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
-"""Settings that may change when a run goes on by `train` with its id: none changes what is learned."""
+"""Settings that may change when `train` continues a run by its id: none changes what is learned."""
 COMMANDS = ("export", "eval", "video", "report", "play")
-"""What can be done with a run."""
+"""Commands for a run."""
 
 
 def train(cfg: TrainCfg) -> RunDir:
-    """Trains in a new run directory, or goes on with the run of that id.
-
-    Args:
-        cfg: The run, resolved.
-
-    Returns:
-        The run directory.
+    """Train in a new run directory, or continue the run of that id, and return the directory.
 
     Raises:
-        UserError: Something asked for cannot be had; the directory is left as it was found.
+        UserError: Something requested is not available; the directory is left as it was found.
         Interrupted: The user stopped it, after the state was saved.
     """
     signals.ending.phase = signals.START
     use_threads(cfg.learner_threads, cfg.device)
-    cfg = with_guides(cfg)
+    cfg = resolve_inputs(cfg)
     ranks = make_ranks(cfg.device)
     if begun := ranks.first(lambda: _find_begun(cfg)):
         return _go_on_with(RunDir(Path(begun)), cfg, ranks)
@@ -56,16 +50,16 @@ def train(cfg: TrainCfg) -> RunDir:
 
     with contextlib.ExitStack() as stack:
         env = stack.enter_context(contextlib.closing(cfg.make_env(ranks=ranks)))
-        claims: list[Claim] = []
+        locks: list[RunLock] = []
 
         def begin() -> str:
-            claims.append(stack.enter_context(Claim.begin(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)))
-            claims[0].run_dir.write_config(cfg.tree, sys.argv)
-            return str(claims[0].run_dir.path)
+            locks.append(stack.enter_context(RunLock.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)))
+            locks[0].run_dir.write_config(cfg.tree, sys.argv)
+            return str(locks[0].run_dir.path)
 
-        signals.ending.phase = signals.UNWIND  # A directory in which nothing was learned is left as it was found.
+        signals.ending.phase = signals.UNWIND  # A directory without results is left as it was found.
         run_dir = RunDir(Path(ranks.first(begin)))
-        _learn(env, cfg, run_dir, prepare, ranks, claims=claims)
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
     return run_dir
@@ -78,10 +72,10 @@ def _learn(
     prepare: Callable[[Any], None],
     ranks: Ranks,
     *,
-    claims: Sequence[Claim],
+    locks: Sequence[RunLock],
     begun: Callable[[Any], None] = lambda _: None,
 ) -> None:
-    """Runs the iterations that are left; the first process shows the progress and keeps the metrics."""
+    """Run the remaining iterations; the first process shows the progress and writes the metrics."""
     from robot_rl.learn.make import make_runner
     from robot_rl.metrics.writers import MetricsWriter
 
@@ -97,13 +91,13 @@ def _learn(
             runner = make_runner(env, cfg.learner, **options)
             prepare(runner)
         runner.settings = cfg.tree
-        for claim in claims:  # Rows that the state knows nothing of are cut off, which is for runs that go on alone.
-            name, mark, file = f"{run_dir.task}/{run_dir.run_id}", runner.metrics_mark, claim.rows_file()
+        for lock in locks:  # Removes rows after the checkpoint.
+            name, mark, file = f"{run_dir.task}/{run_dir.run_id}", runner.metrics_mark, lock.rows_file()
             runner.writer = MetricsWriter(run_dir.path, cfg.wandb, name=name, resume=mark, file=file)
             stack.enter_context(runner.writer)
         begun(runner)
-        for claim in claims:
-            claim.tell()
+        for lock in locks:
+            lock.report()
             _announce(cfg, run_dir, ranks.size)
         signals.ending.check()
         runner.learn()
@@ -111,7 +105,7 @@ def _learn(
 
 
 def print_notices(env: Any, rank: int) -> Callable[[Any], None]:
-    """An observer for processes that show no progress: what the environment has to say goes to stderr as it is."""
+    """Return an observer for processes that show no progress: it prints the environment's notices to stderr."""
     pop = getattr(env, "pop_notices", list)
 
     def show(_: Any) -> None:
@@ -122,14 +116,14 @@ def print_notices(env: Any, rank: int) -> Callable[[Any], None]:
 
 
 def _announce(cfg: TrainCfg, run_dir: RunDir, processes: int) -> None:
-    """Say in one line what begins, and where it is written."""
+    """Print in one line what begins, and where it is written."""
     worlds = f"{cfg.num_envs} worlds, {cfg.engine} on {cfg.device}, seed {cfg.seed}"
     worlds += f", {processes} processes" if processes > 1 else ""
     print(f"{cfg.task.name}: {worlds}, {cfg.learner.max_iterations} iterations -> {run_dir.path}", flush=True)
 
 
 def _show_what_next(run_dir: RunDir, cfg: TrainCfg) -> None:
-    """Say where the run is and what can be done with it."""
+    """Print where the run is and what can be done with it."""
     print(f"done: {run_dir.path}")
     for command in COMMANDS:
         if command not in cfg.source.unsupported:
@@ -137,7 +131,7 @@ def _show_what_next(run_dir: RunDir, cfg: TrainCfg) -> None:
 
 
 def _find_begun(cfg: TrainCfg) -> str:
-    """The directory of the run that goes on with the settings of `cfg`; empty where none of its id has a checkpoint."""
+    """Return the directory of the run that continues with the settings of `cfg`; empty where it has no checkpoint."""
     run_dir = RunDir(cfg.root / task_folder(cfg.task.name) / cfg.run_id) if cfg.run_id else None
     if run_dir is None or not run_dir.path.is_dir():
         return ""
@@ -151,18 +145,17 @@ def _find_begun(cfg: TrainCfg) -> str:
     for key in dict.fromkeys((*now, *before)):
         if key not in FREE and not _is_same(key, before.get(key), now.get(key)):
             how = "" if key in FIXED else f", or change it by robot-rl resume {cfg.run_id} {key}={now.get(key)}"
-            raise UserError(
-                f"{key}={now.get(key)}: run {cfg.run_id} has {before.get(key)}; choose another run_id=" + how
-            )
+            why = f"run {cfg.run_id} has {before.get(key)}"
+            raise UserError(f"{key}={now.get(key)}: {why}; choose another run_id={how}")
     return str(run_dir.path) if is_trained(run_dir) else ""
 
 
 def _go_on_with(run_dir: RunDir, cfg: TrainCfg, ranks: Ranks) -> RunDir:
-    """Goes on with a run that `train` was told to begin; where it is done, nothing is left to do."""
-    told = dict(leaves(cfg.tree))
+    """Continue a run that `train` was called for; where all iterations are done, do nothing."""
+    given = dict(leaves(cfg.tree))
     known = dict(leaves(load(run_dir, trust=True).tree))  # The command line names the same modules.
-    free = {key: told[key] for key in FREE if key in known and key != "root"}
-    kept = with_guides(load(run_dir, free, trust=True))
+    free = {key: given[key] for key in FREE if key in known and key != "root"}
+    kept = resolve_inputs(load(run_dir, free, trust=True))
     go_on(run_dir, kept, ranks, is_requeued=True)
     return run_dir
 
@@ -176,84 +169,79 @@ def go_on(
     fresh_worlds: bool = False,
     is_requeued: bool = False,
 ) -> None:
-    """Goes on with a run from its newest checkpoint that is whole.
+    """Continue a run from its newest intact checkpoint.
 
     Args:
         run_dir: The run.
         cfg: The run's settings.
         ranks: The processes that train together.
-        allow_resize: Divide the worlds anew where their number or that of the processes is another.
-        fresh_worlds: Let the worlds begin anew.
-        is_requeued: That all iterations are done is no error.
+        allow_resize: Divide the worlds again where their number or that of the processes is another.
+        fresh_worlds: Reset the worlds.
+        is_requeued: It is no error that all iterations are done.
 
     Raises:
-        GiveUpError: The run has no checkpoint that is whole.
+        GiveUpError: The run has no intact checkpoint.
         UserError: Another process trains it, all iterations are done, or the state does not fit what was changed.
     """
-    told: list[str] = []
+    notes: list[str] = []
 
-    def tell(line: str) -> None:
-        told.append(line)
+    def report(line: str) -> None:
+        notes.append(line)
         to_stderr(line)
 
-    checkpoint = _choose(run_dir, cfg, ranks, tell, is_requeued=is_requeued)
+    checkpoint = _choose(run_dir, cfg, ranks, report, is_requeued=is_requeued)
     if checkpoint is None:
         return
     newest = list_checkpoints(run_dir.path)[-1:]
 
     def prepare(runner: Any) -> None:
-        runner.load(checkpoint, allow_resize=allow_resize, fresh_worlds=fresh_worlds, tell=tell)
+        runner.load(checkpoint, allow_resize=allow_resize, fresh_worlds=fresh_worlds, tell=report)
 
     def note(runner: Any) -> None:
         new = changes(run_dir.read_config()["config"], cfg.tree)
-        run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration, told, new)
+        run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration, notes, new)
 
     with contextlib.ExitStack() as stack:
         env = stack.enter_context(contextlib.closing(cfg.make_env(ranks=ranks)))
-        claims: list[Claim] = []
+        locks: list[RunLock] = []
 
-        def claim() -> None:
-            claims.append(stack.enter_context(Claim(run_dir)))
+        def acquire() -> None:
+            locks.append(stack.enter_context(RunLock(run_dir)))
             if list_checkpoints(run_dir.path)[-1:] != newest:
                 raise UserError(f"{run_dir.path}: another process trained it meanwhile; give the same command again")
 
-        ranks.first(claim)
-        _learn(env, cfg, run_dir, prepare, ranks, claims=claims, begun=lambda runner: ranks.first(lambda: note(runner)))
+        ranks.first(acquire)
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, begun=lambda runner: ranks.first(lambda: note(runner)))
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
 
 
 def _choose(
-    run_dir: RunDir, cfg: TrainCfg, ranks: Ranks, tell: Callable[[str], None], *, is_requeued: bool
+    run_dir: RunDir, cfg: TrainCfg, ranks: Ranks, report: Callable[[str], None], *, is_requeued: bool
 ) -> Path | None:
-    """The checkpoint that a run goes on from; None where it is done and that is no error.
-
-    The learner's threads are those that the checkpoint was made with from here on.
-    """
+    """Return the checkpoint to continue from, and set its learner threads; None where all iterations are done."""
     ranks.first(lambda: check_kinds(run_dir))
-    # First of all: who trains it removes old checkpoints, which would look like a run that has none.
+    # First: a process that trains it removes old checkpoints, so that it could seem to have none.
     ranks.first(lambda: refuse_locked(run_dir.metrics_file))
     try:
-        checkpoint = Path(ranks.first(lambda: str(good_checkpoint(run_dir.path, tell))))
+        checkpoint = Path(ranks.first(lambda: str(good_checkpoint(run_dir.path, report))))
     except UserError as error:
         raise GiveUpError(str(error)) from error
     meta = load_checkpoint(checkpoint)[1]
     last, done = cfg.learner.max_iterations, meta["iteration"]
     if done < last:
-        restore_threads(meta, cfg.device, ranks, tell)
+        restore_threads(meta, cfg.device, ranks, report)
         return checkpoint
     if not is_requeued:
-        raise UserError(
-            f"max_iterations={last}: run {run_dir.run_id} has done {done} iterations; "
-            f"give more, such as max_iterations={max(1, done * 2)}"
-        )
+        more = f"give more, such as max_iterations={max(1, done * 2)}"
+        raise UserError(f"max_iterations={last}: run {run_dir.run_id} has done {done} iterations; {more}")
     if ranks.is_first:
         print(f"done: {run_dir.path} has done {done} iterations, and max_iterations={last}")
     return None
 
 
 def _is_same(key: str, before: Any, now: Any) -> bool:
-    """Whether a setting is the one that the run began with; a policy to go by may have learned more since."""
+    """Return whether a setting is that of the begun run; a teacher or reference may have learned more since."""
     if key in ("teacher.run", "reference.run") and before and now:
         before, now = (str(Path(str(path)).parent.parent) for path in (before, now))
     return is_same(before, now)

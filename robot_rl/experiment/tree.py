@@ -1,6 +1,6 @@
-"""A task as a tree of plain values that can be overridden by name, and back.
+"""Convert a task to a tree of plain values that can be overridden by name, and back.
 
-Term entries show their options beside their parameters: `rewards.track` is `{weight: 1.0, std: 0.5}`. Functions, the
+Term entries show their options next to their parameters: `rewards.track` is `{weight: 1.0, std: 0.5}`. Functions, the
 robot and the task's presets are no part of the tree.
 """
 
@@ -20,41 +20,29 @@ _HIDDEN = object()
 
 
 def task_tree(task: Any) -> dict[str, Any]:
-    """Everything of a task that may be overridden, as nested dicts of numbers, words, flags and lists.
-
-    Args:
-        task: A `robot_rl_envs.task.Task`.
-    """
+    """Return everything of a task that may be overridden, as nested dicts of numbers, words, flags and lists."""
     shown = _fields(task)
     return {name: tree for name in shown if (tree := _to_tree(shown[name])) is not _HIDDEN and name not in NOT_IN_TREE}
 
 
 def apply_tree(task: Any, tree: Mapping[str, Any]) -> Any:
-    """A copy of the task with the values of `tree`; a term that `tree` lacks is left out of the copy.
-
-    Args:
-        task: A `robot_rl_envs.task.Task`.
-        tree: As made by `task_tree`, with some values changed.
-
-    Raises:
-        UserError: A key that the task does not have, a value of the wrong type or out of range.
-    """
+    """Return a copy of the task with the values of `tree`; a term that `tree` lacks is left out of the copy."""
     _known_keys(tree, task_tree(task), "")
     changes = {name: _apply(getattr(task, name), part, name) for name, part in tree.items()}
     return _rebuild("task", lambda: dataclasses.replace(task, **changes))
 
 
 def override(tree: Mapping[str, Any], changes: Mapping[str, Any], optional: Collection[str] = ()) -> dict[str, Any]:
-    """A copy of a tree with values replaced, and settings left out, by dotted name.
+    """Return a copy of a tree with values replaced, and settings left out, by dotted name.
 
     Args:
         tree: The tree.
-        changes: Values by dotted name, as `robot_rl.experiment.grammar.read_changes` returns them.
+        changes: Values by dotted name, from `robot_rl.experiment.grammar.read_changes`.
         optional: The dotted names that may be left out.
 
     Raises:
         UserError: A name that the tree does not have (the nearest is offered), no value of a group, one given twice, or
-            one left out that the task cannot be without.
+            one left out that the task requires.
     """
     refuse_twice((leaf, f"{name}={value}") for name, value in changes.items() for leaf in leaf_names(name, value))
     result = copy_tree(tree)
@@ -73,15 +61,7 @@ def override(tree: Mapping[str, Any], changes: Mapping[str, Any], optional: Coll
 
 
 def refuse_left_out(name: str, optional: Collection[str]) -> None:
-    """Refuse to leave out (`~name`) what a task cannot be without: a group as a whole, or a single value.
-
-    Args:
-        name: A dotted name.
-        optional: The dotted names that may be left out.
-
-    Raises:
-        UserError: The line says what can be left out there.
-    """
+    """Raise UserError where `~name` would leave out what is not in `optional`: a whole group, or a single value."""
     if name not in optional:
         inside = [part for part in sorted(optional) if part.rpartition(".")[0] == name]
         right = (
@@ -91,7 +71,7 @@ def refuse_left_out(name: str, optional: Collection[str]) -> None:
 
 
 def _merged(old: Any, value: Any, path: str) -> Any:
-    """`old` with the values that `value` has; a group keeps what `value` does not name."""
+    """Return `old` with the values of `value`; a group keeps what `value` does not name."""
     if not isinstance(old, dict) or not old:
         if isinstance(value, Mapping) and old is not None and not isinstance(old, dict):
             raise UserError(f"{path}={value}: is no group; give one value, such as {path}={old}")
@@ -103,11 +83,7 @@ def _merged(old: Any, value: Any, path: str) -> Any:
 
 
 def named_parts(task: Any) -> set[str]:
-    """The dotted names of what a task may be without: a reward, an event, an observation, a kind of tile.
-
-    Args:
-        task: A `robot_rl_envs.task.Task`.
-    """
+    """Return the dotted names of the optional parts of a task: rewards, events, observations, kinds of tiles."""
     found: set[str] = set()
 
     def walk(value: Any, path: str) -> None:
@@ -125,11 +101,7 @@ def named_parts(task: Any) -> set[str]:
 
 
 def require_key(tree: Mapping[str, Any], name: str) -> None:
-    """Refuses a dotted name that is no key of `tree`.
-
-    Raises:
-        UserError: The line offers the nearest key.
-    """
+    """Raise UserError, with the nearest key, for a dotted name that is no key of `tree`."""
     node: Any = tree
     for part in name.split("."):
         if not isinstance(node, Mapping) or part not in node:
@@ -138,7 +110,7 @@ def require_key(tree: Mapping[str, Any], name: str) -> None:
 
 
 def dotted_keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The dotted names of all values and groups of a tree."""
+    """Yield the dotted names of all values and groups of a tree."""
     for key, value in tree.items():
         yield f"{prefix}{key}"
         if isinstance(value, Mapping):
@@ -146,7 +118,7 @@ def dotted_keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a tree by dotted name."""
+    """Yield the values of a tree by dotted name."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{key}.")
@@ -155,12 +127,12 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def copy_tree(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy with groups of its own."""
+    """Return a copy with its own groups."""
     return {key: copy_tree(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
 
 
 def _nearest(name: str, tree: Mapping[str, Any]) -> str:
-    """A suggestion among all dotted names, else the keys of the last group that was right."""
+    """Return a suggestion among all dotted names, else the keys of the last group that was right."""
     hint = suggest(name, dotted_keys(tree))
     if not hint.startswith("known"):
         return hint
@@ -177,7 +149,7 @@ def _group(path: str, value: Any, known: Mapping[str, Any]) -> UserError:
 
 
 def _is_term(value: Any) -> bool:
-    """Whether a value is a term entry: a function with parameters (and options as attributes)."""
+    """Return whether a value is a term entry: a function with parameters (and options as attributes)."""
     return callable(getattr(value, "fn", None)) and isinstance(getattr(value, "params", None), dict)
 
 
@@ -190,7 +162,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _to_tree(value: Any) -> Any:
-    """Plain values of `value`, _HIDDEN where there are none."""
+    """Return the plain values of `value`, _HIDDEN where there are none."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
@@ -209,7 +181,7 @@ def _to_tree(value: Any) -> Any:
 
 
 def _apply(value: Any, tree: Any, path: str) -> Any:
-    """`value` with the values of `tree`, which is shaped as `_to_tree(value)`."""
+    """Return `value` with the values of `tree`, which has the shape of `_to_tree(value)`."""
     known = _to_tree(value)
     if not isinstance(known, dict):
         return coerce(value, tree, path)
@@ -229,7 +201,7 @@ def _apply(value: Any, tree: Any, path: str) -> Any:
 
 
 def _param(term: Any, name: str, old: float | str, new: Any, path: str) -> Any:
-    """A term's parameter: a number, or the name of a body or joint, which the term itself checks."""
+    """Return a term's parameter: a number, or the name of a body or joint, which the term itself checks."""
     named = isinstance(new, str) and name in getattr(term, "named", ())
     return new if named or isinstance(old, str) else coerce(float(old), new, f"{path}.{name}")
 
@@ -241,7 +213,7 @@ def _known_keys(tree: Mapping[str, Any], known: Mapping[str, Any], prefix: str) 
 
 
 def _rebuild(path: str, make: Any) -> Any:
-    """Calls a constructor; its complaint gets the path of what was built, unless it names it itself."""
+    """Call a constructor; its error gets the path of what was built, unless it names it itself."""
     try:
         return make()
     except ValueError as error:
@@ -249,7 +221,7 @@ def _rebuild(path: str, make: Any) -> Any:
 
 
 def _with_path(path: str, line: str) -> str:
-    """A complaint about what stands at `path`, with that path in the name of the field that it begins with."""
+    """Return an error line about `path`, with that path in the name of the field that it begins with."""
     parent, _, field = path.rpartition(".")
     if path == "task" or line.startswith((f"{path}.", f"{path}=")):
         return line
@@ -259,16 +231,7 @@ def _with_path(path: str, line: str) -> str:
 
 
 def coerce(old: Any, new: Any, path: str) -> Any:
-    """`new` as a value of the type of `old`.
-
-    Args:
-        old: The value to replace.
-        new: A number, word, flag, list or None.
-        path: Dotted name, for the error.
-
-    Raises:
-        UserError: `new` is of another type.
-    """
+    """Return `new`, a plain value, as a value of the type of `old`; raise UserError for another type."""
     number = to_float(new)
     if isinstance(old, bool):
         if isinstance(new, bool):

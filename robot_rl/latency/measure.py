@@ -1,12 +1,14 @@
-"""Delay and jitter from a log or a report of ``robot-rl-infer``.
+"""Measure delay and jitter from a log or a report of ``robot-rl-infer``.
 
-A log tells more than a report: with every state come the robot's time and ours. Their clocks are apart by an unknown
-amount, so of a state's way here only what is beyond the shortest within the last seconds is known; what every state
-takes is to be measured on the wire and given by hand. The delay that a policy feels is this way and the time to its
+A log contains more than a report: with every state the robot's time and ours. The offset of the two clocks is unknown,
+so of a state's transport only the excess over the shortest within the last seconds is known; the constant part must be
+measured on the wire and given by hand. The delay that a policy experiences is the transport and the time to its
 command.
 """
 
+import itertools
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import numpy as np
 from robot_rl_envs.actuation.latency import FORMAT, VERSION, from_report
 
 from robot_rl.errors import UserError
+from robot_rl.report.plot import FAINT, GRID, INK, ORANGE, Axis, Canvas, microseconds
 from robot_rl.sim2sim.binary import load_runtime
 
 WINDOW_S = 1.0
@@ -23,6 +26,8 @@ CLOCKS_S = 10.0
 """Within so long a time the two clocks stay together."""
 BINS = 64
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+WIDTH, ROW, HEAD, FOOT, PANEL = 1100, 62, 64, 30, 220
+LEFT, RIGHT = 300, 250
 
 STAGES = {
     "state_to_command": "state in -> command out",
@@ -41,11 +46,11 @@ STAGES = {
 
 
 def measure(source: Path, extra_s: float = 0.0) -> dict[str, Any]:
-    """Delay, jitter and stages of a log (.mcap) or a report (.json), ready to be written as JSON.
+    """Return delay, jitter and stages of a log (.mcap) or a report (.json), ready to be written as JSON.
 
     Args:
-        source: the file.
-        extra_s: constant time on the wire that the file cannot know, added to the delay [s].
+        source: The file.
+        extra_s: Constant time on the wire that the file cannot contain, added to the delay [s].
 
     Returns:
         {"format", "version", "source", "robot", "extra_s", "steps", "delay_s", "jitter_s", "stages"}; a histogram is
@@ -53,7 +58,7 @@ def measure(source: Path, extra_s: float = 0.0) -> dict[str, Any]:
         "p99.9", "buckets"}.
 
     Raises:
-        UserError: the file is neither, or holds no step of a policy.
+        UserError: The file is neither, or contains no step of a policy.
     """
     if not 0.0 <= extra_s <= 0.5:
         raise UserError(f"extra_s={extra_s:g}: must lie in [0, 0.5] s")
@@ -113,7 +118,7 @@ def _of_log(source: Path, extra_s: float) -> dict[str, Any]:
 
 
 def _answered(times: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Of each command right after a step: its state's time by the robot [s] and by us [ns], and when it went [ns]."""
+    """Return of each command right after a step its state's time by the robot [s] and by us [ns], and its own [ns]."""
     if "policy.begin_ns" not in times or "command.from_policy" not in times:
         return None
     sent = times["command.from_policy"] == 1
@@ -125,7 +130,7 @@ def _answered(times: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, 
 
 
 def _way(robot_ns: np.ndarray, receive_ns: np.ndarray) -> np.ndarray:
-    """How much longer than the shortest each state was under way [s]; the shortest of the seconds before it."""
+    """Return how much longer than the shortest each state took [s]; the shortest of the seconds before it."""
     apart = (receive_ns - robot_ns) * 1e-9
     seconds = (receive_ns - receive_ns[0]) * 1e-9
     block = (seconds / CLOCKS_S).astype(np.int64)
@@ -137,10 +142,10 @@ def _way(robot_ns: np.ndarray, receive_ns: np.ndarray) -> np.ndarray:
 
 
 def split(seconds: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Split delays into what stays for a while and what each step adds to it.
+    """Split delays into their slow part and what each step adds to it.
 
     Args:
-        seconds: (n,) when each was, by any clock [s].
+        seconds: (n,) times, by any clock [s].
         total: (n,) delays [s].
 
     Returns:
@@ -153,7 +158,7 @@ def split(seconds: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def histogram(values: np.ndarray) -> dict[str, list[Any]]:
-    """Counts in up to BINS bins of equal width, at least a microsecond wide; edges in the values' unit."""
+    """Return counts in up to BINS bins of equal width, at least a microsecond wide; edges in the values' unit."""
     low, high = float(values.min()), float(values.max())
     bins = int(np.clip((high - low) / 1e-6, 1, BINS))
     counts, edges = np.histogram(values, bins=bins, range=(low, max(high, low + 1e-6)))
@@ -176,7 +181,7 @@ def _stages(times: Mapping[str, np.ndarray], way: np.ndarray, receive: np.ndarra
 
 
 def stage(nanoseconds: np.ndarray) -> dict[str, Any]:
-    """A stage in the form of a report: percentiles and buckets in us, 16 buckets an octave; 0.1 us at least."""
+    """Return a stage in the form of a report: percentiles and buckets in us, 16 buckets an octave; 0.1 us at least."""
     us = np.maximum(np.asarray(nanoseconds, dtype=np.float64) * 1e-3, 0.1)
     at = np.floor(16.0 * np.log2(us)).astype(np.int64)
     places, counts = np.unique(at, return_counts=True)
@@ -185,3 +190,66 @@ def stage(nanoseconds: np.ndarray) -> dict[str, Any]:
     figures = {name: float(np.quantile(us, share)) for name, share in SHARES.items()}
     ends = {"min": float(us.min()), "mean": float(us.mean()), "max": float(us.max())}
     return {"unit": "us", "count": len(us), **ends, **figures, "buckets": buckets}
+
+
+def draw_latency(data: Mapping[str, Any]) -> Any:
+    """Return the result of `measure` as a `PIL.Image.Image`."""
+    stages = {name: data["stages"][name] for name in STAGES if name in data["stages"]}
+    top = HEAD + ROW * len(stages) + FOOT
+    canvas = Canvas(WIDTH, top + PANEL)
+    canvas.text((20, 16), f"{data.get('robot') or 'a robot'}: latencies of {data['steps']} control steps", 20, INK)
+    about = "each row's height is the share of its tallest bucket; the marks are p50, p99 and p99.9"
+    canvas.text((20, 42), about, 12, FAINT)
+    axis = _decades(stages.values())
+    for k, (name, stage) in enumerate(stages.items()):
+        _draw_stage(canvas, HEAD + ROW * k, STAGES[name], stage, axis)
+    for power in range(int(axis.low), int(axis.high) + 1):
+        x = axis(power)
+        canvas.line((x, HEAD, x, top - FOOT), GRID)
+        canvas.text((x, top - FOOT + 4), microseconds(10.0**power), 12, FAINT, "ma")
+    half = WIDTH // 2
+    extra = f", {1e3 * data['extra_s']:g} ms of it on the wire" if data.get("extra_s") else ""
+    _draw_histogram(canvas, (40, half - 20), top, f"delay, second by second [ms]{extra}", data["delay_s"])
+    _draw_histogram(canvas, (half + 20, WIDTH - 40), top, "jitter of a single step [ms]", data["jitter_s"])
+    return canvas.image()
+
+
+def _decades(stages: Any) -> Axis:
+    """Return the axis of all buckets, over the decimal logarithm of microseconds, from a power of ten to another."""
+    bounds = [edge for stage in stages for lo, hi, _ in stage["buckets"] for edge in (max(lo, 0.1), hi)]
+    low, high = math.floor(math.log10(min(bounds))), math.ceil(math.log10(max(bounds)))
+    return Axis(low=low, high=max(high, low + 1), start=LEFT, end=WIDTH - RIGHT)
+
+
+def _draw_stage(canvas: Canvas, top: float, title: str, stage: Mapping[str, Any], axis: Axis) -> None:
+    def x(us: float) -> float:
+        return axis(min(max(math.log10(max(us, 1e-9)), axis.low), axis.high))
+
+    base, room = top + ROW - 8, ROW - 16
+    places = [(x(lo), max(x(hi), x(lo) + 0.5)) for lo, hi, _ in stage["buckets"]]
+    # A bucket's height is its density on the axis, so that wide and narrow buckets compare.
+    heights = [n / (right - left) for (_, _, n), (left, right) in zip(stage["buckets"], places, strict=True)]
+    canvas.bars(places, heights, base, room)
+    canvas.line((LEFT, base, WIDTH - RIGHT, base), FAINT)
+    for name in ("p50", "p99", "p99.9"):
+        canvas.line((x(stage[name]), base - room, x(stage[name]), base + 3), ORANGE)
+    canvas.text((LEFT - 14, base - room / 2), title, 14, INK, "rm")
+    figures = " / ".join(microseconds(stage[name]) for name in ("p50", "p99", "p99.9"))
+    canvas.text((WIDTH - RIGHT + 14, base - room / 2 - 8), figures, 14, INK, "lm")
+    most = f"most {microseconds(stage['max'])}, n {stage['count']}"
+    canvas.text((WIDTH - RIGHT + 14, base - room / 2 + 10), most, 11, FAINT, "lm")
+
+
+def _draw_histogram(
+    canvas: Canvas, across: tuple[float, float], top: float, title: str, data: Mapping[str, Any]
+) -> None:
+    edges, base = [1e3 * edge for edge in data["edges"]], top + PANEL - 34
+    axis = Axis(low=edges[0], high=edges[-1], start=across[0], end=across[1])
+    canvas.text((across[0], top + 6), title, 14, INK)
+    places = [(axis(low), axis(high)) for low, high in itertools.pairwise(edges)]
+    canvas.bars(places, data["counts"], base, PANEL - 76)
+    canvas.line((across[0], base, across[1], base), FAINT)
+    for k in range(5):
+        value = edges[0] + k / 4 * (edges[-1] - edges[0])
+        canvas.line((axis(value), base, axis(value), base + 4), FAINT)
+        canvas.text((axis(value), base + 7), f"{value:.3g}", 12, FAINT, "ma")

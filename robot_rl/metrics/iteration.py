@@ -1,4 +1,4 @@
-"""What a row of metrics says about where an iteration's time went, and rows of several processes made one."""
+"""Evaluate where an iteration's time went, and merge the rows of several processes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,16 @@ ADVICE = {
 
 
 def time_parts(row: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds of an iteration by part, from its row of metrics; parts that it lacks took none."""
+    """Return the seconds of an iteration by part, from its row of metrics; 0 for missing parts."""
     return {part: max(0.0, float(row.get(f"perf/{part}_s") or 0.0)) for part in PARTS}
 
 
 def overlap_share(parts: Mapping[str, float]) -> float:
-    """Return what share of an iteration would be left if simulation and learning ran side by side all the time.
+    """Return the share of an iteration that would remain if simulation and learning always ran in parallel.
 
     max(simulate + infer, learn) / (simulate + infer + learn + other): collecting a rollout is one side, learning from
-    the one before is the other, the shorter is hidden behind the longer, and so is the rest. 1: nothing to be gained;
-    0.5: an iteration could take half of its time, no less. It is a bound, not a promise.
-
-    Args:
-        parts: seconds by part.
+    the one before is the other, and the shorter is hidden behind the longer, as is the rest. It is a bound: at 1 there
+    is nothing to gain, at 0.5 an iteration could take half of its time.
     """
     total = sum(parts.values())
     longer = max(parts["simulate"] + parts["infer"], parts["learn"])
@@ -37,7 +34,7 @@ def overlap_share(parts: Mapping[str, float]) -> float:
 
 
 def limit(parts: Mapping[str, float]) -> str:
-    """Return the part that takes the most time: what limits the speed."""
+    """Return the part that takes the most time."""
     return max(PARTS, key=lambda part: parts[part])
 
 
@@ -52,13 +49,10 @@ def describe_time(parts: Mapping[str, float]) -> str:
 
 
 def merge_rows(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return one row for the rows of all processes that train together.
+    """Return one row for the rows of the same iteration of all processes.
 
-    Counts are added; means over episodes are weighed by the episodes behind them, and means over their time by it;
-    everything else is the mean over the processes that have it.
-
-    Args:
-        rows: what each process measured in the same iteration.
+    Counts are added; means over episodes are weighted by the number of episodes, and means over their time by that
+    time; everything else is the mean over the processes that have it.
     """
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: _merge(name, rows) for name in names}

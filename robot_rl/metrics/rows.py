@@ -1,7 +1,7 @@
-"""metrics.jsonl, the truth about a run: whole rows of rising iterations, whatever happened to the processes that wrote.
+"""metrics.jsonl, the primary record of a run: whole rows of rising iterations, even where a writing process was killed.
 
-A row is written by one call and taken back where the disk does not hold all of it. What a killed process left is cut to
-what the checkpoint that training goes on from knows of, so no iteration is there twice.
+A row is written by one call and removed where the disk does not hold all of it. What a killed process left is cut to
+the rows that the checkpoint knows, so that no iteration is there twice.
 """
 
 from __future__ import annotations
@@ -28,12 +28,23 @@ BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
 def to_stderr(line: str) -> None:
-    """Tell the user a line."""
+    """Print a line for the user."""
     sys.stderr.write(f"robot-rl: {line}\n")
 
 
 class Rows:
-    """The file of a run's metrics, open for appending by one process alone."""
+    """The file of a run's metrics, open for appending by only one process.
+
+    Args:
+        run_dir: The run's directory.
+        resume: The return value of `mark` in the checkpoint that training continues from; None keeps all whole rows.
+        say: Called with a line about lost rows.
+        file: The file, where this process has opened and locked it with `lock`; it is closed with these rows.
+
+    Raises:
+        UserError: Another process is writing this run's metrics, or they are no plain file.
+        OSError: The file cannot be opened.
+    """
 
     def __init__(
         self,
@@ -42,19 +53,6 @@ class Rows:
         say: Callable[[str], None] = to_stderr,
         file: Any = None,
     ) -> None:
-        """Open the file, take its lock, and cut it back.
-
-        Args:
-            run_dir: the run's directory.
-            resume: what `mark` returned when the checkpoint was written that training goes on from; None keeps all
-                whole rows.
-            say: told in one line about rows that are not there any more.
-            file: the file, where this process has opened and locked it with `lock`; it is closed with these rows.
-
-        Raises:
-            UserError: another process is writing this run's metrics, or they are no plain file.
-            OSError: the file cannot be opened.
-        """
         self.path = Path(run_dir) / NAME
         self._file = lock(self.path) if file is None else file
         self._last: int | None = None
@@ -65,13 +63,10 @@ class Rows:
             raise
 
     def append(self, row: Mapping[str, float | None]) -> None:
-        """Write a row, after rows of the same iteration or later ones were removed.
-
-        Args:
-            row: numbers by name, "iteration" among them.
+        """Write a row, after removing rows of the same iteration or later ones.
 
         Raises:
-            OSError: the disk is full; the file ends with the row before.
+            OSError: The disk is full; the file ends with the row before.
         """
         iteration = int(row["iteration"] or 0)
         if self._last is not None and iteration <= self._last:
@@ -88,12 +83,12 @@ class Rows:
         self._keep(line, iteration)
 
     def mark(self) -> dict[str, int]:
-        """Return what a checkpoint keeps about the file, after its rows are on the disk: its bytes, rows and CRC-32."""
+        """Return the synced file's bytes, rows and CRC-32 for a checkpoint."""
         os.fsync(self._file.fileno())
         return {"bytes": self._bytes, "rows": self._rows, "crc32": self._crc32}
 
     def close(self) -> None:
-        """Close the file and give its lock back; may be called twice."""
+        """Close the file and release its lock; may be called twice."""
         self._file.close()
 
     def _keep(self, data: bytes, last: int | None, rows: int = 1) -> None:
@@ -123,7 +118,7 @@ class Rows:
         self._shorten(kept, data, len(lines), last)
 
     def _keep_damaged(self, data: bytes) -> Path:
-        """Write the file as it was beside it, under a name that nothing has, and return that."""
+        """Write a copy of the damaged file next to it, under a new name, and return its path."""
         for number in itertools.count(1):
             path = self.path.with_name(f"{NAME}.damaged" if number == 1 else f"{NAME}.damaged.{number}")
             with contextlib.suppress(FileExistsError), path.open("xb") as file:
@@ -134,7 +129,7 @@ class Rows:
         raise AssertionError
 
     def _shorten(self, kept: bytes, data: bytes, rows: int, last: int | None) -> None:
-        """Let the file hold `kept` instead of `data`; where that is no beginning of it, the file is written again."""
+        """Replace the content by `kept`; where that is no beginning of `data`, the file is written again."""
         if not data.startswith(kept):
             from robot_rl.files import write_atomic
 
@@ -157,11 +152,11 @@ class Rows:
 
 
 def lock(path: Path) -> Any:
-    """Open a file for appending, unbuffered, and take its lock; the system gives it back when the process ends.
+    """Open a file for appending, unbuffered, and lock it; the system releases the lock when the process ends.
 
     Raises:
-        UserError: another process holds it, or it is no plain file: no link is followed, no pipe waited for.
-        OSError: the file cannot be opened.
+        UserError: Another process has it, or it is no plain file: no link is followed, no pipe waited for.
+        OSError: The file cannot be opened.
     """
     while True:
         file = os.fdopen(open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "ab", buffering=0)
@@ -177,21 +172,12 @@ def lock(path: Path) -> Any:
         file.close()  # Replaced or removed since it was opened: the lock is that of a file that has no name any more.
 
 
-def is_locked(path: Path) -> bool:
-    """Return whether another process, or another part of this one, has a file open for appending."""
-    try:
-        refuse_locked(path)
-    except UserError:
-        return True
-    return False
-
-
 def refuse_locked(path: Path) -> None:
-    """Refuse a file that another process has open for appending; one that is not there is not refused.
+    """Refuse a file that another process has open for appending; a missing one is not refused.
 
     Raises:
-        UserError: another process holds it, or it is no plain file.
-        OSError: the file cannot be opened.
+        UserError: Another process has it, or it is no plain file.
+        OSError: The file cannot be opened.
     """
     if os.path.lexists(path):
         lock(path).close()
@@ -208,13 +194,10 @@ def iteration_of(line: bytes) -> int | None:
 
 
 def whole_rows(data: bytes, most: int) -> tuple[list[bytes], int | None]:
-    """Return the first of the lines that are whole rows of rising iterations, and the last one's iteration.
+    """Return the first `most` whole lines of rising iterations, and the last one's iteration.
 
-    Of all choices of rising rows it is the one that leaves out the fewest: a row with a wrong iteration costs that row.
-
-    Args:
-        data: the file's content.
-        most: no more of them than so many.
+    Of all choices of rising rows it is the one that leaves out the fewest: a row with a wrong iteration costs only that
+    row.
     """
     rows = [(number, line) for line in data.split(b"\n")[:-1] if (number := iteration_of(line)) is not None]
     # The longest rising subsequence: for each length the least last iteration, and which row came before each row.

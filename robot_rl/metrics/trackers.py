@@ -1,7 +1,7 @@
-"""TensorBoard and Weights & Biases: copies of metrics.jsonl for people to look at, which never end a training.
+"""TensorBoard and Weights & Biases: copies of metrics.jsonl, which never end a training.
 
-A tracker that fails is left alone from then on, and the user is told once: the rows are in metrics.jsonl, from which
-`sync_tensorboard` and `sync_wandb` make the whole copy at any time.
+A tracker that fails is not used again, and the user is informed once: `sync_tensorboard` and `sync_wandb` rebuild the
+whole copy from metrics.jsonl at any time.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from robot_rl.errors import UserError
 
@@ -23,24 +23,13 @@ MAX_ID = 128
 Row = Mapping[str, float | None]
 
 
-class Tracker(Protocol):
-    """What takes a run's rows besides metrics.jsonl."""
-
-    def write(self, row: Row) -> None:
-        """Take a row; its "iteration" says when it was."""
-
-    def flush(self) -> None:
-        """Give what was taken to the disk."""
-
-    def close(self) -> None:
-        """End; nothing is written afterwards."""
-
-
 class Board:
-    """TensorBoard's files in a directory, opened with the first row, since their library takes seconds to import."""
+    """TensorBoard's files in a directory, opened with the first row, since their library takes seconds to import.
+
+    The first row replaces what existing files contain from its iteration on.
+    """
 
     def __init__(self, directory: Path) -> None:
-        """Remember the directory. Where it has files already, the first row replaces what they hold from there on."""
         self._directory, self._writer = directory, None
 
     def write(self, row: Row, time: float | None = None) -> None:
@@ -57,12 +46,12 @@ class Board:
                 self._writer.add_scalar(name, value, step, walltime=time)
 
     def flush(self) -> None:
-        """Give what was taken to the disk."""
+        """Write buffered rows to the disk."""
         if self._writer is not None:
             self._writer.flush()
 
     def close(self) -> None:
-        """Close the file; what could not be written raises here at the latest."""
+        """Close the file; an earlier failure to write raises here at the latest."""
         if self._writer is not None:
             self._writer.flush()  # `close` does not say it
             self._writer.close()
@@ -70,7 +59,7 @@ class Board:
 
 
 def _silence_threads() -> None:
-    """Let a thread of TensorBoard's end without a traceback: what it raised is raised again where a row is written."""
+    """Suppress tracebacks of TensorBoard's threads: their exception is raised again where a row is written."""
     before = threading.excepthook
     if getattr(before, "silences_tensorboard", False):
         return
@@ -84,44 +73,38 @@ def _silence_threads() -> None:
 
 
 class WandbRun:
-    """A run at Weights & Biases, or one on this disk to be uploaded later. A resumed training goes on with the same.
+    """A run at Weights & Biases, or one on this disk to be uploaded later; a resumed training continues the same one.
+
+    Args:
+        directory: The directory of its files.
+        mode: "offline" or "online".
+        name: Its name; its id is the same, with dashes for what an id cannot contain.
 
     Attributes:
-        start: the first iteration that it lacks; rows before it are there already and are not sent again.
+        start: The first iteration that it lacks; rows before it are not sent again.
+
+    Raises:
+        UserError: wandb is not installed, or the run cannot be started, for instance without a login.
     """
 
     def __init__(self, directory: Path, mode: str, name: str) -> None:
-        """Begin it or go on with it.
-
-        Args:
-            directory: where its files go.
-            mode: "offline" or "online".
-            name: its name; its id is the same, with dashes for what an id cannot hold.
-
-        Raises:
-            UserError: wandb is not installed, or the run cannot be begun, for instance without a login.
-        """
         try:
             import wandb
         except ImportError:
-            raise UserError(
-                f"metrics.wandb: '{mode}' needs the package wandb, install it with: pip install wandb"
-            ) from None
+            raise UserError(f"metrics.wandb: '{mode}' needs the package wandb; pip install wandb") from None
         options: dict[str, Any] = {"project": PROJECT, "name": name, "id": wandb_id(name), "dir": str(directory)}
         if mode == "online":
             options["resume"] = "allow"  # Where it is offline there is nobody to ask what there is.
         try:
             self._run: Any = wandb.init(mode=mode, **options)  # pyright: ignore[reportArgumentType]
         except Exception as error:
-            raise UserError(
-                f"metrics.wandb: '{mode}' cannot be had ({_line(error)}); log in with wandb login, or set "
-                "metrics.wandb=offline and send the rows later with robot-rl sync"
-            ) from error
+            right = "log in with wandb login, or set metrics.wandb=offline and send the rows later with robot-rl sync"
+            raise UserError(f"metrics.wandb: '{mode}' cannot be had ({one_line(error)}); {right}") from error
         self.start = int(getattr(self._run, "starting_step", 0) or 0)
 
     @property
     def directory(self) -> str:
-        """The directory that `wandb sync` uploads."""
+        """Return the directory that `wandb sync` uploads."""
         return str(getattr(self._run, "sync_dir", ""))
 
     def write(self, row: Row) -> None:
@@ -131,58 +114,24 @@ class WandbRun:
             self._run.log({name: value for name, value in row.items() if value is not None}, step=step)
 
     def flush(self) -> None:
-        """Nothing to do: a process of its own writes at once."""
+        """Do nothing: a process of its own writes at once."""
 
     def close(self) -> None:
-        """Send what is left and end the run."""
+        """Send the rest and end the run."""
         self._run.finish()
 
 
-class Forgiving:
-    """A tracker that may fail: it is left alone then, and the user told once."""
-
-    def __init__(self, tracker: Tracker, name: str, say: Callable[[str], None]) -> None:
-        """Keep what takes the rows, what it is called, and who is told."""
-        self._tracker: Tracker | None = tracker
-        self._name, self._say = name, say
-
-    def write(self, row: Row) -> None:
-        """Take a row."""
-        self._try(lambda tracker: tracker.write(row))
-
-    def flush(self) -> None:
-        """Give what was taken to the disk."""
-        self._try(lambda tracker: tracker.flush())
-
-    def close(self) -> None:
-        """End; may be called twice."""
-        self._try(lambda tracker: tracker.close())
-        self._tracker = None
-
-    def _try(self, work: Callable[[Tracker], None]) -> None:
-        if self._tracker is None:
-            return
-        try:
-            work(self._tracker)
-        except Exception as error:  # Whatever goes wrong in somebody else's service is no reason to end a training.
-            self._tracker = None
-            self._say(f"{self._name} takes no more rows ({_line(error)}); robot-rl sync copies them from metrics.jsonl")
-
-
 def sync_tensorboard(run_dir: Path, rows: Iterable[Row], ended: float) -> Path:
-    """Replace tb/ of a run by what its rows say; the old one is there until the new one is whole.
+    """Replace tb/ of a run by the content of its rows, and return it; the old one stays until the new one is complete.
 
     Args:
-        run_dir: the run's directory.
-        rows: the rows, oldest first.
-        ended: when the last of them was written [s since 1970]; the others' times follow from their "time_s".
-
-    Returns:
-        The directory.
+        run_dir: The run's directory.
+        rows: The rows, oldest first.
+        ended: Time at which the last of them was written [s since 1970]; the others' times follow from their "time_s".
 
     Raises:
-        UserError: tb/ holds what TensorBoard's writer did not write, or is a link.
-        OSError: it cannot be written; the old one is as before.
+        UserError: tb/ contains files of others than TensorBoard's writer, or is a link.
+        OSError: It cannot be written; the old one is unchanged.
     """
     rows = list(rows)
     _check_board(run_dir / "tb")
@@ -215,19 +164,10 @@ def _check_board(path: Path) -> None:
 
 
 def sync_wandb(run_dir: Path, rows: Iterable[Row], mode: str, name: str) -> tuple[int, str]:
-    """Send the rows that a run at Weights & Biases lacks behind its last, or write them all to a run on this disk.
-
-    Args:
-        run_dir: the run's directory.
-        rows: the rows, oldest first.
-        mode: "offline" or "online".
-        name: the run's name.
+    """Send the rows that a run at Weights & Biases lacks after its last, or write them all to a run on this disk.
 
     Returns:
         How many rows were sent, and the directory that `wandb sync` uploads.
-
-    Raises:
-        UserError: as `WandbRun`.
     """
     run, sent = WandbRun(run_dir, mode, name), 0
     directory = run.directory
@@ -241,9 +181,10 @@ def sync_wandb(run_dir: Path, rows: Iterable[Row], mode: str, name: str) -> tupl
 
 
 def wandb_id(name: str) -> str:
-    """Return the id of a run at Weights & Biases: its name, with a dash for what an id cannot hold."""
+    """Return the id of a run at Weights & Biases: its name, with a dash for what an id cannot contain."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[-MAX_ID:]
 
 
-def _line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or its type."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

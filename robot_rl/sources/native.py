@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from robot_rl_envs.task import Task
 
 SECONDS = 10.0
-"""Length of an evaluated episode where nobody says it [s]."""
+"""Default length of an evaluated episode [s]."""
 
 
 class NativeSource(TaskSource):
@@ -32,11 +32,11 @@ class NativeSource(TaskSource):
     adds_groups = True
 
     def owns(self, name: str) -> bool:
-        """Return whether a name is of this source: every one that is of no other."""
+        """Return True: every name that no other source owns."""
         return True
 
     def list_tasks(self) -> dict[str, str]:
-        """Return names and summaries of the registered tasks; of a plug-in that cannot be used the reason."""
+        """Return names and summaries of the registered tasks, or why a plug-in cannot be used."""
         from robot_rl_tasks import registry
 
         folder = Path(registry.__file__).parent
@@ -62,7 +62,7 @@ class NativeSource(TaskSource):
             raise UserError("rewards={}: needs at least one term; without a reward nothing is learned")
         with as_user_error():
             engine = resolve_engine(str(tree["engine"]), device)
-        # What was read from files stands in run.yaml as figures: a run goes on without them.
+        # Values read from files are recorded in run.yaml: a run is resumed without the files.
         recorded = {key: trees.task_tree(task)[key] for key in ("actions", "randomize") if key in tree}
         return Resolved(task=task, engine=engine, keys=known, recorded=recorded)
 
@@ -152,24 +152,20 @@ class NativeSource(TaskSource):
 
 
 def find_task(name: str) -> "Task":
-    """The task called `name`.
-
-    Raises:
-        UserError: There is none; the nearest is offered.
-    """
+    """Return the task called `name`; raise UserError, with the nearest, where there is none."""
     from robot_rl_tasks.registry import get_task
 
     try:
         return get_task(name)
     except ValueError as error:
-        # What ends so is an id of Gymnasium more often than a slip.
+        # A name with this ending is probably an id of Gymnasium.
         hint = f"; an environment of Gymnasium is task=gym:{name}" if re.search(r"-v\d+$", name) else ""
         hint = f"; an environment of Isaac Lab is task=isaac/{name}" if name.startswith("Isaac") else hint
         raise UserError(f"{error}{hint}") from error
 
 
 def start_warp() -> None:
-    """Starts Warp, and where there is no GPU keeps the line off stderr in which its native part says so."""
+    """Initialize Warp, without its line on stderr where there is no GPU."""
     import torch
     import warp
 

@@ -1,7 +1,7 @@
-"""What a source of tasks is: everything that the commands need to know of where a task comes from.
+"""The interface of a source of tasks: everything that the commands need to know about where a task comes from.
 
-A source of one's own is a subclass of `TaskSource` in one file, named by an entry point in the group `robot_rl.sources`
-(docs/plugins.md). Four methods are enough to train, resume, evaluate and report; what a source cannot do, it says.
+A source of your own is a subclass of `TaskSource` in one file, named by an entry point in the group `robot_rl.sources`
+(docs/plugins.md). Four methods are enough to train, resume, evaluate and report.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Defaults:
 
 @dataclass(kw_only=True, slots=True)
 class Resolved:
-    """What a tree of settings stands for.
+    """The objects that a tree of settings stands for.
 
     Attributes:
-        task: The task; the source's own type, with a `name` that folders and lines call it by.
-        engine: What simulates it.
+        task: The task; the source's own type, with a `name` for folders and messages.
+        engine: The simulator.
         keys: The top-level keys of the tree that are the source's; the others are the learner's.
-        recorded: Values that run.yaml keeps in place of the given ones, such as what was read from files.
+        recorded: Values that run.yaml has in place of the given ones, such as what was read from files.
     """
 
     task: Any
@@ -63,10 +63,10 @@ class Resolved:
 
 @dataclass(kw_only=True, slots=True, frozen=True)
 class Worlds:
-    """Which worlds are made.
+    """The worlds of an environment.
 
     Attributes:
-        num_envs: How many.
+        num_envs: Their number.
         seed: Of their random streams.
         device: "cpu" or "cuda:<index>".
         engine: As `Resolved.engine`.
@@ -84,11 +84,9 @@ class Worlds:
 
 @dataclass(kw_only=True, slots=True, frozen=True)
 class EvaluationCfg:
-    """How a policy is evaluated.
+    """The settings of an evaluation.
 
     Attributes:
-        episodes: How many.
-        seed: Of the worlds.
         seconds: Length of an episode [s]; None: the source's own.
         steps: Longest episode [steps]; 0: its own limit.
         form: "torch", "onnx" or "both".
@@ -102,14 +100,14 @@ class EvaluationCfg:
 
 
 class TaskSource(ABC):
-    """Where tasks come from.
+    """A source of tasks.
 
     Attributes:
-        name: What the source is called.
+        name: Its name.
         pattern: How its tasks are written, such as "gym:<id>".
         summary: A line about them.
         settings_help: Lines about settings that only its tasks have, for `robot-rl train --help`.
-        unsupported: Commands that its tasks are not for, with the reason as it follows the task's name.
+        unsupported: Commands that its tasks do not support, with the reason as it follows the task's name.
         adds_groups: Whether `with_groups` can add observation groups to a task.
     """
 
@@ -122,7 +120,7 @@ class TaskSource(ABC):
 
     @abstractmethod
     def owns(self, name: str) -> bool:
-        """Return whether a task's name is of this source; nothing is imported for that."""
+        """Return whether a task's name is of this source, without importing anything."""
 
     @abstractmethod
     def defaults(self, name: str, device: str) -> Defaults:
@@ -138,7 +136,7 @@ class TaskSource(ABC):
 
     @abstractmethod
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
-        """Return the task that a tree of settings stands for, checked.
+        """Return the task of a tree of settings, checked.
 
         Args:
             tree: The whole tree: front keys, the learner's settings, and those of `Defaults.settings`.
@@ -150,29 +148,17 @@ class TaskSource(ABC):
 
     @abstractmethod
     def make_env(self, task: Any, worlds: Worlds) -> Any:
-        """Make the environment: an `rsl_rl.env.VecEnv` with `close()` (docs/learner.md says what else may be there).
-
-        Args:
-            task: `Resolved.task`.
-            worlds: Which worlds.
-
-        Raises:
-            UserError: Something that the user requested cannot be had.
-        """
+        """Make the environment of `Resolved.task`: an `rsl_rl.env.VecEnv` with `close()` (see docs/learner.md)."""
 
     def list_tasks(self) -> dict[str, str]:
-        """Return names and summaries of the tasks that can be listed; none where there are too many."""
+        """Return names and summaries of the tasks that can be listed; empty where there are too many."""
         return {}
 
     def check_learner(self, env: Any, task: Any, learner: LearnerCfg) -> None:  # noqa: B027  (most need none)
-        """Refuse a learner that would learn the wrong thing in an environment that was made for a training.
-
-        Raises:
-            UserError: The line says which learner to use instead.
-        """
+        """Raise UserError, which names another, for a learner that would learn the wrong thing in this environment."""
 
     def admit(self, tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-        """Return a tree in which the settings of these dotted names stand, where the defaults leave some out."""
+        """Return a tree that has the settings of these dotted names, where the defaults leave some out."""
         return dict(tree)
 
     def optional_keys(self, name: str) -> set[str]:
@@ -180,11 +166,7 @@ class TaskSource(ABC):
         return set()
 
     def named_code(self, tree: Mapping[str, Any]) -> list[str]:
-        """Return the code that settings would import or run: a run made elsewhere needs the user's word for it.
-
-        Args:
-            tree: The settings of a run, whose types nobody has checked.
-        """
+        """Return the code that settings, of unchecked types, would import or run; see `robot_rl.experiment.trust`."""
         return []
 
     def with_motion(self, task: Any) -> Any:
@@ -198,13 +180,13 @@ class TaskSource(ABC):
             task: The task.
             other: The other task of this source.
             groups: The names of its groups.
-            field: Who asks: "teacher" or "reference", a prefix for names that are taken.
+            field: "teacher" or "reference", a prefix for names that are taken.
 
         Returns:
             The task, and the groups' names in it.
 
         Raises:
-            UserError: The other task is for another robot, or its actions mean something else.
+            UserError: The other task is for another robot, or its actions have another meaning.
         """
         return task, ()
 
@@ -213,12 +195,12 @@ class TaskSource(ABC):
 
         Args:
             task: `Resolved.task`.
-            worlds: The training's worlds; at most so many are made.
-            policy: The policy, a `robot_rl.experiment.policies.PolicySource`.
-            cfg: How.
+            worlds: The training's worlds, of which there are at most as many.
+            policy: A `robot_rl.experiment.policies.PolicySource`.
+            cfg: The settings.
 
         Returns:
-            What eval.json holds, see `robot_rl.evaluate.rollout`.
+            The content of eval.json, see `robot_rl.evaluate.rollout`.
 
         Raises:
             UserError: A setting of the evaluation that is not for this source.
@@ -238,20 +220,17 @@ class TaskSource(ABC):
             return evaluate_episodes(env, policy.load(env), cfg.episodes, limit)
 
     def limit_episodes(self, task: Any, steps: int, most: int) -> None:  # noqa: B027  (most have one)
-        """Let a task's episodes last `steps` at most, or `most` where `steps` is 0 and they would never end."""
+        """Limit a task's episodes to `steps`, or to `most` where `steps` is 0 and they would never end."""
 
     def film(self, task: Any, worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]) -> Path:
         """Film a policy.
 
         Args:
             task: `Resolved.task`.
-            worlds: The worlds to be seen.
+            worlds: The visible worlds.
             policy: The policy.
-            cfg: What the film is like, a `robot_rl.viewer.video.VideoCfg`.
+            cfg: A `robot_rl.viewer.video.VideoCfg`.
             write: Writes frames (H, W, 3) uint8 with even sides as a film, and returns its file.
-
-        Raises:
-            UserError: It cannot be filmed.
         """
         raise UserError(f"video: {task.name} cannot be filmed here")
 
@@ -266,37 +245,13 @@ class TaskSource(ABC):
             actor: The trained actor.
             groups: The observation groups that it sees.
             out: The bundle's directory.
-            training: Where the policy comes from, a `robot_rl_deploy.contract.TrainingSpec`.
-
-        Raises:
-            UserError: It cannot be exported.
+            training: The policy's origin, a `robot_rl_deploy.contract.TrainingSpec`.
         """
         raise UserError(f"export: {task.name} cannot be exported")
 
 
 def require_keys(tree: Mapping[str, Any], keys: Iterable[str]) -> None:
-    """Refuse a tree that lacks a key.
-
-    Raises:
-        UserError: The line names the first.
-    """
+    """Raise UserError for the first missing key of a tree."""
     for key in keys:
         if key not in tree:
             raise UserError(f"{key}: is missing, it can be changed but not left out")
-
-
-def refuse_engine(tree: Mapping[str, Any], own: str, instead: str) -> None:
-    """Refuse settings of our engines in a tree of a task that brings its own.
-
-    Args:
-        tree: The tree.
-        own: What its engine is called.
-        instead: What to do about another.
-
-    Raises:
-        UserError: Another engine, or threads for it.
-    """
-    if str(tree["engine"]) not in ("auto", own):
-        raise UserError(f"engine={tree['engine']}: {tree['task']} brings its own physics; {instead}")
-    if tree["num_threads"]:
-        raise UserError(f"num_threads={tree['num_threads']}: {tree['task']} has none of ours; leave num_threads= out")

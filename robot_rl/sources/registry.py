@@ -17,7 +17,7 @@ OWN = (
 
 @functools.cache
 def list_sources() -> tuple[TaskSource, ...]:
-    """Return all sources that can be used, the one that takes every name last."""
+    """Return all sources that can be used, the one that owns every name last."""
     own = [
         getattr(importlib.import_module(module), name)() for module, _, name in (word.partition(":") for word in OWN)
     ]
@@ -37,14 +37,6 @@ def source_of(name: object) -> TaskSource:
 
 
 def refuse_unsupported(name: str, command: str) -> None:
-    """Refuse a command that the source of a task does not support.
-
-    Args:
-        name: The task's name.
-        command: The command.
-
-    Raises:
-        UserError: The line has the reason.
-    """
+    """Raise UserError with the reason where the source of a task does not support a command."""
     if why := source_of(name).unsupported.get(command):
         raise UserError(f"{command}: {name} {why}")

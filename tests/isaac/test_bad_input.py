@@ -63,7 +63,7 @@ def test_a_file_that_cannot_be_had_is_named_with_the_way_out(run, monkeypatch, t
     assert code == 2
     assert err.count("\n") == 1
     assert (
-        "Robots/Classic/Cartpole/cartpole.usd is not to be had here (offline?); put cartpole.usd into a folder" in err
+        "Robots/Classic/Cartpole/cartpole.usd is not available here (offline?); put cartpole.usd into a folder" in err
     )
     assert "assets=<folder>, or assets=own" in err
     assert not list(tmp_path.iterdir())

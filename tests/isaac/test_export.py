@@ -9,7 +9,7 @@ from robot_rl_deploy.contract import ContractError, TrainingSpec
 from robot_rl_deploy.describe import make_contract
 
 from robot_rl.errors import UserError
-from robot_rl.sources.isaaclab.agreement import check_observations
+from robot_rl.sources.isaaclab.describe import check_observations
 
 pytestmark = pytest.mark.isaac
 TRAINING = TrainingSpec(run_id="r", task="t", git_commit="c", iteration=1)

@@ -1,14 +1,14 @@
-"""Any vector environment of Gymnasium as the environment that the learner takes.
+"""Adapt any vector environment of Gymnasium to the environment that the learner takes.
 
-What is easy to get wrong is done here once. With SAME_STEP the observation that comes back with the end of an episode
-is the next episode's first, and the last one lies in the info. With NEXT_STEP it is the last one, the step after it
-resets the world whatever the action says, and nothing may be learned from that step. With DISABLED the world has to be
-reset by hand. Only an episode that was cut short goes on in value; one that was also terminated does not.
+Handled here: with SAME_STEP the observation at the end of an episode is the next episode's first, and the last one is
+in the info. With NEXT_STEP it is the last one, the step after it resets the world whatever the action is, and nothing
+may be learned from that step. With DISABLED the world has to be reset explicitly. Only an episode that was truncated is
+bootstrapped; one that was also terminated is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.errors import UserError
+from robot_rl.evaluate.controllers import TorchController
 from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
 
 MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_STEP, "disabled": AutoresetMode.DISABLED}
@@ -27,18 +28,25 @@ MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_S
 class GymEnv(VecEnv):
     """Worlds of a Gymnasium vector environment, for the learner.
 
+    Args:
+        env: The environment; it is closed with this one.
+        seed: Of all its worlds; the same seed gives the same episodes. None draws one.
+        device: Device of the learner.
+        actions: Mapping of actions to a Box: see `ActionMap`.
+        autoreset: One of MODES; by default that of the environment's metadata.
+        max_episode_length: By default that of its registration.
+
     Attributes:
-        env: the vector environment.
-        num_envs: number of worlds N.
-        num_actions: components of an action.
-        action_choices: how many values each component of an action chooses from; None where they are real numbers.
-        max_episode_length: steps that an episode lasts at most; 0 where that is not known.
-        step_dt: length of a step [s], by the pictures a second that the environment declares; 1 where it does not.
-        device: where observations, rewards and flags are.
-        autoreset: how worlds that are done begin anew.
-        groups: name -> shape of an observation group, without the worlds.
-        default_groups: the groups that "actor" and "critic" see where nothing else is asked for.
-        cfg: the environment's registration, where it has one.
+        num_actions: Components of an action.
+        action_choices: Number of values of each component of an action; None where they are real numbers.
+        max_episode_length: Largest number of steps of an episode; 0 where it is not known.
+        step_dt: Length of a step [s], from the frames a second that the environment declares; 1 where it does not.
+        groups: Name -> shape of an observation group, without the worlds.
+        default_groups: The groups that "actor" and "critic" see by default.
+        cfg: The environment's registration, where it has one.
+
+    Raises:
+        UserError: A space that cannot be learned from or acted in, or an unknown way to reset.
     """
 
     cfg: Any
@@ -53,19 +61,6 @@ class GymEnv(VecEnv):
         autoreset: str | None = None,
         max_episode_length: int | None = None,
     ) -> None:
-        """Take over a vector environment and reset it.
-
-        Args:
-            env: the environment; it is closed with this one.
-            seed: of all its worlds; the same seed gives the same episodes. None draws one.
-            device: where the learner works.
-            actions: how an action gets into a Box: see `ActionMap`.
-            autoreset: one of MODES; what the environment's metadata says where None.
-            max_episode_length: what its registration says where None.
-
-        Raises:
-            UserError: a space that cannot be learned from or acted in, or an unknown way to reset.
-        """
         self.env, self.device, self.num_envs = env, str(device), int(env.num_envs)
         self.cfg = getattr(env, "spec", None)
         self.autoreset = _autoreset(env, autoreset)
@@ -82,18 +77,14 @@ class GymEnv(VecEnv):
 
     @property
     def action_bounds(self) -> tuple[Tensor, Tensor] | None:
-        """(A,) least and greatest actions that reach the Box's limits; None where actions are choices."""
+        """Return (A,) least and greatest actions that reach the Box's limits; None where actions are choices."""
         if self.action_choices is not None:
             return None
         low, high = (torch.as_tensor(bound, dtype=torch.float32) for bound in self._actions.bounds())
         return low, high
 
     def reset(self, seed: int | None = None) -> TensorDict:
-        """Begin all worlds anew and return the first observations.
-
-        Args:
-            seed: of the worlds; None goes on with their own random numbers.
-        """
+        """Reset all worlds and return the first observations; without a seed their random streams continue."""
         obs, _ = self.env.reset(seed=seed)
         self._over = np.zeros(self.num_envs, dtype=bool)
         self._statistics.clear()
@@ -109,15 +100,15 @@ class GymEnv(VecEnv):
         """Apply actions (N, num_actions) for one step.
 
         Returns:
-            observations: groups (N, ...) to act on next.
+            observations: Groups (N, ...) to act on next.
             rewards: (N,).
             dones: (N,) bool, what comes next belongs to another episode; also where this step was a reset (NEXT_STEP).
-            extras: "time_outs" (N,) bool, the episode was cut short and did not terminate; "final_obs", groups whose
-                rows are the last observations where an episode ended; with NEXT_STEP "valid" (N,) bool, false where
-                this step was a reset; "log", empty.
+            extras: "time_outs" (N,) bool, the episode was truncated and did not terminate; "final_obs", groups with the
+                last observation in the rows where an episode ended; with NEXT_STEP "valid" (N,) bool, False where this
+                step was a reset; "log", empty.
 
         Raises:
-            UserError: an episode was cut short and the environment does not tell its last observation.
+            UserError: An episode was truncated and the environment does not provide its last observation.
         """
         obs, reward, terminated, truncated, info = self.env.step(self._actions.to_env(actions))
         skipped = self._over if self.autoreset is AutoresetMode.NEXT_STEP else np.zeros_like(self._over)
@@ -140,7 +131,7 @@ class GymEnv(VecEnv):
 
     @property
     def episode_length_buf(self) -> Tensor:
-        """(N,) steps since each world's reset. Written to, it changes nothing: Gymnasium keeps its own clocks."""
+        """Return (N,) steps since each world's reset. Writing to it has no effect: Gymnasium has its own clocks."""
         return torch.from_numpy(self._statistics.length.astype(np.int64)).to(self.device)
 
     @episode_length_buf.setter
@@ -150,10 +141,6 @@ class GymEnv(VecEnv):
     def pop_metrics(self) -> dict[str, float]:
         """Return means over the episodes that ended since the last call: see `Statistics.pop`."""
         return self._statistics.pop()
-
-    def pop_notices(self) -> list[str]:
-        """Return lines for the user; there are none."""
-        return []
 
     def close(self) -> None:
         """Close the vector environment."""
@@ -166,30 +153,28 @@ class GymEnv(VecEnv):
         return torch.from_numpy(values).to(self.device)
 
     def _last_groups(self, info: Mapping[str, Any], time_out: np.ndarray) -> dict[str, Tensor]:
-        """The current observations with the last ones of episodes that ended in this step in their rows.
+        """Return the current observations, with the last ones of the episodes that ended in this step in their rows.
 
-        Gymnasium defines a list of one observation a world, None where no episode ended; a batch is taken, too.
+        Gymnasium defines a list of one observation a world, None where no episode ended; a batch is accepted, too.
         """
-        told = info.get("final_obs", [None] * self.num_envs)
-        if not _is_list(told):
-            return self._reader.read(told, self.device)
-        ended = [int(k) for k in np.flatnonzero(self._over) if told[k] is not None]
-        untold = set(np.flatnonzero(time_out).tolist()) - set(ended)
-        if untold:
-            raise UserError(
-                f"{self.env}: the episode of world {min(untold)} was cut short and info['final_obs'] does not hold its "
-                "last observation, as autoreset_mode SAME_STEP demands; a time-out cannot be learned from"
-            )
+        last = info.get("final_obs", [None] * self.num_envs)
+        if not (isinstance(last, list) or (isinstance(last, np.ndarray) and last.dtype == object)):
+            return self._reader.read(last, self.device)
+        ended = [int(k) for k in np.flatnonzero(self._over) if last[k] is not None]
+        missing = set(np.flatnonzero(time_out).tolist()) - set(ended)
+        if missing:
+            lack = f"the episode of world {min(missing)} was truncated and info['final_obs'] does not hold its last"
+            raise UserError(f"{self.env}: {lack} observation; a time-out cannot be learned from without it")
         if not ended:
             return self._groups
         final = {name: group.clone() for name, group in self._groups.items()}
         index = torch.tensor(ended, device=self.device)
-        for name, group in self._reader.read_rows([told[k] for k in ended], self.device).items():
+        for name, group in self._reader.read_rows([last[k] for k in ended], self.device).items():
             final[name][index] = group
         return final
 
     def _restart(self) -> TensorDict:
-        """Reset the worlds whose episode ended in this step; the others' observations stay as they are."""
+        """Reset the worlds where the episode ended in this step; the others' observations stay."""
         obs, _ = self.env.reset(options={"reset_mask": self._over.copy()})
         fresh, mask = self._reader.read(obs, self.device), self._flags(self._over)
         self._groups = {name: _choose(mask, fresh[name], group) for name, group in self._groups.items()}
@@ -204,12 +189,6 @@ class Statistics:
     """
 
     def __init__(self, num_envs: int, step_dt: float) -> None:
-        """Start with no episode ended.
-
-        Args:
-            num_envs: number of worlds N.
-            step_dt: length of a step [s].
-        """
         self.step_dt = step_dt
         self.length = np.zeros(num_envs)
         self._return = np.zeros(num_envs)
@@ -221,12 +200,12 @@ class Statistics:
         self._return[:] = 0.0
 
     def add(self, reward: np.ndarray, over: np.ndarray, terminated: np.ndarray, skipped: np.ndarray) -> None:
-        """Take in a step.
+        """Add a step.
 
         Args:
             reward: (N,).
             over: (N,) bool, episodes that ended.
-            terminated: (N,) bool, those that were not cut short.
+            terminated: (N,) bool, those that were not truncated.
             skipped: (N,) bool, worlds that were reset instead.
         """
         self._return += reward
@@ -238,7 +217,7 @@ class Statistics:
             self.length[over] = 0.0
 
     def pop(self) -> dict[str, float]:
-        """Return what was seen since the last call, and forget it.
+        """Return and clear the means since the last call.
 
         Returns:
             "episodes" that ended, and where any did "episode/return", "episode/length_s" [s], "episode/steps",
@@ -259,25 +238,52 @@ class Statistics:
 
 
 def _autoreset(env: VectorEnv, wanted: str | None) -> AutoresetMode:
-    """How an environment resets worlds, as it says itself or as its user does."""
+    """Return how an environment resets worlds, from its metadata or its user."""
     if wanted is not None:
         if wanted not in MODES:
             raise UserError(f"autoreset={wanted}: must be one of {', '.join(MODES)}")
         return MODES[wanted]
-    said = env.metadata.get("autoreset_mode")
+    mode = env.metadata.get("autoreset_mode")
     try:
-        return said if isinstance(said, AutoresetMode) else AutoresetMode(said)
+        return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
     except ValueError:
-        raise UserError(
-            f"{env}: metadata['autoreset_mode']={said!r} does not say how worlds that are done begin anew; "
-            f"give autoreset= one of {', '.join(MODES)}"
-        ) from None
-
-
-def _is_list(told: Any) -> bool:
-    return isinstance(told, list) or (isinstance(told, np.ndarray) and told.dtype == object)
+        right = f"give autoreset= one of {', '.join(MODES)}"
+        raise UserError(f"{env}: metadata['autoreset_mode']={mode!r}: no way to reset worlds; {right}") from None
 
 
 def _choose(mask: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Rows of `first` where the mask (N,) holds, of `second` elsewhere."""
+    """Return the rows of `first` where the mask (N,) is True, of `second` elsewhere."""
     return torch.where(mask.view(-1, *(1,) * (first.ndim - 1)), first, second)
+
+
+def frames(env: GymEnv, policy: Callable[[Any], Tensor], seconds: float, fps: int) -> Iterator[np.ndarray]:
+    """Step one world, just reset, and yield its frames (H, W, 3) uint8, of even sides.
+
+    Args:
+        env: The world, made with render_mode="rgb_array".
+        policy: From observation groups to actions.
+        seconds: Length of the film [s].
+        fps: Frames a second, by the length of a step that the environment declares.
+    """
+    controller, obs = TorchController(policy), env.get_observations()
+    steps = 0
+    for k in range(round(seconds * fps)):
+        while steps * env.step_dt < k / fps - 1e-9:
+            obs, _, done, _ = env.step(controller.act(env, obs))
+            controller.reset(done)
+            steps += 1
+        frame = _draw(env)
+        yield np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2], dtype=np.uint8)
+
+
+def _draw(env: GymEnv) -> np.ndarray:
+    """Return the image (H, W, 3) of the first world."""
+    try:
+        frames = env.env.render()
+    except Exception as error:  # Each renders by a library of its own, which may be missing or fail in its own way.
+        line = next(iter(str(error).splitlines()), repr(error))
+        raise UserError(f"video: {env.env} cannot render itself here: {line}") from error
+    frame = None if not frames else np.asarray(frames[0])
+    if frame is None or frame.ndim != 3 or frame.shape[2] != 3:
+        raise UserError(f"video: {env.env} renders no images in render_mode rgb_array")
+    return frame

@@ -1,7 +1,6 @@
 """The source of tasks that are environments of Gymnasium."""
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,21 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.experiment.tree import coerce
-from robot_rl.sources.protocol import (
-    NEEDS_OUR_TASK,
-    Defaults,
-    Resolved,
-    TaskSource,
-    Worlds,
-    refuse_engine,
-    require_keys,
-)
+from robot_rl.sources.external import ExternalSource
+from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, Worlds
 
 if TYPE_CHECKING:
     from robot_rl.sources.gymnasium.task import GymTask
 
-PREFIX = "gym:"
-ENGINE = "gymnasium"
 PRESET = {
     "num_steps": 256,
     "max_iterations": 500,
@@ -40,18 +30,18 @@ PRESET = {
     "ppo.entropy_coef": 0.0,
     "ppo.max_grad_norm": 0.5,
 }
-"""Where every environment starts from: a million steps of few worlds."""
+"""Defaults of every environment: a million steps of few worlds."""
 PRESET_CHOICES = {"ppo.entropy_coef": 0.01}
-"""On top, where actions are choices."""
-KEYS = ("vectorization", "actions", "env")
-"""Settings that take the place of a task's numbers."""
-FOREIGN = re.compile(r"gym:(?P<module>.*):[^:]*", re.DOTALL)
+"""In addition, where actions are choices."""
 
 
-class GymnasiumSource(TaskSource):
+class GymnasiumSource(ExternalSource):
     """Tasks that are a `robot_rl.sources.gymnasium.task.GymTask`."""
 
-    name = "gymnasium"
+    name = engine = "gymnasium"
+    prefix = "gym:"
+    keys = ("vectorization", "actions", "env")
+    instead = "leave engine= out"
     pattern = "gym:<id>"
     summary = "any environment of Gymnasium, such as gym:HalfCheetah-v5 or gym:<module>:<id>"
     settings_help = """\
@@ -64,12 +54,8 @@ of an environment of Gymnasium:
         "play": "is not a scene that the browser can show; robot-rl video films it"
     }
 
-    def owns(self, name: str) -> bool:
-        """Return whether a name begins with "gym:"."""
-        return name.startswith(PREFIX)
-
     def defaults(self, name: str, device: str) -> Defaults:
-        """Return the settings of an environment, for which one world of it is made."""
+        """Return the settings of an environment, after making one world of it."""
         from robot_rl.sources.gymnasium.task import GymTask, default_settings, default_vectorization
 
         task = GymTask(name=name, vectorization=default_vectorization(name))
@@ -84,41 +70,24 @@ of an environment of Gymnasium:
         """Return the environment with the tree's arguments."""
         from robot_rl.sources.gymnasium.task import GymTask, default_settings
 
-        require_keys(tree, KEYS)
-        refuse_engine(tree, ENGINE, "leave engine= out")
+        given = self.check_tree(tree, "such as env.max_episode_steps")
         task = GymTask(name=str(tree["task"]), vectorization=str(tree["vectorization"]), actions=str(tree["actions"]))
         known = default_settings(task)
-        given = tree["env"]
-        if not isinstance(given, Mapping):
-            raise UserError(f"env={given!r}: is a group; set one of {', '.join(f'env.{key}' for key in known)}")
         strange = [key for key in given if key not in known]
         if strange:
-            # The tree was made for worlds one by one; what is as it was then need not exist.
+            # The tree was made with single worlds; their default settings need not exist here.
             usual = default_settings(GymTask(name=task.name))
             for key in strange:
                 if given[key] != usual.get(key):
                     raise UserError(f"env.{key}={given[key]}: vectorization={task.vectorization} has no such setting")
         task.settings = {key: _coerce(known[key], given[key], f"env.{key}") for key in known if key in given}
-        return Resolved(task=task, engine=ENGINE, keys=KEYS)
-
-    def make_env(self, task: "GymTask", worlds: Worlds) -> Any:
-        """Make the environment behind the adapter."""
-        return task.make_env(worlds.num_envs, seed=worlds.seed + worlds.first, device=worlds.device)
+        return Resolved(task=task, engine=self.engine, keys=self.keys)
 
     def check_learner(self, env: Any, task: "GymTask", learner: LearnerCfg) -> None:
         """Refuse rsl_rl's runner with choices as actions, or with steps that are resets."""
-        if learner.name != "rsl_rl":
-            return
-        if env.action_choices is not None:
-            raise UserError(f"learner=rsl_rl: the actions of {task.name} are choices; use learner=ppo")
-        if env.autoreset.name == "NEXT_STEP":
-            raise UserError(
-                f"learner=rsl_rl: it would learn from the steps that reset worlds of {task.name}; use learner=ppo"
-            )
-
-    def named_code(self, tree: Mapping[str, Any]) -> list[str]:
-        """Return the module that registers the environment, where the name has one."""
-        return [match["module"]] if (match := FOREIGN.fullmatch(str(tree.get("task")))) else []
+        super().check_learner(env, task, learner)
+        if learner.name == "rsl_rl" and env.autoreset.name == "NEXT_STEP":
+            raise UserError(f"learner=rsl_rl: would learn from steps that reset worlds of {task.name}; use learner=ppo")
 
     def limit_episodes(self, task: "GymTask", steps: int, most: int) -> None:
         """Set the environment's time limit, where it has a clock."""
@@ -128,17 +97,17 @@ of an environment of Gymnasium:
     def film(
         self, task: "GymTask", worlds: Worlds, policy: Any, cfg: Any, write: Callable[[Iterator[Any]], Path]
     ) -> Path:
-        """Film an environment that draws itself."""
-        from robot_rl.sources.gymnasium.film import frames
-        from robot_rl.sources.gymnasium.task import asked
+        """Film an environment that renders itself."""
+        from robot_rl.sources.gymnasium.adapter import frames
+        from robot_rl.sources.gymnasium.task import gymnasium_errors
 
         for key, field in (("robots", "num_robots"), ("width", "width"), ("height", "height")):
             if getattr(cfg, field) != getattr(type(cfg)(), field):
-                raise UserError(f"{key}={getattr(cfg, field)}: {task.name} draws itself; leave {key}= out")
+                raise UserError(f"{key}={getattr(cfg, field)}: {task.name} renders itself; leave {key}= out")
         if task.vectorization == "async":
             task.vectorization = "sync"
-        made = task.make_env
-        with asked(task.name), contextlib.closing(made(1, seed=worlds.seed, render_mode="rgb_array")) as env:
+        with gymnasium_errors(task.name), contextlib.ExitStack() as stack:
+            env = stack.enter_context(contextlib.closing(task.make_env(1, seed=worlds.seed, render_mode="rgb_array")))
             return write(frames(env, policy.load(env), cfg.seconds, cfg.fps))
 
 

@@ -1,4 +1,4 @@
-"""Gymnasium's spaces as the learner sees them: observations as groups of float tensors, actions as rows of numbers."""
+"""Convert Gymnasium's spaces for the learner: observations to groups of float tensors, actions to rows of numbers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ READABLE = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of the
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A part of an observation that is an array, and how it becomes numbers.
+    """An array in an observation, and its conversion to numbers.
 
     Attributes:
-        path: keys that lead to it in an observation.
-        space: its space, of one world.
-        shape: of its numbers, without the worlds.
+        path: Keys that lead to it in an observation.
+        space: Its space, of one world.
+        shape: Of its numbers, without the worlds.
     """
 
     path: tuple[Any, ...]
@@ -54,37 +54,32 @@ class Leaf:
 
 
 def is_image(space: spaces.Space) -> bool:
-    """Whether a space is one of pictures: bytes in two dimensions, or three."""
+    """Return whether a space is one of images: bytes in two dimensions, or three."""
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
 
 
 def channels_last(space: spaces.Space) -> bool:
-    """Whether pictures come as rows, columns, channels: one, three or four channels at the end alone."""
+    """Return whether images are rows, columns, channels: one, three or four channels only at the end."""
     shape = space.shape or ()
     return len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4)
 
 
 class ObservationReader:
-    """Turns batches of observations into groups of float32 tensors.
+    """Converts batches of observations of a space, of one world, to groups of float32 tensors.
 
     The keys of a Dict are the groups, those of a Dict inside it come after a dot. Anything else is one observation that
     actor and critic share: the groups "actor" and "critic" are the same tensor. A Tuple is flattened into one vector.
-    A choice becomes a one at its place among zeros. Pictures of bytes are scaled to [0, 1], with their channels first.
+    A choice becomes a one-hot vector. Images of bytes are scaled to [0, 1], with their channels first.
 
     Attributes:
-        groups: name -> shape of a group, without the worlds.
-        default: the groups that the actor and the critic see where nothing else is asked for, by "actor" and "critic".
+        groups: Name -> shape of a group, without the worlds.
+        default: The groups that the actor and the critic see by default, by "actor" and "critic".
+
+    Raises:
+        UserError: The elements of a space are no fixed number of numbers.
     """
 
     def __init__(self, space: spaces.Space) -> None:
-        """Find the parts of an observation.
-
-        Args:
-            space: of one world.
-
-        Raises:
-            UserError: a space whose elements are no fixed number of numbers.
-        """
         self._leaves: dict[str, list[Leaf]] = {}
         if isinstance(space, spaces.Dict):
             self._add(space, (), "")
@@ -121,7 +116,7 @@ class ObservationReader:
 
 
 def _stack(rows: Sequence[Any]) -> Any:
-    """A batch of observations of single worlds."""
+    """Return a batch of observations of single worlds."""
     first = rows[0]
     if isinstance(first, Mapping):
         return {key: _stack([row[key] for row in rows]) for key in first}
@@ -131,7 +126,7 @@ def _stack(rows: Sequence[Any]) -> Any:
 
 
 def _leaves(space: spaces.Space, path: tuple[Any, ...]) -> Iterator[Leaf]:
-    """The arrays in a space, in order."""
+    """Yield the arrays in a space, in order."""
     if isinstance(space, spaces.Dict):
         for key, part in space.items():
             yield from _leaves(part, (*path, key))
@@ -158,30 +153,28 @@ def _shape(leaves: list[Leaf]) -> tuple[int, ...]:
 
 
 def _short(space: spaces.Space) -> str:
-    """A space in a word or two, for a message of one line."""
+    """Return a space as a short text for a message."""
     words = " ".join(str(space).split())
     return words if len(words) <= 60 else f"{words[:57]}..."
 
 
 class ActionMap:
-    """Turns the policy's actions into the environment's.
+    """Converts the policy's actions to the environment's.
+
+    Args:
+        space: The action space of one world.
+        mapping: For a Box, "clip": an action is clipped to the box; "rescale": [-1, 1] is stretched onto the box where
+            that is bounded, and clipped beyond.
 
     Attributes:
-        num_actions: components of an action.
-        choices: how many values each component chooses from; None where components are real numbers.
+        num_actions: Components of an action.
+        choices: Number of values of each component; None where components are real numbers.
+
+    Raises:
+        UserError: The space is no Box, Discrete, MultiDiscrete or MultiBinary, or the mapping is unknown.
     """
 
     def __init__(self, space: spaces.Space, mapping: str = "clip") -> None:
-        """Read an action space.
-
-        Args:
-            space: of one world.
-            mapping: for a Box, "clip": an action is clipped to the box; "rescale": [-1, 1] is stretched onto the box
-                where that is bounded, and what is beyond is clipped.
-
-        Raises:
-            UserError: the space is no Box, Discrete, MultiDiscrete or MultiBinary, or the mapping is unknown.
-        """
         if mapping not in MAPPINGS:
             raise UserError(f"actions={mapping}: must be one of {', '.join(MAPPINGS)}")
         self.choices: tuple[int, ...] | None = None
@@ -219,7 +212,7 @@ class ActionMap:
         """Return the environment's actions (N, *shape) of the policy's (N, num_actions).
 
         Raises:
-            ValueError: the actions have another width, or an index is none of its choices.
+            ValueError: The actions have another width, or an index is none of its choices.
         """
         given = actions.detach().cpu().numpy()
         if given.ndim != 2 or given.shape[1] != self.num_actions:

@@ -1,20 +1,18 @@
-"""A task that is a registered environment of Gymnasium: ``gym:<id>`` where others have a name."""
+"""A task that is a registered environment of Gymnasium, named ``gym:<id>``."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import multiprocessing
-import os
 import signal
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError
+from robot_rl.sources.external import import_registering, missing_module, one_line, split_name
 
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
@@ -24,11 +22,11 @@ if TYPE_CHECKING:
 
 PREFIX = "gym:"
 VECTORIZATIONS = {"sync": "sync", "async": "async", "own": "vector_entry_point"}
-"""What a vectorization is called here, and what by Gymnasium."""
+"""Names of a vectorization, ours and Gymnasium's."""
 OWN_SETTINGS = ("render_mode", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
 """Arguments of an environment that are not the user's to set."""
 LINGER_S = 30
-"""For so long a world's process lives on after SIGTERM [s], while the learner finishes its iteration and saves."""
+"""How long a world's process stays alive after SIGTERM [s], while the learner finishes its iteration and saves."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -38,8 +36,8 @@ class GymTask:
     Attributes:
         name: "gym:" and the environment's id, with "<module>:" before the id where a module registers it.
         vectorization: "sync" (one process), "async" (a process a world) or "own" (its own vector environment).
-        actions: how an action gets into a Box: see `robot_rl.sources.gymnasium.spaces.ActionMap`.
-        settings: arguments of the environment by name.
+        actions: Mapping of actions to a Box: see `robot_rl.sources.gymnasium.spaces.ActionMap`.
+        settings: Arguments of the environment by name.
     """
 
     name: str
@@ -60,26 +58,26 @@ class GymTask:
 
     @property
     def id(self) -> str:
-        """The environment's id, with its module where there is one."""
+        """Return the environment's id, with its module where there is one."""
         return self.name.removeprefix(PREFIX)
 
     def make_vector(self, num_envs: int, render_mode: str | None = None) -> VectorEnv:
-        """Make the vector environment; worlds that are done begin anew within the step where that can be chosen.
+        """Make the vector environment; finished worlds are reset within the step where that can be chosen.
 
         Args:
-            num_envs: number of worlds.
-            render_mode: "rgb_array" for pictures.
+            num_envs: Number of worlds.
+            render_mode: "rgb_array" for images.
 
         Raises:
-            UserError: there is no such environment, something that it needs is missing, or an argument does not fit.
+            UserError: There is no such environment, a dependency is missing, or an argument does not fit.
         """
-        with asked(self.name) as gymnasium:
+        with gymnasium_errors(self.name) as gymnasium:
             options: dict[str, Any] = {}
             if self.vectorization != "own":
-                # What comes out is copied by the adapter in any case.
+                # The adapter copies the observations in any case.
                 options["vector_kwargs"] = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP, "copy": False}
             if self.vectorization == "async":
-                options["wrappers"] = [_deaf]
+                options["wrappers"] = [_ignore_signals]
             if render_mode is not None:
                 options["render_mode"] = render_mode
             mode = VECTORIZATIONS[self.vectorization]
@@ -92,13 +90,10 @@ class GymTask:
         """Make the environment that the learner takes.
 
         Args:
-            num_envs: number of worlds.
-            seed: of the worlds.
-            device: where the learner works.
-            render_mode: "rgb_array" for pictures.
-
-        Raises:
-            UserError: as `make_vector`, and a space that cannot be learned from or acted in.
+            num_envs: Number of worlds.
+            seed: Of the worlds.
+            device: Device of the learner.
+            render_mode: "rgb_array" for images.
         """
         from robot_rl.sources.gymnasium.adapter import GymEnv
 
@@ -111,86 +106,59 @@ class GymTask:
             raise
 
     def describe(self) -> tuple[dict[str, tuple[str, ...]], bool]:
-        """Return the observation groups by "actor" and "critic", and whether actions are choices; one world is made.
-
-        Raises:
-            UserError: as `make_env`.
-        """
+        """Return the observation groups by "actor" and "critic", and whether actions are choices; one world is made."""
         from robot_rl.sources.gymnasium.spaces import ActionMap, ObservationReader
 
-        alone = self if self.vectorization == "own" else GymTask(name=self.name, settings=self.settings)
-        with contextlib.closing(alone.make_vector(1)) as env:
+        single = self if self.vectorization == "own" else GymTask(name=self.name, settings=self.settings)
+        with contextlib.closing(single.make_vector(1)) as env:
             groups = ObservationReader(env.single_observation_space).default
             return groups, ActionMap(env.single_action_space, self.actions).choices is not None
 
 
 @contextlib.contextmanager
-def asked(name: str) -> Iterator[Any]:
-    """Give the package gymnasium; what it says inside about an environment called `name` is a `UserError`."""
+def gymnasium_errors(name: str) -> Iterator[Any]:
+    """Import gymnasium, and convert its errors about the environment `name` inside to `UserError`."""
     try:
         import gymnasium
         from gymnasium import error
     except ModuleNotFoundError:
         raise UserError(f"task={name}: Gymnasium is not installed; pip install 'robot-rl[gymnasium]'") from None
-    # A module that lies where one works is found, as with python -m, where the name has one.
-    if ":" in name.removeprefix(PREFIX) and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     try:
         yield gymnasium
     except (error.Error, error.DeprecatedWrapper) as problem:
-        raise UserError(f"task={name}: {_line(problem)}") from problem
+        raise UserError(f"task={name}: {one_line(problem)}") from problem
     except ModuleNotFoundError as problem:
-        raise UserError(
-            f"task={name}: cannot import {problem.name}; install it, or start where its file is"
-        ) from problem
+        raise missing_module(name, problem) from problem
 
 
 def find_spec(name: str) -> EnvSpec:
-    """The registration of an environment.
-
-    Args:
-        name: "gym:" and its id, with its module where there is one.
-
-    Raises:
-        UserError: there is none; the line is Gymnasium's, which offers the nearest.
-    """
-    module, colon, name_alone = name.removeprefix(PREFIX).rpartition(":")
-    if not name_alone or (colon and not all(part.isidentifier() for part in module.split("."))):
-        raise UserError(f"task={name}: write gym:<id> such as gym:HalfCheetah-v5, or gym:<module>:<id>")
-    with asked(name) as gymnasium:
-        if module:
-            importlib.import_module(module)
-        return gymnasium.spec(name_alone)
+    """Return the registration of an environment; raise UserError, with the nearest, without one."""
+    module, env_id = split_name(name, PREFIX, "HalfCheetah-v5")
+    with gymnasium_errors(name) as gymnasium:
+        import_registering(name, module)
+        return gymnasium.spec(env_id)
 
 
 def default_vectorization(name: str) -> str:
-    """Return "sync" where single worlds can be made, else "own".
-
-    Raises:
-        UserError: there is no such environment.
-    """
+    """Return "sync" where single worlds can be made, else "own"."""
     return "own" if find_spec(name).entry_point is None else "sync"
 
 
 def default_settings(task: GymTask) -> dict[str, Any]:
-    """The arguments of an environment that are numbers, words or flags, with their values where nobody sets them.
-
-    Raises:
-        UserError: there is no such environment, or what it needs is not installed.
-    """
+    """Return the arguments of an environment that are numbers, words or flags, with their defaults."""
     spec = find_spec(task.name)
     entry = spec.vector_entry_point if task.vectorization == "own" else spec.entry_point
     if entry is None:
         kind = "vector environment of its own" if task.vectorization == "own" else "environment of one world"
         raise UserError(f"vectorization={task.vectorization}: {task.name} has no {kind}")
-    with asked(task.name) as gymnasium:
+    with gymnasium_errors(task.name) as gymnasium:
         creator = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
-    told: dict[str, Any] = dict(spec.kwargs)
+    given: dict[str, Any] = dict(spec.kwargs)
     with contextlib.suppress(ValueError):  # Some are compiled and have no signature.
         parameters = inspect.signature(creator).parameters.values()
-        told = {parameter.name: parameter.default for parameter in parameters} | told
-    settings = {name: value for name, value in told.items() if _is_plain(value) and name not in OWN_SETTINGS}
-    # Gymnasium puts a clock around single worlds, and tells a vector environment where the registration has a limit.
+        given = {parameter.name: parameter.default for parameter in parameters} | given
+    settings = {name: value for name, value in given.items() if _is_plain(value) and name not in OWN_SETTINGS}
+    # Gymnasium limits single worlds by a wrapper, and a vector environment where the registration has a limit.
     has_clock = task.vectorization != "own" or spec.max_episode_steps is not None
     return ({"max_episode_steps": spec.max_episode_steps} if has_clock else {}) | settings
 
@@ -199,12 +167,8 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def _line(problem: BaseException) -> str:
-    return " ".join(str(problem).replace("`", "'").split())
-
-
-def _deaf(env: Any) -> Any:
-    """Leave Ctrl-C and a scheduler's signals to the learner, which has an iteration to finish."""
+def _ignore_signals(env: Any) -> Any:
+    """Ignore Ctrl-C and a scheduler's signals in a world's process: the learner finishes its iteration first."""
     if multiprocessing.parent_process() is not None:
         for number in (signal.SIGINT, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
@@ -213,6 +177,6 @@ def _deaf(env: Any) -> Any:
 
 
 def _linger(number: int, frame: FrameType | None) -> None:
-    """Live on for a while after SIGTERM: it may be a scheduler's, to every process of a job, or the learner's own."""
+    """Stay alive for a while after SIGTERM: a scheduler may send it to every process of a job, or the learner does."""
     signal.signal(number, signal.SIG_IGN)
     signal.alarm(LINGER_S)

@@ -1,9 +1,9 @@
-"""An environment of Isaac Lab as the environment that the learner takes.
+"""Adapt an environment of Isaac Lab to the environment that the learner takes.
 
-Isaac Lab resets worlds within the step in which their episode ends, so that what it returns belongs to the next
-episode already; `compute_final_obs` makes it keep the last observation before. Where terms have a history, that
-observation would lack its newest frame: here it is computed with it, and the history put back. An episode that was cut
-short goes on in value unless the environment says that its horizon is finite.
+Isaac Lab resets worlds within the step in which their episode ends, so that what it returns belongs to the next episode
+already; `compute_final_obs` makes it keep the last observation before. Where terms have a history, that observation
+would lack its newest frame: here it is computed with it, and the history restored. A truncated episode is bootstrapped
+unless the environment declares a finite horizon.
 """
 
 from __future__ import annotations
@@ -23,40 +23,29 @@ from robot_rl.errors import UserError
 class IsaacEnv(VecEnv):
     """Worlds of an environment of Isaac Lab, for the learner.
 
+    Args:
+        env: The environment, unwrapped, direct or manager-based.
+        name: The task, for errors.
+        action_clip: Bound of the actions; None without one.
+        on_close: Called once at the end.
+
     Attributes:
-        env: Isaac Lab's environment, direct or manager-based.
-        num_envs: number of worlds N.
-        num_actions: components of an action.
-        action_choices: how many values each component of an action chooses from; None where they are real numbers.
-        action_clip: bound of the actions; None without one.
-        max_episode_length: steps that an episode lasts at most.
-        step_dt: length of a step [s].
-        device: where observations, rewards and flags are.
-        cfg: the environment's configuration.
-        policy_groups: the observation groups that an exported policy sees.
+        num_actions: Components of an action.
+        action_choices: Number of values of each component of an action; None where they are real numbers.
+        max_episode_length: Largest number of steps of an episode.
+        step_dt: Length of a step [s].
+        cfg: The environment's configuration.
+        policy_groups: The observation groups that an exported policy sees.
+
+    Raises:
+        UserError: Its actions are neither numbers nor choices.
     """
 
     cfg: Any
 
     def __init__(
-        self,
-        env: Any,
-        *,
-        name: str,
-        action_clip: float | None = None,
-        on_close: Callable[[], None] = lambda: None,
+        self, env: Any, *, name: str, action_clip: float | None = None, on_close: Callable[[], None] = lambda: None
     ) -> None:
-        """Take over an environment and reset it.
-
-        Args:
-            env: the environment, unwrapped.
-            name: the task, for errors.
-            action_clip: bound of the actions.
-            on_close: called once at the end.
-
-        Raises:
-            UserError: its actions are neither numbers nor choices.
-        """
         self.env, self.name, self.cfg = env, name, env.cfg
         self.num_envs, self.device = int(env.num_envs), str(env.device)
         self.action_clip, self._on_close = action_clip, on_close
@@ -67,16 +56,12 @@ class IsaacEnv(VecEnv):
         self._endless = not bool(getattr(env.cfg, "is_finite_horizon", False))
         self._single = self.action_choices is not None and not hasattr(env.single_action_space, "nvec")
         manager = getattr(env, "observation_manager", None)
-        if manager is not None and _remembers(manager):
-            manager.compute = _Complete(manager)
+        if manager is not None and next(iter(_buffers(manager)), None) is not None:
+            manager.compute = _CompleteHistory(manager)
         self.reset()
 
     def reset(self, seed: int | None = None) -> TensorDict:
-        """Begin all worlds anew and return the first observations.
-
-        Args:
-            seed: of the worlds; None goes on with their random numbers.
-        """
+        """Reset all worlds and return the first observations; without a seed their random streams continue."""
         self._obs = self._read(self.env.reset(seed=seed)[0])
         self.env.extras.pop("final_obs", None)
         return self._obs
@@ -88,18 +73,18 @@ class IsaacEnv(VecEnv):
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
         """Apply actions (N, num_actions) for one step.
 
-        A world whose state is no longer finite ends its episode without a reward and begins anew.
+        A world in a state that is no longer finite ends its episode without a reward and is reset.
 
         Returns:
-            observations: groups (N, ...) to act on next.
+            observations: Groups (N, ...) to act on next.
             rewards: (N,).
             dones: (N,) bool, episodes that ended.
-            extras: "time_outs" (N,) bool, the episode was cut short and did not terminate; "final_obs", groups whose
-                rows are the last observations where an episode ended; "log", what Isaac Lab tells of the episodes
-                that ended in this step.
+            extras: "time_outs" (N,) bool, the episode was truncated and did not terminate; "final_obs", groups with the
+                last observation in the rows where an episode ended; "log", Isaac Lab's values about the episodes that
+                ended in this step.
         """
         obs, reward, terminated, truncated, extras = self.env.step(self._to_env(actions))
-        # Isaac Lab's extras live on: what was told once would be told again after the next step.
+        # Isaac Lab keeps its extras: what was reported once would be reported again after the next step.
         final, log = extras.pop("final_obs", None), dict(extras.pop("log", None) or {})
         self._obs = self._read(obs)
         broken = ~torch.isfinite(reward)
@@ -111,41 +96,37 @@ class IsaacEnv(VecEnv):
         if bool(broken.any()):
             log["worlds/broken"] = broken.sum()
             reward = torch.where(broken, 0.0, reward)
-            self._mend(broken & ~(terminated | truncated))
-        told = {
+            self._repair(broken & ~(terminated | truncated))
+        extras = {
             "time_outs": time_outs if self._endless else torch.zeros_like(time_outs),
             "final_obs": self._obs if final is None else self._read(final, finite=True),
             "log": log,
         }
-        return self._obs, reward.clone(), done, told
+        return self._obs, reward.clone(), done, extras
 
     @property
     def episode_length_buf(self) -> Tensor:
-        """(N,) steps since each world's reset; what is written to it counts."""
+        """Return (N,) steps since each world's reset; writing to it takes effect."""
         return self.env.episode_length_buf
 
     @episode_length_buf.setter
     def episode_length_buf(self, value: Tensor) -> None:
         self.env.episode_length_buf[:] = value
 
-    def pop_notices(self) -> list[str]:
-        """Return lines for the user; there are none."""
-        return []
-
     def describe_policy(self) -> dict[str, Any]:
-        """Describe what a policy reads and drives, for the exported contract: see `describe.py`."""
+        """Return what a policy reads and drives, for the exported contract: see `describe.py`."""
         from robot_rl.sources.isaaclab.describe import describe_policy
 
         return describe_policy(self, self.policy_groups)
 
     def robot_state(self) -> dict[str, Tensor]:
-        """The robot's signals by the contract's names, (N, size) each."""
+        """Return the robot's signals by the contract's names, (N, size) each."""
         from robot_rl.sources.isaaclab.describe import robot_state
 
         return robot_state(self)
 
     def close(self) -> None:
-        """Close the environment, and whatever was started for it."""
+        """Close the environment and what was started for it."""
         self._on_close()
         self._on_close = lambda: None
 
@@ -165,27 +146,22 @@ class IsaacEnv(VecEnv):
             return actions[:, 0].long() if self._single else actions.long()
         return actions if self.action_clip is None else actions.clamp(-self.action_clip, self.action_clip)
 
-    def _mend(self, worlds: Tensor) -> None:
-        """Reset worlds that are broken and were not reset, and leave nothing in the observations that is not finite."""
+    def _repair(self, worlds: Tensor) -> None:
+        """Reset broken worlds that were not reset, and replace observations that are not finite."""
         which = worlds.nonzero().squeeze(-1).int()
         if len(which):
             self.env._reset_idx(which)
         self._obs = self._read(dict(self._obs.items()), finite=True)
 
 
-class _Complete:
+class _CompleteHistory:
     """An observation manager's `compute`, with the newest frame in the history of the observations before a reset."""
 
     def __init__(self, manager: Any) -> None:
-        """Take the place of the method.
-
-        Args:
-            manager: the manager.
-        """
         self._manager, self._compute = manager, manager.compute
 
     def __call__(self, update_history: bool = False) -> Any:
-        """Compute the observations; only with `update_history` does the history go on."""
+        """Compute the observations; the history changes only with `update_history`."""
         if update_history:
             return self._compute(update_history=True)
         buffers = list(_buffers(self._manager))
@@ -203,12 +179,8 @@ def _buffers(manager: Any) -> Any:
             yield from group.values()
 
 
-def _remembers(manager: Any) -> bool:
-    return next(iter(_buffers(manager)), None) is not None
-
-
 def _actions(space: Any, name: str) -> tuple[int, tuple[int, ...] | None]:
-    """How many components an action has, and how many values each chooses from."""
+    """Return the number of components of an action, and how many values each has."""
     kind = type(space).__name__
     if kind == "Box":
         return int(torch.Size(space.shape).numel()), None
@@ -224,6 +196,6 @@ def _finite(value: Tensor) -> Tensor:
 
 
 def _channels_first(value: Tensor) -> Tensor:
-    """Pictures (N, H, W, C) as (N, C, H, W)."""
+    """Return images (N, H, W, C) as (N, C, H, W)."""
     value = value.float()
     return value.permute(0, 3, 1, 2) if value.ndim == 4 and value.shape[-1] <= 4 < value.shape[1] else value

@@ -1,4 +1,4 @@
-"""What an environment of Isaac Lab says about learning in it: its rsl_rl agent's settings in this learner's names."""
+"""Convert the settings of an environment's rsl_rl agent to this learner's names."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ PLAIN = (bool, int, float, str)
 
 
 def learner_changes(agent: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
-    """Changes of the learner's settings by dotted name.
+    """Return changes of the learner's settings by dotted name.
 
     Args:
-        agent: an agent's configuration for rsl_rl; None where the environment has none.
-        groups: observation groups of the environment.
+        agent: An agent's configuration for rsl_rl; None where the environment has none.
+        groups: Observation groups of the environment.
     """
     changes = {"actor_groups": _groups(agent, "actor", groups), "critic_groups": _groups(agent, "critic", groups)}
     if agent is None:
@@ -52,17 +52,17 @@ def learner_changes(agent: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def action_clip(agent: Any) -> float | None:
-    """The bound of the actions that the agent's settings ask for; None without one."""
+    """Return the bound of the actions in the agent's settings; None without one."""
     bound = getattr(agent, "clip_actions", None)
     return float(bound) if isinstance(bound, int | float) and not isinstance(bound, bool) else None
 
 
 def _groups(agent: Any, who: str, groups: Mapping[str, Any]) -> list[str]:
-    """The groups that a network sees: as the agent says, else "critic" for the critic where there is one, else all."""
-    said = getattr(agent, "obs_groups", None)
-    told = said.get(who) if isinstance(said, Mapping) else None
-    if told and all(name in groups for name in told):
-        return list(told)
+    """Return the groups that a network sees: the agent's, else "critic" for the critic where there is one, else all."""
+    obs_groups = getattr(agent, "obs_groups", None)
+    names = obs_groups.get(who) if isinstance(obs_groups, Mapping) else None
+    if names and all(name in groups for name in names):
+        return list(names)
     return [who] if who in groups else ["policy"] if "policy" in groups else list(groups)
 
 
@@ -82,6 +82,6 @@ def _network(who: str, model: Any) -> dict[str, Any]:
 
 
 def _plain(node: Any, name: str) -> Any:
-    """A setting where it is a number, word or flag; Isaac Lab has markers for what is missing."""
+    """Return a setting where it is a number, word or flag; Isaac Lab has markers for missing ones."""
     value = getattr(node, name, None)
     return value if isinstance(value, PLAIN) else None

@@ -1,8 +1,8 @@
-"""What a policy reads and drives in a manager-based environment of Isaac Lab, as the exported contract has to say it.
+"""Describe what a policy reads and drives in a manager-based environment of Isaac Lab, for the exported contract.
 
-Joints, limits and gains are read from the articulation and its actuators, scales and offsets from the action terms'
-descriptors, and what an observation term is from the function that computes it and from its descriptor. A term that no
-robot measures is named with no signal, and the contract refuses it by that name.
+Joints, limits and gains come from the articulation and its actuators, scales and offsets from the action terms'
+descriptors, and an observation term from its function and its descriptor. A term that no robot measures has no signal,
+and the contract refuses it by its name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,32 +33,33 @@ TERMS = {
 LIBRARY = ("isaaclab.", "isaaclab_tasks.")
 ACTIONS = {"JointPositionAction": "position", "JointEffortAction": "effort"}
 ROBOTS = {"go2": "unitree_go2", "g1": "unitree_g1", "h1": "unitree_h1"}
-"""What Isaac Lab calls a robot's file, and what this project calls the robot."""
+"""Names of Isaac Lab's robot files, and this project's names of the robots."""
 EFFORTS = ("actuator_effort_limit", "joint_effort_limit", "effort_limit", "effort_limit_sim")
 SPEEDS = ("actuator_velocity_limit", "joint_velocity_limit", "velocity_limit", "velocity_limit_sim")
-"""What Isaac Lab calls a limit, what the motor can do first."""
+"""Isaac Lab's names of a limit, that of the motor first."""
+STEPS = 30
+TOLERANCE = 1e-4
+"""Largest difference, in parts of 1 or of the value where that is larger: float32, and sums in another order."""
 COMMAND = {"vx": "lin_vel_x", "vy": "lin_vel_y", "yaw": "ang_vel_z"}
 
 
 def describe_policy(env: Any, groups: tuple[str, ...] = ("policy",)) -> dict[str, Any]:
-    """Describe joints, actions, observations, rates and command ranges.
+    """Return joints, actions, observations, rates and command ranges of a `robot_rl.sources.isaaclab.adapter.IsaacEnv`.
 
     Args:
-        env: the environment, a `robot_rl.sources.isaaclab.adapter.IsaacEnv`.
-        groups: the observation groups that the policy sees.
+        env: The environment.
+        groups: The observation groups that the policy sees.
 
     Raises:
-        UserError: a direct environment, which does not say what it observes, or actions that a robot's joint
-            controller does not take.
+        UserError: A direct environment, which does not describe its observation, or actions that a robot's joint
+            controller does not support.
     """
     lab = env.env
     if hasattr(lab, "describe_policy"):
         return lab.describe_policy()
     if not hasattr(lab, "observation_manager"):
-        raise UserError(
-            f"export: {env.name} is a direct environment, which does not say what its observation is made of; train a "
-            "manager-based one, or give its class describe_policy() and robot_state() (docs/isaac.md)"
-        )
+        right = "train a manager-based one, or give its class describe_policy() and robot_state() (docs/isaac.md)"
+        raise UserError(f"export: {env.name} is a direct environment, which does not describe its observation; {right}")
     asset = _robot(env)
     robot = lab.scene.articulations[asset]
     actions = _action_rows(env, asset)
@@ -77,7 +79,7 @@ def describe_policy(env: Any, groups: tuple[str, ...] = ("policy",)) -> dict[str
 
 
 def robot_state(env: Any) -> dict[str, Tensor]:
-    """The robot's signals without noise by the contract's names, (N, size) each."""
+    """Return the robot's signals without noise by the contract's names, (N, size) each."""
     lab = env.env
     if hasattr(lab, "robot_state"):
         return lab.robot_state()
@@ -94,7 +96,7 @@ def robot_state(env: Any) -> dict[str, Tensor]:
 
 
 def _robot(env: Any) -> str:
-    """The articulation that the actions drive."""
+    """Return the articulation that the actions drive."""
     manager = env.env.action_manager
     assets = {manager.get_term(name).cfg.asset_name for name in manager.active_terms}
     if len(assets) != 1:
@@ -103,7 +105,7 @@ def _robot(env: Any) -> str:
 
 
 def _joint_rows(robot: Any, driven: set[str]) -> list[dict[str, Any]]:
-    """Gains, limits and default of every joint: as its actuator is configured, else as the simulation has them."""
+    """Return gains, limits and default of every joint: of its actuator's configuration, else of the simulation."""
     data, names = robot.data, list(robot.joint_names)
     kp, kd = _row(data.joint_stiffness), _row(data.joint_damping)
     effort, speed = _row(data.joint_effort_limits), _row(data.joint_vel_limits)
@@ -132,13 +134,13 @@ def _joint_rows(robot: Any, driven: set[str]) -> list[dict[str, Any]]:
 
 
 def _configured(actuator: Any, fields: tuple[str, ...], joints: list[str]) -> dict[str, float]:
-    """What an actuator is configured with, by joint: the first of these fields that is set."""
-    said = next((value for field in fields if (value := getattr(actuator, field, None)) is not None), None)
-    if isinstance(said, int | float):
-        return dict.fromkeys(joints, float(said))
-    if not isinstance(said, Mapping):
+    """Return an actuator's configured value by joint: of the first of these fields that is set."""
+    found = next((value for field in fields if (value := getattr(actuator, field, None)) is not None), None)
+    if isinstance(found, int | float):
+        return dict.fromkeys(joints, float(found))
+    if not isinstance(found, Mapping):
         return {}
-    return {joint: float(value) for joint in joints for name, value in said.items() if re.fullmatch(name, joint)}
+    return {joint: float(value) for joint in joints for name, value in found.items() if re.fullmatch(name, joint)}
 
 
 def _bounded(effort: float, joint: str) -> float:
@@ -148,7 +150,7 @@ def _bounded(effort: float, joint: str) -> float:
 
 
 def _action_rows(env: Any, asset: str) -> list[dict[str, Any]]:
-    """Scale, offset and kind of every action, from the terms' descriptors."""
+    """Return scale, offset and kind of every action, from the terms' descriptors."""
     manager, rows = env.env.action_manager, []
     for name in manager.active_terms:
         term = manager.get_term(name)
@@ -160,10 +162,7 @@ def _action_rows(env: Any, asset: str) -> list[dict[str, Any]]:
                 f"controller does not take; one of {', '.join(ACTIONS)} is possible"
             )
         if getattr(descriptor, "clip", None) is not None:
-            raise UserError(
-                f"export: action term '{name}' of {env.name} clips its targets; give action_clip= instead, a bound of "
-                "the actions"
-            )
+            raise UserError(f"export: action term '{name}' of {env.name} clips its targets; give action_clip= instead")
         count = len(descriptor.joint_names)
         scale, offset = _values(descriptor.scale, count), _values(descriptor.offset, count)
         for joint, factor, start in zip(descriptor.joint_names, scale, offset, strict=True):
@@ -176,14 +175,14 @@ def _observation_rows(env: Any, group: str, asset: str) -> list[dict[str, Any]]:
     if group not in manager.active_terms:
         raise UserError(f"export: {env.name} has no observation group of terms called '{group}'")
     if getattr(manager, "_group_obs_time_major", {}).get(group):
-        raise UserError(f"export: observation group '{group}' lies by time first; the contract has it by term")
+        raise UserError(f"export: observation group '{group}' is ordered by time first, must be by term")
     names, cfgs = manager.active_terms[group], manager._group_obs_term_cfgs[group]
     sizes = manager.group_obs_term_dim[group]
     return [_row_of(env, asset, *each) for each in zip(names, cfgs, sizes, strict=True)]
 
 
 def _row_of(env: Any, asset: str, name: str, cfg: Any, shape: Any) -> dict[str, Any]:
-    """One term; without a signal where nothing that a robot measures stands for it."""
+    """Return one term; without a signal where a robot measures nothing equivalent."""
     history = max(1, int(getattr(cfg, "history_length", 0) or 0))
     size = math.prod(shape) // history
     signal, transform, unit, frame = _meaning(cfg, asset)
@@ -192,36 +191,28 @@ def _row_of(env: Any, asset: str, name: str, cfg: Any, shape: Any) -> dict[str, 
     row = {"name": name, "signal": signal, "transform": transform, "unit": unit, "frame": frame, "size": size}
     row |= {"history": history, "scale": _one_scale(cfg.scale, name), "clip": _clip(cfg.clip), "params": {}}
     if signal in ("joint_pos", "joint_vel"):
-        joints, all_of_them = _joints(env, asset, cfg)
-        if not all_of_them:
-            row["params"] = {"joints": joints}
+        joints, entity = list(env.env.scene.articulations[asset].joint_names), cfg.params.get("asset_cfg")
+        ids = slice(None) if entity is None else entity.joint_ids
+        chosen = joints[ids] if isinstance(ids, slice) else [joints[int(index)] for index in ids]
+        if chosen != joints:
+            row["params"] = {"joints": chosen}
     if getattr(cfg.func, "__name__", "") == "joint_vel_rel":
-        _refuse_moving_default(env, asset, name)
+        data = env.env.scene.articulations[asset].data
+        if data.default_joint_vel.torch.any():
+            raise UserError(f"export: observation '{name}' is relative to default velocities that are not 0")
     return row
 
 
 def _meaning(cfg: Any, asset: str) -> tuple[str | None, str, str, str]:
-    """Signal, transform, unit and frame of a term; no signal where it is not one of Isaac Lab's own in TERMS."""
+    """Return signal, transform, unit and frame of a term; no signal where it is not one of Isaac Lab's own in TERMS."""
     function = getattr(cfg.func, "__wrapped__", cfg.func)
     name, module = getattr(function, "__name__", ""), str(getattr(function, "__module__", ""))
     entity = cfg.params.get("asset_cfg")
-    elsewhere = entity is not None and entity.name != asset
-    some_action = name == "last_action" and cfg.params.get("action_name") is not None
-    if name not in TERMS or not module.startswith(LIBRARY) or elsewhere or some_action or cfg.modifiers:
+    is_other = entity is not None and entity.name != asset
+    is_partial = name == "last_action" and cfg.params.get("action_name") is not None
+    if name not in TERMS or not module.startswith(LIBRARY) or is_other or is_partial or cfg.modifiers:
         return None, "identity", "1", "none"
     return TERMS[name]
-
-
-def _joints(env: Any, asset: str, cfg: Any) -> tuple[list[str], bool]:
-    names, entity = list(env.env.scene.articulations[asset].joint_names), cfg.params.get("asset_cfg")
-    ids = slice(None) if entity is None else entity.joint_ids
-    chosen = names[ids] if isinstance(ids, slice) else [names[int(index)] for index in ids]
-    return chosen, chosen == names
-
-
-def _refuse_moving_default(env: Any, asset: str, name: str) -> None:
-    if bool(env.env.scene.articulations[asset].data.default_joint_vel.torch.any()):
-        raise UserError(f"export: observation '{name}' is relative to default velocities that are not 0")
 
 
 def _one_scale(scale: Any, name: str) -> float:
@@ -239,7 +230,7 @@ def _clip(clip: Any) -> list[float] | None:
 
 
 def _command_name(env: Any, groups: tuple[str, ...] = ("policy",)) -> str | None:
-    """The command that the policy's observations show; None without one."""
+    """Return the command that the policy observes; None without one."""
     manager = env.env.observation_manager
     found = [
         cfg.params["command_name"]
@@ -253,16 +244,14 @@ def _command_name(env: Any, groups: tuple[str, ...] = ("policy",)) -> str | None
 
 
 def _command(env: Any, groups: tuple[str, ...]) -> dict[str, Any] | None:
-    """Ranges of a velocity command, as in training."""
+    """Return the ranges of a velocity command, as in training."""
     name = _command_name(env, groups)
     if name is None:
         return None
     ranges = getattr(env.env.command_manager.get_term(name).cfg, "ranges", None)
     found: dict[str, Any] = {ours: getattr(ranges, theirs, None) for ours, theirs in COMMAND.items()}
     if any(limits is None for limits in found.values()):
-        raise UserError(
-            f"export: the command '{name}' of {env.name} is no velocity of the base, which a robot is given"
-        )
+        raise UserError(f"export: the command '{name}' of {env.name} is no velocity of the base, as a robot needs it")
     return {"name": name, "ranges": {key: [float(low), float(high)] for key, (low, high) in found.items()}}
 
 
@@ -271,9 +260,57 @@ def _row(proxy: Any) -> list[float]:
 
 
 def _values(given: Any, count: int) -> list[float]:
-    """A number for all, one each, or a batch of them, as one each."""
+    """Return a number for all, one each, or a batch of them, as one each."""
     if isinstance(given, Tensor):
         given = given[0].tolist() if given.ndim == 2 else given.tolist()
     if isinstance(given, Mapping):
         raise UserError("export: an action's scale is given by name and not resolved")
     return [float(given)] * count if isinstance(given, int | float) else [float(value) for value in given]
+
+
+def check_observations(env: Any, training: Any) -> None:
+    """Compare the observations of the environment with those that its description computes from the robot's state.
+
+    Args:
+        env: The environment, without noise and delay; it is reset and stepped.
+        training: The policy's origin, for the contract.
+
+    Raises:
+        UserError: They differ; the line names the term and by how much.
+        ContractError: The policy reads what no robot can measure.
+    """
+    from robot_rl_deploy.describe import make_contract
+    from robot_rl_deploy.observe import Observer, needed_signals
+
+    contract = make_contract(env.describe_policy(), training)
+    observer, generator = Observer(contract, env.num_envs), torch.Generator().manual_seed(0)
+    obs, done = env.reset(), np.ones(env.num_envs, bool)
+    for step in range(STEPS):
+        observer.reset(done)
+        state = env.robot_state()
+        signals = {name: state[name].detach().cpu().numpy() for name in needed_signals(contract)}
+        built = observer.observe(signals)
+        given = torch.cat([obs[group] for group in env.policy_groups], dim=-1).cpu().numpy()
+        if given.shape != built.shape:
+            raise UserError(f"export: {env.name} observes {given.shape[1]} values, its terms have {built.shape[1]}")
+        _compare(env.name, contract, given, built, step)
+        actions = 0.3 * torch.randn(env.num_envs, env.num_actions, generator=generator)
+        if env.action_clip is not None:
+            actions = actions.clamp(-env.action_clip, env.action_clip)
+        observer.last_action[:] = actions.numpy()
+        obs, _, ended, _ = env.step(actions)
+        done = ended.cpu().numpy()
+
+
+def _compare(name: str, contract: Any, given: np.ndarray, built: np.ndarray, step: int) -> None:
+    wrong = np.abs(given - built) / np.maximum(1.0, np.abs(given))
+    if wrong.max() <= TOLERANCE:
+        return
+    column, start = int(wrong.max(axis=0).argmax()), 0
+    for term in contract.observations:
+        if column < start + term.size * term.history:
+            raise UserError(
+                f"export: observation '{term.name}' of {name} is {given[:, column].max():.6g} where its description "
+                f"makes {built[:, column].max():.6g} of the robot's state (step {step}, component {column - start})"
+            )
+        start += term.size * term.history

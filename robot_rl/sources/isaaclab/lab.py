@@ -1,4 +1,4 @@
-"""The Isaac Lab that is installed here: which version it is, which environments it registers, and its talk."""
+"""The installed Isaac Lab: its version, its registered environments, and a context that silences it."""
 
 from __future__ import annotations
 
@@ -14,28 +14,22 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.sources.external import import_registering, split_name
 
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
 
 PREFIX = "isaac/"
 VERSION = "3.0.0"
-"""The version that is tested; others of the same two first numbers are taken."""
+"""The tested version; others with the same first two numbers are accepted."""
 OURS = "robot_rl_tasks.isaac"
 """Registers environments of this project, where it can be imported."""
 CFG = "env_cfg_entry_point"
-"""By this an environment's registration is known as Isaac Lab's."""
+"""Key of the registrations that are Isaac Lab's."""
 
 
 def require_lab(name: str) -> None:
-    """Refuse a Python without Isaac Lab, or with a version that nobody has tried.
-
-    Args:
-        name: the task that asks for it.
-
-    Raises:
-        UserError: it is not here, or another version is.
-    """
+    """Raise UserError where Isaac Lab, which the task `name` needs, is missing or of an untested version."""
     try:
         found = metadata.version("isaaclab")
     except metadata.PackageNotFoundError:
@@ -48,47 +42,33 @@ def require_lab(name: str) -> None:
 
 
 def find_spec(name: str) -> EnvSpec:
-    """The registration of an environment of Isaac Lab.
+    """Return the registration of an environment of Isaac Lab.
 
     Args:
         name: "isaac/" and its id, with "<module>:" before the id where a module registers it.
-
-    Raises:
-        UserError: Isaac Lab is missing or of another version, or there is no such environment; the nearest is offered.
     """
-    module, colon, name_alone = name.removeprefix(PREFIX).rpartition(":")
-    if not name_alone or (colon and not all(part.isidentifier() for part in module.split("."))):
-        raise UserError(f"task={name}: write isaac/<id> such as isaac/Isaac-Cartpole-Direct, or isaac/<module>:<id>")
+    module, env_id = split_name(name, PREFIX, "Isaac-Cartpole-Direct")
     require_lab(name)
     with hushed():
         known = _register(name, module)
-    if name_alone not in known:
-        raise UserError(f"task={name}: Isaac Lab {VERSION} registers no '{name_alone}'; {_nearest(name_alone, known)}")
-    return known[name_alone]
+    if env_id not in known:
+        raise UserError(f"task={name}: Isaac Lab {VERSION} registers no '{env_id}'; {_nearest(env_id, known)}")
+    return known[env_id]
 
 
 def _register(name: str, module: str) -> dict[str, EnvSpec]:
-    """Import what registers environments, and give those of Isaac Lab's kind by id."""
+    """Import the modules that register environments, and return those of Isaac Lab's kind by id."""
     import gymnasium
 
     importlib.import_module("isaaclab_tasks")
-    # A module that lies where one works is found, as with python -m, where the name has one.
-    if module and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(OURS)
-    if module:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as problem:
-            raise UserError(
-                f"task={name}: cannot import {problem.name}; install it, or start where its file is"
-            ) from None
+    import_registering(name, module)
     return {key: spec for key, spec in gymnasium.registry.items() if CFG in (spec.kwargs or {})}
 
 
 def _nearest(name: str, known: dict[str, Any]) -> str:
-    """The ids that are meant, perhaps: names of version 2 end in -v0, and robots had a hyphen more."""
+    """Return the probable ids: names of version 2 end in -v0, and robots had an additional hyphen."""
     plain = {"".join(key.lower().split("-")): key for key in known}
     wanted = "".join(name.lower().removesuffix("-v0").split("-"))
     if wanted in plain:
@@ -99,7 +79,7 @@ def _nearest(name: str, known: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def hushed() -> Iterator[None]:
-    """Keep to itself what Isaac Lab and what it stands on print and warn of while they start."""
+    """Discard what Isaac Lab and its libraries print and warn of while they start."""
     level = logging.root.manager.disable
     with contextlib.ExitStack() as after:
         after.enter_context(contextlib.redirect_stdout(io.StringIO()))

@@ -1,4 +1,4 @@
-"""Settings of an environment of Isaac Lab by dotted name, and the files that they point to."""
+"""Settings of an environment of Isaac Lab by dotted name, and the files that they refer to."""
 
 from __future__ import annotations
 
@@ -16,17 +16,11 @@ REMOTE = ("http://", "https://", "omniverse://", "s3://")
 
 
 def find(cfg: Any, path: str) -> tuple[Any, str, Any]:
-    """Where a setting is.
+    """Return the holder of a setting, the last part of its name, and its value.
 
     Args:
-        cfg: an environment's configuration.
-        path: dotted name, such as "rewards.alive.weight".
-
-    Returns:
-        What holds it, the last part of the name, and its value.
-
-    Raises:
-        UserError: there is no such setting; the line offers the nearest.
+        cfg: An environment's configuration.
+        path: Dotted name, such as "rewards.alive.weight".
     """
     *parents, last = path.split(".")
     node, walked = cfg, "env"
@@ -41,7 +35,7 @@ def find(cfg: Any, path: str) -> tuple[Any, str, Any]:
 
 
 def children(node: Any) -> dict[str, Any]:
-    """The settings that a part of a configuration holds, by name; none where it is a value."""
+    """Return the settings in a part of a configuration, by name; empty where it is a value."""
     if isinstance(node, Mapping):
         return {str(key): value for key, value in node.items()}
     if hasattr(node, "__dataclass_fields__"):
@@ -51,23 +45,19 @@ def children(node: Any) -> dict[str, Any]:
 
 
 def model(cfg: Any, path: str) -> Any:
-    """A value of the type that a setting has: a configuration may say 5 where a fraction is meant as well.
-
-    Raises:
-        UserError: there is no such setting.
-    """
+    """Return a value of a setting's type: a configuration may have 5 where a fraction is meant as well."""
     holder, last, value = find(cfg, path)
     if isinstance(value, bool) or not isinstance(value, int):
         return value
-    said = [str(vars(kind).get("__annotations__", {}).get(last, "")) for kind in type(holder).__mro__]
-    return float(value) if isinstance(holder, Mapping) or any("float" in words for words in said) else value
+    annotations = [str(vars(kind).get("__annotations__", {}).get(last, "")) for kind in type(holder).__mro__]
+    return float(value) if isinstance(holder, Mapping) or any("float" in words for words in annotations) else value
 
 
 def put(cfg: Any, path: str, value: Any) -> None:
     """Set a setting.
 
     Raises:
-        UserError: there is no such setting, or it is no value but a group of them (which null alone leaves out).
+        UserError: There is no such setting, or it is no value but a group of them (which only null leaves out).
     """
     holder, last, old = find(cfg, path)
     if children(old) and value is not None:
@@ -79,7 +69,7 @@ def put(cfg: Any, path: str, value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A value as YAML can hold it; None for what it cannot."""
+    """Return a value as YAML can represent it; None for what it cannot."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
@@ -88,16 +78,16 @@ def plain(value: Any) -> Any:
 
 
 def localize(cfg: Any, folder: Path | None, exists: Callable[[str], bool], name: str) -> None:
-    """Point every USD file of the scene to a local one, where it has to be, or see that it can be had.
+    """Replace every USD file of the scene by a local one where necessary, or check that it is available.
 
     Args:
-        cfg: an environment's configuration; its paths are changed.
-        folder: where to look, by a path's end or a file's name; None: nowhere.
-        exists: whether a file of Isaac Lab's store can be had.
-        name: the task.
+        cfg: An environment's configuration; its paths are changed.
+        folder: Where to look, by a path's end or a file's name; None: nowhere.
+        exists: Whether a file of Isaac Lab's store is available.
+        name: The task.
 
     Raises:
-        UserError: a file is neither here nor to be had.
+        UserError: A file is neither local nor available.
     """
     for holder in walk(getattr(cfg, "scene", cfg)):
         path = getattr(holder, "usd_path", None)
@@ -110,12 +100,12 @@ def localize(cfg: Any, folder: Path | None, exists: Callable[[str], bool], name:
 
 
 def local_file(path: str, folder: Path | None, exists: Callable[[str], bool]) -> Path | None:
-    """The file that stands for a path of the store: in a folder, or our ground where theirs is out of reach.
+    """Return the local file for a path of the store: in a folder, or our ground where theirs is not available.
 
     Args:
-        path: the path.
-        folder: where to look; None: nowhere.
-        exists: whether a file of Isaac Lab's store can be had.
+        path: The path.
+        folder: Where to look; None: nowhere.
+        exists: Whether a file of Isaac Lab's store is available.
     """
     found = find_file(path, folder) if folder else None
     if found is None and GROUND in path and (folder or not exists(path)):
@@ -128,13 +118,13 @@ def _missing(path: str, folder: Path | None, name: str) -> str:
     own = ", or assets=own, the cart-pole that comes with the project" if find_file(path, OWN_ASSETS) else ""
     tried = f" nor in assets={folder}" if folder else ""
     return (
-        f"task={name}: {path} is not to be had here (offline?){tried}; put {file} into a folder and give "
+        f"task={name}: {path} is not available here (offline?){tried}; put {file} into a folder and give "
         f"assets=<folder>{own}"
     )
 
 
 def find_file(path: str, folder: Path) -> Path | None:
-    """The file in a folder that stands for a path of the store: by as much of the path's end as is there."""
+    """Return the file in a folder for a path of the store: the one that shares the longest end of the path."""
     parts = path.partition("://")[2].split("/") if "://" in path else path.split("/")
     for start in range(len(parts)):
         stem = folder.joinpath(*parts[start:])
@@ -145,7 +135,7 @@ def find_file(path: str, folder: Path) -> Path | None:
 
 
 def walk(node: Any, seen: set[int] | None = None) -> Iterator[Any]:
-    """Every part of a configuration that holds settings, but for marks in pictures."""
+    """Yield every part of a configuration that has settings, except markers in images."""
     seen = set() if seen is None else seen
     if id(node) in seen:
         return

@@ -6,41 +6,31 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.experiment.tree import coerce, copy_tree, leaves
-from robot_rl.sources.protocol import (
-    NEEDS_OUR_TASK,
-    Defaults,
-    Resolved,
-    TaskSource,
-    Worlds,
-    refuse_engine,
-    require_keys,
-)
+from robot_rl.sources.external import ExternalSource
+from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, Worlds
 
 if TYPE_CHECKING:
     from robot_rl.sources.isaaclab.task import IsaacTask
 
-PREFIX = "isaac/"
-ENGINE = "isaaclab"
 NUM_ENVS_CPU = 16
 """Worlds on a CPU, where Newton steps one after the other."""
-KEYS = ("physics", "presets", "assets", "action_clip", "env")
-"""Settings that take the place of a task's numbers; env holds those of the environment that are set by name."""
 ELSEWHERE = {"scene.num_envs": "num_envs=", "sim.device": "device=", "seed": "seed="}
 """Settings of the environment that have a key of their own here."""
 POSITIVE = ("decimation", "sim.dt", "episode_length_s")
 """Settings of the environment that divide something."""
-FOREIGN = re.compile(r"isaac/(?P<module>.*):[^:]*", re.DOTALL)
 CALLABLE = re.compile(r"\s*(?:lambda\b|[\w.]+\s*:\s*\w)")
-"""How Isaac Lab's settings write a function: <module>:<name>, or its text."""
+"""A function in Isaac Lab's settings: <module>:<name>, or its text."""
 
 
-class IsaacLabSource(TaskSource):
+class IsaacLabSource(ExternalSource):
     """Tasks that are a `robot_rl.sources.isaaclab.task.IsaacTask`."""
 
-    name = "isaaclab"
+    name = engine = "isaaclab"
+    prefix = "isaac/"
+    keys = ("physics", "presets", "assets", "action_clip", "env")
+    instead = "choose it with physics="
     pattern = "isaac/<id>"
     summary = "any environment of Isaac Lab, where that is installed: make isaac (docs/isaac.md)"
     settings_help = """\
@@ -53,10 +43,6 @@ of an environment of Isaac Lab:
     unsupported: ClassVar[Mapping[str, str]] = {key: why for key, why in NEEDS_OUR_TASK.items() if key != "export"} | {
         "video": "is filmed by Isaac Lab's own tools; robot-rl eval tells figures"
     }
-
-    def owns(self, name: str) -> bool:
-        """Return whether a name begins with "isaac/"."""
-        return name.startswith(PREFIX)
 
     def defaults(self, name: str, device: str) -> Defaults:
         """Return the settings of an environment, and those of its rsl_rl agent in the learner's names."""
@@ -76,15 +62,12 @@ of an environment of Isaac Lab:
         """Return the environment with the tree's presets and settings."""
         from robot_rl.sources.isaaclab import settings
 
-        require_keys(tree, KEYS)
-        refuse_engine(tree, ENGINE, "choose it with physics=")
-        if not isinstance(tree["env"], Mapping):
-            raise UserError(f"env={tree['env']!r}: is a group; set one of its values, such as env.decimation")
+        given = self.check_tree(tree, "such as env.decimation")
         task = _task(tree)
         task.folder  # noqa: B018  # refuses a folder that is not there
         cfg = task.load_cfg()
         task.check_single(cfg)
-        for path, value in leaves(tree["env"]):
+        for path, value in leaves(given):
             old = settings.model(cfg, path)
             is_free = value is None or old is None or bool(settings.children(old))
             task.settings[path] = value if is_free else coerce(old, value, f"env.{path}")
@@ -93,21 +76,12 @@ of an environment of Isaac Lab:
             if path in POSITIVE and not (task.settings[path] or 0) > 0:
                 raise UserError(f"env.{path}={value}: must be above 0")
             settings.put(cfg, path, task.settings[path])
-        return Resolved(task=task, engine=ENGINE, keys=KEYS, recorded={"assets": task.assets})
-
-    def make_env(self, task: "IsaacTask", worlds: Worlds) -> Any:
-        """Make the environment behind the adapter."""
-        return task.make_env(worlds.num_envs, seed=worlds.seed + worlds.first, device=worlds.device)
-
-    def check_learner(self, env: Any, task: "IsaacTask", learner: LearnerCfg) -> None:
-        """Refuse rsl_rl's runner with choices as actions."""
-        if learner.name == "rsl_rl" and env.action_choices is not None:
-            raise UserError(f"learner=rsl_rl: the actions of {task.name} are choices; use learner=ppo")
+        return Resolved(task=task, engine=self.engine, keys=self.keys, recorded={"assets": task.assets})
 
     def admit(self, tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-        """Return a tree in which the environment's settings of these names ("env.<path>") stand with their values.
+        """Return a tree that has the environment's settings of these names ("env.<path>") with their values.
 
-        The tree holds none of them at first: an environment of Isaac Lab has hundreds.
+        The tree has none of them at first: an environment of Isaac Lab has hundreds.
         """
         from robot_rl.sources.isaaclab import settings
 
@@ -117,31 +91,29 @@ of an environment of Isaac Lab:
         if not fresh:
             return dict(tree)
         cfg = _task(tree).load_cfg()
-        grown: dict[str, Any] = copy_tree(tree["env"])
+        env: dict[str, Any] = copy_tree(tree["env"])
         for path in fresh:
             value = settings.plain(settings.find(cfg, path)[2])
             *parents, last = path.split(".")
-            node = grown
+            node = env
             for part in parents:
                 node = node.setdefault(part, {})
                 if not isinstance(node, dict):
                     raise UserError(f"env.{path}: another setting leaves '{part}' out")
             node[last] = value
-        return {**tree, "env": grown}
+        return {**tree, "env": env}
 
     def named_code(self, tree: Mapping[str, Any]) -> list[str]:
-        """Return the module that registers the environment, and settings that hold a function."""
-        match = FOREIGN.fullmatch(str(tree.get("task")))
-        functions = [text for text in _texts(tree.get("env")) if CALLABLE.match(text)]
-        return [*([match["module"]] if match else []), *functions]
+        """Return the module that registers the environment, and settings that are functions."""
+        return super().named_code(tree) + [text for text in _texts(tree.get("env")) if CALLABLE.match(text)]
 
     def export(
         self, task: "IsaacTask", worlds: Worlds, actor: Any, *, groups: tuple[str, ...], out: Path, training: Any
     ) -> Any:
-        """Write the bundle of a policy; what its contract says is first held against the environment's observations."""
+        """Write the bundle of a policy, after comparing its contract with the environment's observations."""
         from robot_rl_deploy.export import export_policy
 
-        from robot_rl.sources.isaaclab.agreement import check_observations
+        from robot_rl.sources.isaaclab.describe import check_observations
 
         with as_user_error(), contextlib.closing(_make_export_env(task, worlds, groups)) as env:
             env.policy_groups = groups
@@ -158,7 +130,7 @@ def _task(tree: Mapping[str, Any]) -> Any:
         if isinstance(value, list) and key == "presets":
             value = ",".join(str(item) for item in value)
         words[key] = "" if value is None else str(value)
-    if words["assets"] not in ("", "own"):  # A run goes on from another folder, too.
+    if words["assets"] not in ("", "own"):  # A run may be resumed from another folder.
         words["assets"] = str(Path(words["assets"]).expanduser().absolute())
     clip = tree["action_clip"]
     if clip is not None and (isinstance(clip, bool) or not isinstance(clip, int | float) or not clip > 0):
@@ -167,7 +139,7 @@ def _task(tree: Mapping[str, Any]) -> Any:
 
 
 def _make_export_env(task: "IsaacTask", worlds: Worlds, groups: tuple[str, ...]) -> Any:
-    """One world of a run's environment as a robot sees it: no noise and no delay in what the policy observes."""
+    """Make one world of a run's environment as a robot sees it: observations without noise and delay."""
     from robot_rl.sources.isaaclab import settings
 
     lab_cfg = task.load_cfg(1, worlds.device)

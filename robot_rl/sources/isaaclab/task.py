@@ -1,10 +1,9 @@
-"""A task that is an environment of Isaac Lab: ``isaac/<id>`` where others have a name."""
+"""A task that is an environment of Isaac Lab, named ``isaac/<id>``."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from urllib.parse import urlparse
 from urllib.request import getproxies
 
 from robot_rl.errors import UserError
+from robot_rl.sources.external import one_line
 from robot_rl.sources.isaaclab import settings
 from robot_rl.sources.isaaclab.lab import PREFIX, find_spec, hushed
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from robot_rl.sources.isaaclab.adapter import IsaacEnv
 
 NEWTON = "newton_mjwarp"
-"""What Isaac Lab calls its preset of the physics that needs no Isaac Sim."""
+"""Isaac Lab's preset of the physics that needs no Isaac Sim."""
 PATIENCE_S = 5.0
-"""For how long the server of a store is waited for [s]."""
+"""How long to wait for the server of a store [s]."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -32,12 +32,12 @@ class IsaacTask:
 
     Attributes:
         name: "isaac/" and the environment's id, with "<module>:" before the id where a module registers it.
-        physics: a preset of the environment's physics; "auto": its own, or Newton where its own needs an Isaac Sim
-            that is not here.
-        presets: further presets of the environment, separated by commas.
-        assets: where to look for USD files; "" in Isaac Lab's store alone, "own" among those of this project.
-        action_clip: bound of the actions; None without one.
-        settings: values of the environment's configuration by dotted name.
+        physics: A preset of the environment's physics; "auto": its own, or Newton where its own needs an Isaac Sim that
+            is not installed.
+        presets: Further presets of the environment, separated by commas.
+        assets: Where to look for USD files; "" only in Isaac Lab's store, "own" among those of this project.
+        action_clip: Bound of the actions; None without one.
+        settings: Values of the environment's configuration by dotted name.
     """
 
     name: str
@@ -49,16 +49,12 @@ class IsaacTask:
 
     @property
     def id(self) -> str:
-        """The environment's id, without its module."""
+        """Return the environment's id, without its module."""
         return self.name.removeprefix(PREFIX).rpartition(":")[2]
 
     @property
     def folder(self) -> Path | None:
-        """Where USD files are looked for.
-
-        Raises:
-            UserError: there is no such folder.
-        """
+        """Return the folder of USD files; raise UserError where it does not exist."""
         if not self.assets:
             return None
         folder = settings.OWN_ASSETS if self.assets == "own" else Path(self.assets).expanduser()
@@ -67,20 +63,17 @@ class IsaacTask:
         return folder
 
     def load_cfg(self, num_envs: int | None = None, device: str = "cpu") -> Any:
-        """The environment's configuration, with presets and settings applied.
+        """Return the environment's configuration, with presets and settings applied.
 
         Args:
-            num_envs: number of worlds; the environment's own where None.
+            num_envs: Number of worlds; the environment's own where None.
             device: "cpu" or "cuda:<index>".
-
-        Raises:
-            UserError: there is no such environment, preset or setting.
         """
         find_spec(self.name)
         cfg = self._compose(num_envs, device)
         for part in settings.walk(cfg):
             if getattr(part, "debug_vis", False) is True:
-                part.debug_vis = False  # Marks in a window that is not there, of files from the store.
+                part.debug_vis = False  # Markers in a window that does not exist, of files from the store.
         for path, value in self.settings.items():
             settings.put(cfg, path, value)
         if device == "cpu" and hasattr(cfg.sim.physics, "use_cuda_graph"):
@@ -88,7 +81,7 @@ class IsaacTask:
         return cfg
 
     def _compose(self, num_envs: int | None, device: str) -> Any:
-        """The configuration with its presets chosen; Newton where the task's own physics cannot be had."""
+        """Return the configuration with its presets; with Newton where the task's own physics is not available."""
         chosen = [f"presets={self.presets}"] if self.presets else []
         if self.physics != "auto":
             return self._parse([*chosen, f"physics={self.physics}"], num_envs, device)
@@ -102,10 +95,10 @@ class IsaacTask:
             with hushed():
                 return parse_env_cfg(self.id, device=device, num_envs=num_envs, overrides=overrides)
         except ValueError as problem:
-            raise UserError(f"task={self.name}: {_line(problem)} (asked for {' '.join(overrides)})") from problem
+            raise UserError(f"task={self.name}: {one_line(problem)} (requested: {' '.join(overrides)})") from problem
 
     def load_agent(self) -> Any:
-        """The settings of the environment's rsl_rl agent; None where it has none."""
+        """Return the settings of the environment's rsl_rl agent; None where it has none."""
         from isaaclab_tasks.utils import load_cfg_from_registry, resolve_presets
 
         if "rsl_rl_cfg_entry_point" not in find_spec(self.name).kwargs:
@@ -114,20 +107,17 @@ class IsaacTask:
             return resolve_presets(load_cfg_from_registry(self.id, "rsl_rl_cfg_entry_point"))
 
     def make_lab_env(self, num_envs: int, *, seed: int | None = None, device: str = "cpu", cfg: Any = None) -> Any:
-        """Make Isaac Lab's own environment, of whatever kind.
+        """Make Isaac Lab's own environment, of any kind, and return it with the stack to close after it.
 
         Args:
-            num_envs: number of worlds.
-            seed: of the worlds.
+            num_envs: Number of worlds.
+            seed: Of the worlds.
             device: "cpu" or "cuda:<index>".
-            cfg: its configuration, from `load_cfg`, where more of it is to be changed.
-
-        Returns:
-            The environment, and what has to be closed after it.
+            cfg: Its configuration, from `load_cfg`, to change more of it.
 
         Raises:
-            UserError: as `load_cfg`, a file that is not to be had, Isaac Sim where it is needed and not here, or a
-                configuration that Isaac Lab refuses.
+            UserError: As `load_cfg`, a missing file, Isaac Sim where it is needed and not installed, or a configuration
+                that Isaac Lab refuses.
         """
         import gymnasium
 
@@ -142,46 +132,29 @@ class IsaacTask:
                 self._launch(cfg, after)
                 with _lent(self.folder):
                     env: Any = gymnasium.make(self.id, cfg=cfg).unwrapped
-        except FileNotFoundError as problem:
+        except BaseException as problem:
             after.close()
-            raise UserError(
-                f"task={self.name}: {_line(problem)}; put the file into a folder and give assets=<folder>"
-            ) from problem
-        except UserError:
-            after.close()
-            raise
-        except ValueError as problem:  # So Isaac Lab says of a name that the robot does not have, and of much else.
-            after.close()
-            raise UserError(f"task={self.name}: {_line(problem)}") from problem
-        except BaseException:
-            after.close()
+            line = f"task={self.name}: {one_line(problem)}"
+            if isinstance(problem, FileNotFoundError):
+                raise UserError(f"{line}; put the file into a folder and give assets=<folder>") from problem
+            # Isaac Lab's ValueError: a name that the robot does not have, and much else.
+            if isinstance(problem, ValueError) and not isinstance(problem, UserError):
+                raise UserError(line) from problem
             raise
         after.callback(env.close)
         return env, after
 
     def _launch(self, cfg: Any, after: contextlib.ExitStack) -> None:
-        """Start what the configuration runs on: nothing for Newton, Isaac Sim where it asks for it."""
+        """Start the simulator of the configuration: nothing for Newton, Isaac Sim where it is needed."""
         from isaaclab.app import launch_simulation
 
         if not _can_run(cfg):
-            raise UserError(
-                f"physics={self.physics}: {self.name} needs Isaac Sim or OvPhysX then, which is not installed here; "
-                f"physics={NEWTON} needs neither"
-            )
+            needs = f"{self.name} needs Isaac Sim or OvPhysX then, which is not installed here"
+            raise UserError(f"physics={self.physics}: {needs}; physics={NEWTON} needs neither")
         after.enter_context(launch_simulation(cfg, {"headless": True, "device": cfg.sim.device}))
 
     def make_env(self, num_envs: int, *, seed: int | None = None, device: str = "cpu", cfg: Any = None) -> IsaacEnv:
-        """Make the environment that the learner takes.
-
-        Args:
-            num_envs: number of worlds.
-            seed: of the worlds.
-            device: "cpu" or "cuda:<index>".
-            cfg: as of `make_lab_env`.
-
-        Raises:
-            UserError: as `make_lab_env`, and an environment of several agents or one whose actions cannot be learned.
-        """
+        """Make the environment that the learner takes; the arguments are those of `make_lab_env`."""
         from robot_rl.sources.isaaclab.adapter import IsaacEnv
 
         cfg = self.load_cfg(num_envs, device) if cfg is None else cfg
@@ -197,7 +170,7 @@ class IsaacTask:
 
     @contextlib.contextmanager
     def _blamed(self) -> Iterator[None]:
-        """Say in one line what Isaac Lab failed with, where settings or files of the user's may be the cause."""
+        """Report Isaac Lab's failure in one line where settings or files of the user's may be the cause."""
         try:
             yield
         except UserError:
@@ -207,28 +180,17 @@ class IsaacTask:
             changed += [f"assets={self.assets}"] if self.assets not in ("", "own") else []
             if not changed:
                 raise
-            what = f"{type(problem).__name__}: {_line(problem)}"
+            what = f"{type(problem).__name__}: {one_line(problem)}"
             raise UserError(f"task={self.name}: Isaac Lab fails with {' '.join(changed)}: {what}") from problem
 
     def check_single(self, cfg: Any) -> None:
-        """Refuse an environment of several agents.
-
-        Raises:
-            UserError: it is one.
-        """
-        agents = getattr(cfg, "possible_agents", None)
-        if agents is not None:
-            raise UserError(
-                f"task={self.name}: has {len(agents)} agents ({', '.join(map(str, agents))}); the learners here train "
-                "one policy for one agent"
-            )
+        """Raise UserError for an environment of several agents."""
+        if (agents := getattr(cfg, "possible_agents", None)) is not None:
+            several = f"has {len(agents)} agents ({', '.join(map(str, agents))})"
+            raise UserError(f"task={self.name}: {several}; the learners here train one policy for one agent")
 
     def observation_groups(self, cfg: Any) -> dict[str, Any]:
-        """The observation groups of the environment by name, as its configuration tells them.
-
-        Args:
-            cfg: the configuration.
-        """
+        """Return the observation groups of a configuration by name."""
         terms = getattr(cfg, "observations", None)
         if terms is not None and not hasattr(cfg, "observation_space"):
             return {name: group for name, group in settings.children(terms).items() if group is not None}
@@ -237,7 +199,7 @@ class IsaacTask:
 
 
 def _can_run(cfg: Any) -> bool:
-    """Whether what a configuration runs on is installed: Newton always is, Isaac Sim is asked for."""
+    """Return whether the simulator of a configuration is installed: Newton always is, Isaac Sim is checked."""
     import importlib.util
 
     from isaaclab.app.sim_launcher import validate_launch
@@ -254,7 +216,7 @@ def _can_run(cfg: Any) -> bool:
 
 @contextlib.contextmanager
 def _lent(folder: Path | None) -> Iterator[None]:
-    """Let files be found in a folder also where no setting names them, such as the ground of a terrain."""
+    """Find files in a folder also where no setting names them, such as the ground of a terrain."""
     prims: Any = importlib.import_module("isaaclab.sim.utils.prims")
     original = prims.retrieve_file_path
 
@@ -270,14 +232,14 @@ def _lent(folder: Path | None) -> Iterator[None]:
 
 
 def _in_store(path: str) -> bool:
-    """Whether a file is here, or in Isaac Lab's store and that within reach."""
+    """Return whether a file is here, or in Isaac Lab's store and that reachable."""
     from isaaclab.utils.assets import check_file_path
 
     return _answers(path) and bool(check_file_path(path))
 
 
 def _answers(url: str) -> bool:
-    """Whether a file's server answers: Isaac Lab tries for more than a minute before it gives up."""
+    """Return whether a file's server answers: Isaac Lab tries for more than a minute before it gives up."""
     address = urlparse(url)
     if address.hostname is None or getproxies():
         return True
@@ -286,7 +248,3 @@ def _answers(url: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _line(problem: BaseException) -> str:
-    return re.sub(r"\s+", " ", str(problem)).strip()

@@ -103,7 +103,7 @@ def test_the_command_line_says_what_is_wrong(record, change, capfd, tmp_path):
         assert main(["replay", str(tmp_path / name)]) == 2
         assert words in capfd.readouterr().err
     assert main(["replay"]) == 2
-    assert "log: which one?" in capfd.readouterr().err
+    assert "log: is missing" in capfd.readouterr().err
 
 
 def test_a_damaged_chunk_is_named(rt, record):

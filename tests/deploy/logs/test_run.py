@@ -125,7 +125,7 @@ def test_one_value_makes_a_histogram_of_one_bin():
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ([], "source: which log or report?"),
+        ([], "source: is missing"),
         (["{}/none.json"], "no such file"),
         (["{}/noise.json"], "is neither a log *.mcap nor JSON"),
         (["{}/empty.json"], "has no 'latencies'"),

@@ -26,7 +26,7 @@ def test_it_measures_each_transport_with_a_network_of_the_same_size(rt, tmp_path
 def test_a_policy_of_a_unitree_robot_is_measured_over_dds_itself(rt, go2_bundle, cartpole_bundle, tmp_path):
     from robot_rl_deploy.bundle import read_bundle
 
-    from robot_rl.cli.bench_runtime import _for_dds
+    from robot_rl.cli.bench import _for_dds
 
     assert _for_dds(go2_bundle, tmp_path) == go2_bundle
     made_up = read_bundle(_for_dds(cartpole_bundle, tmp_path)).contract

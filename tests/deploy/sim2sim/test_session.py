@@ -82,8 +82,8 @@ def test_the_command_line_runs_a_session(tmp_path, capsys):
     [
         (["transport=tcp"], "transport=tcp: must be udp, shm or dds"),
         (["faults=relabel", "transport=shm"], "faults: relabel works over udp only; write transport=udp"),
-        (["all_states=true"], "all_states=True: is for episodes"),
-        (["episodes=2", "viewer=true"], "viewer=True: is for a session; leave episodes out"),
+        (["all_states=true"], "all_states=True: is only for episodes"),
+        (["episodes=2", "viewer=true"], "viewer=True: is only for a session; leave episodes out"),
         (["episodes=-1"], "episodes=-1: must be at least 0"),
         (["seconds=-1"], "seconds=-1.0: must lie in"),
         (["settings=stand_s"], "'stand_s' must be name:number"),

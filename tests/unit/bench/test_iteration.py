@@ -9,9 +9,9 @@ import torch
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.bench import iteration, stages
+from robot_rl.bench import iteration, profile
 from robot_rl.bench.iteration import profile_iterations
-from robot_rl.bench.stages import StageWatch, watching
+from robot_rl.bench.profile import StageWatch, watching
 from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
@@ -53,7 +53,7 @@ class Slow:
 @pytest.fixture
 def slow(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(stages, "time", clock)
+    monkeypatch.setattr(profile, "time", clock)
     return Slow(clock)
 
 

@@ -42,8 +42,8 @@ def test_the_page_lies_beside_the_file(recorded, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ([], "inspect takes one file, got 0"),
-        (["a.npz", "b.npz"], "inspect takes one file, got 2"),
+        ([], "inspect: takes one file, got 0"),
+        (["a.npz", "b.npz"], "inspect: takes one file, got 2"),
         (["nowhere.npz"], "nowhere.npz: no such file"),
         (["nowhere.npz", "outt=x"], "unknown key 'outt'"),
     ],

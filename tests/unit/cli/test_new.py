@@ -60,9 +60,9 @@ def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy, in_copy):
         (["task", "Go2"], "a name is lower-case letters"),
         (["task", "../x"], "a name is lower-case letters"),
         (["task", "class"], "a name is lower-case letters"),
-        (["task", "cartpole"], "is there already"),
-        (["robot", "robot"], "is there already"),
-        (["robot", "unitree_go2"], "is there already"),
+        (["task", "cartpole"], "exists"),
+        (["robot", "robot"], "exists"),
+        (["robot", "unitree_go2"], "exists"),
         (["task", "x", "robot=unitree_go3"], "unitree_go2"),
         (["task", "x", "root=/nowhere"], "no source tree"),
         (["task", "x", "robt=unitree_go2"], "did you mean 'robot'?"),
@@ -136,6 +136,6 @@ def test_a_project_is_a_package_whose_task_trains_and_whose_tests_pass(run, in_t
 def test_a_project_is_made_once(run, in_tmp):
     assert run("new", "project", "strollers")[0] == 0
     before = {path: path.stat().st_mtime_ns for path in (in_tmp / "strollers").rglob("*")}
-    assert "strollers is there already" in run("new", "project", "strollers")[2]
+    assert "strollers exists" in run("new", "project", "strollers")[2]
     assert {path: path.stat().st_mtime_ns for path in (in_tmp / "strollers").rglob("*")} == before
-    assert "is there already" in run("new", "task", "strollers_task", f"root={in_tmp / 'strollers'}")[2]
+    assert "exists" in run("new", "task", "strollers_task", f"root={in_tmp / 'strollers'}")[2]

@@ -62,7 +62,7 @@ def test_a_sweep_over_tasks_takes_the_settings_that_all_of_them_have(run, in_tmp
 
 BAD = [
     (["task=go2flat"], "did you mean 'go2_flat'?"),
-    ([], "task: which one? Write task=<name>, task=gym:<id> or task=isaac/<id>; known: "),
+    ([], "task: is missing; write task=<name>, task=gym:<id> or task=isaac/<id>; known: "),
     (["cartpole"], "'cartpole': write settings as key=value, such as task=cartpole"),
     (["task=cartpole", "rewards.uprihgt.weight=2"], "did you mean 'rewards.upright.weight'?"),
     (["task=cartpole", "num_env=4"], "did you mean 'num_envs'?"),
@@ -151,7 +151,7 @@ def test_resume_goes_on_in_the_same_directory(run, in_tmp, tiny):
         (["nope"], "no such run in"),
         (["../../etc"], "not a run in"),
         ([], "name a run by its id"),
-        (["latest", "seed=3"], "seed=3: is the run's own"),
+        (["latest", "seed=3"], "seed=3: cannot be changed in a run"),
         (["latest", "ppo.lr=3"], "unknown key 'ppo.lr'"),
     ],
 )

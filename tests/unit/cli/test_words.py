@@ -7,7 +7,7 @@ import stat
 import pytest
 import torch
 
-from robot_rl.cli.caches import VARIABLES, cache_variables
+from robot_rl.cli.process import VARIABLES, cache_variables
 from robot_rl.errors import UserError
 from robot_rl.experiment import training
 from robot_rl.experiment.grammar import parse_value
@@ -31,10 +31,10 @@ TRAIN = [
         ["-m", "run_id=a", "seed=1,2"],
         "run_id=a: a sweep makes several runs; give each an id, such as 'run_id=a-${seed}'",
     ),
-    (["hydra.run.dir="], "of Hydra's own settings a sweep takes hydra/launcher, "),
-    (["hydra.output_subdir=.hydra"], "of Hydra's own settings a sweep takes"),
-    (["hydra/job_logging=default"], "of Hydra's own settings a sweep takes"),
-    (["hydra/launcher=basic"], "'hydra/launcher=basic': is for a sweep, which needs -m"),
+    (["hydra.run.dir="], "of Hydra's own settings a sweep accepts hydra/launcher, "),
+    (["hydra.output_subdir=.hydra"], "of Hydra's own settings a sweep accepts"),
+    (["hydra/job_logging=default"], "of Hydra's own settings a sweep accepts"),
+    (["hydra/launcher=basic"], "'hydra/launcher=basic': is only for a sweep, which needs -m"),
     (["-m", "hydra.sweep.dir="], "must name the folder in which a sweep's launcher keeps its files"),
     (["rewards={}"], "rewards={}: is a group; set one of rewards.upright, "),
     (["~rewards"], "~rewards: can be changed but not left out; leave out its parts, such as ~rewards.centred "),
@@ -50,7 +50,7 @@ TRAIN = [
     (["seed@x=1"], "'seed@x=1': has a package (@)"),
     (["--cfg", "foo"], "--cfg 'foo': must be one of job, hydra, all"),
     (["--cfg"], "--cfg '': must be one of job, hydra, all"),
-    (["--resolve"], "--resolve: is for what --cfg prints; add --cfg job"),
+    (["--resolve"], "--resolve: only changes what --cfg prints; add --cfg job"),
     (["episode_length_s=inf"], "episode_length_s=inf: must be a finite number"),
     (["episode_length_s=.inf"], "episode_length_s='.inf': must be a finite number"),
     (["episode_length_s=1e300"], "episode_length_s=1e+300: must last at least a control step of 0.04 s and at most"),
@@ -60,8 +60,8 @@ TRAIN = [
     (["num_threads=99999999999"], "num_threads=99999999999: must be a whole number of at least 0 and at most 4096"),
     (["num_envs=010"], "num_envs=010: must be a whole number"),
     (["sim.floor_friction=-1"], "sim.floor_friction=-1.0: must be >= 0"),
-    (["root=a\nb"], "root=a b: holds a control character"),
-    (["root=\udcff"], "holds a control character or bytes that are no UTF-8"),
+    (["root=a\nb"], "root=a b: contains a control character"),
+    (["root=\udcff"], "contains a control character or bytes that are no UTF-8"),
 ]
 OTHERS = [
     ("eval policy=go2_flat episodes=9999999999", "episodes=9999999999: must be at least 1 and at most 1048576"),
@@ -84,9 +84,9 @@ OTHERS = [
     ("sim2sim policy=go2_flat settings=a:1,a:2", "settings=a:1,a:2: a is given twice"),
     ("sim2sim policy=go2_flat settings=a:nan", "'a:nan' must be name:number"),
     ("terrain stairs seed=-1", "seed=-1: must be at least 0"),
-    ("terrain stairs seed=3 terrain.seed=4", "terrain.seed=4: is given twice, by its short name as 3"),
+    ("terrain stairs seed=3 terrain.seed=4", "terrain.seed=4: is given twice, the other time as 3"),
     ("profile task=cartpole iterations=999999999", "iterations=999999999: must be at least 1 and at most 100000"),
-    ("bench learner num_envs=[99999999]", "must be whole numbers of at least 1 and at most 1048576"),
+    ("bench learner num_envs=[99999999]", "must be whole numbers from 1 to 1048576"),
     ("bench gymnasium seeds=1", "bench gymnasium: is a script of the source checkout now"),
     ("bench env rival=mjlab", "run python benchmarks/env_mjlab.py"),
     ("cross deep.json", "deep.json: damaged, its JSON is nested too deeply"),

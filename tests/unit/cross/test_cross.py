@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from robot_rl.cli.main import main
-from robot_rl.cross import merge, read_cell
+from robot_rl.cross.table import merge, read_cell
 from robot_rl.errors import UserError
 
 

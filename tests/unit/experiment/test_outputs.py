@@ -17,7 +17,7 @@ from robot_rl_deploy.strict import ContractError
 from robot_rl.errors import UserError
 from robot_rl.evaluate import write_evaluation
 from robot_rl.experiment import outputs
-from robot_rl.experiment.outputs import check_output, save_picture
+from robot_rl.experiment.outputs import check_output, save_image
 from robot_rl.experiment.policies import find_bundle
 from robot_rl.files import write_json
 from robot_rl.learn.auxiliaries.motions import write_motion
@@ -53,7 +53,7 @@ OURS = {
         outputs.MOTION,
         lambda path: write_motion(path, torch.zeros(3, 2), torch.tensor([True, False, False]), ["a", "b"], 0.02),
     ),
-    "image.png": (outputs.PICTURE, lambda path: save_picture(Image.new("RGB", (4, 4)), path)),
+    "image.png": (outputs.IMAGE, lambda path: save_image(Image.new("RGB", (4, 4)), path)),
     "film.mp4": (outputs.FILM, film),
     "a.usda": (outputs.USD, usd),
     "a.usd": (outputs.USD, usd),
@@ -160,7 +160,7 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path, name):
 
 def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
     path = tmp_path / "a.png"
-    save_picture(Image.new("RGB", (4, 4)), path)
+    save_image(Image.new("RGB", (4, 4)), path)
     before = path.read_bytes()
 
     def full(*_):
@@ -168,7 +168,7 @@ def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypat
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        save_picture(Image.new("RGB", (8, 8)), path)
+        save_image(Image.new("RGB", (8, 8)), path)
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["a.png"]
 

@@ -237,7 +237,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ([], "robot: which one?"),
+        ([], "robot: is missing"),
         (["unitree_go"], "did you mean 'unitree_go2'?"),
         (["cartpole", "out=a.txt"], "'a.txt': a USD file ends in .usda"),
         (["cartpole", "out=nowhere/a.usda"], "out=nowhere/a.usda: there is no folder nowhere"),

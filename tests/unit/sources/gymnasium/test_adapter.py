@@ -195,7 +195,7 @@ def test_a_time_limit_without_a_last_observation_is_refused(walks):
     env.env = Forgetful(env.env)
     env.step(torch.zeros(1, 2))
     env.step(torch.zeros(1, 2))
-    with pytest.raises(UserError, match=r"world 0 was cut short and info\['final_obs'\] does not hold"):
+    with pytest.raises(UserError, match=r"world 0 was truncated and info\['final_obs'\] does not hold"):
         env.step(torch.zeros(1, 2))
 
 

@@ -12,7 +12,7 @@ from robot_rl.sources.gymnasium.spaces import ActionMap
 
 ACTION = spaces.Box(-1.0, 1.0, (1,), np.float32)
 BOX = spaces.Box(-9.0, 9.0, (2,), np.float64)
-PICTURE = np.arange(2 * 5 * 3, dtype=np.uint8).reshape(2, 5, 3)
+IMAGE = np.arange(2 * 5 * 3, dtype=np.uint8).reshape(2, 5, 3)
 
 SHARED = [
     (BOX, np.array([1.5, -2.0]), [1.5, -2.0]),
@@ -27,8 +27,8 @@ SHARED = [
     (spaces.Box(0, 255, (3,), np.uint8), np.array([0, 51, 255], np.uint8), [0.0, 51.0, 255.0]),
     # Pictures: from 0 to 1, channels first.
     (spaces.Box(0, 255, (2, 2), np.uint8), np.array([[0, 51], [102, 255]], np.uint8), [[0.0, 0.2], [0.4, 1.0]]),
-    (spaces.Box(0, 255, (2, 5, 3), np.uint8), PICTURE, (PICTURE.transpose(2, 0, 1) / 255.0).tolist()),
-    (spaces.Box(0, 255, (3, 2, 5), np.uint8), PICTURE.transpose(2, 0, 1), (PICTURE.transpose(2, 0, 1) / 255).tolist()),
+    (spaces.Box(0, 255, (2, 5, 3), np.uint8), IMAGE, (IMAGE.transpose(2, 0, 1) / 255.0).tolist()),
+    (spaces.Box(0, 255, (3, 2, 5), np.uint8), IMAGE.transpose(2, 0, 1), (IMAGE.transpose(2, 0, 1) / 255).tolist()),
 ]
 
 

@@ -116,7 +116,7 @@ def test_a_file_that_is_not_to_be_had_is_named_with_the_way_out(tmp_path):
     with pytest.raises(UserError) as error:
         settings.localize(Cfg(), None, lambda path: False, "isaac/X")
     line = str(error.value)
-    assert f"{STORE}/Robots/Classic/Cartpole/cartpole.usd is not to be had here" in line
+    assert f"{STORE}/Robots/Classic/Cartpole/cartpole.usd is not available here" in line
     assert "put cartpole.usd into a folder and give assets=<folder>, or assets=own" in line
     with pytest.raises(UserError, match=f"nor in assets={tmp_path}"):
         settings.localize(Cfg(), tmp_path, lambda path: False, "isaac/X")

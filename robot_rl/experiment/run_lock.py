@@ -1,7 +1,7 @@
-"""The right of one process to write a run's directory: the lock, what was made since, and what was set aside.
+"""The lock of one process on a run's directory, which can undo what the process did there.
 
-A command that is refused or interrupted before it learned anything leaves the directory as it found it: `Claim.undo`
-removes what it made, and nothing else.
+A command that is refused or interrupted before it learned anything leaves the directory as it found it: `RunLock.undo`
+removes what it created, and nothing else.
 """
 
 import contextlib
@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from robot_rl.errors import UserError
@@ -25,28 +24,23 @@ RESULTS = ("policy", "eval*.json", "video.mp4", "report.html", "metrics.jsonl.da
 """What else belongs to a run: other commands made it from the run's checkpoints and metrics."""
 
 
-class Claim:
+class RunLock:
     """The directory of a run that this process trains, locked against others until `close`.
 
-    Use it as a context manager: an error inside undoes it, where nothing was learned yet.
+    As a context manager it undoes its changes after an error, where nothing was learned yet.
 
-    Attributes:
-        run_dir: The run's directory.
+    Args:
+        run_dir: The directory, which exists.
+        made: The directories that were created for it, the innermost first; `undo` removes them where they are empty.
+
+    Raises:
+        UserError: Another process trains the run, or something in it is of the wrong kind.
+        OSError: The directory cannot be written.
     """
 
     def __init__(self, run_dir: RunDir, made: list[Path] | None = None) -> None:
-        """Lock a run's directory.
-
-        Args:
-            run_dir: The directory, which is there.
-            made: The directories that were made for it, the innermost first; `undo` removes them where they are empty.
-
-        Raises:
-            UserError: Another process trains the run, or something in it is of the wrong kind.
-            OSError: The directory cannot be written.
-        """
         self.run_dir = run_dir
-        self._note, self._is_told = "", False
+        self._note, self._is_reported = "", False
         self._made = made or []
         self._moved: list[tuple[Path, Path]] = []
         self._is_new = False
@@ -61,55 +55,45 @@ class Claim:
             raise
 
     @classmethod
-    def begin(cls, root: str | Path, task: str, seed: int, run_id: str | None = None) -> "Claim":
-        """Claim the directory of a new run. An earlier run of that name is set aside in it, as `earlier-<number>`.
-
-        Args:
-            root: The directory of all runs.
-            task: The task's name.
-            seed: The run's seed.
-            run_id: Its id, where the user gave one.
+    def create(cls, root: str | Path, task: str, seed: int, run_id: str | None = None) -> "RunLock":
+        """Lock the directory of a new run; an earlier run of that name is moved into its subfolder `earlier-<number>`.
 
         Raises:
-            UserError: The directory cannot be made, another process trains the run, or it has checkpoints.
+            UserError: The directory cannot be created, another process trains the run, or it has checkpoints.
             OSError: The disk is full.
         """
         folder = Path(root) / task_folder(task)
         made = [path for path in (folder, *folder.parents) if not path.exists()]
         is_there = run_id is not None and os.path.lexists(folder / run_id)
         run_dir = RunDir.create(root, task, seed, run_id)
-        claim = cls(run_dir, made if is_there else [run_dir.path, *made])
+        created = cls(run_dir, made if is_there else [run_dir.path, *made])
         try:
             refuse_trained(run_dir)
-            claim._set_aside()
+            created._set_aside()
         except BaseException:
-            claim.close(undo=True)
+            created.close(undo=True)
             raise
-        return claim
+        return created
 
     def rows_file(self) -> Any:
-        """Return metrics.jsonl, open for appending, for `robot_rl.metrics.rows.Rows`; the lock is one with this one."""
+        """Return metrics.jsonl, open for appending, for `robot_rl.metrics.rows.Rows`; it shares this lock."""
         return os.fdopen(os.dup(self._file.fileno()), "ab", buffering=0)
 
-    def tell(self) -> None:
-        """Tell the user what was set aside, where something was."""
-        if self._note and not self._is_told:
+    def report(self) -> None:
+        """Report once what was moved aside."""
+        if self._note and not self._is_reported:
             to_stderr(self._note)
-            self._is_told = True
+            self._is_reported = True
 
     def close(self, *, undo: bool = False) -> None:
-        """Give the lock back; may be called twice.
-
-        Args:
-            undo: First leave the directory as it was found, where nothing was learned.
-        """
+        """Release the lock, after `undo` where requested; may be called twice."""
         if undo:
             self.undo()
         if self._file is not None:
             self._file.close()
 
     def undo(self) -> None:
-        """Remove what this process made, and put back what it set aside, unless something was learned meanwhile."""
+        """Remove what this process created and restore what it moved aside, unless something was learned meanwhile."""
         if self._file is not None and not self._file.closed:
             if self._is_learned():
                 return
@@ -126,14 +110,10 @@ class Claim:
             except OSError:
                 return
 
-    def __enter__(self) -> "Claim":
-        """Return the claim."""
+    def __enter__(self) -> "RunLock":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Give the lock back, after an error undone."""
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.close(undo=error is not None)
 
     def _is_learned(self) -> bool:
@@ -142,7 +122,7 @@ class Claim:
         return self._is_new and (is_saved or self.run_dir.metrics_file.stat().st_size > 0)
 
     def _set_aside(self) -> None:
-        """Move what an earlier run left into a folder of its own, so that no training begins in place of another."""
+        """Move the files of an earlier run into a folder of its own, so that no training begins in place of another."""
         rows = self.run_dir.metrics_file
         found = [path for path in _belongings(self.run_dir) if path != rows]
         content = read_plain(rows)
@@ -177,19 +157,16 @@ class Claim:
                 aside.rename(path)
         with contextlib.suppress(OSError):  # Something of the user's was put there meanwhile.
             self._aside.rmdir()
-        if self._is_told:
+        if self._is_reported:
             to_stderr(
                 f"{self.run_dir.path}: nothing was learned, so what was in {self._aside.name} is back in its place"
             )
 
 
 def check_kinds(run_dir: RunDir) -> None:
-    """Refuse a run in which something that a training reads or writes is of the wrong kind.
+    """Raise UserError for the first file or folder of a run that is of the wrong kind.
 
-    What a link names, a training would write outside of the run; a pipe would never answer.
-
-    Raises:
-        UserError: The line names the first.
+    A training would write through a link to outside of the run; a pipe would never answer.
     """
     root = run_dir.path.parent.parent
     if not Path(os.path.realpath(run_dir.path)).is_relative_to(os.path.realpath(root)):
@@ -205,18 +182,14 @@ def check_kinds(run_dir: RunDir) -> None:
 
 
 def is_trained(run_dir: RunDir) -> bool:
-    """Return whether a run has checkpoints, damaged or not; one that was just being replaced counts."""
+    """Return whether a run has checkpoints, damaged or not, or one that was just being replaced."""
     from robot_rl.learn.checkpoints.checkpoint import REPLACED, list_checkpoints
 
     return bool(list_checkpoints(run_dir.path)) or any(run_dir.checkpoints.glob(f".[0-9]*{REPLACED}"))
 
 
 def refuse_trained(run_dir: RunDir) -> None:
-    """Refuse to begin a run where checkpoints of one are.
-
-    Raises:
-        UserError: There are some.
-    """
+    """Raise UserError where a run that is to begin has checkpoints."""
     if not is_trained(run_dir):
         return
     why = f"{run_dir.path}: has checkpoints"
@@ -226,7 +199,7 @@ def refuse_trained(run_dir: RunDir) -> None:
 
 
 def _belongings(run_dir: RunDir) -> Iterator[Path]:
-    """The files and folders of a run that are there; what else is in its directory is the user's."""
+    """Return the existing files and folders of a run; all others in its directory are the user's."""
     for name in (*FILES, *FOLDERS):
         if os.path.lexists(run_dir.path / name):
             yield run_dir.path / name

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import yaml
 
-from robot_rl.experiment.guides import with_guides
+from robot_rl.experiment.inputs import resolve_inputs
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import default_tree, resolve
 from robot_rl.experiment.tree import override
@@ -54,23 +54,23 @@ def test_a_run_is_found_by_its_id_and_stays_the_one_that_was_found(run, in_tmp, 
 
 
 def test_equal_groups_are_shared(small_run):
-    cfg = with_guides(settings(**{"teacher.run": str(small_run)}))
+    cfg = resolve_inputs(settings(**{"teacher.run": str(small_run)}))
     assert cfg.learner.teacher.groups == ("actor",)
     assert set(cfg.task.observations) == {"actor", "critic"}
-    cfg = with_guides(settings(**{"teacher.run": str(small_run), "observations.actor.terms.joint_vel.noise": 0.3}))
+    cfg = resolve_inputs(settings(**{"teacher.run": str(small_run), "observations.actor.terms.joint_vel.noise": 0.3}))
     assert cfg.learner.teacher.groups == ("teacher_actor",)
     assert cfg.task.observations["teacher_actor"].terms["joint_vel"].noise == 0.0
     assert cfg.task.observations["actor"].terms["joint_vel"].noise == 0.3
 
 
 def test_groups_that_the_user_names_are_taken(small_run):
-    cfg = with_guides(settings(**{"teacher.run": str(small_run), "teacher.groups": ["critic"]}))
+    cfg = resolve_inputs(settings(**{"teacher.run": str(small_run), "teacher.groups": ["critic"]}))
     assert cfg.learner.teacher.groups == ("critic",)
     assert set(cfg.task.observations) == {"actor", "critic"}
 
 
 def test_a_reference_is_found_alike(small_run):
-    cfg = with_guides(settings(**{"learner": "ppo", "reference.run": str(small_run)}))
+    cfg = resolve_inputs(settings(**{"learner": "ppo", "reference.run": str(small_run)}))
     assert cfg.learner.reference.run == str(latest_checkpoint(small_run).resolve())
     assert cfg.learner.reference.groups == ("actor",)
 

@@ -1,10 +1,10 @@
-"""Whether a run may import code that its settings name: those of runs made here may, others need the user's word.
+"""Decide whether a run may import the code that its settings name: runs made here may, others need trust=true.
 
 A run's settings can name modules: of tasks, learners, auxiliary objectives and converters (`<module>:<name>`), of
-environments (`gym:<module>:<id>`) and, in Isaac Lab, of the functions of its terms. Python runs a module when it
-imports it, so the settings of somebody else's run would choose what runs here. A run
-trained here carries a seal in run.yaml, made with a key that only this user has on this machine; a copy from elsewhere
-has none that fits. Where no key can be kept, such as without a home directory, there are no seals.
+environments (`gym:<module>:<id>`) and, in Isaac Lab, of the functions of its terms. Importing a module runs it, so the
+settings of somebody else's run would choose what runs here. A run trained here has a seal in run.yaml, made with a key
+that only this user has on this machine. Where no key can be stored, such as without a home directory, there are no
+seals.
 """
 
 import contextlib
@@ -27,34 +27,24 @@ KEY_BYTES = 32
 
 
 def named_code(tree: Mapping[str, Any]) -> list[str]:
-    """Return the code that settings would import or run, as the source of their task and their learner know it.
-
-    Args:
-        tree: The settings of a run, as run.yaml has them.
-    """
+    """Return the code that the settings of a run would import or run."""
     return source_of(tree.get("task")).named_code(tree) + learner_code(tree.get("learner"), tree)
 
 
 def seal(tree: Mapping[str, Any]) -> dict[str, str]:
-    """Return what run.yaml holds about a run that is made here, "seal" by name; nothing where no code is named.
-
-    Nor is there anything where no key can be kept: such a run is trusted on the command line that names its task only.
-    """
+    """Return {"seal": ...} for run.yaml; empty where the settings name no code, or no key can be stored."""
     key = _key(make=True) if (code := named_code(tree)) else None
     return {} if key is None else {"seal": _seal(key, code)}
 
 
-def require(tree: Mapping[str, Any], sealed: Any, who: str, *, trust: bool) -> None:
+def require_trust(tree: Mapping[str, Any], sealed: Any, who: str, *, trust: bool) -> None:
     """Refuse settings that name code, unless the run was made here or the user trusts it.
 
     Args:
-        tree: The settings, whose types nobody has checked.
+        tree: The settings, of unchecked types.
         sealed: The seal that came with them, of any type.
-        who: What they are of, for the line: run <id>, or a bundle.
-        trust: The user's word.
-
-    Raises:
-        UserError: The line names the code.
+        who: The owner of the settings, for the error: run <id>, or a bundle.
+        trust: Whether the user trusts them.
     """
     code = named_code(tree)
     if trust or not code:
@@ -62,10 +52,8 @@ def require(tree: Mapping[str, Any], sealed: Any, who: str, *, trust: bool) -> N
     key = _key(make=False)
     if key is not None and hmac.compare_digest(_seal(key, code).encode(), str(sealed).encode()):
         return
-    raise UserError(
-        f"task={tree.get('task')}: {who} was not made here, and would import {', '.join(code)}; "
-        "give trust=true if you know that code"
-    )
+    why = f"{who} was not made here, and would import {', '.join(code)}"
+    raise UserError(f"task={tree.get('task')}: {why}; give trust=true if you know that code")
 
 
 def _seal(key: bytes, code: list[str]) -> str:
@@ -73,7 +61,7 @@ def _seal(key: bytes, code: list[str]) -> str:
 
 
 def _key(*, make: bool) -> bytes | None:
-    """This user's key on this machine; None where there is none, and none can be made."""
+    """Return this user's key on this machine; None where there is none, and none can be created."""
     try:
         state = os.environ.get("XDG_STATE_HOME", "")
         folder = (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "robot-rl"

@@ -7,14 +7,22 @@ import pytest
 import torch
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.claim import Claim, check_kinds
 from robot_rl.experiment.run_dir import RunDir
+from robot_rl.experiment.run_lock import RunLock, check_kinds
 from robot_rl.learn.checkpoints.checkpoint import save_checkpoint
-from robot_rl.metrics.rows import is_locked, lock
+from robot_rl.metrics.rows import lock, refuse_locked
+
+
+def is_locked(path):
+    try:
+        refuse_locked(path)
+    except UserError:
+        return True
+    return False
 
 
 def begin(root):
-    return Claim.begin(root, "cartpole", 1, "mine")
+    return RunLock.create(root, "cartpole", 1, "mine")
 
 
 def content(folder):
@@ -34,16 +42,16 @@ def left(tmp_path):
 
 def test_what_was_made_is_removed_and_nothing_else(tmp_path):
     root = tmp_path / "runs"
-    with contextlib.suppress(UserError), begin(root) as claim:
-        claim.run_dir.write_config({}, [])
-        (claim.run_dir.path / "tb").mkdir()
+    with contextlib.suppress(UserError), begin(root) as run_lock:
+        run_lock.run_dir.write_config({}, [])
+        (run_lock.run_dir.path / "tb").mkdir()
         raise UserError("refused")
     assert list(tmp_path.iterdir()) == []
     notes = root / "cartpole" / "mine" / "notes.txt"
     notes.parent.mkdir(parents=True)
     notes.write_text("x")
-    with contextlib.suppress(UserError), begin(root) as claim:
-        claim.run_dir.write_config({}, [])
+    with contextlib.suppress(UserError), begin(root) as run_lock:
+        run_lock.run_dir.write_config({}, [])
         raise UserError("refused")
     assert content(root) == {"cartpole": None, "cartpole/mine": None, "cartpole/mine/notes.txt": b"x"}
     notes.unlink()
@@ -54,17 +62,17 @@ def test_what_was_made_is_removed_and_nothing_else(tmp_path):
 
 def test_what_was_learned_is_kept(tmp_path):
     for name in ("metrics.jsonl", "checkpoints/000001/model.safetensors"):
-        with contextlib.suppress(UserError), Claim.begin(tmp_path, "cartpole", 1) as claim:
-            (claim.run_dir.path / name).parent.mkdir(parents=True, exist_ok=True)
-            (claim.run_dir.path / name).write_text("x")
+        with contextlib.suppress(UserError), RunLock.create(tmp_path, "cartpole", 1) as run_lock:
+            (run_lock.run_dir.path / name).parent.mkdir(parents=True, exist_ok=True)
+            (run_lock.run_dir.path / name).write_text("x")
             raise UserError("too late")
-        assert (claim.run_dir.path / name).read_text() == "x"
+        assert (run_lock.run_dir.path / name).read_text() == "x"
 
 
 def test_an_earlier_run_is_set_aside_and_said(tmp_path, left, capsys):
     before = content(left.path)
-    with begin(tmp_path / "runs") as claim:
-        claim.tell()
+    with begin(tmp_path / "runs") as run_lock:
+        run_lock.report()
     line = capsys.readouterr().err
     assert "begins again; what was there (metrics.jsonl, policy, run.yaml, tb) is in earlier-1" in line
     own = {"kept", "notes.txt"}
@@ -82,9 +90,9 @@ def test_an_earlier_run_is_set_aside_and_said(tmp_path, left, capsys):
 
 def test_where_nothing_is_learned_the_earlier_run_is_back(tmp_path, left):
     before = content(left.path)
-    with contextlib.suppress(KeyboardInterrupt), begin(tmp_path / "runs") as claim:
-        claim.run_dir.write_config({}, [])
-        (claim.run_dir.checkpoints).mkdir()
+    with contextlib.suppress(KeyboardInterrupt), begin(tmp_path / "runs") as run_lock:
+        run_lock.run_dir.write_config({}, [])
+        (run_lock.run_dir.checkpoints).mkdir()
         raise KeyboardInterrupt
     assert content(left.path) == before
     assert not is_locked(left.metrics_file)
@@ -98,11 +106,11 @@ def test_a_run_that_another_process_trains_is_not_touched(tmp_path, left):
 
 
 def test_the_lock_is_held_until_the_end_and_shared_with_the_rows(tmp_path):
-    claim = begin(tmp_path)
-    claim.rows_file().close()
-    assert is_locked(claim.run_dir.metrics_file)
-    claim.close()
-    assert not is_locked(claim.run_dir.metrics_file)
+    run_lock = begin(tmp_path)
+    run_lock.rows_file().close()
+    assert is_locked(run_lock.run_dir.metrics_file)
+    run_lock.close()
+    assert not is_locked(run_lock.run_dir.metrics_file)
 
 
 def test_checkpoints_are_never_begun_over(tmp_path, left):
@@ -135,7 +143,7 @@ def test_links_pipes_and_the_like_are_refused(tmp_path, name, kind):
     else:
         path.write_text("x")
     before = sorted(content(tmp_path)) if kind != "fifo" else None
-    for refused in (lambda: check_kinds(run_dir), lambda: begin(tmp_path / "runs"), lambda: Claim(run_dir)):
+    for refused in (lambda: check_kinds(run_dir), lambda: begin(tmp_path / "runs"), lambda: RunLock(run_dir)):
         with pytest.raises(UserError, match=rf"{name}: .*must be {'a plain file' if is_file else 'a directory'}"):
             refused()
     assert before is None or sorted(content(tmp_path)) == before

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from robot_rl.cli.streams import DroppingFile, LenientStreams
+from robot_rl.cli.process import DroppingFile, LenientStreams
 
 
 def full():

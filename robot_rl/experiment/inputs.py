@@ -1,8 +1,8 @@
-"""What a run is given to go by, a teacher, a reference, recorded motion: where it is, and what it needs of the task.
+"""Find the other runs and files that a run's settings name: a teacher, a reference policy, recorded motion.
 
 A policy sees the observation groups of the task that it was trained on. Where the new run's task has no such group, or
-another one of that name, it gets one, taken from the policy's own task: a blind task has no height scan for a teacher.
-A motion prior compares poses, whose observation group is in no task either.
+a different one of that name, the group is copied from the policy's own task: a blind task has no height scan for a
+teacher. A motion prior compares poses, an observation group that no task has either.
 """
 
 import dataclasses
@@ -20,32 +20,25 @@ MOTION = "motion"
 """The observation group that a motion prior compares, as `robot_rl_envs.motion` calls it."""
 
 
-def with_guides(cfg: TrainCfg) -> TrainCfg:
-    """A run with its teacher, its reference and its recorded motion found, and its task with the groups that they see.
+def resolve_inputs(cfg: TrainCfg) -> TrainCfg:
+    """Return a run with its teacher, reference and recorded motion found, and its task with the groups that they see.
 
-    The checkpoint found goes into the run's settings, so that a resumed run asks the same one, whatever came after it.
-
-    Args:
-        cfg: The run, resolved.
-
-    Raises:
-        UserError: There is no such policy, or it is for another robot or other actions.
+    The checkpoint found is stored in the run's settings, so that a resumed run uses the same one.
     """
     if _has_run(cfg.learner, "teacher"):
-        cfg = _with_guide(cfg, "teacher")
+        cfg = _with_policy(cfg, "teacher")
     amp = getattr(cfg.learner, "amp", None)
     if amp is not None and amp.weight > 0:
         cfg = _with_motion(cfg, amp)
-    return _with_guide(cfg, "reference") if _has_run(cfg.learner, "reference") else cfg
+    return _with_policy(cfg, "reference") if _has_run(cfg.learner, "reference") else cfg
 
 
 def _has_run(learner: Any, field: str) -> bool:
-    """Whether a learner has settings of that name, and they name a run."""
     return bool(getattr(getattr(learner, field, None), "run", ""))
 
 
 def _with_motion(cfg: TrainCfg, amp: Any) -> TrainCfg:
-    """A run whose recorded motion is found from wherever it is resumed, and whose task has the poses to compare."""
+    """Return a run with an absolute path of its recorded motion, and its task with the poses to compare."""
     found = {"amp.motions": str(Path(amp.motions).resolve())}
     return dataclasses.replace(
         cfg,
@@ -55,10 +48,10 @@ def _with_motion(cfg: TrainCfg, amp: Any) -> TrainCfg:
     )
 
 
-def _with_guide(cfg: TrainCfg, field: str) -> TrainCfg:
-    guide = getattr(cfg.learner, field)
-    checkpoint = _find(guide.run, cfg.root, f"{field}.run")
-    task, groups = cfg.task, guide.groups
+def _with_policy(cfg: TrainCfg, field: str) -> TrainCfg:
+    policy = getattr(cfg.learner, field)
+    checkpoint = _find(policy.run, cfg.root, f"{field}.run")
+    task, groups = cfg.task, policy.groups
     if not groups and cfg.source.adds_groups:
         task, groups = _with_groups(cfg, checkpoint, field)
     found = {f"{field}.run": str(checkpoint)}
@@ -71,7 +64,7 @@ def _with_guide(cfg: TrainCfg, field: str) -> TrainCfg:
 
 
 def _find(run: str, root: Path, key: str) -> Path:
-    """The checkpoint that a run's id, its directory or a checkpoint's directory names."""
+    """Return the checkpoint that a run's id, its directory or a checkpoint's directory names."""
     from robot_rl.learn.auxiliaries.frozen import find_checkpoint
 
     path = Path(run) if Path(run).is_dir() else RunDir.find(run, root, key=key).path
@@ -79,7 +72,7 @@ def _find(run: str, root: Path, key: str) -> Path:
 
 
 def _with_groups(cfg: TrainCfg, checkpoint: Path, field: str) -> tuple[Any, tuple[str, ...]]:
-    """The task with every group that the policy of a checkpoint sees, and their names; none where nothing says them."""
+    """Return the task with every group that a checkpoint's policy sees, and their names; none where unknown."""
     run_dir = RunDir(checkpoint.parent.parent)
     if not run_dir.config_file.is_file() or source_of(run_dir.read_config()["config"].get("task")) is not cfg.source:
         return cfg.task, ()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.experiment import consent
+from robot_rl.experiment import trust
 
 GYM = {"task": "gym:their_module:Their-v0"}
 MODULE = """
@@ -48,44 +48,44 @@ def at_home(tmp_path, monkeypatch):
     ],
 )
 def test_what_settings_would_import(tree, code):
-    assert consent.named_code(tree) == code
+    assert trust.named_code(tree) == code
 
 
 def test_only_the_user_who_made_a_run_need_not_be_asked(at_home):
-    sealed = consent.seal(GYM)["seal"]
-    consent.require(GYM, sealed, "run x", trust=False)
+    sealed = trust.seal(GYM)["seal"]
+    trust.require_trust(GYM, sealed, "run x", trust=False)
     for tree, seal in (({"task": "gym:other:Their-v0"}, sealed), (GYM, None), (GYM, "\u00e9"), (GYM, 3)):
         with pytest.raises(UserError, match=r"task=gym:.*: run x was not made here.*give trust=true"):
-            consent.require(tree, seal, "run x", trust=False)
-        consent.require(tree, seal, "run x", trust=True)
+            trust.require_trust(tree, seal, "run x", trust=False)
+        trust.require_trust(tree, seal, "run x", trust=True)
     for _ in range(2):
         at_home("elsewhere")
         with pytest.raises(UserError, match="would import their_module"):
-            consent.require(GYM, sealed, "run x", trust=False)
-        consent.seal(GYM)
+            trust.require_trust(GYM, sealed, "run x", trust=False)
+        trust.seal(GYM)
 
 
 def test_the_key_is_the_users_own(at_home, tmp_path):
-    assert consent.seal({"task": "cartpole"}) == {}
+    assert trust.seal({"task": "cartpole"}) == {}
     assert not (tmp_path / "here").exists()
-    assert consent.seal(GYM) == consent.seal(GYM)
+    assert trust.seal(GYM) == trust.seal(GYM)
     (key,) = (tmp_path / "here" / "robot-rl").iterdir()
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     key.write_bytes(b"short")
-    assert consent.seal(GYM) == {}
+    assert trust.seal(GYM) == {}
 
 
 def test_where_no_key_can_be_kept_runs_have_no_seal(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    assert consent.seal(GYM) == {}
+    assert trust.seal(GYM) == {}
     monkeypatch.setenv("XDG_STATE_HOME", "")
 
     def home():
         raise RuntimeError("no home")
 
     monkeypatch.setattr(Path, "home", home)
-    assert consent.seal(GYM) == {}
+    assert trust.seal(GYM) == {}
 
 
 def test_somebody_elses_run_imports_its_module_only_where_it_is_trusted(run, in_tmp, at_home, monkeypatch):

@@ -1,0 +1,91 @@
+"""The common part of Gymnasium's and Isaac Lab's sources: environments named <prefix><id> or <prefix><module>:<id>."""
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from robot_rl.config import LearnerCfg
+from robot_rl.errors import UserError
+from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
+
+
+class ExternalSource(TaskSource):
+    """A source of registered environments with physics of their own.
+
+    Attributes:
+        prefix: The first part of its tasks' names.
+        engine: The name of the physics.
+        instead: What to do about another engine.
+        keys: The settings of its tasks; "env" has those of the environment.
+    """
+
+    prefix: ClassVar[str]
+    engine: ClassVar[str]
+    instead: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]]
+
+    def owns(self, name: str) -> bool:
+        """Return whether a name has the prefix."""
+        return name.startswith(self.prefix)
+
+    def make_env(self, task: Any, worlds: Worlds) -> Any:
+        """Make the environment behind the adapter."""
+        return task.make_env(worlds.num_envs, seed=worlds.seed + worlds.first, device=worlds.device)
+
+    def check_learner(self, env: Any, task: Any, learner: LearnerCfg) -> None:
+        """Refuse rsl_rl's runner with choices as actions."""
+        if learner.name == "rsl_rl" and env.action_choices is not None:
+            raise UserError(f"learner=rsl_rl: the actions of {task.name} are choices; use learner=ppo")
+
+    def named_code(self, tree: Mapping[str, Any]) -> list[str]:
+        """Return the module that registers the environment, where the name has one."""
+        module, colon, _ = str(tree.get("task")).removeprefix(self.prefix).rpartition(":")
+        return [module] if colon else []
+
+    def check_tree(self, tree: Mapping[str, Any], known: str) -> Mapping[str, Any]:
+        """Return the environment's settings in a tree; refuse missing keys, our engines and an invalid group.
+
+        Args:
+            tree: The whole tree.
+            known: Names of such settings, for the error.
+        """
+        require_keys(tree, self.keys)
+        if str(tree["engine"]) not in ("auto", self.engine):
+            raise UserError(f"engine={tree['engine']}: {tree['task']} brings its own physics; {self.instead}")
+        if threads := tree["num_threads"]:
+            raise UserError(f"num_threads={threads}: {tree['task']} has none of ours; leave num_threads= out")
+        if not isinstance(tree["env"], Mapping):
+            raise UserError(f"env={tree['env']!r}: is a group; set one of its values, {known}")
+        return tree["env"]
+
+
+def split_name(name: str, prefix: str, example: str) -> tuple[str, str]:
+    """Return the module, empty without one, and the id in a task's name."""
+    module, colon, env_id = name.removeprefix(prefix).rpartition(":")
+    if not env_id or (colon and not all(part.isidentifier() for part in module.split("."))):
+        raise UserError(f"task={name}: write {prefix}<id> such as {prefix}{example}, or {prefix}<module>:<id>")
+    return module, env_id
+
+
+def import_registering(name: str, module: str) -> None:
+    """Import the module in a task's name, where it has one, also from the current directory."""
+    if not module:
+        return
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise missing_module(name, error) from error
+
+
+def missing_module(name: str, error: ModuleNotFoundError) -> UserError:
+    """Return the error of a task with a module, or a dependency of it, that cannot be imported."""
+    return UserError(f"task={name}: cannot import {error.name}; install it, or start where its file is")
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's text in one line."""
+    return " ".join(str(error).replace("`", "'").split())
