@@ -1,4 +1,4 @@
-"""Samples to learn from, made of a rollout."""
+"""The samples of a rollout that an algorithm learns from."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Batch:
     """Samples to learn from, B = T N of them or a minibatch.
 
     Attributes:
-        actor_in: (B, Fa) what the actor's network takes (`Actor.encode`).
-        critic_in: (B, Fc) what the critic's network takes.
+        actor_in: (B, Fa) inputs of the actor's network (`Actor.encode`).
+        critic_in: (B, Fc) inputs of the critic's network.
         action: (B, A) raw actions.
         out: (B, P) outputs of the network that acted.
         log_prob: (B,) log-probabilities under it.
-        value: (B,) values before the update; (B, K) where there are several critics.
+        value: (B,) values before the update; (B, K) with several critics.
         advantage: (B,) normalized advantages.
-        returns: (B,) targets of the value function; (B, K) where there are several critics.
+        returns: (B,) targets of the value function; (B, K) with several critics.
         weight: (B,) weight in every mean, mean 1; None: all alike.
-        start: (L, U) bool, where a step of U sequences begins an episode; None where nothing has a memory. Samples then
-            stand step after step, B = L U, and are learned from by whole sequences.
-        actor_state: (U, S) what the actor remembered before each sequence; None where it has no memory.
+        start: (L, U) bool, a step of U sequences begins an episode; None without recurrent networks. Samples are then
+            stored step after step, B = L U, and minibatches consist of whole sequences.
+        actor_state: (U, S) state of a recurrent actor before each sequence; None without one.
         critic_state: the same of the critic.
-        more: what auxiliaries add (`robot_rl.learn.auxiliaries.auxiliary.Auxiliary.samples`), (B, ...) each.
+        more: tensors of auxiliaries (`robot_rl.learn.auxiliaries.auxiliary.Auxiliary.samples`), (B, ...) each.
     """
 
     actor_in: Tensor
@@ -49,21 +49,21 @@ class Batch:
 
     @property
     def num_units(self) -> int:
-        """How many there are of what minibatches are drawn from: sequences U, or samples B."""
+        """Number of units that minibatches are drawn from: sequences U, or samples B."""
         return self.value.shape[0] if self.start is None else self.start.shape[1]
 
     @property
     def actor_past(self) -> tuple[Tensor, Tensor] | None:
-        """What the actor's network takes beside `actor_in`."""
+        """State and episode starts of a recurrent actor."""
         return None if self.actor_state is None or self.start is None else (self.actor_state, self.start)
 
     @property
     def critic_past(self) -> tuple[Tensor, Tensor] | None:
-        """What the critic's network takes beside `critic_in`."""
+        """State and episode starts of a recurrent critic."""
         return None if self.critic_state is None or self.start is None else (self.critic_state, self.start)
 
     def rows(self, index: Tensor) -> Batch:
-        """Return the samples at the indices (b,), or the samples of the sequences at these indices."""
+        """Return the samples, or the samples of the sequences, at the indices (b,)."""
         tensors, pick = self._tensors(), partial(torch.index_select, dim=0, index=index)
         units = {name: pick(tensors.pop(name)) for name in UNITS if name in tensors}
         if self.start is not None:
@@ -106,5 +106,5 @@ def _pick_sequences(x: Tensor, *, steps: int, index: Tensor) -> Tensor:
 
 
 def mean_over(x: Tensor, weight: Tensor | None) -> Tensor:
-    """Return the mean () of samples (B,), weighed where there are weights."""
+    """Return the mean () of samples (B,), weighted if there are weights."""
     return x.mean() if weight is None else (x * weight).mean()

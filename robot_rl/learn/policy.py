@@ -20,28 +20,21 @@ from robot_rl.learn.networks.actor_critic import Actor
 
 
 class Policy:
-    """A trained policy for evaluation: observations in, mean actions out. One with a memory has to be told of ends.
+    """A trained policy for evaluation: observations in, mean actions out; a memory needs `reset` at episode ends.
 
     Attributes:
-        actor: the network.
+        actor: the network, on the device of the observations.
         meta: the checkpoint's description.
         path: the checkpoint.
     """
 
     def __init__(self, actor: Actor, meta: dict[str, Any], path: Path) -> None:
-        """Wrap an actor.
-
-        Args:
-            actor: the network, on the device of the observations.
-            meta: the checkpoint's description.
-            path: the checkpoint.
-        """
         self.actor, self.meta, self.path = actor, meta, path
         self._state: Tensor | None = None
 
     @torch.no_grad()
     def __call__(self, obs: TensorDict) -> Tensor:
-        """Return actions without noise (N, A) at observations of N worlds, and go one step on in what is remembered."""
+        """Return actions without noise (N, A) at observations of N worlds, and advance the memory by one step."""
         layout, worlds = self.actor.layout, obs.batch_size[0]
         device = obs[layout.spans[0].group].device
         if self.actor.memory is not None and (self._state is None or self._state.shape[0] != worlds):
@@ -49,7 +42,7 @@ class Policy:
         return self.actor.mean(layout.gather(obs, torch.empty(worlds, layout.size, device=device)), self._state)
 
     def reset(self, done: Tensor | None = None) -> None:
-        """Forget: the episodes of these worlds (N,) bool ended, or of all where None."""
+        """Clear the memory of these worlds (N,) bool, or of all if None."""
         if done is None:
             self._state = None
         elif self._state is not None:
@@ -63,9 +56,9 @@ def make_policy(
 
     Args:
         run_dir: the run's directory.
-        checkpoint: one of its checkpoints; the newest that is whole where None.
+        checkpoint: one of its checkpoints; None: the newest that is whole.
         device: where it will run.
-        code: what may be imported for it, each written "module:name" as its learner's settings have it.
+        code: "module:name" of each object that its learner's settings may import.
 
     Raises:
         UserError: there is no checkpoint, it is damaged, or it would import other code.
@@ -86,7 +79,7 @@ def make_policy(
 
 
 def _require_code(path: Path, learner: Mapping[str, Any], code: Collection[str]) -> None:
-    """Refuse a checkpoint whose learner would import code that nobody allowed."""
+    """Refuse a checkpoint with a learner that would import code which is not allowed."""
     for text in learner_code(learner.get("name"), learner):
         if text not in code and text.partition(":")[0] not in sys.modules:  # What is imported runs no second time.
             raise UserError(f"checkpoint {path}: would import {text}; give trust=true if you know that code")

@@ -11,6 +11,7 @@ from rsl_rl.env import VecEnv
 from torch import Tensor, nn
 
 from robot_rl.config import LearnerCfg
+from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.collector import Collector
 from robot_rl.learn.interrupt import StopRequest
@@ -25,12 +26,7 @@ NOISE = 1
 
 
 class Runner(Session):
-    """Trains a policy in an environment by the algorithm of a configuration.
-
-    Attributes:
-        algorithm: improves the policy.
-        collector: lets the policy act.
-    """
+    """Trains a policy in an environment by the algorithm of a configuration."""
 
     def __init__(
         self,
@@ -65,7 +61,7 @@ class Runner(Session):
         return self.algorithm.modules()
 
     def collect(self) -> Rollout:
-        """Let the present policy act for a rollout, and return it; the next one overwrites it."""
+        """Let the current policy act for a rollout, and return it; the next one overwrites it."""
         if not self.collector.has_started:
             self.collector.start(self._worlds(), is_first=self.iteration == 0)
         return self.collector.collect(self.algorithm.snapshot(self.iteration))
@@ -118,3 +114,18 @@ class Runner(Session):
 
     def _check(self, meta: Mapping[str, Any]) -> None:
         self.algorithm.check(meta)
+
+
+def make_runner(env: VecEnv, cfg: LearnerCfg, **options: Any) -> Session:
+    """Build the session of a learner: a `Runner`, unless its configuration has a `make_session` with its own loop.
+
+    The options are run_dir, seed, observer, writer and ranks of `robot_rl.learn.session.Session`. Raises UserError for
+    several processes and a learner that trains in one.
+    """
+    make = getattr(cfg, "make_session", None)
+    if make is None:
+        return Runner(env, cfg, **options)
+    ranks: Ranks = options.pop("ranks", ALONE)
+    if ranks.size > 1:
+        raise UserError(f"learner={cfg.name}: trains in one process, these are {ranks.size}; use learner=ppo")
+    return make(env, **options)

@@ -1,8 +1,8 @@
-"""A penalty toward a frozen policy: weight times KL(reference || policy) joins the policy's loss.
+"""A penalty toward a frozen policy: weight times KL(reference || policy) is added to the policy's loss.
 
-Fine-tuning without it soon leaves what the start was good at and the new reward does not ask for. Where this departs
-from the penalties of language models (Ziegler et al. 2019): the divergence is exact, in the loss and not in the reward,
-and taken from the reference, so the policy has to keep whatever the reference does (Kickstarting, Schmitt et al. 2018).
+Without it, fine-tuning soon loses abilities that the new reward does not require. Departures from the penalties of
+language models (Ziegler et al. 2019): the divergence is exact, in the loss and not in the reward, and taken from the
+reference, so the policy has to keep everything that the reference does (Kickstarting, Schmitt et al. 2018).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from robot_rl.learn.algorithms import read_learner
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.auxiliaries.config import ReferenceCfg
-from robot_rl.learn.auxiliaries.frozen import Frozen, make_frozen
+from robot_rl.learn.auxiliaries.frozen import FrozenPolicy, make_frozen
 from robot_rl.learn.batch import Batch, mean_over
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.distributions import Params, make_distribution
@@ -28,26 +28,20 @@ from robot_rl.learn.rollout import Rollout
 
 
 class Reference(Auxiliary):
-    """The penalty. The reference is asked once a rollout; its answers go with the samples.
+    """The penalty. The reference, like the policy in its distribution, is evaluated once a rollout.
 
     Attributes:
         frozen: the reference.
-        weight: () present factor of the penalty.
+        weight: () current factor of the penalty.
     """
 
     name = "reference"
     capturable = True
     weight: Tensor
 
-    def __init__(self, cfg: ReferenceCfg, frozen: Frozen, worlds: int, device: torch.device | str = "cpu") -> None:
-        """Begin with the full weight.
-
-        Args:
-            cfg: the settings.
-            frozen: the reference, whose distribution is like the policy's (`Frozen.is_alike`).
-            worlds: number N of worlds.
-            device: where the rollouts are.
-        """
+    def __init__(
+        self, cfg: ReferenceCfg, frozen: FrozenPolicy, worlds: int, device: torch.device | str = "cpu"
+    ) -> None:
         super().__init__()
         self.cfg, self.frozen = cfg, frozen
         self.groups = tuple(frozen.layout.shapes)
@@ -73,7 +67,7 @@ class Reference(Auxiliary):
         return self.weight * divergence
 
     def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
-        """Let the weight fall; return the mean divergence over the minibatches and the weight that it had."""
+        """Decay the weight; return the mean divergence over the minibatches and the weight that it had."""
         statistics = {"reference/kl": self._sums[0] / self._sums[1], "reference/weight": self.weight.clone()}
         self._sums.zero_()
         if self.cfg.decay > 0:
@@ -95,12 +89,6 @@ class Reference(Auxiliary):
 
 def make_reference(cfg: PPOLearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str) -> Reference:
     """Load the reference for an environment.
-
-    Args:
-        cfg: the learner's configuration.
-        env: the environment.
-        dims: sizes of observations and actions.
-        device: where the rollouts will be.
 
     Raises:
         UserError: there is no such policy, or it does not fit the environment or the policy's distribution.

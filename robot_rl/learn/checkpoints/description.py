@@ -1,11 +1,14 @@
-"""What a checkpoint says about itself, checked before anything relies on it."""
+"""A checkpoint's description, migrated to the current schema and checked before anything uses it."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from robot_rl.errors import UserError
 
@@ -13,15 +16,7 @@ MAX_PROCESSES, MAX_SIZE = 65536, 2**24
 
 
 def check_description(path: Path, meta: Mapping[str, Any]) -> None:
-    """Refuse a description in which something is of another kind than it must be; what it lacks is not looked at.
-
-    Args:
-        path: the checkpoint, for the message.
-        meta: its description in today's schema.
-
-    Raises:
-        UserError: the line names the field, its value and what would be right.
-    """
+    """Raise UserError for a field of the wrong kind; a missing field is none."""
     for name, (is_right, right) in FIELDS.items():
         if name in meta and not is_right(meta[name]):
             shown = repr(meta[name])
@@ -30,11 +25,7 @@ def check_description(path: Path, meta: Mapping[str, Any]) -> None:
 
 
 def need(path: Path, meta: Mapping[str, Any], *names: str) -> None:
-    """Refuse a description that lacks something.
-
-    Raises:
-        UserError: the line names it.
-    """
+    """Raise UserError, with the name, for a missing field."""
     for name in names:
         if name not in meta:
             raise UserError(f"checkpoint {path}: damaged, its description has no '{name}'")
@@ -114,10 +105,45 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def read_counters(path: Path, meta: Mapping[str, Any]) -> tuple[int, int, float]:
-    """Return iterations, control steps and seconds [s] of a checkpoint.
-
-    Raises:
-        UserError: its description lacks one of them, or holds no number there.
-    """
+    """Return iterations, control steps and seconds [s] of a checkpoint; raise UserError if one is missing."""
     need(path, meta, "iteration", "env_steps", "time_s")
     return meta["iteration"], meta["env_steps"], float(meta["time_s"])
+
+
+SCHEMA = 3
+"""Schema of the checkpoints that are written. 2: release 0.1.0; 3: auxiliary objectives instead of extras."""
+OLDEST = 2
+Tensors = dict[str, Tensor]
+Meta = dict[str, Any]
+
+
+def migrate(tensors: Mapping[str, Tensor], meta: Mapping[str, Any], path: Path) -> tuple[Tensors, Meta]:
+    """Return a checkpoint's tensors and description (without "schema") in the current schema.
+
+    Raises:
+        UserError: it was made by a newer version, or its schema is no number.
+    """
+    now = dict(meta)
+    version = now.pop("schema", 1)
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise UserError(f"checkpoint {path}: schema {version!r}, must be a whole number of 1 to {SCHEMA}")
+    if version > SCHEMA:
+        raise UserError(f"checkpoint {path}: schema {version}, made by a newer robot-rl; this one reads up to {SCHEMA}")
+    if version < OLDEST:
+        raise UserError(f"checkpoint {path}: schema {version}, older than release 0.1.0; train it again")
+    kept = dict(tensors)
+    for step in range(version, SCHEMA):
+        kept, now = STEPS[step](kept, now)
+    return kept, now
+
+
+def _to_3(tensors: Tensors, meta: Meta) -> tuple[Tensors, Meta]:
+    """Rename what 0.1.0 called extras: auxiliary objectives."""
+    renamed = {re.sub(r"^extra\.", "auxiliary.", name): tensor for name, tensor in tensors.items()}
+    if "extras" in meta:
+        meta = {**{key: value for key, value in meta.items() if key != "extras"}, "auxiliaries": meta["extras"]}
+    return renamed, meta
+
+
+STEPS: dict[int, Callable[[Tensors, Meta], tuple[Tensors, Meta]]] = {2: _to_3}
+"""By the schema that a step starts from: tensors and description in, those of the next schema out."""

@@ -1,4 +1,4 @@
-"""What a checkpoint holds of each world, and how it gets back into as many worlds, or into another number of them."""
+"""The state of each world in a checkpoint, and its restoration into as many worlds, or another number of them."""
 
 from __future__ import annotations
 
@@ -23,28 +23,26 @@ FRESH = "give fresh_worlds=true to begin them anew"
 
 
 def pack(env: Any, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what is to be kept of an environment's worlds.
+    """Return the state of an environment's worlds: its `state_dict()`, if it can also load it, and `live`.
 
-    Args:
-        env: the environment; its `state_dict()` is kept where it has one, and can load it.
-        live: what the learner remembers of each world, by name, (N, ...) each.
+    `live` is the learner's state of each world by name, (N, ...) each.
     """
     state = env.state_dict() if has_state(env) else {}
     return {f"{ENV}{name}": t for name, t in state.items()} | {f"{LIVE}{name}": t for name, t in live.items()}
 
 
 def has_state(env: Any) -> bool:
-    """Return whether an environment can tell its state and go on from it."""
+    """Return whether an environment can save and load its state."""
     return callable(getattr(env, "state_dict", None)) and callable(getattr(env, "load_state_dict", None))
 
 
 def under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose name begins with a prefix, by the rest of their name."""
+    """Return the tensors with a prefix in their names, by the rest of the name."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def read_own(path: Path, meta: Mapping[str, Any], ranks: Ranks) -> dict[str, Tensor]:
-    """Return what this process kept for itself in a checkpoint of as many processes; empty for the first, or others."""
+    """Return this process's own tensors in a checkpoint of as many processes; none for the first, or another number."""
     if ranks.is_first or meta.get("processes", 1) != ranks.size:
         return {}
     return under(load_worlds(path, ranks.rank) or {}, OWN)
@@ -60,19 +58,19 @@ def read_worlds(
     allow_resize: bool,
     tell: Callable[[str], None],
 ) -> dict[str, Tensor]:
-    """Return what the worlds go on from, checked against those that are there; nothing is changed yet.
+    """Return the saved state of this process's worlds, checked against the current ones; nothing is changed yet.
 
     Args:
         path: the checkpoint.
         meta: its description.
         env: the environment with this process's worlds.
-        live: what the learner remembers of each world.
+        live: the learner's state of each world.
         ranks: the processes that train together.
-        allow_resize: let the worlds of the checkpoint be divided among another number of worlds or processes.
-        tell: called with a line where not every world goes on.
+        allow_resize: divide the worlds of the checkpoint among another number of worlds or processes.
+        tell: called with a line if not every world continues.
 
     Returns:
-        Tensors by name as of `pack`; empty where the worlds begin anew.
+        Tensors by name as of `pack`; empty if the worlds begin again.
 
     Raises:
         UserError: the numbers differ and may not, or the state does not fit the environment.
@@ -111,13 +109,13 @@ def read_worlds(
 def redistributed(
     parts: Sequence[Mapping[str, Tensor]], own: Mapping[str, Tensor], *, size: int, first: int, num_envs: int
 ) -> dict[str, Tensor]:
-    """Return the rows of a process's worlds out of those of all worlds that were saved.
+    """Return the rows of a process's worlds from those of all worlds that were saved.
 
-    What has no row for each world is taken over where its shape fits, and stays as it is otherwise.
+    A tensor without a row for each world is copied if its shape fits, and stays unchanged otherwise.
 
     Args:
-        parts: what each process saved.
-        own: the state of this process's worlds as they are; those that are one too many keep it.
+        parts: the tensors that each process saved.
+        own: the current state of this process's worlds; surplus worlds keep it.
         size: worlds of each process that saved.
         first: index of this process's first world among all.
         num_envs: this process's worlds.
@@ -139,11 +137,7 @@ def redistributed(
 
 
 def unpack(path: Path, saved: Mapping[str, Tensor], env: Any, live: Mapping[str, Tensor]) -> None:
-    """Let the worlds go on from what `read_worlds` returned.
-
-    Raises:
-        UserError: the environment refuses it; the line says why.
-    """
+    """Load the output of `read_worlds`; raise UserError, with the reason, if the environment refuses it."""
     state = under(saved, ENV)
     if state:
         try:
@@ -159,7 +153,7 @@ def unpack(path: Path, saved: Mapping[str, Tensor], env: Any, live: Mapping[str,
 
 
 def _check_fit(path: Path, saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    """Refuse a state of worlds that are not these: those of another task, or another engine."""
+    """Raise UserError for a state of other worlds: those of another task, or another engine."""
     has_env = any(name.startswith(ENV) for name in saved)
     for name, mine in own.items():
         theirs = saved.get(name)

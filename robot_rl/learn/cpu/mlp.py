@@ -1,15 +1,14 @@
-"""Multilayer perceptrons for the CPU: rows go through all layers a few hundred at a time, to meet in the cache.
+"""Multilayer perceptrons for the CPU: rows go through all layers in blocks of a few hundred that fit into the cache.
 
-A hidden layer of a minibatch of a few thousand rows is larger than a core's second-level cache, and allocating it anew
-for every operation costs page faults on top. Here the rows go through the layers in blocks, into arrays that are kept.
-The gradient is written out by hand (backpropagation, Rumelhart et al. 1986) and handed to autograd as one operation.
-PyTorch hands exp and tanh to Intel's vector library, which is slow on other makers' processors, but evaluates exp2 and
-the logistic function itself: ELU is max(x, exp2(min(x / ln 2, 0)) - 1) here and tanh(x) is 2 logistic(2 x) - 1, within
-2e-7 of PyTorch's. On such processors large products, too, are left to oneDNN, which PyTorch brings along; for the
-gradient of a weight this is the weight gradient of a convolution with one pixel of kernel, whose pixels are the rows.
+A hidden layer of a minibatch of a few thousand rows is larger than a core's second-level cache, and allocating it for
+every operation costs page faults in addition. Here the rows go through the layers in blocks, into arrays that are kept.
+The gradient is written out by hand (backpropagation, Rumelhart et al. 1986) and is one operation of autograd. PyTorch
+computes exp and tanh by Intel's vector library, which is slow on other makers' processors, but evaluates exp2 and the
+logistic function itself: ELU is max(x, exp2(min(x / ln 2, 0)) - 1) here and tanh(x) is 2 logistic(2 x) - 1, within 2e-7
+of PyTorch's. On such processors large products, too, are computed by oneDNN, which PyTorch contains; the gradient of a
+weight is there the weight gradient of a convolution with a kernel of one pixel, with the rows as pixels.
 
-A few dozen rows fit into the cache anyhow, and what counts is the number of operations: `Workspace.pays` says where
-this is worth it.
+A few dozen rows fit into the cache in any case, and the number of operations determines the time: `Workspace.pays`.
 """
 
 from __future__ import annotations
@@ -45,13 +44,7 @@ Layer = tuple[Tensor, Tensor]
 
 
 def activate(name: str, x: Tensor, scratch: Tensor) -> None:
-    """Apply an activation in place.
-
-    Args:
-        name: one of FUSED_ACTIVATIONS.
-        x: (B, H) what to change.
-        scratch: (B, H) space for intermediate values.
-    """
+    """Apply one of FUSED_ACTIVATIONS to x (B, H) in place, with `scratch` (B, H) for intermediate values."""
     if name == "elu":
         torch.mul(x, LOG2_E, out=scratch).clamp_(max=0.0)
         torch.maximum(x, scratch.exp2_().sub_(1.0), out=x)
@@ -73,10 +66,10 @@ def activation_gradient(name: str, gradient: Tensor, value: Tensor) -> None:
 
 @functools.cache
 def has_quick_onednn() -> bool:
-    """Whether oneDNN multiplies rows by a weight more quickly than the library behind `torch.addmm` does here.
+    """Whether oneDNN multiplies rows by a weight faster than the library behind `torch.addmm` on this machine.
 
     That library is Intel's; on AMD's processors oneDNN took 10 to 25 % less (measured on Zen 4, one and two threads).
-    It depends on the machine's maker alone, so that the same machine gives the same bits.
+    The result depends only on the processor's maker, so that the same machine gives the same bits.
     """
     if not torch.backends.mkl.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
@@ -87,7 +80,7 @@ def has_quick_onednn() -> bool:
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-    """Return x (B, in) times a weight (out, in) transposed, plus a bias (out,): `out` (B, out), or an array anew."""
+    """Return x (B, in) times a weight (out, in) transposed, plus a bias (out,): `out` (B, out), or a new array."""
     if x.shape[0] * weight.numel() >= LEAST_PRODUCT and has_quick_onednn():
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
@@ -116,7 +109,7 @@ def add_weight_gradient(result: Tensor, grad: Tensor, value: Tensor) -> None:
 
 
 class Workspace:
-    """Arrays that one network's passes are computed in, kept between calls.
+    """Arrays for one network's passes, kept between calls.
 
     Attributes:
         activation: one of FUSED_ACTIVATIONS.
@@ -126,31 +119,25 @@ class Workspace:
     """
 
     def __init__(self, activation: str, widest: int) -> None:
-        """Start empty.
-
-        Args:
-            activation: one of FUSED_ACTIVATIONS.
-            widest: units of the widest hidden layer.
-        """
         self.activation, self.widest = activation, widest
         self.block = torch.get_num_threads() * max(LEAST_ROWS, BLOCK_ELEMENTS // max(widest, 1))
         self.generation = 0
-        self._blocks: dict[tuple[Any, ...], list[Block]] = {}
+        self._blocks: dict[tuple[Any, ...], list[RowBlock]] = {}
 
     def pays(self, rows: int) -> bool:
-        """Return whether passes over so many rows are quicker here than with PyTorch's own operations.
+        """Return whether passes over so many rows are faster here than with PyTorch's own operations.
 
-        Acting asks the same as learning does, so that the same rows give the same bits.
+        Acting and learning use the same criterion, so that the same rows give the same bits.
         """
         return rows * self.widest > MOST_PLAIN
 
-    def blocks(self, rows: int, sizes: tuple[int, ...], *, keep: bool, spaces: int = 1) -> list[Block]:
+    def blocks(self, rows: int, sizes: tuple[int, ...], *, keep: bool, spaces: int = 1) -> list[RowBlock]:
         """Return the blocks of a pass over so many rows, with arrays of unspecified content.
 
         Args:
             rows: rows of the input.
             sizes: (rows of an array per row of the input) x width of each hidden layer, as (times, width, width, ...).
-            keep: every block has values of its own, for a backward pass to find; else all share them.
+            keep: every block has values of its own, for a backward pass; else all share them.
             spaces: intermediate arrays of each layer, shared by all blocks.
         """
         key = (rows, sizes, keep, spaces)
@@ -165,7 +152,7 @@ class Workspace:
             for start in range(0, rows, self.block):
                 stop = min(start + self.block, rows)
                 first, count = times * start if keep else 0, times * (stop - start)
-                block = Block(
+                block = RowBlock(
                     span=slice(start, stop),
                     values=[value[first : first + count] for value in values],
                     spaces=[tuple(space[:count] for space in layer) for layer in shared],
@@ -174,14 +161,14 @@ class Workspace:
         return self._blocks[key]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Workspace:
-        """Return an empty workspace: what a copied network computes in is its own."""
+        """Return an empty workspace for the copied network."""
         copy = Workspace(self.activation, self.widest)
         copy.block = self.block
         return copy
 
 
 @dataclass(slots=True, frozen=True)
-class Block:
+class RowBlock:
     """The rows that go through the layers together.
 
     Attributes:
@@ -207,7 +194,7 @@ def _widths(weights: Sequence[Tensor]) -> tuple[int, ...]:
 
 
 def _forward(work: Workspace, x: Tensor, layers: Sequence[Layer], *, keep: bool) -> Tensor:
-    """Run the layers block by block; the hidden activations stay in the workspace where `keep`."""
+    """Run the layers block by block; with `keep` the hidden activations stay in the workspace."""
     *hidden, (last_weight, last_bias) = layers
     out = torch.empty(x.shape[0], last_weight.shape[0])
     for block in work.blocks(x.shape[0], _widths([weight for weight, _ in layers]), keep=keep):
@@ -253,6 +240,6 @@ class _MlpFunction(torch.autograd.Function):
 
 
 def check_generation(work: Workspace, generation: int) -> None:
-    """Raise RuntimeError where a later forward pass has overwritten what a backward pass needs."""
+    """Raise RuntimeError if a later forward pass has overwritten what a backward pass needs."""
     if work.generation != generation:
         raise RuntimeError("the network ran forward again before this backward pass; use the plain path for both")

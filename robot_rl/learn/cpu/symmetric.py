@@ -1,8 +1,8 @@
-"""The symmetric perceptron for the CPU, block by block like `fused`, in its even and odd halves.
+"""The symmetric perceptron for the CPU, block by block as in `robot_rl.learn.cpu.mlp`, in its even and odd halves.
 
 With p and q the two halves of a hidden layer, the next layer takes their half sum and half difference. The arrays hold
-sum and difference; the half is a factor of the matrix products, where it is free. Halves lie one above the other,
-(2 B, H / 2), so an activation runs over both at once.
+sum and difference; the half is a factor of the matrix products, where it costs nothing. Halves are stored one above the
+other, (2 B, H / 2), so an activation is applied to both at once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,7 @@ PairedLayer = tuple[Tensor, Tensor, Tensor]
 
 
 def run_symmetric(work: Workspace, x: Tensor, layers: Sequence[PairedLayer]) -> Tensor:
-    """Return even and odd outputs side by side (B, even + odd), differentiable with respect to both inputs and weights.
-
-    Args:
-        work: arrays to compute in.
-        x: (B, even + odd) even and odd inputs side by side.
-        layers: weights in order.
-    """
+    """Return even and odd outputs (B, even + odd) of inputs (B, even + odd), differentiable by inputs and weights."""
     if torch.is_grad_enabled():
         return _SymmetricFunction.apply(x, work, *(part for layer in layers for part in layer))  # type: ignore[return-value]
     return _forward(work, x, layers, keep=False)
@@ -61,7 +55,7 @@ def _widths(layers: Sequence[PairedLayer]) -> tuple[int, ...]:
 
 
 def _forward(work: Workspace, x: Tensor, layers: Sequence[PairedLayer], *, keep: bool) -> Tensor:
-    """Run the layers block by block; the hidden activations stay in the workspace where `keep`."""
+    """Run the layers block by block; with `keep` the hidden activations stay in the workspace."""
     rows, num_even, num_odd = x.shape[0], layers[-1][0].shape[0], layers[-1][2].shape[0]
     out = torch.empty(rows, num_even + num_odd)
     for block in work.blocks(rows, _widths(layers), keep=keep, spaces=2):

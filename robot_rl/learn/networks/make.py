@@ -20,12 +20,6 @@ N = TypeVar("N", bound=Network)
 def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None) -> Actor:
     """Build the policy on the CPU.
 
-    Args:
-        cfg: the learner's configuration.
-        dims: sizes of observations and actions.
-        mirrors: the environment's symmetry; needed where cfg.symmetry is "network".
-        generator: source of the weights.
-
     Raises:
         UserError: a symmetric network is configured and the environment has no mirror.
     """
@@ -51,15 +45,7 @@ def make_critic(
     *,
     normalize_values: bool = False,
 ) -> Critic:
-    """Build the value function on the CPU; arguments and errors are those of `make_actor`.
-
-    Args:
-        cfg: the learner's configuration.
-        dims: sizes of observations and actions.
-        mirrors: the environment's symmetry.
-        generator: source of the weights.
-        normalize_values: hold a normalizer of the returns.
-    """
+    """Build the value function on the CPU; errors are those of `make_actor`."""
     checked = checked_mirrors(cfg, dims, mirrors)
     with _named("critic"):
         critic = Critic(
@@ -83,7 +69,7 @@ def _converted(network: N, cfg: LearnerCfg, name: str) -> N:
 
 @contextlib.contextmanager
 def _named(network: str) -> Iterator[None]:
-    """Name the network in what is refused inside: its parts know only their own settings."""
+    """Prefix the network's name to UserErrors inside: its parts know only their own settings."""
     try:
         yield
     except UserError as error:

@@ -1,4 +1,4 @@
-"""Left-right symmetry: mirrored samples for the batch, or networks that are mirror-equivariant by construction."""
+"""Left-right symmetry by networks that are mirror-equivariant by construction."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ def reflect(x: Tensor, mirror: Mirror) -> Tensor:
 
 
 def check_mirror(name: str, mirror: Mirror, size: int) -> Mirror:
-    """Return a mirror as (int64, float32) on the CPU after checking that it has `size` entries and undoes itself.
-
-    Raises:
-        UserError: it does not; the message holds the first entry that is wrong.
-    """
+    """Return a mirror as (int64, float32) on the CPU; raise UserError unless it fits `size` and is its own inverse."""
     perm, sign = mirror[0].detach().cpu().to(torch.int64), mirror[1].detach().cpu().to(torch.float32)
     if perm.shape != (size,) or sign.shape != (size,):
         raise UserError(
@@ -43,10 +39,10 @@ def check_mirror(name: str, mirror: Mirror, size: int) -> Mirror:
 
 
 class MirrorBasis(nn.Module):
-    """Splits vectors into what a mirror keeps (even) and what it negates (odd).
+    """Splits vectors into the part that a mirror keeps (even) and the part that it negates (odd).
 
     A component and its partner become half their sum and half their difference; a component that is its own partner is
-    even or odd as it stands. Every factor is a power of two, so mirroring the vector negates the odd part to the bit.
+    even or odd itself. Every factor is a power of two, so mirroring the vector negates the odd part to the bit.
 
     Attributes:
         num_even: even components.
@@ -59,11 +55,6 @@ class MirrorBasis(nn.Module):
     join: Tensor
 
     def __init__(self, mirror: Mirror) -> None:
-        """Build the two matrices.
-
-        Args:
-            mirror: permutation and sign, checked by `check_mirror`.
-        """
         super().__init__()
         perm, sign = mirror[0].tolist(), mirror[1].tolist()
         size = len(perm)
@@ -89,8 +80,8 @@ class SymmetricMlp(Perceptron):
 
     The hidden units come in mirrored pairs (p, q). A linear map that treats both sides alike is block-diagonal in the
     even and odd parts (p + q) / 2 and (p - q) / 2, so each layer is two products of half the width; only the activation
-    looks at p and q themselves. Averaging a plain network over both views (as in Abdolhosseini et al. 2019) costs twice
-    a plain one instead.
+    takes p and q themselves. Averaging a plain network over both views (as in Abdolhosseini et al. 2019) costs twice a
+    plain one instead.
 
     Attributes:
         even: linear maps of the even parts.
@@ -100,17 +91,7 @@ class SymmetricMlp(Perceptron):
     def __init__(
         self, mirror_in: Mirror, mirror_out: Mirror, cfg: NetworkCfg, generator: torch.Generator | None = None
     ) -> None:
-        """Build the layers.
-
-        Args:
-            mirror_in: mirror of the input.
-            mirror_out: mirror of the output.
-            cfg: widths (each even), activation and gain of the last layer.
-            generator: source of the weights.
-
-        Raises:
-            UserError: a hidden width is odd.
-        """
+        """Build the layers; raise UserError for an odd hidden width."""
         super().__init__()
         for width in cfg.hidden:
             if width % 2:
@@ -130,7 +111,7 @@ class SymmetricMlp(Perceptron):
         self._is_invariant = self.basis_out.num_odd == 0 and bool(self.basis_out.alone.all())
 
     def encode(self, x: Tensor) -> Tensor:
-        """Return what `forward` takes, from normalized observations (..., D): their even and odd parts side by side.
+        """Return the input of `forward` from normalized observations (..., D): their even and odd parts, concatenated.
 
         Converted layers take the observations themselves.
         """

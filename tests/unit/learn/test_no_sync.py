@@ -15,7 +15,7 @@ from robot_rl.learn.collector import Collector
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Categorical
-from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
 
@@ -97,7 +97,7 @@ def test_nor_images():
     dims = replace(DIMS, actor=147, actor_shapes=shapes, critic=147, critic_shapes=shapes)
     cfg = NetworkCfg(hidden=(8,), conv=ConvCfg(groups=("camera",)))
     algorithm = make(dims, cfg=cfg)
-    assert Layout(shapes).size == 147
+    assert ObservationLayout(shapes).size == 147
     algorithm.update(make_filled(algorithm, dims))
 
 

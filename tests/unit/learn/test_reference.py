@@ -10,8 +10,7 @@ from robot_rl.config.networks import MemoryCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.auxiliaries.config import ReferenceCfg
-from robot_rl.learn.networks import gaussian
-from robot_rl.learn.networks.distributions import StateGaussian
+from robot_rl.learn.networks.distributions import Gaussian, StateGaussian, kl_each
 from robot_rl.learn.runner import Runner
 
 
@@ -79,11 +78,11 @@ def test_divergence_of_gaussians_with_deviations_of_their_own():
     old_mean, mean, old_log_std, log_std = torch.randn(4, 7, 3, generator=generator).unbind()
     theirs, ours = (torch.distributions.Normal(m, s.exp()) for m, s in ((old_mean, old_log_std), (mean, log_std)))
     expected = torch.distributions.kl_divergence(theirs, ours).sum(-1)
-    torch.testing.assert_close(gaussian.kl_each(old_mean, old_log_std, mean, log_std), expected)
+    torch.testing.assert_close(kl_each(old_mean, old_log_std, mean, log_std), expected)
     kind = StateGaussian(3, NetworkCfg())
     torch.testing.assert_close(kind.kl((old_mean, old_log_std), (mean, log_std)), expected)
-    shared = gaussian.kl(old_mean, old_log_std[0], mean, log_std[0])
-    torch.testing.assert_close(gaussian.kl_each(old_mean, old_log_std[0], mean, log_std[0]), shared)
+    shared = Gaussian(3, NetworkCfg()).kl((old_mean, old_log_std[0]), (mean, log_std[0]))
+    torch.testing.assert_close(kl_each(old_mean, old_log_std[0], mean, log_std[0]), shared)
 
 
 @pytest.mark.parametrize("actor", [{"state_std": True}, {"distribution": "squashed", "bound": 2.0}])

@@ -1,4 +1,4 @@
-"""The teacher as an auxiliary objective: what it would do at every state, and how far the student is from that."""
+"""The teacher as an auxiliary objective: the distance of the student's actions from those of the teacher."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary, RolloutHook
-from robot_rl.learn.auxiliaries.frozen import Frozen, make_frozen
+from robot_rl.learn.auxiliaries.frozen import FrozenPolicy, make_frozen
 from robot_rl.learn.batch import Batch, mean_over
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.distributions import Distribution, Params, make_distribution
@@ -25,11 +25,11 @@ SEEDS = 200
 
 
 class Teacher(Auxiliary):
-    """Says in every step what it would do; the loss is the distance of the student's policy from that.
+    """Evaluates a teacher in every step; the loss is the distance of the student's policy from it.
 
-    The distance is KL(teacher || student), which also teaches the student's deviation: where it cannot know what the
-    teacher does, it grows. Between distributions of different kinds it is the squared error of the actions without
-    noise, in units of the teacher's deviation (`Frozen.error`).
+    The distance is KL(teacher || student), which also teaches the student's deviation: where it cannot know the
+    teacher's action, it grows. Between distributions of different kinds it is the squared error of the actions without
+    noise, in units of the teacher's deviation (`FrozenPolicy.error`).
 
     Attributes:
         frozen: the teacher.
@@ -44,7 +44,7 @@ class Teacher(Auxiliary):
     def __init__(
         self,
         cfg: TeacherCfg,
-        frozen: Frozen,
+        frozen: FrozenPolicy,
         distribution: Distribution,
         worlds: int,
         device: torch.device | str = "cpu",
@@ -59,7 +59,7 @@ class Teacher(Auxiliary):
             frozen: the teacher.
             distribution: of the kind of the student's.
             worlds: number N of worlds.
-            device: where the rollouts are.
+            device: of the rollouts.
             seed: of the choice of worlds; every process has its own.
             ranks: the processes that train together.
         """
@@ -103,11 +103,11 @@ class Teacher(Auxiliary):
         return loss
 
     def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
-        """Let the share fall, and return the statistics over all processes.
+        """Decay the share, and return the statistics over all processes.
 
         Returns:
             "loss/imitation", the mean distance; "teacher/error", the root mean square of the difference between the
-            actions without noise (of choices: of the share that differs); "teacher/share".
+                actions without noise (of choices: of the share that differs); "teacher/share".
         """
         loss, square, count = self.ranks.sum_(self._sums.clone()).unbind()
         share = torch.full_like(loss, self.share)
@@ -143,42 +143,22 @@ class Teacher(Auxiliary):
 def make_teacher(
     cfg: DistillLearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str, *, seed: int, ranks: Ranks = ALONE
 ) -> Teacher:
-    """Load the teacher for an environment.
-
-    Args:
-        cfg: the learner's configuration.
-        env: the environment.
-        dims: sizes of observations and actions.
-        device: where the rollouts will be.
-        seed: of the run; the choice of worlds is each process's own.
-        ranks: the processes that train together.
-
-    Raises:
-        UserError: there is no such policy, or it does not fit the environment.
-    """
+    """Load the teacher for an environment; raise UserError if there is no such policy, or it does not fit."""
     frozen = make_frozen(cfg.teacher, env, dims, device, "teacher")
     distribution = make_distribution(dims.action, cfg.actor, choices=dims.choices).to(device)
     return Teacher(cfg.teacher, frozen, distribution, env.num_envs, device, seed=ranks.seed(seed), ranks=ranks)
 
 
 class TeacherHook(RolloutHook):
-    """Records what the teacher would do at every state, and lets some worlds follow it.
+    """Records the teacher's labels at every state, and lets some worlds follow it.
 
     Attributes:
         share: share of the worlds that follow the teacher in a rollout.
         generator: source of the choice of worlds.
-        memory: (N, S) what a recurrent teacher remembers; None where it has no memory.
+        memory: (N, S) state of a recurrent teacher; None without one.
     """
 
-    def __init__(self, frozen: Frozen, worlds: int, device: torch.device | str, *, seed: int) -> None:
-        """Take over the teacher.
-
-        Args:
-            frozen: the teacher.
-            worlds: number N of worlds.
-            device: where the rollouts are.
-            seed: of the choice of worlds; every process has its own.
-        """
+    def __init__(self, frozen: FrozenPolicy, worlds: int, device: torch.device | str, *, seed: int) -> None:
         self.frozen, self.share, self.recorded = frozen, 0.0, {Teacher.name: frozen.size}
         self._obs = torch.zeros(worlds, frozen.layout.size, device=device)
         self._follows = torch.zeros(worlds, 1, dtype=torch.bool, device=device)
@@ -187,7 +167,7 @@ class TeacherHook(RolloutHook):
 
     @torch.no_grad()
     def act(self, obs: TensorDict, t: int, action: Tensor, rollout: Rollout) -> Tensor:
-        """Record what the teacher would do, and return the actions: its own in the worlds that follow it."""
+        """Record the teacher's labels, and return the actions: its own in the worlds that follow it."""
         if t == 0:
             drawn = torch.rand(self._follows.shape, generator=self.generator, device=self._follows.device)
             torch.lt(drawn, self.share, out=self._follows)
@@ -196,6 +176,6 @@ class TeacherHook(RolloutHook):
         return torch.where(self._follows, self.frozen.action(label), action) if self.share > 0.0 else action
 
     def forget(self, ended: Tensor) -> None:
-        """Let a teacher with a memory forget episodes that ended."""
+        """Clear a recurrent teacher's state of episodes that ended."""
         if self.memory is not None:
             self.memory.masked_fill_(ended[:, None], 0.0)

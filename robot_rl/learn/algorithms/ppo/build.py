@@ -34,13 +34,7 @@ def make_networks(
 
 
 def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: tuple[Auxiliary, ...] = ()) -> P:
-    """Build the algorithm for an environment.
-
-    Args:
-        cfg: the settings.
-        context: what it is built for.
-        kind: the algorithm's class.
-        first: auxiliary objectives of the algorithm's own.
+    """Build the algorithm, of class `kind`, for an environment; `first` are auxiliary objectives of its own.
 
     Raises:
         UserError: an observation group that does not exist, recorded motion or a policy of another run that does not
@@ -63,16 +57,7 @@ def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: t
 
 
 def make_auxiliaries(cfg: PPOLearnerCfg, context: Context, own: tuple[Auxiliary, ...] = ()) -> tuple[Auxiliary, ...]:
-    """Return the auxiliary objectives of a configuration, on their device.
-
-    Args:
-        cfg: the settings.
-        context: what they are built for.
-        own: those of the algorithm itself.
-
-    Raises:
-        UserError: as `make_ppo`.
-    """
+    """Return the auxiliary objectives of a configuration, on their device; `own` are those of the algorithm itself."""
     env, device, seed, ranks = context.env, context.device, context.seed, context.ranks
     found: list[Auxiliary] = []
     if cfg.amp.weight > 0:  # Before what adds rewards: only the task's reward gives way to it.
@@ -104,7 +89,7 @@ def _users(name: str, context: Context) -> Auxiliary:
 
 
 def _augmentation(cfg: PPOLearnerCfg, context: Context) -> AugmentSymmetry | None:
-    """Return what adds mirrored samples where the configuration says "augment"."""
+    """Return the object that adds mirrored samples, for symmetry=augment."""
     if cfg.symmetry != "augment" or context.mirrors is None:
         return None
     moved = {name: (p.to(context.device), sign.to(context.device)) for name, (p, sign) in context.mirrors.items()}

@@ -2,12 +2,12 @@
 
 On a GPU the step of a small network is hundreds of short kernels, and launching them takes longer than running them. A
 graph launches all of them at once. It reads and writes the same memory at every replay, so samples, indices and the
-frozen policy are copied into places of their own before; optimizer, step size and networks have theirs anyway. Nothing
+frozen policy are copied into their own memory before; optimizer, step size and networks stay in place anyway. Nothing
 in it may depend on a number that Python holds: an auxiliary that adds to the loss has to promise it
 (`Auxiliary.capturable`).
 
-The first minibatches of a shape run as they are, on the stream that records afterwards: they are real steps, in which
-libraries allocate what they need. Several processes average their gradient between two graphs.
+The first minibatches of a shape run without a graph, on the stream that records afterwards: they are real steps, in
+which libraries allocate their memory. Several processes average their gradient between two graphs.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Steps(Protocol):
 
 @dataclass(slots=True)
 class Recording:
-    """What belongs to one shape of batch.
+    """The memory and the graphs of one shape of batch.
 
     Attributes:
         batch: the samples, in memory of their own.
         frozen: the policy that acted, in memory of its own.
         index: (b,) indices of the minibatch.
-        statistics: what the step says of it, in memory of the graph's.
+        statistics: the step's output, in memory of the graph's.
         steps: minibatches so far.
-        replays: the graphs in order, with what runs between them; empty before they are recorded.
+        replays: the graphs in order, with the work between them; empty before they are recorded.
     """
 
     batch: Batch
@@ -83,15 +83,10 @@ class CudaRecorder:
     """Runs and records on a stream of its own; each recording is a graph with memory of its own."""
 
     def __init__(self, device: torch.device) -> None:
-        """Take a stream.
-
-        Args:
-            device: the CUDA device.
-        """
         self._stream = torch.cuda.Stream(device)
 
     def run(self, work: Callable[[], None]) -> None:
-        """Run something in order with the stream that is current."""
+        """Run a function in order with the current stream."""
         current = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
@@ -99,7 +94,7 @@ class CudaRecorder:
         current.wait_stream(self._stream)
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Return what replays something that was recorded and not run."""
+        """Record a function without running it, and return its replay."""
         graph = torch.cuda.CUDAGraph()
         # Other threads (a metrics writer) may call CUDA meanwhile: only this one's calls are recorded and checked.
         with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
@@ -111,28 +106,16 @@ class GraphedStep:
     """Steps of an algorithm over minibatches, replayed from graphs.
 
     Attributes:
-        problem: why nothing is recorded any more, where recording failed; empty otherwise.
+        problem: why recording failed, after which nothing is recorded; else empty.
     """
 
     def __init__(self, algorithm: Steps, recorder: Any) -> None:
-        """Record nothing yet.
-
-        Args:
-            algorithm: whose `step` is recorded.
-            recorder: records, as `CudaRecorder` does.
-        """
         self._algorithm, self._recorder = algorithm, recorder
         self._recordings: dict[tuple[Any, ...], Recording] = {}
         self.problem = ""
 
     def bind(self, batch: Batch, size: int, frozen: Tensor | None) -> Step:
-        """Copy samples to where their shape's graphs read them, and return the step over minibatches of them.
-
-        Args:
-            batch: the samples.
-            size: samples b of a minibatch.
-            frozen: `Distribution.snapshot` of the policy that acted.
-        """
+        """Copy a batch to the memory of its shape's graphs, and return the step over minibatches of `size` samples."""
         key = (size, None if frozen is None else tuple(frozen.shape), batch.shapes())
         recording = self._recordings.get(key)
         if recording is None:
@@ -179,7 +162,7 @@ class GraphedStep:
 
 
 def why_not_graphed(algorithm: Steps, device: torch.device) -> str:
-    """Return why the steps of an algorithm are not recorded; empty where they are."""
+    """Return why the steps of an algorithm are not recorded; empty if they are."""
     if device.type != "cuda":
         return "graphs are CUDA's"
     if not algorithm.cfg.cuda_graph:
@@ -191,5 +174,5 @@ def why_not_graphed(algorithm: Steps, device: torch.device) -> str:
 
 
 def make_graphed(algorithm: Steps, device: torch.device) -> GraphedStep | None:
-    """Return what replays an algorithm's steps; None where they run as they are (`why_not_graphed`)."""
+    """Return the replayed steps of an algorithm; None if they are not recorded (`why_not_graphed`)."""
     return None if why_not_graphed(algorithm, device) else GraphedStep(algorithm, CudaRecorder(device))

@@ -1,7 +1,7 @@
 """The baseline: rsl_rl's own OnPolicyRunner on the same environment, networks and hyperparameters.
 
-Its loop, storage and update are used as they are; only its logger is replaced, by one that writes our metrics and
-checkpoints (whose networks are ours, so evaluation and export do not know the difference).
+Its loop, storage and update are used unchanged; only its logger is replaced, by one that writes our metrics and
+checkpoints (with our networks, so evaluation and export need not distinguish them).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from robot_rl.metrics.writers import MetricsWriter
 class RslRlRunner(Session):
     """Trains by rsl_rl's runner; used like `Runner`.
 
-    Where the learner asks for a symmetric network, which rsl_rl does not have, it gets rsl_rl's mirrored samples.
-    Time-outs bootstrap from V(s_t), as rsl_rl does it.
+    For a symmetric network, which rsl_rl does not have, it uses rsl_rl's mirrored samples. Time-outs bootstrap from
+    V(s_t), as in rsl_rl.
 
     Attributes:
         runner: rsl_rl's runner.
@@ -83,12 +83,10 @@ class RslRlRunner(Session):
         return self._row
 
     def after_iteration(self, losses: Mapping[str, float], collect_s: float, learn_s: float) -> None:
-        """Take over what an iteration of rsl_rl brought; called by its logger.
+        """Copy the results of an iteration of rsl_rl; called by its logger.
 
-        Args:
-            losses: rsl_rl's mean losses by its own names.
-            collect_s: time of the rollout [s].
-            learn_s: time of the returns and the update [s].
+        `losses` are rsl_rl's mean losses by its own names, `collect_s` the time of the rollout [s] and `learn_s` that
+        of the returns and the update [s].
         """
         copy_from_rsl_rl(self.runner.alg, self.actor, self.critic)
         metrics = {f"loss/{name}": float(value) for name, value in losses.items()}
@@ -103,7 +101,7 @@ class RslRlRunner(Session):
             raise _EnoughError
 
     def _set_linear_rate(self, last: int) -> None:
-        """Set the step size of the next iteration where it falls linearly, a schedule that rsl_rl does not have."""
+        """Set the step size of the next iteration for schedule=linear, which rsl_rl does not have."""
         ppo, algorithm = self.cfg.ppo, self.runner.alg
         if ppo.schedule == "linear":
             algorithm.learning_rate = ppo.learning_rate * (1.0 - min(1.0, self.iteration / max(last, 1)))
@@ -111,7 +109,7 @@ class RslRlRunner(Session):
                 group["lr"] = algorithm.learning_rate
 
     def track(self, reward: Tensor, done: Tensor, log: Mapping[str, Any]) -> None:
-        """Take in a step of an environment that keeps no statistics of its own; called by rsl_rl's logger."""
+        """Count a step of an environment without statistics of its own; called by rsl_rl's logger."""
         if self._tracker is not None:
             self._tracker.add(reward, done > 0, log)
 
@@ -139,16 +137,7 @@ class RslRlRunner(Session):
 
 
 def rsl_rl_cfg(cfg: PPOLearnerCfg, mirrors: Mapping[str, Mirror] | None, device: torch.device | str) -> dict[str, Any]:
-    """Return rsl_rl's configuration of the same training.
-
-    Args:
-        cfg: the learner's configuration.
-        mirrors: mirrors on the CPU; None without symmetry.
-        device: where the networks will be.
-
-    Raises:
-        UserError: a setting that rsl_rl has no counterpart of.
-    """
+    """Return rsl_rl's configuration of the same training; raise UserError for a setting without counterpart."""
     ppo = cfg.ppo
     for name, is_on in _ours_alone(cfg).items():
         if is_on:
@@ -241,7 +230,7 @@ def copy_from_rsl_rl(algorithm: Any, actor: Actor, critic: Critic) -> None:
 
 
 def _gaussian(actor: Actor) -> Gaussian:
-    """Return the actor's distribution, the one that rsl_rl has as well."""
+    """Return the actor's distribution, the only kind that rsl_rl also has."""
     if not isinstance(actor.distribution, Gaussian):
         raise UserError(
             "actor.distribution, actor.state_std: the rsl_rl learner has a Gaussian with one deviation alone"
@@ -254,7 +243,7 @@ class _EnoughError(Exception):
 
 
 class _Log(Logger):
-    """rsl_rl's logger, handing everything to the session; it writes no files of its own and prints nothing."""
+    """rsl_rl's logger, which passes everything to the session; it writes no files of its own and prints nothing."""
 
     def __init__(self, session: RslRlRunner) -> None:
         self.session = session
@@ -275,9 +264,9 @@ class _Log(Logger):
 
 
 class _TimedEnv(VecEnv):
-    """An environment that measures the time of its steps, and hands on the observations that are learned from.
+    """An environment that measures the time of its steps, and passes on the observation groups that are learned from.
 
-    rsl_rl stores every group it is given, images that nobody reads included.
+    rsl_rl stores every group it is given, unused images included.
     """
 
     def __init__(self, env: VecEnv, groups: Collection[str]) -> None:
