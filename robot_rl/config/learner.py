@@ -92,7 +92,9 @@ class LearnerCfg:
         Takes a `robot_rl.learn.dims.Dims`, the environment's mirrors (None: it has none) and the generator of the
         weights, and returns a `robot_rl.learn.networks.actor_critic.Actor`.
         """
-        return importlib.import_module("robot_rl.learn.networks.make").make_actor(self, dims, mirrors, generator)
+        return importlib.import_module("robot_rl.learn.networks.actor_critic").make_actor(
+            self, dims, mirrors, generator
+        )
 
     def make_algorithm(self, context: Any) -> Any:
         """Build the `robot_rl.learn.algorithm.Algorithm` for a `robot_rl.learn.algorithm.Context`."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,9 +16,8 @@ from robot_rl.learn.collector import Collector
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import Rollout
-from robot_rl.learn.session import Observer, Session
+from robot_rl.learn.session import Session
 from robot_rl.learn.timing import Stopwatch
-from robot_rl.metrics.writers import MetricsWriter
 
 NOISE = 1
 """Added to the run's seed for the stream that actions are drawn from."""
@@ -28,20 +26,13 @@ NOISE = 1
 class Runner(Session):
     """Trains a policy in an environment by the algorithm of a configuration."""
 
-    def __init__(
-        self,
-        env: VecEnv,
-        cfg: LearnerCfg,
-        *,
-        run_dir: Path | None = None,
-        seed: int = 1,
-        observer: Observer | Iterable[Observer] | None = None,
-        writer: MetricsWriter | None = None,
-        ranks: Ranks = ALONE,
-    ) -> None:
-        """Build the algorithm and allocate the rollout; the arguments are those of `Session`."""
-        super().__init__(env, cfg, run_dir=run_dir, seed=seed, observer=observer, writer=writer, ranks=ranks)
-        context = Context(env=env, dims=self.dims, mirrors=self.mirrors, device=self.device, seed=seed, ranks=ranks)
+    def __init__(self, env: VecEnv, cfg: LearnerCfg, **options: Any) -> None:
+        """Build the algorithm and allocate the rollout; the options are those of `Session`."""
+        super().__init__(env, cfg, **options)
+        ranks = self.ranks
+        context = Context(
+            env=env, dims=self.dims, mirrors=self.mirrors, device=self.device, seed=self.seed, ranks=ranks
+        )
         self.algorithm: Algorithm = cfg.make_algorithm(context)
         modules = [*self.algorithm.modules().values(), *self.algorithm.auxiliaries]
         ranks.broadcast_(tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))

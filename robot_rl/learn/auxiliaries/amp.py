@@ -28,8 +28,8 @@ from robot_rl.learn.rollout import Rollout
 
 CLIP = 10.0
 """Greatest magnitude of a normalized component."""
-SEEDS = 200
-"""Added to the run's seed, so that nothing here draws what others draw."""
+SEED_OFFSET = 200
+"""Added to the run's seed, so that no other stream has the same numbers."""
 STATISTICS = ("amp/loss", "amp/expert", "amp/policy", "amp/penalty")
 
 
@@ -96,7 +96,7 @@ class Amp(Auxiliary):
         self.cfg, self.motion, self.ranks = cfg, motion, ranks
         self.groups, self.reward_weight = (cfg.group,), 1.0 - cfg.weight
         width = 2 * motion.pairs.shape[2]
-        generator = torch.Generator().manual_seed(seed + SEEDS)
+        generator = torch.Generator().manual_seed(seed + SEED_OFFSET)
         self.normalizer = Normalizer(width // 2)
         self.discriminator = Discriminator(width, cfg.hidden, generator)
         self.register_buffer("expert", motion.pairs.flatten(1), persistent=False)
@@ -105,7 +105,7 @@ class Amp(Auxiliary):
         self.register_buffer("stored", torch.zeros((), dtype=torch.int64))
         self.normalizer.update(motion.pairs.flatten(0, 1))
         self.to(device)
-        self.trainer = Trainer((self.discriminator,), cfg.learning_rate, seed + SEEDS + 1, ranks=ranks)
+        self.trainer = Trainer((self.discriminator,), cfg.learning_rate, seed + SEED_OFFSET + 1, ranks=ranks)
         self._stored = 0  # The same number as `stored`, known without a look at the device.
         self._style = torch.zeros((), device=device)
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-from robot_rl.errors import UserError
-from robot_rl.learn.batch import Batch
 from robot_rl.learn.networks.distributions import Params
 from robot_rl.learn.networks.symmetry import Mirror
-from robot_rl.learn.rollout import Rollout
+from robot_rl.learn.rollout import Batch, Rollout
 
 
 class RolloutHook:
@@ -91,27 +89,3 @@ class Auxiliary(nn.Module):
 
     def check(self, described: Mapping[str, Any]) -> None:
         """Raise UserError if the run of a checkpoint with this description cannot continue with it."""
-
-
-def auxiliaries_state(auxiliaries: Iterable[Auxiliary]) -> dict[str, Tensor]:
-    """Return the state of auxiliary objectives by the names that checkpoints have for it."""
-    return {f"auxiliary.{a.name}.{name}": tensor for a in auxiliaries for name, tensor in a.state_dict().items()}
-
-
-def load_auxiliaries(auxiliaries: Iterable[Auxiliary], state: Mapping[str, Tensor]) -> None:
-    """Load the output of `auxiliaries_state`."""
-    for auxiliary in auxiliaries:
-        prefix = f"auxiliary.{auxiliary.name}."
-        auxiliary.load_state_dict({n.removeprefix(prefix): t for n, t in state.items() if n.startswith(prefix)})
-
-
-def check_auxiliaries(auxiliaries: Sequence[Auxiliary], described: Mapping[str, Any]) -> None:
-    """Raise UserError if an auxiliary objective of a checkpoint's description is missing here, or differs."""
-    missing = sorted(set(described) - {auxiliary.name for auxiliary in auxiliaries})
-    if missing:
-        raise UserError(
-            f"auxiliaries: the run was trained with '{missing[0]}', which is missing here; give the learner the same "
-            "auxiliary objectives"
-        )
-    for auxiliary in auxiliaries:
-        auxiliary.check(described.get(auxiliary.name, {}))

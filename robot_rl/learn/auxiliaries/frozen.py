@@ -12,6 +12,7 @@ from rsl_rl.env import VecEnv
 from torch import Tensor
 
 from robot_rl.errors import UserError
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.checkpoints.checkpoint import META, latest_checkpoint
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.distributions import Categorical, Distribution, Params, kl_each
@@ -45,7 +46,7 @@ class FrozenPolicy:
         self.size = sum(choices) or 2 * distribution.action_dim
         self.checksum = _checksum(self.actor.state_dict())
 
-    def remember_nothing(self, worlds: int, device: torch.device | str) -> Tensor | None:
+    def initial_state(self, worlds: int, device: torch.device | str) -> Tensor | None:
         """Return the state (N, S) of a memory at the start of an episode; None without a memory."""
         return torch.zeros(worlds, self.actor.state_size, device=device) if self.actor.state_size else None
 
@@ -75,12 +76,6 @@ class FrozenPolicy:
     def action(self, label: Tensor) -> Tensor:
         """Return the actions without noise (B, A) of labels (B, L)."""
         return self.actor.distribution.mode(self.params(label))
-
-    def mirrored(self, label: Tensor, action: Mirror) -> Tensor:
-        """Return the labels of the mirror images: a mirrored mean, and the partner's deviation."""
-        perm, sign = action
-        mean, log_std = label.chunk(2, dim=-1)
-        return torch.cat((mean[..., perm] * sign, log_std[..., perm]), dim=-1)
 
     def kl(self, label: Tensor, params: Params) -> Tensor:
         """Return KL(this || policy) (B,) [nat] of labels (B, L) and parameters of a policy with a like distribution."""
@@ -116,18 +111,45 @@ class FrozenPolicy:
         mean, log_std = params
         return torch.cat((mean, log_std.expand_as(mean)), dim=-1)
 
+
+class FrozenObjective(Auxiliary):
+    """An objective on the labels of a frozen policy, which are samples under the objective's name.
+
+    Attributes:
+        frozen: the policy.
+        memory: (N, S) state of a recurrent policy in each world; None without one.
+    """
+
+    capturable = True
+
+    def __init__(self, frozen: FrozenPolicy, memory: Tensor | None) -> None:
+        super().__init__()
+        self.frozen, self.memory = frozen, memory
+
+    @torch.no_grad()
+    def mirrored(self, samples: Mapping[str, Tensor], action: Mirror) -> dict[str, Tensor]:
+        """Return the labels of the mirror images: a mirrored mean, and the partner's deviation."""
+        perm, sign = action
+        mean, log_std = samples[self.name].chunk(2, dim=-1)
+        return {self.name: torch.cat((mean[..., perm] * sign, log_std[..., perm]), dim=-1)}
+
+    def worlds(self) -> dict[str, Tensor]:
+        """Return the memory (N, S) of a policy that has one."""
+        return {} if self.memory is None else {"memory": self.memory}
+
     def described(self) -> dict[str, Any]:
-        """Return its path and the checksum of its weights, for a checkpoint."""
-        return {"checkpoint": str(self.policy.path), "sha256": self.checksum}
+        """Return the policy's path and the checksum of its weights."""
+        return {"checkpoint": str(self.frozen.policy.path), "sha256": self.frozen.checksum}
 
     def check(self, described: Mapping[str, Any]) -> None:
-        """Raise UserError if a checkpoint's description has another policy."""
+        """Raise UserError if the description of a run to resume has another policy."""
+        frozen = self.frozen
         if not described:
-            raise UserError(f"{self.field}.run: '{self.policy.path}', the run to resume has none; start a new run")
-        if described.get("sha256") != self.checksum:
+            raise UserError(f"{frozen.field}.run: '{frozen.policy.path}', the run to resume has none; start a new run")
+        if described.get("sha256") != frozen.checksum:
             raise UserError(
-                f"{self.field}.run: '{self.policy.path}' is not the policy that the run began with, "
-                f"{described.get('checkpoint')} (sha256 {self.checksum[:12]}..., "
+                f"{frozen.field}.run: '{frozen.policy.path}' is not the policy that the run began with, "
+                f"{described.get('checkpoint')} (sha256 {frozen.checksum[:12]}..., "
                 f"must be {str(described.get('sha256'))[:12]}...)"
             )
 

@@ -7,9 +7,6 @@ reference, so the policy has to keep everything that the reference does (Kicksta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from rsl_rl.env import VecEnv
 from torch import Tensor
@@ -17,48 +14,37 @@ from torch import Tensor
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms import read_learner
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.auxiliaries.config import ReferenceCfg
-from robot_rl.learn.auxiliaries.frozen import FrozenPolicy, make_frozen
-from robot_rl.learn.batch import Batch, mean_over
+from robot_rl.learn.auxiliaries.frozen import FrozenObjective, FrozenPolicy, make_frozen
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.distributions import Params, make_distribution
-from robot_rl.learn.networks.symmetry import Mirror
-from robot_rl.learn.rollout import Rollout
+from robot_rl.learn.rollout import Batch, Rollout, mean_over
 
 
-class Reference(Auxiliary):
+class Reference(FrozenObjective):
     """The penalty. The reference, like the policy in its distribution, is evaluated once a rollout.
 
     Attributes:
-        frozen: the reference.
         weight: () current factor of the penalty.
     """
 
     name = "reference"
-    capturable = True
     weight: Tensor
 
     def __init__(
         self, cfg: ReferenceCfg, frozen: FrozenPolicy, worlds: int, device: torch.device | str = "cpu"
     ) -> None:
-        super().__init__()
-        self.cfg, self.frozen = cfg, frozen
+        super().__init__(frozen, frozen.initial_state(worlds, device))
+        self.cfg = cfg
         self.groups = tuple(frozen.layout.shapes)
         self.register_buffer("weight", torch.tensor(cfg.weight, device=device))
         self._sums = torch.zeros(2, device=device)
-        self._state = frozen.remember_nothing(worlds, device)
 
     @torch.no_grad()
     def samples(self, rollout: Rollout) -> dict[str, Tensor]:
         """Return the reference's labels (T, N, L)."""
         obs = torch.cat([rollout.groups[group][:-1] for group in self.groups], dim=-1)
-        return {self.name: self.frozen.labels(obs, self._state, rollout.starts())}
-
-    @torch.no_grad()
-    def mirrored(self, samples: Mapping[str, Tensor], action: Mirror) -> dict[str, Tensor]:
-        """Return the labels of the mirror images."""
-        return {self.name: self.frozen.mirrored(samples[self.name], action)}
+        return {self.name: self.frozen.labels(obs, self.memory, rollout.starts())}
 
     def loss(self, batch: Batch, params: Params) -> Tensor:
         """Return weight * KL(reference || policy), the mean over a minibatch ()."""
@@ -73,18 +59,6 @@ class Reference(Auxiliary):
         if self.cfg.decay > 0:
             self.weight.fill_(self.cfg.weight * max(0.0, 1.0 - progress / self.cfg.decay))
         return statistics
-
-    def worlds(self) -> dict[str, Tensor]:
-        """Return the memory (N, S) of a policy that has one."""
-        return {} if self._state is None else {"memory": self._state}
-
-    def described(self) -> dict[str, Any]:
-        """Return where the reference was found and the checksum of its weights."""
-        return self.frozen.described()
-
-    def check(self, described: Mapping[str, Any]) -> None:
-        """Raise UserError unless the run to resume had the same reference."""
-        self.frozen.check(described)
 
 
 def make_reference(cfg: PPOLearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str) -> Reference:

@@ -25,8 +25,8 @@ from robot_rl.learn.rollout import Rollout
 
 CLIP = 5.0
 """Greatest magnitude of a normalized component, as in the paper: the random network is not asked far outside."""
-SEEDS = 100
-"""Added to the run's seed, so that nothing here draws what others draw."""
+SEED_OFFSET = 100
+"""Added to the run's seed, so that no other stream has the same numbers."""
 
 
 class Rnd(Auxiliary):
@@ -54,7 +54,7 @@ class Rnd(Auxiliary):
     ) -> None:
         super().__init__()
         self.cfg, self.groups, self.ranks = cfg, tuple(cfg.groups), ranks
-        generator = torch.Generator().manual_seed(seed + SEEDS)
+        generator = torch.Generator().manual_seed(seed + SEED_OFFSET)
         network = NetworkCfg(hidden=cfg.hidden, output_gain=1.0)
         self.normalizer = Normalizer(size)
         self.target = Mlp(size, cfg.features, network, generator).requires_grad_(False)
@@ -63,7 +63,7 @@ class Rnd(Auxiliary):
         self.register_buffer("square", torch.zeros(()))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         self.to(device)
-        self.trainer = Trainer((self.predictor,), cfg.learning_rate, seed + SEEDS + 1, ranks=ranks)
+        self.trainer = Trainer((self.predictor,), cfg.learning_rate, seed + SEED_OFFSET + 1, ranks=ranks)
         self._reward = torch.zeros((), device=device)
 
     @torch.no_grad()

@@ -1,12 +1,12 @@
-"""Multilayer perceptrons for the CPU: rows go through all layers in blocks of a few hundred that fit into the cache.
+"""Multilayer perceptrons, plain and symmetric, for the CPU: rows go through all layers in blocks that fit the cache.
 
 A hidden layer of a minibatch of a few thousand rows is larger than a core's second-level cache, and allocating it for
-every operation costs page faults in addition. Here the rows go through the layers in blocks, into arrays that are kept.
-The gradient is written out by hand (backpropagation, Rumelhart et al. 1986) and is one operation of autograd. PyTorch
-computes exp and tanh by Intel's vector library, which is slow on other makers' processors, but evaluates exp2 and the
-logistic function itself: ELU is max(x, exp2(min(x / ln 2, 0)) - 1) here and tanh(x) is 2 logistic(2 x) - 1, within 2e-7
-of PyTorch's. On such processors large products, too, are computed by oneDNN, which PyTorch contains; the gradient of a
-weight is there the weight gradient of a convolution with a kernel of one pixel, with the rows as pixels.
+every operation costs page faults in addition. Here a few hundred rows at a time go through the layers, into arrays that
+are kept. The gradient is written out by hand (backpropagation, Rumelhart et al. 1986) and is one operation of autograd.
+PyTorch computes exp and tanh by Intel's vector library, which is slow on other makers' processors, but evaluates exp2
+and the logistic function itself: ELU is max(x, exp2(min(x / ln 2, 0)) - 1) here and tanh(x) is 2 logistic(2 x) - 1,
+within 2e-7 of PyTorch's. On such processors large products, too, are computed by oneDNN, which PyTorch contains; the
+gradient of a weight is there the weight gradient of a convolution with a kernel of one pixel, with the rows as pixels.
 
 A few dozen rows fit into the cache in any case, and the number of operations determines the time: `Workspace.pays`.
 """
@@ -243,3 +243,120 @@ def check_generation(work: Workspace, generation: int) -> None:
     """Raise RuntimeError if a later forward pass has overwritten what a backward pass needs."""
     if work.generation != generation:
         raise RuntimeError("the network ran forward again before this backward pass; use the plain path for both")
+
+
+PairedLayer = tuple[Tensor, Tensor, Tensor]
+"""Weight of the even part (out, in), its bias (out,), weight of the odd part (out, in)."""
+
+
+def run_symmetric(work: Workspace, x: Tensor, layers: Sequence[PairedLayer]) -> Tensor:
+    """Return even and odd outputs (B, even + odd) of inputs (B, even + odd), differentiable by inputs and weights.
+
+    With p and q the two halves of a hidden layer, the next layer takes their half sum and half difference. The arrays
+    hold sum and difference; the half is a factor of the matrix products, where it costs nothing. Halves are stored one
+    above the other, (2 B, H / 2), so an activation is applied to both at once.
+    """
+    if torch.is_grad_enabled():
+        return _SymmetricFunction.apply(x, work, *(part for layer in layers for part in layer))  # type: ignore[return-value]
+    return _paired_forward(work, x, layers, keep=False)
+
+
+Pair = tuple[Tensor, Tensor]
+"""The two halves of an array."""
+
+
+def _combine(pair: Pair, out: Pair) -> None:
+    """Write a + b and a - b of a pair (a, b)."""
+    torch.add(*pair, out=out[0])
+    torch.sub(*pair, out=out[1])
+
+
+def _halves(array: Tensor) -> Pair:
+    half = array.shape[0] // 2
+    return array[:half], array[half:]
+
+
+def _scaled_product(a: Tensor, b: Tensor, scale: float, out: Tensor) -> None:
+    torch.addmm(out, a, b, beta=0.0, alpha=scale, out=out)
+
+
+def _split_input(x: Tensor, layers: Sequence[PairedLayer]) -> Pair:
+    even, odd = x.split((layers[0][0].shape[1], layers[0][2].shape[1]), dim=1)
+    return even, odd
+
+
+def _paired_widths(layers: Sequence[PairedLayer]) -> tuple[int, ...]:
+    return (2, *(bias.shape[0] for _, bias, _ in layers[:-1]))
+
+
+def _paired_forward(work: Workspace, x: Tensor, layers: Sequence[PairedLayer], *, keep: bool) -> Tensor:
+    """Run the layers as `_forward` does."""
+    rows, num_even, num_odd = x.shape[0], layers[-1][0].shape[0], layers[-1][2].shape[0]
+    out = torch.empty(rows, num_even + num_odd)
+    for block in work.blocks(rows, _paired_widths(layers), keep=keep, spaces=2):
+        (even, odd), scale = _split_input(x[block.span], layers), 1.0
+        for (weight_even, bias, weight_odd), value, (space, _) in zip(layers, block.values, block.spaces, strict=False):
+            sums, sides = _halves(space), _halves(value)
+            torch.addmm(bias, even, weight_even.t(), alpha=scale, out=sums[0])
+            _scaled_product(odd, weight_odd.t(), scale, sums[1])
+            _combine(sums, sides)
+            activate(work.activation, value, space)
+            _combine(sides, sums)
+            (even, odd), scale = sums, 0.5
+        weight_even, bias, weight_odd = layers[-1]
+        torch.addmm(bias, even, weight_even.t(), alpha=scale, out=out[block.span, :num_even])
+        if num_odd:
+            _scaled_product(odd, weight_odd.t(), scale, out[block.span, num_even:])
+    return out
+
+
+class _SymmetricFunction(torch.autograd.Function):
+    """The symmetric perceptron as one operation of autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, work: Workspace, *parts: Tensor) -> Tensor:
+        out = _paired_forward(work, x, list(zip(parts[::3], parts[1::3], parts[2::3], strict=True)), keep=True)
+        work.generation += 1
+        ctx.work, ctx.generation = work, work.generation
+        ctx.save_for_backward(x, *parts)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, *parts = ctx.saved_tensors
+        work, layers = ctx.work, list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))
+        check_generation(work, ctx.generation)
+        num_even = layers[-1][0].shape[0]
+        results = [torch.zeros_like(part) for part in parts]
+        grad_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        for block in work.blocks(x.shape[0], _paired_widths(layers), keep=True, spaces=2):
+            grad = (grads[0][block.span, :num_even], grads[0][block.span, num_even:])
+            for i in range(len(layers) - 1, 0, -1):
+                value, (space, other) = block.values[i - 1], block.spaces[i - 1]
+                below, spare = _halves(space), _halves(other)
+                _combine(_halves(value), below)
+                _weight_gradients(results[3 * i : 3 * i + 3], grad, below, 0.5)
+                _scaled_product(grad[0], layers[i][0], 0.5, spare[0])
+                if grad[1].shape[1]:
+                    _scaled_product(grad[1], layers[i][2], 0.5, spare[1])
+                else:
+                    spare[1].zero_()
+                _combine(spare, below)
+                activation_gradient(work.activation, space, value)
+                _combine(below, spare)
+                grad = spare
+            _weight_gradients(results[:3], grad, _split_input(x[block.span], layers), 1.0)
+            if grad_x is not None:
+                for below, above, weight in zip(
+                    _split_input(grad_x[block.span], layers), grad, layers[0][::2], strict=True
+                ):
+                    torch.mm(above, weight, out=below)
+        return grad_x, None, *results
+
+
+def _weight_gradients(results: Sequence[Tensor], grad: Pair, value: Pair, scale: float) -> None:
+    """Add a block's gradients of an even weight, its bias and an odd weight."""
+    results[0].addmm_(grad[0].t(), value[0], alpha=scale)
+    results[1].add_(grad[0].sum(0))
+    if grad[1].shape[1]:
+        results[2].addmm_(grad[1].t(), value[1], alpha=scale)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config import NetworkCfg
+from robot_rl.config import LearnerCfg, NetworkCfg
 from robot_rl.errors import UserError
+from robot_rl.learn.dims import Dims, Mirrors, checked_mirrors
 from robot_rl.learn.networks.arithmetic import Converter
 from robot_rl.learn.networks.conv import Encoders
 from robot_rl.learn.networks.distributions import Params, make_distribution
@@ -18,6 +21,7 @@ from robot_rl.learn.networks.memory import Memory
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, SymmetricMlp
+from robot_rl.plugins import load_reference
 
 
 class ParallelMlps(nn.Module):
@@ -44,7 +48,7 @@ class ParallelMlps(nn.Module):
 Past = tuple[Tensor, Tensor]
 """What U sequences of L steps remember: the state (U, S) before the first step, and (L, U) bool, where a step begins an
 episode and nothing is remembered from before it."""
-UNKNOWN_PAST = "the network has a memory: say what it remembers"
+UNKNOWN_PAST = "the network has a memory: its state is required"
 
 
 class Network(nn.Module):
@@ -336,3 +340,66 @@ def _check_exportable(layout: ObservationLayout) -> None:
         raise UserError(
             f"export: the policy sees the groups {groups}, a bundle's contract describes one; join their terms"
         )
+
+
+N = TypeVar("N", bound=Network)
+
+
+def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None) -> Actor:
+    """Build the policy on the CPU.
+
+    Raises:
+        UserError: a symmetric network is configured and the environment has no mirror.
+    """
+    checked = checked_mirrors(cfg, dims, mirrors)
+    with _named("actor"):
+        actor = Actor(
+            dims.actor_layout,
+            dims.action,
+            cfg.actor,
+            normalize=cfg.normalize_obs,
+            mirror=(checked["actor"], checked["action"]) if checked and cfg.symmetry == "network" else None,
+            choices=tuple(dims.choices),
+            generator=generator,
+        )
+    return _converted(actor, cfg, "actor")
+
+
+def make_critic(
+    cfg: LearnerCfg,
+    dims: Dims,
+    mirrors: Mirrors | None,
+    generator: torch.Generator | None = None,
+    *,
+    normalize_values: bool = False,
+) -> Critic:
+    """Build the value function on the CPU; errors are those of `make_actor`."""
+    checked = checked_mirrors(cfg, dims, mirrors)
+    with _named("critic"):
+        critic = Critic(
+            dims.critic_layout,
+            cfg.critic,
+            num_values=dims.num_values,
+            normalize=cfg.normalize_obs,
+            normalize_values=normalize_values,
+            mirror=checked["critic"] if checked and cfg.symmetry == "network" else None,
+            generator=generator,
+        )
+    return _converted(critic, cfg, "critic")
+
+
+def _converted(network: N, cfg: LearnerCfg, name: str) -> N:
+    """Return the network with the arithmetic of the configured converter."""
+    if cfg.converter:
+        network.convert(load_reference(cfg.converter, "converter"), name)
+    return network
+
+
+@contextlib.contextmanager
+def _named(network: str) -> Iterator[None]:
+    """Prefix the network's name to UserErrors inside: its parts know only their own settings."""
+    try:
+        yield
+    except UserError as error:
+        line = str(error)
+        raise UserError(f"{network}.{line}" if line.startswith(("hidden", "memory.")) else line) from error

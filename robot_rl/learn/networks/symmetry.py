@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, Workspace
-from robot_rl.learn.cpu.symmetric import PairedLayer, run_symmetric
+from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, PairedLayer, Workspace, run_symmetric
 from robot_rl.learn.networks.arithmetic import run_layers
 from robot_rl.learn.networks.mlp import Affine, Perceptron, affines, make_activation, make_weights
 

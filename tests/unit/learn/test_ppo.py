@@ -9,12 +9,11 @@ from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, probability_ratio
-from robot_rl.learn.batch import Batch
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.optim import FlatAdam
-from robot_rl.learn.rollout import make_rollout
+from robot_rl.learn.rollout import Batch, make_rollout
 
 
 def identity(network):

@@ -11,8 +11,8 @@ from robot_rl.errors import UserError
 from robot_rl.evaluate.controllers import TorchController
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.graphed import GraphedStep
-from robot_rl.learn.batch import Batch
 from robot_rl.learn.policy import Policy, make_policy
+from robot_rl.learn.rollout import Batch
 from robot_rl.learn.runner import Runner
 
 KINDS = pytest.mark.parametrize("kind", ["gru", "lstm"])

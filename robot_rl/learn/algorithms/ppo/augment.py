@@ -8,11 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from robot_rl.learn.batch import Batch
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.symmetry import Mirror, reflect
 from robot_rl.learn.ranks import ALONE, Ranks
-from robot_rl.learn.rollout import Rollout
+from robot_rl.learn.rollout import Batch, Rollout
 
 
 class AugmentSymmetry:

@@ -135,4 +135,4 @@ class PPOLearnerCfg(LearnerCfg):
 
     def make_algorithm(self, context: Any) -> Any:
         """Build actor, critic and the algorithm."""
-        return importlib.import_module("robot_rl.learn.algorithms.ppo.build").make_ppo(self, context)
+        return importlib.import_module("robot_rl.learn.algorithms.ppo.ppo").make_ppo(self, context)

@@ -13,17 +13,15 @@ which libraries allocate their memory. Several processes average their gradient 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
-from robot_rl.learn.batch import Batch
-from robot_rl.learn.optim import FlatAdam
+from robot_rl.learn.rollout import Batch
 
 WARM_UP = 3
 """Minibatches of a shape that run before it is recorded."""
@@ -32,30 +30,6 @@ MAX_KEPT = 4
 
 Step = Callable[[Tensor], Tensor]
 """Takes the indices (b,) of a minibatch, and returns its statistics."""
-
-
-class Steps(Protocol):
-    """The algorithm whose steps are recorded: `robot_rl.learn.algorithms.ppo.ppo.PPO`, or one with the same methods."""
-
-    cfg: PPOCfg
-    optimizer: FlatAdam
-
-    @property
-    def auxiliaries(self) -> Sequence[Auxiliary]:
-        """Objectives that add to the loss."""
-        ...
-
-    def step(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
-        """Learn from a minibatch and return its statistics."""
-        ...
-
-    def differentiate(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
-        """Leave the gradient of a minibatch's loss in the optimizer and return its statistics."""
-        ...
-
-    def improve(self) -> None:
-        """Step along the gradient."""
-        ...
 
 
 @dataclass(slots=True)
@@ -105,11 +79,13 @@ class CudaRecorder:
 class GraphedStep:
     """Steps of an algorithm over minibatches, replayed from graphs.
 
+    The algorithm is a `robot_rl.learn.algorithms.ppo.ppo.PPO`, which imports this module, or has its methods.
+
     Attributes:
         problem: why recording failed, after which nothing is recorded; else empty.
     """
 
-    def __init__(self, algorithm: Steps, recorder: Any) -> None:
+    def __init__(self, algorithm: Any, recorder: Any) -> None:
         self._algorithm, self._recorder = algorithm, recorder
         self._recordings: dict[tuple[Any, ...], Recording] = {}
         self.problem = ""
@@ -161,7 +137,7 @@ class GraphedStep:
         return [first, optimizer.reduce, record(self._algorithm.improve)]
 
 
-def why_not_graphed(algorithm: Steps, device: torch.device) -> str:
+def why_not_graphed(algorithm: Any, device: torch.device) -> str:
     """Return why the steps of an algorithm are not recorded; empty if they are."""
     if device.type != "cuda":
         return "graphs are CUDA's"
@@ -173,6 +149,6 @@ def why_not_graphed(algorithm: Steps, device: torch.device) -> str:
     return ""
 
 
-def make_graphed(algorithm: Steps, device: torch.device) -> GraphedStep | None:
+def make_graphed(algorithm: Any, device: torch.device) -> GraphedStep | None:
     """Return the replayed steps of an algorithm; None if they are not recorded (`why_not_graphed`)."""
     return None if why_not_graphed(algorithm, device) else GraphedStep(algorithm, CudaRecorder(device))

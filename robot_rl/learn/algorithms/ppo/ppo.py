@@ -10,29 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from robot_rl.errors import UserError
-from robot_rl.learn.algorithm import Algorithm
+from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
-from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.gae import advantages, timeout_bonus
 from robot_rl.learn.algorithms.ppo.graphed import make_graphed
-from robot_rl.learn.auxiliaries.auxiliary import (
-    Auxiliary,
-    auxiliaries_state,
-    check_auxiliaries,
-    load_auxiliaries,
-)
-from robot_rl.learn.batch import Batch, mean_over
+from robot_rl.learn.auxiliaries.amp import make_amp
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
+from robot_rl.learn.auxiliaries.reference import make_reference
+from robot_rl.learn.auxiliaries.rnd import make_rnd
 from robot_rl.learn.checkpoints.worlds import under
-from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.dims import Dims, Mirrors
+from robot_rl.learn.networks.actor_critic import Actor, Critic, make_actor, make_critic
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.ranks import ALONE, Ranks
-from robot_rl.learn.rollout import Rollout
+from robot_rl.learn.rollout import Batch, Rollout, mean_over
+from robot_rl.plugins import load_reference
 
 MAX_LOG_RATIO = 40.0
 """Logarithm of the greatest probability ratio: its products stay finite in float32, whose exp ends at 88.7."""
@@ -92,13 +91,15 @@ class PPO(Algorithm):
     def state(self) -> dict[str, Tensor]:
         """Return the state of the optimizer, of the auxiliaries and of the random stream."""
         state = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state_dict().items()}
-        state |= auxiliaries_state(self.auxiliaries)
+        for auxiliary in self.auxiliaries:
+            state |= {f"auxiliary.{auxiliary.name}.{name}": t for name, t in auxiliary.state_dict().items()}
         return state | {name: stream.get_state() for name, stream in self.streams().items()}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Load the output of `state`."""
         self.optimizer.load_state_dict(under(state, "optimizer."))
-        load_auxiliaries(self.auxiliaries, state)
+        for auxiliary in self.auxiliaries:
+            auxiliary.load_state_dict(under(state, f"auxiliary.{auxiliary.name}."))
         for name, stream in self.streams().items():
             stream.set_state(state[name])
 
@@ -116,7 +117,15 @@ class PPO(Algorithm):
 
     def check(self, described: Mapping[str, Any]) -> None:
         """Raise UserError for a checkpoint with other auxiliaries."""
-        check_auxiliaries(self.auxiliaries, described.get("auxiliaries", {}))
+        before = described.get("auxiliaries", {})
+        missing = sorted(set(before) - {auxiliary.name for auxiliary in self.auxiliaries})
+        if missing:
+            raise UserError(
+                f"auxiliaries: the run was trained with '{missing[0]}', which is missing here; give the learner the "
+                "same auxiliary objectives"
+            )
+        for auxiliary in self.auxiliaries:
+            auxiliary.check(before.get(auxiliary.name, {}))
 
     def update(self, rollout: Rollout, progress: float = 0.0) -> dict[str, Tensor]:
         """Learn from a rollout, then update the normalizers.
@@ -353,3 +362,79 @@ def _normalize(advantage: Tensor, valid: Tensor | None, ranks: Ranks) -> Tensor:
     count = count.clamp(min=2)
     centered = torch.where(valid, advantage - total / count, 0.0)
     return centered / ((ranks.sum_(centered.square().sum()) / (count - 1)).sqrt() + 1e-8)
+
+
+P = TypeVar("P", bound=PPO)
+ORDER = 2
+"""Added to the run's seed for the stream that minibatches are drawn from."""
+
+
+def make_networks(
+    cfg: PPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
+) -> tuple[Actor, Critic]:
+    """Build actor and critic on the CPU; arguments and errors are those of `make_actor`."""
+    actor = make_actor(cfg, dims, mirrors, generator)
+    return actor, make_critic(cfg, dims, mirrors, generator, normalize_values=cfg.normalize_values)
+
+
+def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: tuple[Auxiliary, ...] = ()) -> P:
+    """Build the algorithm, of class `kind`, for an environment; `first` are auxiliary objectives of its own.
+
+    Raises:
+        UserError: an observation group that does not exist, recorded motion or a policy of another run that does not
+            fit, or an auxiliary objective that cannot be built.
+    """
+    generator = torch.Generator().manual_seed(context.seed)
+    actor, critic = (
+        network.to(context.device) for network in make_networks(cfg, context.dims, context.mirrors, generator)
+    )
+    return kind(
+        actor,  # type: ignore[arg-type]
+        critic,  # type: ignore[arg-type]
+        cfg.ppo,
+        symmetry=_augmentation(cfg, context),
+        generator=context.generator(ORDER),
+        auxiliaries=make_auxiliaries(cfg, context, first),
+        reward_weights=cfg.reward_weights,
+        ranks=context.ranks,
+    )
+
+
+def make_auxiliaries(cfg: PPOLearnerCfg, context: Context, own: tuple[Auxiliary, ...] = ()) -> tuple[Auxiliary, ...]:
+    """Return the auxiliary objectives of a configuration, on their device; `own` are those of the algorithm itself."""
+    env, device, seed, ranks = context.env, context.device, context.seed, context.ranks
+    found: list[Auxiliary] = []
+    if cfg.amp.weight > 0:  # Before what adds rewards: only the task's reward gives way to it.
+        found.append(make_amp(cfg.amp, env, device, seed, ranks))
+    if cfg.rnd.weight > 0:
+        found.append(make_rnd(cfg.rnd, env, device, seed, ranks))
+    found += own
+    if cfg.reference.run:
+        found.append(make_reference(cfg, env, context.dims, device))
+    found += [_users(name, context) for name in cfg.auxiliaries]
+    names = [auxiliary.name for auxiliary in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"auxiliaries: two are called '{twice[0]}'; give one of them another `name`")
+    return tuple(found)
+
+
+def _users(name: str, context: Context) -> Auxiliary:
+    """Return the auxiliary objective that "module:name" makes."""
+    make = load_reference(name, "auxiliaries")
+    try:
+        made = make(context)
+    except UserError:
+        raise
+    except Exception as error:  # Anything may happen in somebody's code.
+        raise UserError(f"auxiliaries={name}: {type(error).__name__}: {error}") from error
+    if not isinstance(made, Auxiliary) or not made.name:
+        raise UserError(f"auxiliaries={name}: made {made!r}, must be an `Auxiliary` with a name")
+    return made.to(context.device)
+
+
+def _augmentation(cfg: PPOLearnerCfg, context: Context) -> AugmentSymmetry | None:
+    """Return the object that adds mirrored samples, for symmetry=augment."""
+    if cfg.symmetry != "augment" or context.mirrors is None:
+        return None
+    moved = {name: (p.to(context.device), sign.to(context.device)) for name, (p, sign) in context.mirrors.items()}
+    return AugmentSymmetry(**moved)

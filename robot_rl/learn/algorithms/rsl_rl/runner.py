@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import io
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,14 +21,13 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 from robot_rl.errors import UserError
-from robot_rl.learn.algorithms.ppo.build import make_networks
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.ppo import make_networks
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.networks.symmetry import Mirror, reflect
-from robot_rl.learn.session import Observer, Session
-from robot_rl.metrics.writers import MetricsWriter
+from robot_rl.learn.session import Session
 
 
 class RslRlRunner(Session):
@@ -44,22 +42,13 @@ class RslRlRunner(Session):
 
     cfg: PPOLearnerCfg
 
-    def __init__(
-        self,
-        env: VecEnv,
-        cfg: PPOLearnerCfg,
-        *,
-        run_dir: Path | None = None,
-        seed: int = 1,
-        observer: Observer | Iterable[Observer] | None = None,
-        writer: MetricsWriter | None = None,
-    ) -> None:
-        """Build rsl_rl's runner; the arguments are those of `Session`."""
+    def __init__(self, env: VecEnv, cfg: PPOLearnerCfg, **options: Any) -> None:
+        """Build rsl_rl's runner; the options are those of `Session`."""
         effective = replace(cfg, symmetry="none" if cfg.symmetry == "none" else "augment")
-        super().__init__(env, effective, run_dir=run_dir, seed=seed, observer=observer, writer=writer)
-        actor, critic = make_networks(effective, self.dims, self.mirrors, torch.Generator().manual_seed(seed))
+        super().__init__(env, effective, **options)
+        actor, critic = make_networks(effective, self.dims, self.mirrors, torch.Generator().manual_seed(self.seed))
         self._modules = {"actor": actor.to(self.device), "critic": critic.to(self.device)}
-        torch.manual_seed(seed)
+        torch.manual_seed(self.seed)
         self._timed = _TimedEnv(env, {*cfg.actor_groups, *cfg.critic_groups})
         settings = rsl_rl_cfg(self.cfg, self.mirrors, self.device)
         with contextlib.redirect_stdout(io.StringIO()):
@@ -139,7 +128,7 @@ class RslRlRunner(Session):
 def rsl_rl_cfg(cfg: PPOLearnerCfg, mirrors: Mapping[str, Mirror] | None, device: torch.device | str) -> dict[str, Any]:
     """Return rsl_rl's configuration of the same training; raise UserError for a setting without counterpart."""
     ppo = cfg.ppo
-    for name, is_on in _ours_alone(cfg).items():
+    for name, is_on in _unsupported(cfg).items():
         if is_on:
             raise UserError(f"{name}: the rsl_rl learner does not have it here; use learner=ppo")
     if ppo.schedule == "adaptive" and (ppo.min_learning_rate, ppo.max_learning_rate) != (1e-5, 1e-2):
@@ -184,8 +173,8 @@ def rsl_rl_cfg(cfg: PPOLearnerCfg, mirrors: Mapping[str, Mirror] | None, device:
     }
 
 
-def _ours_alone(cfg: PPOLearnerCfg) -> dict[str, bool]:
-    """Return what only our learner does, by setting, and whether it is asked for."""
+def _unsupported(cfg: PPOLearnerCfg) -> dict[str, bool]:
+    """Return the settings without a counterpart in rsl_rl, and whether it is used."""
     parts = {"actor": cfg.actor, "critic": cfg.critic}
     return {
         **{f"{name}.conv.groups": bool(part.conv.groups) for name, part in parts.items()},
@@ -202,38 +191,38 @@ def _ours_alone(cfg: PPOLearnerCfg) -> dict[str, bool]:
 @torch.no_grad()
 def copy_to_rsl_rl(actor: Actor, critic: Critic, algorithm: Any) -> None:
     """Copy weights, deviation and normalizers of our networks into those of an rsl_rl algorithm."""
-    for ours, theirs in ((actor, algorithm.actor), (critic, algorithm.critic)):
-        for mine, other in zip(ours.body.parameters(), theirs.mlp.parameters(), strict=True):
-            other.copy_(mine)
-        if ours.normalizer is not None:
-            normalizer = theirs.obs_normalizer
-            normalizer._mean.copy_(ours.normalizer.mean)
-            normalizer._var.copy_(ours.normalizer.var)
-            normalizer._std = ours.normalizer.var.sqrt().view_as(normalizer._mean)
-            normalizer.count.copy_(ours.normalizer.count)
-    algorithm.actor.distribution.log_std_param.copy_(_gaussian(actor).log_std)
+    for ours, theirs in _shared_tensors(actor, critic, algorithm):
+        theirs.copy_(ours.view_as(theirs))
+    for network in (algorithm.actor, algorithm.critic):
+        if hasattr(network.obs_normalizer, "_var"):
+            network.obs_normalizer._std = network.obs_normalizer._var.sqrt()
 
 
 @torch.no_grad()
 def copy_from_rsl_rl(algorithm: Any, actor: Actor, critic: Critic) -> None:
     """Copy weights, deviation and normalizers of an rsl_rl algorithm's networks into ours."""
+    for ours, theirs in _shared_tensors(actor, critic, algorithm):
+        ours.copy_(theirs.view_as(ours))
+    for network in (actor, critic):
+        if network.normalizer is not None:
+            network.normalizer.refresh()
+
+
+def _shared_tensors(actor: Actor, critic: Critic, algorithm: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield each tensor of our networks with its counterpart in an rsl_rl algorithm."""
+    yield _gaussian(actor).log_std, algorithm.actor.distribution.log_std_param
     for ours, theirs in ((actor, algorithm.actor), (critic, algorithm.critic)):
-        for mine, other in zip(ours.body.parameters(), theirs.mlp.parameters(), strict=True):
-            mine.copy_(other)
-        if ours.normalizer is not None:
-            normalizer = theirs.obs_normalizer
-            ours.normalizer.mean.copy_(normalizer._mean.view(-1))
-            ours.normalizer.var.copy_(normalizer._var.view(-1))
-            ours.normalizer.count.copy_(normalizer.count)
-            ours.normalizer.refresh()
-    _gaussian(actor).log_std.copy_(algorithm.actor.distribution.log_std_param)
+        yield from zip(ours.body.parameters(), theirs.mlp.parameters(), strict=True)
+        if (mine := ours.normalizer) is not None:
+            other = theirs.obs_normalizer
+            yield from ((mine.mean, other._mean), (mine.var, other._var), (mine.count, other.count))
 
 
 def _gaussian(actor: Actor) -> Gaussian:
     """Return the actor's distribution, the only kind that rsl_rl also has."""
     if not isinstance(actor.distribution, Gaussian):
         raise UserError(
-            "actor.distribution, actor.state_std: the rsl_rl learner has a Gaussian with one deviation alone"
+            "actor.distribution, actor.state_std: the rsl_rl learner has only a Gaussian with one deviation"
         )
     return actor.distribution
 
