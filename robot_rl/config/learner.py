@@ -117,7 +117,7 @@ class LearnerCfg:
                     f"{name}.memory.sequence: {sequence} does not divide the rollout of num_steps={self.num_steps}, "
                     f"{near} does"
                 )
-            if self.symmetry == "augment":  # A mirrored sequence begins with what a mirrored past would have left.
+            if self.symmetry == "augment":  # The state before a mirrored sequence is unknown.
                 raise UserError(
                     f"{name}.memory.kind: '{kind}' remembers no mirror images; use symmetry=network instead of augment"
                 )

@@ -56,7 +56,7 @@ class QuarantineLimit:
         return (
             f"max_quarantined={self._most:g}: {self._bad:.0f} of {self._samples} samples of {when} were "
             f"quarantined{why}; change what breaks the worlds (robot-rl inspect shows one that quarantine/ holds), or "
-            "give max_quarantined=1 to go on with the samples that are left"
+            "give max_quarantined=1 to continue with the samples that are left"
         )
 
 

@@ -15,11 +15,11 @@ from typing import Any
 from robot_rl.errors import Interrupted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
-"""What asks for the end of a training: Ctrl-C, the notices of schedulers, a terminal that is gone. The first one that
-came to any of several processes wins over those behind it."""
+"""Signals that request the end of a training: Ctrl-C, the notices of schedulers, a closed terminal. Of several
+processes' signals the first in this order counts."""
 ECHO_S, ECHO_IN_A_JOB_S = 0.1, 2.0
-"""For so long after a first signal other than SIGINT the same again is no second notice [s]: `timeout` sends it to a
-process and to its group, a scheduler to every process of a job, of which torchrun and srun pass it on once more."""
+"""Time after a first signal other than SIGINT in which the same signal is no second one [s]: `timeout` sends it to a
+process and to its group, a scheduler to every process of a job, of which torchrun and srun send it once more."""
 
 
 class GivenUp(BaseException):

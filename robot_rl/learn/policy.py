@@ -71,7 +71,7 @@ def make_policy(
     try:
         actor: Actor = cfg.make_actor(Dims(**meta["dims"]), mirrors_from_meta(meta))
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
-        raise UserError(f"checkpoint {path}: no network is as its description says ({error})") from error
+        raise UserError(f"checkpoint {path}: no network fits its description ({error})") from error
     state = {name.removeprefix("actor."): t for name, t in tensors.items() if name.startswith("actor.")}
     check_shapes(path, state, actor.state_dict())
     actor.load_state_dict(state)

@@ -19,7 +19,7 @@ from robot_rl.errors import PeerError, UserError
 
 T = TypeVar("T")
 SEED_STRIDE = 1_000_003
-"""Distance of two processes' seeds: far beyond the few that a run's streams lie apart."""
+"""Distance of two processes' seeds: far beyond the distance of a run's streams."""
 
 
 class Ranks:
@@ -158,14 +158,14 @@ class DistributedRanks(Ranks):
         if self.is_first:
             try:
                 answer = {"value": make()}
-            except Exception as error:  # Told to the others, then raised.
+            except Exception as error:  # The other processes get the line.
                 problem, answer = error, {"error": f"{type(error).__name__}: {error}"}
-        told = self.gather(answer)[0]
+        shared = self.gather(answer)[0]
         if problem is not None:
             raise problem
-        if "error" in told:
-            raise PeerError(f"ended with process 0 ({told['error']})")
-        return answer["value"] if self.is_first else told["value"]
+        if "error" in shared:
+            raise PeerError(f"ended with process 0 ({shared['error']})")
+        return answer["value"] if self.is_first else shared["value"]
 
     def close(self) -> None:
         """Leave the group."""

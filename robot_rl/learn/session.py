@@ -240,11 +240,11 @@ class Session(ABC):
         tensors |= own
         check_shapes(path, tensors, self._networks() | self._state(), settings)
         live, held = self._worlds(), {}
-        told = tell if self.ranks.is_first else lambda _: None
+        report = tell if self.ranks.is_first else lambda _: None
         if fresh_worlds:
-            told(f"checkpoint {path}: every world begins anew, as asked for")
+            report(f"checkpoint {path}: every world begins again, as requested")
         else:
-            held = worlds.read_worlds(path, meta, self.env, live, self.ranks, allow_resize=allow_resize, tell=told)
+            held = worlds.read_worlds(path, meta, self.env, live, self.ranks, allow_resize=allow_resize, tell=report)
         self._take(path, tensors, held)
         if not own and not self.ranks.is_first:  # A process more than there were: random numbers of its own.
             for number, stream in enumerate(self._streams().values()):
@@ -340,8 +340,8 @@ class Session(ABC):
         timing["perf/save_s"], self._save_s = self._save_s, 0.0
         metrics, is_due = {**timing, **metrics}, self._saver.is_due(self.iteration + 1)
         if self.ranks.size > 1:
-            told = self.ranks.gather((metrics, is_due))
-            metrics, is_due = merge_rows([row for row, _ in told]), told[0][1]
+            rows = self.ranks.gather((metrics, is_due))
+            metrics, is_due = merge_rows([row for row, _ in rows]), rows[0][1]
         if not all(math.isfinite(value) for name, value in metrics.items() if name.startswith("loss/")):
             raise FloatingPointError(self._not_finite(metrics))
         elapsed = metrics.pop("elapsed")
@@ -363,9 +363,8 @@ class Session(ABC):
     def _is_enough(self, row: dict[str, float]) -> bool:
         """Call every observer; return whether one of them, or a signal, requests the end, alike in all processes."""
         answers = [observer(row) for observer in self._observers]
-        asked = [self._request.signal == number for number in SIGNALS]
-        enough, *asked = self.ranks.any((any(answers), *asked))
-        self._stopped_by = next((number for number, is_asked in zip(SIGNALS, asked, strict=True) if is_asked), 0)
+        enough, *came = self.ranks.any((any(answers), *(self._request.signal == number for number in SIGNALS)))
+        self._stopped_by = next((number for number, has_come in zip(SIGNALS, came, strict=True) if has_come), 0)
         return enough or self._stopped_by != 0
 
     def _not_finite(self, metrics: Mapping[str, float]) -> str:

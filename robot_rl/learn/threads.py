@@ -38,8 +38,8 @@ def restore_threads(meta: Mapping[str, Any], device: str, ranks: Ranks, tell: Ca
         return
     if wanted > max(cores, now):
         tell(
-            f"the learner had {wanted} threads when the run was saved, here are {cores} cores: it goes on with {now}, "
-            "and its numbers may differ in their last bits from those of the run that was never ended"
+            f"the learner had {wanted} threads when the run was saved, here are {cores} cores: it continues with "
+            f"{now}, and its numbers may differ in their last bits from those of the run that was never ended"
         )
         return
     torch.set_num_threads(wanted)

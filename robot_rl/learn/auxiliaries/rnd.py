@@ -24,7 +24,7 @@ from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import Rollout
 
 CLIP = 5.0
-"""Greatest magnitude of a normalized component, as in the paper: the random network is not asked far outside."""
+"""Greatest magnitude of a normalized component, as in the paper: the random network is known only there."""
 SEED_OFFSET = 100
 """Added to the run's seed, so that no other stream has the same numbers."""
 

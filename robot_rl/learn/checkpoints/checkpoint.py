@@ -26,7 +26,7 @@ from robot_rl.metrics.rows import to_stderr
 WEIGHTS = "model.safetensors"
 META = "meta.json"
 FILES = re.compile(r"model\.safetensors|env(\.rank[1-9][0-9]*)?\.safetensors")
-"""Names of the files that meta.json may hold checksums of, besides its own."""
+"""Names of the files, other than meta.json, with checksums in meta.json."""
 SHAPING = (
     "memory.kind",
     "memory.hidden",

@@ -144,10 +144,10 @@ class Saver:
             self._abandoned_at = 0.0
         self._thread.join()
         self._thread, error, self._error = None, self._error, None
-        told = self._ranks.gather("" if error is None else f"{type(error).__name__}: {error}")
+        lines = self._ranks.gather("" if error is None else f"{type(error).__name__}: {error}")
         if error is not None and not isinstance(error, PeerError):
             raise error
-        for rank, line in enumerate(told):
+        for rank, line in enumerate(lines):
             if line:
                 raise PeerError(f"process {rank} could not save ({line})")
 

@@ -14,12 +14,12 @@ from robot_rl.learn.checkpoints.checkpoint import load_worlds
 from robot_rl.learn.ranks import Ranks
 
 ENV = "env."
-"""What the names of the environment's own tensors begin with."""
+"""Prefix of the environment's tensors."""
 LIVE = "worlds."
-"""The same of what the learner remembers of each world, (N, ...)."""
+"""Prefix of the learner's state of each world, (N, ...)."""
 OWN = "own."
-"""The same of what a process that is not the first has for itself, such as its random streams."""
-FRESH = "give fresh_worlds=true to begin them anew"
+"""Prefix of the tensors that a process other than the first has for itself, such as its random streams."""
+FRESH = "give fresh_worlds=true to begin them again"
 
 
 def pack(env: Any, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -78,12 +78,12 @@ def read_worlds(
     size, count = env.num_envs, meta.get("worlds", 0)
     before, now = (count, meta.get("processes", 1)), (size * ranks.size, ranks.size)
     if not count:
-        tell(f"checkpoint {path}: holds no worlds, they begin anew")
+        tell(f"checkpoint {path}: holds no worlds, they begin again")
         return {}
     if before != now and not allow_resize:
         raise UserError(
             f"num_envs={now[0]} in {_processes(now[1])}: the run has {before[0]} in {_processes(before[1])}; go on "
-            "with as many, or give allow_resize=true to divide its worlds anew"
+            "with as many, or give allow_resize=true to divide its worlds again"
         )
     own = pack(env, live)
     if before == now:
@@ -92,15 +92,15 @@ def read_worlds(
         parts = [load_worlds(path, rank) or {} for rank in range(before[1])]
         saved = redistributed(parts, own, size=count // before[1], first=ranks.rank * size, num_envs=size)
     if not any(name.startswith(ENV) for name in saved):
-        tell(f"checkpoint {path}: the environment could not tell its worlds' state, they begin anew")
+        tell(f"checkpoint {path}: the environment could not save its worlds' state, they begin again")
     elif not has_state(env):
-        tell(f"checkpoint {path}: this environment cannot take over its worlds' state, they begin anew")
+        tell(f"checkpoint {path}: this environment cannot load its worlds' state, they begin again")
         saved = {name: tensor for name, tensor in saved.items() if not name.startswith(ENV)}
     elif before != now:
         goes_on = min(before[0], now[0])
         tell(
             f"{before[0]} worlds in {_processes(before[1])} become {now[0]} in {_processes(now[1])}: "
-            f"the first {goes_on} go on, {now[0] - goes_on} begin anew"
+            f"the first {goes_on} go on, {now[0] - goes_on} begin again"
         )
     _check_fit(path, saved, own)
     return saved

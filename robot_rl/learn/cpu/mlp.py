@@ -30,14 +30,14 @@ LEAST_ROWS = 512
 MOST_PLAIN = 16_384
 """Rows times the widest hidden layer up to which PyTorch's own operations are quicker, forward and backward."""
 LEAST_PRODUCT = 2**21
-"""Multiplications from which a product is quicker in oneDNN, which takes longer to begin."""
+"""Multiplications from which a product is faster in oneDNN, which takes longer to start."""
 LEAST_GRADIENT = 2**26
 """Multiplications from which the gradient of a weight is quicker there; from 2**24 on it was only by itself."""
 MAX_KEPT = 8
 """Numbers of rows for which arrays are kept at once."""
 LOG2_E = math.log2(math.e)
 FUSED_ACTIVATIONS = ("elu", "relu", "tanh")
-"""Activations whose derivative follows from their value."""
+"""Activations with a derivative that follows from their value."""
 
 Layer = tuple[Tensor, Tensor]
 """Weight (out, in) and bias (out,)."""
@@ -98,7 +98,7 @@ def add_weight_gradient(result: Tensor, grad: Tensor, value: Tensor) -> None:
     if rows * size < LEAST_GRADIENT or rows % 2 or not has_quick_onednn():
         result.addmm_(grad.t(), value)
         return
-    # Two pictures of (rows / 2, 1) pixels, channels last: the rows as they lie. oneDNN shares two out among threads.
+    # Two images of (rows / 2, 1) pixels, channels last, have the rows' memory layout. oneDNN divides two among threads.
     above, below = (array.reshape(2, rows // 2, 1, -1).permute(0, 3, 1, 2) for array in (grad, value))
     kernel = result[:, :, None, None]
     ones, zeros = (1, 1), (0, 0)

@@ -46,8 +46,7 @@ class ParallelMlps(nn.Module):
 
 
 Past = tuple[Tensor, Tensor]
-"""What U sequences of L steps remember: the state (U, S) before the first step, and (L, U) bool, where a step begins an
-episode and nothing is remembered from before it."""
+"""State (U, S) before U sequences of L steps, and (L, U) bool, where a step begins an episode."""
 UNKNOWN_PAST = "the network has a memory: its state is required"
 
 
@@ -335,7 +334,7 @@ def _check_exportable(layout: ObservationLayout) -> None:
     """Refuse observations that are not one vector: a bundle's contract describes the terms of one group."""
     groups = ", ".join(span.group for span in layout.spans)
     if any(len(span.shape) > 1 for span in layout.spans):
-        raise UserError(f"export: the policy sees images ({groups}), a bundle's contract describes one vector alone")
+        raise UserError(f"export: the policy sees images ({groups}), a bundle's contract describes only one vector")
     if len(layout.spans) > 1:
         raise UserError(
             f"export: the policy sees the groups {groups}, a bundle's contract describes one; join their terms"

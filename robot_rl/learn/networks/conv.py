@@ -13,16 +13,15 @@ from torch.nn.utils import skip_init
 from robot_rl.config import NetworkCfg
 from robot_rl.config.networks import ConvCfg
 from robot_rl.errors import UserError, suggest
-from robot_rl.learn.networks.layout import ObservationLayout, Span
+from robot_rl.learn.networks.layout import Mirror, ObservationLayout, Span
 from robot_rl.learn.networks.mlp import HIDDEN_GAIN, make_activation
 
 CHUNK_ELEMENTS = 2**23
-"""Activations of one layer that are held at once where no gradient is asked for: 32 MB."""
+"""Activations of one layer that are held at once if no gradient is required: 32 MB."""
 
 LARGE_SIDE = 32
 """Pixels of a side from which on the first stride is 4: with 2 the first two layers take four times as long."""
 
-Mirror = tuple[Tensor, Tensor]
 Image = tuple[int, int, int]
 """Channels, height, width."""
 
@@ -207,7 +206,7 @@ def _image_shape(span: Span, cfg: ConvCfg, field: str) -> Image:
     size = math.prod(span.shape)
     if not cfg.shape:
         raise UserError(
-            f"{field}.shape: '{span.group}' is a vector of {size} components; say what it is, such as "
+            f"{field}.shape: '{span.group}' is a vector of {size} components; give its shape, such as "
             f"{field}.shape=[height, width]"
         )
     if math.prod(cfg.shape) != size:
@@ -219,8 +218,10 @@ def _image_shape(span: Span, cfg: ConvCfg, field: str) -> Image:
 
 def _check_kernels(name: str, shape: Image, cfg: ConvCfg, field: str) -> None:
     for k, (size, windows) in enumerate(zip((shape, *_sizes(shape, cfg)), _windows(shape, cfg), strict=False)):
-        for setting, told, window in zip(("kernels", "strides"), (cfg.kernels, cfg.strides), windows, strict=True):
-            if told and window > max(size[1:]):
+        for setting, configured, window in zip(
+            ("kernels", "strides"), (cfg.kernels, cfg.strides), windows, strict=True
+        ):
+            if configured and window > max(size[1:]):
                 raise UserError(
                     f"{field}.{setting}: {window} is larger than what convolution {k + 1} gets of '{name}', "
                     f"{size[1]} x {size[2]}; take smaller kernels or strides, or fewer of them"

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
+from robot_rl.learn.networks.layout import Mirror
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _MIDDLE_WEIGHT = 8.0 / 15.0
@@ -23,7 +24,6 @@ _OUTER_NODES = tuple(
 """Nodes and weights of the mean over a standard normal number, exact for polynomials up to degree nine."""
 
 Params = tuple[Tensor, ...]
-Mirror = tuple[Tensor, Tensor]
 
 
 class Distribution(nn.Module):
@@ -316,7 +316,7 @@ class Categorical(Distribution):
 
     def mode_of_out(self) -> nn.Module:
         """Raise UserError: a robot's joints take targets."""
-        raise UserError("export: the policy makes choices, a bundle's contract has targets of joints alone")
+        raise UserError("export: the policy makes choices, a bundle's contract has only targets of joints")
 
 
 def make_distribution(
@@ -329,8 +329,8 @@ def make_distribution(
     """
     if choices:
         if cfg.distribution != "gaussian" or cfg.state_std:
-            asked = f"distribution: '{cfg.distribution}'" if cfg.distribution != "gaussian" else "state_std: True"
-            raise UserError(f"actor.{asked} is for actions that are numbers, these are choices; leave it out")
+            setting = f"distribution: '{cfg.distribution}'" if cfg.distribution != "gaussian" else "state_std: True"
+            raise UserError(f"actor.{setting} is for actions that are numbers, these are choices; leave it out")
         return Categorical(choices)
     inner = StateGaussian(action_dim, cfg) if cfg.state_std else Gaussian(action_dim, cfg, partner)
     return Squashed(inner, cfg.bound) if cfg.distribution == "squashed" else inner

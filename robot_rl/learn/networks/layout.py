@@ -12,6 +12,9 @@ from torch import Tensor
 
 from robot_rl.errors import UserError, suggest
 
+Mirror = tuple[Tensor, Tensor]
+"""Permutation (D,) int64 and sign (D,): mirrored = x[..., permutation] * sign. Applied twice it is the identity."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from robot_rl.config import MemoryCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.cpu.memory import GRU, LSTM, MemorySpace, Parts, Weights, run_sequence
+from robot_rl.learn.networks.layout import Mirror
 from robot_rl.learn.networks.mlp import make_weights
 
-Mirror = tuple[Tensor, Tensor]
 KERNELS = {"gru": GRU, "lstm": LSTM}
 FORGET_BIAS = 1.0
 """Bias of an LSTM's forget gate at the start: it remembers before it has learned to (Jozefowicz et al. 2015)."""

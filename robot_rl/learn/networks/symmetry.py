@@ -11,10 +11,8 @@ from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, PairedLayer, Workspace, run_symmetric
 from robot_rl.learn.networks.arithmetic import run_layers
+from robot_rl.learn.networks.layout import Mirror
 from robot_rl.learn.networks.mlp import Affine, Perceptron, affines, make_activation, make_weights
-
-Mirror = tuple[Tensor, Tensor]
-"""Permutation (D,) int64 and sign (D,): mirrored = x[..., permutation] * sign. Applied twice it is the identity."""
 
 
 def reflect(x: Tensor, mirror: Mirror) -> Tensor:
@@ -47,7 +45,7 @@ class MirrorBasis(nn.Module):
         num_even: even components.
         split: (D, D) x @ split.T = [even, odd].
         join: (D, D) [even, odd] @ join.T = x.
-        alone: (D,) true at the components of [even, odd] that stem from a component without a partner.
+        unpaired: (D,) true at the components of [even, odd] that stem from a component without a partner.
     """
 
     split: Tensor
@@ -69,7 +67,7 @@ class MirrorBasis(nn.Module):
             split[row, i], split[row, j] = 0.5, 0.5 * side
             join[i, row], join[j, row] = 1.0, side
         self.num_even, self.num_odd = len(even), len(odd)
-        self.alone = torch.tensor([perm[i] == i for i in even + odd], dtype=torch.bool)
+        self.unpaired = torch.tensor([perm[i] == i for i in even + odd], dtype=torch.bool)
         self.register_buffer("split", split, persistent=False)
         self.register_buffer("join", join, persistent=False)
 
@@ -101,13 +99,13 @@ class SymmetricMlp(Perceptron):
         odd = (self.basis_in.num_odd, *halves, self.basis_out.num_odd)
         self.even = nn.ModuleList(map(Affine, make_weights(even, cfg.output_gain, generator)))
         self.odd = nn.ParameterList(make_weights(odd, cfg.output_gain, generator))
-        with torch.no_grad():  # Half a sum of partners is shorter by sqrt(2) than a component that stands alone.
-            alone = torch.where(self.basis_in.alone, 1.0 / math.sqrt(2.0), 1.0)
-            affines(self.even)[0].weight.mul_(alone[: self.basis_in.num_even])
-            self.odd[0].mul_(alone[self.basis_in.num_even :])
+        with torch.no_grad():  # Half a sum of partners is shorter by sqrt(2) than an unpaired component.
+            factor = torch.where(self.basis_in.unpaired, 1.0 / math.sqrt(2.0), 1.0)
+            affines(self.even)[0].weight.mul_(factor[: self.basis_in.num_even])
+            self.odd[0].mul_(factor[self.basis_in.num_even :])
         self.activation = make_activation(cfg.activation)
         self.work = Workspace(cfg.activation, max(cfg.hidden))
-        self._is_invariant = self.basis_out.num_odd == 0 and bool(self.basis_out.alone.all())
+        self._is_invariant = self.basis_out.num_odd == 0 and bool(self.basis_out.unpaired.all())
 
     def encode(self, x: Tensor) -> Tensor:
         """Return the input of `forward` from normalized observations (..., D): their even and odd parts, concatenated.

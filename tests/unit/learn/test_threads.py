@@ -28,7 +28,7 @@ def test_where_it_cannot_be_a_line_says_so(monkeypatch):
     restore_threads({"threads": [64]}, "cuda:0", ALONE, told.append)
     assert torch.get_num_threads() == 1
     (line,) = told
-    assert "had 64 threads when the run was saved, here are 2 cores: it goes on with 1" in line
+    assert "had 64 threads when the run was saved, here are 2 cores: it continues with 1" in line
 
 
 def test_by_default_the_learner_takes_half_of_the_cores(monkeypatch):

@@ -26,7 +26,7 @@ from robot_rl.learn.rollout import Batch
 WARM_UP = 3
 """Minibatches of a shape that run before it is recorded."""
 MAX_KEPT = 4
-"""Shapes whose graphs are kept at once; each keeps a copy of a batch."""
+"""Shapes with graphs that are kept at once; each keeps a copy of a batch."""
 
 Step = Callable[[Tensor], Tensor]
 """Takes the indices (b,) of a minibatch, and returns its statistics."""

@@ -34,7 +34,7 @@ from robot_rl.learn.rollout import Batch, Rollout, mean_over
 from robot_rl.plugins import load_reference
 
 MAX_LOG_RATIO = 40.0
-"""Logarithm of the greatest probability ratio: its products stay finite in float32, whose exp ends at 88.7."""
+"""Logarithm of the greatest probability ratio: its products stay finite in float32, with exp finite up to 88.7."""
 ROUNDING = 1e-6
 """Divergence that float32 may show between equal policies [nat]."""
 STATISTICS = ("loss/value", "loss/surrogate", "loss/entropy", "loss/kl", "loss/clip_share")
@@ -215,7 +215,7 @@ class PPO(Algorithm):
         reward = reward + timeout_bonus(self._timeout_values(rollout, values, states), time_out, self.cfg.gamma)
         if valid is not None:
             # A quarantined sample passes nothing on to the samples before it, not even a value of what it was seen in:
-            # the one before it goes on with its own.
+            # the one before it continues with its own.
             before = torch.cat((values[:1], values[:-2]))
             values = torch.cat((torch.where(valid, values[:-1], before), values[-1:]))
             reward, done = torch.where(valid, reward, values[:-1]), done | ~valid
