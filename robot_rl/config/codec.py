@@ -23,9 +23,7 @@ def to_dict(cfg: Any) -> dict[str, Any]:
 def from_dict(cls: type[T], values: Mapping[str, Any], *, prefix: str = "") -> T:
     """Build a configuration from a dictionary as made by `to_dict`; missing keys keep their defaults.
 
-    Raises:
-        UserError: an unknown key (with the nearest known one), a value of the wrong type or out of range; the message
-            has `prefix`, the dotted path of this dataclass.
+    Raises UserError, with the dotted path `prefix`, for an unknown key (with the nearest one) or an invalid value.
     """
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
@@ -43,8 +41,7 @@ def from_dict(cls: type[T], values: Mapping[str, Any], *, prefix: str = "") -> T
 def apply_overrides(cfg: T, overrides: Mapping[str, Any]) -> T:
     """Return a copy of a configuration with values replaced, by dotted name such as "ppo.learning_rate".
 
-    Raises:
-        UserError: an unknown key (with the nearest known one), a value of the wrong type or out of range.
+    Raises UserError for an unknown key (with the nearest known one) or an invalid value.
     """
     values = to_dict(cfg)
     known = _dotted(values)

@@ -107,14 +107,9 @@ class Algorithm(ABC):
 
     @abstractmethod
     def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
-        """Learn from a rollout, and return statistics () by name on the device.
+        """Learn from a rollout at `progress` in [0, 1] of the training; return statistics () by name on the device.
 
-        Args:
-            rollout: the rollout; the policy that acted may be older than the current one.
-            progress: share of the training that is done, in [0, 1].
-
-        Returns:
-            Statistics; one with a name that begins with "loss/" must stay finite.
+        The policy that acted may be older than the current one. Statistics named "loss/..." must stay finite.
         """
 
     @abstractmethod

@@ -42,17 +42,7 @@ class Collector:
         on_step: OnStep | None = None,
         watch: Stopwatch | None = None,
     ) -> None:
-        """Allocate the rollout.
-
-        Args:
-            env: the environment.
-            cfg: the learner's configuration.
-            dims: sizes of observations and actions.
-            spec: what the algorithm needs of rollouts.
-            noise: source of the actions' random numbers, on the environment's device.
-            on_step: called after each step.
-            watch: measures the time of "infer", "simulate" and "other".
-        """
+        """Allocate the rollout; `watch` measures "infer", "simulate" and "other", and `on_step` follows each step."""
         self.env, self.noise, self._on_step = env, noise, on_step
         self._device = torch.device(env.device)
         self._watch = watch or Stopwatch(self._device)
@@ -123,11 +113,9 @@ class Collector:
         return self._obs is not None
 
     def start(self, remembered: Mapping[str, Tensor], *, is_first: bool) -> None:
-        """Begin in the worlds as they are, and zero the state kept of worlds in which an episode begins.
+        """Begin in the worlds as they are; zero the state (N, ...) `remembered` of worlds in which an episode begins.
 
-        Args:
-            remembered: state that is kept of each world, (N, ...) each.
-            is_first: nothing was learned yet: the worlds are put at random times of their episode.
+        If `is_first`, nothing was learned yet, and the worlds are put at random times of their episode.
         """
         self._obs = self.env.get_observations()
         lengths = self.env.episode_length_buf

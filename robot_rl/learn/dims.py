@@ -59,11 +59,8 @@ def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
 
     Of the environment it uses, where present: `action_choices` (choices of each component of discrete actions),
     `reward_groups` (names of the groups of rewards) and `observation_terms` (parts of groups, as `ObservationLayout`
-    takes them).
-
-    Raises:
-        UserError: an observation group that does not exist, an encoder that does not fit its input, or several critics
-            without groups of rewards.
+    takes them). Raises UserError for an unknown observation group, an encoder that does not fit its input, or several
+    critics without groups of rewards.
     """
     obs, terms = env.get_observations(), dict(getattr(env, "observation_terms", None) or {})
     actor = make_layout(obs, cfg.actor_groups, "actor_groups", terms)

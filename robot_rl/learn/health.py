@@ -28,8 +28,7 @@ class QuarantineLimit:
     def check(self, row: Mapping[str, float], samples: int) -> None:
         """Count the row "quarantined" (and "quarantined/<reason>") of an iteration of so many samples.
 
-        Raises:
-            GiveUpError: it is one too many; the message names the most frequent reason and the setting.
+        Raises GiveUpError if it is one too many; the message names the most frequent reason and the setting.
         """
         self._seen += 1
         bad = row.get("quarantined", 0.0)

@@ -31,20 +31,15 @@ class StopRequest:
 
     A third ends the process. SIGHUP never counts as the second: a vanishing terminal, or systemd, sends it after or
     before another. If it is ignored, as under nohup, it stays ignored. Outside the main thread, where Python allows no
-    signal handlers, nothing is handled.
+    signal handlers, nothing is handled. `patience_s` after the first signal [s] `GivenUp` is raised, if it may be; 0:
+    never.
 
     Attributes:
         signal: the signal that requested the end; 0 before.
-        may_give_up: whether `GivenUp` may be raised now, when the time for the current iteration is over.
+        may_give_up: whether `GivenUp` may be raised now.
     """
 
     def __init__(self, processes: int = 1, patience_s: float = 0.0) -> None:
-        """Start with no request.
-
-        Args:
-            processes: how many train together.
-            patience_s: time after the first signal at which `GivenUp` is raised, if it may be [s]; 0: never.
-        """
         self.signal, self.may_give_up, self._patience_s = 0, False, patience_s
         is_job = processes > 1 or "SLURM_JOB_ID" in os.environ
         self._echo_s, self._since = ECHO_IN_A_JOB_S if is_job else ECHO_S, 0.0

@@ -52,16 +52,10 @@ class Policy:
 def make_policy(
     run_dir: Path, checkpoint: Path | None = None, device: torch.device | str = "cpu", *, code: Collection[str] = ()
 ) -> Policy:
-    """Load the policy of a run.
+    """Load the policy of a run, by default of its newest checkpoint that is whole.
 
-    Args:
-        run_dir: the run's directory.
-        checkpoint: one of its checkpoints; None: the newest that is whole.
-        device: where it will run.
-        code: "module:name" of each object that its learner's settings may import.
-
-    Raises:
-        UserError: there is no checkpoint, it is damaged, or it would import other code.
+    Raises UserError if there is no checkpoint, it is damaged, or its learner's settings would import a "module:name"
+    that is not in `code`.
     """
     path = Path(checkpoint) if checkpoint is not None else good_checkpoint(run_dir)
     tensors, meta = load_checkpoint(path)

@@ -145,10 +145,8 @@ class Rollout:
     def following(self, group: str) -> tuple[Tensor, Tensor]:
         """Return the next observation of each step in one of `groups`, within the same episode, and where it is known.
 
-        Returns:
-            (T, N, D) observations, the final one where the episode ended, and (T, N) bool: false where the sample or
-                the next one may not be learned from, and where an episode ended without a final observation. Unknown
-                rows are zeros.
+        They are (T, N, D), the final one where the episode ended, and (T, N) bool: false where the sample or the next
+        one may not be learned from, and where an episode ended without a final observation. Unknown rows are zeros.
         """
         after, known = self.groups[group][1:], torch.ones_like(self.done)
         if self.has_final_obs:
@@ -192,14 +190,8 @@ def make_rollout(
 ) -> Rollout:
     """Allocate a rollout of T = `num_steps` steps of N = `num_envs` worlds.
 
-    Args:
-        num_steps: steps T.
-        num_envs: worlds N.
-        dims: sizes of observations and actions.
-        device: of its tensors.
-        out_dim: outputs P of the actor's network; the number of actions if None.
-        groups: components of other observation groups to keep.
-        recorded: components of the tensors that auxiliaries record in each step.
+    `out_dim` is the number P of outputs of the actor's network (None: that of actions); `groups` and `recorded` have
+    the components of other observation groups, and of the tensors that auxiliaries record.
     """
     shape = (num_steps, num_envs)
 

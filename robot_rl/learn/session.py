@@ -224,8 +224,7 @@ class Session(ABC):
             tell: called with a line if not every world continues where it was.
 
         Raises:
-            UserError: it is missing, damaged or of another architecture (with both shapes), or does not fit this
-                runner.
+            UserError: it is missing, damaged or of another architecture (with both shapes), or does not fit.
         """
         tensors, meta = load_checkpoint(path)
         settings = (meta.get("learner") or {}, to_dict(self.cfg))
@@ -324,11 +323,7 @@ class Session(ABC):
 
         An iteration lasts from the end of the one before, so writing, observers and checkpoints are in "other". The row
         is that of all processes together; time in which one waits for another is in "learn". `seconds` has the time by
-        part, "simulate", "infer" and "learn" [s].
-
-        Raises:
-            FloatingPointError: a loss is not finite, in this process or another.
-            GiveUpError: too many samples are quarantined, or the last checkpoint held a number that is not finite.
+        part, "simulate", "infer" and "learn" [s]. Raises FloatingPointError or GiveUpError, as `learn`.
         """
         self._request.may_give_up = False
         now = time.perf_counter()

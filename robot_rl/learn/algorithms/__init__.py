@@ -30,8 +30,7 @@ def describe_learners() -> dict[str, str]:
 def get_learner(name: str) -> type[LearnerCfg]:
     """Return the settings' class of a learner: a folder's name here, an entry point's, or "module:Class".
 
-    Raises:
-        UserError: there is none with that name (the nearest is offered), or it cannot be imported.
+    Raises UserError if there is none with that name (the nearest is offered), or it cannot be imported.
     """
     own = own_learners()
     if name in own:
@@ -56,11 +55,7 @@ def preset_learner(name: str, presets: Mapping[str, Mapping[str, Any]]) -> Learn
 
 
 def read_learner(values: Mapping[str, Any]) -> LearnerCfg:
-    """Return a learner's settings from plain values, "name" among them.
-
-    Raises:
-        UserError: an unknown learner or setting, or a value that does not fit.
-    """
+    """Return a learner's settings from plain values, "name" among them; raise UserError for an invalid one."""
     cls, rest = get_learner(str(values.get("name", "ppo"))), dict(values)
     if "teacher" in rest and not hasattr(cls, "teacher"):  # Of runs of 0.1.0, where every learner had one.
         run = (rest.pop("teacher") or {}).get("run")

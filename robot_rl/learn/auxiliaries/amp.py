@@ -136,10 +136,7 @@ class Amp(Auxiliary):
     def loss_of(self, pairs: Tensor, weights: Tensor, recorded: Tensor) -> tuple[Tensor, Tensor]:
         """Return the discriminator's loss () (equations 6 and 8), and STATISTICS.
 
-        Args:
-            pairs: (B, 2 D) pairs of the policy.
-            weights: (B,) 1, or 0 for an empty row.
-            recorded: (B, 2 D) recorded pairs.
+        `pairs` and `recorded` are (B, 2 D); `weights` (B,) are 0 for an empty row of `pairs`, else 1.
         """
         expert, gradient = self.discriminator.with_gradient(self._normalized(recorded))
         policy = self.discriminator(self._normalized(pairs))
@@ -192,10 +189,8 @@ class Amp(Auxiliary):
 def make_amp(cfg: AmpCfg, env: VecEnv, device: torch.device | str, seed: int, ranks: Ranks = ALONE) -> Amp:
     """Read the recorded motion, check it against the environment, and build the prior.
 
-    Of the environment it uses, where present: `components(group)` (names of a group's components) and `step_dt`.
-
-    Raises:
-        UserError: the file is missing or damaged, or the environment lacks the group, or it has other components.
+    Of the environment it uses, where present: `components(group)` (names of a group's components) and `step_dt`. Raises
+    UserError if the file is missing or damaged, or does not fit the environment.
     """
     size = make_layout(env.get_observations(), (cfg.group,), "amp.group").size
     motion, tell = read_motion(Path(cfg.motions)), getattr(env, "components", None)

@@ -164,8 +164,7 @@ class FrozenCfg(Protocol):
 def make_frozen(cfg: FrozenCfg, env: VecEnv, dims: Dims, device: torch.device | str, field: str) -> FrozenPolicy:
     """Load a policy for an environment; `field` is the name of its settings.
 
-    Raises:
-        UserError: there is no such policy, it is damaged, or it does not fit the environment (with both shapes).
+    Raises UserError if there is no such policy, it is damaged, or it does not fit (with both shapes).
     """
     policy = make_policy(Path(cfg.run), find_checkpoint(cfg.run, field), device)
     theirs = Dims(**policy.meta["dims"])

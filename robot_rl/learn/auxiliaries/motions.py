@@ -69,14 +69,9 @@ class Motion:
 
 
 def write_motion(path: Path, frames: Tensor, starts: Tensor, components: Sequence[str], step_dt: float) -> Path:
-    """Write a file of recorded motion; if that fails, an older file stays.
+    """Write frames (F, D), `step_dt` [s] apart, as recorded motion; if that fails, an older file stays.
 
-    Args:
-        path: the file.
-        frames: (F, D) frames.
-        starts: (F,) bool, the frame does not follow the one before it.
-        components: names of the D components.
-        step_dt: time between frames [s].
+    `starts` (F,) is true where a frame does not follow the one before it.
     """
     from safetensors.torch import save
 

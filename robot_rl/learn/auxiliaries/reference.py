@@ -62,11 +62,7 @@ class Reference(FrozenObjective):
 
 
 def make_reference(cfg: PPOLearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str) -> Reference:
-    """Load the reference for an environment.
-
-    Raises:
-        UserError: there is no such policy, or it does not fit the environment or the policy's distribution.
-    """
+    """Load the reference for an environment; raise UserError if it, or its distribution, does not fit."""
     frozen = make_frozen(cfg.reference, env, dims, device, "reference")
     distribution = make_distribution(dims.action, cfg.actor, choices=dims.choices)
     if not frozen.is_alike(distribution):

@@ -64,7 +64,7 @@ def save_checkpoint(
 
     Args:
         directory: the checkpoint's own directory; an existing one is replaced.
-        tensors: networks and learner, by name; copied to the CPU.
+        tensors: networks and learner, by name.
         meta: its description, JSON-able. "schema" and the checksums, under "sha256", are added.
         worlds: this process's worlds, by name; None: no file for them.
         staging: the temporary directory, from `stage`; None makes one.
@@ -115,13 +115,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read and check networks and learner of a checkpoint; return its tensors on the CPU and its description.
+    """Return a checkpoint's tensors of networks and learner, on the CPU, and its description, in the current schema.
 
-    Both are in the current schema.
-
-    Raises:
-        UserError: a file is missing or damaged (the message names the file and the check that failed), or it was made
-            by a newer version.
+    Raises UserError if a file is missing or damaged (with its name and the check), or made by a newer version.
     """
     meta = _read_meta(Path(path))
     sums = meta.pop("sha256")
@@ -132,20 +128,12 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Return a checkpoint's description as it was written, without the checksums; its other files are not read.
-
-    Raises:
-        UserError: it is missing or damaged.
-    """
+    """Return a checkpoint's description as written, without the checksums; raise UserError if it is damaged."""
     return {key: value for key, value in _read_meta(Path(path)).items() if key != "sha256"}
 
 
 def load_worlds(path: Path, rank: int = 0) -> dict[str, Tensor] | None:
-    """Return a checkpoint's worlds of the process with a rank, tensors on the CPU by name; None if it has none.
-
-    Raises:
-        UserError: a file is missing or damaged.
-    """
+    """Return the worlds of a process, tensors on the CPU by name; None if there are none. Damage raises UserError."""
     sums = _read_meta(Path(path))["sha256"]
     name = worlds_file(rank)
     return _read_tensors(Path(path) / name, sums) if name in sums else None

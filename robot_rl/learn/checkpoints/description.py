@@ -22,8 +22,7 @@ Meta = dict[str, Any]
 def migrate(tensors: Mapping[str, Tensor], meta: Mapping[str, Any], path: Path) -> tuple[Tensors, Meta]:
     """Return a checkpoint's tensors and description (without "schema") in the current schema.
 
-    Raises:
-        UserError: it was made by a newer version, or its schema is no number.
+    Raises UserError if it was made by a newer version, or its schema is no number.
     """
     now = dict(meta)
     version = now.pop("schema", 1)

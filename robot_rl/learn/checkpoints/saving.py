@@ -51,21 +51,15 @@ class Package:
 
 
 class Saver:
-    """Writes the checkpoints of a run, one at a time.
+    """Writes the checkpoints of a run, one at a time; all processes save at the same time.
+
+    At most `interval` iterations and `interval_s` [s] (0: any) are between two of them; `keep` (0: all) stay.
 
     Attributes:
         durable: the newest checkpoint that is on the disk; None before the first.
     """
 
     def __init__(self, ranks: Ranks, keep: int, interval: int = 1, interval_s: float = 0.0) -> None:
-        """Write nothing yet.
-
-        Args:
-            ranks: the processes that train together; all of them save at the same time.
-            keep: how many checkpoints stay; 0: all.
-            interval: most iterations between two checkpoints.
-            interval_s: most time between two checkpoints [s]; 0: any.
-        """
         self.durable: Path | None = None
         self._ranks, self._keep = ranks, keep
         self._interval, self._interval_s, self._since = interval, interval_s, time.monotonic()
@@ -86,10 +80,7 @@ class Saver:
     def start(self, package: Package) -> None:
         """Begin to write a checkpoint; called by all processes. Its contents are copied before this returns.
 
-        Raises:
-            OSError: the one before could not be written, or this one cannot be begun.
-            GiveUpError: the one before held a number that is not finite.
-            PeerError: the same, of another process.
+        Raises the error of the one before, as `wait`, and OSError if this one cannot be begun.
         """
         self.wait()
         self._since = time.monotonic()

@@ -60,20 +60,9 @@ def read_worlds(
 ) -> dict[str, Tensor]:
     """Return the saved state of this process's worlds, checked against the current ones; nothing is changed yet.
 
-    Args:
-        path: the checkpoint.
-        meta: its description.
-        env: the environment with this process's worlds.
-        live: the learner's state of each world.
-        ranks: the processes that train together.
-        allow_resize: divide the worlds of the checkpoint among another number of worlds or processes.
-        tell: called with a line if not every world continues.
-
-    Returns:
-        Tensors by name as of `pack`; empty if the worlds begin again.
-
-    Raises:
-        UserError: the numbers differ and may not, or the state does not fit the environment.
+    The tensors have the names of `pack`; none if the worlds begin again. `allow_resize` divides them among another
+    number of worlds or processes; `tell` gets a line if not every world continues. Raises UserError if the numbers
+    differ and may not, or the state does not fit the environment.
     """
     size, count = env.num_envs, meta.get("worlds", 0)
     before, now = (count, meta.get("processes", 1)), (size * ranks.size, ranks.size)
@@ -109,16 +98,11 @@ def read_worlds(
 def redistributed(
     parts: Sequence[Mapping[str, Tensor]], own: Mapping[str, Tensor], *, size: int, first: int, num_envs: int
 ) -> dict[str, Tensor]:
-    """Return the rows of a process's worlds from those of all worlds that were saved.
+    """Return the rows of a process's worlds from those that `size` worlds of each process saved in `parts`.
 
-    A tensor without a row for each world is copied if its shape fits, and stays unchanged otherwise.
-
-    Args:
-        parts: the tensors that each process saved.
-        own: the current state of this process's worlds; surplus worlds keep it.
-        size: worlds of each process that saved.
-        first: index of this process's first world among all.
-        num_envs: this process's worlds.
+    The process has `num_envs` worlds with the current state `own`, of which `first` is the index of the first among
+    all; surplus worlds keep it. A tensor without a row for each world is copied if its shape fits, and stays unchanged
+    otherwise.
     """
     result = {}
     for name, mine in own.items():

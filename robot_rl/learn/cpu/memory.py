@@ -214,14 +214,9 @@ class MemorySpace:
 
 
 def run_sequence(space: MemorySpace, x: Tensor, state: Parts, alive: Tensor | None, weights: Weights) -> Parts:
-    """Return the state after each step of a sequence, (L, B, H) each part; differentiable except by `alive`.
+    """Return the state (L, B, H) each part after each step of inputs x (L, B, F); differentiable except by `alive`.
 
-    Args:
-        space: arrays to compute in.
-        x: (L, B, F) inputs.
-        state: state before the first step, (B, H) each part.
-        alive: (L, B, 1) one, or zero where the state before the step is reset; None: nowhere.
-        weights: the layer's.
+    `alive` (L, B, 1) is zero where the state before the step, (B, H) each part, is reset, else one; None: all ones.
     """
     if torch.is_grad_enabled():
         return _SequenceFunction.apply(space, alive, x, *state, *weights)  # type: ignore[return-value]

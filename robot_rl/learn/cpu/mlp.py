@@ -134,11 +134,9 @@ class Workspace:
     def blocks(self, rows: int, sizes: tuple[int, ...], *, keep: bool, spaces: int = 1) -> list[RowBlock]:
         """Return the blocks of a pass over so many rows, with arrays of unspecified content.
 
-        Args:
-            rows: rows of the input.
-            sizes: (rows of an array per row of the input) x width of each hidden layer, as (times, width, width, ...).
-            keep: every block has values of its own, for a backward pass; else all share them.
-            spaces: intermediate arrays of each layer, shared by all blocks.
+        `sizes` are (times, width, width, ...): rows of an array per row of the input, and the width of each hidden
+        layer. With `keep` every block has values of its own, for a backward pass; else all share them. `spaces`
+        intermediate arrays of each layer are shared by all blocks.
         """
         key = (rows, sizes, keep, spaces)
         if key not in self._blocks:

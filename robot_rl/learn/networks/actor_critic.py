@@ -51,7 +51,10 @@ UNKNOWN_PAST = "the network has a memory: its state is required"
 
 
 class Network(nn.Module):
-    """The common part of actor and critic: raw observations in, outputs of a perceptron out.
+    """The common part of actor and critic: raw observations in, P = `out_dim` outputs of a perceptron out.
+
+    It is equivariant under the `mirrors` of observation and output, where given. With `separate` each output has a
+    perceptron of its own, and is then its own mirror partner.
 
     Attributes:
         layout: which components of an observation belong to which group.
@@ -73,17 +76,6 @@ class Network(nn.Module):
         generator: torch.Generator | None,
         separate: bool = False,
     ) -> None:
-        """Build the network.
-
-        Args:
-            layout: groups of the observation, or its components.
-            out_dim: outputs P.
-            cfg: widths and activation.
-            normalize: hold a normalizer.
-            mirrors: mirrors of observation and output, under which the network is equivariant; None: it is not.
-            generator: source of the weights.
-            separate: each output has a perceptron of its own; with mirrors each is then its own partner.
-        """
         super().__init__()
         self.layout = layout if isinstance(layout, ObservationLayout) else ObservationLayout({"": (layout,)})
         self.obs_dim = self.layout.size
@@ -156,7 +148,11 @@ class Network(nn.Module):
 
 
 class Actor(Network):
-    """The policy: a distribution over actions with a network's outputs as parameters."""
+    """The policy: a distribution over actions with a network's outputs as parameters.
+
+    It is equivariant under the `mirror` of observation and action, where given. `choices` are those of each component
+    of a discrete action; empty for continuous actions.
+    """
 
     def __init__(
         self,
@@ -169,17 +165,6 @@ class Actor(Network):
         choices: tuple[int, ...] = (),
         generator: torch.Generator | None = None,
     ) -> None:
-        """Build the network.
-
-        Args:
-            layout: groups of the observation, or its components.
-            action_dim: components A of an action.
-            cfg: widths, activation, distribution.
-            normalize: hold a normalizer.
-            mirror: mirrors of observation and action, under which the policy is equivariant; None: it is not.
-            choices: choices of each component of a discrete action; empty for continuous actions.
-            generator: source of the weights.
-        """
         distribution = make_distribution(action_dim, cfg, choices=choices, partner=mirror[1][0] if mirror else None)
         mirrors = (mirror[0], distribution.mirror_out(mirror[1])) if mirror else None
         super().__init__(layout, distribution.out_dim, cfg, normalize=normalize, mirrors=mirrors, generator=generator)
@@ -197,16 +182,13 @@ class Actor(Network):
     def act(
         self, obs: Tensor, noise: Tensor, frozen: Tensor | None = None, state: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Draw raw actions at raw observations.
+        """Return raw actions (B, A) at raw observations (B, D), and the outputs (B, P) that they were drawn at.
 
         Args:
             obs: (B, D) raw observations.
             noise: (B, A) random numbers (`Distribution.draw_noise`).
             frozen: result of `Distribution.snapshot`; None computes it.
             state: (B, S) state of the memory; overwritten by the state after this step.
-
-        Returns:
-            raw actions (B, A) and the outputs (B, P) that they were drawn at.
         """
         out = self._advance(obs, state)
         return self.distribution.sample(self.distribution.params(out, frozen), noise), out
@@ -222,15 +204,15 @@ class Actor(Network):
 
         With a memory it also takes the state (B, S), returns the next one, and has a `state_size`. It holds copies, the
         normalizer among them, and its perceptron is a sequence of linear layers for any kind of training network.
-
-        Raises:
-            UserError: a bundle's contract cannot describe the observations or actions.
+        Raises UserError if a bundle's contract cannot describe the observations or actions.
         """
         return (ExportedActor(self) if self.memory is None else ExportedMemory(self)).eval()
 
 
 class Critic(Network):
     """The value function, or several: separate perceptrons behind a shared normalizer, encoders and memory.
+
+    The values are invariant under the `mirror` of the observation, where given.
 
     Attributes:
         num_values: values K of a state.
@@ -248,17 +230,6 @@ class Critic(Network):
         mirror: Mirror | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        """Build the network.
-
-        Args:
-            layout: groups of the observation, or its components.
-            cfg: widths and activation.
-            num_values: values K of a state.
-            normalize: hold a normalizer.
-            normalize_values: hold a normalizer of the returns.
-            mirror: mirror of the observation, under which the values are invariant; None: they are not.
-            generator: source of the weights.
-        """
         unchanged = (torch.arange(num_values), torch.ones(num_values))
         mirrors = (mirror, unchanged) if mirror else None
         super().__init__(
@@ -345,11 +316,7 @@ N = TypeVar("N", bound=Network)
 
 
 def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None) -> Actor:
-    """Build the policy on the CPU.
-
-    Raises:
-        UserError: a symmetric network is configured and the environment has no mirror.
-    """
+    """Build the policy on the CPU; raise UserError for symmetry=network in an environment without mirror."""
     checked = checked_mirrors(cfg, dims, mirrors)
     with _named("actor"):
         actor = Actor(

@@ -29,10 +29,8 @@ Image = tuple[int, int, int]
 def conv_spans(layout: ObservationLayout, cfg: ConvCfg, field: str = "conv") -> list[Span]:
     """Return the encoders' inputs, each with shape (channels, height, width), in the order of the observation.
 
-    `field` is the setting that `cfg` stems from.
-
-    Raises:
-        UserError: an unknown or repeated name, a shape that does not fit, or kernels that an image is too small for.
+    Raises UserError, with the setting `field`, for an unknown or repeated name, a shape that does not fit, or kernels
+    that an image is too small for.
     """
     found: list[Span] = []
     own: list[tuple[int, ...]] = []
@@ -90,8 +88,7 @@ class Encoders(nn.Module):
     ) -> None:
         """Build an encoder for each of `cfg.conv.groups`; without any, the observation passes unchanged.
 
-        Raises:
-            UserError: as `conv_spans`; or a mirror that moves components of an image outside of it.
+        Raises UserError as `conv_spans`, or if the mirror moves components of an image outside of it.
         """
         super().__init__()
         spans = conv_spans(layout, cfg.conv)

@@ -324,8 +324,7 @@ def make_distribution(
 ) -> Distribution:
     """Return the distribution of an actor's configuration; `partner` (A,) are the mirror partners of its actions.
 
-    Raises:
-        UserError: a distribution of real numbers is configured, but actions are `choices`.
+    Raises UserError if a distribution of real numbers is configured, but actions are `choices`.
     """
     if choices:
         if cfg.distribution != "gaussian" or cfg.state_std:

@@ -36,6 +36,9 @@ class Span:
 class ObservationLayout:
     """Observation groups, each flattened, one after another.
 
+    `shapes` has the shape of each group, without the worlds, in order; `terms` by "group.term" the first component
+    within the group, then the shape. Terms of other groups are left out.
+
     Attributes:
         spans: the groups in order.
         terms: parts of groups that have a name and a shape of their own, as "group.term".
@@ -43,13 +46,6 @@ class ObservationLayout:
     """
 
     def __init__(self, shapes: Mapping[str, Sequence[int]], terms: Mapping[str, Sequence[int]] | None = None) -> None:
-        """Compute the spans.
-
-        Args:
-            shapes: shape of each group, without the worlds, in order.
-            terms: by "group.term" the first component within the group, then the shape; those of other groups are left
-                out.
-        """
         spans, start = [], 0
         for group, shape in shapes.items():
             stop = start + math.prod(shape)
@@ -92,8 +88,7 @@ def make_layout(
 ) -> ObservationLayout:
     """Return the layout of some observation groups, which the setting `field` names; `terms` as of `ObservationLayout`.
 
-    Raises:
-        UserError: a group that does not exist, is named twice or has no components.
+    Raises UserError for a group that does not exist, is named twice or has no components.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     names = list(map(str, obs.keys()))

@@ -28,7 +28,7 @@ FORGET_BIAS = 1.0
 
 
 class Memory(nn.Module):
-    """Recurrent layers, each on the output of the one before.
+    """Recurrent layers, each on the output of the one before, equivariant under the `mirror` of the input, where given.
 
     Attributes:
         hidden: units H of a layer.
@@ -40,17 +40,7 @@ class Memory(nn.Module):
     def __init__(
         self, in_dim: int, cfg: MemoryCfg, generator: torch.Generator | None = None, mirror: Mirror | None = None
     ) -> None:
-        """Build the layers.
-
-        Args:
-            in_dim: components F of the input.
-            cfg: kind ("gru" or "lstm"), units and layers.
-            generator: source of the weights; PyTorch's own layers would draw from the global stream.
-            mirror: mirror of the input, under which the memory is equivariant; None: it is not.
-
-        Raises:
-            UserError: an odd number of units under a mirror.
-        """
+        """Build the layers; raise UserError for an odd number of units under a mirror."""
         super().__init__()
         if mirror is not None and cfg.hidden % 2:
             raise UserError(
@@ -72,12 +62,9 @@ class Memory(nn.Module):
         return y[0], _join(parts)[0]
 
     def sequence(self, x: Tensor, state: Tensor, start: Tensor) -> Tensor:
-        """Return the outputs (L, B, H) of a sequence, differentiable with respect to inputs, state and weights.
+        """Return the outputs (L, B, H) of inputs (L, B, F), differentiable with respect to inputs, state and weights.
 
-        Args:
-            x: (L, B, F) inputs.
-            state: (B, S) state before the first step.
-            start: (L, B) bool, an episode began with this step, so the state before it is zero.
+        `state` (B, S) is that before the first step; it is zeroed where an episode began with a step, `start` (L, B).
         """
         return self._run(x, state, start)[0]
 
@@ -188,13 +175,7 @@ class Recurrent(nn.Module):
         self.is_mirrored = False
 
     def forward(self, x: Tensor, state: Parts, start: Tensor | None) -> Parts:
-        """Return the state after each step, (L, B, H) each part.
-
-        Args:
-            x: (L, B, F) inputs.
-            state: state before the first step, (B, H) each part.
-            start: (L, B) bool, the state before the step is zero; None: nowhere.
-        """
+        """Return the state (L, B, H) each part after each step of inputs (L, B, F); it is zeroed at `start` (L, B)."""
         if x.device.type != "cpu":
             return self.plain(x, state, start)
         alive = None if start is None else (~start).to(x.dtype)[..., None]

@@ -27,10 +27,9 @@ def make_activation(name: str) -> nn.Module:
 def make_weights(sizes: Sequence[int], last_gain: float, generator: torch.Generator | None) -> list[nn.Parameter]:
     """Return the weights (out, in) of a perceptron's layers, initialized orthogonally (Saxe et al. 2014).
 
-    Args:
-        sizes: components of the input, of each hidden layer and of the output.
-        last_gain: factor of the last layer's weights; the others have HIDDEN_GAIN.
-        generator: source of the weights; PyTorch's own layers would draw from the global stream.
+    `sizes` are the components of the input, of each hidden layer and of the output; `last_gain` is the factor of the
+    last layer's weights, and HIDDEN_GAIN of the others. `generator` is their source; PyTorch's own layers would draw
+    from the global stream.
     """
     weights = []
     for i, (in_dim, out_dim) in enumerate(pairwise(sizes)):

@@ -39,12 +39,9 @@ class Normalizer(nn.Module):
     ) -> None:
         """Start as the identity (mean 0, deviation 1 - EPSILON).
 
-        Args:
-            size: components D of an observation.
-            mirror: (D,) permutation and sign; the statistics are then those of the observations and their mirror images
-                together, so that normalizing and mirroring commute.
-            pools: (start, stop, channels) of images: a channel's pixels have one mean and one deviation, so that a
-                pixel that has hardly ever changed is not blown up when it does.
+        With a `mirror` the statistics are those of the observations and their mirror images together, so that
+        normalizing and mirroring commute. `pools` are (start, stop, channels) of images: a channel's pixels have one
+        mean and deviation, so that a pixel that has hardly ever changed is not blown up when it does.
         """
         super().__init__()
         self.register_buffer("mean", torch.zeros(size))

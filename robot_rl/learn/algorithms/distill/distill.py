@@ -40,7 +40,8 @@ class Teacher(FrozenObjective):
 
     The distance is KL(teacher || student), which also teaches the student's deviation: where it cannot know the
     teacher's action, it grows. Between distributions of different kinds it is the squared error of the actions without
-    noise, in units of the teacher's deviation (`FrozenPolicy.error`).
+    noise, in units of the teacher's deviation (`FrozenPolicy.error`). `distribution` is of the student's kind; every
+    process has its own `seed` of the choice of worlds.
 
     Attributes:
         hook: acts and records where rollouts are collected.
@@ -61,17 +62,6 @@ class Teacher(FrozenObjective):
         seed: int = 0,
         ranks: Ranks = ALONE,
     ) -> None:
-        """Begin with the full share.
-
-        Args:
-            cfg: the settings.
-            frozen: the teacher.
-            distribution: of the kind of the student's.
-            worlds: number N of worlds.
-            device: of the rollouts.
-            seed: of the choice of worlds; every process has its own.
-            ranks: the processes that train together.
-        """
         hook = TeacherHook(frozen, worlds, device, seed=seed)
         super().__init__(frozen, hook.memory)
         self.cfg, self.ranks, self.hook = cfg, ranks, hook
@@ -109,9 +99,8 @@ class Teacher(FrozenObjective):
     def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
         """Decay the share, and return the statistics over all processes.
 
-        Returns:
-            "loss/imitation", the mean distance; "teacher/error", the root mean square of the difference between the
-                actions without noise (of choices: of the share that differs); "teacher/share".
+        They are "loss/imitation", the mean distance; "teacher/error", the root mean square of the difference between
+        the actions without noise (of choices: of the share that differs); "teacher/share".
         """
         loss, square, count = self.ranks.sum_(self._sums.clone()).unbind()
         share = torch.full_like(loss, self.share)

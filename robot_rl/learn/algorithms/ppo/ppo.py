@@ -41,9 +41,12 @@ STATISTICS = ("loss/value", "loss/surrogate", "loss/entropy", "loss/kl", "loss/c
 
 
 class PPO(Algorithm):
-    """Improves an actor and a critic from rollouts.
+    """Improves an actor and a critic, both on their final device, from rollouts.
 
     Attributes:
+        symmetry: adds mirrored samples to every batch.
+        generator: source of the minibatches, on the device of the networks.
+        reward_weights: (K,) weight of each critic's advantages; all 1 by default.
         optimizer: steps both networks.
         graphed: replays the steps from CUDA graphs; None if there are none.
         statistics: names of the statistics of a minibatch.
@@ -63,18 +66,6 @@ class PPO(Algorithm):
         reward_weights: Sequence[float] = (),
         ranks: Ranks = ALONE,
     ) -> None:
-        """Create the optimizer of two networks, which must be on their final device.
-
-        Args:
-            actor: the policy.
-            critic: the value function.
-            cfg: the hyperparameters.
-            symmetry: adds mirrored samples to every batch.
-            generator: source of the minibatches, on the device of the networks.
-            auxiliaries: further objectives.
-            reward_weights: weight of each critic's advantages; empty: all 1.
-            ranks: the processes that train together.
-        """
         self.actor, self.critic, self.cfg = actor, critic, cfg
         self.symmetry, self.generator = symmetry, generator
         self.auxiliaries, self.ranks = tuple(auxiliaries), ranks
@@ -130,9 +121,8 @@ class PPO(Algorithm):
     def update(self, rollout: Rollout, progress: float = 0.0) -> dict[str, Tensor]:
         """Learn from a rollout, then update the normalizers.
 
-        Returns:
-            Means over the minibatches by name (`statistics`), the step size, the spread of the actions, and the
-                statistics of the auxiliaries, each a tensor () on the device.
+        Returns the means of `statistics` over the minibatches, the step size, the spread of the actions, and the
+        statistics of the auxiliaries, each a tensor () on the device.
         """
         if self.cfg.schedule == "linear":
             self.optimizer.learning_rate.fill_(self.cfg.learning_rate * (1.0 - progress))
@@ -180,9 +170,8 @@ class PPO(Algorithm):
     def values(self, rollout: Rollout, critic_in: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the values of a rollout's encoded states (T + 1, N, F), and record the critic's memory after it.
 
-        Returns:
-            (T + 1, N) values, (T + 1, N, K) with several critics, and a recurrent critic's state after each
-                observation, (T + 1, N, S), None without a memory.
+        They are (T + 1, N), or (T + 1, N, K) with several critics; with them comes a recurrent critic's state after
+        each observation, (T + 1, N, S), None without a memory.
         """
         shape, states = critic_in.shape[:2], None
         if rollout.critic_state is None or rollout.critic_after is None:
@@ -198,11 +187,8 @@ class PPO(Algorithm):
     ) -> Tensor:
         """Return the advantages of a rollout, (T, N), or (T, N, K) with several critics.
 
-        Args:
-            rollout: the rollout.
-            values: (T + 1, N) or (T + 1, N, K) values of its states.
-            valid: (T, N) samples that may be learned from; None: all.
-            states: (T + 1, N, S) a recurrent critic's state after each observation; None without a memory.
+        `values` and `states` are those of `PPO.values`, and `valid` (T, N) the samples that may be learned from; None:
+        all.
         """
         reward, done, time_out = rollout.reward, rollout.done, rollout.time_out
         for auxiliary in self.auxiliaries:
@@ -380,9 +366,8 @@ def make_networks(
 def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: tuple[Auxiliary, ...] = ()) -> P:
     """Build the algorithm, of class `kind`, for an environment; `first` are auxiliary objectives of its own.
 
-    Raises:
-        UserError: an observation group that does not exist, recorded motion or a policy of another run that does not
-            fit, or an auxiliary objective that cannot be built.
+    Raises UserError for an unknown observation group, recorded motion or a policy that does not fit, or an auxiliary
+    objective that cannot be built.
     """
     generator = torch.Generator().manual_seed(context.seed)
     actor, critic = (
