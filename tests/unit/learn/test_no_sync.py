@@ -75,8 +75,8 @@ def make_filled(algorithm, dims=DIMS, **flags):
 @pytest.mark.parametrize("flags", [{}, {"has_invalid": True, "has_final_obs": True}])
 def test_an_update_reads_nothing(schedule, symmetry, flags):
     algorithm = make(symmetry=symmetry, schedule=schedule)
-    said = algorithm.update(make_filled(algorithm, **flags), 0.5)
-    assert all(value.device == META and value.shape == () for value in said.values())
+    statistics = algorithm.update(make_filled(algorithm, **flags), 0.5)
+    assert all(value.device == META and value.shape == () for value in statistics.values())
 
 
 @pytest.mark.parametrize("options", [{"distribution": "squashed"}, {"state_std": True}, {"activation": "silu"}])
@@ -185,4 +185,4 @@ def test_an_iteration_reads_once(make_point_env, small_cfg, monkeypatch):
         runner._iterate(4)
     assert len(lists) == 1
     assert [name for name in reads.seen if name != "aten::nonzero"] == []
-    assert reads.seen.count("aten::nonzero") <= 1  # On a CPU alone, where a time-out's row is looked up.
+    assert reads.seen.count("aten::nonzero") <= 1  # Only on a CPU, where a time-out's row is looked up.

@@ -288,7 +288,7 @@ def test_flat_adam_is_adam_with_each_network_clipped():
 
 
 def test_the_ratio_is_bounded_and_the_same_bits_below():
-    """A mirrored sample of weight 0 whose ratio overflows is 0, and so is its gradient."""
+    """The loss of a mirrored sample with weight 0 and an infinite ratio is 0, and so is its gradient."""
     new = torch.tensor([-3.0, 0.25, 39.0, 105.8], requires_grad=True)
     old = torch.zeros(4)
     ratio = probability_ratio(new, old)

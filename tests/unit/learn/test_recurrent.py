@@ -276,7 +276,7 @@ def test_worlds_that_begin_anew_remember_nothing(make_point_env, small_cfg, tmp_
 
 
 def test_recorded_steps_of_sequences_are_the_steps(make_point_env, small_cfg):
-    """What a CUDA graph replays reads sequences, their starts and states where it was told."""
+    """A replayed CUDA graph reads sequences, their starts and states from their own memory."""
 
     class Replaying:
         def run(self, work):

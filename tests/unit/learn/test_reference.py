@@ -43,7 +43,7 @@ def test_no_weight_is_plain_ppo_to_the_bit(make_point_env, small_cfg, start):
     other, others = train(make_point_env(), near(small_cfg, start, weight=0.0), start)
     assert [untimed(row) for row in rows] == [untimed(row) for row in others]
     assert all(torch.equal(a, b) for a, b in zip(plain.actor.parameters(), other.actor.parameters(), strict=True))
-    assert others[-1]["reference/kl"] > 1e-3  # The distance is told all the same.
+    assert others[-1]["reference/kl"] > 1e-3  # The distance is reported all the same.
 
 
 def test_a_huge_weight_keeps_the_policy(make_point_env, small_cfg, start):
@@ -62,7 +62,7 @@ def test_the_penalty_is_the_exact_divergence(make_point_env, small_cfg, start):
     batch = runner.algorithm.make_batch(runner.collector.rollout)
     (reference,) = runner.algorithm.auxiliaries
     params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
-    with torch.no_grad():  # Asked anew, in the order of the batch.
+    with torch.no_grad():  # Evaluated again, in the order of the batch.
         mean, log_std = reference.frozen.actor.params(runner.collector.rollout.actor_obs.flatten(0, 1))
     theirs = torch.distributions.Normal(mean, log_std.exp())
     ours = torch.distributions.Normal(params[0], params[1].exp())

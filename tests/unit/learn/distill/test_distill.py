@@ -54,7 +54,7 @@ def test_a_student_comes_near_its_teacher(teacher_run):
 
 @pytest.mark.slow
 def test_imitating_in_its_own_states_beats_cloning_in_the_teachers(teacher_run):
-    """In the teacher's states the last action tells nearly all about the next, in its own it leads a clone astray."""
+    """In the teacher's states the last action determines nearly all of the next, in its own it leads a clone astray."""
     losses, found = [], []
     for clones in (False, True):
         runner = Runner(FallEnv(noise=0.1), student_cfg(teacher_run))
@@ -240,7 +240,7 @@ def test_the_checkpoint_says_who_taught(teacher_run, tmp_path):
 
 
 def test_reinforcement_learning_goes_on_from_a_student(teacher_run, tmp_path):
-    """The weights alone are taken over: the new run has no teacher, and begins where the student was."""
+    """Only the weights are loaded: the new run has no teacher, and begins where the student was."""
     student = Runner(FallEnv(), student_cfg(teacher_run, max_iterations=15), run_dir=tmp_path / "student")
     student.learn()
     cfg = without_teacher(student.cfg, ppo=PPOCfg(learning_rate=1e-4, schedule="fixed"))
@@ -275,7 +275,7 @@ def test_choices_are_taught_by_their_divergence():
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_a_teacher_with_a_memory_forgets_at_the_end_of_episodes(tmp_path, kind):
-    """Asked step by step it says what it would say about the whole rollout at once."""
+    """Evaluated step by step it has the same labels as for the whole rollout at once."""
     memory = MemoryCfg(kind=kind, hidden=8)
     cfg = replace(teacher_cfg(activation="elu", output_gain=1.0, memory=memory), num_steps=8)
     Runner(FallEnv(), cfg, run_dir=tmp_path).learn(1)
