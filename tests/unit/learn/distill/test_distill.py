@@ -281,7 +281,7 @@ def test_a_teacher_with_a_memory_forgets_at_the_end_of_episodes(tmp_path, kind):
     Runner(FallEnv(), cfg, run_dir=tmp_path).learn(1)
     runner = Runner(FallEnv(episode=20), student_cfg(tmp_path, actor_groups=("state",)))
     (teacher,) = runner.algorithm.auxiliaries
-    state = teacher.frozen.remember_nothing(64, "cpu")
+    state = teacher.frozen.initial_state(64, "cpu")
     for _ in range(3):
         runner.collect()
         rollout = runner.collector.rollout
