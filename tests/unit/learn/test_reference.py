@@ -155,7 +155,7 @@ def test_a_reference_with_a_memory_remembers_over_rollouts(make_point_env, small
         batch = runner.algorithm.make_batch(runner.collector.rollout)
         out = runner.collector.rollout.flat(runner.collector.rollout.out)
         torch.testing.assert_close(batch.more["reference"][:, :1], out, rtol=1e-5, atol=1e-6)
-    reference._state.zero_()
+    reference.memory.zero_()
     runner.collect()
     stale = runner.algorithm.make_batch(runner.collector.rollout).more["reference"][:, :1]
     assert not torch.allclose(stale, runner.collector.rollout.flat(runner.collector.rollout.out), atol=1e-4)
