@@ -27,7 +27,7 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.config import apply_overrides
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
-from robot_rl.learn.make import make_runner
+from robot_rl.learn.runner import make_runner
 from robot_rl.machine import machine_facts, package_versions
 
 ITERATIONS_LEFT_OUT = 2

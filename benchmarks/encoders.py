@@ -19,7 +19,7 @@ from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
-from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.rollout import make_rollout
 
 CASES = {"depth 64 x 64": ((64, 64), 256), "height scan 11 x 17": ((11, 17), 1024)}
@@ -28,7 +28,7 @@ STEPS, NUMBERS, ACTIONS, REPEATS = 24, 45, 12, 3
 
 def measure(side: tuple[int, int], worlds: int, *, encoded: bool) -> dict[str, float]:
     """Return the times of acting and of an update, and the share that picking minibatches takes of that [s]."""
-    layout = Layout({"actor": (NUMBERS,), "eye": (1, *side)})
+    layout = ObservationLayout({"actor": (NUMBERS,), "eye": (1, *side)})
     cfg = NetworkCfg(hidden=(128, 128, 128), conv=ConvCfg(groups=("eye",) if encoded else ()))
     actor, critic = Actor(layout, ACTIONS, cfg), Critic(layout, cfg)
     ppo = PPO(actor, critic, PPOCfg())

@@ -71,8 +71,8 @@ def train(task_name: str, seed: int, variant: dict[str, Any], settings: dict[str
     from robot_rl.config import apply_overrides
     from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
     from robot_rl.learn.cpu import mlp as fused
-    from robot_rl.learn.make import make_runner
     from robot_rl.learn.policy import make_policy
+    from robot_rl.learn.runner import make_runner
 
     if variant["products"] != "auto":
         fused.has_quick_onednn = lambda: variant["products"] == "onednn"  # type: ignore[assignment]

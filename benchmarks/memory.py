@@ -17,9 +17,8 @@ import torch
 
 from robot_rl.bench.result import least_cpu_s
 from robot_rl.config import MemoryCfg, NetworkCfg
-from robot_rl.learn.algorithms.ppo.build import make_networks
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.memory import Memory
 from robot_rl.learn.rollout import make_rollout

@@ -36,8 +36,8 @@ from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluate_run
 from robot_rl.files import write_atomic
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.learn.make import make_runner
 from robot_rl.learn.policy import make_policy
+from robot_rl.learn.runner import make_runner
 
 ERROR_M_S, FALLS = 0.25, 0.02
 KNOWN = {"learners": "ppo", "seeds": "1,2,3", "every": "20", "until": "end", "out": ""}

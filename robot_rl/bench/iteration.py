@@ -13,7 +13,7 @@ import torch
 from robot_rl.bench.profile import StageWatch, profile_env, watching
 from robot_rl.bench.result import make_result
 from robot_rl.learn.algorithms.ppo.ppo import PPO
-from robot_rl.learn.batch import Batch
+from robot_rl.learn.rollout import Batch
 from robot_rl.learn.runner import Runner
 from robot_rl.learn.session import Session
 from robot_rl.metrics.iteration import PARTS, limit, overlap_share, time_parts

@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     env = cfg.make_env()
     try:
         from robot_rl.bench.iteration import profile_iterations
-        from robot_rl.learn.make import make_runner
+        from robot_rl.learn.runner import make_runner
 
         with as_user_error():
             result = profile_iterations(

@@ -1,4 +1,4 @@
-"""Checks of settings, each with one line that names the field, the value and what would be right."""
+"""Checks of settings, each with one line that names the field, the value and the valid values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_range(name: str, value: float, low: float, high: float, *, open_low: b
 
 
 def to_float(value: object) -> float | None:
-    """Return a number as float, also YAML's .nan and .inf; None where it is none, or beyond what a float holds."""
+    """Return a number as float, also YAML's .nan and .inf; None for no number, or one beyond a float's range."""
     if isinstance(value, str) and value.lower() in (".nan", ".inf", "+.inf", "-.inf"):
         return float(value.replace(".", ""))
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -16,24 +16,14 @@ T = TypeVar("T")
 
 
 def to_dict(cfg: Any) -> dict[str, Any]:
-    """Return a configuration as a dictionary that JSON and YAML can hold (tuples become lists).
-
-    Args:
-        cfg: a configuration dataclass; nested ones become nested dictionaries.
-    """
+    """Return a configuration, with nested ones, as a dictionary that JSON and YAML can hold (tuples become lists)."""
     return {field.name: _plain(getattr(cfg, field.name)) for field in dataclasses.fields(cfg)}
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], *, prefix: str = "") -> T:
     """Build a configuration from a dictionary as made by `to_dict`; missing keys keep their defaults.
 
-    Args:
-        cls: the dataclass to build.
-        values: field values, nested dictionaries for nested dataclasses.
-        prefix: dotted path of this dataclass, for messages.
-
-    Raises:
-        UserError: an unknown key (with the nearest known one), a value of the wrong type or out of range.
+    Raises UserError, with the dotted path `prefix`, for an unknown key (with the nearest one) or an invalid value.
     """
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
@@ -49,14 +39,9 @@ def from_dict(cls: type[T], values: Mapping[str, Any], *, prefix: str = "") -> T
 
 
 def apply_overrides(cfg: T, overrides: Mapping[str, Any]) -> T:
-    """Return a copy of a configuration with some values replaced; the original stays as it is.
+    """Return a copy of a configuration with values replaced, by dotted name such as "ppo.learning_rate".
 
-    Args:
-        cfg: the configuration dataclass.
-        overrides: values by dotted name, for example ``{"ppo.learning_rate": 1e-3, "actor.hidden": [128, 128]}``.
-
-    Raises:
-        UserError: an unknown key (with the nearest known one), a value of the wrong type or out of range.
+    Raises UserError for an unknown key (with the nearest known one) or an invalid value.
     """
     values = to_dict(cfg)
     known = _dotted(values)
@@ -95,7 +80,7 @@ def _dotted(values: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def _convert(hint: Any, value: Any, name: str) -> Any:
-    """Return `value` as the type that the annotation asks for, or raise UserError naming the field."""
+    """Return `value` as the type of the annotation, or raise UserError with the field's name."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in args:
@@ -119,7 +104,7 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
 
 
 def _example(hint: Any, value: Any) -> str:
-    """What a list of values of a type looks like; of one such value, that value in brackets."""
+    """Return an example of a list of values of a type; of one such value, that value in brackets."""
     if isinstance(value, str | float | int) and not isinstance(value, bool) and value != "":
         with contextlib.suppress(UserError):
             return f"must be one, such as [{_scalar(hint, value, '')}]"

@@ -1,4 +1,4 @@
-"""What every learner can be set to: its loop, checkpoints, what actor and critic see, and their networks."""
+"""Settings of every learner: its loop, checkpoints, observation groups of actor and critic, and their networks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LearnerCfg:
     """Settings of a learner that are not the task's; each algorithm's class adds its own and builds the algorithm.
 
     Attributes:
-        name: the learner, as `learner=` names it.
+        name: the learner, as in `learner=`.
         num_steps: control steps of every world in one rollout.
         max_iterations: iterations in all.
         save_interval: iterations between checkpoints, at most; one is always written at the end.
@@ -30,8 +30,8 @@ class LearnerCfg:
             end the training; 1: never.
         actor: the policy's network.
         critic: the value function's network.
-        converter: "module:name" of what replaces the arithmetic of the layers of actor and critic
-            (`robot_rl.learn.networks.arithmetic.Converter`), such as fake quantization; empty: nothing.
+        converter: "module:name" of a `robot_rl.learn.networks.arithmetic.Converter`, which replaces the arithmetic of
+            the layers of actor and critic, such as fake quantization; empty: none.
         symmetry: "none", "augment" (mirrored samples join the batch) or "network" (mirror-equivariant networks).
         normalize_obs: normalize observations by their running mean and deviation.
         stagger_episodes: start the worlds at random times of their first episode, so that time-outs do not coincide.
@@ -78,40 +78,30 @@ class LearnerCfg:
 
     @property
     def sequence(self) -> int:
-        """Control steps of the sequences that a memory learns from; the rollout's where there is no memory."""
+        """Control steps of the sequences that a memory learns from; the rollout's without a memory."""
         lengths = [cfg.memory.sequence for cfg in (self.actor, self.critic) if cfg.memory.kind != "none"]
         return (lengths[0] if lengths else 0) or self.num_steps
 
     def num_values(self, reward_groups: tuple[str, ...]) -> int:
-        """Return how many values the critic gives a state: one, whatever groups the environment's rewards come in."""
+        """Return the number of values of a state: one, for any groups of the environment's rewards."""
         return 1
 
     def make_actor(self, dims: Any, mirrors: Any, generator: Any = None) -> Any:
         """Build the policy's network on the CPU, for training as for the policy of a finished run.
 
-        Args:
-            dims: sizes of observations and actions (`robot_rl.learn.dims.Dims`).
-            mirrors: the environment's mirrors; None where it has none.
-            generator: source of the weights.
-
-        Returns:
-            A `robot_rl.learn.networks.actor_critic.Actor`.
+        Takes a `robot_rl.learn.dims.Dims`, the environment's mirrors (None: it has none) and the generator of the
+        weights, and returns a `robot_rl.learn.networks.actor_critic.Actor`.
         """
-        return importlib.import_module("robot_rl.learn.networks.make").make_actor(self, dims, mirrors, generator)
+        return importlib.import_module("robot_rl.learn.networks.actor_critic").make_actor(
+            self, dims, mirrors, generator
+        )
 
     def make_algorithm(self, context: Any) -> Any:
-        """Build the algorithm.
-
-        Args:
-            context: environment, sizes, device and seed (`robot_rl.learn.algorithm.Context`).
-
-        Returns:
-            A `robot_rl.learn.algorithm.Algorithm`.
-        """
+        """Build the `robot_rl.learn.algorithm.Algorithm` for a `robot_rl.learn.algorithm.Context`."""
         raise NotImplementedError(f"learner={self.name}: {type(self).__name__} has no make_algorithm")
 
     def _check_memory(self) -> None:
-        """Check what memories are told to learn from."""
+        """Check the sequences of the memories."""
         lengths = {}
         for name, cfg in (("actor", self.actor), ("critic", self.critic)):
             kind, sequence = cfg.memory.kind, cfg.memory.sequence
@@ -127,7 +117,7 @@ class LearnerCfg:
                     f"{name}.memory.sequence: {sequence} does not divide the rollout of num_steps={self.num_steps}, "
                     f"{near} does"
                 )
-            if self.symmetry == "augment":  # A mirrored sequence begins with what a mirrored past would have left.
+            if self.symmetry == "augment":  # The state before a mirrored sequence is unknown.
                 raise UserError(
                     f"{name}.memory.kind: '{kind}' remembers no mirror images; use symmetry=network instead of augment"
                 )

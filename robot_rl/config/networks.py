@@ -1,4 +1,4 @@
-"""What a network can be told: layers, encoders, memory, distribution of actions."""
+"""Settings of a network: layers, encoders, memory, distribution of actions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEMORIES = ("none", "gru", "lstm")
 
 @dataclass(kw_only=True, slots=True)
 class ConvCfg:
-    """Convolutional encoders: each group of `groups` goes through one of its own, the others go past them.
+    """Convolutional encoders: each group of `groups` has one of its own, the others have none.
 
     Attributes:
         groups: observation groups that are images or grids, or terms that are, as "group.term"; none: no encoder.
@@ -23,7 +23,7 @@ class ConvCfg:
         channels: channels of each convolution.
         kernels: width of its square kernel, one for all or one each; empty: twice the stride less one, so that every
             pixel is covered.
-        strides: its stride, one for all or one each; empty: 2, and at first 4 for pictures with a side above 32 pixels.
+        strides: its stride, one for all or one each; empty: 2, and at first 4 for images with a side above 32 pixels.
         features: outputs of the linear layer after the last convolution.
     """
 
@@ -58,8 +58,8 @@ class MemoryCfg:
     Attributes:
         kind: one of MEMORIES.
         hidden: units of the state.
-        layers: layers on one another.
-        sequence: control steps that gradients go back through; 0: the whole rollout. Must divide it.
+        layers: number of layers.
+        sequence: control steps of backpropagation; 0: the whole rollout. Must divide it.
     """
 
     kind: str = "none"
@@ -77,12 +77,13 @@ class MemoryCfg:
 
 @dataclass(kw_only=True, slots=True)
 class NetworkCfg:
-    """A network: encoders of images, a memory, a perceptron; what concerns actions matters to an actor alone.
+    """A network: encoders of images, a memory, a perceptron; the settings of actions matter only to an actor.
 
     Attributes:
         hidden: units of each hidden layer. With a symmetric network every width must be even.
         activation: one of ACTIVATIONS.
-        output_gain: gain of the last layer's orthogonal start; small makes the first policy's mean nearly zero.
+        output_gain: gain of the last layer's orthogonal initialization; small makes the first policy's mean nearly
+            zero.
         init_std: standard deviation of every action at the start [action units].
         min_std: least standard deviation.
         max_std: greatest standard deviation.
@@ -90,7 +91,7 @@ class NetworkCfg:
         state_std: the standard deviation is an output of the network and not a parameter.
         bound: greatest magnitude of a squashed action [action units].
         conv: convolutional encoders of observation groups.
-        memory: what the network remembers from step to step.
+        memory: recurrent layers.
     """
 
     hidden: tuple[int, ...] = (512, 256, 128)

@@ -14,7 +14,7 @@ from robot_rl.config import LearnerCfg
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.dims import Dims
-from robot_rl.learn.networks.layout import Layout, make_layout
+from robot_rl.learn.networks.layout import ObservationLayout, make_layout
 from robot_rl.learn.rollout import Rollout, RolloutSpec, make_rollout
 from robot_rl.learn.timing import Stopwatch
 
@@ -23,13 +23,12 @@ OnStep = Callable[[Tensor, Tensor, Mapping[str, Any]], None]
 
 
 class Collector:
-    """Steps the worlds of an environment, and keeps what a rollout needs of them.
+    """Steps the worlds of an environment and records a rollout.
 
     Attributes:
-        env: the environment.
         rollout: filled by `collect`, always the same memory.
-        noise: source of the actions' random numbers.
-        memory: (N, S) what a recurrent policy remembers of each world; None where it has no memory.
+        noise: source of the actions' random numbers, on the environment's device.
+        memory: (N, S) state of a recurrent policy in each world; None without one.
     """
 
     def __init__(
@@ -43,23 +42,13 @@ class Collector:
         on_step: OnStep | None = None,
         watch: Stopwatch | None = None,
     ) -> None:
-        """Allocate the rollout.
-
-        Args:
-            env: the environment.
-            cfg: the learner's configuration.
-            dims: sizes of observations and actions.
-            spec: what the algorithm needs of rollouts.
-            noise: source of the actions' random numbers, on the environment's device.
-            on_step: called after each step.
-            watch: measures where the time goes, "infer", "simulate" and "other".
-        """
+        """Allocate the rollout; `watch` measures "infer", "simulate" and "other", and `on_step` follows each step."""
         self.env, self.noise, self._on_step = env, noise, on_step
         self._device = torch.device(env.device)
         self._watch = watch or Stopwatch(self._device)
         self._stagger, self._num_steps = cfg.stagger_episodes, cfg.num_steps
         obs = env.get_observations()
-        self._groups: dict[str, Layout] = {
+        self._groups: dict[str, ObservationLayout] = {
             group: make_layout(obs, (group,), setting) for group, setting in spec.groups.items()
         }
         self._actor_layout, self._critic_layout = dims.actor_layout, dims.critic_layout
@@ -81,13 +70,9 @@ class Collector:
 
     @torch.no_grad()
     def collect(self, policy: Snapshot) -> Rollout:
-        """Fill the rollout. Nothing is read from the device; the environment's tensors are copied at once.
+        """Fill the rollout with steps of a policy and return it; the next call overwrites it.
 
-        Args:
-            policy: who acts.
-
-        Returns:
-            The rollout, which the next call overwrites.
+        Nothing is read from the device; the environment's tensors are copied immediately.
         """
         rollout, watch, memory = self.rollout, self._watch, self.memory
         if self._obs is None:
@@ -124,15 +109,13 @@ class Collector:
 
     @property
     def has_started(self) -> bool:
-        """Whether the next rollout goes on where the last one ended."""
+        """Whether the next rollout continues from the last one."""
         return self._obs is not None
 
     def start(self, remembered: Mapping[str, Tensor], *, is_first: bool) -> None:
-        """Begin in the worlds as they are, and forget what an episode that begins cannot know.
+        """Begin in the worlds as they are; zero the state (N, ...) `remembered` of worlds in which an episode begins.
 
-        Args:
-            remembered: what is remembered of each world, (N, ...) each; zeroed where an episode begins.
-            is_first: nothing was learned yet: the worlds are put at random times of their episode.
+        If `is_first`, nothing was learned yet, and the worlds are put at random times of their episode.
         """
         self._obs = self.env.get_observations()
         lengths = self.env.episode_length_buf
@@ -144,22 +127,22 @@ class Collector:
             tensor.masked_fill_(begins.view(-1, *(1,) * (tensor.ndim - 1)), 0.0)
 
     def leave(self) -> None:
-        """Forget the worlds of the last rollout: others were loaded."""
+        """Forget the worlds of the last rollout, because others were loaded."""
         self._obs = None
 
     def worlds(self) -> dict[str, Tensor]:
-        """Return what is remembered of each world, (N, ...) each, live."""
+        """Return the memories of actor and critic, (N, S) each, live."""
         memories = {"memory.actor": self.memory, "memory.critic": self.rollout.critic_after}
         return {name: memory for name, memory in memories.items() if memory is not None}
 
     def _observe(self, obs: TensorDict, t: int) -> None:
-        """Copy what others than the actor see into row t of the rollout."""
+        """Copy all but the actor's observations into row t of the rollout."""
         self._critic_layout.gather(obs, self.rollout.critic_obs[t])
         for group, layout in self._groups.items():
             layout.gather(obs, self.rollout.groups[group][t])
 
     def _record(self, t: int, reward: Tensor, done: Tensor, extras: dict[str, Any]) -> None:
-        """Copy what a step returned into row t of the rollout."""
+        """Copy the results of a step into row t of the rollout."""
         rollout = self.rollout
         if rollout.reward.ndim == 3:
             rollout.reward[t].copy_(extras["rewards"])

@@ -12,7 +12,7 @@ from rsl_rl.env import VecEnv
 from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.conv import check_images
-from robot_rl.learn.networks.layout import Layout, make_layout
+from robot_rl.learn.networks.layout import ObservationLayout, make_layout
 from robot_rl.learn.networks.symmetry import Mirror, check_mirror
 
 Mirrors = Mapping[str, Mirror]
@@ -29,8 +29,8 @@ class Dims:
         action: components of an action.
         actor_shapes: shape of each group that the actor sees, in order; empty: one group of `actor` components.
         critic_shapes: the same of the critic.
-        terms: parts of groups that a network treats by themselves (`robot_rl.learn.networks.layout.Layout`).
-        choices: choices of each component of a discrete action; empty where actions are continuous.
+        terms: parts of groups with an encoder of their own (`robot_rl.learn.networks.layout.ObservationLayout`).
+        choices: choices of each component of a discrete action; empty for continuous actions.
         num_values: values of a state, one for each group of rewards.
     """
 
@@ -44,28 +44,23 @@ class Dims:
     num_values: int = 1
 
     @property
-    def actor_layout(self) -> Layout:
-        """Layout of the actor's observation."""
-        return Layout(self.actor_shapes or {"": (self.actor,)}, self.terms)
+    def actor_layout(self) -> ObservationLayout:
+        """ObservationLayout of the actor's observation."""
+        return ObservationLayout(self.actor_shapes or {"": (self.actor,)}, self.terms)
 
     @property
-    def critic_layout(self) -> Layout:
-        """Layout of the critic's observation."""
-        return Layout(self.critic_shapes or {"": (self.critic,)}, self.terms)
+    def critic_layout(self) -> ObservationLayout:
+        """ObservationLayout of the critic's observation."""
+        return ObservationLayout(self.critic_shapes or {"": (self.critic,)}, self.terms)
 
 
 def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
     """Return the sizes that an environment dictates.
 
-    Args:
-        env: the environment. Used where there: `action_choices` (choices of each component of discrete actions),
-            `reward_groups` (names of the groups that rewards come in) and `observation_terms` (parts of observation
-            groups, as `robot_rl.learn.networks.layout.Layout` takes them).
-        cfg: the learner's configuration.
-
-    Raises:
-        UserError: an observation group that does not exist, an encoder that does not fit what it is to take, or several
-            critics without groups of rewards.
+    Of the environment it uses, where present: `action_choices` (choices of each component of discrete actions),
+    `reward_groups` (names of the groups of rewards) and `observation_terms` (parts of groups, as `ObservationLayout`
+    takes them). Raises UserError for an unknown observation group, an encoder that does not fit its input, or several
+    critics without groups of rewards.
     """
     obs, terms = env.get_observations(), dict(getattr(env, "observation_terms", None) or {})
     actor = make_layout(obs, cfg.actor_groups, "actor_groups", terms)
@@ -85,14 +80,10 @@ def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
 
 
 def env_mirrors(env: VecEnv, cfg: LearnerCfg) -> Mirrors | None:
-    """Return the environment's mirrors of what actor and critic see and of actions; None where none is needed or known.
+    """Return the mirrors of actor's and critic's observation and of actions; None if none is needed or known.
 
-    Args:
-        env: the environment; its `mirror` has those of observation groups by name, and of "action".
-        cfg: the learner's configuration.
-
-    Raises:
-        UserError: a group that an environment with a mirror has none for.
+    The environment's `mirror` has those of observation groups by name, and of "action". Raises UserError for a group
+    that is missing there.
     """
     known: Mirrors | None = getattr(env, "mirror", None) if cfg.symmetry != "none" else None
     if known is None:
@@ -113,7 +104,7 @@ def env_mirrors(env: VecEnv, cfg: LearnerCfg) -> Mirrors | None:
 
 
 def checked_mirrors(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None) -> dict[str, Mirror] | None:
-    """Return the environment's mirrors on the CPU after checking them; None where there is no symmetry."""
+    """Return the environment's mirrors on the CPU after checking them; None without symmetry."""
     if cfg.symmetry == "none":
         return None
     if mirrors is None:

@@ -11,16 +11,9 @@ from torch import Tensor
 
 
 class EpisodeTracker:
-    """Adds up returns, lengths and the environment's log on the device; they are read once an iteration."""
+    """Sums returns, lengths [steps] and the environment's log on the device; they are read once an iteration."""
 
     def __init__(self, num_envs: int, step_dt: float, device: torch.device | str) -> None:
-        """Start with no episode finished.
-
-        Args:
-            num_envs: worlds N.
-            step_dt: length of a control step [s].
-            device: where rewards and dones arrive.
-        """
         self.step_dt = step_dt
         self._return = torch.zeros(num_envs, device=device)
         self._length = torch.zeros(num_envs, device=device)
@@ -28,13 +21,7 @@ class EpisodeTracker:
         self._log: defaultdict[str, list[Any]] = defaultdict(list)
 
     def add(self, reward: Tensor, done: Tensor, log: Mapping[str, Any]) -> None:
-        """Take in a step.
-
-        Args:
-            reward: (N,) rewards.
-            done: (N,) bool, episodes that ended.
-            log: what the environment says about the step, numbers or tensors by name.
-        """
+        """Add a step: rewards (N,), ends of episodes (N,) bool, and the log, numbers or tensors by name."""
         self._return += reward
         self._length += 1.0
         ended = done.to(reward.dtype)
@@ -45,7 +32,7 @@ class EpisodeTracker:
             self._log[name].append(value.detach().float().mean() if isinstance(value, Tensor) else float(value))
 
     def worlds(self) -> dict[str, Tensor]:
-        """Return return and length (N,) of the running episodes, live: what is written to them counts."""
+        """Return return and length (N,) of the running episodes, live."""
         return {"return": self._return, "length": self._length}
 
     def pop(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""When a training is given up: nothing can be learned from its samples, or its state is no longer made of numbers."""
+"""The conditions for giving up a training: too many quarantined samples, or a state that is not finite."""
 
 from __future__ import annotations
 
@@ -14,31 +14,21 @@ PATIENCE = 5
 
 
 class QuarantineLimit:
-    """Ends a training that hardly any sample is left of, iteration after iteration.
+    """Ends a training with too many quarantined samples in PATIENCE successive iterations, or in all of fewer ones.
 
-    One bad iteration ends nothing: its worlds were reset. PATIENCE of them in a row do, and so does a shorter training
-    of which every iteration was one.
+    One such iteration ends nothing, because its worlds were reset. `most` is the share of an iteration's samples that
+    may be quarantined; 1 never ends the training.
     """
 
     def __init__(self, most: float) -> None:
-        """Start with no iteration seen.
-
-        Args:
-            most: share of an iteration's samples that may be quarantined; with 1 nothing is ever ended.
-        """
         self._most = most
         self._seen, self._streak, self._bad, self._samples = 0, 0, 0.0, 0
         self._reasons: Counter[str] = Counter()
 
     def check(self, row: Mapping[str, float], samples: int) -> None:
-        """Take in an iteration's row of metrics.
+        """Count the row "quarantined" (and "quarantined/<reason>") of an iteration of so many samples.
 
-        Args:
-            row: its "quarantined" samples, and "quarantined/<reason>".
-            samples: samples of the iteration.
-
-        Raises:
-            GiveUpError: it is one too many; the line names the most frequent reason and the setting.
+        Raises GiveUpError if it is one too many; the message names the most frequent reason and the setting.
         """
         self._seen += 1
         bad = row.get("quarantined", 0.0)
@@ -54,14 +44,7 @@ class QuarantineLimit:
             raise GiveUpError(self._line(int(row["iteration"])))
 
     def finish(self, iteration: int) -> None:
-        """Look back on a training that is over.
-
-        Args:
-            iteration: the last one.
-
-        Raises:
-            GiveUpError: it had an iteration, and each had too many quarantined samples.
-        """
+        """Raise GiveUpError if each iteration of a finished training had too many quarantined samples."""
         if self._streak and self._streak == self._seen:
             raise GiveUpError(self._line(iteration))
 
@@ -72,19 +55,12 @@ class QuarantineLimit:
         return (
             f"max_quarantined={self._most:g}: {self._bad:.0f} of {self._samples} samples of {when} were "
             f"quarantined{why}; change what breaks the worlds (robot-rl inspect shows one that quarantine/ holds), or "
-            "give max_quarantined=1 to go on with the samples that are left"
+            "give max_quarantined=1 to continue with the samples that are left"
         )
 
 
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
-    """Refuse a state that must not be kept.
-
-    Args:
-        tensors: what a checkpoint would hold, by name, in the CPU's memory.
-
-    Raises:
-        GiveUpError: a number is not finite; the line names the tensor.
-    """
+    """Raise GiveUpError, with the tensor's name, if a checkpoint's tensors in the CPU's memory are not all finite."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             count = int(tensor.numel() - tensor.isfinite().sum())

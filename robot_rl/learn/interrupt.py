@@ -1,4 +1,4 @@
-"""A signal as a request to stop: the iteration in hand is finished, so that what is saved is a whole state.
+"""A signal as a request to stop: the current iteration is finished, so that the saved state is complete.
 
 An iteration may take longer than a scheduler waits. One before which the state was copied is given up instead.
 """
@@ -15,36 +15,31 @@ from typing import Any
 from robot_rl.errors import Interrupted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
-"""What asks for the end of a training: Ctrl-C, the notices of schedulers, a terminal that is gone. The first one that
-came to any of several processes wins over those behind it."""
+"""Signals that request the end of a training: Ctrl-C, the notices of schedulers, a closed terminal. Of several
+processes' signals the first in this order counts."""
 ECHO_S, ECHO_IN_A_JOB_S = 0.1, 2.0
-"""For so long after a first signal other than SIGINT the same again is no second notice [s]: `timeout` sends it to a
-process and to its group, a scheduler to every process of a job, of which torchrun and srun pass it on once more."""
+"""Time after a first signal other than SIGINT in which the same signal is no second one [s]: `timeout` sends it to a
+process and to its group, a scheduler to every process of a job, of which torchrun and srun send it once more."""
 
 
 class GivenUp(BaseException):
-    """The iteration in hand did not end in time after a signal; what it changed is not a whole state."""
+    """The current iteration did not end in time after a signal; the state it left is incomplete."""
 
 
 class StopRequest:
-    """While it is entered, the first of SIGNALS sets `requested` and the second raises `Interrupted`, for what it is.
+    """While entered, the first of SIGNALS sets `requested` and the second raises `Interrupted`.
 
-    A third is the system's own matter: it ends the process. SIGHUP is never a second one: a terminal that goes, or
-    systemd, sends it behind or before another. Where it is ignored, as under nohup, it stays so. Outside the main
-    thread, where Python allows no signal handlers, nothing is taken over.
+    A third ends the process. SIGHUP never counts as the second: a vanishing terminal, or systemd, sends it after or
+    before another. If it is ignored, as under nohup, it stays ignored. Outside the main thread, where Python allows no
+    signal handlers, nothing is handled. `patience_s` after the first signal [s] `GivenUp` is raised, if it may be; 0:
+    never.
 
     Attributes:
-        signal: the signal that asked for the end; 0 before.
-        may_give_up: whether `GivenUp` may be raised now, when the patience with the iteration in hand is over.
+        signal: the signal that requested the end; 0 before.
+        may_give_up: whether `GivenUp` may be raised now.
     """
 
     def __init__(self, processes: int = 1, patience_s: float = 0.0) -> None:
-        """Start with no request.
-
-        Args:
-            processes: how many train together.
-            patience_s: how long after the first signal `GivenUp` is raised, where it may be [s]; 0: never.
-        """
         self.signal, self.may_give_up, self._patience_s = 0, False, patience_s
         is_job = processes > 1 or "SLURM_JOB_ID" in os.environ
         self._echo_s, self._since = ECHO_IN_A_JOB_S if is_job else ECHO_S, 0.0
@@ -53,11 +48,11 @@ class StopRequest:
 
     @property
     def requested(self) -> bool:
-        """Whether someone wants the training to stop."""
+        """Whether the training shall stop."""
         return self.signal != 0
 
     def __enter__(self) -> StopRequest:
-        """Take over SIGNALS."""
+        """Install the handlers of SIGNALS."""
         if self._is_main:
             taken = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
             self._previous = {number: signal.signal(number, self._handle) for number in taken}
@@ -66,7 +61,7 @@ class StopRequest:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give them back."""
+        """Restore the handlers before."""
         if self._is_main and self._patience_s:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in self._previous.items():

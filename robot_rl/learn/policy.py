@@ -20,28 +20,21 @@ from robot_rl.learn.networks.actor_critic import Actor
 
 
 class Policy:
-    """A trained policy for evaluation: observations in, mean actions out. One with a memory has to be told of ends.
+    """A trained policy for evaluation: observations in, mean actions out; a memory needs `reset` at episode ends.
 
     Attributes:
-        actor: the network.
+        actor: the network, on the device of the observations.
         meta: the checkpoint's description.
         path: the checkpoint.
     """
 
     def __init__(self, actor: Actor, meta: dict[str, Any], path: Path) -> None:
-        """Wrap an actor.
-
-        Args:
-            actor: the network, on the device of the observations.
-            meta: the checkpoint's description.
-            path: the checkpoint.
-        """
         self.actor, self.meta, self.path = actor, meta, path
         self._state: Tensor | None = None
 
     @torch.no_grad()
     def __call__(self, obs: TensorDict) -> Tensor:
-        """Return actions without noise (N, A) at observations of N worlds, and go one step on in what is remembered."""
+        """Return actions without noise (N, A) at observations of N worlds, and advance the memory by one step."""
         layout, worlds = self.actor.layout, obs.batch_size[0]
         device = obs[layout.spans[0].group].device
         if self.actor.memory is not None and (self._state is None or self._state.shape[0] != worlds):
@@ -49,7 +42,7 @@ class Policy:
         return self.actor.mean(layout.gather(obs, torch.empty(worlds, layout.size, device=device)), self._state)
 
     def reset(self, done: Tensor | None = None) -> None:
-        """Forget: the episodes of these worlds (N,) bool ended, or of all where None."""
+        """Clear the memory of these worlds (N,) bool, or of all if None."""
         if done is None:
             self._state = None
         elif self._state is not None:
@@ -59,16 +52,10 @@ class Policy:
 def make_policy(
     run_dir: Path, checkpoint: Path | None = None, device: torch.device | str = "cpu", *, code: Collection[str] = ()
 ) -> Policy:
-    """Load the policy of a run.
+    """Load the policy of a run, by default of its newest checkpoint that is whole.
 
-    Args:
-        run_dir: the run's directory.
-        checkpoint: one of its checkpoints; the newest that is whole where None.
-        device: where it will run.
-        code: what may be imported for it, each written "module:name" as its learner's settings have it.
-
-    Raises:
-        UserError: there is no checkpoint, it is damaged, or it would import other code.
+    Raises UserError if there is no checkpoint, it is damaged, or its learner's settings would import a "module:name"
+    that is not in `code`.
     """
     path = Path(checkpoint) if checkpoint is not None else good_checkpoint(run_dir)
     tensors, meta = load_checkpoint(path)
@@ -78,7 +65,7 @@ def make_policy(
     try:
         actor: Actor = cfg.make_actor(Dims(**meta["dims"]), mirrors_from_meta(meta))
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
-        raise UserError(f"checkpoint {path}: no network is as its description says ({error})") from error
+        raise UserError(f"checkpoint {path}: no network fits its description ({error})") from error
     state = {name.removeprefix("actor."): t for name, t in tensors.items() if name.startswith("actor.")}
     check_shapes(path, state, actor.state_dict())
     actor.load_state_dict(state)
@@ -86,7 +73,7 @@ def make_policy(
 
 
 def _require_code(path: Path, learner: Mapping[str, Any], code: Collection[str]) -> None:
-    """Refuse a checkpoint whose learner would import code that nobody allowed."""
+    """Refuse a checkpoint with a learner that would import code which is not allowed."""
     for text in learner_code(learner.get("name"), learner):
         if text not in code and text.partition(":")[0] not in sys.modules:  # What is imported runs no second time.
             raise UserError(f"checkpoint {path}: would import {text}; give trust=true if you know that code")

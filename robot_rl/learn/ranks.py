@@ -1,7 +1,7 @@
 """The processes that train together: sums, means and messages over them.
 
-Each process simulates its own worlds and holds its own copy of the networks. Started alike and stepped by the same mean
-gradient, the copies stay equal to the bit, since a sum over the processes arrives with the same bits in each of them.
+Each process simulates its own worlds and holds its own copy of the networks. Initialized alike and stepped by the same
+mean gradient, the copies stay equal to the bit, since a sum over the processes has the same bits in each of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from robot_rl.errors import PeerError, UserError
 
 T = TypeVar("T")
 SEED_STRIDE = 1_000_003
-"""Distance of two processes' seeds: far beyond the few that a run's streams lie apart."""
+"""Distance of two processes' seeds: far beyond the distance of a run's streams."""
 
 
 class Ranks:
@@ -27,7 +27,7 @@ class Ranks:
 
     Attributes:
         rank: index of this process.
-        size: processes in all.
+        size: number of processes.
     """
 
     rank: int = 0
@@ -62,23 +62,18 @@ class Ranks:
         return list(flags)
 
     def first(self, make: Callable[[], T]) -> T:
-        """Return what `make` returns in the first process, which alone calls it; JSON must be able to hold it.
+        """Return what `make` returns in the first process, the only one that calls it; JSON must be able to hold it.
 
-        Raises:
-            PeerError: `make` failed there; the first process raises what `make` raised.
+        If it fails, the first process raises the error and the others raise PeerError.
         """
         return make()
 
     def seed(self, seed: int) -> int:
-        """Return the seed of a stream that every process draws by itself; the first one's is `seed`."""
+        """Return the seed of a stream of this process; that of the first is `seed`."""
         return seed + SEED_STRIDE * self.rank
 
     def share(self, total: int, name: str) -> int:
-        """Return this process's part of something that is divided evenly.
-
-        Raises:
-            UserError: it cannot be, with its name.
-        """
+        """Return this process's part of something that is divided evenly, or raise UserError with its name."""
         if total % self.size:
             raise UserError(f"{name}={total}: must be a multiple of the {self.size} processes that train together")
         return total // self.size
@@ -92,22 +87,13 @@ ALONE = Ranks()
 
 
 class DistributedRanks(Ranks):
-    """Processes that talk through torch.distributed: gloo between CPUs, NCCL between GPUs.
+    """Processes that communicate through torch.distributed: gloo between CPUs, NCCL between GPUs.
 
-    A process that lost another raises PeerError.
+    A process that loses another raises PeerError.
     """
 
     def __init__(self, rank: int, size: int, device: str) -> None:
-        """Join the group that the environment's MASTER_ADDR and MASTER_PORT name; waits for all to join.
-
-        Args:
-            rank: index of this process.
-            size: processes in all.
-            device: where this process's networks will be.
-
-        Raises:
-            UserError: one of the two is missing.
-        """
+        """Join the group at MASTER_ADDR and MASTER_PORT, with networks on `device`; waits for all processes to join."""
         import torch.distributed as dist
 
         self.rank, self.size, self._dist = rank, size, dist
@@ -166,20 +152,20 @@ class DistributedRanks(Ranks):
         return [count > 0 for count in self.sum_(message).tolist()]
 
     def first(self, make: Callable[[], T]) -> T:
-        """Return what `make` returns in the first process, which alone calls it."""
+        """Return what `make` returns in the first process, the only one that calls it."""
         answer: dict[str, Any] = {}
         problem: BaseException | None = None
         if self.is_first:
             try:
                 answer = {"value": make()}
-            except Exception as error:  # Told to the others, then raised.
+            except Exception as error:  # The other processes get the line.
                 problem, answer = error, {"error": f"{type(error).__name__}: {error}"}
-        told = self.gather(answer)[0]
+        shared = self.gather(answer)[0]
         if problem is not None:
             raise problem
-        if "error" in told:
-            raise PeerError(f"ended with process 0 ({told['error']})")
-        return answer["value"] if self.is_first else told["value"]
+        if "error" in shared:
+            raise PeerError(f"ended with process 0 ({shared['error']})")
+        return answer["value"] if self.is_first else shared["value"]
 
     def close(self) -> None:
         """Leave the group."""
@@ -195,25 +181,19 @@ class DistributedRanks(Ranks):
 
 
 def make_ranks(device: str = "cpu", environ: Mapping[str, str] | None = None) -> Ranks:
-    """Join the processes that torchrun started with this one; alone where it did not.
+    """Join the processes that torchrun started with this one; return ALONE if it did not start any.
 
-    Args:
-        device: where this process's networks will be.
-        environ: environment variables; those of the process where None.
-
-    Raises:
-        UserError: the variables that torchrun sets do not fit together.
-        PeerError: the others cannot be reached.
+    `environ` replaces the environment variables. Raises UserError for variables that do not fit together, and PeerError
+    if the other processes cannot be reached.
     """
     rank, size = find_rank(environ)
     return ALONE if size == 1 else DistributedRanks(rank, size, device)
 
 
 def find_rank(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
-    """Return this process's index and the number of processes, as torchrun tells them: RANK and WORLD_SIZE.
+    """Return this process's index and the number of processes: torchrun's RANK and WORLD_SIZE.
 
-    Raises:
-        UserError: they are no numbers, or do not fit together.
+    Raises UserError if they are no numbers, or do not fit together.
     """
     rank, size = _number("RANK", 0, environ), _number("WORLD_SIZE", 1, environ)
     if size < 1 or not 0 <= rank < size:

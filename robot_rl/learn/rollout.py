@@ -1,9 +1,10 @@
-"""One rollout, held as plain tensors [T, N, ...] that are allocated once."""
+"""Rollouts, as tensors (T, N, ...) that are allocated once, and the batches of samples made of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from robot_rl.learn.networks.distributions import Distribution
 
 @dataclass(slots=True)
 class Rollout:
-    """What was seen and done in T steps of N worlds, and the policy that did it.
+    """The observations and actions of T steps of N worlds, and the policy that acted.
 
     The learner takes log-probabilities and parameters of the policy that acted from here, never from its own weights,
     which may be newer.
@@ -23,27 +24,27 @@ class Rollout:
     Attributes:
         actor_obs: (T, N, Da) raw observations of the actor before each step.
         critic_obs: (T + 1, N, Dc) raw observations of the critic before each step, and after the last.
-        final_obs: (T, N, Dc) critic observations at which episodes ended; rows without an end hold anything.
-        noise: (T, N, A) random numbers that the actions are made of.
+        final_obs: (T, N, Dc) critic observations at which episodes ended; other rows are undefined.
+        noise: (T, N, A) random numbers of the actions.
         action: (T, N, A) raw actions (`Distribution.sample`).
         out: (T, N, P) outputs of the actor's network that they were drawn at.
-        reward: (T, N) rewards, (T, N, K) where there are several critics.
+        reward: (T, N) rewards, (T, N, K) with several critics.
         done: (T, N) bool, the episode ended with this step.
         time_out: (T, N) bool, it was cut short.
-        valid: (T, N) bool, the sample may be learned from; false where a world was quarantined.
-        groups: other observation groups that something learns from, (T + 1, N, D) each.
-        ends: the same groups at which episodes ended, (T, N, D) each; rows without an end hold anything.
+        valid: (T, N) bool, the sample may be learned from; false for a quarantined world.
+        groups: other observation groups that are learned from, (T + 1, N, D) each.
+        ends: the same groups at which episodes ended, (T, N, D) each; other rows are undefined.
         log_prob: (T, N) log-probability of each action under the policy that drew it.
         version: (T,) int64, iterations that this policy had learned for.
         frozen: its `Distribution.snapshot`; with `out` the parameters of its distribution.
-        normalizer: mean and scale (Da,) that it normalized its observations with; None where it has no normalizer.
-        recorded: what auxiliaries recorded while the rollout was collected, (T, N, ...) each by name.
+        normalizer: mean and scale (Da,) of its normalizer; None without one.
+        recorded: tensors that auxiliaries recorded during the rollout, (T, N, ...) each by name.
         has_final_obs: the environment gave final observations.
         has_invalid: `valid` may hold false.
-        sequence: steps L of the sequences that a memory learns from; 0 where nothing has one.
-        actor_state: (T / L, N, S) what the actor remembered before each sequence; None where it has no memory.
-        critic_state: (N, S) what the critic remembers before the first step; None where it has no memory.
-        critic_after: (N, S) what it remembers after the last one, known once its values are.
+        sequence: steps L of the sequences that a recurrent network learns from; 0 without one.
+        actor_state: (T / L, N, S) state of a recurrent actor before each sequence; None without one.
+        critic_state: (N, S) state of a recurrent critic before the first step; None without one.
+        critic_after: (N, S) its state after the last step, set when its values are computed.
     """
 
     actor_obs: Tensor
@@ -71,13 +72,7 @@ class Rollout:
     critic_after: Tensor | None = None
 
     def hold_states(self, sequence: int, actor: int, critic: int) -> None:
-        """Allocate what memories hold.
-
-        Args:
-            sequence: steps L of a sequence; divides T.
-            actor: components S of the actor's state, 0 where it has none.
-            critic: the same of the critic.
-        """
+        """Allocate the states of recurrent networks, of `actor` and `critic` components (0: none), for sequences."""
         steps, worlds = self.done.shape
         if actor or critic:
             self.sequence = sequence
@@ -87,7 +82,7 @@ class Rollout:
             self.critic_state, self.critic_after = self.noise.new_zeros(2, worlds, critic).unbind()
 
     def begin(self) -> None:
-        """Make ready to be filled: forget what only some environments tell, and go on with what is remembered."""
+        """Prepare to be filled: reset what only some environments report, and continue with the critic's state."""
         if self.has_invalid:
             self.valid.fill_(True)
         self.has_final_obs = self.has_invalid = False
@@ -96,30 +91,24 @@ class Rollout:
 
     @torch.no_grad()
     def attribute(self, distribution: Distribution, frozen: Tensor | None) -> None:
-        """Note the policy that acted: its distribution's own parameters, and the log-probability of its actions.
-
-        Args:
-            distribution: of the policy that acted.
-            frozen: its `Distribution.snapshot`.
-        """
+        """Record the policy that acted: its `Distribution.snapshot`, and the log-probability of its actions."""
         self.frozen = frozen
         params = distribution.params(self.out.flatten(0, 1), frozen)
         self.log_prob.copy_(distribution.log_prob(self.action.flatten(0, 1), params).view_as(self.log_prob))
 
     def ended(self, t: int) -> Tensor:
-        """Return where what was remembered in step t is of no more use (N,): an episode's end, or a quarantine."""
+        """Return where a recurrent state of step t becomes invalid (N,): an episode's end, or a quarantine."""
         return self.done[t] | ~self.valid[t]
 
     def starts(self) -> Tensor:
-        """Return where a step is the first after such an end, (T + 1, N) bool; false in row 0, before which none is."""
+        """Return where a step is the first after such an end, (T + 1, N) bool; row 0 is false."""
         ends = self.done | ~self.valid
         return torch.cat((torch.zeros_like(ends[:1]), ends))
 
     def sequences(self, critic_states: Tensor | None) -> dict[str, Tensor | None]:
-        """Return a batch's `start`, `actor_state` and `critic_state`; nothing where nothing has a memory.
+        """Return a batch's `start`, `actor_state` and `critic_state`; nothing without a recurrent network.
 
-        Args:
-            critic_states: (T + 1, N, S) what the critic remembers after each state; None where it has no memory.
+        `critic_states` (T + 1, N, S) is the recurrent critic's state after each observation; None without one.
         """
         if not self.sequence:
             return {}
@@ -142,7 +131,7 @@ class Rollout:
         return x.unflatten(0, (-1, self.sequence)).transpose(0, 1).flatten(0, 2)
 
     def blank_invalid(self) -> None:
-        """Replace what a quarantined world left, which need not be finite, by zeros."""
+        """Replace the samples of quarantined worlds, which need not be finite, by zeros."""
         bad = ~self.valid
         kept = (self.actor_obs, self.critic_obs[:-1], self.final_obs, self.action, self.out)
         for tensor in (*kept, *self.ends.values(), *self.recorded.values()):
@@ -154,15 +143,10 @@ class Rollout:
         self.reward.masked_fill_(bad if self.reward.ndim == 2 else bad[..., None], 0.0)
 
     def following(self, group: str) -> tuple[Tensor, Tensor]:
-        """Return what each step led to in one of `groups`, in the same episode, and where that is known.
+        """Return the next observation of each step in one of `groups`, within the same episode, and where it is known.
 
-        Args:
-            group: its name.
-
-        Returns:
-            (T, N, D) observations, the episode's last one where it ended, and (T, N) bool: false where the sample or
-            the one after it may not be learned from, and where an episode ended and the environment does not tell how.
-            Rows that are not known hold zeros.
+        They are (T, N, D), the final one where the episode ended, and (T, N) bool: false where the sample or the next
+        one may not be learned from, and where an episode ended without a final observation. Unknown rows are zeros.
         """
         after, known = self.groups[group][1:], torch.ones_like(self.done)
         if self.has_final_obs:
@@ -177,14 +161,14 @@ class Rollout:
 
 @dataclass(kw_only=True, slots=True)
 class RolloutSpec:
-    """What an algorithm needs of rollouts besides what every one of them holds.
+    """What an algorithm needs of rollouts in addition to what every rollout holds.
 
     Attributes:
         out_dim: outputs P of the policy's network.
-        actor_memory: components of what a recurrent policy remembers of each world; 0 where it has no memory.
+        actor_memory: components of a recurrent policy's state in each world; 0 without one.
         critic_memory: the same of the critic.
         groups: observation groups to keep, each with the setting that names it.
-        hooks: collecting halves of auxiliary objectives (`robot_rl.learn.auxiliaries.auxiliary.RolloutHook`).
+        hooks: `robot_rl.learn.auxiliaries.auxiliary.RolloutHook`s of auxiliary objectives.
     """
 
     out_dim: int
@@ -204,16 +188,10 @@ def make_rollout(
     groups: Mapping[str, int] | None = None,
     recorded: Mapping[str, int] | None = None,
 ) -> Rollout:
-    """Allocate a rollout.
+    """Allocate a rollout of T = `num_steps` steps of N = `num_envs` worlds.
 
-    Args:
-        num_steps: steps T.
-        num_envs: worlds N.
-        dims: sizes of observations and actions.
-        device: where it lies.
-        out_dim: outputs P of the actor's network; as many as actions where None.
-        groups: components of other observation groups to keep.
-        recorded: components of what auxiliaries record in each step.
+    `out_dim` is the number P of outputs of the actor's network (None: that of actions); `groups` and `recorded` have
+    the components of other observation groups, and of the tensors that auxiliaries record.
     """
     shape = (num_steps, num_envs)
 
@@ -240,3 +218,105 @@ def make_rollout(
         groups={name: floats(size, steps=num_steps + 1) for name, size in (groups or {}).items()},
         ends={name: floats(size) for name, size in (groups or {}).items()},
     )
+
+
+UNITS = ("actor_state", "critic_state")
+"""Fields of a batch that have one row for each sequence."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Samples to learn from, B = T N of them or a minibatch.
+
+    Attributes:
+        actor_in: (B, Fa) inputs of the actor's network (`Actor.encode`).
+        critic_in: (B, Fc) inputs of the critic's network.
+        action: (B, A) raw actions.
+        out: (B, P) outputs of the network that acted.
+        log_prob: (B,) log-probabilities under it.
+        value: (B,) values before the update; (B, K) with several critics.
+        advantage: (B,) normalized advantages.
+        returns: (B,) targets of the value function; (B, K) with several critics.
+        weight: (B,) weight in every mean, mean 1; None: all alike.
+        start: (L, U) bool, a step of U sequences begins an episode; None without recurrent networks. Samples are then
+            stored step after step, B = L U, and minibatches consist of whole sequences.
+        actor_state: (U, S) state of a recurrent actor before each sequence; None without one.
+        critic_state: the same of the critic.
+        more: tensors of auxiliaries (`robot_rl.learn.auxiliaries.auxiliary.Auxiliary.samples`), (B, ...) each.
+    """
+
+    actor_in: Tensor
+    critic_in: Tensor
+    action: Tensor
+    out: Tensor
+    log_prob: Tensor
+    value: Tensor
+    advantage: Tensor
+    returns: Tensor
+    weight: Tensor | None = None
+    start: Tensor | None = None
+    actor_state: Tensor | None = None
+    critic_state: Tensor | None = None
+    more: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def num_units(self) -> int:
+        """Number of units that minibatches are drawn from: sequences U, or samples B."""
+        return self.value.shape[0] if self.start is None else self.start.shape[1]
+
+    @property
+    def actor_past(self) -> tuple[Tensor, Tensor] | None:
+        """State and episode starts of a recurrent actor."""
+        return None if self.actor_state is None or self.start is None else (self.actor_state, self.start)
+
+    @property
+    def critic_past(self) -> tuple[Tensor, Tensor] | None:
+        """State and episode starts of a recurrent critic."""
+        return None if self.critic_state is None or self.start is None else (self.critic_state, self.start)
+
+    def rows(self, index: Tensor) -> Batch:
+        """Return the samples, or the samples of the sequences, at the indices (b,)."""
+        tensors, pick = self._tensors(), partial(torch.index_select, dim=0, index=index)
+        units = {name: pick(tensors.pop(name)) for name in UNITS if name in tensors}
+        if self.start is not None:
+            steps = self.start.shape[0]
+            units["start"] = tensors.pop("start").index_select(1, index)
+            pick = partial(_pick_sequences, steps=steps, index=index)
+        picked = {name: pick(tensor) for name, tensor in tensors.items()}
+        return replace(self, **picked, **units, more={name: pick(tensor) for name, tensor in self.more.items()})
+
+    def join(self, other: Batch) -> Batch:
+        """Return these samples followed by others, which have the same fields."""
+        theirs = other._tensors()
+        joined = {name: torch.cat((tensor, theirs[name])) for name, tensor in self._tensors().items()}
+        more = {name: torch.cat((tensor, other.more[name])) for name, tensor in self.more.items()}
+        return replace(self, **joined, more=more)
+
+    def clone(self) -> Batch:
+        """Return a copy in memory of its own."""
+        copies = {name: tensor.clone() for name, tensor in self._tensors().items()}
+        return replace(self, **copies, more={name: tensor.clone() for name, tensor in self.more.items()})
+
+    def copy_(self, other: Batch) -> None:
+        """Overwrite these samples by others, which have the same `shapes`."""
+        theirs = other._tensors() | other.more
+        for name, tensor in (self._tensors() | self.more).items():
+            tensor.copy_(theirs[name])
+
+    def shapes(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return name and shape of every tensor."""
+        return tuple((name, tuple(tensor.shape)) for name, tensor in (self._tensors() | self.more).items())
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "more"}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _pick_sequences(x: Tensor, *, steps: int, index: Tensor) -> Tensor:
+    """Return the samples (L b, ...) of the sequences at the indices (b,), of samples (L U, ...)."""
+    return x.unflatten(0, (steps, -1)).index_select(1, index).flatten(0, 1)
+
+
+def mean_over(x: Tensor, weight: Tensor | None) -> Tensor:
+    """Return the mean () of samples (B,), weighted if there are weights."""
+    return x.mean() if weight is None else (x * weight).mean()

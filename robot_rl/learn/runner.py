@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,41 +10,29 @@ from rsl_rl.env import VecEnv
 from torch import Tensor, nn
 
 from robot_rl.config import LearnerCfg
+from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.collector import Collector
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import Rollout
-from robot_rl.learn.session import Observer, Session
+from robot_rl.learn.session import Session
 from robot_rl.learn.timing import Stopwatch
-from robot_rl.metrics.writers import MetricsWriter
 
 NOISE = 1
 """Added to the run's seed for the stream that actions are drawn from."""
 
 
 class Runner(Session):
-    """Trains a policy in an environment by the algorithm of a configuration.
+    """Trains a policy in an environment by the algorithm of a configuration."""
 
-    Attributes:
-        algorithm: improves the policy.
-        collector: lets the policy act.
-    """
-
-    def __init__(
-        self,
-        env: VecEnv,
-        cfg: LearnerCfg,
-        *,
-        run_dir: Path | None = None,
-        seed: int = 1,
-        observer: Observer | Iterable[Observer] | None = None,
-        writer: MetricsWriter | None = None,
-        ranks: Ranks = ALONE,
-    ) -> None:
-        """Build the algorithm and allocate the rollout; the arguments are those of `Session`."""
-        super().__init__(env, cfg, run_dir=run_dir, seed=seed, observer=observer, writer=writer, ranks=ranks)
-        context = Context(env=env, dims=self.dims, mirrors=self.mirrors, device=self.device, seed=seed, ranks=ranks)
+    def __init__(self, env: VecEnv, cfg: LearnerCfg, **options: Any) -> None:
+        """Build the algorithm and allocate the rollout; the options are those of `Session`."""
+        super().__init__(env, cfg, **options)
+        ranks = self.ranks
+        context = Context(
+            env=env, dims=self.dims, mirrors=self.mirrors, device=self.device, seed=self.seed, ranks=ranks
+        )
         self.algorithm: Algorithm = cfg.make_algorithm(context)
         modules = [*self.algorithm.modules().values(), *self.algorithm.auxiliaries]
         ranks.broadcast_(tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
@@ -65,7 +52,7 @@ class Runner(Session):
         return self.algorithm.modules()
 
     def collect(self) -> Rollout:
-        """Let the present policy act for a rollout, and return it; the next one overwrites it."""
+        """Let the current policy act for a rollout, and return it; the next one overwrites it."""
         if not self.collector.has_started:
             self.collector.start(self._worlds(), is_first=self.iteration == 0)
         return self.collector.collect(self.algorithm.snapshot(self.iteration))
@@ -118,3 +105,18 @@ class Runner(Session):
 
     def _check(self, meta: Mapping[str, Any]) -> None:
         self.algorithm.check(meta)
+
+
+def make_runner(env: VecEnv, cfg: LearnerCfg, **options: Any) -> Session:
+    """Build the session of a learner: a `Runner`, unless its configuration has a `make_session` with its own loop.
+
+    The options are run_dir, seed, observer, writer and ranks of `robot_rl.learn.session.Session`. Raises UserError for
+    several processes and a learner that trains in one.
+    """
+    make = getattr(cfg, "make_session", None)
+    if make is None:
+        return Runner(env, cfg, **options)
+    ranks: Ranks = options.pop("ranks", ALONE)
+    if ranks.size > 1:
+        raise UserError(f"learner={cfg.name}: trains in one process, these are {ranks.size}; use learner=ppo")
+    return make(env, **options)

@@ -1,4 +1,4 @@
-"""What every runner has: counters, observers, metrics, and checkpoints of one form."""
+"""The parts that every runner shares: counters, observers, metrics, and checkpoints in one format."""
 
 from __future__ import annotations
 
@@ -39,19 +39,18 @@ _versions = functools.cache(package_versions)
 
 
 class Session(ABC):
-    """A training in an environment: what happens around the iterations, whoever runs them.
+    """A training in an environment: everything around the iterations, for any runner.
+
+    Of the environment it uses, where present: `mirror`, `pop_metrics()`, `step_dt`, and in the extras of a step
+    "time_outs" (N,), "final_obs" (observations at which episodes ended) and "valid" (N,).
 
     Attributes:
-        env: the environment.
-        cfg: the learner's configuration.
         device: where the environment and the networks are.
-        dims: sizes of observations and actions.
         iteration: iterations finished.
         env_steps: control steps finished, over all worlds.
         time_s: time spent in training [s].
-        writer: takes the metrics; None: `learn` makes one where there is a directory.
         settings: the resolved configuration of the run as plain values, kept with every checkpoint.
-        metrics_mark: what the checkpoint that was loaded says about this run's metrics (`MetricsWriter`, `resume`).
+        metrics_mark: position of this run's metrics in the loaded checkpoint (`MetricsWriter`, `resume`).
     """
 
     def __init__(
@@ -65,17 +64,16 @@ class Session(ABC):
         writer: MetricsWriter | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        """Read what the environment dictates; a subclass builds the networks.
+        """Read the sizes from the environment; a subclass builds the networks.
 
         Args:
-            env: any rsl_rl environment. Used where there: `mirror`, `pop_metrics()`, `step_dt`, and in the extras of a
-                step "time_outs" (N,), "final_obs" (observations at which episodes ended) and "valid" (N,).
+            env: any rsl_rl environment; of several processes, the worlds of this one.
             cfg: the learner's configuration.
             run_dir: where metrics and checkpoints go; None keeps nothing.
             seed: of weights, actions and minibatches; the environment has its own.
-            observer: called once an iteration, or several of them; one that returns True ends the training.
-            writer: takes the metrics; made for `run_dir` where None. Of several processes the first alone writes.
-            ranks: the processes that train together; `env` holds this one's worlds.
+            observer: one or several callables, called once an iteration; one that returns True ends the training.
+            writer: takes the metrics; None: `learn` makes one for `run_dir` in the first process.
+            ranks: the processes that train together.
 
         Raises:
             UserError: an observation group that does not exist, or a symmetry that the environment does not have.
@@ -101,18 +99,14 @@ class Session(ABC):
         self._elapsed_s = 0.0
 
     def learn(self, max_iterations: int | None = None) -> dict[str, float]:
-        """Train until so many iterations are done in all, an observer says stop, or the user interrupts.
+        """Train until cfg.max_iterations, an observer's True, or a signal; return the last row of metrics.
 
-        Args:
-            max_iterations: iterations in all, those of a loaded checkpoint among them; cfg.max_iterations where None.
-
-        Returns:
-            The last row of metrics.
+        `max_iterations` replaces the configured number, which counts the iterations of a loaded checkpoint, too.
 
         Raises:
-            Interrupted: one of SIGNALS came to a process; the iteration was finished, or given up where that takes
-                longer than cfg.notice_s, and a checkpoint written. A second one does not wait for that.
-            FloatingPointError: the loss is no longer finite.
+            Interrupted: one of SIGNALS arrived in a process. The iteration was finished, or given up if it takes longer
+                than cfg.notice_s, and a checkpoint written. A second signal does not wait for that.
+            FloatingPointError: the loss is not finite.
             GiveUpError: too many samples are quarantined, or a checkpoint would hold a number that is not finite.
         """
         last = self.cfg.max_iterations if max_iterations is None else max_iterations
@@ -148,7 +142,7 @@ class Session(ABC):
 
     @abstractmethod
     def modules(self) -> dict[str, nn.Module]:
-        """Return the networks, "actor" among them, by the name under which checkpoints keep them."""
+        """Return the networks, "actor" among them, by their name in checkpoints."""
 
     @property
     def actor(self) -> Any:
@@ -157,7 +151,7 @@ class Session(ABC):
 
     @property
     def critic(self) -> Any:
-        """The value function, where the algorithm has one of that name."""
+        """The value function of an algorithm that has one network of that name."""
         return self.modules()["critic"]
 
     @property
@@ -166,13 +160,10 @@ class Session(ABC):
         return self._saver.durable
 
     def save(self, *, wait: bool = True) -> Path | None:
-        """Write a checkpoint into the run's directory and return it; None where the run has no directory.
+        """Write a checkpoint into the run's directory and return its path; None if the run has no directory.
 
-        Args:
-            wait: return when it is on the disk; else when it is copied, and a thread writes it.
-
-        Raises:
-            OSError: it, or the one before, could not be written.
+        With `wait` it is on the disk on return; else it is copied, and a thread writes it. Raises OSError if this
+        checkpoint or the one before could not be written.
         """
         if self.run_dir is None:
             return None
@@ -186,7 +177,7 @@ class Session(ABC):
         return package.path
 
     def _package(self, run_dir: Path) -> Package:
-        """Return what a checkpoint of now is made of, live."""
+        """Return the contents of a checkpoint of this moment, live."""
         own = worlds.pack(self.env, self._worlds())
         if not self.ranks.is_first:
             own |= {f"{worlds.OWN}{name}": t for name, t in self._state().items() if not name.startswith("optimizer.")}
@@ -194,9 +185,9 @@ class Session(ABC):
         return Package(path, self._networks() | self._state(), self._meta(), own)
 
     def _guard(self) -> None:
-        """Copy the state before an iteration that will outlast the patience with it, so that it may be given up.
+        """Copy the state before an iteration that may last longer than cfg.notice_s, so that it can be given up.
 
-        Several processes always finish it: they would have to give up the same one.
+        Several processes always finish it: they would all have to give up the same one.
         """
         if self.run_dir is None or self.ranks.size > 1 or not 0.0 < self.cfg.notice_s < self._elapsed_s:
             return
@@ -206,7 +197,7 @@ class Session(ABC):
         self._request.may_give_up = True
 
     def _return_to_spare(self) -> None:
-        """Write the copy of before the iteration that was given up, and be as it was then."""
+        """Write the copy made before the iteration that was given up, and load it."""
         assert self._spare is not None
         if self._saved != self.iteration:
             self._saver.start(self._spare)
@@ -223,18 +214,17 @@ class Session(ABC):
         fresh_worlds: bool = False,
         tell: Callable[[str], None] = to_stderr,
     ) -> None:
-        """Take over a checkpoint. Where it cannot be, nothing is changed.
+        """Load a checkpoint; if that fails, nothing is changed.
 
         Args:
             path: the checkpoint.
-            weights_only: take networks and normalizers alone, to begin a new training from them.
-            allow_resize: let its worlds be divided among another number of worlds or processes.
-            fresh_worlds: let the worlds begin anew.
-            tell: called with a line where not every world goes on from where it was.
+            weights_only: load only networks and normalizers, to begin a new training from them.
+            allow_resize: divide its worlds among another number of worlds or processes.
+            fresh_worlds: let the worlds begin again.
+            tell: called with a line if not every world continues where it was.
 
         Raises:
-            UserError: it is missing, damaged, or of another architecture (with both shapes), or the run cannot go on
-                with what this runner was given.
+            UserError: it is missing, damaged or of another architecture (with both shapes), or does not fit.
         """
         tensors, meta = load_checkpoint(path)
         settings = (meta.get("learner") or {}, to_dict(self.cfg))
@@ -249,11 +239,11 @@ class Session(ABC):
         tensors |= own
         check_shapes(path, tensors, self._networks() | self._state(), settings)
         live, held = self._worlds(), {}
-        told = tell if self.ranks.is_first else lambda _: None
+        report = tell if self.ranks.is_first else lambda _: None
         if fresh_worlds:
-            told(f"checkpoint {path}: every world begins anew, as asked for")
+            report(f"checkpoint {path}: every world begins again, as requested")
         else:
-            held = worlds.read_worlds(path, meta, self.env, live, self.ranks, allow_resize=allow_resize, tell=told)
+            held = worlds.read_worlds(path, meta, self.env, live, self.ranks, allow_resize=allow_resize, tell=report)
         self._take(path, tensors, held)
         if not own and not self.ranks.is_first:  # A process more than there were: random numbers of its own.
             for number, stream in enumerate(self._streams().values()):
@@ -268,23 +258,23 @@ class Session(ABC):
 
     @abstractmethod
     def _state(self) -> dict[str, Tensor]:
-        """Return what a checkpoint keeps besides the networks."""
+        """Return everything but the networks that a checkpoint keeps."""
 
     @abstractmethod
     def _loaded(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `_state` returned, after the networks were loaded; empty where only these were."""
+        """Load the output of `_state`, after the networks; empty if only networks were loaded."""
 
     def _streams(self) -> dict[str, torch.Generator]:
-        """Return the random streams that every process has for itself, by their name in `_state`."""
+        """Return the random streams that each process has for itself, by their name in `_state`."""
         return {}
 
     def _worlds(self) -> dict[str, Tensor]:
-        """Return what is remembered of each world, (N, ...) each, live."""
+        """Return the state that is kept of each world, (N, ...) each, live."""
         tracked = {} if self._tracker is None else self._tracker.worlds()
         return {f"tracker.{name}": tensor for name, tensor in tracked.items()}
 
     def _take(self, path: Path, tensors: Mapping[str, Tensor], held: Mapping[str, Tensor]) -> None:
-        """Take over what was checked; where it still cannot be, be as before and raise UserError."""
+        """Load what was checked; if it still does not fit, restore the state before and raise UserError."""
         now, live = {**self._networks(), **self._state()}, self._worlds()
         before = {name: tensor.detach().clone() for name, tensor in now.items()}
         before_held = {name: tensor.detach().clone() for name, tensor in worlds.pack(self.env, live).items()}
@@ -303,7 +293,7 @@ class Session(ABC):
             network.load_state_dict(worlds.under(tensors, f"{part}."))
 
     def _meta(self) -> dict[str, Any]:
-        """Return what a checkpoint says about itself."""
+        """Return a checkpoint's description."""
         meta = {
             "iteration": self.iteration,
             "env_steps": self.env_steps,
@@ -322,25 +312,18 @@ class Session(ABC):
         return meta if self.writer is None else meta | {"metrics": self.writer.mark()}
 
     def _described(self) -> dict[str, Any]:
-        """Return what a checkpoint's description says besides."""
+        """Return further entries of a checkpoint's description."""
         return {}
 
     def _check(self, meta: Mapping[str, Any]) -> None:  # noqa: B027  (a runner need not have anything to check)
-        """Raise UserError where the run of a checkpoint so described cannot be resumed by this runner."""
+        """Raise UserError if this runner cannot resume the run of a checkpoint with this description."""
 
     def _finish_iteration(self, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> dict[str, float]:
-        """Count an iteration, write its row, keep a checkpoint when it is due, and return the row.
+        """Count an iteration, write its row, save a checkpoint when it is due, and return the row.
 
         An iteration lasts from the end of the one before, so writing, observers and checkpoints are in "other". The row
-        is that of all processes together; one that waits for another does so in "learn".
-
-        Args:
-            metrics: the learner's and the environment's numbers.
-            seconds: time by part, "simulate", "infer" and "learn" [s].
-
-        Raises:
-            FloatingPointError: a loss is not finite, in this process or another.
-            GiveUpError: too many samples are quarantined, or the last checkpoint held a number that is not finite.
+        is that of all processes together; time in which one waits for another is in "learn". `seconds` has the time by
+        part, "simulate", "infer" and "learn" [s]. Raises FloatingPointError or GiveUpError, as `learn`.
         """
         self._request.may_give_up = False
         now = time.perf_counter()
@@ -352,8 +335,8 @@ class Session(ABC):
         timing["perf/save_s"], self._save_s = self._save_s, 0.0
         metrics, is_due = {**timing, **metrics}, self._saver.is_due(self.iteration + 1)
         if self.ranks.size > 1:
-            told = self.ranks.gather((metrics, is_due))
-            metrics, is_due = merge_rows([row for row, _ in told]), told[0][1]
+            rows = self.ranks.gather((metrics, is_due))
+            metrics, is_due = merge_rows([row for row, _ in rows]), rows[0][1]
         if not all(math.isfinite(value) for name, value in metrics.items() if name.startswith("loss/")):
             raise FloatingPointError(self._not_finite(metrics))
         elapsed = metrics.pop("elapsed")
@@ -373,18 +356,14 @@ class Session(ABC):
         return row
 
     def _is_enough(self, row: dict[str, float]) -> bool:
-        """Show a row to every observer; true where one of them has seen enough or a signal asks for the end.
-
-        All processes get the same answer, and the same signal, whichever of them was asked to stop.
-        """
+        """Call every observer; return whether one of them, or a signal, requests the end, alike in all processes."""
         answers = [observer(row) for observer in self._observers]
-        asked = [self._request.signal == number for number in SIGNALS]
-        enough, *asked = self.ranks.any((any(answers), *asked))
-        self._stopped_by = next((number for number, is_asked in zip(SIGNALS, asked, strict=True) if is_asked), 0)
+        enough, *came = self.ranks.any((any(answers), *(self._request.signal == number for number in SIGNALS)))
+        self._stopped_by = next((number for number, has_come in zip(SIGNALS, came, strict=True) if has_come), 0)
         return enough or self._stopped_by != 0
 
     def _not_finite(self, metrics: Mapping[str, float]) -> str:
-        """Return a line about losses that are not finite, with the process whose rollout is not, if one is not."""
+        """Return a line about losses that are not finite; it names the processes with a rollout that is not finite."""
         wrong = {name: v for name, v in metrics.items() if name.startswith("loss/") and not math.isfinite(v)}
         found = self.ranks.gather(self._unsound())
         where = [
@@ -396,7 +375,7 @@ class Session(ABC):
         return f"the loss is not finite in iteration {self.iteration + 1}: {wrong}{cause}"
 
     def _unsound(self) -> list[str]:
-        """Return the names of what this process learned from that holds numbers which are not finite."""
+        """Return the names of the rollout's parts with numbers that are not finite in this process."""
         return []
 
     def _networks(self) -> dict[str, Tensor]:

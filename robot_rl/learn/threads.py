@@ -1,4 +1,4 @@
-"""The learner's threads as a part of the run: sums over another number of threads have other bits."""
+"""The learner's threads: sums over another number of threads have other bits, so a resumed run needs the same."""
 
 from __future__ import annotations
 
@@ -12,14 +12,10 @@ from robot_rl.learn.ranks import Ranks
 
 
 def use_threads(count: int, device: str) -> None:
-    """Set how many threads the learner computes with; called before its first operation.
+    """Set the number of the learner's threads on a CPU; called before its first operation.
 
-    By default half of the cores: every operation waits for its slowest thread, so with one thread a core anything else
-    that runs holds all of them up, and on a busy machine two threads were several times slower than one.
-
-    Args:
-        count: threads; 0: the number in OMP_NUM_THREADS, or half of this process's cores.
-        device: where the networks are; it matters only on a CPU.
+    With 0 it is OMP_NUM_THREADS, or half of the cores: every operation waits for its slowest thread, so with one thread
+    per core any other program delays all of them, and on a busy machine two threads were several times slower than one.
     """
     if torch.device(device).type != "cpu":
         return
@@ -30,13 +26,9 @@ def use_threads(count: int, device: str) -> None:
 
 
 def restore_threads(meta: Mapping[str, Any], device: str, ranks: Ranks, tell: Callable[[str], None]) -> None:
-    """Let the learner compute with as many threads as before; called before its first operation.
+    """Set the number of threads that a checkpoint's description contains; called before the learner's first operation.
 
-    Args:
-        meta: a checkpoint's description; earlier versions did not note the threads, which then stay as they are.
-        device: where the networks are; only a CPU's bits depend on it.
-        ranks: the processes that train together, each with a number of its own.
-        tell: called with a line where there are fewer cores than that.
+    Descriptions of earlier versions lack it. If there are too few cores now, the number stays and `tell` gets a line.
     """
     before = meta.get("threads", ())
     if torch.device(device).type != "cpu" or len(before) != ranks.size:
@@ -46,8 +38,8 @@ def restore_threads(meta: Mapping[str, Any], device: str, ranks: Ranks, tell: Ca
         return
     if wanted > max(cores, now):
         tell(
-            f"the learner had {wanted} threads when the run was saved, here are {cores} cores: it goes on with {now}, "
-            "and its numbers may differ in their last bits from those of the run that was never ended"
+            f"the learner had {wanted} threads when the run was saved, here are {cores} cores: it continues with "
+            f"{now}, and its numbers may differ in their last bits from those of the run that was never ended"
         )
         return
     torch.set_num_threads(wanted)

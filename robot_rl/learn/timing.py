@@ -1,4 +1,4 @@
-"""Where an iteration's time goes, without making the device wait."""
+"""Measures the time of an iteration's parts without making the device wait."""
 
 from __future__ import annotations
 
@@ -9,21 +9,16 @@ import torch
 
 
 class Stopwatch:
-    """Adds up the time between marks by name; on CUDA by events in the stream, read once in `read`."""
+    """Sums the time between marks by name; on CUDA by events in the stream, which `read` reads once."""
 
     def __init__(self, device: torch.device | str) -> None:
-        """Start the clock.
-
-        Args:
-            device: where the timed work runs.
-        """
         self._uses_events = torch.device(device).type == "cuda"
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._marks: list[tuple[str, torch.cuda.Event]] = []
         self.start()
 
     def start(self) -> None:
-        """Let the next lap begin now; what lies between the last mark and this call belongs to no lap."""
+        """Begin the next lap now; the time since the last mark belongs to no lap."""
         if self._uses_events:
             self._mark("")
         else:
@@ -39,7 +34,7 @@ class Stopwatch:
         self._last = now
 
     def read(self) -> dict[str, float]:
-        """Return the seconds by name and forget them; waits for the device on CUDA."""
+        """Return the seconds by name and reset them; waits for the device on CUDA."""
         if self._uses_events and self._marks:
             self._marks[-1][1].synchronize()
             for (_, before), (name, after) in zip(self._marks[:-1], self._marks[1:], strict=True):

@@ -1,4 +1,4 @@
-"""Algorithms: each folder here whose package has a `Learner`, a subclass of `LearnerCfg`, and those of plug-ins."""
+"""Algorithms: each folder here with an attribute `Learner`, a subclass of `LearnerCfg`, and those of plug-ins."""
 
 from __future__ import annotations
 
@@ -22,19 +22,15 @@ def own_learners() -> list[str]:
 
 
 def describe_learners() -> dict[str, str]:
-    """Return a line for every learner by name: what it is, or why a plug-in cannot be used."""
+    """Return a line for every learner by name: its description, or why a plug-in cannot be used."""
     here = Path(__file__).parent
     return describe_all(ALGORITHMS, "learner", {name: here / name / "__init__.py" for name in own_learners()})
 
 
 def get_learner(name: str) -> type[LearnerCfg]:
-    """Return the settings' class of a learner.
+    """Return the settings' class of a learner: a folder's name here, an entry point's, or "module:Class".
 
-    Args:
-        name: a folder's name here, an entry point's, or "module:Class" of what is not installed.
-
-    Raises:
-        UserError: there is none of that name (the nearest is offered), or it cannot be imported.
+    Raises UserError if there is none with that name (the nearest is offered), or it cannot be imported.
     """
     own = own_learners()
     if name in own:
@@ -46,14 +42,10 @@ def get_learner(name: str) -> type[LearnerCfg]:
 
 
 def preset_learner(name: str, presets: Mapping[str, Mapping[str, Any]]) -> LearnerCfg:
-    """Return a learner's settings for a task before anything is overridden.
+    """Return a learner's settings for a task before overrides, from the task's presets by learner.
 
-    Args:
-        name: the learner.
-        presets: the task's settings by learner. One that is not among them takes those named in SHARED from "ppo".
-
-    Raises:
-        UserError: an unknown learner, or presets that do not fit it.
+    A learner without presets takes those named in SHARED from "ppo". Raises UserError for an unknown learner, or
+    presets that do not fit it.
     """
     cls = get_learner(name)
     mine = presets.get(name, presets.get(cls.presets) if cls.presets else None)
@@ -63,11 +55,7 @@ def preset_learner(name: str, presets: Mapping[str, Mapping[str, Any]]) -> Learn
 
 
 def read_learner(values: Mapping[str, Any]) -> LearnerCfg:
-    """Return a learner's settings from plain values, "name" among them.
-
-    Raises:
-        UserError: an unknown learner or setting, or a value that does not fit.
-    """
+    """Return a learner's settings from plain values, "name" among them; raise UserError for an invalid one."""
     cls, rest = get_learner(str(values.get("name", "ppo"))), dict(values)
     if "teacher" in rest and not hasattr(cls, "teacher"):  # Of runs of 0.1.0, where every learner had one.
         run = (rest.pop("teacher") or {}).get("run")
@@ -83,7 +71,7 @@ def read_learner(values: Mapping[str, Any]) -> LearnerCfg:
 
 
 def owner_of(key: str) -> str:
-    """Return the first of the learners here that has a setting of this dotted name; empty where none has."""
+    """Return the first of the learners here that has a setting with this dotted name; empty if none has."""
     for name in own_learners():
         node: Any = to_dict(get_learner(name)())
         for part in key.split("."):
@@ -94,12 +82,7 @@ def owner_of(key: str) -> str:
 
 
 def learner_code(name: Any, settings: Mapping[str, Any]) -> list[str]:
-    """Return what settings of a learner would import, each written "module:name".
-
-    Args:
-        name: the learner.
-        settings: its settings, whose types nobody has checked.
-    """
+    """Return each "module:name" that settings of a learner, with unchecked types, would import."""
     found = [name, settings.get("converter")]
     several = settings.get("auxiliaries")
     found += several if isinstance(several, list | tuple) else []

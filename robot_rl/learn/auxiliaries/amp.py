@@ -1,7 +1,7 @@
-"""An adversarial motion prior (Peng et al. 2021): a reward for moving from pose to pose as a recorded motion does.
+"""An adversarial motion prior (Peng et al. 2021): a reward for pairs of poses like those of a recorded motion.
 
-A discriminator learns to tell pairs of successive poses of the recording from those of the policy; what it takes for
-recorded is rewarded. Where this departs from the paper: the gradient of the penalty is written out, which spares the
+A discriminator learns to distinguish pairs of successive poses of the recording from those of the policy; pairs that it
+takes for recorded are rewarded. Departures from the paper: the gradient of the penalty is written out, which saves the
 second backward pass, and the steps are taken once an iteration after the policy's.
 """
 
@@ -22,32 +22,25 @@ from robot_rl.learn.auxiliaries.motions import Motion, read_motion
 from robot_rl.learn.networks.layout import make_layout
 from robot_rl.learn.networks.mlp import Affine, affines, make_weights
 from robot_rl.learn.networks.normalizer import Normalizer
+from robot_rl.learn.optim import Trainer
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import Rollout
-from robot_rl.learn.trainer import Trainer
 
 CLIP = 10.0
 """Greatest magnitude of a normalized component."""
-SEEDS = 200
-"""Added to the run's seed, so that nothing here draws what others draw."""
+SEED_OFFSET = 200
+"""Added to the run's seed, so that no other stream has the same numbers."""
 STATISTICS = ("amp/loss", "amp/expert", "amp/policy", "amp/penalty")
 
 
 class Discriminator(nn.Module):
-    """A perceptron of rectified units from a pair to a score: 1 for what is recorded, -1 for what is not.
+    """A perceptron of rectified units from a pair to a score: 1 for a recorded one, -1 for another.
 
     Attributes:
         layers: the linear layers in order.
     """
 
     def __init__(self, in_dim: int, hidden: tuple[int, ...], generator: torch.Generator | None = None) -> None:
-        """Build the layers.
-
-        Args:
-            in_dim: components of a pair.
-            hidden: units of the hidden layers.
-            generator: source of the weights.
-        """
         super().__init__()
         self.layers = nn.ModuleList(map(Affine, make_weights((in_dim, *hidden, 1), 1.0, generator)))
 
@@ -77,8 +70,8 @@ class Discriminator(nn.Module):
 class Amp(Auxiliary):
     """The style reward max(0, 1 - (d - 1)^2 / 4) of a pair of score d (equation 7), mixed with the task's.
 
-    A step that ends an episode counts with the pose it ended in; where the environment does not tell, and where a
-    world was quarantined, there is no pair and no reward.
+    A step that ends an episode counts with its final pose; without final observations, and for quarantined worlds,
+    there is no pair and no reward.
 
     Attributes:
         normalizer: of single poses; frozen while a rollout is rewarded and learned from.
@@ -99,20 +92,11 @@ class Amp(Auxiliary):
     def __init__(
         self, cfg: AmpCfg, motion: Motion, *, device: torch.device | str = "cpu", seed: int = 0, ranks: Ranks = ALONE
     ) -> None:
-        """Build the discriminator.
-
-        Args:
-            cfg: the settings.
-            motion: what to move like.
-            device: where the rollouts are.
-            seed: of weights, minibatches and what is kept.
-            ranks: the processes that train together.
-        """
         super().__init__()
         self.cfg, self.motion, self.ranks = cfg, motion, ranks
         self.groups, self.reward_weight = (cfg.group,), 1.0 - cfg.weight
         width = 2 * motion.pairs.shape[2]
-        generator = torch.Generator().manual_seed(seed + SEEDS)
+        generator = torch.Generator().manual_seed(seed + SEED_OFFSET)
         self.normalizer = Normalizer(width // 2)
         self.discriminator = Discriminator(width, cfg.hidden, generator)
         self.register_buffer("expert", motion.pairs.flatten(1), persistent=False)
@@ -121,7 +105,7 @@ class Amp(Auxiliary):
         self.register_buffer("stored", torch.zeros((), dtype=torch.int64))
         self.normalizer.update(motion.pairs.flatten(0, 1))
         self.to(device)
-        self.trainer = Trainer((self.discriminator,), cfg.learning_rate, seed + SEEDS + 1, ranks=ranks)
+        self.trainer = Trainer((self.discriminator,), cfg.learning_rate, seed + SEED_OFFSET + 1, ranks=ranks)
         self._stored = 0  # The same number as `stored`, known without a look at the device.
         self._style = torch.zeros((), device=device)
 
@@ -150,12 +134,9 @@ class Amp(Auxiliary):
         return {"amp/reward": self._style, **dict(zip(STATISTICS, (total / self.cfg.steps).unbind(), strict=True))}
 
     def loss_of(self, pairs: Tensor, weights: Tensor, recorded: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the discriminator's loss () (equations 6 and 8), and STATISTICS: the scores' means among them.
+        """Return the discriminator's loss () (equations 6 and 8), and STATISTICS.
 
-        Args:
-            pairs: (B, 2 D) pairs of the policy.
-            weights: (B,) 1, or 0 where there is none.
-            recorded: (B, 2 D) recorded pairs.
+        `pairs` and `recorded` are (B, 2 D); `weights` (B,) are 0 for an empty row of `pairs`, else 1.
         """
         expert, gradient = self.discriminator.with_gradient(self._normalized(recorded))
         policy = self.discriminator(self._normalized(pairs))
@@ -170,11 +151,7 @@ class Amp(Auxiliary):
         return {"motions": self.motion.digest}
 
     def check(self, described: Mapping[str, Any]) -> None:
-        """Refuse to go on with another motion.
-
-        Raises:
-            UserError: the file's content is not what the run was trained with.
-        """
+        """Raise UserError if the file's content is not the one that the run was trained with."""
         now = self.motion.digest
         before = described.get("motions", now)  # A run without a prior lacks its tensors, too, and is refused for that.
         if before != now:
@@ -210,17 +187,10 @@ class Amp(Auxiliary):
 
 
 def make_amp(cfg: AmpCfg, env: VecEnv, device: torch.device | str, seed: int, ranks: Ranks = ALONE) -> Amp:
-    """Read the recorded motion, check that it is one of the environment's poses, and build the prior.
+    """Read the recorded motion, check it against the environment, and build the prior.
 
-    Args:
-        cfg: the settings.
-        env: the environment. Used where there: `components(group)` (names of a group's components) and `step_dt`.
-        device: where the rollouts will be.
-        seed: of weights and random numbers.
-        ranks: the processes that train together.
-
-    Raises:
-        UserError: the file is missing or damaged, or the environment has no such group, or another.
+    Of the environment it uses, where present: `components(group)` (names of a group's components) and `step_dt`. Raises
+    UserError if the file is missing or damaged, or does not fit the environment.
     """
     size = make_layout(env.get_observations(), (cfg.group,), "amp.group").size
     motion, tell = read_motion(Path(cfg.motions)), getattr(env, "components", None)

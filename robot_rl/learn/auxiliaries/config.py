@@ -1,4 +1,4 @@
-"""Settings of what can be added to the algorithm: curiosity, a motion prior, a reference policy; off by default."""
+"""Settings of auxiliary objectives: curiosity, a motion prior, a reference policy; off by default."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from robot_rl.errors import UserError
 
 @dataclass(kw_only=True, slots=True)
 class RndCfg:
-    """Random network distillation (Burda et al. 2019): reward where a predictor still errs.
+    """Random network distillation (Burda et al. 2019): a reward where a predictor still errs.
 
     Attributes:
         weight: factor of the reward; 0: off.
-        groups: observation groups that it looks at.
+        groups: observation groups of its states.
         hidden: units of the hidden layers of both networks.
         features: their outputs.
         learning_rate: Adam's step size of the predictor.
         epochs: passes of the predictor over a rollout.
-        minibatches: parts that a rollout is cut into for it.
+        minibatches: parts of a rollout for it.
         decay: share of the training after which the weight has fallen linearly to zero; 0: it stays.
     """
 
@@ -48,20 +48,20 @@ class RndCfg:
 
 @dataclass(kw_only=True, slots=True)
 class AmpCfg:
-    """An adversarial motion prior (Peng et al. 2021): reward where a discriminator takes a motion for a recorded one.
+    """An adversarial motion prior (Peng et al. 2021): a reward where a discriminator takes a motion for a recorded one.
 
     Attributes:
         weight: share of this reward; the task's has 1 - weight. 0: off.
-        scale: the style reward of a step that looks recorded; the default is that of the paper, where a task's rewards
+        scale: the style reward of a step like the recording; the default is that of the paper, where a task's rewards
             are about 1 a step as well.
-        group: observation group that describes a pose; pairs of successive ones are judged.
-        motions: file of recorded motion (docs/learner.md says how it is made).
+        group: observation group that describes a pose; pairs of successive poses are scored.
+        motions: file of recorded motion (docs/learner.md describes how to make it).
         hidden: units of the discriminator's hidden layers.
         learning_rate: Adam's step size of the discriminator.
         gradient_penalty: weight of the penalty on its gradient at recorded pairs.
         steps: steps of the discriminator in an iteration.
-        batch: pairs of each side in a step of the discriminator.
-        replay: pairs of the policy that are kept to learn from.
+        batch: pairs of each kind in a step of the discriminator.
+        replay: pairs of the policy that are kept.
     """
 
     weight: float = 0.0

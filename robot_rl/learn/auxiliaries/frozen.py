@@ -1,4 +1,4 @@
-"""A policy of another run that is asked and does not learn: a student's teacher, or a reference to stay near."""
+"""A policy of another run that does not learn: a student's teacher, or a reference to stay near."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rsl_rl.env import VecEnv
 from torch import Tensor
 
 from robot_rl.errors import UserError
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.checkpoints.checkpoint import META, latest_checkpoint
 from robot_rl.learn.dims import Dims
-from robot_rl.learn.networks import gaussian
-from robot_rl.learn.networks.distributions import Categorical, Distribution, Params
-from robot_rl.learn.networks.layout import Layout, make_layout
+from robot_rl.learn.networks.distributions import Categorical, Distribution, Params, kl_each
+from robot_rl.learn.networks.layout import ObservationLayout, make_layout
 from robot_rl.learn.networks.symmetry import Mirror
 from robot_rl.learn.policy import Policy, make_policy
 
@@ -24,28 +24,20 @@ MIN_DEVIATION = 1e-3
 """Least deviation that errors are measured in [action units]."""
 
 
-class Frozen:
-    """A policy that is asked and does not learn.
+class FrozenPolicy:
+    """A policy that is evaluated and does not learn.
 
-    What it says about a state is its "label", the parameters of its distribution side by side: means and logarithms of
+    Its output for a state is a "label", the parameters of its distribution side by side: means and logarithms of
     deviations (B, 2 A), or the log-probabilities of every choice.
 
     Attributes:
-        policy: the policy.
-        layout: the environment's groups that it sees.
+        layout: the environment's groups that it sees, in the order of those that it was trained with.
         field: the settings that it stems from, for messages.
         size: components L of a label.
         checksum: sha256 of its weights, the normalizer's statistics among them.
     """
 
-    def __init__(self, policy: Policy, layout: Layout, field: str) -> None:
-        """Take over a policy.
-
-        Args:
-            policy: the policy, on the device of the observations.
-            layout: the environment's groups that it sees, in the order of those that it was trained with.
-            field: the settings that it stems from.
-        """
+    def __init__(self, policy: Policy, layout: ObservationLayout, field: str) -> None:
         self.policy, self.layout, self.field = policy, layout, field
         self.actor = policy.actor.requires_grad_(False)
         distribution = self.actor.distribution
@@ -54,28 +46,20 @@ class Frozen:
         self.size = sum(choices) or 2 * distribution.action_dim
         self.checksum = _checksum(self.actor.state_dict())
 
-    def remember_nothing(self, worlds: int, device: torch.device | str) -> Tensor | None:
-        """Return the state (N, S) of a memory at the start of an episode; None where the policy has none."""
+    def initial_state(self, worlds: int, device: torch.device | str) -> Tensor | None:
+        """Return the state (N, S) of a memory at the start of an episode; None without a memory."""
         return torch.zeros(worlds, self.actor.state_size, device=device) if self.actor.state_size else None
 
     @torch.no_grad()
     def label(self, obs: Tensor, state: Tensor | None = None) -> Tensor:
-        """Return labels (B, L) of raw observations (B, D).
-
-        Args:
-            obs: (B, D) raw observations.
-            state: (B, S) what a memory holds; overwritten by what it holds after this step.
-        """
+        """Return labels (B, L) of raw observations (B, D); a memory's `state` (B, S) is advanced by one step."""
         return self._label(self.actor.params(obs, state))
 
     @torch.no_grad()
     def labels(self, obs: Tensor, state: Tensor | None, starts: Tensor) -> Tensor:
-        """Return labels (T, N, L) of the raw observations (T, N, D) of a rollout.
+        """Return labels (T, N, L) of the raw observations (T, N, D) of a rollout; advance a memory's `state` (N, S).
 
-        Args:
-            obs: (T, N, D) raw observations.
-            state: (N, S) what a memory holds before the first; overwritten by what it holds after the last step.
-            starts: (T + 1, N) bool, where nothing is remembered from before (`Rollout.starts`).
+        `starts` (T + 1, N) is true where the state before is reset (`Rollout.starts`).
         """
         x = self.actor.encode(obs.flatten(0, 1))
         if state is None:
@@ -90,36 +74,21 @@ class Frozen:
         return label.split(self._choices, dim=-1) if self._choices else label.chunk(2, dim=-1)
 
     def action(self, label: Tensor) -> Tensor:
-        """Return what the policy does without noise (B, A), of labels (B, L)."""
+        """Return the actions without noise (B, A) of labels (B, L)."""
         return self.actor.distribution.mode(self.params(label))
 
-    def mirrored(self, label: Tensor, action: Mirror) -> Tensor:
-        """Return the labels of the mirror images: a mirrored mean, and the partner's deviation."""
-        perm, sign = action
-        mean, log_std = label.chunk(2, dim=-1)
-        return torch.cat((mean[..., perm] * sign, log_std[..., perm]), dim=-1)
-
     def kl(self, label: Tensor, params: Params) -> Tensor:
-        """Return the divergence KL(this || policy) (B,) [nat], where the two are alike (`is_alike`).
-
-        Args:
-            label: (B, L) labels.
-            params: parameters of the policy's distribution there.
-        """
+        """Return KL(this || policy) (B,) [nat] of labels (B, L) and parameters of a policy with a like distribution."""
         if self._choices:
             return self.actor.distribution.kl(self.params(label), params)
-        return gaussian.kl_each(*self.params(label), *params)
+        return kl_each(*self.params(label), *params)
 
     def error(self, label: Tensor, params: Params, distribution: Distribution) -> Tensor:
         """Return half the squared distance (B,) between the actions without noise, in units of this one's deviation.
 
-        That is the part of the divergence that means have in it, for distributions of different kinds. The deviation is
-        that of the environment's actions: half of what lies between the mean plus and minus a deviation.
-
-        Args:
-            label: (B, L) labels.
-            params: parameters of the policy's distribution there.
-            distribution: the policy's distribution.
+        That is the means' part of the divergence, for distributions of different kinds. The deviation is that of the
+        environment's actions: half of the distance between the mean plus and minus a deviation. `params` and
+        `distribution` are the other policy's.
         """
         own, mine = self.actor.distribution, self.params(label)
         ones = torch.ones_like(mine[0])
@@ -133,7 +102,7 @@ class Frozen:
         return (mine != other).to(mine.dtype).mean(-1) if self._choices else (mine - other).square().mean(-1)
 
     def is_alike(self, distribution: Distribution) -> bool:
-        """Return whether the divergence from a policy of such a distribution is known exactly."""
+        """Return whether the divergence from a policy with this distribution is known exactly."""
         return getattr(self.actor.distribution, "bound", None) == getattr(distribution, "bound", None)
 
     def _label(self, params: Params) -> Tensor:
@@ -142,45 +111,60 @@ class Frozen:
         mean, log_std = params
         return torch.cat((mean, log_std.expand_as(mean)), dim=-1)
 
+
+class FrozenObjective(Auxiliary):
+    """An objective on the labels of a frozen policy, which are samples under the objective's name.
+
+    Attributes:
+        frozen: the policy.
+        memory: (N, S) state of a recurrent policy in each world; None without one.
+    """
+
+    capturable = True
+
+    def __init__(self, frozen: FrozenPolicy, memory: Tensor | None) -> None:
+        super().__init__()
+        self.frozen, self.memory = frozen, memory
+
+    @torch.no_grad()
+    def mirrored(self, samples: Mapping[str, Tensor], action: Mirror) -> dict[str, Tensor]:
+        """Return the labels of the mirror images: a mirrored mean, and the partner's deviation."""
+        perm, sign = action
+        mean, log_std = samples[self.name].chunk(2, dim=-1)
+        return {self.name: torch.cat((mean[..., perm] * sign, log_std[..., perm]), dim=-1)}
+
+    def worlds(self) -> dict[str, Tensor]:
+        """Return the memory (N, S) of a policy that has one."""
+        return {} if self.memory is None else {"memory": self.memory}
+
     def described(self) -> dict[str, Any]:
-        """Return where it was found and the checksum of its weights, for a checkpoint."""
-        return {"checkpoint": str(self.policy.path), "sha256": self.checksum}
+        """Return the policy's path and the checksum of its weights."""
+        return {"checkpoint": str(self.frozen.policy.path), "sha256": self.frozen.checksum}
 
     def check(self, described: Mapping[str, Any]) -> None:
-        """Compare with what `described` said when a run was left.
-
-        Raises:
-            UserError: it is another policy.
-        """
+        """Raise UserError if the description of a run to resume has another policy."""
+        frozen = self.frozen
         if not described:
-            raise UserError(f"{self.field}.run: '{self.policy.path}', the run to resume has none; start a new run")
-        if described.get("sha256") != self.checksum:
+            raise UserError(f"{frozen.field}.run: '{frozen.policy.path}', the run to resume has none; start a new run")
+        if described.get("sha256") != frozen.checksum:
             raise UserError(
-                f"{self.field}.run: '{self.policy.path}' is not the policy that the run began with, "
-                f"{described.get('checkpoint')} (sha256 {self.checksum[:12]}..., "
+                f"{frozen.field}.run: '{frozen.policy.path}' is not the policy that the run began with, "
+                f"{described.get('checkpoint')} (sha256 {frozen.checksum[:12]}..., "
                 f"must be {str(described.get('sha256'))[:12]}...)"
             )
 
 
 class FrozenCfg(Protocol):
-    """What says which policy is frozen."""
+    """The settings that name a frozen policy."""
 
     run: str
     groups: tuple[str, ...]
 
 
-def make_frozen(cfg: FrozenCfg, env: VecEnv, dims: Dims, device: torch.device | str, field: str) -> Frozen:
-    """Load a policy for an environment.
+def make_frozen(cfg: FrozenCfg, env: VecEnv, dims: Dims, device: torch.device | str, field: str) -> FrozenPolicy:
+    """Load a policy for an environment; `field` is the name of its settings.
 
-    Args:
-        cfg: where it is, and the groups that it sees.
-        env: the environment.
-        dims: sizes of the environment's actions.
-        device: where it will run.
-        field: the settings that this stems from, for messages.
-
-    Raises:
-        UserError: there is no such policy, it is damaged, or it does not fit the environment (with both shapes).
+    Raises UserError if there is no such policy, it is damaged, or it does not fit (with both shapes).
     """
     policy = make_policy(Path(cfg.run), find_checkpoint(cfg.run, field), device)
     theirs = Dims(**policy.meta["dims"])
@@ -194,15 +178,11 @@ def make_frozen(cfg: FrozenCfg, env: VecEnv, dims: Dims, device: torch.device | 
         raise UserError(
             f"{field}.groups: {list(groups)} have shape {here}, must be {there} for the policy of '{policy.path}'"
         )
-    return Frozen(policy, layout, field)
+    return FrozenPolicy(policy, layout, field)
 
 
 def find_checkpoint(run: str, field: str) -> Path:
-    """Return the checkpoint that the directory of a run (its newest) or of a checkpoint names.
-
-    Raises:
-        UserError: it is neither.
-    """
+    """Return the checkpoint in the directory of a run (its newest) or of a checkpoint; raise UserError for another."""
     path = Path(run)
     if not run:
         raise UserError(f"{field}.run: '' names no policy, must be a run's directory or one of its checkpoints")
@@ -221,7 +201,7 @@ def _checksum(tensors: Mapping[str, Tensor]) -> str:
     return found.hexdigest()
 
 
-def _shapes(layout: Layout) -> str:
+def _shapes(layout: ObservationLayout) -> str:
     return ", ".join(str(span.shape) for span in layout.spans)
 
 

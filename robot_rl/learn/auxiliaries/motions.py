@@ -1,7 +1,7 @@
 """Files of recorded motion: frames of an observation group, one control step apart, from which pairs are learned.
 
 The file is safetensors: either "pairs" (P, 2, D), or "frames" (F, D) and "episode_starts" (F,), 1 where a frame has no
-predecessor. Its metadata hold "components", the names of the D components as a JSON list, and "step_dt" [s].
+predecessor. Its metadata contain "components", the names of the D components as a JSON list, and "step_dt" [s].
 """
 
 from __future__ import annotations
@@ -39,20 +39,14 @@ class Motion:
 
     @property
     def digest(self) -> str:
-        """Identifies the pairs."""
+        """SHA-256 of the pairs."""
         return hashlib.sha256(self.pairs.contiguous().numpy().tobytes()).hexdigest()
 
     def check(self, group: str, components: Sequence[str] | None, size: int, step_dt: float | None) -> None:
-        """Compare with an environment.
+        """Raise UserError unless an environment's group has these components and its control step this length.
 
-        Args:
-            group: its observation group.
-            components: names of the group's components; None where the environment does not tell.
-            size: how many there are.
-            step_dt: its control step [s]; None where it does not tell.
-
-        Raises:
-            UserError: the motion is of something else, or of another rate.
+        Of the environment, `components` are the names of the group's components, `size` their number, and `step_dt` the
+        control step [s]; None is unknown.
         """
         mine = self.components
         if len(mine) != size:
@@ -75,17 +69,9 @@ class Motion:
 
 
 def write_motion(path: Path, frames: Tensor, starts: Tensor, components: Sequence[str], step_dt: float) -> Path:
-    """Write a file of recorded motion, whole or not at all.
+    """Write frames (F, D), `step_dt` [s] apart, as recorded motion; if that fails, an older file stays.
 
-    Args:
-        path: the file.
-        frames: (F, D) frames.
-        starts: (F,) bool, the frame does not follow the one before it.
-        components: names of the D components.
-        step_dt: time between frames [s].
-
-    Raises:
-        OSError: it cannot be written; an older file is as before.
+    `starts` (F,) is true where a frame does not follow the one before it.
     """
     from safetensors.torch import save
 
@@ -97,11 +83,7 @@ def write_motion(path: Path, frames: Tensor, starts: Tensor, components: Sequenc
 
 
 def read_motion(path: Path) -> Motion:
-    """Read a file of recorded motion.
-
-    Raises:
-        UserError: it is missing or damaged, or holds no pair of finite frames; the line says which.
-    """
+    """Read a file of recorded motion; raise UserError if it is missing or damaged, or has no pair of finite frames."""
     path = Path(path)
     tensors, meta = _read(path)
     pairs = tensors.get("pairs")

@@ -1,14 +1,11 @@
-"""A penalty toward a frozen policy: weight times KL(reference || policy) joins the policy's loss.
+"""A penalty toward a frozen policy: weight times KL(reference || policy) is added to the policy's loss.
 
-Fine-tuning without it soon leaves what the start was good at and the new reward does not ask for. Where this departs
-from the penalties of language models (Ziegler et al. 2019): the divergence is exact, in the loss and not in the reward,
-and taken from the reference, so the policy has to keep whatever the reference does (Kickstarting, Schmitt et al. 2018).
+Without it, fine-tuning soon loses abilities that the new reward does not require. Departures from the penalties of
+language models (Ziegler et al. 2019): the divergence is exact, in the loss and not in the reward, and taken from the
+reference, so the policy has to keep everything that the reference does (Kickstarting, Schmitt et al. 2018).
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from rsl_rl.env import VecEnv
@@ -17,54 +14,37 @@ from torch import Tensor
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms import read_learner
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
-from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.auxiliaries.config import ReferenceCfg
-from robot_rl.learn.auxiliaries.frozen import Frozen, make_frozen
-from robot_rl.learn.batch import Batch, mean_over
+from robot_rl.learn.auxiliaries.frozen import FrozenObjective, FrozenPolicy, make_frozen
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.distributions import Params, make_distribution
-from robot_rl.learn.networks.symmetry import Mirror
-from robot_rl.learn.rollout import Rollout
+from robot_rl.learn.rollout import Batch, Rollout, mean_over
 
 
-class Reference(Auxiliary):
-    """The penalty. The reference is asked once a rollout; its answers go with the samples.
+class Reference(FrozenObjective):
+    """The penalty. The reference, like the policy in its distribution, is evaluated once a rollout.
 
     Attributes:
-        frozen: the reference.
-        weight: () present factor of the penalty.
+        weight: () current factor of the penalty.
     """
 
     name = "reference"
-    capturable = True
     weight: Tensor
 
-    def __init__(self, cfg: ReferenceCfg, frozen: Frozen, worlds: int, device: torch.device | str = "cpu") -> None:
-        """Begin with the full weight.
-
-        Args:
-            cfg: the settings.
-            frozen: the reference, whose distribution is like the policy's (`Frozen.is_alike`).
-            worlds: number N of worlds.
-            device: where the rollouts are.
-        """
-        super().__init__()
-        self.cfg, self.frozen = cfg, frozen
+    def __init__(
+        self, cfg: ReferenceCfg, frozen: FrozenPolicy, worlds: int, device: torch.device | str = "cpu"
+    ) -> None:
+        super().__init__(frozen, frozen.initial_state(worlds, device))
+        self.cfg = cfg
         self.groups = tuple(frozen.layout.shapes)
         self.register_buffer("weight", torch.tensor(cfg.weight, device=device))
         self._sums = torch.zeros(2, device=device)
-        self._state = frozen.remember_nothing(worlds, device)
 
     @torch.no_grad()
     def samples(self, rollout: Rollout) -> dict[str, Tensor]:
         """Return the reference's labels (T, N, L)."""
         obs = torch.cat([rollout.groups[group][:-1] for group in self.groups], dim=-1)
-        return {self.name: self.frozen.labels(obs, self._state, rollout.starts())}
-
-    @torch.no_grad()
-    def mirrored(self, samples: Mapping[str, Tensor], action: Mirror) -> dict[str, Tensor]:
-        """Return the labels of the mirror images."""
-        return {self.name: self.frozen.mirrored(samples[self.name], action)}
+        return {self.name: self.frozen.labels(obs, self.memory, rollout.starts())}
 
     def loss(self, batch: Batch, params: Params) -> Tensor:
         """Return weight * KL(reference || policy), the mean over a minibatch ()."""
@@ -73,38 +53,16 @@ class Reference(Auxiliary):
         return self.weight * divergence
 
     def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
-        """Let the weight fall; return the mean divergence over the minibatches and the weight that it had."""
+        """Decay the weight; return the mean divergence over the minibatches and the weight that it had."""
         statistics = {"reference/kl": self._sums[0] / self._sums[1], "reference/weight": self.weight.clone()}
         self._sums.zero_()
         if self.cfg.decay > 0:
             self.weight.fill_(self.cfg.weight * max(0.0, 1.0 - progress / self.cfg.decay))
         return statistics
 
-    def worlds(self) -> dict[str, Tensor]:
-        """Return the memory (N, S) of a policy that has one."""
-        return {} if self._state is None else {"memory": self._state}
-
-    def described(self) -> dict[str, Any]:
-        """Return where the reference was found and the checksum of its weights."""
-        return self.frozen.described()
-
-    def check(self, described: Mapping[str, Any]) -> None:
-        """Raise UserError unless the run to resume had the same reference."""
-        self.frozen.check(described)
-
 
 def make_reference(cfg: PPOLearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str) -> Reference:
-    """Load the reference for an environment.
-
-    Args:
-        cfg: the learner's configuration.
-        env: the environment.
-        dims: sizes of observations and actions.
-        device: where the rollouts will be.
-
-    Raises:
-        UserError: there is no such policy, or it does not fit the environment or the policy's distribution.
-    """
+    """Load the reference for an environment; raise UserError if it, or its distribution, does not fit."""
     frozen = make_frozen(cfg.reference, env, dims, device, "reference")
     distribution = make_distribution(dims.action, cfg.actor, choices=dims.choices)
     if not frozen.is_alike(distribution):

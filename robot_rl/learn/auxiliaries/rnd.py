@@ -1,9 +1,9 @@
 """Random network distillation (Burda et al. 2019): a reward for states that a predictor does not know yet.
 
-A random network that never changes turns a state into features; a second one learns to predict them from the states
-that were visited. Where it still errs, few such states were seen. Where this departs from the paper: the error is
-divided by its own running root mean square and not by the deviation of its discounted return, so the reward is about 1
-a step at the start whatever the networks, and there is one value function for both rewards.
+A random network that never changes maps a state to features; a second one learns to predict them from the visited
+states. A large error means that few such states were seen. Departures from the paper: the error is divided by its own
+running root mean square and not by the deviation of its discounted return, so the reward is about 1 a step at the start
+for any networks, and there is one value function for both rewards.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from robot_rl.learn.auxiliaries.config import RndCfg
 from robot_rl.learn.networks.layout import make_layout
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
+from robot_rl.learn.optim import Trainer
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import Rollout
-from robot_rl.learn.trainer import Trainer
 
 CLIP = 5.0
-"""Greatest magnitude of a normalized component, as in the paper: the random network is not asked far outside."""
-SEEDS = 100
-"""Added to the run's seed, so that nothing here draws what others draw."""
+"""Greatest magnitude of a normalized component, as in the paper: the random network is known only there."""
+SEED_OFFSET = 100
+"""Added to the run's seed, so that no other stream has the same numbers."""
 
 
 class Rnd(Auxiliary):
-    """The reward of a step is the error at the state it leads to, over its running root mean square, times the weight.
+    """The reward of a step is the error at its next state, over its running root mean square, times the weight.
 
-    Where an episode ends and the environment does not tell how, it is the error at the state before.
+    If an episode ends and the environment gives no final observation, it is the error at the state before.
 
     Attributes:
         normalizer: of the observations; frozen while a rollout is rewarded and learned from.
         target: the random network.
         predictor: learns to predict it.
         trainer: steps the predictor.
-        weight: () present factor of the reward.
+        weight: () current factor of the reward.
         square: () mean of the squared error over everything seen.
         count: () states seen.
     """
@@ -52,18 +52,9 @@ class Rnd(Auxiliary):
     def __init__(
         self, cfg: RndCfg, size: int, *, device: torch.device | str = "cpu", seed: int = 0, ranks: Ranks = ALONE
     ) -> None:
-        """Build both networks.
-
-        Args:
-            cfg: the settings.
-            size: components D of `cfg.groups` together.
-            device: where the rollouts are.
-            seed: of weights and minibatches.
-            ranks: the processes that train together.
-        """
         super().__init__()
         self.cfg, self.groups, self.ranks = cfg, tuple(cfg.groups), ranks
-        generator = torch.Generator().manual_seed(seed + SEEDS)
+        generator = torch.Generator().manual_seed(seed + SEED_OFFSET)
         network = NetworkCfg(hidden=cfg.hidden, output_gain=1.0)
         self.normalizer = Normalizer(size)
         self.target = Mlp(size, cfg.features, network, generator).requires_grad_(False)
@@ -72,12 +63,12 @@ class Rnd(Auxiliary):
         self.register_buffer("square", torch.zeros(()))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         self.to(device)
-        self.trainer = Trainer((self.predictor,), cfg.learning_rate, seed + SEEDS + 1, ranks=ranks)
+        self.trainer = Trainer((self.predictor,), cfg.learning_rate, seed + SEED_OFFSET + 1, ranks=ranks)
         self._reward = torch.zeros((), device=device)
 
     @torch.no_grad()
     def reward(self, rollout: Rollout) -> Tensor:
-        """Return the reward (T, N), 0 where a sample may not be learned from; its errors join the running mean."""
+        """Return the reward (T, N), 0 for invalid samples; its errors join the running mean."""
         states, valid = self._states(rollout)
         inputs = self._normalized(states)
         error = torch.where(valid, _error(self.predictor(inputs), self.target(inputs)), 0.0)
@@ -89,7 +80,7 @@ class Rnd(Auxiliary):
         return reward.view(rollout.done.shape)
 
     def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
-        """Let the predictor learn from a rollout's valid states, then the normalizer see them."""
+        """Let the predictor learn from a rollout's valid states, then update the normalizer."""
         states, valid = self._states(rollout)
         inputs, weight = self._normalized(states), valid.to(states.dtype)
         with torch.no_grad():
@@ -112,7 +103,7 @@ class Rnd(Auxiliary):
         return {"rnd/reward": self._reward, "rnd/loss": total / (self.cfg.epochs * minibatches)}
 
     def _states(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        """Return the states (T N, D) that the steps led to, and which of them count (T N,); the others are zeros."""
+        """Return the next states (T N, D) of the steps, and which of them are valid (T N,); the others are zeros."""
         valid, parts = rollout.valid if rollout.has_invalid else torch.ones_like(rollout.done), []
         for group in self.groups:
             after, known = rollout.following(group)
@@ -125,18 +116,7 @@ class Rnd(Auxiliary):
 
 
 def make_rnd(cfg: RndCfg, env: VecEnv, device: torch.device | str, seed: int, ranks: Ranks = ALONE) -> Rnd:
-    """Build the curiosity for an environment.
-
-    Args:
-        cfg: the settings.
-        env: the environment.
-        device: where the rollouts will be.
-        seed: of weights and random numbers.
-        ranks: the processes that train together.
-
-    Raises:
-        UserError: a group that the environment does not have.
-    """
+    """Build the curiosity for an environment; raise UserError for a group that it does not have."""
     size = make_layout(env.get_observations(), cfg.groups, "rnd.groups").size
     return Rnd(cfg, size, device=device, seed=seed, ranks=ranks)
 

@@ -1,1 +1,1 @@
-"""Checkpoints: their files, what they say about themselves, writing in the background, the state of the worlds."""
+"""Checkpoints: their files and descriptions, writing in the background, the state of the worlds."""

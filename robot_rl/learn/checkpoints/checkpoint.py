@@ -1,4 +1,4 @@
-"""Checkpoints: a directory that is either whole or not there. No pickle.
+"""Checkpoints: a directory that is either whole or absent. No pickle.
 
 model.safetensors holds networks and learner, env.safetensors the worlds (env.rank<r>.safetensors those of process r),
 and meta.json describes them, with the sha256 of every file. Every tensor of a checkpoint is in the CPU's memory.
@@ -20,14 +20,13 @@ from torch import Tensor
 
 from robot_rl.errors import UserError
 from robot_rl.files import read_plain
-from robot_rl.learn.checkpoints.description import check_description
-from robot_rl.learn.checkpoints.migrations import SCHEMA, migrate
+from robot_rl.learn.checkpoints.description import SCHEMA, check_description, migrate
 from robot_rl.metrics.rows import to_stderr
 
 WEIGHTS = "model.safetensors"
 META = "meta.json"
 FILES = re.compile(r"model\.safetensors|env(\.rank[1-9][0-9]*)?\.safetensors")
-"""Names of the files that meta.json may hold checksums of, besides its own."""
+"""Names of the files, other than meta.json, with checksums in meta.json."""
 SHAPING = (
     "memory.kind",
     "memory.hidden",
@@ -59,20 +58,17 @@ def save_checkpoint(
     staging: Path | None = None,
     others: Callable[[], Mapping[str, str]] | None = None,
 ) -> Path:
-    """Write a checkpoint so that a crash at any moment leaves a whole one or none, never a part.
+    """Write a checkpoint so that a crash at any moment leaves a whole one or none, never a part; return its directory.
 
-    All files go to a temporary directory beside the target and are synced to the disk before it is renamed.
+    All files are written to a temporary directory next to the target and synced to the disk before it is renamed.
 
     Args:
-        directory: the checkpoint's own directory; one that is there already is replaced.
-        tensors: networks and learner, by name; copied to the CPU.
-        meta: what describes it, JSON-able. "schema" and the checksums, under "sha256", are added.
+        directory: the checkpoint's own directory; an existing one is replaced.
+        tensors: networks and learner, by name.
+        meta: its description, JSON-able. "schema" and the checksums, under "sha256", are added.
         worlds: this process's worlds, by name; None: no file for them.
         staging: the temporary directory, from `stage`; None makes one.
         others: waits for the files of other processes in it, and returns their checksums by name.
-
-    Returns:
-        The directory.
 
     Raises:
         OSError: the disk is full or not writable; nothing is left behind.
@@ -103,7 +99,7 @@ def save_checkpoint(
 
 
 def stage(directory: Path) -> Path:
-    """Make the temporary directory in which a checkpoint is put together, and return it."""
+    """Create the temporary directory of a checkpoint's files, and return it."""
     directory = Path(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
@@ -119,17 +115,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read networks and learner of a checkpoint, and check them.
+    """Return a checkpoint's tensors of networks and learner, on the CPU, and its description, in the current schema.
 
-    Args:
-        path: the checkpoint's directory.
-
-    Returns:
-        Its tensors by name, on the CPU, and its description, both in today's schema.
-
-    Raises:
-        UserError: a file is missing or damaged (the message names the file and the check that failed), or it was made
-            by a newer version.
+    Raises UserError if a file is missing or damaged (with its name and the check), or made by a newer version.
     """
     meta = _read_meta(Path(path))
     sums = meta.pop("sha256")
@@ -140,44 +128,19 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Read what a checkpoint says about itself, and check that this is whole; its other files are not looked at.
-
-    Args:
-        path: the checkpoint's directory.
-
-    Returns:
-        Its description as it was written, without the checksums.
-
-    Raises:
-        UserError: it is missing or damaged.
-    """
+    """Return a checkpoint's description as written, without the checksums; raise UserError if it is damaged."""
     return {key: value for key, value in _read_meta(Path(path)).items() if key != "sha256"}
 
 
 def load_worlds(path: Path, rank: int = 0) -> dict[str, Tensor] | None:
-    """Read what a checkpoint holds of the worlds of a process.
-
-    Args:
-        path: the checkpoint's directory.
-        rank: index of the process that saved them.
-
-    Returns:
-        Tensors by name, on the CPU; None where it has none.
-
-    Raises:
-        UserError: a file is missing or damaged.
-    """
+    """Return the worlds of a process, tensors on the CPU by name; None if there are none. Damage raises UserError."""
     sums = _read_meta(Path(path))["sha256"]
     name = worlds_file(rank)
     return _read_tensors(Path(path) / name, sums) if name in sums else None
 
 
 def verify_checkpoint(path: Path) -> None:
-    """Read every file of a checkpoint and compare it with its checksum.
-
-    Raises:
-        UserError: a file is missing or damaged.
-    """
+    """Compare every file of a checkpoint with its checksum; raise UserError if one is missing or damaged."""
     path = Path(path)
     sums = _read_meta(path)["sha256"]
     for name in {WEIGHTS, *sums} - {META}:
@@ -191,11 +154,7 @@ def list_checkpoints(run_dir: Path) -> list[Path]:
 
 
 def latest_checkpoint(run_dir: Path) -> Path:
-    """Return the newest checkpoint of a run, damaged or not.
-
-    Raises:
-        UserError: the run has none.
-    """
+    """Return the newest checkpoint of a run, damaged or not; raise UserError if there is none."""
     found = list_checkpoints(run_dir)
     if not found:
         raise UserError(f"run {run_dir}: has no checkpoint, {Path(run_dir) / 'checkpoints'} is empty")
@@ -205,12 +164,8 @@ def latest_checkpoint(run_dir: Path) -> Path:
 def good_checkpoint(run_dir: Path, tell: Callable[[str], None] = to_stderr) -> Path:
     """Return the newest checkpoint of a run that is whole. Damaged ones stay where they are.
 
-    Args:
-        run_dir: the run's directory.
-        tell: called with a line for each newer one that is damaged.
-
-    Raises:
-        UserError: the run has none; the line says what is wrong with the newest.
+    `tell` gets a line for each newer one that is damaged. Raises UserError with the newest one's damage if none is
+    whole.
     """
     _put_back(run_dir)
     latest_checkpoint(run_dir)
@@ -228,7 +183,7 @@ def good_checkpoint(run_dir: Path, tell: Callable[[str], None] = to_stderr) -> P
 
 
 def tidy(run_dir: Path) -> None:
-    """Remove what a process that was killed while it saved left among the checkpoints of a run; none may be saving."""
+    """Remove the remains of a killed process among the checkpoints of a run; no process may be saving."""
     _put_back(run_dir)
     for path in (Path(run_dir) / "checkpoints").glob(".[0-9]*-*"):
         if path.is_dir() and not path.is_symlink():
@@ -236,7 +191,7 @@ def tidy(run_dir: Path) -> None:
 
 
 def _put_back(run_dir: Path) -> None:
-    """Give a whole checkpoint that was being replaced its name back where its successor did not come to be."""
+    """Restore the name of a whole checkpoint that was being replaced if its successor was not completed."""
     for path in (Path(run_dir) / "checkpoints").glob(f".[0-9]*{REPLACED}"):
         target = path.with_name(path.name.removeprefix(".").removesuffix(REPLACED))
         if target.name.isdecimal() and not target.exists():
@@ -244,11 +199,9 @@ def _put_back(run_dir: Path) -> None:
 
 
 def prune(directory: Path, keep: int) -> None:
-    """Remove the oldest checkpoints of a run; those newer than the one just written are left alone.
+    """Remove the oldest checkpoints of a run; `directory`, just written, is among the `keep` that remain (0: all).
 
-    Args:
-        directory: the checkpoint just written, which is durable.
-        keep: how many remain, this one among them; 0 keeps all.
+    Those newer than it stay.
     """
     if keep < 1:
         return
@@ -267,14 +220,9 @@ def check_shapes(
 ) -> None:
     """Raise UserError unless a checkpoint holds every wanted tensor in its shape; the message has both shapes.
 
-    A part of actor or critic that is not wanted, such as a memory, is refused, too. Networks are looked at first: what
-    else does not fit, such as the optimizer's moments, follows from them.
-
-    Args:
-        path: the checkpoint.
-        tensors: what it holds.
-        wanted: what it must hold.
-        settings: the learner's settings of the checkpoint, and those of now; the message names the first that differs.
+    Parts of actor or critic that are not wanted, such as a memory, are refused, too. Networks are checked first: other
+    differences, such as those of the optimizer's moments, follow from them. `settings` are the learner's settings of
+    the checkpoint and of this run; the message names the first that differs.
     """
     parts = ("actor.", "critic.")
     networks = [name for name in wanted if name.startswith(parts)]
@@ -286,7 +234,7 @@ def check_shapes(
 
 
 def _misfit(name: str, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
-    """Why a tensor cannot be taken; empty where it can."""
+    """Return why a tensor cannot be loaded; empty if it can."""
     have, want = (tuple(held[name].shape) if name in held else None for held in (tensors, wanted))
     if have is None:
         first, part, *_ = name.split(".")
@@ -304,7 +252,7 @@ def _misfit(name: str, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tenso
 
 
 def _other_setting(network: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first of a network's settings that decide its shapes and differ, for the line; empty where none does."""
+    """Return the first of a network's settings that decide its shapes and differ, for the message; or ""."""
     for key in (*(f"{network}.{name}" for name in SHAPING), f"{network}_groups", "symmetry", "several_critics"):
         old, new = before, now
         for part in key.split("."):
@@ -316,7 +264,7 @@ def _other_setting(network: str, before: Mapping[str, Any], now: Mapping[str, An
 
 
 def sync_directory(path: Path) -> None:
-    """Have the names in a directory, or the content of a file, written to the disk."""
+    """Write the names in a directory, or the content of a file, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -350,7 +298,7 @@ def _read(path: Path) -> bytes:
 
 
 def _read_meta(directory: Path) -> dict[str, Any]:
-    """Return a checkpoint's description as it lies on the disk, "sha256" included."""
+    """Return a checkpoint's description as stored, "sha256" included."""
     if directory.is_symlink():
         raise UserError(f"checkpoint {directory}: is a link, must be a directory")
     if not directory.is_dir():

@@ -1,8 +1,7 @@
-"""Checkpoints written beside the training: it stops for a copy, and a thread brings that to the disk.
+"""Checkpoints written in the background: the training stops for a copy, and a thread writes it to the disk.
 
-Where several processes train together, each writes its own worlds into the temporary directory of the first, which
-must be on a file system that all of them see. The first waits for the others' files before it gives the checkpoint its
-name.
+If several processes train together, each writes its own worlds into the temporary directory of the first, which must be
+on a file system that all of them see. The first waits for the others' files before it renames the checkpoint.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ POLL_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What a checkpoint is made of.
+    """The contents of a checkpoint.
 
     Attributes:
         path: the checkpoint's directory.
         tensors: networks and learner, of which the first process's are kept.
-        meta: what describes it.
-        worlds: this process's worlds, and what else differs from process to process.
+        meta: its description.
+        worlds: this process's worlds, and its other tensors that differ from process to process.
     """
 
     path: Path
@@ -52,21 +51,15 @@ class Package:
 
 
 class Saver:
-    """Writes the checkpoints of a run, one at a time.
+    """Writes the checkpoints of a run, one at a time; all processes save at the same time.
+
+    At most `interval` iterations and `interval_s` [s] (0: any) are between two of them; `keep` (0: all) stay.
 
     Attributes:
         durable: the newest checkpoint that is on the disk; None before the first.
     """
 
     def __init__(self, ranks: Ranks, keep: int, interval: int = 1, interval_s: float = 0.0) -> None:
-        """Write nothing yet.
-
-        Args:
-            ranks: the processes that train together; all of them save at the same time.
-            keep: how many checkpoints stay; 0: all.
-            interval: iterations from one to the next, at most.
-            interval_s: time from one to the next [s], at most; 0: any.
-        """
         self.durable: Path | None = None
         self._ranks, self._keep = ranks, keep
         self._interval, self._interval_s, self._since = interval, interval_s, time.monotonic()
@@ -78,19 +71,16 @@ class Saver:
     def is_due(self, iteration: int) -> bool:
         """Return whether the state after an iteration is to be saved; the first process decides for all.
 
-        One that is still being written is not waited for because of the time.
+        The time interval does not wait for a checkpoint that is still being written.
         """
         is_free = self._thread is None or not self._thread.is_alive()
         is_late = 0.0 < self._interval_s <= time.monotonic() - self._since
         return iteration % self._interval == 0 or (is_late and is_free)
 
     def start(self, package: Package) -> None:
-        """Begin to write a checkpoint; called by all processes. What it holds is copied before this returns.
+        """Begin to write a checkpoint; called by all processes. Its contents are copied before this returns.
 
-        Raises:
-            OSError: the one before could not be written, or this one cannot be begun.
-            GiveUpError: the one before held a number that is not finite.
-            PeerError: the same, of another process.
+        Raises the error of the one before, as `wait`, and OSError if this one cannot be begun.
         """
         self.wait()
         self._since = time.monotonic()
@@ -124,7 +114,7 @@ class Saver:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise what went wrong with a checkpoint, where that is known; of several processes `wait` does that."""
+        """Raise the error of a finished checkpoint, if there was one; of several processes `wait` does that."""
         if self._ranks.size == 1 and self._thread is not None and not self._thread.is_alive():
             self.wait()
 
@@ -145,15 +135,15 @@ class Saver:
             self._abandoned_at = 0.0
         self._thread.join()
         self._thread, error, self._error = None, self._error, None
-        told = self._ranks.gather("" if error is None else f"{type(error).__name__}: {error}")
+        lines = self._ranks.gather("" if error is None else f"{type(error).__name__}: {error}")
         if error is not None and not isinstance(error, PeerError):
             raise error
-        for rank, line in enumerate(told):
+        for rank, line in enumerate(lines):
             if line:
                 raise PeerError(f"process {rank} could not save ({line})")
 
     def finish(self) -> None:
-        """Let the checkpoint that was begun be written, where an error ends the training; raises nothing."""
+        """Wait for the checkpoint that was begun, when an error ends the training; raises nothing."""
         self._abandoned_at = time.monotonic() + GRACE_S
         if self._thread is not None:
             self._thread.join()
@@ -195,10 +185,10 @@ def copied(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor] | None = No
 
 
 def learned(worlds: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what has to be finite of a process's part: all that is no world's.
+    """Return the tensors of a process's part that must be finite: all that belong to no world.
 
-    A world that breaks in the last step of an iteration may keep numbers that are not finite (ENV, LIVE) until it is
-    reset in the next one; that is the quarantine's matter, and no end of a training.
+    A world that breaks in the last step of an iteration may hold numbers that are not finite (ENV, LIVE) until it is
+    reset in the next one; the quarantine counts it, and the training continues.
     """
     return {name: tensor for name, tensor in worlds.items() if not name.startswith((ENV, LIVE))}
 
@@ -208,7 +198,7 @@ def _done_name(rank: int) -> str:
 
 
 def _write_part(staging: Path, rank: int, worlds: Mapping[str, Tensor]) -> None:
-    """Write a process's file, then its checksum, whose name says that the file is whole."""
+    """Write a process's file, then its checksum, with a name that marks the file as whole."""
     found = write_tensors(staging / worlds_file(rank), worlds)
     part = staging / f".{_done_name(rank)}"
     part.write_text(found)

@@ -1,4 +1,4 @@
-"""What a checkpoint holds of each world, and how it gets back into as many worlds, or into another number of them."""
+"""The state of each world in a checkpoint, and its restoration into as many worlds, or another number of them."""
 
 from __future__ import annotations
 
@@ -14,37 +14,35 @@ from robot_rl.learn.checkpoints.checkpoint import load_worlds
 from robot_rl.learn.ranks import Ranks
 
 ENV = "env."
-"""What the names of the environment's own tensors begin with."""
+"""Prefix of the environment's tensors."""
 LIVE = "worlds."
-"""The same of what the learner remembers of each world, (N, ...)."""
+"""Prefix of the learner's state of each world, (N, ...)."""
 OWN = "own."
-"""The same of what a process that is not the first has for itself, such as its random streams."""
-FRESH = "give fresh_worlds=true to begin them anew"
+"""Prefix of the tensors that a process other than the first has for itself, such as its random streams."""
+FRESH = "give fresh_worlds=true to begin them again"
 
 
 def pack(env: Any, live: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what is to be kept of an environment's worlds.
+    """Return the state of an environment's worlds: its `state_dict()`, if it can also load it, and `live`.
 
-    Args:
-        env: the environment; its `state_dict()` is kept where it has one, and can load it.
-        live: what the learner remembers of each world, by name, (N, ...) each.
+    `live` is the learner's state of each world by name, (N, ...) each.
     """
     state = env.state_dict() if has_state(env) else {}
     return {f"{ENV}{name}": t for name, t in state.items()} | {f"{LIVE}{name}": t for name, t in live.items()}
 
 
 def has_state(env: Any) -> bool:
-    """Return whether an environment can tell its state and go on from it."""
+    """Return whether an environment can save and load its state."""
     return callable(getattr(env, "state_dict", None)) and callable(getattr(env, "load_state_dict", None))
 
 
 def under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose name begins with a prefix, by the rest of their name."""
+    """Return the tensors with a prefix in their names, by the rest of the name."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def read_own(path: Path, meta: Mapping[str, Any], ranks: Ranks) -> dict[str, Tensor]:
-    """Return what this process kept for itself in a checkpoint of as many processes; empty for the first, or others."""
+    """Return this process's own tensors in a checkpoint of as many processes; none for the first, or another number."""
     if ranks.is_first or meta.get("processes", 1) != ranks.size:
         return {}
     return under(load_worlds(path, ranks.rank) or {}, OWN)
@@ -60,32 +58,21 @@ def read_worlds(
     allow_resize: bool,
     tell: Callable[[str], None],
 ) -> dict[str, Tensor]:
-    """Return what the worlds go on from, checked against those that are there; nothing is changed yet.
+    """Return the saved state of this process's worlds, checked against the current ones; nothing is changed yet.
 
-    Args:
-        path: the checkpoint.
-        meta: its description.
-        env: the environment with this process's worlds.
-        live: what the learner remembers of each world.
-        ranks: the processes that train together.
-        allow_resize: let the worlds of the checkpoint be divided among another number of worlds or processes.
-        tell: called with a line where not every world goes on.
-
-    Returns:
-        Tensors by name as of `pack`; empty where the worlds begin anew.
-
-    Raises:
-        UserError: the numbers differ and may not, or the state does not fit the environment.
+    The tensors have the names of `pack`; none if the worlds begin again. `allow_resize` divides them among another
+    number of worlds or processes; `tell` gets a line if not every world continues. Raises UserError if the numbers
+    differ and may not, or the state does not fit the environment.
     """
     size, count = env.num_envs, meta.get("worlds", 0)
     before, now = (count, meta.get("processes", 1)), (size * ranks.size, ranks.size)
     if not count:
-        tell(f"checkpoint {path}: holds no worlds, they begin anew")
+        tell(f"checkpoint {path}: holds no worlds, they begin again")
         return {}
     if before != now and not allow_resize:
         raise UserError(
             f"num_envs={now[0]} in {_processes(now[1])}: the run has {before[0]} in {_processes(before[1])}; go on "
-            "with as many, or give allow_resize=true to divide its worlds anew"
+            "with as many, or give allow_resize=true to divide its worlds again"
         )
     own = pack(env, live)
     if before == now:
@@ -94,15 +81,15 @@ def read_worlds(
         parts = [load_worlds(path, rank) or {} for rank in range(before[1])]
         saved = redistributed(parts, own, size=count // before[1], first=ranks.rank * size, num_envs=size)
     if not any(name.startswith(ENV) for name in saved):
-        tell(f"checkpoint {path}: the environment could not tell its worlds' state, they begin anew")
+        tell(f"checkpoint {path}: the environment could not save its worlds' state, they begin again")
     elif not has_state(env):
-        tell(f"checkpoint {path}: this environment cannot take over its worlds' state, they begin anew")
+        tell(f"checkpoint {path}: this environment cannot load its worlds' state, they begin again")
         saved = {name: tensor for name, tensor in saved.items() if not name.startswith(ENV)}
     elif before != now:
         goes_on = min(before[0], now[0])
         tell(
             f"{before[0]} worlds in {_processes(before[1])} become {now[0]} in {_processes(now[1])}: "
-            f"the first {goes_on} go on, {now[0] - goes_on} begin anew"
+            f"the first {goes_on} go on, {now[0] - goes_on} begin again"
         )
     _check_fit(path, saved, own)
     return saved
@@ -111,16 +98,11 @@ def read_worlds(
 def redistributed(
     parts: Sequence[Mapping[str, Tensor]], own: Mapping[str, Tensor], *, size: int, first: int, num_envs: int
 ) -> dict[str, Tensor]:
-    """Return the rows of a process's worlds out of those of all worlds that were saved.
+    """Return the rows of a process's worlds from those that `size` worlds of each process saved in `parts`.
 
-    What has no row for each world is taken over where its shape fits, and stays as it is otherwise.
-
-    Args:
-        parts: what each process saved.
-        own: the state of this process's worlds as they are; those that are one too many keep it.
-        size: worlds of each process that saved.
-        first: index of this process's first world among all.
-        num_envs: this process's worlds.
+    The process has `num_envs` worlds with the current state `own`, of which `first` is the index of the first among
+    all; surplus worlds keep it. A tensor without a row for each world is copied if its shape fits, and stays unchanged
+    otherwise.
     """
     result = {}
     for name, mine in own.items():
@@ -139,11 +121,7 @@ def redistributed(
 
 
 def unpack(path: Path, saved: Mapping[str, Tensor], env: Any, live: Mapping[str, Tensor]) -> None:
-    """Let the worlds go on from what `read_worlds` returned.
-
-    Raises:
-        UserError: the environment refuses it; the line says why.
-    """
+    """Load the output of `read_worlds`; raise UserError, with the reason, if the environment refuses it."""
     state = under(saved, ENV)
     if state:
         try:
@@ -159,7 +137,7 @@ def unpack(path: Path, saved: Mapping[str, Tensor], env: Any, live: Mapping[str,
 
 
 def _check_fit(path: Path, saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    """Refuse a state of worlds that are not these: those of another task, or another engine."""
+    """Raise UserError for a state of other worlds: those of another task, or another engine."""
     has_env = any(name.startswith(ENV) for name in saved)
     for name, mine in own.items():
         theirs = saved.get(name)

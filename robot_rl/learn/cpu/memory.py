@@ -1,9 +1,9 @@
-"""Recurrent layers for the CPU: worlds go through a sequence a few hundred at a time, to meet in the cache.
+"""Recurrent layers for the CPU: sequences are computed for blocks of a few hundred worlds that fit into the cache.
 
-As in `fused`, the arrays of a pass are kept between calls and the gradient is written out by hand (backpropagation
-through time, Werbos 1990): a step is a dozen short operations on (worlds, units), for each of which autograd would
-allocate an array and record a node. A state that begins an episode is multiplied by zero, and so is the gradient that
-comes back to it.
+As in `robot_rl.learn.cpu.mlp`, the arrays of a pass are kept between calls and the gradient is written out by hand
+(backpropagation through time, Werbos 1990): a step is a dozen short operations on (worlds, units), for each of which
+autograd would allocate an array and record a node. A state that begins an episode is multiplied by zero, and so is the
+gradient that comes back to it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Weights = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class Arrays(NamedTuple):
-    """What a step of b worlds is computed in, or all steps of theirs.
+    """The arrays of one step of b worlds, or of all their steps.
 
     Attributes:
-        gates: (..., G H) gates; first of all the input's share of them.
-        inner: (..., H) what a kernel keeps beside them.
-        prev: state before the step, (..., H) each part.
+        gates: (..., G H) gates; before a kernel runs, the input's share of them.
+        inner: (..., H) intermediate values that a kernel keeps.
+        prev: state before the step, (H) each part.
     """
 
     gates: Tensor
@@ -138,13 +138,13 @@ LSTM = Kernel(4, 2, _lstm_forward, _lstm_backward, _lstm_weigh)
 
 
 @dataclass(slots=True, frozen=True)
-class Block:
+class WorldBlock:
     """The worlds that go through a sequence together.
 
     Attributes:
         span: which worlds.
-        steps: arrays of each step; the same ones for all where no backward pass is to follow.
-        whole: arrays of all steps, one below the other.
+        steps: arrays of each step; the same ones for all if no backward pass follows.
+        whole: arrays of all steps, concatenated.
         spares: intermediate arrays (b, H), shared by all blocks.
         carried: gradients that go back from step to step, (b, H) each part, shared by all blocks.
     """
@@ -157,32 +157,24 @@ class Block:
 
 
 class MemorySpace:
-    """Arrays that one layer's passes are computed in, kept between calls.
+    """Arrays for one layer's passes, kept between calls.
 
     Attributes:
         kernel: the arithmetic.
         rows: worlds of a block.
-        generation: counts the recorded forward passes; each overwrites what the one before left.
+        generation: counts the recorded forward passes; each overwrites the arrays of the one before.
     """
 
     def __init__(self, kernel: Kernel) -> None:
-        """Start empty.
-
-        Args:
-            kernel: the arithmetic.
-        """
         self.kernel = kernel
         self.rows = torch.get_num_threads() * LEAST_ROWS
         self.generation = 0
-        self._blocks: dict[tuple[Any, ...], list[Block]] = {}
+        self._blocks: dict[tuple[Any, ...], list[WorldBlock]] = {}
 
-    def blocks(self, shape: tuple[int, int, int], dtype: torch.dtype, *, keep: bool) -> list[Block]:
-        """Return the blocks of a pass, with arrays of unspecified content.
+    def blocks(self, shape: tuple[int, int, int], dtype: torch.dtype, *, keep: bool) -> list[WorldBlock]:
+        """Return the blocks of a pass over L steps, B worlds and H units, with arrays of unspecified content.
 
-        Args:
-            shape: steps L, worlds B and units H.
-            dtype: of the arrays.
-            keep: every step has arrays of its own, for a backward pass to find; else all share those of one.
+        With `keep` every step has arrays of its own, for a backward pass; else all share those of one.
         """
         key = (*shape, dtype, keep)
         if key not in self._blocks:
@@ -191,7 +183,7 @@ class MemorySpace:
             self._blocks[key] = self._make(shape, dtype, keep=keep)
         return self._blocks[key]
 
-    def _make(self, shape: tuple[int, int, int], dtype: torch.dtype, *, keep: bool) -> list[Block]:
+    def _make(self, shape: tuple[int, int, int], dtype: torch.dtype, *, keep: bool) -> list[WorldBlock]:
         (steps, worlds, size), kernel = shape, self.kernel
         most, held = min(worlds, self.rows), steps if keep else 1
 
@@ -212,24 +204,19 @@ class MemorySpace:
             part = tuple(array[:rows] for array in rest)
             whole = _each(own, lambda array: array.flatten(0, 1))
             blocks.append(
-                Block(slice(start, start + rows), views if keep else views * steps, whole, part[:2], part[2:])
+                WorldBlock(slice(start, start + rows), views if keep else views * steps, whole, part[:2], part[2:])
             )
         return blocks
 
     def __deepcopy__(self, memo: dict[int, Any]) -> MemorySpace:
-        """Return an empty one: what a copied network computes in is its own."""
+        """Return an empty workspace for the copied network."""
         return MemorySpace(self.kernel)
 
 
 def run_sequence(space: MemorySpace, x: Tensor, state: Parts, alive: Tensor | None, weights: Weights) -> Parts:
-    """Return the state after each step of a sequence, (L, B, H) each part; differentiable but for `alive`.
+    """Return the state (L, B, H) each part after each step of inputs x (L, B, F); differentiable except by `alive`.
 
-    Args:
-        space: arrays to compute in.
-        x: (L, B, F) inputs.
-        state: state before the first step, (B, H) each part.
-        alive: (L, B, 1) one, or zero where nothing is remembered from before the step; None: everything is.
-        weights: the layer's.
+    `alive` (L, B, 1) is zero where the state before the step, (B, H) each part, is reset, else one; None: all ones.
     """
     if torch.is_grad_enabled():
         return _SequenceFunction.apply(space, alive, x, *state, *weights)  # type: ignore[return-value]

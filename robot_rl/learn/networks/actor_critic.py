@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from robot_rl.config import NetworkCfg
+from robot_rl.config import LearnerCfg, NetworkCfg
 from robot_rl.errors import UserError
+from robot_rl.learn.dims import Dims, Mirrors, checked_mirrors
 from robot_rl.learn.networks.arithmetic import Converter
 from robot_rl.learn.networks.conv import Encoders
 from robot_rl.learn.networks.distributions import Params, make_distribution
-from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.networks.memory import Memory
 from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import Mirror, SymmetricMlp
+from robot_rl.plugins import load_reference
 
 
-class SideBySide(nn.Module):
-    """Perceptrons that see the same and share nothing.
-
-    Attributes:
-        bodies: the perceptrons, of one output each.
-    """
+class ParallelMlps(nn.Module):
+    """Perceptrons with the same input, one output each and no shared weights."""
 
     def __init__(self, bodies: list[Mlp | SymmetricMlp]) -> None:
-        """Take the perceptrons."""
         super().__init__()
         self.bodies = nn.ModuleList(bodies)
 
     def encode(self, x: Tensor) -> Tensor:
-        """Return what `forward` takes, from normalized observations."""
+        """Return the input of `forward`, from normalized observations."""
         return cast("Mlp", self.bodies[0]).encode(x)
 
     def convert(self, converter: Converter, name: str) -> None:
@@ -47,26 +46,28 @@ class SideBySide(nn.Module):
 
 
 Past = tuple[Tensor, Tensor]
-"""What U sequences of L steps remember: the state (U, S) before the first step, and (L, U) bool, where a step begins an
-episode and nothing is remembered from before it."""
-UNKNOWN_PAST = "the network has a memory: say what it remembers"
+"""State (U, S) before U sequences of L steps, and (L, U) bool, where a step begins an episode."""
+UNKNOWN_PAST = "the network has a memory: its state is required"
 
 
 class Network(nn.Module):
-    """What actor and critic have in common: raw observations in, outputs of a perceptron out.
+    """The common part of actor and critic: raw observations in, P = `out_dim` outputs of a perceptron out.
+
+    It is equivariant under the `mirrors` of observation and output, where given. With `separate` each output has a
+    perceptron of its own, and is then its own mirror partner.
 
     Attributes:
         layout: which components of an observation belong to which group.
         obs_dim: components D of an observation.
-        normalizer: normalizes raw observations; None where the configuration says so.
-        encoders: what images go through before the perceptron.
-        memory: recurrent layers between encoders and perceptron; None where the configuration has none.
+        normalizer: normalizes raw observations; None if not configured.
+        encoders: convolutional encoders before the perceptron.
+        memory: recurrent layers between encoders and perceptron; None if not configured.
         body: the perceptron.
     """
 
     def __init__(
         self,
-        layout: Layout | int,
+        layout: ObservationLayout | int,
         out_dim: int,
         cfg: NetworkCfg,
         *,
@@ -75,19 +76,8 @@ class Network(nn.Module):
         generator: torch.Generator | None,
         separate: bool = False,
     ) -> None:
-        """Build the network.
-
-        Args:
-            layout: groups of the observation, or its components.
-            out_dim: outputs P.
-            cfg: widths and activation.
-            normalize: hold a normalizer.
-            mirrors: mirrors of observation and output; where given, the network is equivariant under them.
-            generator: source of the weights.
-            separate: each output has a perceptron of its own; with mirrors each is then its own partner.
-        """
         super().__init__()
-        self.layout = layout if isinstance(layout, Layout) else Layout({"": (layout,)})
+        self.layout = layout if isinstance(layout, ObservationLayout) else ObservationLayout({"": (layout,)})
         self.obs_dim = self.layout.size
         mirror = mirrors[0] if mirrors else None
         self.encoders = Encoders(self.layout, cfg, mirror=mirror, generator=generator)
@@ -105,27 +95,22 @@ class Network(nn.Module):
             return SymmetricMlp(mirror, own, cfg, generator)
 
         several = separate and out_dim > 1
-        self.body: Any = SideBySide([perceptron(1) for _ in range(out_dim)]) if several else perceptron(out_dim)
+        self.body: Any = ParallelMlps([perceptron(1) for _ in range(out_dim)]) if several else perceptron(out_dim)
 
     @property
     def state_size(self) -> int:
-        """Components S of what is remembered from step to step; 0 without a memory."""
+        """Components S of the recurrent state; 0 without a memory."""
         return 0 if self.memory is None else self.memory.state_size
 
     def convert(self, converter: Converter, name: str) -> None:
-        """Replace the arithmetic of the perceptron's layers (`robot_rl.learn.networks.arithmetic`).
-
-        Args:
-            converter: makes a layer's arithmetic.
-            name: what this network is called, "actor" or "critic".
-        """
+        """Replace the arithmetic of the perceptron's layers (`robot_rl.learn.networks.arithmetic`)."""
         self.body.convert(converter, f"{name}.body")
 
     def encode(self, obs: Tensor) -> Tensor:
-        """Return what `outputs` takes from raw observations (..., D): normalized, and in the perceptron's basis.
+        """Return the input of `outputs` from raw observations (..., D): normalized, and in the perceptron's basis.
 
-        Where something that learns comes before the perceptron, the basis has to wait. This holds no
-        weights that are learned by gradients, so a learner does it once for a whole rollout.
+        If encoders or a memory come before the perceptron, the change of basis follows them. No weights here are
+        learned by gradients, so a learner does this once for a whole rollout.
         """
         x = obs if self.normalizer is None else self.normalizer(obs)
         return self.body.encode(x) if self.encoders.is_identity and self.memory is None else x
@@ -133,9 +118,7 @@ class Network(nn.Module):
     def outputs(self, x: Tensor, past: Past | None = None) -> Tensor:
         """Map encoded observations (B, F) to outputs (B, P).
 
-        Args:
-            x: (B, F) encoded observations. With a memory: of U sequences of L steps, step after step, B = L U.
-            past: what the sequences remember; needed where there is a memory.
+        With a memory they are those of U sequences of L steps, step after step, B = L U, and `past` is required.
         """
         if self.memory is None:
             return self.body(x if self.encoders.is_identity else self.body.encode(self.encoders(x)))
@@ -146,20 +129,15 @@ class Network(nn.Module):
         return self.body(self.body.encode(y.flatten(0, 1)))
 
     def trace(self, x: Tensor, past: Past) -> tuple[Tensor, Tensor]:
-        """Return what `outputs` does and the memory's state (L, U, S) after each step, without gradients."""
+        """Return the result of `outputs` and the memory's state (L, U, S) after each step, without gradients."""
         assert self.memory is not None
         y, states = self.memory.trace(self.encoders(x).unflatten(0, past[1].shape), *past)
         return self.body(self.body.encode(y.flatten(0, 1))), states
 
     def step(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Go one step on.
+        """Return the outputs (B, P) at encoded observations (B, F), and the memory's state (B, S) after this step.
 
-        Args:
-            x: (B, F) encoded observations.
-            state: (B, S) what is remembered, zeros at the start of an episode; needed where there is a memory.
-
-        Returns:
-            Outputs (B, P), and the state (B, S) after the step.
+        A memory requires the state (B, S) before it, zeros at the start of an episode.
         """
         if self.memory is None:
             return self.outputs(x), None
@@ -170,16 +148,15 @@ class Network(nn.Module):
 
 
 class Actor(Network):
-    """The policy: a distribution over actions whose parameters are a network's output.
+    """The policy: a distribution over actions with a network's outputs as parameters.
 
-    Attributes:
-        action_dim: components A of an action.
-        distribution: the distribution.
+    It is equivariant under the `mirror` of observation and action, where given. `choices` are those of each component
+    of a discrete action; empty for continuous actions.
     """
 
     def __init__(
         self,
-        layout: Layout | int,
+        layout: ObservationLayout | int,
         action_dim: int,
         cfg: NetworkCfg,
         *,
@@ -188,17 +165,6 @@ class Actor(Network):
         choices: tuple[int, ...] = (),
         generator: torch.Generator | None = None,
     ) -> None:
-        """Build the network.
-
-        Args:
-            layout: groups of the observation, or its components.
-            action_dim: components of an action.
-            cfg: widths, activation, distribution.
-            normalize: hold a normalizer.
-            mirror: mirrors of observation and action; where given, the policy is equivariant under them.
-            choices: choices of each component of a discrete action; empty where actions are continuous.
-            generator: source of the weights.
-        """
         distribution = make_distribution(action_dim, cfg, choices=choices, partner=mirror[1][0] if mirror else None)
         mirrors = (mirror[0], distribution.mirror_out(mirror[1])) if mirror else None
         super().__init__(layout, distribution.out_dim, cfg, normalize=normalize, mirrors=mirrors, generator=generator)
@@ -206,7 +172,7 @@ class Actor(Network):
         self.distribution = distribution
 
     def mean(self, obs: Tensor, state: Tensor | None = None) -> Tensor:
-        """Return what the policy does without noise, (B, A), at raw observations (B, D); `state` as in `act`."""
+        """Return actions without noise (B, A) at raw observations (B, D); `state` as in `act`."""
         return self.distribution.mode(self.params(obs, state))
 
     def params(self, obs: Tensor, state: Tensor | None = None) -> Params:
@@ -216,16 +182,13 @@ class Actor(Network):
     def act(
         self, obs: Tensor, noise: Tensor, frozen: Tensor | None = None, state: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Draw raw actions at raw observations.
+        """Return raw actions (B, A) at raw observations (B, D), and the outputs (B, P) that they were drawn at.
 
         Args:
             obs: (B, D) raw observations.
             noise: (B, A) random numbers (`Distribution.draw_noise`).
-            frozen: what `Distribution.snapshot` returned; saves computing it again.
-            state: (B, S) what the memory holds; overwritten by what it holds after this step.
-
-        Returns:
-            raw actions (B, A) and the outputs (B, P) that they were drawn at.
+            frozen: result of `Distribution.snapshot`; None computes it.
+            state: (B, S) state of the memory; overwritten by the state after this step.
         """
         out = self._advance(obs, state)
         return self.distribution.sample(self.distribution.params(out, frozen), noise), out
@@ -239,27 +202,26 @@ class Actor(Network):
     def export_module(self) -> nn.Module:
         """Return a module in evaluation mode from raw observations (B, D) to actions without noise (B, A).
 
-        With a memory it takes the state (B, S) besides and gives the next one, too, and has a `state_size`.
-        It holds copies, the normalizer among them, and its perceptron is a chain of linear layers whatever the training
-        network is.
-
-        Raises:
-            UserError: the policy sees or does what a bundle's contract has no words for.
+        With a memory it also takes the state (B, S), returns the next one, and has a `state_size`. It holds copies, the
+        normalizer among them, and its perceptron is a sequence of linear layers for any kind of training network.
+        Raises UserError if a bundle's contract cannot describe the observations or actions.
         """
         return (ExportedActor(self) if self.memory is None else ExportedMemory(self)).eval()
 
 
 class Critic(Network):
-    """The value function, or several: perceptrons of their own behind a normalizer, encoders and a memory in common.
+    """The value function, or several: separate perceptrons behind a shared normalizer, encoders and memory.
+
+    The values are invariant under the `mirror` of the observation, where given.
 
     Attributes:
         num_values: values K of a state.
-        value_normalizer: mean and deviation of the returns, in whose units the network works; None: as they are.
+        value_normalizer: mean and deviation of the returns, in units of which the network works; None: it does not.
     """
 
     def __init__(
         self,
-        layout: Layout | int,
+        layout: ObservationLayout | int,
         cfg: NetworkCfg,
         *,
         num_values: int = 1,
@@ -268,17 +230,6 @@ class Critic(Network):
         mirror: Mirror | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        """Build the network.
-
-        Args:
-            layout: groups of the observation, or its components.
-            cfg: widths and activation.
-            num_values: values K of a state.
-            normalize: hold a normalizer.
-            normalize_values: hold a normalizer of the returns.
-            mirror: mirror of the observation; where given, a state and its image have the same value.
-            generator: source of the weights.
-        """
         unchanged = (torch.arange(num_values), torch.ones(num_values))
         mirrors = (mirror, unchanged) if mirror else None
         super().__init__(
@@ -288,26 +239,21 @@ class Critic(Network):
         self.value_normalizer = Normalizer(num_values) if normalize_values else None
 
     def parts(self) -> list[nn.Module]:
-        """Return what an optimizer clips by itself: each critic's own perceptron, so that a loud one hurts no other."""
+        """Return the modules that are clipped separately, so that large gradients of one critic affect no other."""
         if self.num_values == 1:
             return [self]
         return [*self.body.bodies, *(part for part in (self.encoders, self.memory) if part is not None)]
 
     def values(self, x: Tensor, past: Past | None = None) -> Tensor:
-        """Return the values of encoded observations (B, F): (B,), or (B, K) where there are several."""
+        """Return the values of encoded observations (B, F): (B,), or (B, K) if there are several."""
         return self._each(self.outputs(x, past))
 
     def value(self, obs: Tensor, state: Tensor | None = None) -> Tensor:
-        """Return the values of raw observations (B, D): (B,), or (B, K) where there are several.
-
-        Args:
-            obs: (B, D) raw observations.
-            state: (B, S) what is remembered from before them; needed where there is a memory.
-        """
+        """Return the values of raw observations (B, D), as `values`; a memory requires its state (B, S) before them."""
         return self._each(self.step(self.encode(obs), state)[0])
 
     def trace(self, x: Tensor, past: Past) -> tuple[Tensor, Tensor]:
-        """Return what `values` does and the memory's state (L, U, S) after each step, without gradients."""
+        """Return the result of `values` and the memory's state (L, U, S) after each step, without gradients."""
         out, states = super().trace(x, past)
         return self._each(out), states
 
@@ -318,13 +264,12 @@ class Critic(Network):
 
 
 class ExportedActor(nn.Module):
-    """Raw observation in, action without noise out: what goes into a policy bundle."""
+    """The module of a policy bundle: raw observation in, action without noise out."""
 
     mean: Tensor
     scale: Tensor
 
     def __init__(self, actor: Actor) -> None:
-        """Copy what inference needs from an actor, to the CPU."""
         super().__init__()
         _check_exportable(actor.layout)
         normalizer = actor.normalizer or Normalizer(actor.obs_dim)
@@ -343,14 +288,9 @@ class ExportedActor(nn.Module):
 
 
 class ExportedMemory(ExportedActor):
-    """Raw observation and state in, action without noise and next state out.
-
-    Attributes:
-        state_size: components S of the state, which is zero at the start of an episode.
-    """
+    """Raw observation and state in, action without noise and next state out; episodes begin with state zero."""
 
     def __init__(self, actor: Actor) -> None:
-        """Copy what inference needs from an actor with a memory, to the CPU."""
         super().__init__(actor)
         assert actor.memory is not None
         self.memory, self.state_size = actor.memory.dense(), actor.state_size
@@ -361,12 +301,71 @@ class ExportedMemory(ExportedActor):
         return self.body(y), state
 
 
-def _check_exportable(layout: Layout) -> None:
+def _check_exportable(layout: ObservationLayout) -> None:
     """Refuse observations that are not one vector: a bundle's contract describes the terms of one group."""
     groups = ", ".join(span.group for span in layout.spans)
     if any(len(span.shape) > 1 for span in layout.spans):
-        raise UserError(f"export: the policy sees images ({groups}), a bundle's contract describes one vector alone")
+        raise UserError(f"export: the policy sees images ({groups}), a bundle's contract describes only one vector")
     if len(layout.spans) > 1:
         raise UserError(
             f"export: the policy sees the groups {groups}, a bundle's contract describes one; join their terms"
         )
+
+
+N = TypeVar("N", bound=Network)
+
+
+def make_actor(cfg: LearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None) -> Actor:
+    """Build the policy on the CPU; raise UserError for symmetry=network in an environment without mirror."""
+    checked = checked_mirrors(cfg, dims, mirrors)
+    with _named("actor"):
+        actor = Actor(
+            dims.actor_layout,
+            dims.action,
+            cfg.actor,
+            normalize=cfg.normalize_obs,
+            mirror=(checked["actor"], checked["action"]) if checked and cfg.symmetry == "network" else None,
+            choices=tuple(dims.choices),
+            generator=generator,
+        )
+    return _converted(actor, cfg, "actor")
+
+
+def make_critic(
+    cfg: LearnerCfg,
+    dims: Dims,
+    mirrors: Mirrors | None,
+    generator: torch.Generator | None = None,
+    *,
+    normalize_values: bool = False,
+) -> Critic:
+    """Build the value function on the CPU; errors are those of `make_actor`."""
+    checked = checked_mirrors(cfg, dims, mirrors)
+    with _named("critic"):
+        critic = Critic(
+            dims.critic_layout,
+            cfg.critic,
+            num_values=dims.num_values,
+            normalize=cfg.normalize_obs,
+            normalize_values=normalize_values,
+            mirror=checked["critic"] if checked and cfg.symmetry == "network" else None,
+            generator=generator,
+        )
+    return _converted(critic, cfg, "critic")
+
+
+def _converted(network: N, cfg: LearnerCfg, name: str) -> N:
+    """Return the network with the arithmetic of the configured converter."""
+    if cfg.converter:
+        network.convert(load_reference(cfg.converter, "converter"), name)
+    return network
+
+
+@contextlib.contextmanager
+def _named(network: str) -> Iterator[None]:
+    """Prefix the network's name to UserErrors inside: its parts know only their own settings."""
+    try:
+        yield
+    except UserError as error:
+        line = str(error)
+        raise UserError(f"{network}.{line}" if line.startswith(("hidden", "memory.")) else line) from error

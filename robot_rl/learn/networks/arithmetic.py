@@ -1,9 +1,9 @@
-"""From parameters to the arithmetic of a layer: one function a layer, which a converter may replace.
+"""The arithmetic of a layer as a function of its parameters, which a converter may replace.
 
-Without a converter a perceptron computes as it likes (a symmetric one in halves, on a CPU block by block). With one,
+Without a converter a perceptron computes in its own way (a symmetric one in halves, on a CPU block by block). With one,
 every layer of actor and critic is `y = arithmetic(x, weight, bias)`, with the weights that are deployed, wherever the
 network runs: in rollouts, in the update, in evaluation and in the exported policy. So fake quantization or another
-precision sees in training what the robot gets. Convolutions and recurrent layers keep their own arithmetic.
+precision has the same effect in training as on the robot. Convolutions and recurrent layers keep their own arithmetic.
 """
 
 from __future__ import annotations
@@ -20,19 +20,12 @@ module whose forward takes input (B, in), weight (out, in) and bias (out,) and r
 
 
 class ConvertedLinear(nn.Module):
-    """A layer of an exported policy: copies of weight and bias behind the arithmetic that it was trained with."""
+    """A layer of an exported policy: copies of weight and bias, and its arithmetic in evaluation mode on the CPU."""
 
     weight: Tensor
     bias: Tensor
 
     def __init__(self, weight: Tensor, bias: Tensor, arithmetic: nn.Module) -> None:
-        """Copy the parameters.
-
-        Args:
-            weight: (out, in).
-            bias: (out,).
-            arithmetic: the layer's arithmetic, in evaluation mode on the CPU.
-        """
         super().__init__()
         self.register_buffer("weight", weight.detach().cpu().clone())
         self.register_buffer("bias", bias.detach().cpu().clone())

@@ -13,30 +13,24 @@ from torch.nn.utils import skip_init
 from robot_rl.config import NetworkCfg
 from robot_rl.config.networks import ConvCfg
 from robot_rl.errors import UserError, suggest
-from robot_rl.learn.networks.layout import Layout, Span
+from robot_rl.learn.networks.layout import Mirror, ObservationLayout, Span
 from robot_rl.learn.networks.mlp import HIDDEN_GAIN, make_activation
 
 CHUNK_ELEMENTS = 2**23
-"""Activations of one layer that are held at once where no gradient is asked for: 32 MB."""
+"""Activations of one layer that are held at once if no gradient is required: 32 MB."""
 
 LARGE_SIDE = 32
 """Pixels of a side from which on the first stride is 4: with 2 the first two layers take four times as long."""
 
-Mirror = tuple[Tensor, Tensor]
 Image = tuple[int, int, int]
 """Channels, height, width."""
 
 
-def conv_spans(layout: Layout, cfg: ConvCfg, field: str = "conv") -> list[Span]:
-    """Return what goes through encoders, each with shape (channels, height, width), in the order of the observation.
+def conv_spans(layout: ObservationLayout, cfg: ConvCfg, field: str = "conv") -> list[Span]:
+    """Return the encoders' inputs, each with shape (channels, height, width), in the order of the observation.
 
-    Args:
-        layout: the network's observation.
-        cfg: names the groups, or terms of groups as "group.term".
-        field: the setting, for messages.
-
-    Raises:
-        UserError: an unknown or repeated name, a shape that does not fit, or kernels that an image is too small for.
+    Raises UserError, with the setting `field`, for an unknown or repeated name, a shape that does not fit, or kernels
+    that an image is too small for.
     """
     found: list[Span] = []
     own: list[tuple[int, ...]] = []
@@ -57,17 +51,10 @@ def conv_spans(layout: Layout, cfg: ConvCfg, field: str = "conv") -> list[Span]:
     return sorted(found, key=lambda span: span.start)
 
 
-def check_images(layout: Layout, cfg: ConvCfg, field: str, groups_field: str) -> None:
-    """Check what a network sees, with the names of the settings in the messages.
+def check_images(layout: ObservationLayout, cfg: ConvCfg, field: str, groups_field: str) -> None:
+    """Raise the UserErrors of `conv_spans`, or one for a group of images without an encoder.
 
-    Args:
-        layout: the network's observation.
-        cfg: its encoders.
-        field: the setting of the encoders, such as "actor.conv".
-        groups_field: the setting that names the groups.
-
-    Raises:
-        UserError: as `conv_spans`; or a group of images that no encoder takes.
+    `field` is the setting of the encoders, such as "actor.conv", and `groups_field` the one that names the groups.
     """
     encoded = {span.group for span in conv_spans(layout, cfg, field)}
     for span in layout.spans:
@@ -79,36 +66,29 @@ def check_images(layout: Layout, cfg: ConvCfg, field: str, groups_field: str) ->
 
 
 class Encoders(nn.Module):
-    """Some spans of an observation through convolutions, the others past them.
+    """Convolutional encoders of some spans of an observation; the others pass unchanged.
 
-    Under a mirror an encoder g looks at an image x and at its mirror image M x. The outputs g(x), g(M x) change places
-    when x is mirrored, so whatever comes after knows how they mirror.
+    Under a mirror an encoder g is applied to an image x and to its mirror image M x. The outputs g(x), g(M x) change
+    places when x is mirrored, so the mirror of the output is known.
 
     Attributes:
-        out_dim: components F of what comes out: what passes, then the features of each encoder.
-        mirror: mirror of what comes out; None without symmetry.
-        is_identity: there is no encoder, everything passes.
+        out_dim: components F of the output: unchanged ones, then the features of each encoder.
+        mirror: mirror of the output; None without symmetry.
+        is_identity: there is no encoder.
         pools: (start, stop, channels) of each image: a channel's components have one mean and deviation.
     """
 
     def __init__(
         self,
-        layout: Layout,
+        layout: ObservationLayout,
         cfg: NetworkCfg,
         *,
         mirror: Mirror | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        """Build an encoder for each of `cfg.conv.groups`; without any, the observation passes as it is.
+        """Build an encoder for each of `cfg.conv.groups`; without any, the observation passes unchanged.
 
-        Args:
-            layout: the observation.
-            cfg: the network's configuration.
-            mirror: mirror of the observation.
-            generator: source of the weights.
-
-        Raises:
-            UserError: as `conv_spans`; or a mirror that takes components of an image to elsewhere.
+        Raises UserError as `conv_spans`, or if the mirror moves components of an image outside of it.
         """
         super().__init__()
         spans = conv_spans(layout, cfg.conv)
@@ -162,7 +142,7 @@ class Encoders(nn.Module):
         self._num_flips += 1
 
     def _mirror_out(self, mirror: Mirror, size: int, features: int) -> Mirror:
-        """Return the mirror of what comes out: what passes as before, an image's two views in each other's place."""
+        """Return the mirror of the output: unchanged components as before, the two views of an image swapped."""
         kept = torch.cat([torch.arange(0), *(torch.arange(start, stop) for start, stop in self._kept)])
         place = torch.full((size,), -1, dtype=torch.int64)
         place[kept] = torch.arange(len(kept))
@@ -178,20 +158,17 @@ class Encoders(nn.Module):
 class ConvEncoder(nn.Module):
     """Convolutions, then a linear layer; an activation after each.
 
-    Half a kernel of zeros is put around each picture: without it a stride of two would leave out the last rows and
-    columns of many sizes, such as what a height scan sees farthest ahead.
+    Half a kernel of zeros is put around each image: without it a stride of two would leave out the last rows and
+    columns of many sizes, such as the farthest ones of a height scan.
 
     Attributes:
-        widest: most activations of a layer that an image takes, the image among them.
+        widest: most activations of a layer for one image, the image among them.
     """
 
     def __init__(self, shape: Image, cfg: NetworkCfg, generator: torch.Generator | None = None) -> None:
-        """Build the layers, orthogonal at the start like those of a perceptron.
+        """Build the layers, initialized orthogonally like those of a perceptron.
 
-        Args:
-            shape: channels, height, width of an image that the kernels fit.
-            cfg: channels, kernels, strides, features, activation.
-            generator: source of the weights; PyTorch's own layers would draw from the global stream.
+        `generator` is the source of the weights; PyTorch's own layers would draw from the global stream.
         """
         super().__init__()
         conv = cfg.conv
@@ -220,13 +197,13 @@ def _with_channels(shape: Sequence[int]) -> Image:
 
 
 def _image_shape(span: Span, cfg: ConvCfg, field: str) -> Image:
-    """Return channels, height and width of a span: its own, or where it is flat the configured one."""
+    """Return channels, height and width of a span: its own, or of a flat one the configured shape."""
     if len(span.shape) in (2, 3):
         return _with_channels(span.shape)
     size = math.prod(span.shape)
     if not cfg.shape:
         raise UserError(
-            f"{field}.shape: '{span.group}' is a vector of {size} components; say what it is, such as "
+            f"{field}.shape: '{span.group}' is a vector of {size} components; give its shape, such as "
             f"{field}.shape=[height, width]"
         )
     if math.prod(cfg.shape) != size:
@@ -238,8 +215,10 @@ def _image_shape(span: Span, cfg: ConvCfg, field: str) -> Image:
 
 def _check_kernels(name: str, shape: Image, cfg: ConvCfg, field: str) -> None:
     for k, (size, windows) in enumerate(zip((shape, *_sizes(shape, cfg)), _windows(shape, cfg), strict=False)):
-        for setting, told, window in zip(("kernels", "strides"), (cfg.kernels, cfg.strides), windows, strict=True):
-            if told and window > max(size[1:]):
+        for setting, configured, window in zip(
+            ("kernels", "strides"), (cfg.kernels, cfg.strides), windows, strict=True
+        ):
+            if configured and window > max(size[1:]):
                 raise UserError(
                     f"{field}.{setting}: {window} is larger than what convolution {k + 1} gets of '{name}', "
                     f"{size[1]} x {size[2]}; take smaller kernels or strides, or fewer of them"
@@ -266,6 +245,6 @@ def _sizes(shape: Image, cfg: ConvCfg) -> list[Image]:
 
 
 def _between(spans: Sequence[tuple[int, int, Image]], size: int) -> list[tuple[int, int]]:
-    """Return the stretches (start, stop) of an observation that no span takes."""
+    """Return the ranges (start, stop) of an observation that belong to no span."""
     edges = [0, *(edge for start, stop, _ in spans for edge in (start, stop)), size]
     return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]

@@ -1,7 +1,7 @@
-"""Distributions over actions: what a policy's network puts out, and what is drawn from it.
+"""Distributions over actions, with the outputs of a policy's network as parameters.
 
-A distribution's parameters are a tuple of tensors, made of the network's output by `params`. What is drawn is a "raw"
-action, the one that the learner keeps and asks the probability of; `to_env` makes the environment's action of it.
+A distribution's parameters are a tuple of tensors, computed from the network's output by `params`. A sample is a "raw"
+action, which the learner keeps and computes the probability of; `to_env` converts it to the environment's action.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.networks import gaussian
+from robot_rl.learn.networks.layout import Mirror
 
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _MIDDLE_WEIGHT = 8.0 / 15.0
 _OUTER_NODES = tuple(
     (math.sqrt(5.0 + sign * math.sqrt(10.0)), (7.0 - sign * 2.0 * math.sqrt(10.0)) / 60.0) for sign in (-1.0, 1.0)
@@ -23,16 +24,10 @@ _OUTER_NODES = tuple(
 """Nodes and weights of the mean over a standard normal number, exact for polynomials up to degree nine."""
 
 Params = tuple[Tensor, ...]
-Mirror = tuple[Tensor, Tensor]
 
 
 class Distribution(nn.Module):
-    """A distribution over actions of A components.
-
-    Attributes:
-        action_dim: components A of an action.
-        out_dim: outputs P of the network that it needs.
-    """
+    """A distribution over actions of A = `action_dim` components, from P = `out_dim` outputs of a network."""
 
     action_dim: int
     out_dim: int
@@ -42,20 +37,15 @@ class Distribution(nn.Module):
         return None
 
     def params(self, out: Tensor, frozen: Tensor | None = None) -> Params:
-        """Return the parameters at outputs (B, P) of the network.
-
-        Args:
-            out: (B, P) outputs.
-            frozen: what `snapshot` returned, for the policy of that moment; the current one where None.
-        """
+        """Return the parameters at outputs (B, P) of the network, of the policy of a `snapshot` or the current one."""
         raise NotImplementedError
 
     def draw_noise(self, noise: Tensor, generator: torch.Generator | None) -> None:
-        """Fill (..., A) with the random numbers that `sample` takes: standard normal ones unless said otherwise."""
+        """Fill (..., A) with the random numbers that `sample` takes, standard normal by default."""
         noise.normal_(generator=generator)
 
     def sample(self, params: Params, noise: Tensor) -> Tensor:
-        """Return raw actions (B, A) made of random numbers (B, A)."""
+        """Return raw actions (B, A) from random numbers (B, A)."""
         raise NotImplementedError
 
     def log_prob(self, raw: Tensor, params: Params) -> Tensor:
@@ -63,7 +53,7 @@ class Distribution(nn.Module):
         raise NotImplementedError
 
     def entropy(self, params: Params) -> Tensor:
-        """Return the entropy [nat], (B,), or () where it does not depend on the state."""
+        """Return the entropy [nat], (B,), or () if it does not depend on the state."""
         raise NotImplementedError
 
     def kl(self, old: Params, new: Params) -> Tensor:
@@ -71,19 +61,15 @@ class Distribution(nn.Module):
         raise NotImplementedError
 
     def mode(self, params: Params) -> Tensor:
-        """Return what a policy does that draws no lots: actions (B, A) for the environment."""
+        """Return the actions (B, A) of the environment without noise."""
         raise NotImplementedError
 
     def to_env(self, raw: Tensor) -> Tensor:
-        """Return the environment's actions of raw ones (B, A)."""
+        """Return the environment's actions (B, A) of raw ones."""
         return raw
 
     def spread(self, out: Tensor | None = None) -> Tensor | None:
-        """Return the mean standard deviation () for the log; None where there is none.
-
-        Args:
-            out: (..., P) outputs of the network to take the mean over, where it depends on them.
-        """
+        """Return the mean standard deviation () for the log, over outputs (..., P) if it depends on them; or None."""
         return None
 
     def mirror_out(self, action: Mirror) -> Mirror:
@@ -91,12 +77,12 @@ class Distribution(nn.Module):
         return action
 
     def mode_of_out(self) -> nn.Module:
-        """Return a module that maps outputs (B, P) to what `mode` returns, for the export."""
+        """Return a module from outputs (B, P) to the result of `mode`, for the export."""
         return nn.Identity()
 
 
 class Gaussian(Distribution):
-    """Independent Gaussians with a deviation that does not depend on the state.
+    """Independent Gaussians with a deviation that does not depend on the state; mirror partners have the same.
 
     Attributes:
         log_std: (A,) logarithm of the standard deviation, before mirroring and clamping.
@@ -106,13 +92,6 @@ class Gaussian(Distribution):
     partner: Tensor
 
     def __init__(self, action_dim: int, cfg: NetworkCfg, partner: Tensor | None = None) -> None:
-        """Start at the configured deviation.
-
-        Args:
-            action_dim: components A.
-            cfg: initial, least and greatest deviation.
-            partner: (A,) mirror partners, whose deviations are kept equal.
-        """
         super().__init__()
         self.action_dim = self.out_dim = action_dim
         self.log_std = nn.Parameter(torch.full((action_dim,), math.log(cfg.init_std)))
@@ -123,7 +102,7 @@ class Gaussian(Distribution):
         )
 
     def current(self) -> Tensor:
-        """Return the logarithm of the standard deviation (A,), equal for mirrored partners and clamped."""
+        """Return the logarithm of the standard deviation (A,), equal for mirror partners and clamped."""
         log_std = self.log_std
         if self._has_partner:
             log_std = 0.5 * (log_std + log_std[self.partner])
@@ -144,15 +123,19 @@ class Gaussian(Distribution):
 
     def log_prob(self, raw: Tensor, params: Params) -> Tensor:
         """Return the log-probability (B,)."""
-        return gaussian.log_prob(raw, *params)
+        mean, log_std = params
+        scaled = (raw - mean) * torch.exp(-log_std)
+        return scaled.square().sum(-1).mul(-0.5) - (log_std + HALF_LOG_2PI).sum()
 
     def entropy(self, params: Params) -> Tensor:
         """Return the entropy ()."""
-        return gaussian.entropy(params[1])
+        return (params[1] + 0.5 + HALF_LOG_2PI).sum()
 
     def kl(self, old: Params, new: Params) -> Tensor:
         """Return the divergence (B,)."""
-        return gaussian.kl(*old, *new)
+        (old_mean, old_log_std), (mean, log_std) = old, new
+        constant = (0.5 * (torch.exp(2.0 * (old_log_std - log_std)) - 1.0) + log_std - old_log_std).sum()
+        return ((old_mean - mean) * torch.exp(-log_std)).square().sum(-1).mul(0.5) + constant
 
     def mode(self, params: Params) -> Tensor:
         """Return the mean."""
@@ -164,13 +147,12 @@ class Gaussian(Distribution):
 
 
 class StateGaussian(Distribution):
-    """Independent Gaussians whose deviation is an output of the network, too: P = 2 A.
+    """Independent Gaussians with a deviation that is also an output of the network: P = 2 A.
 
     The logarithm of the deviation is log(init_std) + the output, clamped to the configured range.
     """
 
     def __init__(self, action_dim: int, cfg: NetworkCfg) -> None:
-        """Start at the configured deviation where the network's output is zero."""
         super().__init__()
         self.action_dim, self.out_dim = action_dim, 2 * action_dim
         self._start = math.log(cfg.init_std)
@@ -189,16 +171,15 @@ class StateGaussian(Distribution):
         """Return the log-probability (B,)."""
         mean, log_std = params
         scaled = (raw - mean) * torch.exp(-log_std)
-        return -(0.5 * scaled.square() + log_std + gaussian.HALF_LOG_2PI).sum(-1)
+        return -(0.5 * scaled.square() + log_std + HALF_LOG_2PI).sum(-1)
 
     def entropy(self, params: Params) -> Tensor:
         """Return the entropy (B,)."""
-        return (params[1] + 0.5 + gaussian.HALF_LOG_2PI).sum(-1)
+        return (params[1] + 0.5 + HALF_LOG_2PI).sum(-1)
 
     def kl(self, old: Params, new: Params) -> Tensor:
         """Return the divergence (B,)."""
-        (m0, s0), (m1, s1) = old, new
-        return (s1 - s0 + 0.5 * (torch.exp(2.0 * (s0 - s1)) + ((m0 - m1) * torch.exp(-s1)).square() - 1.0)).sum(-1)
+        return kl_each(*old, *new)
 
     def mode(self, params: Params) -> Tensor:
         """Return the mean."""
@@ -209,7 +190,7 @@ class StateGaussian(Distribution):
         return None if out is None else self.params(out)[1].detach().exp().mean()
 
     def mirror_out(self, action: Mirror) -> Mirror:
-        """Return the mirror of [mean, deviation]: a deviation changes places with its partner's and keeps its sign."""
+        """Return the mirror of [mean, deviation]: a deviation is swapped with its partner's and keeps its sign."""
         perm, sign = action
         return torch.cat((perm, perm + self.action_dim)), torch.cat((sign, torch.ones_like(sign)))
 
@@ -227,12 +208,6 @@ class Squashed(Distribution):
     """
 
     def __init__(self, inner: Gaussian | StateGaussian, bound: float) -> None:
-        """Squash a Gaussian.
-
-        Args:
-            inner: the Gaussian.
-            bound: greatest magnitude of an action.
-        """
         super().__init__()
         self.inner, self.bound = inner, bound
         self.action_dim, self.out_dim = inner.action_dim, inner.out_dim
@@ -297,11 +272,6 @@ class Categorical(Distribution):
     """
 
     def __init__(self, choices: Sequence[int]) -> None:
-        """Take the numbers of choices.
-
-        Args:
-            choices: choices of each component.
-        """
         super().__init__()
         self.choices = tuple(choices)
         self.action_dim, self.out_dim = len(self.choices), sum(self.choices)
@@ -346,30 +316,29 @@ class Categorical(Distribution):
 
     def mode_of_out(self) -> nn.Module:
         """Raise UserError: a robot's joints take targets."""
-        raise UserError("export: the policy makes choices, a bundle's contract has targets of joints alone")
+        raise UserError("export: the policy makes choices, a bundle's contract has only targets of joints")
 
 
 def make_distribution(
     action_dim: int, cfg: NetworkCfg, *, choices: Sequence[int] = (), partner: Tensor | None = None
 ) -> Distribution:
-    """Return the distribution that a configuration asks for.
+    """Return the distribution of an actor's configuration; `partner` (A,) are the mirror partners of its actions.
 
-    Args:
-        action_dim: components of an action.
-        cfg: the actor's configuration.
-        choices: choices of each component where the environment's actions are discrete; else empty.
-        partner: (A,) mirror partners of the actions; None without symmetry.
-
-    Raises:
-        UserError: a distribution of real numbers is asked for where actions are choices.
+    Raises UserError if a distribution of real numbers is configured, but actions are `choices`.
     """
     if choices:
         if cfg.distribution != "gaussian" or cfg.state_std:
-            asked = f"distribution: '{cfg.distribution}'" if cfg.distribution != "gaussian" else "state_std: True"
-            raise UserError(f"actor.{asked} is for actions that are numbers, these are choices; leave it out")
+            setting = f"distribution: '{cfg.distribution}'" if cfg.distribution != "gaussian" else "state_std: True"
+            raise UserError(f"actor.{setting} is for actions that are numbers, these are choices; leave it out")
         return Categorical(choices)
     inner = StateGaussian(action_dim, cfg) if cfg.state_std else Gaussian(action_dim, cfg, partner)
     return Squashed(inner, cfg.bound) if cfg.distribution == "squashed" else inner
+
+
+def kl_each(old_mean: Tensor, old_log_std: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """Return KL(old || new) (B,) [nat] of Gaussians with deviations (A,), or of each sample (B, A)."""
+    ratio = torch.exp(2.0 * (old_log_std - log_std))
+    return (log_std - old_log_std + 0.5 * (ratio + ((old_mean - mean) * torch.exp(-log_std)).square() - 1.0)).sum(-1)
 
 
 class _FirstHalf(nn.Module):

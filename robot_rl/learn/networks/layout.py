@@ -12,6 +12,9 @@ from torch import Tensor
 
 from robot_rl.errors import UserError, suggest
 
+Mirror = tuple[Tensor, Tensor]
+"""Permutation (D,) int64 and sign (D,): mirrored = x[..., permutation] * sign. Applied twice it is the identity."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -30,8 +33,11 @@ class Span:
     shape: tuple[int, ...]
 
 
-class Layout:
-    """Observation groups side by side, each flattened.
+class ObservationLayout:
+    """Observation groups, each flattened, one after another.
+
+    `shapes` has the shape of each group, without the worlds, in order; `terms` by "group.term" the first component
+    within the group, then the shape. Terms of other groups are left out.
 
     Attributes:
         spans: the groups in order.
@@ -40,13 +46,6 @@ class Layout:
     """
 
     def __init__(self, shapes: Mapping[str, Sequence[int]], terms: Mapping[str, Sequence[int]] | None = None) -> None:
-        """Lay groups out.
-
-        Args:
-            shapes: shape of each group, without the worlds, in order.
-            terms: by "group.term" the first component within the group, then the shape; those of other groups are
-                left out.
-        """
         spans, start = [], 0
         for group, shape in shapes.items():
             stop = start + math.prod(shape)
@@ -72,11 +71,11 @@ class Layout:
         return [span.group for span in (*self.spans, *self.terms)]
 
     def find(self, name: str) -> Span | None:
-        """Return the components of a group, or of a term of one; None where there is no such thing."""
+        """Return the components of a group, or of a term of one; None for an unknown name."""
         return next((span for span in (*self.spans, *self.terms) if span.group == name), None)
 
     def gather(self, obs: TensorDict, out: Tensor) -> Tensor:
-        """Write the groups of observations, (N, *shape) each, side by side into (N, D) and return it."""
+        """Write the groups of observations, (N, *shape) each, one after another into (N, D) and return it."""
         if self._flat:
             return torch.cat([obs[span.group] for span in self.spans], dim=-1, out=out)
         for span in self.spans:
@@ -86,17 +85,10 @@ class Layout:
 
 def make_layout(
     obs: TensorDict, groups: Sequence[str], field: str, terms: Mapping[str, Sequence[int]] | None = None
-) -> Layout:
-    """Return the layout of some observation groups.
+) -> ObservationLayout:
+    """Return the layout of some observation groups, which the setting `field` names; `terms` as of `ObservationLayout`.
 
-    Args:
-        obs: observations, each group (N, ...).
-        groups: names of groups.
-        field: the setting that names them, for messages.
-        terms: parts of groups, as `Layout` takes them.
-
-    Raises:
-        UserError: a group that does not exist, is named twice or has no components.
+    Raises UserError for a group that does not exist, is named twice or has no components.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     names = list(map(str, obs.keys()))
@@ -108,4 +100,4 @@ def make_layout(
         shapes[group] = tuple(obs[group].shape[1:])
         if not shapes[group]:
             raise UserError(f"{field}: group '{group}' has shape {tuple(obs[group].shape)}, must be (num_envs, ...)")
-    return Layout(shapes, terms)
+    return ObservationLayout(shapes, terms)

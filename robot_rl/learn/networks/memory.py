@@ -1,11 +1,11 @@
-"""Recurrent networks: what an actor or a critic remembers from step to step of an episode.
+"""Recurrent layers of actor and critic.
 
-The state is one flat tensor (B, S), so whoever carries it needs to know nothing of layers and cells. Gradients go back
-through a sequence and no further (truncated backpropagation through time, Williams & Peng 1990), and never across the
-start of an episode.
+The state is one flat tensor (B, S), so other modules need not know its layers and cells. Gradients go back through a
+sequence and no further (truncated backpropagation through time, Williams & Peng 1990), and never across the start of an
+episode.
 
-Under a mirror the units come in pairs that change places, so the second half of a layer's weights is the first half
-mirrored. A memory of an observation's mirror images is then the mirror image of its memory, to rounding.
+Under a mirror the units come in pairs that are swapped, so the second half of a layer's weights is the first half
+mirrored. The state for mirrored observations is then the mirror image of the state, to rounding.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from torch import Tensor, nn
 from robot_rl.config import MemoryCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.cpu.memory import GRU, LSTM, MemorySpace, Parts, Weights, run_sequence
+from robot_rl.learn.networks.layout import Mirror
 from robot_rl.learn.networks.mlp import make_weights
 
-Mirror = tuple[Tensor, Tensor]
 KERNELS = {"gru": GRU, "lstm": LSTM}
 FORGET_BIAS = 1.0
 """Bias of an LSTM's forget gate at the start: it remembers before it has learned to (Jozefowicz et al. 2015)."""
 
 
 class Memory(nn.Module):
-    """Recurrent layers on one another.
+    """Recurrent layers, each on the output of the one before, equivariant under the `mirror` of the input, where given.
 
     Attributes:
         hidden: units H of a layer.
@@ -40,17 +40,7 @@ class Memory(nn.Module):
     def __init__(
         self, in_dim: int, cfg: MemoryCfg, generator: torch.Generator | None = None, mirror: Mirror | None = None
     ) -> None:
-        """Build the layers.
-
-        Args:
-            in_dim: components F of the input.
-            cfg: kind ("gru" or "lstm"), units and layers.
-            generator: source of the weights; PyTorch's own layers would draw from the global stream.
-            mirror: mirror of the input; where given, the memory is equivariant under it.
-
-        Raises:
-            UserError: an odd number of units under a mirror.
-        """
+        """Build the layers; raise UserError for an odd number of units under a mirror."""
         super().__init__()
         if mirror is not None and cfg.hidden % 2:
             raise UserError(
@@ -67,31 +57,20 @@ class Memory(nn.Module):
         self.state_size = cfg.layers * KERNELS[cfg.kind].parts * cfg.hidden
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Go one step on.
-
-        Args:
-            x: (B, F) inputs.
-            state: (B, S) what is remembered; zeros at the start of an episode.
-
-        Returns:
-            Outputs (B, H) and the state (B, S) after the step.
-        """
+        """Return the outputs (B, H) at inputs (B, F), and the state (B, S) after the step from the one before it."""
         y, parts = self._run(x[None], state, None)
         return y[0], _join(parts)[0]
 
     def sequence(self, x: Tensor, state: Tensor, start: Tensor) -> Tensor:
-        """Return the outputs (L, B, H) of a sequence, differentiable with respect to inputs, state and weights.
+        """Return the outputs (L, B, H) of inputs (L, B, F), differentiable with respect to inputs, state and weights.
 
-        Args:
-            x: (L, B, F) inputs.
-            state: (B, S) what is remembered before the first step.
-            start: (L, B) bool, an episode began with this step, so nothing is remembered from before it.
+        `state` (B, S) is that before the first step; it is zeroed where an episode began with a step, `start` (L, B).
         """
         return self._run(x, state, start)[0]
 
     @torch.no_grad()
     def trace(self, x: Tensor, state: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what `sequence` returns and the state (L, B, S) after each step, without gradients."""
+        """Return the result of `sequence` and the state (L, B, S) after each step, without gradients."""
         y, parts = self._run(x, state, start)
         return y, _join(parts)
 
@@ -105,7 +84,7 @@ class Memory(nn.Module):
         return x, _join(parts)
 
     def dense(self) -> Memory:
-        """Return a copy on the CPU whose layers hold the weights of all units, without a mirror."""
+        """Return a copy on the CPU with layers that hold the weights of all units, without a mirror."""
         twin = copy.deepcopy(self).cpu()
         for cell in twin._cells():
             cell.make_dense()
@@ -131,11 +110,13 @@ class Memory(nn.Module):
 class Recurrent(nn.Module):
     """One recurrent layer: a GRU (Cho et al. 2014) or an LSTM (Hochreiter & Schmidhuber 1997).
 
+    The initial weights are orthogonal, gate by gate. Under a mirror all four tensors hold the first H / 2 units.
+
     Attributes:
         weight_x: (G H, F) weights of the input; gates r, z, n of a GRU, i, f, o, g of an LSTM.
         weight_h: (G H, H) weights of the state.
         bias: (G H,) bias of the gates.
-        bias_h: (H,) bias within a GRU's gate n, (0,) of an LSTM. Under a mirror all four hold the first H / 2 units.
+        bias_h: (H,) bias within a GRU's gate n, (0,) of an LSTM.
     """
 
     perm: Tensor
@@ -149,15 +130,6 @@ class Recurrent(nn.Module):
         generator: torch.Generator | None = None,
         mirror: Mirror | None = None,
     ) -> None:
-        """Start with orthogonal weights, gate by gate.
-
-        Args:
-            kind: "gru" or "lstm".
-            in_dim: components F of the input.
-            hidden: units H.
-            generator: source of the weights.
-            mirror: mirror of the input.
-        """
         super().__init__()
         self.kernel, self.is_mirrored = KERNELS[kind], mirror is not None
         units = hidden // 2 if self.is_mirrored else hidden
@@ -183,7 +155,7 @@ class Recurrent(nn.Module):
         self.space = MemorySpace(self.kernel)
 
     def weights(self) -> Weights:
-        """Return the four of all H units: under a mirror the second half is the first one mirrored, gate by gate."""
+        """Return the four tensors of all H units: under a mirror the second half is the first one mirrored."""
         if not self.is_mirrored:
             return self.weight_x, self.weight_h, self.bias, self.bias_h
         gates, bias_h = self.kernel.gates, self.bias_h
@@ -203,13 +175,7 @@ class Recurrent(nn.Module):
         self.is_mirrored = False
 
     def forward(self, x: Tensor, state: Parts, start: Tensor | None) -> Parts:
-        """Return the state after each step, (L, B, H) each part.
-
-        Args:
-            x: (L, B, F) inputs.
-            state: state before the first step, (B, H) each part.
-            start: (L, B) bool, nothing is remembered from before the step; None: everything is.
-        """
+        """Return the state (L, B, H) each part after each step of inputs (L, B, F); it is zeroed at `start` (L, B)."""
         if x.device.type != "cpu":
             return self.plain(x, state, start)
         alive = None if start is None else (~start).to(x.dtype)[..., None]
@@ -232,7 +198,7 @@ class Recurrent(nn.Module):
         return self._next(nn.functional.linear(x, weights[0], weights[2]), state, weights)
 
     def _next(self, gates: Tensor, state: Parts, weights: Weights) -> Parts:
-        """Return the state after a step, of what the input adds to the gates, the bias included."""
+        """Return the state after a step from the input's share of the gates, the bias included."""
         added = nn.functional.linear(state[0], weights[1])
         size = state[0].shape[-1]
         if len(state) == 1:

@@ -20,17 +20,16 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {"elu": nn.ELU, "relu": nn.ReLU, "sil
 
 
 def make_activation(name: str) -> nn.Module:
-    """Return the activation of that name (one of `robot_rl.config.networks.ACTIVATIONS`)."""
+    """Return the activation with that name (one of `robot_rl.config.networks.ACTIVATIONS`)."""
     return _ACTIVATIONS[name]()
 
 
 def make_weights(sizes: Sequence[int], last_gain: float, generator: torch.Generator | None) -> list[nn.Parameter]:
-    """Return the weights (out, in) of a perceptron's layers, orthogonal at the start (Saxe et al. 2014).
+    """Return the weights (out, in) of a perceptron's layers, initialized orthogonally (Saxe et al. 2014).
 
-    Args:
-        sizes: components of the input, of each hidden layer and of the output.
-        last_gain: factor of the last layer's weights; the others have HIDDEN_GAIN.
-        generator: source of the weights; PyTorch's own layers would draw from the global stream.
+    `sizes` are the components of the input, of each hidden layer and of the output; `last_gain` is the factor of the
+    last layer's weights, and HIDDEN_GAIN of the others. `generator` is their source; PyTorch's own layers would draw
+    from the global stream.
     """
     weights = []
     for i, (in_dim, out_dim) in enumerate(pairwise(sizes)):
@@ -43,19 +42,9 @@ def make_weights(sizes: Sequence[int], last_gain: float, generator: torch.Genera
 
 
 class Affine(nn.Module):
-    """A linear layer with given weights.
-
-    Attributes:
-        weight: (out, in).
-        bias: (out,), zero at the start.
-    """
+    """A linear layer with given weights (out, in) and a bias (out,) that is initially zero."""
 
     def __init__(self, weight: nn.Parameter) -> None:
-        """Take the weights.
-
-        Args:
-            weight: (out, in).
-        """
         super().__init__()
         self.weight = weight
         self.bias = nn.Parameter(torch.zeros(weight.shape[0]))
@@ -66,22 +55,21 @@ class Affine(nn.Module):
 
 
 def affines(layers: nn.ModuleList) -> list[Affine]:
-    """Return the layers of a list of `Affine` by their type."""
+    """Return the layers of a list of `Affine` with their type."""
     return cast("list[Affine]", list(layers))
 
 
 class Perceptron(nn.Module):
-    """What every perceptron has: an activation, weights as they are deployed, and arithmetic that may be converted.
+    """The base of perceptrons: an activation, weights as they are deployed, and arithmetic that may be converted.
 
     Attributes:
         activation: between the layers.
-        arithmetic: of each layer, where a converter replaced it; None elsewhere.
+        arithmetic: of each layer, if a converter replaced it; else None.
     """
 
     activation: nn.Module
 
     def __init__(self) -> None:
-        """Begin with the perceptron's own arithmetic."""
         super().__init__()
         self.arithmetic: nn.ModuleList | None = None
 
@@ -90,17 +78,12 @@ class Perceptron(nn.Module):
         raise NotImplementedError
 
     def convert(self, converter: Converter, name: str) -> None:
-        """Replace the arithmetic of every layer.
-
-        Args:
-            converter: makes a layer's arithmetic.
-            name: what this perceptron is called.
-        """
+        """Replace the arithmetic of every layer; `name` is the perceptron's."""
         shapes = [(weight.shape[0], weight.shape[1]) for weight, _ in self.deployed()]
         self.arithmetic = nn.ModuleList(converter(f"{name}.{i}", shape) for i, shape in enumerate(shapes))
 
     def dense(self) -> nn.Sequential:
-        """Return a copy as a plain chain of layers and activations over normalized observations, on the CPU."""
+        """Return a copy as a plain sequence of layers and activations over normalized observations, on the CPU."""
         modules: list[nn.Module] = []
         arithmetic = None if self.arithmetic is None else copy.deepcopy(self.arithmetic).cpu().eval()
         for i, (weight, bias) in enumerate(self.deployed()):
@@ -114,21 +97,9 @@ class Perceptron(nn.Module):
 
 
 class Mlp(Perceptron):
-    """A multilayer perceptron.
-
-    Attributes:
-        layers: the linear layers in order.
-    """
+    """A multilayer perceptron."""
 
     def __init__(self, in_dim: int, out_dim: int, cfg: NetworkCfg, generator: torch.Generator | None = None) -> None:
-        """Build the layers.
-
-        Args:
-            in_dim: components of the input.
-            out_dim: components of the output.
-            cfg: widths, activation and gain of the last layer.
-            generator: source of the weights.
-        """
         super().__init__()
         weights = make_weights((in_dim, *cfg.hidden, out_dim), cfg.output_gain, generator)
         self.layers = nn.ModuleList(map(Affine, weights))
@@ -136,7 +107,7 @@ class Mlp(Perceptron):
         self.work = Workspace(cfg.activation, max(cfg.hidden))
 
     def encode(self, x: Tensor) -> Tensor:
-        """Return what `forward` takes, from normalized observations: here the observations themselves."""
+        """Return the input of `forward` from normalized observations: here the observations themselves."""
         return x
 
     def forward(self, x: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ EPSILON = 1e-2
 class Normalizer(nn.Module):
     """Normalizes by the mean and deviation of everything seen so far: (x - mean) / (std + EPSILON).
 
-    The statistics change in `update` alone, which a learner calls once an iteration, after the policy was updated:
-    rollout and update therefore see the same normalization, and the first minibatch's probability ratio is 1.
+    The statistics change only in `update`, which a learner calls once an iteration, after the policy was updated:
+    rollout and update therefore have the same normalization, and the first minibatch's probability ratio is 1.
 
     Attributes:
         mean: (D,) running mean.
@@ -39,12 +39,9 @@ class Normalizer(nn.Module):
     ) -> None:
         """Start as the identity (mean 0, deviation 1 - EPSILON).
 
-        Args:
-            size: components D of an observation.
-            mirror: (D,) permutation and sign; where given, the statistics are those of the observations and their
-                mirror images together, so that normalizing and mirroring commute.
-            pools: (start, stop, channels) of images: a channel's pixels have one mean and one deviation, so that a
-                pixel that has hardly ever changed is not blown up when it does.
+        With a `mirror` the statistics are those of the observations and their mirror images together, so that
+        normalizing and mirroring commute. `pools` are (start, stop, channels) of images: a channel's pixels have one
+        mean and deviation, so that a pixel that has hardly ever changed is not blown up when it does.
         """
         super().__init__()
         self.register_buffer("mean", torch.zeros(size))
@@ -61,18 +58,12 @@ class Normalizer(nn.Module):
         return (obs - self.mean) * self.scale
 
     def inverse(self, x: Tensor) -> Tensor:
-        """Return what normalizes to (..., D)."""
+        """Return the vectors (..., D) that normalize to x."""
         return x / self.scale + self.mean
 
     @torch.no_grad()
     def update(self, obs: Tensor, valid: Tensor | None = None, ranks: Ranks = ALONE) -> None:
-        """Take in observations (Chan et al. 1979, parallel variance).
-
-        Args:
-            obs: (B, D) observations.
-            valid: (B,) bool; rows that are false are left out. None: all count.
-            ranks: the processes whose observations count together.
-        """
+        """Include the valid (B,) rows of observations (B, D) of all ranks (Chan et al. 1979, parallel variance)."""
         if valid is None and ranks.size == 1:
             added = torch.full_like(self.count, obs.shape[0])
             mean = obs.mean(0)

@@ -1,4 +1,4 @@
-"""Left-right symmetry: mirrored samples for the batch, or networks that are mirror-equivariant by construction."""
+"""Left-right symmetry by networks that are mirror-equivariant by construction."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from torch import Tensor, nn
 
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, Workspace
-from robot_rl.learn.cpu.symmetric import PairedLayer, run_symmetric
+from robot_rl.learn.cpu.mlp import FUSED_ACTIVATIONS, PairedLayer, Workspace, run_symmetric
 from robot_rl.learn.networks.arithmetic import run_layers
+from robot_rl.learn.networks.layout import Mirror
 from robot_rl.learn.networks.mlp import Affine, Perceptron, affines, make_activation, make_weights
-
-Mirror = tuple[Tensor, Tensor]
-"""Permutation (D,) int64 and sign (D,): mirrored = x[..., permutation] * sign. Applied twice it is the identity."""
 
 
 def reflect(x: Tensor, mirror: Mirror) -> Tensor:
@@ -24,11 +21,7 @@ def reflect(x: Tensor, mirror: Mirror) -> Tensor:
 
 
 def check_mirror(name: str, mirror: Mirror, size: int) -> Mirror:
-    """Return a mirror as (int64, float32) on the CPU after checking that it has `size` entries and undoes itself.
-
-    Raises:
-        UserError: it does not; the message holds the first entry that is wrong.
-    """
+    """Return a mirror as (int64, float32) on the CPU; raise UserError unless it fits `size` and is its own inverse."""
     perm, sign = mirror[0].detach().cpu().to(torch.int64), mirror[1].detach().cpu().to(torch.float32)
     if perm.shape != (size,) or sign.shape != (size,):
         raise UserError(
@@ -43,27 +36,22 @@ def check_mirror(name: str, mirror: Mirror, size: int) -> Mirror:
 
 
 class MirrorBasis(nn.Module):
-    """Splits vectors into what a mirror keeps (even) and what it negates (odd).
+    """Splits vectors into the part that a mirror keeps (even) and the part that it negates (odd).
 
     A component and its partner become half their sum and half their difference; a component that is its own partner is
-    even or odd as it stands. Every factor is a power of two, so mirroring the vector negates the odd part to the bit.
+    even or odd itself. Every factor is a power of two, so mirroring the vector negates the odd part to the bit.
 
     Attributes:
         num_even: even components.
         split: (D, D) x @ split.T = [even, odd].
         join: (D, D) [even, odd] @ join.T = x.
-        alone: (D,) true at the components of [even, odd] that stem from a component without a partner.
+        unpaired: (D,) true at the components of [even, odd] that stem from a component without a partner.
     """
 
     split: Tensor
     join: Tensor
 
     def __init__(self, mirror: Mirror) -> None:
-        """Build the two matrices.
-
-        Args:
-            mirror: permutation and sign, checked by `check_mirror`.
-        """
         super().__init__()
         perm, sign = mirror[0].tolist(), mirror[1].tolist()
         size = len(perm)
@@ -79,7 +67,7 @@ class MirrorBasis(nn.Module):
             split[row, i], split[row, j] = 0.5, 0.5 * side
             join[i, row], join[j, row] = 1.0, side
         self.num_even, self.num_odd = len(even), len(odd)
-        self.alone = torch.tensor([perm[i] == i for i in even + odd], dtype=torch.bool)
+        self.unpaired = torch.tensor([perm[i] == i for i in even + odd], dtype=torch.bool)
         self.register_buffer("split", split, persistent=False)
         self.register_buffer("join", join, persistent=False)
 
@@ -89,8 +77,8 @@ class SymmetricMlp(Perceptron):
 
     The hidden units come in mirrored pairs (p, q). A linear map that treats both sides alike is block-diagonal in the
     even and odd parts (p + q) / 2 and (p - q) / 2, so each layer is two products of half the width; only the activation
-    looks at p and q themselves. Averaging a plain network over both views (as in Abdolhosseini et al. 2019) costs twice
-    a plain one instead.
+    takes p and q themselves. Averaging a plain network over both views (as in Abdolhosseini et al. 2019) costs twice a
+    plain one instead.
 
     Attributes:
         even: linear maps of the even parts.
@@ -100,17 +88,7 @@ class SymmetricMlp(Perceptron):
     def __init__(
         self, mirror_in: Mirror, mirror_out: Mirror, cfg: NetworkCfg, generator: torch.Generator | None = None
     ) -> None:
-        """Build the layers.
-
-        Args:
-            mirror_in: mirror of the input.
-            mirror_out: mirror of the output.
-            cfg: widths (each even), activation and gain of the last layer.
-            generator: source of the weights.
-
-        Raises:
-            UserError: a hidden width is odd.
-        """
+        """Build the layers; raise UserError for an odd hidden width."""
         super().__init__()
         for width in cfg.hidden:
             if width % 2:
@@ -121,16 +99,16 @@ class SymmetricMlp(Perceptron):
         odd = (self.basis_in.num_odd, *halves, self.basis_out.num_odd)
         self.even = nn.ModuleList(map(Affine, make_weights(even, cfg.output_gain, generator)))
         self.odd = nn.ParameterList(make_weights(odd, cfg.output_gain, generator))
-        with torch.no_grad():  # Half a sum of partners is shorter by sqrt(2) than a component that stands alone.
-            alone = torch.where(self.basis_in.alone, 1.0 / math.sqrt(2.0), 1.0)
-            affines(self.even)[0].weight.mul_(alone[: self.basis_in.num_even])
-            self.odd[0].mul_(alone[self.basis_in.num_even :])
+        with torch.no_grad():  # Half a sum of partners is shorter by sqrt(2) than an unpaired component.
+            factor = torch.where(self.basis_in.unpaired, 1.0 / math.sqrt(2.0), 1.0)
+            affines(self.even)[0].weight.mul_(factor[: self.basis_in.num_even])
+            self.odd[0].mul_(factor[self.basis_in.num_even :])
         self.activation = make_activation(cfg.activation)
         self.work = Workspace(cfg.activation, max(cfg.hidden))
-        self._is_invariant = self.basis_out.num_odd == 0 and bool(self.basis_out.alone.all())
+        self._is_invariant = self.basis_out.num_odd == 0 and bool(self.basis_out.unpaired.all())
 
     def encode(self, x: Tensor) -> Tensor:
-        """Return what `forward` takes, from normalized observations (..., D): their even and odd parts side by side.
+        """Return the input of `forward` from normalized observations (..., D): their even and odd parts, concatenated.
 
         Converted layers take the observations themselves.
         """

@@ -15,7 +15,7 @@ from robot_rl.bench.profile import StageWatch, watching
 from robot_rl.config import NetworkCfg
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
-from robot_rl.learn.batch import Batch
+from robot_rl.learn.rollout import Batch
 from robot_rl.learn.runner import Runner
 
 CFG = PPOLearnerCfg(num_steps=4, actor=NetworkCfg(hidden=(8,)), critic=NetworkCfg(hidden=(8,), output_gain=1.0))

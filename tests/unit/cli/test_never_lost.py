@@ -162,7 +162,7 @@ def test_another_number_of_worlds(run, in_tmp, tiny):
     assert len(untimed(few)) == 2
     code, _, err = run("resume", "few", "max_iterations=3", "num_envs=6", "allow_resize=true")
     assert code == 0, err
-    line = "4 worlds in 1 process become 6 in 1 process: the first 4 go on, 2 begin anew"
+    line = "4 worlds in 1 process become 6 in 1 process: the first 4 go on, 2 begin again"
     assert line in err
     assert few.read_config()["resumed"][0]["told"] == [line]
     assert untimed(few)[-1]["env_steps"] == 2 * 4 * 4 + 6 * 4
@@ -172,6 +172,6 @@ def test_worlds_begin_anew_where_that_is_asked_for(run, in_tmp, tiny):
     assert run("train", "task=cartpole", *tiny, "run_id=one")[0] == 0
     assert run("resume", "one", "fresh_worlds=perhaps")[0] == 2
     code, _, err = run("resume", "one", "max_iterations=3", "fresh_worlds=true")
-    assert (code, "every world begins anew" in err) == (0, True)
+    assert (code, "every world begins again" in err) == (0, True)
     one = RunDir(in_tmp / "runs" / "cartpole" / "one")
     assert load_worlds(latest_checkpoint(one.path))["env.state.counter"].max() <= 4 + 1

@@ -18,7 +18,7 @@ from robot_rl_deploy.verify import verify_bundle
 
 from robot_rl.config import ConvCfg, MemoryCfg, NetworkCfg
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.networks.layout import ObservationLayout
 
 MIRROR = (torch.arange(30).roll(15), torch.ones(30))
 SAME = (torch.tensor([1, 0]), torch.ones(2))
@@ -27,7 +27,7 @@ SAME = (torch.tensor([1, 0]), torch.ones(2))
 def make_actor(kind="gru", layers=1, mirrored=False, **fields):
     memory = MemoryCfg(kind=kind, hidden=12, layers=layers)
     cfg = NetworkCfg(hidden=(16,), output_gain=1.0, memory=memory, **fields)
-    layout = Layout({"actor": (30,)}, {"actor.joint_vel": (15, 1, 3, 3)})
+    layout = ObservationLayout({"actor": (30,)}, {"actor.joint_vel": (15, 1, 3, 3)})
     mirror = (MIRROR, SAME) if mirrored else None
     actor = Actor(layout, 2, cfg, mirror=mirror, generator=torch.Generator().manual_seed(0))
     actor.normalizer.update(torch.randn(64, 30, generator=torch.Generator().manual_seed(1)) * 3.0 + 0.5)

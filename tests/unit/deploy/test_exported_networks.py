@@ -9,11 +9,11 @@ from robot_rl_deploy.policy import BundlePolicy
 from robot_rl.config import ConvCfg, NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.networks.layout import ObservationLayout
 
 TERM = "actor.joint_vel"
 """Three values of three joints, components 15 to 23 of the toy's 30: a picture of 3 x 3."""
-LAYOUT = Layout({"actor": (30,)}, {TERM: (15, 1, 3, 3)})
+LAYOUT = ObservationLayout({"actor": (30,)}, {TERM: (15, 1, 3, 3)})
 CONV = {"conv": ConvCfg(groups=(TERM,), channels=(4, 8), features=6)}
 ROWS = torch.arange(9).view(3, 3).flip(0).reshape(-1)
 MIRROR = (torch.cat((torch.arange(15), 15 + ROWS, torch.arange(24, 30))), torch.ones(30))

@@ -21,8 +21,8 @@ from robot_rl.config import apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, load_checkpoint, verify_checkpoint
-from robot_rl.learn.make import make_runner
 from robot_rl.learn.policy import make_policy
+from robot_rl.learn.runner import make_runner
 
 FEW = limits(max_examples=max(1, limits().max_examples // 2))
 META, WEIGHTS, WORLDS = FILES = ("meta.json", "model.safetensors", "env.safetensors")

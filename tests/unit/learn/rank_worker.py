@@ -40,7 +40,7 @@ def settings_of(cfg):
 
 
 class Line(VecEnv):
-    """Points on a line, of which every process has some; what a world draws depends on its index among all alone.
+    """Points on a line, of which every process has some; what a world draws depends only on its index among all.
 
     The worlds of the second half live at another place and are paid ten times as much: statistics of one half are far
     from those of all.
@@ -189,7 +189,7 @@ def resumed(ranks, directory):
     return {}, two | {"same": float(same), "remembered": len(whole._worlds()), "files": files}
 
 
-def told(work):
+def error_line(work):
     try:
         work()
     except (FloatingPointError, Interrupted, PeerError, UserError) as error:
@@ -208,7 +208,7 @@ def broken(ranks, directory):
 
     env.step = sick
     runner = Runner(env, CFG, run_dir=directory / "broken", seed=7, ranks=ranks)
-    return {}, {"said": told(lambda: runner.learn(5)), "iteration": runner.iteration}
+    return {}, {"said": error_line(lambda: runner.learn(5)), "iteration": runner.iteration}
 
 
 def stopped(ranks, directory):
@@ -220,7 +220,7 @@ def stopped(ranks, directory):
                 os.kill(os.getpid(), signal.SIGUSR1)
 
     runner = Runner(Line(ranks), CFG, run_dir=directory / "stopped", seed=7, ranks=ranks, observer=notify)
-    said = told(lambda: runner.learn(5))
+    said = error_line(lambda: runner.learn(5))
     return {}, {"said": said, "saved": str((directory / "stopped" / "checkpoints" / "000002").is_dir())}
 
 
@@ -232,8 +232,8 @@ def refused(ranks, directory):
 
     answer = ranks.first(lambda: {"path": "there"})
     return {}, {
-        "said": told(lambda: ranks.first(fail)),
-        "divided": told(lambda: ranks.share(33, "num_envs")),
+        "said": error_line(lambda: ranks.first(fail)),
+        "divided": error_line(lambda: ranks.share(33, "num_envs")),
         "answer": answer["path"],
         "everyone": ranks.gather({"rank": ranks.rank, "nan": float("nan")})[-1]["rank"],
         "any": ranks.any([ranks.rank == 0, False]),
@@ -252,7 +252,7 @@ def lose(ranks, directory):
 
     env.step = vanish
     runner = Runner(env, CFG, seed=7, ranks=ranks)
-    (directory / "lost.txt").write_text(told(lambda: runner.learn(3)))
+    (directory / "lost.txt").write_text(error_line(lambda: runner.learn(3)))
 
 
 def main():

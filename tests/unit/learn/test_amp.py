@@ -1,4 +1,4 @@
-"""The motion prior: a discriminator that tells motions apart, and a policy that comes to move like the recorded one."""
+"""The motion prior: a discriminator of motions, and a policy that learns to move like the recorded one."""
 
 import json
 from dataclasses import replace
@@ -131,27 +131,27 @@ def test_shares_and_scale():
 
 
 def counted(before, after):
-    """Poses whose first component says which episode they are of."""
+    """Poses with the index of their episode as first component."""
     poses = torch.zeros(STEPS + 1, WORLDS, SIZE)
     poses[:before], poses[before:] = 1.0, after
     return poses
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_a_pair_never_joins_two_episodes(told):
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_pair_never_joins_two_episodes(is_known):
     amp = make_amp(replay=STEPS * WORLDS)
     rollout = rollout_of(counted(4, 7.0))
-    rollout.done[3], rollout.has_final_obs = True, told  # Step 3 goes from row 3 to the next episode's row 4.
+    rollout.done[3], rollout.has_final_obs = True, is_known  # Step 3 goes from row 3 to the next episode's row 4.
     rollout.ends["motion"].fill_(50.0)
     rollout.ends["motion"][3] = 2.0
     reward = amp.reward(rollout)
     amp.update(rollout, 0.0)
     pairs = {tuple(pair) for pair in amp.replay[amp.weights > 0].tolist()}
     inside = {(1.0,) * 4, (7.0,) * 4}
-    assert pairs == inside | ({(1.0, 1.0, 2.0, 2.0)} if told else set())
-    assert float(amp.weights.sum()) == STEPS * WORLDS - (0 if told else WORLDS)
+    assert pairs == inside | ({(1.0, 1.0, 2.0, 2.0)} if is_known else set())
+    assert float(amp.weights.sum()) == STEPS * WORLDS - (0 if is_known else WORLDS)
     assert float(amp.replay[amp.weights == 0].abs().sum()) == 0.0
-    if not told:
+    if not is_known:
         assert float(reward[3].abs().max()) == 0.0
 
 
@@ -191,7 +191,7 @@ def test_the_replay_buffer_keeps_the_newest():
 
 
 class SpeedEnv(VecEnv):
-    """A mass on a line whose acceleration is the action; its motion is its speed. The task's reward is nothing."""
+    """A mass on a line with the action as its acceleration; its motion is its speed. The task's reward is nothing."""
 
     def __init__(self, num_envs: int = 64, episode: int = 25, seed: int = 0) -> None:
         self.num_envs, self.num_actions, self.max_episode_length = num_envs, 1, episode
@@ -389,4 +389,4 @@ def test_the_policy_takes_over_the_speed(recording):
     assert float(env.speed.mean()) == pytest.approx(1.5, abs=0.3)  # A little more: every episode begins below.
     assert float(env.speed.std()) < 0.15
     assert rows[-1]["amp/reward"] > 0.5
-    assert abs(rows[-1]["amp/expert"] - rows[-1]["amp/policy"]) < 0.6  # They can hardly be told apart any more.
+    assert abs(rows[-1]["amp/expert"] - rows[-1]["amp/policy"]) < 0.6  # They can hardly be distinguished any more.

@@ -17,7 +17,7 @@ from robot_rl.learn.dims import Dims, make_dims
 from robot_rl.learn.networks import conv
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.conv import Encoders, conv_spans
-from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.networks.symmetry import reflect
 from robot_rl.learn.policy import make_policy
@@ -26,7 +26,7 @@ from robot_rl.learn.runner import Runner
 
 SCAN = ConvCfg(groups=("actor.scan",), channels=(4, 8), features=6)
 """Two numbers, a scan of 8 x 10, one more number."""
-LAYOUT = Layout({"actor": (83,)}, {"actor.first": (0, 2), "actor.scan": (2, 1, 8, 10)})
+LAYOUT = ObservationLayout({"actor": (83,)}, {"actor.first": (0, 2), "actor.scan": (2, 1, 8, 10)})
 ROWS = torch.arange(80).view(8, 10).flip(0).reshape(-1)
 """The scan's rows from the other side."""
 MIRROR = (
@@ -48,7 +48,9 @@ def test_an_encoder_by_hand():
     """Pixels 0 ... 8 in 3 x 3, a kernel of 2 x 2 ones at every second place from the upper left edge on: 0, 1 + 2,
     3 + 6 and 4 + 5 + 7 + 8, weighed by 1, 2, 3, 4 in feature 0; feature 1 is negative before its activation."""
     scan = ConvCfg(groups=("eye",), channels=(1,), kernels=(2,), strides=(2,), features=2)
-    encoders = Encoders(Layout({"before": (2,), "eye": (3, 3), "after": (1,)}), make_cfg(scan, activation="relu"))
+    encoders = Encoders(
+        ObservationLayout({"before": (2,), "eye": (3, 3), "after": (1,)}), make_cfg(scan, activation="relu")
+    )
     convolution, linear = encoders.encoders[0].layers[0], encoders.encoders[0].layers[3]
     with torch.no_grad():
         convolution.weight.fill_(1.0)
@@ -60,7 +62,7 @@ def test_an_encoder_by_hand():
 
 @pytest.mark.parametrize("shape", [(8, 10), (11, 17), (12, 16), (9, 7), (64, 47), (33, 35)])
 def test_every_pixel_is_looked_at(shape):
-    layout = Layout({"eye": shape})
+    layout = ObservationLayout({"eye": shape})
     encoders = Encoders(layout, make_cfg(ConvCfg(groups=("eye",), channels=(3, 3, 3)), activation="tanh"))
     x = torch.zeros(1, layout.size, requires_grad=True)
     encoders(x).sum().backward()
@@ -69,7 +71,7 @@ def test_every_pixel_is_looked_at(shape):
 
 @pytest.mark.parametrize(("shape", "kernels", "strides"), [((11, 17), (3, 3), (2, 2)), ((64, 48), (7, 3), (4, 2))])
 def test_what_is_not_said_suits_the_picture(shape, kernels, strides):
-    encoders = Encoders(Layout({"eye": shape}), make_cfg(ConvCfg(groups=("eye",))))
+    encoders = Encoders(ObservationLayout({"eye": shape}), make_cfg(ConvCfg(groups=("eye",))))
     found = [layer for layer in encoders.encoders[0].layers if isinstance(layer, torch.nn.Conv2d)]
     assert [layer.kernel_size for layer in found] == [(size, size) for size in kernels]
     assert [layer.stride for layer in found] == [(size, size) for size in strides]
@@ -112,7 +114,7 @@ def test_without_encoders_nothing_changes():
 
 def test_two_groups_have_an_encoder_each_of_their_own_shape():
     scan = ConvCfg(groups=("depth", "scan"), shape=(6, 8), channels=(3,), features=5)
-    layout = Layout({"scan": (48,), "actor": (4,), "depth": (2, 12, 9)})
+    layout = ObservationLayout({"scan": (48,), "actor": (4,), "depth": (2, 12, 9)})
     encoders = Encoders(layout, make_cfg(scan))
     assert [encoder.layers[0].in_channels for encoder in encoders.encoders] == [1, 2]
     assert encoders(torch.randn(3, layout.size)).shape == (3, 4 + 5 + 5)
@@ -335,8 +337,8 @@ def test_settings_are_named_with_the_network_they_belong_to(seeing, small_cfg):
 
 def test_images_have_no_place_in_a_contract():
     scan = ConvCfg(groups=("eye",), channels=(2,))
-    actor = Actor(Layout({"actor": (3,), "eye": (1, 8, 8)}), 2, make_cfg(scan))
+    actor = Actor(ObservationLayout({"actor": (3,), "eye": (1, 8, 8)}), 2, make_cfg(scan))
     with pytest.raises(UserError, match=r"export: the policy sees images \(actor, eye\)"):
         actor.export_module()
     with pytest.raises(UserError, match="export: the policy sees the groups actor, more"):
-        Actor(Layout({"actor": (3,), "more": (4,)}), 2, make_cfg(ConvCfg())).export_module()
+        Actor(ObservationLayout({"actor": (3,), "more": (4,)}), 2, make_cfg(ConvCfg())).export_module()

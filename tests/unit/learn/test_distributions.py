@@ -9,9 +9,8 @@ from torch.distributions import AffineTransform, Normal, TanhTransform, Transfor
 
 from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.algorithms.ppo.build import make_networks
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
-from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.algorithms.ppo.ppo import PPO, make_networks
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Categorical, make_distribution

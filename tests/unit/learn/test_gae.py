@@ -71,7 +71,7 @@ def test_in_float64_it_is_the_recurrence():
 
 @pytest.mark.parametrize("critics", [2, 3])
 def test_several_critics_are_as_many_estimates(critics):
-    """Values and rewards (T, N, K), ends (T, N, 1): each critic's estimate is what it would be alone."""
+    """Values and rewards (T, N, K), ends (T, N, 1): each critic's estimate is that of a single critic."""
     generator = torch.Generator().manual_seed(critics)
     rewards = torch.randn(24, 40, critics, generator=generator)
     values = torch.randn(25, 40, critics, generator=generator)

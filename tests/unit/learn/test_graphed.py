@@ -1,4 +1,4 @@
-"""What can be said of recorded steps without a GPU: what they read, when they are recorded, what is not."""
+"""Recorded steps, as far as they can be tested without a GPU: what they read, when they are recorded, what is not."""
 
 from dataclasses import replace
 
@@ -77,7 +77,7 @@ def weights(algorithm):
 
 @pytest.mark.parametrize("ranks", [None, Pair()])
 def test_recorded_steps_are_the_steps(ranks):
-    """Every update has other samples and another policy that acted: what is replayed reads them where it was told."""
+    """Every update has other samples and another policy that acted: a replay reads them from its own memory."""
     plain, recorder = make(ranks=ranks), Replaying()
     recorded = make(recorder, ranks=ranks)
     for rollout in make_rollouts(4):

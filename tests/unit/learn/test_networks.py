@@ -8,8 +8,8 @@ import torch
 from robot_rl.config import NetworkCfg
 from robot_rl.learn.cpu import mlp as fused
 from robot_rl.learn.cpu.mlp import activate
-from robot_rl.learn.networks import gaussian
 from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.networks.mlp import Mlp, make_activation
 from robot_rl.learn.networks.symmetry import SymmetricMlp
 
@@ -104,12 +104,13 @@ def test_dense_copy_computes_the_same(kind, activation):
 
 
 def test_gaussian_by_hand():
+    gaussian = Gaussian(2, NetworkCfg())
     action, mean = torch.tensor([[1.0, -2.0]]), torch.tensor([[0.5, -1.0]])
     log_std = torch.tensor([math.log(0.5), math.log(2.0)])
     density = math.exp(-0.5) / (0.5 * math.sqrt(2 * math.pi)) * math.exp(-0.125) / (2.0 * math.sqrt(2 * math.pi))
-    assert float(gaussian.log_prob(action, mean, log_std)) == pytest.approx(math.log(density), rel=1e-6)
+    assert float(gaussian.log_prob(action, (mean, log_std))) == pytest.approx(math.log(density), rel=1e-6)
     entropy = sum(0.5 * math.log(2 * math.pi * math.e * s * s) for s in (0.5, 2.0))
-    assert float(gaussian.entropy(log_std)) == pytest.approx(entropy, rel=1e-6)
+    assert float(gaussian.entropy((mean, log_std))) == pytest.approx(entropy, rel=1e-6)
 
 
 def test_divergence_agrees_with_torch():
@@ -117,7 +118,8 @@ def test_divergence_agrees_with_torch():
     old_log_std, log_std = torch.randn(3), torch.randn(3)
     p, q = torch.distributions.Normal(old, old_log_std.exp()), torch.distributions.Normal(new, log_std.exp())
     expected = torch.distributions.kl_divergence(p, q).sum(-1)
-    torch.testing.assert_close(gaussian.kl(old, old_log_std, new, log_std), expected, rtol=1e-4, atol=1e-5)
+    found = Gaussian(3, NetworkCfg()).kl((old, old_log_std), (new, log_std))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_acting_draws_what_it_says():

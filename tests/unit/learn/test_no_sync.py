@@ -15,7 +15,7 @@ from robot_rl.learn.collector import Collector
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Categorical
-from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.rollout import make_rollout
 from robot_rl.learn.runner import Runner
 
@@ -75,8 +75,8 @@ def make_filled(algorithm, dims=DIMS, **flags):
 @pytest.mark.parametrize("flags", [{}, {"has_invalid": True, "has_final_obs": True}])
 def test_an_update_reads_nothing(schedule, symmetry, flags):
     algorithm = make(symmetry=symmetry, schedule=schedule)
-    said = algorithm.update(make_filled(algorithm, **flags), 0.5)
-    assert all(value.device == META and value.shape == () for value in said.values())
+    statistics = algorithm.update(make_filled(algorithm, **flags), 0.5)
+    assert all(value.device == META and value.shape == () for value in statistics.values())
 
 
 @pytest.mark.parametrize("options", [{"distribution": "squashed"}, {"state_std": True}, {"activation": "silu"}])
@@ -97,7 +97,7 @@ def test_nor_images():
     dims = replace(DIMS, actor=147, actor_shapes=shapes, critic=147, critic_shapes=shapes)
     cfg = NetworkCfg(hidden=(8,), conv=ConvCfg(groups=("camera",)))
     algorithm = make(dims, cfg=cfg)
-    assert Layout(shapes).size == 147
+    assert ObservationLayout(shapes).size == 147
     algorithm.update(make_filled(algorithm, dims))
 
 
@@ -185,4 +185,4 @@ def test_an_iteration_reads_once(make_point_env, small_cfg, monkeypatch):
         runner._iterate(4)
     assert len(lists) == 1
     assert [name for name in reads.seen if name != "aten::nonzero"] == []
-    assert reads.seen.count("aten::nonzero") <= 1  # On a CPU alone, where a time-out's row is looked up.
+    assert reads.seen.count("aten::nonzero") <= 1  # Only on a CPU, where a time-out's row is looked up.

@@ -9,12 +9,11 @@ from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, probability_ratio
-from robot_rl.learn.batch import Batch
 from robot_rl.learn.dims import Dims
-from robot_rl.learn.networks import gaussian
 from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.optim import FlatAdam
-from robot_rl.learn.rollout import make_rollout
+from robot_rl.learn.rollout import Batch, make_rollout
 
 
 def identity(network):
@@ -62,7 +61,7 @@ def rollout_of(actor, rollout, generator):
 
 def batch_of(mean, action, old_mean, advantage, value, old_value, returns):
     column = [torch.tensor(part)[:, None] for part in (mean, value, action, old_mean)]
-    old_log_prob = gaussian.log_prob(column[2], column[3], torch.zeros(1))
+    old_log_prob = Gaussian(1, NetworkCfg()).log_prob(column[2], (column[3], torch.zeros(1)))
     rest = (torch.tensor(old_value), torch.tensor(advantage), torch.tensor(returns))
     return Batch(column[0], column[1], column[2], column[3], old_log_prob, *rest)
 
@@ -169,10 +168,9 @@ def test_first_minibatch_has_ratio_one():
 
     def watched(batch, old_log_std):
         with torch.no_grad():
-            mean = algorithm.actor.body(batch.actor_in)
-            ratios.append(
-                (gaussian.log_prob(batch.action, mean, algorithm.actor.distribution.current()) - batch.log_prob).exp()
-            )
+            distribution = algorithm.actor.distribution
+            params = algorithm.actor.body(batch.actor_in), distribution.current()
+            ratios.append((distribution.log_prob(batch.action, params) - batch.log_prob).exp())
         return plain(batch, old_log_std)
 
     algorithm.loss = watched
@@ -186,9 +184,8 @@ def test_a_normalizer_that_moves_before_the_update_would_show():
     algorithm.update_normalizers(rollout, rollout.reward.flatten())
     batch = algorithm.make_batch(rollout)
     with torch.no_grad():
-        log_prob = gaussian.log_prob(
-            batch.action, algorithm.actor.body(batch.actor_in), algorithm.actor.distribution.current()
-        )
+        distribution = algorithm.actor.distribution
+        log_prob = distribution.log_prob(batch.action, (algorithm.actor.body(batch.actor_in), distribution.current()))
     assert float((log_prob - batch.log_prob).exp().sub(1.0).abs().max()) > 1e-3
 
 
@@ -291,7 +288,7 @@ def test_flat_adam_is_adam_with_each_network_clipped():
 
 
 def test_the_ratio_is_bounded_and_the_same_bits_below():
-    """A mirrored sample of weight 0 whose ratio overflows is 0, and so is its gradient."""
+    """The loss of a mirrored sample with weight 0 and an infinite ratio is 0, and so is its gradient."""
     new = torch.tensor([-3.0, 0.25, 39.0, 105.8], requires_grad=True)
     old = torch.zeros(4)
     ratio = probability_ratio(new, old)

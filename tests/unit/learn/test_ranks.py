@@ -1,4 +1,4 @@
-"""Several processes that train together: real ones, over the loopback, beside a single one with all worlds."""
+"""Several processes that train together: real ones, over the loopback, compared with a single one with all worlds."""
 
 import json
 import os

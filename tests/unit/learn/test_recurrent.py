@@ -11,8 +11,8 @@ from robot_rl.errors import UserError
 from robot_rl.evaluate.controllers import TorchController
 from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.graphed import GraphedStep
-from robot_rl.learn.batch import Batch
 from robot_rl.learn.policy import Policy, make_policy
+from robot_rl.learn.rollout import Batch
 from robot_rl.learn.runner import Runner
 
 KINDS = pytest.mark.parametrize("kind", ["gru", "lstm"])
@@ -276,7 +276,7 @@ def test_worlds_that_begin_anew_remember_nothing(make_point_env, small_cfg, tmp_
 
 
 def test_recorded_steps_of_sequences_are_the_steps(make_point_env, small_cfg):
-    """What a CUDA graph replays reads sequences, their starts and states where it was told."""
+    """A replayed CUDA graph reads sequences, their starts and states from their own memory."""
 
     class Replaying:
         def run(self, work):

@@ -13,7 +13,7 @@ from robot_rl.learn.runner import Runner
 
 
 class CueEnv(VecEnv):
-    """Which way it goes is shown in an episode's first step alone; the reward is minus the squared miss in the others.
+    """The direction is shown only in an episode's first step; the reward is minus the squared miss in the others.
 
     The best without a memory is to do nothing: -1 a step.
     """

@@ -10,8 +10,7 @@ from robot_rl.config.networks import MemoryCfg
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.auxiliaries.config import ReferenceCfg
-from robot_rl.learn.networks import gaussian
-from robot_rl.learn.networks.distributions import StateGaussian
+from robot_rl.learn.networks.distributions import Gaussian, StateGaussian, kl_each
 from robot_rl.learn.runner import Runner
 
 
@@ -44,7 +43,7 @@ def test_no_weight_is_plain_ppo_to_the_bit(make_point_env, small_cfg, start):
     other, others = train(make_point_env(), near(small_cfg, start, weight=0.0), start)
     assert [untimed(row) for row in rows] == [untimed(row) for row in others]
     assert all(torch.equal(a, b) for a, b in zip(plain.actor.parameters(), other.actor.parameters(), strict=True))
-    assert others[-1]["reference/kl"] > 1e-3  # The distance is told all the same.
+    assert others[-1]["reference/kl"] > 1e-3  # The distance is reported all the same.
 
 
 def test_a_huge_weight_keeps_the_policy(make_point_env, small_cfg, start):
@@ -63,7 +62,7 @@ def test_the_penalty_is_the_exact_divergence(make_point_env, small_cfg, start):
     batch = runner.algorithm.make_batch(runner.collector.rollout)
     (reference,) = runner.algorithm.auxiliaries
     params = runner.actor.distribution.params(runner.actor.outputs(batch.actor_in))
-    with torch.no_grad():  # Asked anew, in the order of the batch.
+    with torch.no_grad():  # Evaluated again, in the order of the batch.
         mean, log_std = reference.frozen.actor.params(runner.collector.rollout.actor_obs.flatten(0, 1))
     theirs = torch.distributions.Normal(mean, log_std.exp())
     ours = torch.distributions.Normal(params[0], params[1].exp())
@@ -79,11 +78,11 @@ def test_divergence_of_gaussians_with_deviations_of_their_own():
     old_mean, mean, old_log_std, log_std = torch.randn(4, 7, 3, generator=generator).unbind()
     theirs, ours = (torch.distributions.Normal(m, s.exp()) for m, s in ((old_mean, old_log_std), (mean, log_std)))
     expected = torch.distributions.kl_divergence(theirs, ours).sum(-1)
-    torch.testing.assert_close(gaussian.kl_each(old_mean, old_log_std, mean, log_std), expected)
+    torch.testing.assert_close(kl_each(old_mean, old_log_std, mean, log_std), expected)
     kind = StateGaussian(3, NetworkCfg())
     torch.testing.assert_close(kind.kl((old_mean, old_log_std), (mean, log_std)), expected)
-    shared = gaussian.kl(old_mean, old_log_std[0], mean, log_std[0])
-    torch.testing.assert_close(gaussian.kl_each(old_mean, old_log_std[0], mean, log_std[0]), shared)
+    shared = Gaussian(3, NetworkCfg()).kl((old_mean, old_log_std[0]), (mean, log_std[0]))
+    torch.testing.assert_close(kl_each(old_mean, old_log_std[0], mean, log_std[0]), shared)
 
 
 @pytest.mark.parametrize("actor", [{"state_std": True}, {"distribution": "squashed", "bound": 2.0}])
@@ -156,7 +155,7 @@ def test_a_reference_with_a_memory_remembers_over_rollouts(make_point_env, small
         batch = runner.algorithm.make_batch(runner.collector.rollout)
         out = runner.collector.rollout.flat(runner.collector.rollout.out)
         torch.testing.assert_close(batch.more["reference"][:, :1], out, rtol=1e-5, atol=1e-6)
-    reference._state.zero_()
+    reference.memory.zero_()
     runner.collect()
     stale = runner.algorithm.make_batch(runner.collector.rollout).more["reference"][:, :1]
     assert not torch.allclose(stale, runner.collector.rollout.flat(runner.collector.rollout.out), atol=1e-4)

@@ -24,7 +24,7 @@ def make_rnd(**changes):
 
 
 def rollout_at(states, done=None):
-    """A rollout whose steps lead to states (T, N, D)."""
+    """A rollout with steps that lead to states (T, N, D)."""
     rollout = make_rollout(*states.shape[:2], Dims(actor=1, critic=1, action=1), "cpu", groups={"state": SIZE})
     rollout.groups["state"][1:] = states
     if done is not None:
@@ -87,17 +87,17 @@ def test_the_normalizer_is_frozen_until_the_rollout_is_learned_from():
 
 
 def test_a_step_leads_to_its_own_episode():
-    """What follows an end is another episode's: the last state counts, or the one before it where that is not told."""
+    """What follows an end is another episode's: the final state counts, or the one before it if that is unknown."""
     states, done = normal(0.0), torch.zeros(STEPS, WORLDS, dtype=torch.bool)
     done[2, 3] = True
     rollout = rollout_at(states, done)
     reward = make_rnd().reward(rollout)
-    told = rollout_at(states, done)
-    told.has_final_obs = True
-    told.ends["state"][2, 3] = states[1, 3]  # What it was before: the same reward as where nothing is told.
-    torch.testing.assert_close(make_rnd().reward(told), reward)
-    told.ends["state"][2, 3] = 4.0
-    assert float(make_rnd().reward(told)[2, 3]) > float(reward[2, 3])
+    known = rollout_at(states, done)
+    known.has_final_obs = True
+    known.ends["state"][2, 3] = states[1, 3]  # What it was before: the same reward as without a final observation.
+    torch.testing.assert_close(make_rnd().reward(known), reward)
+    known.ends["state"][2, 3] = 4.0
+    assert float(make_rnd().reward(known)[2, 3]) > float(reward[2, 3])
     rollout.groups["state"][3, 3] = torch.nan  # The next episode's first state never enters this step.
     assert float(make_rnd().reward(rollout)[2, 3]) == pytest.approx(float(reward[2, 3]))
 
@@ -142,7 +142,7 @@ def test_it_is_in_the_log_and_in_the_reward(make_point_env, small_cfg):
     runner.collect()
     rollout = runner.collector.rollout
     values = torch.zeros(rollout.critic_obs.shape[:2])
-    rollout.done.fill_(True)  # Then an advantage is the reward alone.
+    rollout.done.fill_(True)  # Then an advantage is only the reward.
     rollout.time_out.fill_(False)
     with torch.no_grad():
         added = runner.algorithm.advantages(rollout, values, None) - rollout.reward

@@ -1,4 +1,4 @@
-"""Checkpoints that are written beside the training: what it waits for, and where errors come out."""
+"""Checkpoints written in the background of the training: what it waits for, and where errors are raised."""
 
 import errno
 import threading

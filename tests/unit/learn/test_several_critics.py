@@ -16,7 +16,7 @@ from robot_rl.learn.runner import Runner
 
 
 def with_groups(env, loudness):
-    """The point task whose reward comes in two groups: the distance, and noise of a given size."""
+    """The point task with its reward in two groups: the distance, and noise of a given size."""
     env.reward_groups = ("distance", "noise")
     plain = env.step
 

@@ -1,4 +1,4 @@
-"""A rollout carries the policy that acted: a learner whose weights have moved on takes its ratios from there."""
+"""A rollout carries the policy that acted: a learner with newer weights takes its ratios from there."""
 
 import copy
 from dataclasses import replace

@@ -9,7 +9,6 @@ from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
 from robot_rl.learn.dims import Dims
-from robot_rl.learn.networks import gaussian
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.symmetry import MirrorBasis, SymmetricMlp, check_mirror, reflect
 from robot_rl.learn.rollout import make_rollout
@@ -106,15 +105,14 @@ def test_mirrored_samples_have_their_own_probabilities_and_values():
     with torch.no_grad():
         mean = actor.mean(reflect(rollout.actor_obs.flatten(0, 1), ACTOR))
         action = reflect(rollout.action.flatten(0, 1), ACTION)
-        own = gaussian.log_prob(action, mean, actor.distribution.current())
+        own = actor.distribution.log_prob(action, (mean, actor.distribution.current()))
         torch.testing.assert_close(batch.log_prob[32:], own)
         torch.testing.assert_close(
             batch.value[32:], critic.value(reflect(rollout.critic_obs[:-1], CRITIC).flatten(0, 1))
         )
         # The ratio of every sample is 1 before the first step; with the original's probability it would not be.
-        ratio = (
-            gaussian.log_prob(batch.action, actor.body(batch.actor_in), actor.distribution.current()) - batch.log_prob
-        ).exp()
+        params = actor.body(batch.actor_in), actor.distribution.current()
+        ratio = (actor.distribution.log_prob(batch.action, params) - batch.log_prob).exp()
     torch.testing.assert_close(ratio, torch.ones(64), atol=1e-5, rtol=0.0)
     assert float((own - batch.log_prob[:32]).abs().max()) > 0.1
     assert torch.equal(batch.advantage[32:], batch.advantage[:32])

@@ -22,13 +22,13 @@ def test_a_checkpoint_knows_the_threads_and_they_are_restored(make_point_env, sm
 
 def test_where_it_cannot_be_a_line_says_so(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    told = []
+    lines = []
     for meta in ({}, {"threads": [4, 4]}, {"threads": [64]}):
-        restore_threads(meta, "cpu", ALONE, told.append)
-    restore_threads({"threads": [64]}, "cuda:0", ALONE, told.append)
+        restore_threads(meta, "cpu", ALONE, lines.append)
+    restore_threads({"threads": [64]}, "cuda:0", ALONE, lines.append)
     assert torch.get_num_threads() == 1
-    (line,) = told
-    assert "had 64 threads when the run was saved, here are 2 cores: it goes on with 1" in line
+    (line,) = lines
+    assert "had 64 threads when the run was saved, here are 2 cores: it continues with 1" in line
 
 
 def test_by_default_the_learner_takes_half_of_the_cores(monkeypatch):

@@ -10,7 +10,7 @@ from tensordict import TensorDict
 from robot_rl.config import apply_overrides
 from robot_rl.learn.algorithms import get_learner
 from robot_rl.learn.auxiliaries.motions import write_motion
-from robot_rl.learn.make import make_runner
+from robot_rl.learn.runner import make_runner
 
 from .conftest import assert_same_run, in_two, learner
 

@@ -6,7 +6,7 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
 from robot_rl.learn.checkpoints.worlds import redistributed
-from robot_rl.learn.make import make_runner
+from robot_rl.learn.runner import make_runner
 
 from .conftest import learner
 
@@ -46,7 +46,7 @@ def test_more_worlds_of_a_task(maker, tmp_path):
     assert all(torch.equal(tensor, more.env.state_dict()[name]) for name, tensor in before.items())
     said = []
     more.load(few.checkpoint, allow_resize=True, tell=said.append)
-    assert said == ["3 worlds in 1 process become 5 in 1 process: the first 3 go on, 2 begin anew"]
+    assert said == ["3 worlds in 1 process become 5 in 1 process: the first 3 go on, 2 begin again"]
     old, new = few.env.state_dict(), more.env.state_dict()
     for name in ("engine", "state.qpos", "state.counter", "state.episode_length", "obs.actor"):
         assert torch.equal(new[name][:3], old[name])

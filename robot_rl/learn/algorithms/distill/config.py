@@ -12,7 +12,7 @@ from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 
 @dataclass(kw_only=True, slots=True)
 class TeacherCfg:
-    """Whom a student imitates (Ross et al. 2011, DAgger: in the states the student itself gets into).
+    """The policy that a student imitates (Ross et al. 2011, DAgger: in the states that the student visits).
 
     Attributes:
         run: run directory or checkpoint of the teacher.
@@ -35,7 +35,7 @@ class TeacherCfg:
 
 @dataclass(kw_only=True, slots=True)
 class DistillLearnerCfg(PPOLearnerCfg):
-    """Imitation of a teacher, with what else PPO has: `learner=distill`.
+    """Imitation of a teacher, with the other features of PPO: `learner=distill`.
 
     Attributes:
         teacher: the policy to imitate.
@@ -46,4 +46,4 @@ class DistillLearnerCfg(PPOLearnerCfg):
 
     def make_algorithm(self, context: Any) -> Any:
         """Build actor, critic, teacher and the algorithm."""
-        return importlib.import_module("robot_rl.learn.algorithms.distill.build").make_distill(self, context)
+        return importlib.import_module("robot_rl.learn.algorithms.distill.distill").make_distill(self, context)

@@ -1,37 +1,178 @@
-"""A student learns what a teacher would have done in the states that the student gets into (DAgger, Ross et al. 2011).
+"""A student learns a teacher's actions in the states that the student visits (DAgger, Ross et al. 2011).
 
 The teacher sees what no robot can measure, the student what it can. Cloning the teacher from its own states fails where
-errors add up: the student soon is where the teacher never was. Here the student acts, and the teacher says at every
-state what it would do there. Where this departs from the paper: the states are those of the present rollout, gone
-through several times, and not of all rollouts so far; a share of the worlds, drawn anew for each rollout, follows the
-teacher at first, instead of a share of the steps; the critic learns along, from the student's returns, so that
-reinforcement learning can go on from where imitation ends.
+errors add up: the student soon reaches states that the teacher never visited. Here the student acts, and the teacher is
+evaluated at every state. Departures from the paper: the states are those of the current rollout, used several times,
+and not of all rollouts so far; a share of the worlds, drawn again for each rollout, follows the teacher at first,
+instead of a share of the steps; the critic also learns, from the student's returns, so that reinforcement learning can
+follow the imitation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
 from torch import Tensor
 
+from robot_rl.learn.algorithm import Context
+from robot_rl.learn.algorithms.distill.config import DistillLearnerCfg, TeacherCfg
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
-from robot_rl.learn.algorithms.ppo.ppo import PPO
-from robot_rl.learn.batch import Batch
+from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
+from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
+from robot_rl.learn.auxiliaries.frozen import FrozenObjective, FrozenPolicy, make_frozen
+from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.networks.distributions import Distribution, Params, make_distribution
+from robot_rl.learn.ranks import ALONE, Ranks
+from robot_rl.learn.rollout import Batch, Rollout, mean_over
+
+SEED_OFFSET = 200
+"""Added to the run's seed, so that no other stream has the same numbers."""
+
+
+class Teacher(FrozenObjective):
+    """Evaluates a teacher in every step; the loss is the distance of the student's policy from it.
+
+    The distance is KL(teacher || student), which also teaches the student's deviation: where it cannot know the
+    teacher's action, it grows. Between distributions of different kinds it is the squared error of the actions without
+    noise, in units of the teacher's deviation (`FrozenPolicy.error`). `distribution` is of the student's kind; every
+    process has its own `seed` of the choice of worlds.
+
+    Attributes:
+        hook: acts and records where rollouts are collected.
+    """
+
+    hook: TeacherHook
+
+    name = "teacher"
+
+    def __init__(
+        self,
+        cfg: TeacherCfg,
+        frozen: FrozenPolicy,
+        distribution: Distribution,
+        worlds: int,
+        device: torch.device | str = "cpu",
+        *,
+        seed: int = 0,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        hook = TeacherHook(frozen, worlds, device, seed=seed)
+        super().__init__(frozen, hook.memory)
+        self.cfg, self.ranks, self.hook = cfg, ranks, hook
+        self.share = self._share(0.0)
+        self._distribution = distribution
+        self._sums = torch.zeros(3, device=device)
+
+    @property
+    def share(self) -> float:
+        """Share of the worlds that follow the teacher in this rollout."""
+        return self.hook.share
+
+    @share.setter
+    def share(self, share: float) -> None:
+        self.hook.share = share
+
+    @torch.no_grad()
+    def samples(self, rollout: Rollout) -> dict[str, Tensor]:
+        """Return the teacher's labels (T, N, L); those of quarantined samples are zero."""
+        return {self.name: rollout.recorded[self.name]}
+
+    def loss(self, batch: Batch, params: Params) -> Tensor:
+        """Return the mean distance () from the teacher over a minibatch."""
+        label = batch.more[self.name]
+        if self.frozen.is_alike(self._distribution):
+            distance = self.frozen.kl(label, params)
+        else:
+            distance = self.frozen.error(label, params, self._distribution)
+        loss = mean_over(distance, batch.weight)
+        with torch.no_grad():
+            square = mean_over(self.frozen.distance(label, params, self._distribution), batch.weight)
+            self._sums += torch.stack((loss.detach(), square, torch.ones_like(square)))
+        return loss
+
+    def update(self, rollout: Rollout, progress: float) -> dict[str, Tensor]:
+        """Decay the share, and return the statistics over all processes.
+
+        They are "loss/imitation", the mean distance; "teacher/error", the root mean square of the difference between
+        the actions without noise (of choices: of the share that differs); "teacher/share".
+        """
+        loss, square, count = self.ranks.sum_(self._sums.clone()).unbind()
+        share = torch.full_like(loss, self.share)
+        self._sums.zero_()
+        self.share = self._share(progress)
+        return {"loss/imitation": loss / count, "teacher/error": (square / count).sqrt(), "teacher/share": share}
+
+    def _share(self, progress: float) -> float:
+        cfg = self.cfg
+        return cfg.mix * max(0.0, 1.0 - progress / cfg.mix_until) if cfg.mix_until > 0.0 else 0.0
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        destination[f"{prefix}share"] = torch.tensor(self.share, dtype=torch.float64)
+        destination[f"{prefix}random"] = self.hook.generator.get_state()
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *_: Any) -> None:
+        self.share = float(state_dict[f"{prefix}share"])
+        self.hook.generator.set_state(state_dict[f"{prefix}random"].cpu())
+
+
+def make_teacher(
+    cfg: DistillLearnerCfg, env: VecEnv, dims: Dims, device: torch.device | str, *, seed: int, ranks: Ranks = ALONE
+) -> Teacher:
+    """Load the teacher for an environment; raise UserError if there is no such policy, or it does not fit."""
+    frozen = make_frozen(cfg.teacher, env, dims, device, "teacher")
+    distribution = make_distribution(dims.action, cfg.actor, choices=dims.choices).to(device)
+    return Teacher(cfg.teacher, frozen, distribution, env.num_envs, device, seed=ranks.seed(seed), ranks=ranks)
+
+
+class TeacherHook(RolloutHook):
+    """Records the teacher's labels at every state, and lets some worlds follow it.
+
+    Attributes:
+        share: share of the worlds that follow the teacher in a rollout.
+        generator: source of the choice of worlds.
+        memory: (N, S) state of a recurrent teacher; None without one.
+    """
+
+    def __init__(self, frozen: FrozenPolicy, worlds: int, device: torch.device | str, *, seed: int) -> None:
+        self.frozen, self.share, self.recorded = frozen, 0.0, {Teacher.name: frozen.size}
+        self._obs = torch.zeros(worlds, frozen.layout.size, device=device)
+        self._follows = torch.zeros(worlds, 1, dtype=torch.bool, device=device)
+        self.generator = torch.Generator(device).manual_seed(seed + SEED_OFFSET)
+        self.memory = frozen.initial_state(worlds, device)
+
+    @torch.no_grad()
+    def act(self, obs: TensorDict, t: int, action: Tensor, rollout: Rollout) -> Tensor:
+        """Record the teacher's labels, and return the actions: its own in the worlds that follow it."""
+        if t == 0:
+            drawn = torch.rand(self._follows.shape, generator=self.generator, device=self._follows.device)
+            torch.lt(drawn, self.share, out=self._follows)
+        label = self.frozen.label(self.frozen.layout.gather(obs, self._obs), self.memory)
+        rollout.recorded[Teacher.name][t].copy_(label)
+        return torch.where(self._follows, self.frozen.action(label), action) if self.share > 0.0 else action
+
+    def forget(self, ended: Tensor) -> None:
+        """Clear a recurrent teacher's state of episodes that ended."""
+        if self.memory is not None:
+            self.memory.masked_fill_(ended[:, None], 0.0)
 
 
 class Distill(PPO):
-    """Improves a student by what its teacher says; everything but the loss is as in PPO.
+    """Improves a student by its teacher's actions; everything but the loss is as in PPO.
 
-    One of the auxiliaries is the `Teacher`. The adaptive step size steers by how far a policy may move at once, which
-    is no concern here: "adaptive" is "fixed".
+    One of the auxiliaries is the `Teacher`. The adaptive step size limits how far a policy moves at once, which does
+    not matter here: "adaptive" is "fixed".
     """
 
     statistics = ("loss/value",)
 
     def __init__(self, actor: Actor, critic: Critic, cfg: PPOCfg, **options: Any) -> None:
-        """Take over two networks; the options are those of `PPO`."""
+        """Create the optimizer of two networks; the options are those of `PPO`."""
         schedule = "fixed" if cfg.schedule == "adaptive" else cfg.schedule
         super().__init__(actor, critic, replace(cfg, schedule=schedule), **options)
 
@@ -44,3 +185,9 @@ class Distill(PPO):
             if (term := auxiliary.loss(batch, params)) is not None:
                 total = total + term
         return total, value_loss.detach()[None]
+
+
+def make_distill(cfg: DistillLearnerCfg, context: Context) -> Distill:
+    """Build the algorithm for an environment; errors are those of `make_ppo` and `make_teacher`."""
+    teacher = make_teacher(cfg, context.env, context.dims, context.device, seed=context.seed, ranks=context.ranks)
+    return make_ppo(cfg, context, Distill, (teacher,))

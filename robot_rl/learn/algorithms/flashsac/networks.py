@@ -13,8 +13,7 @@ from robot_rl.learn.algorithms.flashsac.layers import Trunk
 from robot_rl.learn.dims import Dims
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.conv import Encoders
-from robot_rl.learn.networks.distributions import Distribution, Mirror, Params
-from robot_rl.learn.networks.gaussian import HALF_LOG_2PI
+from robot_rl.learn.networks.distributions import HALF_LOG_2PI, Distribution, Mirror, Params
 from robot_rl.learn.networks.normalizer import Normalizer
 
 LOG_STD = (-10.0, 2.0)

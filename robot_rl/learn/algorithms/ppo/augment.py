@@ -8,11 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from robot_rl.learn.batch import Batch
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.symmetry import Mirror, reflect
 from robot_rl.learn.ranks import ALONE, Ranks
-from robot_rl.learn.rollout import Rollout
+from robot_rl.learn.rollout import Batch, Rollout
 
 
 class AugmentSymmetry:
@@ -20,20 +19,13 @@ class AugmentSymmetry:
 
     An image counts as drawn by the policy at the mirrored state: it has its own mean, log-probability and value there,
     so its probability ratio starts at 1 like any other; its advantage and return are those of the original. A policy
-    that is not symmetric would seldom have drawn some images; each therefore weighs min(1, pi(M a | M s) / pi(a | s)),
-    the truncated importance weight (Espeholt et al. 2018), without which the ratios of such images run away. Weight
-    times ratio is then pi_new(M a | M s) / pi(a | s), the ratio of rsl_rl and of Mittal et al. (2024), wherever the
-    image was the less probable one; of the others the ratio begins at 1 here and elsewhere there.
+    that is not symmetric would seldom have drawn some images; each therefore has weight min(1, pi(M a | M s) / pi(a |
+    s)), the truncated importance weight (Espeholt et al. 2018), without which the ratios of such images diverge. Weight
+    times ratio is then pi_new(M a | M s) / pi(a | s), the ratio of rsl_rl and of Mittal et al. (2024), if the image was
+    the less probable one; otherwise the ratio begins at 1 here and elsewhere there.
     """
 
     def __init__(self, actor: Mirror, critic: Mirror, action: Mirror) -> None:
-        """Take the mirrors.
-
-        Args:
-            actor: mirror of the actor's observation.
-            critic: mirror of the critic's observation.
-            action: mirror of the action.
-        """
         self.actor, self.critic, self.action = actor, critic, action
 
     def extend(
@@ -46,15 +38,10 @@ class AugmentSymmetry:
         more: Mapping[str, Tensor] | None = None,
         ranks: Ranks = ALONE,
     ) -> Batch:
-        """Return the batch of a rollout followed by its mirror image.
+        """Return the batch (B) of a rollout followed by its mirror image.
 
-        Args:
-            batch: (B) samples of the rollout, in its order.
-            rollout: the rollout, for its raw observations.
-            actor: the policy that acted.
-            critic: the value function.
-            more: what differs of `Batch.more` in the image.
-            ranks: the processes whose weights have mean 1 together.
+        `more` are those of `Batch.more` that differ in the image, and `ranks` the processes with weights of mean 1
+        together.
         """
         actor_in = actor.encode(reflect(rollout.actor_obs.flatten(0, 1), self.actor))
         critic_in = critic.encode(reflect(rollout.critic_obs[:-1].flatten(0, 1), self.critic))

@@ -25,10 +25,10 @@ class PPOCfg:
         lam: decay of the generalized advantage estimate.
         clip: the ratio is clipped to [1 - clip, 1 + clip].
         epochs: passes over a rollout.
-        minibatches: parts that a rollout is cut into, drawn anew in each epoch.
+        minibatches: parts of a rollout, drawn again in each epoch.
         learning_rate: Adam's step size at the start.
         schedule: "adaptive" (by the policy's divergence), "fixed", or "linear" to zero at the last iteration.
-        desired_kl: divergence that the adaptive schedule steers to [nat].
+        desired_kl: target divergence of the adaptive schedule [nat].
         min_learning_rate: least step size of the adaptive schedule.
         max_learning_rate: greatest step size of the adaptive schedule.
         entropy_coef: weight of the entropy bonus.
@@ -83,14 +83,13 @@ class PPOLearnerCfg(LearnerCfg):
     Attributes:
         ppo: the algorithm.
         normalize_values: the critic works in deviations of the returns from their running mean, so that neither its
-            step size nor `ppo.clip_value_loss` depends on how large the rewards are.
-        several_critics: one critic for each group of rewards that the task names, its advantages normalized by
-            themselves (where the environment reports rewards by group).
-        reward_weights: weight of each of these groups' advantages, in the environment's order; empty: all 1.
-        rnd: random network distillation, a reward for what is new.
+            step size nor `ppo.clip_value_loss` depends on the scale of the rewards.
+        several_critics: one critic for each of the task's groups of rewards, with separately normalized advantages.
+        reward_weights: weight of each group's advantages, in the environment's order; empty: all 1.
+        rnd: random network distillation, a reward for new states.
         amp: an adversarial motion prior, a reward for moving as recorded motion does.
         reference: a penalty for leaving a frozen policy.
-        auxiliaries: further objectives of one's own, each a "module:name" that takes the `Context` and returns a
+        auxiliaries: further objectives, each a "module:name" that takes the `Context` and returns a
             `robot_rl.learn.auxiliaries.auxiliary.Auxiliary`.
     """
 
@@ -116,7 +115,7 @@ class PPOLearnerCfg(LearnerCfg):
             raise UserError("reward_weights: all are 0, one must be larger")
 
     def num_values(self, reward_groups: tuple[str, ...]) -> int:
-        """Return how many values a state has: one, or with several critics one for each group of rewards."""
+        """Return the number of values of a state: one, or with several critics one for each group of rewards."""
         weights = list(self.reward_weights)
         if not self.several_critics:
             if weights:
@@ -136,4 +135,4 @@ class PPOLearnerCfg(LearnerCfg):
 
     def make_algorithm(self, context: Any) -> Any:
         """Build actor, critic and the algorithm."""
-        return importlib.import_module("robot_rl.learn.algorithms.ppo.build").make_ppo(self, context)
+        return importlib.import_module("robot_rl.learn.algorithms.ppo.ppo").make_ppo(self, context)

@@ -9,12 +9,12 @@ from torch import Tensor
 def advantages(rewards: Tensor, values: Tensor, dones: Tensor, gamma: float, lam: float) -> Tensor:
     """Return the generalized advantage estimates of a rollout (Schulman et al. 2016, equation 16).
 
-    A_t = delta_t + gamma lam (1 - done_t) A_{t+1} with delta_t = r_t + gamma (1 - done_t) V_{t+1} - V_t. The
-    recurrence is linear, so it is solved by doubling the window: ceil(log2 T) passes over all worlds and steps
-    instead of T short ones.
+    A_t = delta_t + gamma lam (1 - done_t) A_{t+1} with delta_t = r_t + gamma (1 - done_t) V_{t+1} - V_t. The recurrence
+    is linear, so it is solved by doubling the window: ceil(log2 T) passes over all worlds and steps instead of T short
+    ones.
 
     Args:
-        rewards: (T, N) rewards, (T, N, K) with several critics; what a time-out bootstraps is already added to them.
+        rewards: (T, N) rewards, (T, N, K) with several critics; they include the bonus of time-outs.
         values: (T + 1, N) or (T + 1, N, K) values of the states, the last row of the state after the rollout.
         dones: (T, N) or (T, N, 1) true where the episode ended with the step.
         gamma: discount a step.
@@ -37,13 +37,8 @@ def advantages(rewards: Tensor, values: Tensor, dones: Tensor, gamma: float, lam
 
 
 def timeout_bonus(final_values: Tensor, time_outs: Tensor, gamma: float) -> Tensor:
-    """Return what a time-out adds to its step's reward: the discounted value of where the episode would have gone on.
+    """Return the discounted value of the final observations (T, N) where an episode was cut short (Pardo et al. 2018).
 
-    Pardo et al. 2018: an episode that is cut short has not ended, so its last state keeps its value.
-
-    Args:
-        final_values: (T, N) values of the final observations; rows without a time-out are ignored, even NaN.
-        time_outs: (T, N) true where an episode was cut short.
-        gamma: discount a step.
+    Such an episode has not ended, so its last state keeps its value. Rows without a time-out are ignored, even NaN.
     """
     return torch.where(time_outs, gamma * final_values, torch.zeros_like(final_values))

@@ -2,73 +2,47 @@
 
 On a GPU the step of a small network is hundreds of short kernels, and launching them takes longer than running them. A
 graph launches all of them at once. It reads and writes the same memory at every replay, so samples, indices and the
-frozen policy are copied into places of their own before; optimizer, step size and networks have theirs anyway. Nothing
+frozen policy are copied into their own memory before; optimizer, step size and networks stay in place anyway. Nothing
 in it may depend on a number that Python holds: an auxiliary that adds to the loss has to promise it
 (`Auxiliary.capturable`).
 
-The first minibatches of a shape run as they are, on the stream that records afterwards: they are real steps, in which
-libraries allocate what they need. Several processes average their gradient between two graphs.
+The first minibatches of a shape run without a graph, on the stream that records afterwards: they are real steps, in
+which libraries allocate their memory. Several processes average their gradient between two graphs.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from robot_rl.learn.algorithms.ppo.config import PPOCfg
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
-from robot_rl.learn.batch import Batch
-from robot_rl.learn.optim import FlatAdam
+from robot_rl.learn.rollout import Batch
 
 WARM_UP = 3
 """Minibatches of a shape that run before it is recorded."""
 MAX_KEPT = 4
-"""Shapes whose graphs are kept at once; each keeps a copy of a batch."""
+"""Shapes with graphs that are kept at once; each keeps a copy of a batch."""
 
 Step = Callable[[Tensor], Tensor]
 """Takes the indices (b,) of a minibatch, and returns its statistics."""
 
 
-class Steps(Protocol):
-    """The algorithm whose steps are recorded: `robot_rl.learn.algorithms.ppo.ppo.PPO`, or one with the same methods."""
-
-    cfg: PPOCfg
-    optimizer: FlatAdam
-
-    @property
-    def auxiliaries(self) -> Sequence[Auxiliary]:
-        """Objectives that add to the loss."""
-        ...
-
-    def step(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
-        """Learn from a minibatch and return its statistics."""
-        ...
-
-    def differentiate(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
-        """Leave the gradient of a minibatch's loss in the optimizer and return its statistics."""
-        ...
-
-    def improve(self) -> None:
-        """Step along the gradient."""
-        ...
-
-
 @dataclass(slots=True)
 class Recording:
-    """What belongs to one shape of batch.
+    """The memory and the graphs of one shape of batch.
 
     Attributes:
         batch: the samples, in memory of their own.
         frozen: the policy that acted, in memory of its own.
         index: (b,) indices of the minibatch.
-        statistics: what the step says of it, in memory of the graph's.
+        statistics: the step's output, in memory of the graph's.
         steps: minibatches so far.
-        replays: the graphs in order, with what runs between them; empty before they are recorded.
+        replays: the graphs in order, with the work between them; empty before they are recorded.
     """
 
     batch: Batch
@@ -83,15 +57,10 @@ class CudaRecorder:
     """Runs and records on a stream of its own; each recording is a graph with memory of its own."""
 
     def __init__(self, device: torch.device) -> None:
-        """Take a stream.
-
-        Args:
-            device: the CUDA device.
-        """
         self._stream = torch.cuda.Stream(device)
 
     def run(self, work: Callable[[], None]) -> None:
-        """Run something in order with the stream that is current."""
+        """Run a function in order with the current stream."""
         current = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
@@ -99,7 +68,7 @@ class CudaRecorder:
         current.wait_stream(self._stream)
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Return what replays something that was recorded and not run."""
+        """Record a function without running it, and return its replay."""
         graph = torch.cuda.CUDAGraph()
         # Other threads (a metrics writer) may call CUDA meanwhile: only this one's calls are recorded and checked.
         with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
@@ -110,29 +79,19 @@ class CudaRecorder:
 class GraphedStep:
     """Steps of an algorithm over minibatches, replayed from graphs.
 
+    The algorithm is a `robot_rl.learn.algorithms.ppo.ppo.PPO`, which imports this module, or has its methods.
+
     Attributes:
-        problem: why nothing is recorded any more, where recording failed; empty otherwise.
+        problem: why recording failed, after which nothing is recorded; else empty.
     """
 
-    def __init__(self, algorithm: Steps, recorder: Any) -> None:
-        """Record nothing yet.
-
-        Args:
-            algorithm: whose `step` is recorded.
-            recorder: records, as `CudaRecorder` does.
-        """
+    def __init__(self, algorithm: Any, recorder: Any) -> None:
         self._algorithm, self._recorder = algorithm, recorder
         self._recordings: dict[tuple[Any, ...], Recording] = {}
         self.problem = ""
 
     def bind(self, batch: Batch, size: int, frozen: Tensor | None) -> Step:
-        """Copy samples to where their shape's graphs read them, and return the step over minibatches of them.
-
-        Args:
-            batch: the samples.
-            size: samples b of a minibatch.
-            frozen: `Distribution.snapshot` of the policy that acted.
-        """
+        """Copy a batch to the memory of its shape's graphs, and return the step over minibatches of `size` samples."""
         key = (size, None if frozen is None else tuple(frozen.shape), batch.shapes())
         recording = self._recordings.get(key)
         if recording is None:
@@ -178,8 +137,8 @@ class GraphedStep:
         return [first, optimizer.reduce, record(self._algorithm.improve)]
 
 
-def why_not_graphed(algorithm: Steps, device: torch.device) -> str:
-    """Return why the steps of an algorithm are not recorded; empty where they are."""
+def why_not_graphed(algorithm: Any, device: torch.device) -> str:
+    """Return why the steps of an algorithm are not recorded; empty if they are."""
     if device.type != "cuda":
         return "graphs are CUDA's"
     if not algorithm.cfg.cuda_graph:
@@ -190,6 +149,6 @@ def why_not_graphed(algorithm: Steps, device: torch.device) -> str:
     return ""
 
 
-def make_graphed(algorithm: Steps, device: torch.device) -> GraphedStep | None:
-    """Return what replays an algorithm's steps; None where they run as they are (`why_not_graphed`)."""
+def make_graphed(algorithm: Any, device: torch.device) -> GraphedStep | None:
+    """Return the replayed steps of an algorithm; None if they are not recorded (`why_not_graphed`)."""
     return None if why_not_graphed(algorithm, device) else GraphedStep(algorithm, CudaRecorder(device))

@@ -1,57 +1,55 @@
 """Proximal policy optimization (Schulman et al. 2017) with a critic that may see more than the actor.
 
-Where this departs from the usual implementations: the critic is not evaluated while the rollout is collected but once
-after it; a time-out bootstraps from the value of the observation it ended at; minibatches are drawn anew in each epoch;
-the step size lives on the device, so the adaptive schedule (as in rsl_rl) reads nothing back. Whatever else takes part
-(curiosity, a motion prior, a reference policy) is an object handed in, see `robot_rl.learn.auxiliaries.auxiliary`.
+Departures from the usual implementations: the critic is not evaluated while the rollout is collected but once after it;
+a time-out bootstraps from the value of the observation it ended at; minibatches are drawn again in each epoch; the step
+size is on the device, so the adaptive schedule (as in rsl_rl) reads nothing back. Everything else (curiosity, a motion
+prior, a reference policy) is an object of `robot_rl.learn.auxiliaries.auxiliary`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from robot_rl.errors import UserError
-from robot_rl.learn.algorithm import Algorithm
+from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
-from robot_rl.learn.algorithms.ppo.config import PPOCfg
+from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.gae import advantages, timeout_bonus
 from robot_rl.learn.algorithms.ppo.graphed import make_graphed
-from robot_rl.learn.auxiliaries.auxiliary import (
-    Auxiliary,
-    auxiliaries_state,
-    check_auxiliaries,
-    load_auxiliaries,
-)
-from robot_rl.learn.batch import Batch, mean_over
+from robot_rl.learn.auxiliaries.amp import make_amp
+from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
+from robot_rl.learn.auxiliaries.reference import make_reference
+from robot_rl.learn.auxiliaries.rnd import make_rnd
 from robot_rl.learn.checkpoints.worlds import under
-from robot_rl.learn.networks.actor_critic import Actor, Critic
+from robot_rl.learn.dims import Dims, Mirrors
+from robot_rl.learn.networks.actor_critic import Actor, Critic, make_actor, make_critic
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.ranks import ALONE, Ranks
-from robot_rl.learn.rollout import Rollout
+from robot_rl.learn.rollout import Batch, Rollout, mean_over
+from robot_rl.plugins import load_reference
 
 MAX_LOG_RATIO = 40.0
-"""Logarithm of the greatest probability ratio: its products stay finite in float32, whose exp ends at 88.7."""
+"""Logarithm of the greatest probability ratio: its products stay finite in float32, with exp finite up to 88.7."""
 ROUNDING = 1e-6
 """Divergence that float32 may show between equal policies [nat]."""
 STATISTICS = ("loss/value", "loss/surrogate", "loss/entropy", "loss/kl", "loss/clip_share")
 
 
 class PPO(Algorithm):
-    """Improves an actor and a critic from rollouts.
+    """Improves an actor and a critic, both on their final device, from rollouts.
 
     Attributes:
-        actor: the policy.
-        critic: the value function.
-        optimizer: steps both.
-        cfg: the hyperparameters.
-        auxiliaries: further objectives.
-        graphed: replays the steps from CUDA graphs; None where they run as they are.
-        statistics: what `loss` returns of a minibatch.
+        symmetry: adds mirrored samples to every batch.
+        generator: source of the minibatches, on the device of the networks.
+        reward_weights: (K,) weight of each critic's advantages; all 1 by default.
+        optimizer: steps both networks.
+        graphed: replays the steps from CUDA graphs; None if there are none.
+        statistics: names of the statistics of a minibatch.
     """
 
     statistics: tuple[str, ...] = STATISTICS
@@ -68,18 +66,6 @@ class PPO(Algorithm):
         reward_weights: Sequence[float] = (),
         ranks: Ranks = ALONE,
     ) -> None:
-        """Take over two networks, which must be on their final device.
-
-        Args:
-            actor: the policy.
-            critic: the value function.
-            cfg: the hyperparameters.
-            symmetry: adds mirrored samples to every batch.
-            generator: source of the minibatches, on the device of the networks.
-            auxiliaries: further objectives.
-            reward_weights: weight of each critic's advantages; empty: all 1.
-            ranks: the processes that train together.
-        """
         self.actor, self.critic, self.cfg = actor, critic, cfg
         self.symmetry, self.generator = symmetry, generator
         self.auxiliaries, self.ranks = tuple(auxiliaries), ranks
@@ -94,44 +80,49 @@ class PPO(Algorithm):
         return {"actor": self.actor, "critic": self.critic}
 
     def state(self) -> dict[str, Tensor]:
-        """Return the optimizer's state, that of the auxiliaries and the order's random stream."""
+        """Return the state of the optimizer, of the auxiliaries and of the random stream."""
         state = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.state_dict().items()}
-        state |= auxiliaries_state(self.auxiliaries)
+        for auxiliary in self.auxiliaries:
+            state |= {f"auxiliary.{auxiliary.name}.{name}": t for name, t in auxiliary.state_dict().items()}
         return state | {name: stream.get_state() for name, stream in self.streams().items()}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state` returned."""
+        """Load the output of `state`."""
         self.optimizer.load_state_dict(under(state, "optimizer."))
-        load_auxiliaries(self.auxiliaries, state)
+        for auxiliary in self.auxiliaries:
+            auxiliary.load_state_dict(under(state, f"auxiliary.{auxiliary.name}."))
         for name, stream in self.streams().items():
             stream.set_state(state[name])
 
     def streams(self) -> dict[str, torch.Generator]:
-        """Return the stream that minibatches are drawn from."""
+        """Return the random stream of the minibatches."""
         return {} if self.generator is None else {"random.order": self.generator}
 
     def worlds(self) -> dict[str, Tensor]:
-        """Return what the auxiliaries remember of each world."""
+        """Return the state that the auxiliaries keep of each world."""
         return {f"auxiliary.{a.name}.{name}": tensor for a in self.auxiliaries for name, tensor in a.worlds().items()}
 
     def described(self) -> dict[str, Any]:
-        """Return what the auxiliaries say of themselves."""
+        """Return the auxiliaries' descriptions."""
         return {"auxiliaries": {auxiliary.name: auxiliary.described() for auxiliary in self.auxiliaries}}
 
     def check(self, described: Mapping[str, Any]) -> None:
-        """Refuse a checkpoint with other auxiliaries than these."""
-        check_auxiliaries(self.auxiliaries, described.get("auxiliaries", {}))
+        """Raise UserError for a checkpoint with other auxiliaries."""
+        before = described.get("auxiliaries", {})
+        missing = sorted(set(before) - {auxiliary.name for auxiliary in self.auxiliaries})
+        if missing:
+            raise UserError(
+                f"auxiliaries: the run was trained with '{missing[0]}', which is missing here; give the learner the "
+                "same auxiliary objectives"
+            )
+        for auxiliary in self.auxiliaries:
+            auxiliary.check(before.get(auxiliary.name, {}))
 
     def update(self, rollout: Rollout, progress: float = 0.0) -> dict[str, Tensor]:
-        """Learn from a rollout, then let the normalizers see it.
+        """Learn from a rollout, then update the normalizers.
 
-        Args:
-            rollout: the rollout.
-            progress: share of the training that is done, in [0, 1], for the linear schedule.
-
-        Returns:
-            Means over the minibatches by name (`statistics`), the step size, the spread of the actions, and what the
-            auxiliaries report, each a tensor () on the device.
+        Returns the means of `statistics` over the minibatches, the step size, the spread of the actions, and the
+        statistics of the auxiliaries, each a tensor () on the device.
         """
         if self.cfg.schedule == "linear":
             self.optimizer.learning_rate.fill_(self.cfg.learning_rate * (1.0 - progress))
@@ -147,7 +138,7 @@ class PPO(Algorithm):
 
     @torch.no_grad()
     def make_batch(self, rollout: Rollout) -> Batch:
-        """Turn a rollout into samples with advantages and returns, flattened over steps and worlds."""
+        """Return a rollout's samples with advantages and returns, flattened over steps and worlds."""
         flat = rollout.flat
         critic_in = self.critic.encode(rollout.critic_obs.flatten(0, 1)).unflatten(0, rollout.critic_obs.shape[:2])
         values, states = self.values(rollout, critic_in)
@@ -177,15 +168,10 @@ class PPO(Algorithm):
         return batch
 
     def values(self, rollout: Rollout, critic_in: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the values of a rollout's states; what the critic remembers after it goes to `rollout.critic_after`.
+        """Return the values of a rollout's encoded states (T + 1, N, F), and record the critic's memory after it.
 
-        Args:
-            rollout: the rollout.
-            critic_in: (T + 1, N, F) its states, encoded.
-
-        Returns:
-            (T + 1, N) values, (T + 1, N, K) with several critics, and what the critic remembers after each state,
-            (T + 1, N, S), None where it has no memory.
+        They are (T + 1, N), or (T + 1, N, K) with several critics; with them comes a recurrent critic's state after
+        each observation, (T + 1, N, S), None without a memory.
         """
         shape, states = critic_in.shape[:2], None
         if rollout.critic_state is None or rollout.critic_after is None:
@@ -201,11 +187,8 @@ class PPO(Algorithm):
     ) -> Tensor:
         """Return the advantages of a rollout, (T, N), or (T, N, K) with several critics.
 
-        Args:
-            rollout: the rollout.
-            values: (T + 1, N) or (T + 1, N, K) values of its states.
-            valid: (T, N) samples that may be learned from; None: all.
-            states: (T + 1, N, S) what the critic remembers after each state; None where it has no memory.
+        `values` and `states` are those of `PPO.values`, and `valid` (T, N) the samples that may be learned from; None:
+        all.
         """
         reward, done, time_out = rollout.reward, rollout.done, rollout.time_out
         for auxiliary in self.auxiliaries:
@@ -218,18 +201,16 @@ class PPO(Algorithm):
         reward = reward + timeout_bonus(self._timeout_values(rollout, values, states), time_out, self.cfg.gamma)
         if valid is not None:
             # A quarantined sample passes nothing on to the samples before it, not even a value of what it was seen in:
-            # the one before it goes on with its own.
+            # the one before it continues with its own.
             before = torch.cat((values[:1], values[:-2]))
             values = torch.cat((torch.where(valid, values[:-1], before), values[-1:]))
             reward, done = torch.where(valid, reward, values[:-1]), done | ~valid
         return advantages(reward, values, done, self.cfg.gamma, self.cfg.lam)
 
     def fit(self, batch: Batch, frozen: Tensor | None) -> dict[str, Tensor]:
-        """Run the epochs over a batch and return the means of `statistics` over the minibatches.
+        """Run the epochs over a batch, and return the means of `statistics` over the minibatches.
 
-        Args:
-            batch: the samples.
-            frozen: `Distribution.snapshot` of the policy that acted.
+        `frozen` is the `Distribution.snapshot` of the policy that acted, here and below.
         """
         units, size = batch.num_units, batch.num_units // self.cfg.minibatches
         if size == 0:
@@ -252,13 +233,7 @@ class PPO(Algorithm):
         return statistics
 
     def differentiate(self, batch: Batch, index: Tensor, frozen: Tensor | None) -> Tensor:
-        """Leave the gradient of a minibatch's loss in the optimizer and return the `statistics`.
-
-        Args:
-            batch: the samples.
-            index: (b,) which of them, or of their sequences (`Batch.rows`).
-            frozen: `Distribution.snapshot` of the policy that acted.
-        """
+        """Compute the gradient of the loss of the rows `index` (`Batch.rows`), and return the `statistics`."""
         self.optimizer.zero_grad()
         loss, statistics = self.loss(batch.rows(index), frozen)
         loss.backward()
@@ -267,16 +242,11 @@ class PPO(Algorithm):
     def improve(self) -> None:
         """Adapt the step size to the divergence, and step along the gradient; both are means over the ranks."""
         if self.cfg.schedule == "adaptive":
-            self._adapt(self.optimizer.also)
+            self._adapt(self.optimizer.averaged_scalar)
         self.optimizer.apply()
 
     def loss(self, batch: Batch, frozen: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the loss () of a minibatch and its `statistics`; the divergence is left in `optimizer.also`.
-
-        Args:
-            batch: the minibatch.
-            frozen: `Distribution.snapshot` of the policy that acted.
-        """
+        """Return a minibatch's loss () and `statistics`; its divergence is the optimizer's `averaged_scalar`."""
         cfg, weight, distribution = self.cfg, batch.weight, self.actor.distribution
         params = distribution.params(self.actor.outputs(batch.actor_in, batch.actor_past))
         ratio = probability_ratio(distribution.log_prob(batch.action, params), batch.log_prob)
@@ -291,7 +261,7 @@ class PPO(Algorithm):
                 total = total + term
         with torch.no_grad():
             divergence = mean_over(distribution.kl(distribution.params(batch.out, frozen), params), weight)
-            self.optimizer.also.copy_(divergence)
+            self.optimizer.averaged_scalar.copy_(divergence)
             clip_share = mean_over((ratio != clipped).to(ratio.dtype), weight)
             statistics = torch.stack((value_loss, surrogate, entropy, divergence, clip_share)).detach()
         return total, statistics
@@ -310,12 +280,7 @@ class PPO(Algorithm):
         return mean_over(error if error.ndim == 1 else error.sum(-1), batch.weight)
 
     def update_normalizers(self, rollout: Rollout, returns: Tensor) -> None:
-        """Let the normalizers see a rollout.
-
-        Args:
-            rollout: the observations.
-            returns: (B,) or (B, K) what the critic learned from them; mirror images may follow.
-        """
+        """Update the normalizers from a rollout and its returns (B,) or (B, K), which mirror images may follow."""
         valid = rollout.valid.reshape(-1) if rollout.has_invalid else None
         for network, obs in ((self.actor, rollout.actor_obs), (self.critic, rollout.critic_obs[:-1])):
             if network.normalizer is not None:
@@ -326,7 +291,7 @@ class PPO(Algorithm):
             self.critic.value_normalizer.update(seen, valid, self.ranks)
 
     def _timeout_values(self, rollout: Rollout, values: Tensor, states: Tensor | None) -> Tensor:
-        """Return (T, N), or (T, N, K), the value at which an episode that was cut short would have gone on."""
+        """Return (T, N), or (T, N, K), the value at which an episode that was cut short would have continued."""
         if self.cfg.bootstrap == "state" or not rollout.has_final_obs:
             return values[:-1]
         final, past = rollout.final_obs.flatten(0, 1), None if states is None else states[:-1].flatten(0, 1)
@@ -338,10 +303,10 @@ class PPO(Algorithm):
         return result.view_as(rollout.reward)
 
     def _combine(self, advantage: Tensor, valid: Tensor | None) -> Tensor:
-        """Return the advantages (B,) that the policy learns from, of mean 0 and deviation 1.
+        """Return the policy's advantages (B,), of mean 0 and deviation 1.
 
-        With several critics each one's are normalized by themselves, weighed and added, so that no group of rewards
-        drowns another by its scale (Mysore et al. 2022); the sum is normalized again.
+        With several critics each one's are normalized separately, weighted and added, so that no group of rewards
+        dominates another by its scale (Mysore et al. 2022); the sum is normalized again.
         """
         if advantage.ndim == 1:
             return _normalize(advantage, valid, self.ranks)
@@ -349,10 +314,10 @@ class PPO(Algorithm):
         return _normalize(torch.stack(parts, dim=-1) @ self.reward_weights, valid, self.ranks)
 
     def _adapt(self, divergence: Tensor) -> None:
-        """Steer the step size so that the divergence stays between half and twice the desired one.
+        """Adapt the step size so that the divergence stays between half and twice the desired one.
 
-        Before the first step of an update the policy is still the one that acted: what is measured then is rounding,
-        and changes nothing.
+        Before the first step of an update the policy is still the one that acted: the divergence is rounding then, and
+        changes nothing.
         """
         cfg, rate = self.cfg, self.optimizer.learning_rate
         slower = (rate / 1.5).clamp(min=cfg.min_learning_rate)
@@ -364,13 +329,10 @@ class PPO(Algorithm):
 def probability_ratio(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
     """Return the ratio (B,) of the probability of an action under two policies, at most exp(MAX_LOG_RATIO).
 
-    A mirrored sample that the policy would hardly have drawn lies many deviations from its mean, where a small step
+    A mirrored sample that the policy would hardly have drawn is many deviations from its mean, where a small step
     changes the log-probability by a hundred. Its weight is 0, but 0 times infinity is not. Beyond the bound the ratio
-    has the gradient of the bound's: an action that was too bad is still pushed away from. Below it nothing changes.
-
-    Args:
-        log_prob: (B,) under the policy that is differentiated.
-        old_log_prob: (B,) under the one that acted.
+    has the gradient of the bound, so that an action that was too bad still becomes less probable. Below it nothing
+    changes.
     """
     log_ratio = log_prob - old_log_prob
     return torch.exp(log_ratio - (log_ratio.detach() - MAX_LOG_RATIO).clamp(min=0.0))
@@ -386,3 +348,78 @@ def _normalize(advantage: Tensor, valid: Tensor | None, ranks: Ranks) -> Tensor:
     count = count.clamp(min=2)
     centered = torch.where(valid, advantage - total / count, 0.0)
     return centered / ((ranks.sum_(centered.square().sum()) / (count - 1)).sqrt() + 1e-8)
+
+
+P = TypeVar("P", bound=PPO)
+ORDER = 2
+"""Added to the run's seed for the stream that minibatches are drawn from."""
+
+
+def make_networks(
+    cfg: PPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
+) -> tuple[Actor, Critic]:
+    """Build actor and critic on the CPU; arguments and errors are those of `make_actor`."""
+    actor = make_actor(cfg, dims, mirrors, generator)
+    return actor, make_critic(cfg, dims, mirrors, generator, normalize_values=cfg.normalize_values)
+
+
+def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: tuple[Auxiliary, ...] = ()) -> P:
+    """Build the algorithm, of class `kind`, for an environment; `first` are auxiliary objectives of its own.
+
+    Raises UserError for an unknown observation group, recorded motion or a policy that does not fit, or an auxiliary
+    objective that cannot be built.
+    """
+    generator = torch.Generator().manual_seed(context.seed)
+    actor, critic = (
+        network.to(context.device) for network in make_networks(cfg, context.dims, context.mirrors, generator)
+    )
+    return kind(
+        actor,  # type: ignore[arg-type]
+        critic,  # type: ignore[arg-type]
+        cfg.ppo,
+        symmetry=_augmentation(cfg, context),
+        generator=context.generator(ORDER),
+        auxiliaries=make_auxiliaries(cfg, context, first),
+        reward_weights=cfg.reward_weights,
+        ranks=context.ranks,
+    )
+
+
+def make_auxiliaries(cfg: PPOLearnerCfg, context: Context, own: tuple[Auxiliary, ...] = ()) -> tuple[Auxiliary, ...]:
+    """Return the auxiliary objectives of a configuration, on their device; `own` are those of the algorithm itself."""
+    env, device, seed, ranks = context.env, context.device, context.seed, context.ranks
+    found: list[Auxiliary] = []
+    if cfg.amp.weight > 0:  # Before what adds rewards: only the task's reward gives way to it.
+        found.append(make_amp(cfg.amp, env, device, seed, ranks))
+    if cfg.rnd.weight > 0:
+        found.append(make_rnd(cfg.rnd, env, device, seed, ranks))
+    found += own
+    if cfg.reference.run:
+        found.append(make_reference(cfg, env, context.dims, device))
+    found += [_users(name, context) for name in cfg.auxiliaries]
+    names = [auxiliary.name for auxiliary in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"auxiliaries: two are called '{twice[0]}'; give one of them another `name`")
+    return tuple(found)
+
+
+def _users(name: str, context: Context) -> Auxiliary:
+    """Return the auxiliary objective that "module:name" makes."""
+    make = load_reference(name, "auxiliaries")
+    try:
+        made = make(context)
+    except UserError:
+        raise
+    except Exception as error:  # Anything may happen in somebody's code.
+        raise UserError(f"auxiliaries={name}: {type(error).__name__}: {error}") from error
+    if not isinstance(made, Auxiliary) or not made.name:
+        raise UserError(f"auxiliaries={name}: made {made!r}, must be an `Auxiliary` with a name")
+    return made.to(context.device)
+
+
+def _augmentation(cfg: PPOLearnerCfg, context: Context) -> AugmentSymmetry | None:
+    """Return the object that adds mirrored samples, for symmetry=augment."""
+    if cfg.symmetry != "augment" or context.mirrors is None:
+        return None
+    moved = {name: (p.to(context.device), sign.to(context.device)) for name, (p, sign) in context.mirrors.items()}
+    return AugmentSymmetry(**moved)

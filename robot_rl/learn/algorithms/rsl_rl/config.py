@@ -1,4 +1,4 @@
-"""Settings of rsl_rl's runner: those of PPO; what rsl_rl has no counterpart of is refused."""
+"""Settings of rsl_rl's runner: those of PPO; settings without a counterpart in rsl_rl are refused."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class RslRlLearnerCfg(PPOLearnerCfg):
     name: str = "rsl_rl"
 
     def make_session(self, env: Any, **options: Any) -> Any:
-        """Build rsl_rl's runner, which has a loop of its own."""
+        """Build rsl_rl's runner, which has its own loop."""
         return importlib.import_module("robot_rl.learn.algorithms.rsl_rl.runner").RslRlRunner(env, self, **options)

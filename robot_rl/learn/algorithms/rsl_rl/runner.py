@@ -1,7 +1,7 @@
 """The baseline: rsl_rl's own OnPolicyRunner on the same environment, networks and hyperparameters.
 
-Its loop, storage and update are used as they are; only its logger is replaced, by one that writes our metrics and
-checkpoints (whose networks are ours, so evaluation and export do not know the difference).
+Its loop, storage and update are used unchanged; only its logger is replaced, by one that writes our metrics and
+checkpoints (with our networks, so evaluation and export need not distinguish them).
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import io
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,21 +21,20 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 from robot_rl.errors import UserError
-from robot_rl.learn.algorithms.ppo.build import make_networks
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.ppo import make_networks
 from robot_rl.learn.interrupt import StopRequest
 from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.networks.symmetry import Mirror, reflect
-from robot_rl.learn.session import Observer, Session
-from robot_rl.metrics.writers import MetricsWriter
+from robot_rl.learn.session import Session
 
 
 class RslRlRunner(Session):
     """Trains by rsl_rl's runner; used like `Runner`.
 
-    Where the learner asks for a symmetric network, which rsl_rl does not have, it gets rsl_rl's mirrored samples.
-    Time-outs bootstrap from V(s_t), as rsl_rl does it.
+    For a symmetric network, which rsl_rl does not have, it uses rsl_rl's mirrored samples. Time-outs bootstrap from
+    V(s_t), as in rsl_rl.
 
     Attributes:
         runner: rsl_rl's runner.
@@ -44,22 +42,13 @@ class RslRlRunner(Session):
 
     cfg: PPOLearnerCfg
 
-    def __init__(
-        self,
-        env: VecEnv,
-        cfg: PPOLearnerCfg,
-        *,
-        run_dir: Path | None = None,
-        seed: int = 1,
-        observer: Observer | Iterable[Observer] | None = None,
-        writer: MetricsWriter | None = None,
-    ) -> None:
-        """Build rsl_rl's runner; the arguments are those of `Session`."""
+    def __init__(self, env: VecEnv, cfg: PPOLearnerCfg, **options: Any) -> None:
+        """Build rsl_rl's runner; the options are those of `Session`."""
         effective = replace(cfg, symmetry="none" if cfg.symmetry == "none" else "augment")
-        super().__init__(env, effective, run_dir=run_dir, seed=seed, observer=observer, writer=writer)
-        actor, critic = make_networks(effective, self.dims, self.mirrors, torch.Generator().manual_seed(seed))
+        super().__init__(env, effective, **options)
+        actor, critic = make_networks(effective, self.dims, self.mirrors, torch.Generator().manual_seed(self.seed))
         self._modules = {"actor": actor.to(self.device), "critic": critic.to(self.device)}
-        torch.manual_seed(seed)
+        torch.manual_seed(self.seed)
         self._timed = _TimedEnv(env, {*cfg.actor_groups, *cfg.critic_groups})
         settings = rsl_rl_cfg(self.cfg, self.mirrors, self.device)
         with contextlib.redirect_stdout(io.StringIO()):
@@ -83,12 +72,10 @@ class RslRlRunner(Session):
         return self._row
 
     def after_iteration(self, losses: Mapping[str, float], collect_s: float, learn_s: float) -> None:
-        """Take over what an iteration of rsl_rl brought; called by its logger.
+        """Copy the results of an iteration of rsl_rl; called by its logger.
 
-        Args:
-            losses: rsl_rl's mean losses by its own names.
-            collect_s: time of the rollout [s].
-            learn_s: time of the returns and the update [s].
+        `losses` are rsl_rl's mean losses by its own names, `collect_s` the time of the rollout [s] and `learn_s` that
+        of the returns and the update [s].
         """
         copy_from_rsl_rl(self.runner.alg, self.actor, self.critic)
         metrics = {f"loss/{name}": float(value) for name, value in losses.items()}
@@ -103,7 +90,7 @@ class RslRlRunner(Session):
             raise _EnoughError
 
     def _set_linear_rate(self, last: int) -> None:
-        """Set the step size of the next iteration where it falls linearly, a schedule that rsl_rl does not have."""
+        """Set the step size of the next iteration for schedule=linear, which rsl_rl does not have."""
         ppo, algorithm = self.cfg.ppo, self.runner.alg
         if ppo.schedule == "linear":
             algorithm.learning_rate = ppo.learning_rate * (1.0 - min(1.0, self.iteration / max(last, 1)))
@@ -111,7 +98,7 @@ class RslRlRunner(Session):
                 group["lr"] = algorithm.learning_rate
 
     def track(self, reward: Tensor, done: Tensor, log: Mapping[str, Any]) -> None:
-        """Take in a step of an environment that keeps no statistics of its own; called by rsl_rl's logger."""
+        """Count a step of an environment without statistics of its own; called by rsl_rl's logger."""
         if self._tracker is not None:
             self._tracker.add(reward, done > 0, log)
 
@@ -139,18 +126,9 @@ class RslRlRunner(Session):
 
 
 def rsl_rl_cfg(cfg: PPOLearnerCfg, mirrors: Mapping[str, Mirror] | None, device: torch.device | str) -> dict[str, Any]:
-    """Return rsl_rl's configuration of the same training.
-
-    Args:
-        cfg: the learner's configuration.
-        mirrors: mirrors on the CPU; None without symmetry.
-        device: where the networks will be.
-
-    Raises:
-        UserError: a setting that rsl_rl has no counterpart of.
-    """
+    """Return rsl_rl's configuration of the same training; raise UserError for a setting without counterpart."""
     ppo = cfg.ppo
-    for name, is_on in _ours_alone(cfg).items():
+    for name, is_on in _unsupported(cfg).items():
         if is_on:
             raise UserError(f"{name}: the rsl_rl learner does not have it here; use learner=ppo")
     if ppo.schedule == "adaptive" and (ppo.min_learning_rate, ppo.max_learning_rate) != (1e-5, 1e-2):
@@ -195,8 +173,8 @@ def rsl_rl_cfg(cfg: PPOLearnerCfg, mirrors: Mapping[str, Mirror] | None, device:
     }
 
 
-def _ours_alone(cfg: PPOLearnerCfg) -> dict[str, bool]:
-    """Return what only our learner does, by setting, and whether it is asked for."""
+def _unsupported(cfg: PPOLearnerCfg) -> dict[str, bool]:
+    """Return the settings without a counterpart in rsl_rl, and whether it is used."""
     parts = {"actor": cfg.actor, "critic": cfg.critic}
     return {
         **{f"{name}.conv.groups": bool(part.conv.groups) for name, part in parts.items()},
@@ -213,38 +191,38 @@ def _ours_alone(cfg: PPOLearnerCfg) -> dict[str, bool]:
 @torch.no_grad()
 def copy_to_rsl_rl(actor: Actor, critic: Critic, algorithm: Any) -> None:
     """Copy weights, deviation and normalizers of our networks into those of an rsl_rl algorithm."""
-    for ours, theirs in ((actor, algorithm.actor), (critic, algorithm.critic)):
-        for mine, other in zip(ours.body.parameters(), theirs.mlp.parameters(), strict=True):
-            other.copy_(mine)
-        if ours.normalizer is not None:
-            normalizer = theirs.obs_normalizer
-            normalizer._mean.copy_(ours.normalizer.mean)
-            normalizer._var.copy_(ours.normalizer.var)
-            normalizer._std = ours.normalizer.var.sqrt().view_as(normalizer._mean)
-            normalizer.count.copy_(ours.normalizer.count)
-    algorithm.actor.distribution.log_std_param.copy_(_gaussian(actor).log_std)
+    for ours, theirs in _shared_tensors(actor, critic, algorithm):
+        theirs.copy_(ours.view_as(theirs))
+    for network in (algorithm.actor, algorithm.critic):
+        if hasattr(network.obs_normalizer, "_var"):
+            network.obs_normalizer._std = network.obs_normalizer._var.sqrt()
 
 
 @torch.no_grad()
 def copy_from_rsl_rl(algorithm: Any, actor: Actor, critic: Critic) -> None:
     """Copy weights, deviation and normalizers of an rsl_rl algorithm's networks into ours."""
+    for ours, theirs in _shared_tensors(actor, critic, algorithm):
+        ours.copy_(theirs.view_as(ours))
+    for network in (actor, critic):
+        if network.normalizer is not None:
+            network.normalizer.refresh()
+
+
+def _shared_tensors(actor: Actor, critic: Critic, algorithm: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield each tensor of our networks with its counterpart in an rsl_rl algorithm."""
+    yield _gaussian(actor).log_std, algorithm.actor.distribution.log_std_param
     for ours, theirs in ((actor, algorithm.actor), (critic, algorithm.critic)):
-        for mine, other in zip(ours.body.parameters(), theirs.mlp.parameters(), strict=True):
-            mine.copy_(other)
-        if ours.normalizer is not None:
-            normalizer = theirs.obs_normalizer
-            ours.normalizer.mean.copy_(normalizer._mean.view(-1))
-            ours.normalizer.var.copy_(normalizer._var.view(-1))
-            ours.normalizer.count.copy_(normalizer.count)
-            ours.normalizer.refresh()
-    _gaussian(actor).log_std.copy_(algorithm.actor.distribution.log_std_param)
+        yield from zip(ours.body.parameters(), theirs.mlp.parameters(), strict=True)
+        if (mine := ours.normalizer) is not None:
+            other = theirs.obs_normalizer
+            yield from ((mine.mean, other._mean), (mine.var, other._var), (mine.count, other.count))
 
 
 def _gaussian(actor: Actor) -> Gaussian:
-    """Return the actor's distribution, the one that rsl_rl has as well."""
+    """Return the actor's distribution, the only kind that rsl_rl also has."""
     if not isinstance(actor.distribution, Gaussian):
         raise UserError(
-            "actor.distribution, actor.state_std: the rsl_rl learner has a Gaussian with one deviation alone"
+            "actor.distribution, actor.state_std: the rsl_rl learner has only a Gaussian with one deviation"
         )
     return actor.distribution
 
@@ -254,7 +232,7 @@ class _EnoughError(Exception):
 
 
 class _Log(Logger):
-    """rsl_rl's logger, handing everything to the session; it writes no files of its own and prints nothing."""
+    """rsl_rl's logger, which passes everything to the session; it writes no files of its own and prints nothing."""
 
     def __init__(self, session: RslRlRunner) -> None:
         self.session = session
@@ -275,9 +253,9 @@ class _Log(Logger):
 
 
 class _TimedEnv(VecEnv):
-    """An environment that measures the time of its steps, and hands on the observations that are learned from.
+    """An environment that measures the time of its steps, and passes on the observation groups that are learned from.
 
-    rsl_rl stores every group it is given, images that nobody reads included.
+    rsl_rl stores every group it is given, unused images included.
     """
 
     def __init__(self, env: VecEnv, groups: Collection[str]) -> None:

@@ -65,7 +65,7 @@ def teacher_cfg(groups=("state",), **actor):
 
 
 def make_teacher_run(path, env, cfg=None):
-    """A run whose policy is linear: relu(x) - relu(-x) = x."""
+    """A run with a linear policy: relu(x) - relu(-x) = x."""
     runner = Runner(env, cfg or teacher_cfg(), run_dir=path)
     with torch.no_grad():
         first, last = runner.actor.body.layers

@@ -11,10 +11,10 @@ from robot_rl.config.networks import MemoryCfg
 from robot_rl.learn.algorithms.distill.config import TeacherCfg
 from robot_rl.learn.algorithms.distill.distill import Distill
 from robot_rl.learn.algorithms.ppo.config import PPOCfg
-from robot_rl.learn.auxiliaries.frozen import Frozen
+from robot_rl.learn.auxiliaries.frozen import FrozenPolicy
 from robot_rl.learn.checkpoints.checkpoint import load_checkpoint
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.learn.networks.layout import Layout
+from robot_rl.learn.networks.layout import ObservationLayout
 from robot_rl.learn.policy import Policy, make_policy
 from robot_rl.learn.runner import Runner
 
@@ -54,7 +54,7 @@ def test_a_student_comes_near_its_teacher(teacher_run):
 
 @pytest.mark.slow
 def test_imitating_in_its_own_states_beats_cloning_in_the_teachers(teacher_run):
-    """In the teacher's states the last action tells nearly all about the next, in its own it leads a clone astray."""
+    """In the teacher's states the last action determines nearly all of the next, in its own it leads a clone astray."""
     losses, found = [], []
     for clones in (False, True):
         runner = Runner(FallEnv(noise=0.1), student_cfg(teacher_run))
@@ -240,7 +240,7 @@ def test_the_checkpoint_says_who_taught(teacher_run, tmp_path):
 
 
 def test_reinforcement_learning_goes_on_from_a_student(teacher_run, tmp_path):
-    """The weights alone are taken over: the new run has no teacher, and begins where the student was."""
+    """Only the weights are loaded: the new run has no teacher, and begins where the student was."""
     student = Runner(FallEnv(), student_cfg(teacher_run, max_iterations=15), run_dir=tmp_path / "student")
     student.learn()
     cfg = without_teacher(student.cfg, ppo=PPOCfg(learning_rate=1e-4, schedule="fixed"))
@@ -259,7 +259,7 @@ def test_choices_are_taught_by_their_divergence():
     """Log-probabilities are the label; the distance is the share of choices that differ."""
     cfg = NetworkCfg(hidden=(8,), output_gain=1.0)
     one, other = (Actor(3, 2, cfg, choices=(3, 2), generator=torch.Generator().manual_seed(k)) for k in (0, 1))
-    frozen = Frozen(Policy(one, {}, None), Layout({"state": (3,)}), "teacher")
+    frozen = FrozenPolicy(Policy(one, {}, None), ObservationLayout({"state": (3,)}), "teacher")
     obs = torch.randn(50, 3, generator=torch.Generator().manual_seed(2))
     label, params = frozen.label(obs), other.params(obs)
     assert label.shape == (50, 5)
@@ -275,13 +275,13 @@ def test_choices_are_taught_by_their_divergence():
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_a_teacher_with_a_memory_forgets_at_the_end_of_episodes(tmp_path, kind):
-    """Asked step by step it says what it would say about the whole rollout at once."""
+    """Evaluated step by step it has the same labels as for the whole rollout at once."""
     memory = MemoryCfg(kind=kind, hidden=8)
     cfg = replace(teacher_cfg(activation="elu", output_gain=1.0, memory=memory), num_steps=8)
     Runner(FallEnv(), cfg, run_dir=tmp_path).learn(1)
     runner = Runner(FallEnv(episode=20), student_cfg(tmp_path, actor_groups=("state",)))
     (teacher,) = runner.algorithm.auxiliaries
-    state = teacher.frozen.remember_nothing(64, "cpu")
+    state = teacher.frozen.initial_state(64, "cpu")
     for _ in range(3):
         runner.collect()
         rollout = runner.collector.rollout
