@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
 
     options, changes = read(Options, arguments)
     if options.seconds is not None and not 1 < options.seconds <= 3600:
-        raise UserError(f"seconds={options.seconds}: must lie in (1, 3600]; errors count from the first second on")
+        raise UserError(f"seconds={options.seconds}: must be in (1, 3600]; errors count from the first second on")
     if options.form not in FORMS:
         raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
     moved = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}

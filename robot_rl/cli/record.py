@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
 
     options, changes = read(Options, arguments)
     if not 0 < options.seconds <= 3600:
-        raise UserError(f"seconds={options.seconds}: must lie in (0, 3600]")
+        raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
     out = check_output("out", options.out or Options().out, MOTION)
     options.refuse_unsupported("record")
     source = _with_group(options.find_policy(changes), options.group)

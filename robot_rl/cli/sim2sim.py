@@ -94,9 +94,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _check(options: Options) -> None:
     if options.episodes and not 1 < options.seconds <= 3600:
-        raise UserError(f"seconds={options.seconds}: must lie in (1, 3600]; errors count from the first second on")
+        raise UserError(f"seconds={options.seconds}: must be in (1, 3600]; errors count from the first second on")
     if not 0 <= options.seconds <= DAY_S:
-        raise UserError(f"seconds={options.seconds}: must lie in [0, {DAY_S:g}]")
+        raise UserError(f"seconds={options.seconds}: must be in [0, {DAY_S:g}]")
     if options.transport not in ("udp", "shm", "dds"):
         raise UserError(f"transport={options.transport}: must be udp, shm or dds")
     if options.episodes:

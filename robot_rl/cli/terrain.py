@@ -116,7 +116,7 @@ def find_terrain(options: Options, changes: Mapping[str, Any]) -> "TerrainCfg":
 
 def _place(name: str, value: int | None, count: int, default: int) -> int:
     if value is not None and value >= count:
-        raise UserError(f"{name}={value}: must lie in [0, {count - 1}]")
+        raise UserError(f"{name}={value}: must be in [0, {count - 1}]")
     return default if value is None else value
 
 

@@ -54,9 +54,9 @@ class VideoCfg:
     def __post_init__(self) -> None:
         """Check the ranges."""
         if not 0 < self.seconds <= 600:
-            raise UserError(f"seconds={self.seconds}: must lie in (0, 600]")
+            raise UserError(f"seconds={self.seconds}: must be in (0, 600]")
         if not 1 <= self.fps <= 120:
-            raise UserError(f"fps={self.fps}: must lie in [1, 120]")
+            raise UserError(f"fps={self.fps}: must be in [1, 120]")
         if self.num_robots not in (1, 4):
             raise UserError(f"num_robots={self.num_robots}: must be 1, or 4 for a grid")
         if self.width % 4 or self.height % 4 or not (160 <= self.width <= 4096 and 96 <= self.height <= 4096):

@@ -1,4 +1,4 @@
-"""Unitree Go2 on flat ground follows a velocity command with a clean trot, and stands still at the command 0."""
+"""Unitree Go2 on flat ground follows a velocity command with a clean trot, and stands at command 0."""
 
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.mdp import commands, events, metrics, observations, rewards, terminations

@@ -131,7 +131,7 @@ def test_one_value_makes_a_histogram_of_one_bin():
         (["{}/empty.json"], "has no 'latencies'"),
         (["{}/empty.json", "out=x.gif"], "must end in .png or .json"),
         (["{}/empty.json", "out={}/empty.png"], "is the source"),
-        (["{}/empty.json", "extra_s=2"], "extra_s=2: must lie in [0, 0.5] s"),
+        (["{}/empty.json", "extra_s=2"], "extra_s=2: must be in [0, 0.5] s"),
     ],
 )
 def test_what_cannot_be_measured_is_said_in_a_line(words, line, tmp_path, capfd):

@@ -85,7 +85,7 @@ def test_the_command_line_runs_a_session(tmp_path, capsys):
         (["all_states=true"], "all_states=True: is only for episodes"),
         (["episodes=2", "viewer=true"], "viewer=True: is only for a session; leave episodes out"),
         (["episodes=-1"], "episodes=-1: must be at least 0"),
-        (["seconds=-1"], "seconds=-1.0: must lie in"),
+        (["seconds=-1"], "seconds=-1.0: must be in"),
         (["settings=stand_s"], "'stand_s' must be name:number"),
         (["settings=stand:1"], "setting 'stand' is unknown"),
         (["tick=1"], "tick=1.0: must be in"),

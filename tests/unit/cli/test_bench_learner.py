@@ -18,7 +18,7 @@ def test_the_command_line(run, in_tmp):
     ("word", "line"),
     [
         ("rival=sb3", "unknown key 'rival'"),
-        ("num_envs=[8,0]", "num_envs=[8,0]: must be whole numbers of at least 1"),
+        ("num_envs=[8,0]", "num_envs=[8,0]: must be whole numbers from 1 to"),
         ("num_envs=true", "num_envs=true: must be whole numbers"),
         ("num_steps=0", "num_steps=0: must be at least 1"),
         ("out=/dev/null/x.json", "out=/dev/null/x.json: /dev/null is not a directory"),
