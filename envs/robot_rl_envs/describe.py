@@ -1,4 +1,4 @@
-"""What an exported policy and a symmetric learner have to know about a task, read from its terms' declarations."""
+"""What an exported policy and a symmetric learner need to know about a task, read from its terms' declarations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.fuse import Layout, ObservationSlot
+from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout
 from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.task import Task, TorchTerm
 from robot_rl_envs.terms.declare import MirrorRule
@@ -46,7 +46,7 @@ def _observation_row(slot: ObservationSlot, scene: Scene) -> dict[str, Any]:
     }
 
 
-def describe_policy(task: Task, scene: Scene, layout: Layout) -> dict[str, Any]:
+def describe_policy(task: Task, scene: Scene, layout: TaskLayout) -> dict[str, Any]:
     """Describe joints, actions, observations, rates and command ranges; JSON-able, floats unrounded."""
     driven = [(joint.name, *scene.action_map(joint)) for joint in scene.robot.joints if not joint.passive]
     actions = [{"joint": name, "scale": scale, "offset": offset} for name, offset, scale in driven]
@@ -65,8 +65,8 @@ def describe_policy(task: Task, scene: Scene, layout: Layout) -> dict[str, Any]:
     }
 
 
-def observation_terms(scene: Scene, layout: Layout) -> dict[str, tuple[int, ...]]:
-    """Where each term lies in its group, by "group.term": its first component, then its shape.
+def observation_terms(scene: Scene, layout: TaskLayout) -> dict[str, tuple[int, ...]]:
+    """Return the position of each term in its group, by "group.term": its first component, then its shape.
 
     A grid's shape is (history, rows, columns), that of any other term (history * size,).
     """
@@ -107,8 +107,10 @@ def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[in
     )
 
 
-def mirror_maps(task: Task, scene: Scene, layout: Layout, device: str) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Permutation and sign of every observation group and of "action" under the left-right mirror."""
+def mirror_maps(
+    task: Task, scene: Scene, layout: TaskLayout, device: str
+) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Return permutation and sign of every observation group and of "action" under the left-right mirror."""
     maps = {}
     for group in task.vectors:
         perm: list[int] = []

@@ -49,11 +49,11 @@ class EngineData:
         qpos: (num_envs, nq) generalized positions [m, rad, quaternion w x y z].
         qvel: (num_envs, nv) generalized velocities [m/s, rad/s].
         ctrl: (num_envs, nu) controls, written before a step.
-        sensordata: (num_envs, nsensordata), describing the last substep.
+        sensordata: (num_envs, nsensordata) of the last substep.
         actuator_force: (num_envs, nu) [N, N m], of the last substep.
         overflow: (num_envs,) int32: OVERFLOW_* bits that the engine sets; the environment clears them at each step.
-        needed: (num_envs, 2) int32: constraint rows and contacts that a full buffer should have held, the most seen so
-            far; 0 where it was large enough or the engine does not tell.
+        needed: (num_envs, 2) int32: constraint rows and contacts that a full buffer should have held, the largest
+            so far; 0 where it was large enough or the engine does not report it.
     """
 
     qpos: wp.array
@@ -66,7 +66,7 @@ class EngineData:
 
     @classmethod
     def zeros(cls, model: mujoco.MjModel, num_envs: int, device: str) -> EngineData:
-        """Arrays of an engine's own."""
+        """Allocate the arrays of an engine."""
         import warp as wp
 
         widths = {"qpos": model.nq, "qvel": model.nv, "ctrl": model.nu, "sensordata": model.nsensordata}
@@ -77,7 +77,7 @@ class EngineData:
 
 
 class Rays(Protocol):
-    """Rays of every world, with buffers of their own.
+    """Rays of every world.
 
     Attributes:
         origins, directions: (num_envs, n) vec3, world frame [m]; written before :meth:`cast`.
@@ -97,11 +97,8 @@ class Engine(Protocol):
     """Physics of ``num_envs`` worlds of one model.
 
     Attributes:
-        name: the engine's name.
-        num_envs: number of worlds.
         device: Warp device of the arrays.
         model: the MuJoCo model the worlds were built from.
-        data: live float32 arrays.
         capturable: whether :meth:`step` may be recorded in a CUDA graph.
         warnings: (num_envs,) NumPy count of engine warnings, or None where the engine keeps none.
     """
@@ -118,21 +115,16 @@ class Engine(Protocol):
         ...
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
-        """One line about what went wrong inside the engine, with the setting to change.
+        """Return one line about what went wrong inside the engine, with the setting to change.
 
-        Args:
-            world: index of the world.
-            overflow: its bits.
-            needed: its row of ``data.needed``.
+        ``overflow`` are the world's bits, ``needed`` its row of ``data.needed``.
         """
         ...
 
     def write_back(self, dirty: wp.array) -> None:
-        """Take over what events and resets wrote.
+        """Copy what events and resets wrote into the engine.
 
-        Args:
-            dirty: (num_envs,) int32 bit mask of DIRTY_VELOCITY, DIRTY_STATE, DIRTY_MODEL, DIRTY_CONST, DIRTY_WRENCH;
-                other worlds keep their full-precision state untouched.
+        ``dirty`` is (num_envs,) int32 of DIRTY_* bits; other worlds keep their full-precision state untouched.
         """
         ...
 
@@ -143,35 +135,26 @@ class Engine(Protocol):
     def set_const(self, *, again: bool = False) -> None:
         """Recompute the model constants that derive from masses, inertias and armature, in every world.
 
-        Args:
-            again: from now on :meth:`write_back` does so for worlds with DIRTY_CONST.
+        With ``again``, :meth:`write_back` does so from now on for worlds with DIRTY_CONST.
         """
         ...
 
     def wrenches(self) -> wp.array:
-        """Let forces be applied to bodies: (num_envs, nbody, 6) float32, live after write_back.
+        """Return the forces on bodies (num_envs, nbody, 6) float32, live after write_back.
 
         Force [N] at the body's centre of mass and torque [N m], world frame; 0 after a reset.
         """
         ...
 
     def watch(self, field: str) -> wp.array:
-        """A field of MuJoCo's own, (num_envs, rows, columns), live, in the engine's precision.
+        """Return one of MuJoCo's own fields, (num_envs, rows, columns), live, in the engine's precision.
 
-        Args:
-            field: one of the scene's ``watched``; see :mod:`robot_rl_envs.entity.watched`.
+        ``field`` is one of the scene's ``watched``; see :mod:`robot_rl_envs.entity.watched`.
         """
         ...
 
     def look(self, dirty: wp.array) -> bool:
-        """Do :meth:`write_back`, and bring the watched fields of worlds with DIRTY_STATE to their new state.
-
-        Args:
-            dirty: as for :meth:`write_back`.
-
-        Returns:
-            Whether there were such worlds, or may have been.
-        """
+        """Do :meth:`write_back` and update the watched fields of worlds with DIRTY_STATE; False if there were none."""
         ...
 
     def rays(self, origins: Any, directions: Any) -> Any:
@@ -179,11 +162,11 @@ class Engine(Protocol):
         ...
 
     def make_rays(self, count: int, *, ground_only: bool = False) -> Rays:
-        """Buffers for ``count`` rays a world, against all geoms or the ground's alone."""
+        """Allocate buffers for ``count`` rays a world, against all geoms or only the ground's."""
         ...
 
     def history(self) -> wp.array:
-        """MuJoCo's buffers of past sensor values and controls, (num_envs, nhistory) float32, live."""
+        """Return MuJoCo's buffers of past sensor values and controls, (num_envs, nhistory) float32, live."""
         ...
 
     def get_state(self) -> np.ndarray:
@@ -195,5 +178,5 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what the engine holds beside its arrays."""
+        """Release what the engine holds in addition to its arrays."""
         ...

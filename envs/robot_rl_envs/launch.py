@@ -17,7 +17,7 @@ CHUNK_WORLDS = 256
 
 
 def chunk_starts(num_envs: int, device: str) -> list[int]:
-    """First world of each chunk; one chunk on a GPU."""
+    """Return the first world of each chunk; one chunk on a GPU."""
     return [0] if device.startswith("cuda") else list(range(0, num_envs, CHUNK_WORLDS))
 
 
@@ -39,7 +39,7 @@ class Stage:
         self._shares = [[command for chunk in chunks[k::workers] for command in chunk] for k in range(workers)]
 
     def then(self, other: Stage) -> Stage:
-        """Join two stages that concern each world alone: a chunk goes through both before the threads meet again."""
+        """Join two stages of independent worlds: a chunk goes through both before the threads synchronize."""
         chunks = [mine + theirs for mine, theirs in zip(self.chunks, other.chunks, strict=True)]
         return Stage(chunks, self._pool, self._num_threads)
 
@@ -76,7 +76,7 @@ class Recorder:
         Args:
             kernel: a kernel over worlds, or with ``columns`` over worlds and columns.
             inputs: (index of the chunk, its first world) -> the kernel's arguments.
-            threads: whether to share the chunks among threads; not worth waking them for a short kernel.
+            threads: whether to share the chunks among threads; waking them is not worth it for a short kernel.
             columns: size of a second dimension of threads, 0 for none.
         """
         inner = (columns,) if columns else ()

@@ -30,14 +30,14 @@ class NoGLError(RuntimeError):
 
 @dataclass(kw_only=True, slots=True)
 class CameraCfg:
-    """Where the camera stands, seen from the robot. What is None is chosen from the model.
+    """The camera's pose relative to the robot. What is None is chosen from the model.
 
     Attributes:
         distance: from the robot [m].
-        azimuth: direction the camera looks in, about the vertical [deg]; 90 looks along +y, 180 along -x. None looks at
-            a walking robot's first heading from the front left.
+        azimuth: viewing direction about the vertical [deg]; 90 looks along +y, 180 along -x. None looks at a walking
+            robot's first heading from the front left.
         elevation: angle of the line of sight above the horizon [deg]; negative looks down.
-        follow: how much of the way to the robot the camera moves in a frame, 0 stands still, 1 is tied to it.
+        follow: fraction of the distance to the robot that the camera moves in a frame; 0: fixed, 1: attached.
     """
 
     distance: float | None = None
@@ -55,13 +55,7 @@ class CameraCfg:
 
 @dataclass(kw_only=True, slots=True)
 class Arrow:
-    """An arrow in the picture, on the ground plane.
-
-    Attributes:
-        start: (3,) its foot, world frame [m].
-        vector: (3,) from foot to tip, world frame [m].
-        rgba: (4,) colour in [0, 1].
-    """
+    """An arrow in the image: foot (3,) and vector to the tip (3,), world frame [m], and colour in [0, 1]."""
 
     start: np.ndarray
     vector: np.ndarray
@@ -69,10 +63,7 @@ class Arrow:
 
 
 def choose_backend() -> str:
-    """The OpenGL backend to render with: MUJOCO_GL where it is set, else EGL, else OSMesa.
-
-    Returns:
-        "egl", "osmesa" or, off Linux and where MUJOCO_GL says so, "glfw" or "cgl".
+    """Return the OpenGL backend: MUJOCO_GL if it is set, else EGL, else OSMesa; off Linux "glfw" or "cgl".
 
     Raises:
         NoGLError: none is installed.
@@ -96,7 +87,7 @@ def choose_backend() -> str:
 
 
 def _egl_works() -> bool:
-    """Whether libEGL is there and offers a device; asked without binding PyOpenGL to it."""
+    """Whether libEGL is installed and offers a device; checked without binding PyOpenGL to it."""
     name = ctypes.util.find_library("EGL")
     if not name:
         return False
@@ -114,10 +105,10 @@ def _egl_works() -> bool:
 
 
 def _make_context(width: int, height: int) -> Any:
-    """An OpenGL context of the chosen backend, current in this thread.
+    """Return an OpenGL context of the chosen backend, current in this thread.
 
-    MuJoCo picks its backend when it is first imported, which is long before anybody asks for a picture; its context
-    classes can be had directly, whatever it picked.
+    MuJoCo picks its backend when it is first imported, long before an image is needed; its context classes can be used
+    directly, whatever it picked.
     """
     backend = choose_backend()
     os.environ.setdefault("MUJOCO_GL", backend)
@@ -143,13 +134,7 @@ class Renderer:
     def __init__(
         self, model: mujoco.MjModel, width: int = 640, height: int = 480, camera: CameraCfg | None = None
     ) -> None:
-        """Open the context.
-
-        Args:
-            model: a model with floor and light; it is copied, what is simulated stays as it is.
-            width: of the pictures [px].
-            height: of the pictures [px].
-            camera: where the camera stands.
+        """Open the context; ``model``, with a floor and a light, is copied. ``width`` and ``height`` are in pixels.
 
         Raises:
             ValueError: a size that is not positive.
@@ -190,21 +175,14 @@ class Renderer:
         return view
 
     def look_at(self, point: np.ndarray) -> None:
-        """Point the camera at `point` (3,) [m], world frame, at once."""
+        """Point the camera at `point` (3,) [m], world frame, immediately."""
         self._view.lookat[:] = point
 
     def frame(self, qpos: np.ndarray, *, arrows: list[Arrow] | None = None) -> np.ndarray:
-        """Draw one configuration.
-
-        Args:
-            qpos: (nq,) generalized positions [m, rad, quaternion w x y z].
-            arrows: drawn on top of the scene.
+        """Draw one configuration ``qpos`` (nq,), with ``arrows`` on top of the scene.
 
         Returns:
             (height, width, 3) uint8, top row first; a new array.
-
-        Raises:
-            ValueError: qpos has another length.
         """
         mj, model, data = self._mj, self._model, self._data
         qpos = np.asarray(qpos, dtype=np.float64)
@@ -247,7 +225,7 @@ class Renderer:
             lookat[2] += 0.3 * self.camera.follow * gap[2]
 
     def _light(self) -> None:
-        """A bright surrounding and one sun with a shadow, which goes along with the robot."""
+        """Set bright surroundings and one sun with a shadow, which follows the robot."""
         for k in range(self._scene.nlight):
             light = self._scene.lights[k]
             if light.headlight:
@@ -289,13 +267,13 @@ class Renderer:
 
 
 def _gradient(height: int) -> np.ndarray:
-    """A sky for models without one, (height, 1, 3) uint8, lowest row first."""
+    """Return a sky for models without one, (height, 1, 3) uint8, lowest row first."""
     share = np.linspace(0.0, 1.0, height)[:, None, None]
     return np.round((1 - share) * np.array([250, 250, 255]) + share * np.array([199, 219, 240])).astype(np.uint8)
 
 
 def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mujoco.MjModel:
-    """A copy with a frame buffer of the right size, sharp shadows, and a horizon that fades into the sky."""
+    """Return a copy with a frame buffer of the right size, sharp shadows, and a horizon that fades into the sky."""
     model = copy.copy(model)
     model.stat.extent = reach
     # A mirroring floor costs a second picture and looks like water.
@@ -324,7 +302,7 @@ def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mu
 
 
 def travelling_joints(model: mujoco.MjModel) -> np.ndarray:
-    """Joints by which a robot gets about: free ones, and a planar robot's slides without an end."""
+    """Return the joints by which a robot travels: free ones, and a planar robot's slides without an end."""
     import mujoco
 
     kind, slide = model.jnt_type, int(mujoco.mjtJoint.mjJNT_SLIDE)
@@ -333,10 +311,9 @@ def travelling_joints(model: mujoco.MjModel) -> np.ndarray:
 
 
 def _extent(model: mujoco.MjModel, *, floating: bool) -> tuple[np.ndarray, float]:
-    """The ball that a robot needs: at rest when its base floats, anywhere in its joints' ranges when it is fixed.
+    """Return centre (3,) [m] and radius [m] of a ball that contains the robot.
 
-    Returns:
-        Centre (3,) [m] and radius [m].
+    A floating robot is taken at rest, a fixed one anywhere in its joints' ranges.
     """
     import mujoco
 

@@ -1,7 +1,7 @@
-"""The file of a learned actuator: a small network in safetensors, what it reads in the file's metadata, no code.
+"""The file of a learned actuator: a small network in safetensors, its inputs described in the file's metadata, no code.
 
 The network reads the position errors (target - position) [rad] at some lags and the joint's velocities [rad/s] at the
-same lags, newest first as the lags are listed, and returns one torque [N m]:
+same lags, in the order of the lags, and returns one torque [N m]:
 
     x = [error_scale * error[t - lag], ... , velocity_scale * velocity[t - lag], ...]
     torque = output_scale * net(x)
@@ -34,12 +34,12 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @dataclass(kw_only=True, slots=True)
 class NetFile:
-    """A learned actuator as it lies in a file.
+    """The content of a learned actuator's file.
 
     Attributes:
         layers: weight (out, in) and bias (out,) of each layer, float32.
         activation: one of :data:`ACTIVATIONS`, after every layer but the last.
-        lags_s: how far back each error and velocity lies [s]; 0 is now.
+        lags_s: age of each error and velocity [s]; 0 is now.
         error_scale: multiplies position errors [1/rad].
         velocity_scale: multiplies velocities [s/rad].
         output_scale: multiplies the network's output [N m].
@@ -93,7 +93,7 @@ class NetFile:
         return [self.layers[0][0].shape[1], *(weight.shape[0] for weight, _ in self.layers)]
 
     def torque(self, errors: np.ndarray, velocities: np.ndarray) -> np.ndarray:
-        """The reference: torque [N m] of errors and velocities at the lags, (..., lags) each -> (...), in float64."""
+        """Return the torque [N m] of errors and velocities (..., lags) in float64, the reference of the kernel."""
         x = np.concatenate([self.error_scale * errors, self.velocity_scale * velocities], axis=-1).astype(np.float64)
         for weight, bias in self.layers[:-1]:
             x = ACTIVATIONS[self.activation](x @ weight.T.astype(np.float64) + bias)
@@ -102,20 +102,17 @@ class NetFile:
 
 
 def save_actuator_net(path: str | Path, layers: Sequence[tuple[Any, Any]], **fields: Any) -> NetFile:
-    """Write a network's file.
+    """Write a network's file atomically and return its content.
 
     Args:
-        path: the file; it is written whole or not at all.
+        path: the file.
         layers: weight (out, in) and bias (out,) of each layer: arrays, or tensors of torch on the CPU. Of a
             ``torch.nn.Sequential``: ``[(m.weight, m.bias) for m in net if isinstance(m, torch.nn.Linear)]``.
         fields: ``activation``, ``lags_s``, ``error_scale``, ``velocity_scale``, ``output_scale`` as in
             :class:`NetFile`.
 
-    Returns:
-        What was written.
-
     Raises:
-        ValueError: the network is not one that :func:`load_actuator_net` would take.
+        ValueError: :func:`load_actuator_net` would refuse the network.
     """
     from safetensors.numpy import save
 
@@ -143,8 +140,7 @@ def load_actuator_net(path: str | Path) -> NetFile:
     """Read a network's file.
 
     Raises:
-        ValueError: it is no safetensors file, lacks the metadata or a layer, or a layer has the wrong shape; the line
-            names the layer, its shape and what is wanted.
+        ValueError: not a safetensors file, no metadata, or a layer is missing or has the wrong shape; one line.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -171,7 +167,7 @@ def load_actuator_net(path: str | Path) -> NetFile:
 
 
 def _metadata(name: str, metadata: dict[str, str]) -> dict[str, Any]:
-    """The fields of :class:`NetFile` that the metadata tells."""
+    """Return the fields of :class:`NetFile` in the metadata."""
     try:
         told = json.loads(metadata[METADATA_KEY])
         lags = tuple(float(lag) for lag in told["lags_s"])

@@ -1,6 +1,6 @@
-"""What drives a joint: MuJoCo's own servo or DC motor, a PD law of our own, or a learned network.
+"""What drives a joint: MuJoCo's own servo or DC motor, a PD law in a kernel, or a learned network.
 
-Whatever the model, an action means the same: a joint target (with ``actions.kind="position"``), so a trained policy's
+With every model an action means the same: a joint target (with ``actions.kind="position"``), so a trained policy's
 exported contract does not depend on it.
 
 ===============  ===================================================================  ==========================
@@ -8,8 +8,8 @@ class            torque of one joint, before the clip to its effort limit       
 ===============  ===================================================================  ==========================
 `PositionPd`     ``kp (target - q) - kd qd``                                          by the engine, implicitly
 `DcMotor`        the same, within what a supply voltage drives against the back-EMF   by the engine, implicitly
-`ExplicitPd`     the same law and, if wanted, the same curve                          by our kernel, each substep
-`ActuatorNet`    a small network of the last position errors and velocities           by our kernel, each substep
+`ExplicitPd`     the same law, optionally with the same curve                         by a kernel, each substep
+`ActuatorNet`    a small network of the last position errors and velocities           by a kernel, each substep
 ===============  ===================================================================  ==========================
 
 "Implicitly": MuJoCo's integrator knows how the torque changes with speed, so stiff gains stay stable at long time
@@ -41,10 +41,10 @@ class Actuator:
         delay_s: (lo, hi) [s]: each world draws its delay at every reset and rounds it to whole substeps. (0, 0): none,
             at no cost.
         delay_history: substeps of targets that are kept; the longest delay must fit in.
-        delay_quantiles_s: quantiles at evenly spaced probabilities, ascending [s]: at every reset each world draws from
-            them, too, and adds it. See :mod:`robot_rl_envs.actuation.latency`.
-        jitter_quantiles_s: likewise of what every control step adds to its world's delay, in the same episode.
-        explicit: whether our kernel computes the torque, in each substep.
+        delay_quantiles_s: quantiles at evenly spaced probabilities, ascending [s]: each world also draws from these at
+            every reset and adds it. See :mod:`robot_rl_envs.actuation.latency`.
+        jitter_quantiles_s: the same for what every control step adds to its world's delay.
+        explicit: whether a kernel computes the torque, in each substep.
         takes_gains: whether it needs each driven joint's kp where an action is a position.
     """
 
@@ -68,7 +68,7 @@ class Actuator:
 
     @property
     def measured(self) -> bool:
-        """Whether the delay is drawn from quantiles, too."""
+        """Whether the delay is also drawn from quantiles."""
         return bool(self.delay_quantiles_s or self.jitter_quantiles_s)
 
     @property
@@ -83,13 +83,7 @@ class Actuator:
         return self.delay_s[1] > 0.0 or self.measured
 
     def check(self, robot: Robot, timestep: float, kind: str) -> None:
-        """Check against a robot and a physics step before anything is built.
-
-        Args:
-            robot: the robot.
-            timestep: physics step [s].
-            kind: ``actions.kind``, "position" or "effort".
-        """
+        """Check against a robot, a physics step [s] and ``actions.kind`` before anything is built."""
         longest = self.longest_delay_s
         # A drawn delay between two substeps is one or the other, so the longest may be rounded up.
         steps = math.ceil(longest / timestep - 1e-6) if self.measured else round(longest / timestep)
@@ -115,7 +109,7 @@ class Actuator:
     def add_to(self, spec: Any, joint: Joint, kind: str = "position") -> Any:
         """Add the MuJoCo actuator of one joint to a ``mujoco.MjSpec`` and return it.
 
-        Its control is the joint target (PositionPd, DcMotor), the effort with ``kind="effort"``, or the torque that our
+        Its control is the joint target (PositionPd, DcMotor), the effort with ``kind="effort"``, or the torque that a
         kernel computes (ExplicitPd, ActuatorNet). The spec's ``option.timestep`` must be set.
         """
         import mujoco
@@ -136,12 +130,7 @@ class Actuator:
 
 
 def check_events(actuator: Actuator, events: dict[str, Any]) -> None:
-    """Refuse events that draw another kind of actuator's gains than ``actuator``'s: on the device nothing would notice.
-
-    Args:
-        actuator: the task's actuator.
-        events: its events by name.
-    """
+    """Refuse events that draw another kind of actuator's gains than ``actuator``'s: no kernel would notice."""
     kind = type(actuator).__name__
     right = "explicit_gains" if actuator.explicit else "dc_motor_gains" if kind == "DcMotor" else "motor_strength"
     for name, event in events.items():
@@ -160,7 +149,7 @@ def check_events(actuator: Actuator, events: dict[str, Any]) -> None:
 
 
 def engine_delay(steps: int, timestep: float) -> float:
-    """MuJoCo's delay [s] that makes exactly ``steps`` substeps.
+    """Return MuJoCo's delay [s] for exactly ``steps`` substeps.
 
     MuJoCo takes the newest sample that is at least ``delay`` old. Half a substep less keeps that choice clear of the
     rounding of its clock, which is float32 in mujoco_warp.
@@ -180,8 +169,8 @@ class PositionPd(Actuator):
 class DcMotor(Actuator):
     """MuJoCo's DC motor under a position controller: torque falls with speed as a supply voltage allows.
 
-    The motor and its gear are one, seen at the joint. From a joint's effort limit E and velocity limit w0 (its speed
-    without load) follow the motor constant ``K = V / w0`` and the resistance ``R = K V / (saturation_effort E)``; then
+    Motor and gear are modelled as one, at the joint. A joint's effort limit E and velocity limit w0 (its speed without
+    load) give the motor constant ``K = V / w0`` and the resistance ``R = K V / (saturation_effort E)``; then
 
         v = clip(R / K (kp (target - q) - kd qd) + K qd, -V, V)
         torque = clip(K / R (v - K qd), -E, E)
@@ -191,7 +180,7 @@ class DcMotor(Actuator):
     Attributes:
         saturation_effort: torque at standstill that the voltage would drive, in effort limits. 1: the torque falls from
             standstill on; 2: the effort limit holds up to half the velocity limit.
-        voltage: supply voltage V [V]; it scales the current and leaves torques as they are.
+        voltage: supply voltage V [V]; it scales the current and does not change torques.
     """
 
     saturation_effort: float = 1.0
@@ -205,7 +194,7 @@ class DcMotor(Actuator):
             require(math.isfinite(value) and value > 0.0, f"actuator.{name}", value, "must be a finite number > 0")
 
     def electrical(self, joint: Joint) -> tuple[float, float]:
-        """Motor constant K [V s/rad = N m/A] and resistance R [Ohm] of a joint, seen at the joint."""
+        """Return motor constant K [V s/rad = N m/A] and resistance R [Ohm] of a joint, at the joint."""
         constant = self.voltage / joint.velocity_limit
         return constant, constant * self.voltage / (self.saturation_effort * joint.effort_limit)
 
@@ -226,7 +215,7 @@ class DcMotor(Actuator):
 
 @dataclass(kw_only=True, slots=True)
 class ExplicitPd(Actuator):
-    """The PD law computed by our kernel in each substep, clipped by the effort limit and a torque-speed curve.
+    """The PD law computed by a kernel in each substep, clipped by the effort limit and a torque-speed curve.
 
         torque = strength clip(clip(kp (target - q) - kd qd, S (-1 - qd / w0), S (1 - qd / w0)), -E, E)
 
@@ -268,11 +257,7 @@ class ActuatorNet(Actuator):
     takes_gains: ClassVar[bool] = False
 
     def check(self, robot: Robot, timestep: float, kind: str) -> None:
-        """See :meth:`Actuator.check`; reads the file, too.
-
-        Raises:
-            ValueError: there is no such file, it holds no such network, or its lags are no whole substeps.
-        """
+        """See :meth:`Actuator.check`; also reads the file."""
         Actuator.check(self, robot, timestep, kind)
         self.lag_steps(self.load(robot), timestep)
 
@@ -280,7 +265,7 @@ class ActuatorNet(Actuator):
         """Read the network for ``robot``.
 
         Raises:
-            ValueError: there is no such file, or a layer of it has the wrong shape.
+            ValueError: no such file, or a layer of it has the wrong shape.
         """
         folders = [robot.model.parent, Path.cwd()]
         for folder in folders:
@@ -293,10 +278,10 @@ class ActuatorNet(Actuator):
         )
 
     def lag_steps(self, net: NetFile, timestep: float) -> list[int]:
-        """The network's lags in substeps.
+        """Return the network's lags in substeps.
 
         Raises:
-            ValueError: a lag is no whole number of substeps, or longer than MAX_NET_LAG of them.
+            ValueError: a lag is not a whole number of substeps, or more than MAX_NET_LAG of them.
         """
         steps = []
         for lag in net.lags_s:

@@ -1,4 +1,4 @@
-"""What a camera does in one world: draw its faults at a reset, take aim, take the picture, tell it when it is due."""
+"""A camera in one world: draw its faults at a reset, aim, render, deliver the image when it is due."""
 
 import warp as wp
 
@@ -36,10 +36,7 @@ class Lens:
 
 @wp.struct
 class Shots:
-    """One row a world: what it drew at its reset, and its images on their way.
-
-    ``slots`` images are kept where there is a delay, none where there is none.
-    """
+    """One row a world: what it drew at its reset, and its delayed images, ``slots`` of them (0 without a delay)."""
 
     step_count: wp.array(dtype=wp.int32)  # the environment's: control steps since the reset
     counter: wp.array(dtype=wp.int32)  # the environment's: control steps ever
@@ -74,7 +71,7 @@ def draw_faults(c: Lens, a: Shots, i: int, rng: wp.uint32):
 
 @wp.func
 def newest_due(a: Shots, i: int, step: int) -> int:
-    """The slot of the newest image that is old enough to be told in ``step``; -1 where the told one stays."""
+    """Return the slot of the newest image that is old enough to be delivered in ``step``; -1 keeps the current one."""
     best = int(-1)
     latest = a.told[i]
     for k in range(a.taken.shape[1]):
@@ -87,7 +84,7 @@ def newest_due(a: Shots, i: int, step: int) -> int:
 
 @wp.func
 def rotation_of(q: wp.vec4) -> wp.mat33:
-    """The matrix of a unit quaternion w, x, y, z."""
+    """Return the matrix of a unit quaternion w, x, y, z."""
     w, x, y, z = q[0], q[1], q[2], q[3]
     return wp.mat33(
         1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y),
@@ -107,7 +104,7 @@ def aim(
     cam_xpos: wp.array2d(dtype=wp.vec3),
     cam_xmat: wp.array2d(dtype=wp.mat33),
 ):
-    """Decide in which worlds a picture is taken and told in this step, and point their cameras."""
+    """Decide in which worlds an image is taken and delivered in this step, and point their cameras."""
     row = wp.tid()
     i = first + row
     step = a.step_count[i]
@@ -148,7 +145,7 @@ def aim(
 
 @wp.func
 def depth_value(c: Lens, depth: float, rng: wp.uint32) -> float:
-    """A rendered depth [m], 0 where the ray met nothing, as the camera tells it."""
+    """Return the camera's value of a rendered depth [m], 0 where the ray hit nothing."""
     if c.missing > 0.0 and wp.randf(rng) < c.missing:
         return 0.0
     if depth <= 0.0:
@@ -219,7 +216,7 @@ def tell(
     # outputs
     out: wp.array4d(dtype=wp.float32),
 ):
-    """Copy the image whose time has come from ``images`` (worlds, slots, channels, pixels) to ``out``'s only slot."""
+    """Copy the image that is due from ``images`` (worlds, slots, channels, pixels) to ``out``'s only slot."""
     row, pixel = wp.tid()
     i = first + row
     k = show[i]

@@ -1,20 +1,18 @@
-"""One observation group of images: what an environment calls once a step, after its worlds' observations."""
+"""One observation group of images, updated once a step after the worlds' other observations."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import warp as wp
 
 from robot_rl_envs.cameras.kernels import Lens, Shots, aim, take_depth, take_rgb, tell
 from robot_rl_envs.cameras.views import View, Views
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.rng import salt_of
 from robot_rl_envs.sensing.camera import ImageGroup
-
-if TYPE_CHECKING:
-    from robot_rl_envs.entity.scene import Scene
 
 _OWN = [name for name in Shots.vars if name not in ("step_count", "counter", "taken")]
 """What a world drew, one number or vector each."""
@@ -23,13 +21,11 @@ _OWN = [name for name in Shots.vars if name not in ("step_count", "counter", "ta
 class CameraSensor:
     """The images of one :class:`~robot_rl_envs.cameras.ImageGroup` in all worlds.
 
-    Everything is masks: a step is the same launches whoever takes a picture, so that a CUDA graph can hold it. A world
-    that takes none looks into the empty sky, which costs little.
+    Every step is the same launches with masks, so that a CUDA graph can record it. A world without a new image looks
+    into the empty sky, which costs little.
 
     Attributes:
-        name: of the group.
-        group: its configuration.
-        out: (num_envs, channels, height, width) float32 in [0, 1], the images that are told now.
+        out: (num_envs, channels, height, width) float32 in [0, 1], the images delivered now.
     """
 
     def __init__(
@@ -116,7 +112,7 @@ class CameraSensor:
         return before, after
 
     def update(self) -> None:
-        """Take and tell the images of this step; call it once a step, when the worlds' states and resets are done."""
+        """Take and deliver the images of this step; call it when the worlds' states and resets are done."""
         self._views.run(self._update)
 
     def _update(self, part: View) -> None:
@@ -132,7 +128,7 @@ class CameraSensor:
             command.launch()
 
     def describe(self) -> dict[str, Any]:
-        """The camera and its images, JSON-able: what a robot's driver has to deliver."""
+        """Return the camera and its images, JSON-able: what a robot's driver has to deliver."""
         camera, model, k = self.group.camera, self._views.model, self._views.camera
         focal = 0.5 * camera.height / math.tan(math.radians(0.5 * float(model.cam_fovy[k])))
         return {
@@ -153,7 +149,7 @@ class CameraSensor:
         }
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Images on their way and what the worlds drew."""
+        """Return delayed images and what the worlds drew."""
         return {name: tensor.clone() for name, tensor in self._tensors().items()}
 
     def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:

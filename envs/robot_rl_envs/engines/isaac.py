@@ -1,4 +1,4 @@
-"""Isaac Lab's scene and Newton's physics behind our engine protocol: our terms, our events, their simulation.
+"""Isaac Lab's scene and Newton's physics behind the engine protocol, with a task's own terms and events.
 
 Isaac Lab names what MuJoCo numbers: joints, bodies and feet are matched by name once, and what terms read is copied
 after each step into MuJoCo's layout. A world's position is relative to where Isaac Lab put it. Newton solves contacts
@@ -9,7 +9,7 @@ with MuJoCo Warp of an older version, from the USD file that :mod:`robot_rl_asse
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +18,7 @@ import warp as wp
 from robot_rl_envs.engine import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, EngineData
 from robot_rl_envs.engines.isaac_model import ModelFields
 from robot_rl_envs.engines.isaac_scene import Worlds, open_worlds
-
-if TYPE_CHECKING:
-    from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.entity.scene import Scene
 
 
 class IsaacEngine:
@@ -30,13 +28,7 @@ class IsaacEngine:
     capturable = False
 
     def __init__(self, scene: Scene, *, num_envs: int, device: str, worlds: Worlds | None = None):
-        """Open the worlds, or take over those of an Isaac Lab environment.
-
-        Args:
-            scene: the compiled scene.
-            num_envs: number of worlds.
-            device: "cpu" or "cuda[:k]".
-            worlds: an Isaac Lab scene that runs, made of `isaac_scene.scene_cfg`; None opens one.
+        """Open the worlds, or use those of an Isaac Lab environment: a running scene made of `isaac_scene.scene_cfg`.
 
         Raises:
             ValueError: Isaac Lab is missing, or the task needs what it does not do.
@@ -55,7 +47,7 @@ class IsaacEngine:
         self._read()
 
     def _match(self, scene: Scene) -> None:
-        """Find our joints and feet among Isaac Lab's, by name."""
+        """Find the task's joints and feet among Isaac Lab's, by name."""
         robot, names = scene.robot, list(self._worlds.robot.joint_names)
         every = [self.model.joint(i).name for i in range(self.model.njnt) if int(self.model.jnt_type[i]) in (2, 3)]
         missing = sorted(set(every) ^ set(names))
@@ -112,7 +104,7 @@ class IsaacEngine:
                 self._sensors[:, at + 1 : at + 4] = forces[:, k]
 
     def write_back(self, dirty: wp.array) -> None:
-        """Hand over what events and resets wrote; see the protocol."""
+        """Write the rows that events and resets changed; see the protocol."""
         bits = wp.to_torch(dirty)
         if bool((bits & DIRTY_MODEL).any()):
             self._fields.push()
@@ -137,24 +129,20 @@ class IsaacEngine:
         robot.write_joint_velocity_to_sim_index(velocity=speed.contiguous(), env_ids=ids)
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
-        """Newton does not tell which of its buffers was full."""
+        """Newton does not report which of its buffers was full."""
         return "sim.njmax or sim.nconmax may be too small for Newton"
 
     # -- randomized models -------------------------------------------------------------------------------------------
 
     def expand(self, field: str) -> wp.array:
-        """Give a model field per-world values; see the protocol.
-
-        Raises:
-            ValueError: Isaac Lab has no such figure for each world.
-        """
+        """Give a model field per-world values; see the protocol."""
         return self._fields.expand(field)
 
     def set_const(self, *, again: bool = False) -> None:
         """Newton derives its constants itself where masses change."""
 
     def wrenches(self) -> wp.array:
-        """Forces on bodies are not handed over yet."""
+        """Not implemented for this engine."""
         raise ValueError("events: engine='isaac' applies no forces to bodies; use mujoco or mujoco_warp")
 
     # -- what this engine does not have ------------------------------------------------------------------------------
@@ -187,15 +175,11 @@ class IsaacEngine:
     # -- state -------------------------------------------------------------------------------------------------------
 
     def get_state(self) -> np.ndarray:
-        """(num_envs, nq + nv) float32; what the solver remembers from its last step is not in it."""
+        """Return (num_envs, nq + nv) float32; the solver's warm start is not part of it."""
         return torch.cat([self._qpos, self._qvel], dim=1).cpu().numpy()
 
     def set_state(self, state: np.ndarray) -> None:
-        """Restore :meth:`get_state`'s array.
-
-        Raises:
-            ValueError: the shape differs.
-        """
+        """Restore :meth:`get_state`'s array."""
         width = self.model.nq + self.model.nv
         if state.shape != (self.num_envs, width):
             raise ValueError(f"engine state has shape {state.shape}, wants {(self.num_envs, width)}")
@@ -205,17 +189,17 @@ class IsaacEngine:
         self._write_state(torch.arange(self.num_envs, device=self.device))
 
     def close(self) -> None:
-        """End the simulation, where it is this engine's."""
+        """End the simulation if this engine owns it."""
         self._worlds.close()
 
 
 def rotate(quat_xyzw: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Vectors (N, 3) turned by quaternions (N, 4), x y z w."""
+    """Rotate vectors (N, 3) by quaternions (N, 4), x y z w."""
     axis, w = quat_xyzw[:, :3], quat_xyzw[:, 3:]
     t = 2.0 * torch.linalg.cross(axis, vector)
     return vector + w * t + torch.linalg.cross(axis, t)
 
 
 def rotate_inverse(quat_xyzw: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Vectors (N, 3) turned back by quaternions (N, 4), x y z w."""
+    """Rotate vectors (N, 3) by the inverse of quaternions (N, 4), x y z w."""
     return rotate(torch.cat([-quat_xyzw[:, :3], quat_xyzw[:, 3:]], dim=1), vector)

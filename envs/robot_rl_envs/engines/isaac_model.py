@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 import warp as wp
 
-if TYPE_CHECKING:
-    from robot_rl_envs.engines.isaac_scene import Worlds
-    from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.engines.isaac_scene import Worlds
+from robot_rl_envs.entity.scene import Scene
 
 MASSES = ("body_mass", "body_inertia", "body_ipos")
 GAINS = ("actuator_gainprm", "actuator_biasprm")
@@ -20,13 +19,13 @@ FIELDS = (*MASSES, *GAINS, "geom_friction")
 
 
 class ModelFields:
-    """Per-world values of model fields under MuJoCo's names, and the way to Isaac Lab.
+    """Per-world values of model fields under MuJoCo's names, and their way to Isaac Lab.
 
     Sliding friction, masses, inertias, centres of mass and the gains of position servos can be randomized.
     """
 
     def __init__(self, scene: Scene, worlds: Worlds, num_envs: int, device: str):
-        """Note where bodies, joints and shapes are there."""
+        """Match bodies and joints by name."""
         self._model, self._worlds, self._num_envs, self._device = scene.model, worlds, num_envs, device
         self._arrays: dict[str, wp.array] = {}
         self._pushed: dict[str, torch.Tensor] = {}
@@ -37,11 +36,7 @@ class ModelFields:
         self._servo = scene.actions.kind == "position" and not scene.actions.actuator.explicit
 
     def expand(self, field: str) -> wp.array:
-        """The values of a field, (num_envs, n, k) float32, which `push` hands over.
-
-        Raises:
-            ValueError: a field that is not in FIELDS.
-        """
+        """Return the values of a field, (num_envs, n, k) float32, which `push` writes to Isaac Lab."""
         if field not in FIELDS or (field in GAINS and not self._servo):
             raise ValueError(
                 f"events: engine='isaac' does not randomize {field}; it takes {', '.join(FIELDS)}; "
@@ -56,7 +51,7 @@ class ModelFields:
         return self._arrays[field]
 
     def push(self) -> None:
-        """Hand over the fields that have changed since the last time."""
+        """Write the fields that have changed since the last call."""
         changed = set()
         for field, array in self._arrays.items():
             value = wp.to_torch(array)
@@ -74,7 +69,7 @@ class ModelFields:
         return wp.to_torch(self.expand(field))
 
     def _push_masses(self) -> None:
-        """Mass, centre of mass and the inertia about it along the body's own axes."""
+        """Write masses, centres of mass and the inertias about them along the body's own axes."""
         import mujoco
 
         robot = self._worlds.robot
@@ -89,14 +84,14 @@ class ModelFields:
         robot.set_inertias_index(inertias=inertia.flatten(2).contiguous())
 
     def _push_gains(self) -> None:
-        """A servo's kp is its gain, its kd the last number of its bias."""
+        """Write servo gains: kp is the gain, kd the last number of the bias."""
         robot = self._worlds.robot
         stiffness, damping = self._of("actuator_gainprm")[:, :, 0], -self._of("actuator_biasprm")[:, :, 2]
         robot.write_joint_stiffness_to_sim_index(stiffness=stiffness.contiguous(), joint_ids=self._joints)
         robot.write_joint_damping_to_sim_index(damping=damping.contiguous(), joint_ids=self._joints)
 
     def _push_friction(self) -> None:
-        """Sliding friction of every shape that collides."""
+        """Write the sliding friction of every shape that collides."""
         import mujoco
         from newton import ModelFlags
 
@@ -110,5 +105,5 @@ class ModelFields:
 
 
 def shape_names(view: Any) -> list[str]:
-    """Last names of a robot's shapes, in the order of Newton's view of them."""
+    """Return the last names of a robot's shapes, in the order of Newton's view."""
     return [str(name).rpartition("/")[2] for name in view.shape_names]

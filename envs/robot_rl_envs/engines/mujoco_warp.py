@@ -6,7 +6,7 @@ It runs on the CPU too, serially: good for parity tests, not for training.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import mujoco_warp as mjw
@@ -27,10 +27,8 @@ from robot_rl_envs.engine import (
     EngineData,
 )
 from robot_rl_envs.engines.derived import DerivedConstants
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.watched import FORCES, POST_CONSTRAINT
-
-if TYPE_CHECKING:
-    from robot_rl_envs.entity.scene import Scene
 
 
 @wp.kernel(enable_backward=False)
@@ -102,7 +100,7 @@ def _measure_need(
 
 
 def _floats(own: Any) -> Any:
-    """A float32 view (worlds, n, k) of an array of numbers or vectors, one row a world, which it keeps alive."""
+    """Return a float32 view (worlds, n, k) of an array of numbers or vectors, one row a world, which it keeps alive."""
     numbers = wp.types.type_size_in_bytes(own.dtype) // 4
     shape = (*own.shape, numbers) if numbers > 1 else own.shape
     shape = (*shape[:2], int(np.prod(shape[2:])))
@@ -194,7 +192,7 @@ class MujocoWarpEngine:
                 wp.launch(_measure_need, dim=self.num_envs, inputs=sizes, outputs=[self.data.needed])
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
-        """One line about which buffer was full, with the size to set; see the protocol."""
+        """Return one line about which buffer was full, with the size to set; see the protocol."""
         d, lines = self.warp_data, []
         if overflow & (OVERFLOW_CONSTRAINTS | OVERFLOW_NONZEROS):
             rows, have = needed[0], int(d.njmax)
@@ -237,11 +235,11 @@ class MujocoWarpEngine:
         return self._expanded[field]
 
     def wrenches(self) -> wp.array:
-        """The forces applied to bodies: a live (num_envs, nbody, 6) float32 alias."""
+        """Return a live (num_envs, nbody, 6) float32 alias of the forces on bodies."""
         return _floats(self.warp_data.xfrc_applied)
 
     def set_const(self, *, again: bool = False) -> None:
-        """Recompute the derived constants, for each world its own.
+        """Recompute the derived constants of each world.
 
         Raises:
             ValueError: ``again`` with a model that has tendons or flexes, whose constants take MuJoCo Warp hundreds of
@@ -262,12 +260,12 @@ class MujocoWarpEngine:
                 self._derived.recompute(wp.full(self.num_envs, DIRTY_CONST, dtype=wp.int32), DIRTY_CONST)
 
     def watch(self, field: str) -> wp.array:
-        """A field of MuJoCo's own, (num_envs, rows, columns) float32: the live array; see the protocol."""
+        """Return one of MuJoCo's own fields, (num_envs, rows, columns) float32: the live array; see the protocol."""
         self._watched[field] = _floats(getattr(self.warp_data, field))
         return self._watched[field]
 
     def look(self, dirty: wp.array) -> bool:
-        """Compute positions and velocities of every world anew, since a graph cannot ask which; see the protocol."""
+        """Recompute positions and velocities of every world, since a graph cannot branch; see the protocol."""
         self.write_back(dirty)
         with wp.ScopedDevice(self.device):
             mjw.fwd_kinematics(self.warp_model, self.warp_data)
@@ -289,7 +287,7 @@ class MujocoWarpEngine:
         return WarpRays(self, count, ground_only=ground_only)
 
     def history(self) -> wp.array:
-        """MuJoCo's buffers of past values: the live array."""
+        """Return MuJoCo's buffers of past values: the live array."""
         return self.warp_data.history
 
     def warnings(self) -> None:
@@ -301,15 +299,11 @@ class MujocoWarpEngine:
         return [d.qpos, d.qvel, d.qacc_warmstart, d.time, *([d.history] if self.model.nhistory else [])]
 
     def get_state(self) -> np.ndarray:
-        """(num_envs, nq + 2 nv + 1 + nhistory) float32: qpos, qvel, qacc_warmstart, time, delay buffers."""
+        """Return (num_envs, nq + 2 nv + 1 + nhistory) float32: qpos, qvel, qacc_warmstart, time, delay buffers."""
         return np.concatenate([array.numpy().reshape(self.num_envs, -1) for array in self._state_arrays()], axis=1)
 
     def set_state(self, state: np.ndarray) -> None:
-        """Restore :meth:`get_state`'s array.
-
-        Raises:
-            ValueError: the shape differs.
-        """
+        """Restore :meth:`get_state`'s array."""
         arrays = self._state_arrays()
         ends = np.cumsum([array.shape[1] if array.ndim > 1 else 1 for array in arrays])
         if state.shape != (self.num_envs, ends[-1]):
@@ -319,4 +313,4 @@ class MujocoWarpEngine:
             array.assign(part.reshape(array.shape))
 
     def close(self) -> None:
-        """Nothing is held beside the arrays."""
+        """Do nothing: only arrays are held."""

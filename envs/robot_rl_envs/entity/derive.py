@@ -130,7 +130,7 @@ def update_contacts(s: Any, c: Any, i: int):
 
 @wp.func
 def clear_world(s: Any, i: int):
-    """Start an episode's bookkeeping anew in world i; nothing of the old one is left."""
+    """Clear an episode's bookkeeping in world i."""
     for f in range(s.foot_contact.shape[1]):
         s.foot_contact[i, f] = 0.0
         s.foot_touchdown[i, f] = 0.0
@@ -157,7 +157,7 @@ def clear_world(s: Any, i: int):
 
 @wp.func
 def place_on_terrain(s: Any, i: int):
-    """Move world i's robot, in its default pose about the origin, to where its tile of the terrain lets it start."""
+    """Move world i's robot, in its default pose about the origin, to the start of its terrain tile."""
     origin = s.terrain_origins[s.terrain_level[i], s.terrain_column[i]]
     s.env_origin_w[i] = origin
     for k in range(3):
@@ -167,7 +167,7 @@ def place_on_terrain(s: Any, i: int):
 
 @wp.func
 def clear_wrench(s: Any, i: int):
-    """Let go of every body of world i."""
+    """Remove the forces on every body of world i."""
     for b in range(s.wrench_left_s.shape[1]):
         s.wrench_left_s[i, b] = 0.0
         for k in range(6):
@@ -176,10 +176,10 @@ def clear_wrench(s: Any, i: int):
 
 @wp.func
 def world_faults(s: Any, i: int) -> int:
-    """What is wrong with world i before anything is computed from it; 0 where nothing is.
+    """Return the FAULT_* bits of world i before anything is computed from it; 0 if it is fine.
 
-    FAULT_STATE and FAULT_ACTION where its state or action is not finite, or a velocity is absurd; FAULT_RAISED and
-    FAULT_OVERFLOW where the engine says so.
+    FAULT_STATE and FAULT_ACTION where its state or action is not finite, or a velocity is too large; FAULT_RAISED and
+    FAULT_OVERFLOW where the engine reported them.
     """
     faults = wp.int32(0)
     if (s.overflow[i] & RAISED_BIT) != 0:

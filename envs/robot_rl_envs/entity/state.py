@@ -170,11 +170,9 @@ class State:
 
 
 def check_indices(tensors: Mapping[str, Any], tiles: Sequence[int]) -> None:
-    """Refuse a state with numbers that kernels would look up outside of their arrays.
+    """Refuse restored values that kernels would use as indices outside of their arrays.
 
-    Args:
-        tensors: as of `Env.state_dict`.
-        tiles: rows and columns of the terrain.
+    ``tensors`` are as of `Env.state_dict`, ``tiles`` the rows and columns of the terrain.
     """
     bounds = {"terrain_level": tiles[0], "terrain_column": tiles[1], "step_count": 2**31, "episode_length": 2**31}
     for name, size in bounds.items():

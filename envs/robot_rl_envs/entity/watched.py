@@ -1,6 +1,6 @@
-"""Fields of MuJoCo's own that a task's terms read beside the state: ``s.engine_<name>``, (num_envs, rows, columns).
+"""MuJoCo's own fields that a task's terms read besides the state: ``s.engine_<name>``, (num_envs, rows, columns).
 
-They are the engine's memory and in its precision: float64 on the CPU, float32 in MuJoCo Warp. After a step they hold
+They are the engine's memory, in its precision: float64 on the CPU, float32 in MuJoCo Warp. After a step they hold
 what MuJoCo computed last, as ``MjData`` does after ``mj_step``: they are one physics step behind the state or, with
 ``integrator="rk4"``, at the last stage of that step. After a reset they are the new state's, and forces are zero.
 """
@@ -24,12 +24,12 @@ FIELDS = STATE | FORCES | MOTION
 
 
 def field_of(name: str) -> str:
-    """The field of ``s`` under which terms find a watched field."""
+    """Return the field of ``s`` under which terms find a watched field."""
     return f"engine_{name}"
 
 
 def watched_fields(task: Task) -> tuple[str, ...]:
-    """The fields that the task's terms declare, sorted.
+    """Return the fields that the task's terms declare, sorted.
 
     Raises:
         ValueError: a term declares a field that cannot be watched.

@@ -1,15 +1,14 @@
 """The function that fills one observation group: every term's value on its way from the state to the policy.
 
 A value gets its sensor's bias and noise, waits in a ring until the world's own delay is over, may get lost, and is
-clipped, scaled and put at the end of its history. A term that asks for none of it has no text for it. What a sensor
-remembers lies in ``s.pipe_<group>``. With ``fresh`` an episode starts: everything is drawn anew and the ring filled
-with the first value. A world that is done is observed twice, on the state it ended in and then afresh.
+clipped, scaled and put at the end of its history. A term that uses none of it has no text for it. What a sensor
+remembers is in ``s.pipe_<group>``. With ``fresh`` an episode starts: everything is drawn and the ring filled with the
+first value. A world that is done is observed twice: in the state it ended in, and after the reset.
 """
 
 from __future__ import annotations
 
-from robot_rl_envs.fuse.layout import Layout, ObservationSlot
-from robot_rl_envs.fuse.writer import Writer
+from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout, Writer
 from robot_rl_envs.sensing.pipeline import Pipe
 from robot_rl_envs.task import Observation, ObservationGroup, TorchTerm
 
@@ -18,17 +17,17 @@ GROUP = "observe$"
 
 
 def pipe_field(group: str) -> str:
-    """The field of ``s`` in which a group's sensors remember."""
+    """Return the field of ``s`` in which a group's sensors remember."""
     return f"pipe_{group}"
 
 
-def pipe_shapes(layout: Layout) -> dict[str, int]:
-    """Columns of each of those fields, by the field's name."""
+def pipe_shapes(layout: TaskLayout) -> dict[str, int]:
+    """Return the columns of each of those fields, by the field's name."""
     return {pipe_field(group): columns for group, columns in layout.pipes.items()}
 
 
 def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
-    """Write the function of one group; it returns 1, or where a value was not finite -k, k its term's index."""
+    """Write the function of one group; it returns 1, or for a value that is not finite -k, k its term's index."""
     w.add(0, f"def {GROUP}{name}(")
     w.add(1, "s: SceneState, i: int, p: wp.array(dtype=wp.float32), fresh: int,")
     w.add(1, "src: wp.array2d(dtype=wp.float32), dst: wp.array2d(dtype=wp.float32),")
@@ -73,7 +72,7 @@ def _write_term(w: Writer, group: str, slot: ObservationSlot, group_noise: bool)
 
 
 def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str) -> None:
-    """What is drawn before the elements: bias and its walk, the world's delay, whether this step's value is lost."""
+    """Write what is drawn before the elements: bias and its walk, the delay, whether this step's value is lost."""
     term: Observation = slot.term
     if pipe.bias >= 0:
         bias = w.layout.param(f"{path}.bias", term.bias)
@@ -104,7 +103,7 @@ def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str
 
 
 def _write_passage(w: Writer, slot: ObservationSlot, pipe: Pipe, q: str) -> None:
-    """One element through the ring, and past the chance to be lost."""
+    """Write the way of one element through the ring and the dropout."""
     if pipe.ring >= 0:
         w.add(2, "if fresh == 1:")
         w.add(3, f"for k in range({pipe.depth}):")

@@ -12,7 +12,6 @@ from robot_rl_envs.terms import event
 
 
 @event(writes="model")
-@wp.func
 def explicit_gains(
     s: Any,
     i: int,
@@ -32,7 +31,6 @@ def explicit_gains(
 
 
 @event(writes="model", model_fields=("actuator_gainprm",))
-@wp.func
 def dc_motor_gains(
     s: Any,
     i: int,

@@ -13,7 +13,6 @@ TWO_PI = wp.constant(6.283185307179586)
 
 
 @command()
-@wp.func
 def uniform_velocity(
     s: Any,
     i: int,
@@ -81,7 +80,6 @@ def _check_heading(params: dict[str, float], scene: Any) -> None:
 
 
 @command(fields={"heading_target": (), "has_heading": ()}, update=turn_to_heading, check=_check_heading)
-@wp.func
 def heading_velocity(
     s: Any,
     i: int,

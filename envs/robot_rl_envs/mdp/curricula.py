@@ -31,7 +31,6 @@ def _check_levels(params: dict[str, float], scene: Any) -> None:
 
 
 @curriculum(fields={"commanded_distance_m": ()}, update=sum_commanded_distance, check=_check_levels, reads_command=2)
-@wp.func
 def terrain_levels(s: Any, i: int, rng: wp.uint32, promote_share: float, demote_share: float):
     """Promote a world that got far from where it started, demote one that fell short of what it was asked for.
 
@@ -74,7 +73,6 @@ def _check_command_range(params: dict[str, float], scene: Any) -> None:
 
 
 @curriculum(fields={"tracking_sum": ()}, update=sum_tracking, check=_check_command_range, reads_command=2)
-@wp.func
 def command_range(s: Any, i: int, rng: wp.uint32, threshold: float, step: float, std: float):
     """Grow the world's command range by ``step`` where it tracked well, shrink it where it failed or tracked badly.
 

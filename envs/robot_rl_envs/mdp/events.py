@@ -24,7 +24,6 @@ def _check_spread(*names: str) -> Any:
 
 
 @event(writes="state", check=_check_spread("xy", "yaw", "velocity"))
-@wp.func
 def reset_base(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: float):
     """Spread the base over +-xy [m] and +-yaw [rad], with +-velocity [m/s, rad/s] in every direction."""
     at = s.base_qpos
@@ -38,7 +37,6 @@ def reset_base(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: 
 
 
 @event(writes="state", check=_check_spread("position", "velocity"))
-@wp.func
 def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Put the joints at the default pose +-position [rad or m], within their limits, with +-velocity [rad/s or m/s]."""
     for j in range(s.joint_pos.shape[1]):
@@ -48,7 +46,6 @@ def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: floa
 
 
 @event(writes="state", check=_check_spread("spread", "velocity"))
-@wp.func
 def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, spread: float, velocity: float):
     """Put one joint, given by its index, at centre +-spread [rad or m] with +-velocity."""
     j = int(joint)
@@ -57,7 +54,6 @@ def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, 
 
 
 @event(writes="velocity", check=_check_spread("xy", "yaw"))
-@wp.func
 def push(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float):
     """Add +-xy [m/s] to the base's horizontal velocity and +-yaw [rad/s] to its turn."""
     at = s.base_dof
@@ -71,7 +67,6 @@ def _check_friction(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("geom_friction",), covers=("geom_friction[0]",), check=_check_friction)
-@wp.func
 def foot_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Draw one sliding friction in [lo, hi] for all feet of a world; less than 0.01 becomes 0.01."""
     mu = wp.max(lo + (hi - lo) * wp.randf(rng), MIN_FRICTION)
@@ -91,7 +86,6 @@ def _check_base_mass(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_mass", "body_inertia", "body_ipos"), set_const=True, check=_check_base_mass)
-@wp.func
 def base_mass(s: Any, i: int, rng: wp.uint32, body: float, mass: float, com: float):
     """Add +-mass [kg] to a body, its inertia scaled alike, and move its centre of mass by +-com [m] along each axis."""
     b = int(body)
@@ -109,7 +103,6 @@ def _check_strength(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"), check=_check_strength)
-@wp.func
 def motor_strength(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Scale each motor's gains (or, driven by effort, its force) by a factor in [lo, hi]."""
     for a in range(s.ctrl.shape[1]):

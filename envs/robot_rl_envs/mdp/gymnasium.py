@@ -30,7 +30,6 @@ def _check_noise(params: dict[str, float], scene: Any) -> None:
     frame="world",
     mirror=lambda scene: mirrors.without(1, mirrors.positions(scene)),
 )
-@wp.func
 def planar_pos(s: Any, i: int, j: int) -> float:
     """Generalized positions without the first: a planar robot's without x [m, rad]."""
     return s.qpos[i, j + 1]
@@ -42,14 +41,12 @@ def planar_pos(s: Any, i: int, j: int) -> float:
     frame="world",
     mirror=lambda scene: mirrors.without(2, mirrors.positions(scene)),
 )
-@wp.func
 def floating_pos(s: Any, i: int, j: int) -> float:
     """Generalized positions without the first two: a floating robot's without x and y [m, quaternion w x y z, rad]."""
     return s.qpos[i, j + 2]
 
 
 @observation(size=lambda scene: scene.model.nv, unit="m/s, rad/s", frame="world", mirror=mirrors.velocities)
-@wp.func
 def all_vel(s: Any, i: int, j: int) -> float:
     """Generalized velocities [m/s, rad/s]."""
     return s.qvel[i, j]
@@ -62,7 +59,6 @@ def all_vel(s: Any, i: int, j: int) -> float:
     data=("cinert",),
     mirror=lambda scene: mirrors.bodies(scene, mirrors.INERTIA),
 )
-@wp.func
 def body_inertias(s: Any, i: int, j: int) -> float:
     """Inertia of every body about the robot's centre of mass, ten numbers each: MuJoCo's ``cinert``."""
     return float(s.engine_cinert[i, 1 + j // 10, j % 10])
@@ -75,7 +71,6 @@ def body_inertias(s: Any, i: int, j: int) -> float:
     data=("cvel",),
     mirror=lambda scene: mirrors.bodies(scene, mirrors.SPATIAL),
 )
-@wp.func
 def body_velocities(s: Any, i: int, j: int) -> float:
     """Angular and linear velocity of every body about the robot's centre of mass: MuJoCo's ``cvel``."""
     return float(s.engine_cvel[i, 1 + j // 6, j % 6])
@@ -88,7 +83,6 @@ def body_velocities(s: Any, i: int, j: int) -> float:
     data=("qfrc_actuator",),
     mirror=lambda scene: mirrors.without(6, mirrors.velocities(scene)),
 )
-@wp.func
 def actuator_forces(s: Any, i: int, j: int) -> float:
     """Actuators' force on every degree of freedom after the floating base's six [N m]."""
     return float(s.engine_qfrc_actuator[i, 6 + j, 0])
@@ -101,7 +95,6 @@ def actuator_forces(s: Any, i: int, j: int) -> float:
     data=("cfrc_ext",),
     mirror=lambda scene: mirrors.bodies(scene, mirrors.SPATIAL),
 )
-@wp.func
 def contact_forces(s: Any, i: int, j: int) -> float:
     """Torque and force from outside on every body about the robot's centre of mass: MuJoCo's ``cfrc_ext``."""
     return float(s.engine_cfrc_ext[i, 1 + j // 6, j % 6])
@@ -117,7 +110,6 @@ def note_slider(s: Any, i: int):
 
 
 @reward(fields=START, data=("qpos",), before=note_slider)
-@wp.func
 def slider_speed(s: Any, i: int) -> float:
     """Mean speed of the first coordinate over the control step [m/s]."""
     return float((wp.float64(s.engine_qpos[i, 0, 0]) - s.forward_from[i]) / s.step_dt64)
@@ -130,7 +122,6 @@ def note_torso(s: Any, i: int):
 
 
 @reward(fields=START, data=("xpos",), before=note_torso)
-@wp.func
 def torso_speed(s: Any, i: int) -> float:
     """Mean speed of the torso along x over the control step [m/s]."""
     return float((wp.float64(s.engine_xpos[i, 1, 0]) - s.forward_from[i]) / s.step_dt64)
@@ -143,14 +134,12 @@ def note_mass(s: Any, i: int):
 
 
 @reward(fields=START, data=("subtree_com",), before=note_mass)
-@wp.func
 def mass_speed(s: Any, i: int) -> float:
     """Mean speed of the centre of all masses along x over the control step [m/s]."""
     return float((wp.float64(s.engine_subtree_com[i, 0, 0]) - s.forward_from[i]) / s.step_dt64)
 
 
 @reward(data=("cfrc_ext",))
-@wp.func
 def contact_size(s: Any, i: int, clip: float, most: float) -> float:
     """Sum of squares of all bodies' forces from outside, each clipped to +-clip, at most ``most`` [N^2, N^2 m^2]."""
     total = wp.float64(0.0)
@@ -163,7 +152,6 @@ def contact_size(s: Any, i: int, clip: float, most: float) -> float:
 
 
 @metric
-@wp.func
 def first_vel(s: Any, i: int) -> float:
     """The first generalized velocity: the robot's along x [m/s]."""
     return s.qvel[i, 0]
@@ -193,28 +181,24 @@ def planar_stands(s: Any, i: int, z_lo: float, z_hi: float, angle: float, limit:
 
 
 @reward(data=("qpos", "qvel"))
-@wp.func
 def planar_healthy(s: Any, i: int, z_lo: float, z_hi: float, angle: float, limit: float) -> float:
     """1 while z_lo < z < z_hi [m], abs(pitch) < angle [rad] and every other coordinate and velocity is in +-limit."""
     return float(planar_stands(s, i, z_lo, z_hi, angle, limit))
 
 
 @termination(data=("qpos", "qvel"))
-@wp.func
 def planar_unhealthy(s: Any, i: int, z_lo: float, z_hi: float, angle: float, limit: float) -> int:
     """The planar robot's height [m], pitch [rad] or another coordinate or velocity is out of range."""
     return 1 - planar_stands(s, i, z_lo, z_hi, angle, limit)
 
 
 @reward(data=("qpos",))
-@wp.func
 def floating_healthy(s: Any, i: int, z_lo: float, z_hi: float) -> float:
     """1 while the floating robot's height is in (z_lo, z_hi) [m]."""
     return float(is_between(wp.float64(s.engine_qpos[i, 2, 0]), z_lo, z_hi))
 
 
 @termination(data=("qpos",))
-@wp.func
 def floating_unhealthy(s: Any, i: int, z_lo: float, z_hi: float) -> int:
     """The floating robot's height is not in (z_lo, z_hi) [m]."""
     return 1 - is_between(wp.float64(s.engine_qpos[i, 2, 0]), z_lo, z_hi)
@@ -224,7 +208,6 @@ def floating_unhealthy(s: Any, i: int, z_lo: float, z_hi: float) -> int:
 
 
 @event(writes="state", modes=("reset",), check=_check_noise)
-@wp.func
 def noise_uniform(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Add noise to every position, evenly from +-position, and to every velocity, evenly from +-velocity."""
     for k in range(s.qpos.shape[1]):
@@ -234,7 +217,6 @@ def noise_uniform(s: Any, i: int, rng: wp.uint32, position: float, velocity: flo
 
 
 @event(writes="state", modes=("reset",), check=_check_noise)
-@wp.func
 def noise_normal(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Add noise to every position, evenly from +-position, and to every velocity, normal with deviation velocity."""
     for k in range(s.qpos.shape[1]):

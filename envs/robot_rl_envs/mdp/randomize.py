@@ -36,7 +36,6 @@ def _check_body_mass(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_mass", "body_inertia"), set_const=True, check=_check_body_mass)
-@wp.func
 def body_mass(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
     """Multiply a body's mass and inertia by one factor in [lo, hi]: the same shape, of another density."""
     b = int(body)
@@ -53,7 +52,6 @@ def _check_payload(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_mass", "body_inertia"), set_const=True, check=_check_payload)
-@wp.func
 def body_payload(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
     """Add a mass in [lo, hi] [kg] to a body, spread as its own is: the inertia is scaled alike."""
     b = int(body)
@@ -72,7 +70,6 @@ def _check_body_com(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_ipos",), set_const=True, check=_check_body_com)
-@wp.func
 def body_com(s: Any, i: int, rng: wp.uint32, body: float, x: float, y: float, z: float):
     """Move a body's centre of mass by +-x, +-y, +-z [m] along the axes of the body's frame."""
     b = int(body)
@@ -88,7 +85,6 @@ def _check_body_inertia(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_inertia",), set_const=True, check=_check_body_inertia)
-@wp.func
 def body_inertia(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
     """Redistribute a body's mass: multiply its second moment along each principal axis by a factor in [lo, hi].
 
@@ -124,7 +120,6 @@ def _check_principal_inertia(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_inertia",), set_const=True, check=_check_principal_inertia)
-@wp.func
 def principal_inertia(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
     """Multiply each principal moment of a body's inertia by a factor of its own in [lo, hi].
 
@@ -149,7 +144,6 @@ def _check_foot_spin(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("geom_friction",), covers=("geom_friction[1:]",), check=_check_foot_spin)
-@wp.func
 def foot_spin_friction(
     s: Any, i: int, rng: wp.uint32, torsional_lo: float, torsional_hi: float, rolling_lo: float, rolling_hi: float
 ):
@@ -171,7 +165,6 @@ def _check_foot_solref(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("geom_solref",), check=_check_foot_solref)
-@wp.func
 def foot_solref(s: Any, i: int, rng: wp.uint32, time_lo: float, time_hi: float, damping_lo: float, damping_hi: float):
     """Draw how soft the feet of a world are: the contact's time constant [s] and damping ratio."""
     time = time_lo + (time_hi - time_lo) * wp.randf(rng)
@@ -192,7 +185,6 @@ def _check_foot_solimp(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("geom_solimp",), check=_check_foot_solimp)
-@wp.func
 def foot_solimp(
     s: Any,
     i: int,
@@ -227,7 +219,6 @@ def _check_joints(field: str, what: str) -> Any:
 
 
 @event(writes="model", model_fields=("dof_damping",), check=_check_joints("dof_damping", "damping"))
-@wp.func
 def joint_damping(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply each joint's viscous damping by a factor of its own in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
@@ -236,7 +227,6 @@ def joint_damping(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
 
 
 @event(writes="model", model_fields=("dof_frictionloss",), check=_check_joints("dof_frictionloss", "dry friction"))
-@wp.func
 def joint_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply each joint's dry friction by a factor of its own in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
@@ -245,7 +235,6 @@ def joint_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
 
 
 @event(writes="model", model_fields=("dof_armature",), set_const=True, check=_check_joints("dof_armature", "armature"))
-@wp.func
 def joint_armature(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply each joint's armature, the inertia of its rotor and gears, by a factor of its own in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
@@ -262,7 +251,6 @@ def _check_gravity(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("opt.gravity",), check=_check_gravity)
-@wp.func
 def gravity(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply a world's gravity by a factor in [lo, hi]."""
     factor = lo + (hi - lo) * wp.randf(rng)
@@ -278,7 +266,6 @@ def _check_motor_gains(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"), check=_check_motor_gains)
-@wp.func
 def motor_gains(s: Any, i: int, rng: wp.uint32, kp_lo: float, kp_hi: float, kd_lo: float, kd_hi: float):
     """Multiply each servo's kp and kd by factors of their own; for the engine's own position servo."""
     for a in range(s.ctrl.shape[1]):
@@ -320,7 +307,6 @@ def _check_wrench(params: dict[str, float], scene: Any) -> None:
     check=_check_wrench,
     modes=("reset", "interval"),
 )
-@wp.func
 def wrench(
     s: Any,
     i: int,

@@ -50,11 +50,11 @@ class Flight:
         slots: (S, length, width) rings of quarantined worlds.
         marks: (S, len(MARKS)).
         models: (S, k) the randomized model fields of these worlds, one after the other.
-        claimed: (chunks,) how many worlds have asked for a slot.
+        claimed: (chunks,) number of worlds that requested a slot.
         needed: (N, 2) the engine's ``EngineData.needed``.
-        qpos: column of a row from which on qpos lies, behind the command.
+        qpos: first column of qpos in a row, after the command.
         chunk: worlds of a chunk of launches.
-        slots_per_chunk: chunks run side by side on a CPU, so each has slots of its own.
+        slots_per_chunk: chunks run in parallel on a CPU, so each has slots of its own.
     """
 
     rows: wp.array3d(dtype=wp.float32)
@@ -86,7 +86,7 @@ def reason_of(faults: int) -> int:
 
 @wp.func
 def record_start(s: Any, f: Flight, i: int):
-    """Write the state and the command that world i begins its control step with."""
+    """Write the state and the command at the start of world i's control step."""
     row = s.counter[i] % f.rows.shape[0]
     f.rows[row, i, 0] = float(s.step_count[i])
     f.rows[row, i, 1] = float(s.dirty[i])
@@ -119,14 +119,14 @@ def record_control(s: Any, f: Flight, i: int, substep: int, j: int):
 
 @wp.func
 def record_end(s: Any, f: Flight, i: int):
-    """Write the state that the control step ended in, as the row of one that will not be."""
+    """Write the state that the control step ended in, as the row of the next one."""
     record_start(s, f, i)
     record_action(s, f, i)
 
 
 @wp.func
 def dump(s: Any, f: Flight, i: int, first: int) -> int:
-    """Copy the ring of the quarantined world i into a slot; return the slot, -1 where all are taken."""
+    """Copy the ring of the quarantined world i into a slot; return the slot, -1 if none is free."""
     faults = s.quarantined[i]
     if (faults & _ENDED) == 0:
         record_end(s, f, i)

@@ -1,7 +1,7 @@
-"""Quarantined worlds on the host: what happened to them in words, and the file that ``robot-rl inspect`` replays.
+"""Quarantined worlds on the host: a description of what happened, and the file that ``robot-rl inspect`` replays.
 
-The device puts the last moments of such a world aside (:mod:`.flight`); here they are collected at the one
-sync of an iteration. A file is an .npz without pickled objects: arrays, and one JSON string that names everything.
+The device keeps the last moments of such a world (:mod:`.flight`); here they are collected at the one sync of an
+iteration. A file is an .npz without pickled objects: arrays, and one JSON string that names everything.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_REWARD, FAULT_STATE, MAX_SPEED
+from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_REWARD, FAULT_STATE, MAX_SPEED, Engine
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.recorder.flight import COMMAND, MARKS, REASONS, REWARD, STEP, WRITTEN, Flight
+from robot_rl_envs.task import Task
 
 if TYPE_CHECKING:
     import mujoco
 
-    from robot_rl_envs.engine import Engine
-    from robot_rl_envs.entity.scene import Scene
-    from robot_rl_envs.task import Task
 
 FORMAT = "robot-rl quarantine 1"
 RECORDED_S = 0.2
@@ -46,17 +45,17 @@ WORDS = {
 
 
 def ring_length(step_dt: float) -> int:
-    """Rows of a ring: RECORDED_S of control steps, the bad one, and the state that it ended in."""
+    """Return the rows of a ring: RECORDED_S of control steps, the bad one, and the state that it ended in."""
     return math.ceil(RECORDED_S / step_dt - 1e-9) + 2
 
 
 def qpos_names(model: mujoco.MjModel) -> list[str]:
-    """A name for each component of qpos: the joint's, with x y z qw qx qy qz where it is free."""
+    """Name each component of qpos: the joint's name, with x y z qw qx qy qz for a free joint."""
     return _components(model, {0: ("x", "y", "z", "qw", "qx", "qy", "qz"), 1: ("qw", "qx", "qy", "qz")})
 
 
 def dof_names(model: mujoco.MjModel) -> list[str]:
-    """A name for each component of qvel: the joint's, with vx vy vz wx wy wz where it is free."""
+    """Name each component of qvel: the joint's name, with vx vy vz wx wy wz for a free joint."""
     return _components(model, {0: ("vx", "vy", "vz", "wx", "wy", "wz"), 1: ("wx", "wy", "wz")})
 
 
@@ -70,12 +69,9 @@ def _components(model: mujoco.MjModel, parts: dict[int, tuple[str, ...]]) -> lis
 
 
 def patch_model(model: mujoco.MjModel, fields: dict[str, np.ndarray], *, set_const: bool) -> mujoco.MjModel:
-    """A copy of a model with one world's values of some fields, such as "body_mass" or "opt.gravity".
+    """Copy a model with one world's values of some fields, such as "body_mass" or "opt.gravity".
 
-    Args:
-        model: the shared model.
-        fields: field -> its values in any shape.
-        set_const: recompute the constants that derive from them, as the environment did.
+    With ``set_const`` the constants that derive from them are recomputed, as the environment did.
     """
     import copy
 
@@ -92,7 +88,7 @@ def patch_model(model: mujoco.MjModel, fields: dict[str, np.ndarray], *, set_con
 
 
 def model_bytes(model: mujoco.MjModel) -> np.ndarray:
-    """A model as the bytes of an MJB file, uint8."""
+    """Return a model as the bytes of an MJB file, uint8."""
     import mujoco
 
     buffer = np.zeros(mujoco.mj_sizeModel(model), dtype=np.uint8)
@@ -101,11 +97,11 @@ def model_bytes(model: mujoco.MjModel) -> np.ndarray:
 
 
 class Quarantine:
-    """Keeps the flight recorder of an environment and writes its files.
+    """The flight recorder of an environment on the host, and the writer of its files.
 
     Attributes:
         flight: the recorder's arrays, for the kernels.
-        directory: where files go; None writes none.
+        directory: folder of the files; None writes none.
         notices: lines for the user, about the first world of each reason; take them with :meth:`pop_notices`.
     """
 
@@ -127,7 +123,7 @@ class Quarantine:
             task: what is simulated.
             scene: its scene.
             engine: the physics.
-            terms: names of the "reward" and "observation" terms, in the order that the device counts them in.
+            terms: names of the "reward" and "observation" terms, in the order of the device's indices.
             fields: shape in one world of each randomized model field.
             starts: first world of each chunk of launches.
             seed: the environment's.
@@ -159,7 +155,7 @@ class Quarantine:
 
     @property
     def directory(self) -> Path | None:
-        """Where files go."""
+        """Folder of the files."""
         return self._directory
 
     @directory.setter
@@ -169,20 +165,17 @@ class Quarantine:
         self.flight.claimed.zero_()
 
     def forget(self) -> None:
-        """Empty the rings: what they hold did not lead to the state that was just loaded."""
+        """Empty the rings: their content did not lead to the state that was just loaded."""
         self.flight.rows.fill_(float("nan"))
         self.flight.claimed.zero_()
 
     def pop_notices(self) -> list[str]:
-        """The lines that nobody has seen yet."""
+        """Return and clear the lines."""
         lines, self.notices = self.notices, []
         return lines
 
     def collect(self) -> list[Path]:
-        """Write the worlds put aside since the last call; one device sync.
-
-        Returns:
-            The files.
+        """Write the worlds recorded since the last call; return their files. One device sync.
 
         Raises:
             OSError: a file cannot be written.
@@ -235,7 +228,7 @@ class Quarantine:
             self.notices.append(line)
 
     def _unroll(self, ring: np.ndarray, mark: dict[str, int]) -> np.ndarray:
-        """The rows of the running episode in order; the last is the state that the bad step ended in."""
+        """Return the rows of the running episode in order; the last is the state that the bad step ended in."""
         length = len(ring)
         kept = []
         for age in range(length):
@@ -246,7 +239,7 @@ class Quarantine:
         return np.array(kept[::-1]) if kept else ring[[mark["counter"] % length]]
 
     def _arrays(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """The rows as named arrays: states and commands of T + 1 times, what was done in the T steps between."""
+        """Split the rows into named arrays: states of T + 1 times, and what was done in the T steps between."""
         steps, bounds = len(rows) - 1, self._bounds
         ctrl = rows[:steps, bounds[3] :].reshape(steps, -1, self._scene.model.nu)
         return {
@@ -261,7 +254,7 @@ class Quarantine:
         }
 
     def _about(self, mark: dict[str, int], end: np.ndarray) -> dict[str, Any]:
-        """Everything that has a name."""
+        """Return the JSON part of a file."""
         import mujoco
 
         task, scene, engine = self._task, self._scene, self._engine
@@ -302,7 +295,7 @@ class Quarantine:
         }
 
     def _where(self, mark: dict[str, int], end: np.ndarray) -> dict[str, list[str]]:
-        """Reason -> the joints, actions, terms or buffers that were first to go wrong, by name."""
+        """Return the joints, actions, terms or buffers that failed first, by reason."""
         where = {}
         model, faults = self._scene.model, mark["faults"]
         parts = np.split(end, self._bounds)[1:]
@@ -320,7 +313,7 @@ class Quarantine:
 
 
 def _bad(what: str, names: list[str], values: np.ndarray, limit: float = math.inf) -> list[str]:
-    """The components that are not finite or beyond a limit, in words; one phrase where it is all of them."""
+    """Describe the components that are not finite or beyond a limit; one phrase if it is all of them."""
     found = [k for k, value in enumerate(values) if not math.isfinite(value) or abs(value) > limit]
     if len(found) == len(values) > 1:
         return [f"every {what}, the first is {values[0]:g}"]

@@ -1,4 +1,4 @@
-"""What a camera is and what an observation group of its images holds; plain values, nothing is compiled here."""
+"""A camera and an observation group of its images; plain values, nothing is compiled here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_SIDE = 1024
 
 
 def _vector(name: str, value: Any, length: int) -> tuple[float, ...]:
-    """`value` as finite floats, or a line that names it."""
+    """Return `value` as finite floats, or raise an error that names it."""
     try:
         numbers = tuple(float(k) for k in value)
     except (TypeError, ValueError):
@@ -39,31 +39,30 @@ def _range(name: str, value: Any, high: float) -> tuple[float, float]:
 
 @dataclass(kw_only=True, slots=True)
 class Camera:
-    """A camera on the robot or in the world: where it is, what it sees, and how badly.
+    """A camera on the robot or in the world: its pose, image and faults.
 
-    The picture's first row is its top. Where it looks is told by `forward` and `up`, or by MuJoCo's `quat_wxyz`
-    (the camera looks along its own -z, its x points right in the picture, its y up).
+    The image's first row is its top. The orientation is given by `forward` and `up`, or by MuJoCo's `quat_wxyz` (the
+    camera looks along its own -z, its x points right in the image, its y up).
 
-    What a world draws at each reset: how far the mount is off, the delay, the share of lost images, and in which of
-    `every` steps it takes its pictures. Two groups with cameras of one name draw alike.
+    Each world draws at its reset: the error of the mount, the delay, the share of lost images, and in which of `every`
+    steps it takes its images. Two groups with cameras of one name draw the same values.
 
     Attributes:
-        name: of the camera.
-        body: body or site that it is mounted on; "world" stands still. None: the robot's model has a camera of this
-            name, whose pose and field of view are taken.
+        body: body or site that it is mounted on; "world" is fixed. None: the robot's model has a camera of this
+            name, with its own pose and field of view.
         pos: in that body's or site's frame [m].
-        forward: direction it looks in, in that frame; need not be of unit length.
-        up: direction that is up in the picture; need not be at a right angle to `forward`.
+        forward: viewing direction in that frame; of any length.
+        up: direction that is up in the image; need not be at a right angle to `forward`.
         quat_wxyz: orientation in that frame, instead of `forward` and `up`.
         fovy: vertical field of view [deg].
         width, height: of the image [px].
-        near, far: measured range along the line of sight [m]. Nearer counts as near, farther as far. Depth is told as a
-            share of far.
+        near, far: measured range along the line of sight [m]. Nearer counts as near, farther as far. Depth is given as
+            a share of far.
         every: control steps between two images.
-        delay_steps: (lo, hi) age in control steps at which an image is told.
-        dropout: (lo, hi) share of images that are lost; the last one stays.
-        pos_jitter: the mount is off by up to this much along each axis [m].
-        angle_jitter_deg: and turned by up to this much about each of the camera's axes [deg].
+        delay_steps: (lo, hi) age in control steps at which an image is delivered.
+        dropout: (lo, hi) share of images that are lost; the last one is repeated.
+        pos_jitter: largest error of the mount along each axis [m].
+        angle_jitter_deg: and about each of the camera's axes [deg].
         noise: standard deviation of a pixel: of depth as a share of the depth, of a colour in [0, 1].
         missing: share of depth pixels without a value, which read 0.
     """
@@ -123,7 +122,7 @@ class Camera:
         require(not parallel, f"{name}: up", self.up, "must not be zero or along forward")
 
     def rotation(self) -> np.ndarray:
-        """(3, 3) columns: the camera's x (right), y (up) and z (backward) in the frame of its body or site."""
+        """Return (3, 3) columns: the camera's x (right), y (up) and z (backward) in the frame of its body or site."""
         import mujoco
 
         if self.quat_wxyz is not None:
@@ -136,14 +135,10 @@ class Camera:
         return np.stack([right, np.cross(back, right), back], axis=1)
 
     def add_to(self, spec: mujoco.MjSpec, robot: Robot | None = None) -> None:
-        """Put the camera into a scene that is not compiled yet.
-
-        Args:
-            spec: the scene.
-            robot: names the robot in errors.
+        """Add the camera to a scene that is not compiled yet; ``robot`` is named in errors.
 
         Raises:
-            ValueError: no such body, site or camera; the line names near ones. Or the model's own camera is one
+            ValueError: no such body, site or camera; the line lists similar names. Or the model's own camera is one
                 that follows something, or has another projection.
         """
         owner = f"robot {robot.name!r}" if robot is not None else "the model"
@@ -187,10 +182,9 @@ class ImageGroup:
     Colour has three: red, green, blue.
 
     Attributes:
-        camera: the camera.
         kind: "depth" or "rgb".
-        geometry: "collision": what the physics collides with; "visual": what one sees, slower. None: collision for
-            depth, visual for rgb.
+        geometry: "collision": the geoms that collide; "visual": the visible ones, slower. None: collision for depth,
+            visual for rgb.
     """
 
     camera: Camera
@@ -228,7 +222,7 @@ def _quat(rotation: np.ndarray) -> np.ndarray:
 
 
 def _in_parent(site: Any, place: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A pose in a compiled site's frame, told in the frame of the body that the site is on."""
+    """Transform a pose from a compiled site's frame to the frame of the site's body."""
     import mujoco
 
     turn = np.zeros(9)

@@ -1,4 +1,4 @@
-"""What lies between a quantity and what a policy reads of it: bias, drift, noise, delay and lost values.
+"""What a sensor does to a quantity before a policy reads it: bias, drift, noise, delay and lost values.
 
 Plain figures and their checks; :mod:`robot_rl_envs.fuse.observing` writes the kernel's text from them.
 """
@@ -26,11 +26,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def check_options(options: dict[str, Any]) -> dict[str, Any]:
-    """All of :data:`OPTIONS`, with ``options`` laid on top, checked and as plain numbers.
-
-    Raises:
-        ValueError: one is of the wrong type or out of range; the line names it.
-    """
+    """Return all of :data:`OPTIONS`, updated by ``options``, checked and as plain numbers."""
     made = OPTIONS | options
     kinds = f"must be one of {', '.join(NOISE_KINDS)}"
     require(made["noise_kind"] in NOISE_KINDS, "noise_kind", made["noise_kind"], kinds)
@@ -51,7 +47,7 @@ def check_options(options: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Pipe:
-    """Where a term keeps what its sensor remembers, as columns of its group's array; -1: it has no such part.
+    """The columns of its group's array in which a term's sensor remembers; -1 where it has no such part.
 
     Attributes:
         bias: ``size`` columns, the bias of each element.
@@ -76,17 +72,10 @@ class Pipe:
 
 
 def make_pipe(path: str, term: Any, size: int, start: int, step_dt: float) -> Pipe | None:
-    """Reserve the columns that a term needs; None where it remembers nothing.
-
-    Args:
-        path: the term's name in full, for the error.
-        term: the :class:`~robot_rl_envs.task.Observation`.
-        size: its width.
-        start: the first free column.
-        step_dt: control period [s].
+    """Reserve the columns that a term needs from column ``start`` on; None if it remembers nothing.
 
     Raises:
-        ValueError: the longest delay is longer than what is kept.
+        ValueError: the longest delay is longer than what is kept; the line begins with ``path``.
     """
     reach = int(term.delay_s[1] / step_dt + 0.5)
     kept = term.delay_steps or reach

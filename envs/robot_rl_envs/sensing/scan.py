@@ -1,7 +1,7 @@
-"""The height scan by rays: the engine's own rays, straight down onto the ground, before the state is looked at.
+"""The height scan by rays: the engine's own rays, straight down onto the ground, before the observation.
 
-The terrain's map gives the same numbers at a fraction of the cost; rays are what it is checked against, and the way
-for ground that no map describes.
+The terrain's map gives the same numbers at a fraction of the cost; rays are its check, and the method for ground
+without a map.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ class RayScan:
         return self._active
 
     def look(self) -> None:
-        """Scan the ground around every world's base where it is now; capturable where the engine is."""
+        """Scan the ground around every world's base at its current position; capturable where the engine is."""
         self._aim.launch()
         self._rays.cast()
         self._measure.launch()
 
     def look_again(self, dirty: wp.array) -> bool:
-        """Scan where worlds that were reset start; whether there were any, or may have been.
+        """Scan the start of worlds that were reset; return whether there were any, or may have been.
 
-        A CPU may look at ``dirty`` (N,) and spare the rays; a graph holds the launches in any case.
+        A CPU may read ``dirty`` (N,) and skip the rays; a graph holds the launches in any case.
         """
         if not self._blind and not (dirty.numpy() & DIRTY_STATE).any():
             return False

@@ -1,7 +1,6 @@
-"""A robot's sensors as plain figures: where they sit and what they cover. The task's terms say which of them are read.
+"""A robot's sensors as plain figures: their poses and ranges. The task's terms decide which of them are read.
 
-What becomes of a value on its way to the policy (noise, bias, delay, dropout) is an option of each observation term;
-see docs/sensors.md.
+Noise, bias, delay and dropout are options of each observation term; see docs/sensors.md.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ def _finite(values: Any, count: int) -> bool:
 
 @dataclass(kw_only=True, slots=True)
 class Imu:
-    """Where the inertial measurement unit is mounted: at a site, or on a body; rigidly to the base.
+    """The mount of the inertial measurement unit: a site, or a pose on a body; rigid to the base.
 
     Attributes:
-        site: the site; empty: the robot's own ``imu_site``, or the base's frame where it has none.
+        site: the site; empty: the robot's own ``imu_site``, or the base's frame if it has none.
         body: a body to mount it on instead of a site.
         pos: position on ``body`` [m].
         quat_wxyz: orientation on ``body``: from the unit's frame to the body's.
@@ -65,14 +64,14 @@ class Imu:
 
 @dataclass(kw_only=True, slots=True)
 class HeightScan:
-    """A grid of points around the base, turned with its heading, at each of which the ground's height is read.
+    """A grid of points around the base, rotated with its heading, at which the ground's height is read.
 
     Attributes:
         size: extent along x (forward) and y [m].
         resolution: distance between points [m].
         offset: of the grid's middle from the base's origin, along x and y [m].
         source: "map": from the terrain's own height map; "rays": by the engine's rays against the ground.
-        max_distance: a base higher or lower than this above a point reads as this [m].
+        max_distance: bound on the magnitude of a reading [m].
     """
 
     size: tuple[float, float] = (1.6, 1.0)
@@ -111,12 +110,12 @@ class HeightScan:
 
     @property
     def count(self) -> int:
-        """How many points."""
+        """Number of points."""
         rows, columns = self.shape
         return rows * columns
 
     def points(self) -> list[tuple[float, float]]:
-        """X and y of every point from the base, heading frame [m]: row after row from the right to the left."""
+        """Return x and y of every point from the base, heading frame [m]: row after row from the right to the left."""
         rows, columns = self.shape
         return [
             (
@@ -130,11 +129,10 @@ class HeightScan:
 
 @dataclass(kw_only=True, slots=True)
 class FootForce:
-    """How far back the feet's contact forces are kept.
+    """How many physics steps of the feet's contact forces are kept.
 
     Attributes:
-        substeps: physics steps kept by the engine, so that a peak between two control steps is seen; 0: those of a
-            control step.
+        substeps: so that a peak between two control steps is seen; 0: those of a control step.
     """
 
     substeps: int = 0
@@ -147,13 +145,7 @@ class FootForce:
 
 @dataclass(kw_only=True, slots=True)
 class Sensors:
-    """A task's sensors; one that no term reads costs nothing.
-
-    Attributes:
-        imu: the inertial measurement unit.
-        height_scan: the grid of ground heights.
-        foot_force: contact forces at the feet.
-    """
+    """A task's sensors; one that no term reads costs nothing."""
 
     imu: Imu = field(default_factory=Imu)
     height_scan: HeightScan = field(default_factory=HeightScan)
@@ -161,11 +153,7 @@ class Sensors:
 
 
 def used_sensors(task: Any) -> frozenset[str]:
-    """Which sensors the terms of a task read: of "imu", "imu_acc", "encoders", "foot_forces", "height_scan".
-
-    Args:
-        task: a :class:`~robot_rl_envs.task.Task`.
-    """
+    """Return the sensors that a task's terms read: "imu", "imu_acc", "encoders", "foot_forces", "height_scan"."""
     groups = [group.terms for group in task.observations.values() if hasattr(group, "terms")]
     terms = [term for group in groups for term in group.values() if hasattr(term, "params")]
     return frozenset(name for term in terms for name in term.info.source.uses)

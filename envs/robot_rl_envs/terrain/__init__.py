@@ -1,4 +1,4 @@
-"""Ground that is not flat: kinds of tiles, one height map of them, and its height under a point inside a kernel."""
+"""Uneven ground: kinds of tiles, one height map of them, and its height under a point inside a kernel."""
 
 from robot_rl_envs.terrain.build import Terrain, build_terrain
 from robot_rl_envs.terrain.cfg import TerrainCfg

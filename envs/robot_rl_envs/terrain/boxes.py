@@ -11,15 +11,15 @@ Found = Callable[[int, int], None]
 
 
 def find_boxes(heights: np.ndarray, found: Found | None = None) -> np.ndarray:
-    """Boxes whose upper sides are the map: the highest box over a cell has the cell's height.
+    """Return boxes with the map as their upper sides: the highest box over a cell has the cell's height.
 
-    Boxes reach down to a common level, so one may run on below higher ground: a pyramid of k steps needs k boxes, each
-    step's square lying on the next lower one's. Greedy, height after height: from the first cell that has no box yet,
-    the rectangle over ground that is nowhere lower, grown right then down or down then right, whichever covers more.
+    Boxes reach down to a common level, so one may extend below higher ground: a pyramid of k steps needs k boxes, each
+    step's square on the next lower one's. Greedy, height after height: from the first cell that has no box yet, the
+    rectangle over ground that is nowhere lower, grown right then down or down then right, whichever covers more.
 
     Args:
         heights: (ny, nx) map [m]; equal heights must be equal numbers.
-        found: called with row and column of each box's first cell; may raise to give up.
+        found: called with row and column of each box's first cell; may raise to stop.
 
     Returns:
         (k, 5) first row, row behind the last, first column, column behind the last, height.
@@ -49,7 +49,7 @@ def find_boxes(heights: np.ndarray, found: Found | None = None) -> np.ndarray:
 
 
 def _grow(allowed: np.ndarray, wanted: np.ndarray, finished: np.ndarray, cell: tuple[int, int]) -> tuple[slice, slice]:
-    """The better of two rectangles within `allowed` from `cell` on: the one that newly covers more of `wanted`."""
+    """Return the better of two rectangles within `allowed` from `cell` on: it newly covers more of `wanted`."""
     row, column = cell
     right = column + _run(allowed[row, column:])
     down = row + _run(allowed[row:, column])
@@ -59,5 +59,5 @@ def _grow(allowed: np.ndarray, wanted: np.ndarray, finished: np.ndarray, cell: t
 
 
 def _run(flags: Any) -> int:
-    """How many flags from the first on are set."""
+    """Return how many flags are set from the first on."""
     return int(flags.size if flags.all() else flags.argmin())

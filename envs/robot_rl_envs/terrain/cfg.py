@@ -1,4 +1,4 @@
-"""What a terrain is to be: its tiles, how many rows of difficulty, and the form in which physics sees it."""
+"""The configuration of a terrain: its tiles, rows of difficulty, and its form in the physics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INIT_LEVEL = 5
 
 @dataclass(kw_only=True, slots=True)
 class TerrainCfg:
-    """A terrain: `num_rows` levels of difficulty along x, `num_columns` along y, a kind of ground a column.
+    """A terrain: `num_rows` levels of difficulty along x, `num_columns` along y, one kind of ground a column.
 
     Attributes:
         tiles: name -> kind of ground.
@@ -25,15 +25,14 @@ class TerrainCfg:
         num_columns: columns; each kind gets its share, and at least one.
         difficulty: of the first and the last row, in [0, 1].
         curriculum: rows of rising difficulty; False draws each tile's difficulty at random.
-        max_init_level: the highest row in which worlds start, counted from 0; None takes 5, or the last row where there
+        max_init_level: the highest row in which worlds start, counted from 0; None uses 5, or the last row if there
             are fewer.
         tile_size: side of a tile [m]; whole cells.
         resolution: side of a cell [m].
         border: width of the level ground around all tiles [m]; whole cells.
-        footprint: radius around a spawn point that has to be level and free [m]: the robot, and how far events move it.
-        seed: of everything that is random about it.
+        footprint: radius around a spawn point that must be level and free [m]: the robot, and how far events move it.
         form: "hfield", one height field, which can be any ground, or "boxes", exact vertical sides, for stepped kinds.
-        friction: sliding friction; None takes `sim.floor_friction`.
+        friction: sliding friction; None uses `sim.floor_friction`.
     """
 
     tiles: dict[str, Tile] = field(default_factory=dict)
@@ -106,7 +105,7 @@ class TerrainCfg:
 
     @property
     def init_levels(self) -> int:
-        """How many rows worlds start in, from row 0 on."""
+        """Number of rows that worlds start in, from row 0 on."""
         level = INIT_LEVEL if self.max_init_level is None else self.max_init_level
         return min(level + 1, self.num_rows)
 

@@ -1,4 +1,4 @@
-"""A terrain as MuJoCo geoms, for physics and for pictures."""
+"""A terrain as MuJoCo geoms, for physics and for images."""
 
 from __future__ import annotations
 
@@ -16,13 +16,9 @@ MAX_TEXTURE = 4096
 
 
 def add_ground(terrain: Terrain, spec: Any, *, friction: float = 1.0, textured: bool = False) -> None:
-    """Add a terrain to a scene: the geom "floor", or, as boxes, "floor", "floor_1" and so on.
+    """Add a terrain to a ``mujoco.MjSpec``: the geom "floor", or, as boxes, "floor", "floor_1" and so on.
 
-    Args:
-        terrain: the map.
-        spec: the `mujoco.MjSpec` of the scene.
-        friction: sliding friction where the terrain has none of its own.
-        textured: colour it by height, for pictures.
+    ``friction`` is used where the terrain has none of its own; ``textured`` colours it by height, for images.
     """
     own = terrain.cfg.friction
     (_add_boxes if terrain.stepped else _add_hfield)(terrain, spec, friction if own is None else own, textured)
@@ -56,7 +52,7 @@ def _add_hfield(terrain: Terrain, spec: Any, friction: float, textured: bool) ->
 
 
 def _add_boxes(terrain: Terrain, spec: Any, friction: float, textured: bool) -> None:
-    """Add the map as boxes that stand on a common level, each painted by its height."""
+    """Add the map as boxes that stand on a common level, each coloured by its height."""
     import mujoco
 
     assert terrain.boxes is not None
@@ -75,6 +71,6 @@ def _add_boxes(terrain: Terrain, spec: Any, friction: float, textured: bool) -> 
 
 
 def _make_ground(geom: Any, friction: float) -> None:
-    """What robots touch, by the contact bits of `robot_rl_assets.robot`."""
+    """Set the contact bits of `robot_rl_assets.robot` for the ground, and its friction."""
     geom.contype, geom.conaffinity = 1, 0
     geom.friction = [friction, 0.005, 0.0001]

@@ -17,14 +17,9 @@ STOPS = (
 
 
 def colour(heights: np.ndarray, scale: float | None = None) -> np.ndarray:
-    """The colour of each height.
+    """Return the colour (..., 3) uint8 of each height (...) [m].
 
-    Args:
-        heights: of any shape (...) [m].
-        scale: height of the last colour [m]; the largest height above or below 0 by default, at least 5 cm.
-
-    Returns:
-        (..., 3) uint8.
+    ``scale`` is the height of the last colour [m]; by default the largest height above or below 0, at least 5 cm.
     """
     if scale is None:
         scale = max(float(np.abs(heights).max(initial=0.0)), 0.05)
@@ -35,15 +30,9 @@ def colour(heights: np.ndarray, scale: float | None = None) -> np.ndarray:
 
 
 def shade(heights: np.ndarray, resolution: float, strength: float = 0.55) -> np.ndarray:
-    """Light from the upper left on a map: 1 on level ground, less on sides that look away.
+    """Return factors (ny, nx) for a map's colours in light from the upper left: 1 on level ground.
 
-    Args:
-        heights: (ny, nx) [m].
-        resolution: distance between points [m].
-        strength: how dark it gets, in [0, 1].
-
-    Returns:
-        (ny, nx) factors for a colour.
+    ``heights`` (ny, nx) and ``resolution`` [m]; ``strength`` of the shadows in [0, 1].
     """
     along_y, along_x = np.gradient(heights.astype(np.float64), resolution)
     light = np.array([-0.5, 0.5, 0.9]) / np.linalg.norm([-0.5, 0.5, 0.9])

@@ -28,12 +28,12 @@ def rough_terrains() -> TerrainCfg:
 
 
 def _one_kind(name: str, kind: Callable[..., Tile], **fields: Any) -> Callable[[], TerrainCfg]:
-    """What makes a terrain of a single kind: five levels, two columns that differ by what is drawn."""
+    """Return a function that makes a terrain of one kind: five levels, two columns with different random draws."""
     return lambda: TerrainCfg(tiles={name: kind(**fields)}, num_rows=5, num_columns=2, border=5.0)
 
 
 def _both(name: str, kind: Callable[..., Tile]) -> Callable[[], TerrainCfg]:
-    """What makes a terrain of a kind that leads up in one column and down in the other."""
+    """Return a function that makes a terrain of a kind that leads up in one column and down in the other."""
 
     def make() -> TerrainCfg:
         tiles = {f"{name}_up": kind(up=True), f"{name}_down": kind(up=False)}
