@@ -112,7 +112,7 @@ def bare(env: Env, steps: int) -> float:
     env.engine.batch.ctrl[...] = env.scene.robot.default_pos()
     start = time.process_time()
     for _ in range(steps):
-        env.engine.bare_step(env.cfg.sim.decimation)
+        env.engine.batch.step(nstep=env.cfg.sim.decimation)
     return (time.process_time() - start) / steps
 
 

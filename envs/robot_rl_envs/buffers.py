@@ -12,28 +12,14 @@ from tensordict import TensorDict
 from robot_rl_envs.engines import Engine
 from robot_rl_envs.entity.scene import Scene, make_sensing
 from robot_rl_envs.entity.state import CONSTANTS, FIELDS, State
-from robot_rl_envs.entity.watched import field_of
 from robot_rl_envs.fuse.actuating import actuator_fields, native_model_fields
 from robot_rl_envs.fuse.layout import TaskLayout, resolve_size
-from robot_rl_envs.fuse.observing import pipe_shapes
 from robot_rl_envs.task import Task
 
 Extra = dict[str, tuple[Any, int, tuple[int, ...]]]
 """Name -> dtype, number of dimensions, shape (empty: the array is the engine's) of a field beyond the fixed ones."""
 
 ENGINE_ARRAYS = ("qpos", "qvel", "ctrl", "sensordata", "actuator_force", "overflow")
-
-
-def field_sizes(scene: Scene, layout: TaskLayout) -> dict[str, int]:
-    """Return the widths that :data:`~robot_rl_envs.entity.state.FIELDS` names, by name."""
-    return {
-        "nj": scene.sizes["joints"],
-        "na": scene.sizes["actions"],
-        "nf": scene.sizes["feet"],
-        "nc": len(layout.commands),
-        "ni": len(layout.intervals),
-        "nr": len(layout.rewards),
-    }
 
 
 def model_fields(task: Task) -> list[str]:
@@ -49,7 +35,7 @@ def extra_fields(task: Task, scene: Scene, layout: TaskLayout, num_envs: int) ->
         for term in section.values():
             declared |= term.info.fields if hasattr(term, "info") else {}
     extra: Extra = actuator_fields(task, scene, num_envs) | scene.entity.sensing.fields(scene.sizes, num_envs)
-    extra |= {name: (wp.float32, 2, (num_envs, columns)) for name, columns in pipe_shapes(layout).items()}
+    extra |= {f"pipe_{group}": (wp.float32, 2, (num_envs, columns)) for group, columns in layout.pipes.items()}
     if layout.reward_groups:
         extra["reward_parts"] = (wp.float32, 2, (num_envs, len(layout.reward_groups)))
     for name, shape in declared.items():
@@ -68,11 +54,6 @@ def extra_fields(task: Task, scene: Scene, layout: TaskLayout, num_envs: int) ->
         extra[struct_name(name)] = (wp.float32, 3, ())
         extra[f"{struct_name(name)}_nominal"] = (wp.float32, 2, ())
     return extra
-
-
-def watched_arrays(engine: Engine, scene: Scene) -> dict[str, wp.array]:
-    """Return the engine's own fields that terms read, by their name in ``s``."""
-    return {field_of(name): engine.watch(name) for name in scene.watched}
 
 
 def struct_name(model_field: str) -> str:
@@ -105,7 +86,8 @@ def allocate(engine: Engine, scene: Scene, layout: TaskLayout, extra: Extra, fie
     ``extra`` is the result of :func:`extra_fields`, ``fields`` that of :func:`model_fields`.
     """
     n, device = engine.num_envs, engine.device
-    sizes = field_sizes(scene, layout)
+    sizes = {"nj": scene.sizes["joints"], "na": scene.sizes["actions"], "nf": scene.sizes["feet"]}
+    sizes |= {"nc": len(layout.commands), "ni": len(layout.intervals), "nr": len(layout.rewards)}
     arrays = {name: getattr(engine.data, name) for name in ENGINE_ARRAYS}
     for name, (dtype, shape, _) in FIELDS.items():
         full = (n, *(sizes[k] if isinstance(k, str) else k for k in shape))
@@ -126,11 +108,6 @@ def allocate(engine: Engine, scene: Scene, layout: TaskLayout, extra: Extra, fie
             arrays[name] = wp.zeros(shape, dtype=dtype, device=device)
     scene.entity.sensing.fill(arrays, scene.model, scene.robot.feet)
     return arrays
-
-
-def group_arrays(layout: TaskLayout, num_envs: int, device: str) -> dict[str, wp.array]:
-    """Allocate a float32 array (num_envs, width) for every observation group of terms."""
-    return {name: wp.zeros((num_envs, width), dtype=wp.float32, device=device) for name, width in layout.widths.items()}
 
 
 class StepResults:

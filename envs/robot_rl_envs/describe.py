@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import torch
+from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout
@@ -80,18 +81,19 @@ def observation_terms(scene: Scene, layout: TaskLayout) -> dict[str, tuple[int, 
     return found
 
 
+def _joint_mirror(robot: Robot, *, driven: bool) -> tuple[list[int], list[float]]:
+    indices, signs = robot.joint_mirror()
+    keep = [k for k, joint in enumerate(robot.joints) if not (driven and joint.passive)]
+    return [keep.index(indices[k]) for k in keep], [signs[k] for k in keep]
+
+
 def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[int], list[float]]:
     rule: MirrorRule = () if isinstance(slot.term, TorchTerm) else slot.term.info.mirror
     robot = scene.robot
     if not isinstance(rule, str | tuple):
         return rule(scene)
     if rule in ("joints", "actions"):
-        indices, signs = robot.joint_mirror()
-        perm, sign = list(indices), list(signs)
-        if rule == "actions":
-            keep = [k for k, joint in enumerate(robot.joints) if not joint.passive]
-            perm, sign = [keep.index(perm[k]) for k in keep], [sign[k] for k in keep]
-        return perm, sign
+        return _joint_mirror(robot, driven=rule == "actions")
     if rule in ("feet", "foot_forces"):
         feet = len(robot.foot_mirror)
         return [start + k for start in range(0, slot.size, feet) for k in robot.foot_mirror], [1.0] * slot.size
@@ -121,8 +123,6 @@ def mirror_maps(
                 perm += [slot.offset + h * slot.size + k for k in slot_perm]
                 sign += slot_sign
         maps[group] = (torch.tensor(perm, device=device), torch.tensor(sign, device=device))
-    indices, signs = scene.robot.joint_mirror()
-    keep = [k for k, joint in enumerate(scene.robot.joints) if not joint.passive]
-    action = torch.tensor([keep.index(indices[k]) for k in keep], device=device)
-    maps["action"] = (action, torch.tensor([signs[k] for k in keep], device=device))
+    perm, sign = _joint_mirror(scene.robot, driven=True)
+    maps["action"] = (torch.tensor(perm, device=device), torch.tensor(sign, device=device))
     return maps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import mujoco
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     import warp as wp
 
 GROUND_GROUP = 5
-"""Geom group of the ground in the simulated model, for rays that are to see nothing else."""
+"""Geom group of the ground in the simulated model, for rays that must hit nothing else."""
 
 DIRTY_VELOCITY = 1
-"""A world whose qvel was written."""
+"""qvel of the world was written."""
 DIRTY_STATE = 2
-"""A world that was reset: qpos and qvel were written, the rest of its state starts afresh."""
+"""The world was reset: qpos and qvel were written, the rest of its state is initialized."""
 DIRTY_MODEL = 4
-"""A world whose expanded model fields were written."""
+"""Expanded model fields of the world were written."""
 DIRTY_CONST = 8
-"""A world whose masses, inertias or armature were among them: the constants that derive from these are out of date."""
+"""Masses, inertias or armature were among them: the constants that derive from these are out of date."""
 DIRTY_WRENCH = 16
-"""A world whose applied forces were written."""
+"""Applied forces of the world were written."""
 
 
 FAULT_STATE, FAULT_ACTION, FAULT_REWARD, FAULT_OBSERVATION, FAULT_RAISED, FAULT_OVERFLOW = (1 << k for k in range(6))
@@ -30,7 +30,7 @@ FAULT_STATE, FAULT_ACTION, FAULT_REWARD, FAULT_OBSERVATION, FAULT_RAISED, FAULT_
 its engine was too small."""
 
 MAX_SPEED = 1.0e4
-"""A generalized velocity beyond this is no motion but an explosion [m/s, rad/s]."""
+"""Largest plausible generalized velocity [m/s, rad/s]; beyond it the simulation has diverged."""
 
 OVERFLOW_CONSTRAINTS, OVERFLOW_NONZEROS, OVERFLOW_PAIRS, OVERFLOW_CONTACTS = (1 << k for k in range(4))
 OVERFLOW_CCD, OVERFLOW_HFIELD, OVERFLOW_MATCHES, OVERFLOW_DOFS = (1 << k for k in range(4, 8))
@@ -90,7 +90,6 @@ class Rays(Protocol):
 
     def cast(self) -> None:
         """Fill :attr:`distances` from the state as it is."""
-        ...
 
 
 class Engine(Protocol):
@@ -100,7 +99,6 @@ class Engine(Protocol):
         device: Warp device of the arrays.
         model: the MuJoCo model the worlds were built from.
         capturable: whether :meth:`step` may be recorded in a CUDA graph.
-        warnings: (num_envs,) NumPy count of engine warnings, or None where the engine keeps none.
     """
 
     name: str
@@ -112,71 +110,54 @@ class Engine(Protocol):
 
     def step(self, substeps: int) -> None:
         """Apply ``data.ctrl`` and advance every world by ``substeps`` physics steps."""
-        ...
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
         """Return one line about what went wrong inside the engine, with the setting to change.
 
         ``overflow`` are the world's bits, ``needed`` its row of ``data.needed``.
         """
-        ...
 
     def write_back(self, dirty: wp.array) -> None:
         """Copy what events and resets wrote into the engine.
 
         ``dirty`` is (num_envs,) int32 of DIRTY_* bits; other worlds keep their full-precision state untouched.
         """
-        ...
 
     def expand(self, field: str) -> wp.array:
         """Give a model field per-world values; return them, (num_envs, n, k) float32, live after write_back."""
-        ...
 
     def set_const(self, *, again: bool = False) -> None:
         """Recompute the model constants that derive from masses, inertias and armature, in every world.
 
         With ``again``, :meth:`write_back` does so from now on for worlds with DIRTY_CONST.
         """
-        ...
 
     def wrenches(self) -> wp.array:
         """Return the forces on bodies (num_envs, nbody, 6) float32, live after write_back.
 
         Force [N] at the body's centre of mass and torque [N m], world frame; 0 after a reset.
         """
-        ...
 
     def watch(self, field: str) -> wp.array:
         """Return one of MuJoCo's own fields, (num_envs, rows, columns), live, in the engine's precision.
 
         ``field`` is one of the scene's ``watched``; see :mod:`robot_rl_envs.entity.watched`.
         """
-        ...
 
     def look(self, dirty: wp.array) -> bool:
         """Do :meth:`write_back` and update the watched fields of worlds with DIRTY_STATE; False if there were none."""
-        ...
-
-    def rays(self, origins: Any, directions: Any) -> Any:
-        """Cast rays: origins [m], directions (num_envs, n, 3), world frame; distances (num_envs, n) [m], -1 none."""
-        ...
 
     def make_rays(self, count: int, *, ground_only: bool = False) -> Rays:
         """Allocate buffers for ``count`` rays a world, against all geoms or only the ground's."""
-        ...
 
     def history(self) -> wp.array:
         """Return MuJoCo's buffers of past sensor values and controls, (num_envs, nhistory) float32, live."""
-        ...
 
     def get_state(self) -> np.ndarray:
         """Full-precision integration state, (num_envs, k)."""
-        ...
 
     def set_state(self, state: np.ndarray) -> None:
         """Restore what :meth:`get_state` returned."""
-        ...
 
     def close(self) -> None:
         """Release what the engine holds in addition to its arrays."""
-        ...

@@ -82,7 +82,7 @@ class Env(VecEnv):
 
     def _build(self, world_offset: int) -> None:
         extra = buffers.extra_fields(self.cfg, self.scene, self._layout, self.num_envs)
-        watched = buffers.watched_arrays(self.engine, self.scene)
+        watched = {f"engine_{name}": self.engine.watch(name) for name in self.scene.watched}
         kinds = {name: (dtype, ndim) for name, (dtype, ndim, _) in extra.items()}
         struct = make_struct(kinds | {name: (array.dtype, array.ndim) for name, array in watched.items()})
         self._drive = fuse.Drive(self.cfg, self.scene, self.num_envs, self.device)
@@ -108,22 +108,18 @@ class Env(VecEnv):
             seed=self.seed,
             world_offset=world_offset,
         )
-        width = layout.LOG_TERMS + len(self._layout.log)
+        widths, width = self._layout.widths, layout.LOG_TERMS + len(self._layout.log)
         self._log = wp.zeros((len(self._recorder.starts), width), dtype=wp.float64, device=self.device)
         self._actions = wp.zeros((self.num_envs, self.num_actions), dtype=wp.float32, device=self.device)
         self._actions_torch = wp.to_torch(self._actions)
-        self._out, self._final = (buffers.group_arrays(self._layout, self.num_envs, self.device) for _ in range(2))
+        self._out, self._final = (
+            {k: wp.zeros((self.num_envs, width), dtype=wp.float32, device=self.device) for k, width in widths.items()}
+            for _ in range(2)
+        )
         self._out_torch = {name: wp.to_torch(array) for name, array in self._out.items()}
         self._final_torch = {name: wp.to_torch(array) for name, array in self._final.items()}
         self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log)[0])
-        sensing, terrain = self.scene.entity.sensing, self.scene.terrain
-        self._scan = RayScan(
-            sensing.sensors.height_scan if sensing.rays else None,
-            None if terrain is None else terrain.heights,
-            self.engine,
-            self._arrays,
-            self.scene.entity.base_qpos,
-        )
+        self._scan = RayScan(self.scene, self.engine, self._arrays)
         try:
             self._record_stages(self._recorder)
         except Exception as error:  # Warp has a class of its own for each way in which a term cannot be compiled
@@ -329,8 +325,7 @@ class Env(VecEnv):
             metrics["episode/length_s"] = float(length / episodes)
         divisors = {"reward": length, "termination": episodes, "tracking": log[layout.LOG_STEPS]}
         for name, k in self._layout.log.items():
-            divisor = divisors[name.split("/")[0]]
-            if divisor > 0:
+            if (divisor := divisors[name.split("/")[0]]) > 0:
                 metrics[name] = float(log[k] / divisor)
         return metrics
 
@@ -341,7 +336,7 @@ class Env(VecEnv):
 
     @quarantine_dir.setter
     def quarantine_dir(self, path: Path | str | None) -> None:
-        self._quarantine.directory = path
+        self._quarantine.set_directory(path)
 
     def pop_notices(self) -> list[str]:
         """Return the new lines for the user about quarantined worlds, the first world of each reason."""

@@ -1,7 +1,7 @@
 """Recorded launches of a stage: one on a GPU, chunks of worlds on several threads on a CPU.
 
 Warp runs a CPU kernel serially and without Python's lock, so chunks run side by side on threads. The chunks are fixed
-by the number of worlds alone: results, the sums of the log among them, are the same bits at any number of threads.
+only by the number of worlds: results, including the sums of the log, have the same bits at any number of threads.
 """
 
 from __future__ import annotations
@@ -14,11 +14,6 @@ import warp as wp
 
 CHUNK_WORLDS = 256
 """Worlds of one launch on a CPU."""
-
-
-def chunk_starts(num_envs: int, device: str) -> list[int]:
-    """Return the first world of each chunk; one chunk on a GPU."""
-    return [0] if device.startswith("cuda") else list(range(0, num_envs, CHUNK_WORLDS))
 
 
 def _run(commands: Sequence[Any]) -> None:
@@ -64,7 +59,7 @@ class Recorder:
 
     def __init__(self, num_envs: int, device: str, num_threads: int):
         self.num_envs, self.device = num_envs, device
-        self.starts = chunk_starts(num_envs, device)
+        self.starts = [0] if device.startswith("cuda") else list(range(0, num_envs, CHUNK_WORLDS))
         self._threads = min(num_threads, len(self.starts))
         self._pool = ThreadPoolExecutor(self._threads - 1, "robot-rl-env") if self._threads > 1 else None
 

@@ -16,26 +16,20 @@ MOTION = "motion"
 AXES = ("x", "y", "z")
 
 
-def motion_group() -> ObservationGroup:
-    """Return joint positions and velocities, the base's velocities, its clearance, and gravity; no noise."""
-    return ObservationGroup(
-        terms={
-            "joint_pos": Observation(observations.joint_pos_rel),
-            "joint_vel": Observation(observations.joint_vel),
-            "base_lin_vel": Observation(observations.base_lin_vel),
-            "base_ang_vel": Observation(observations.base_ang_vel),
-            "height": Observation(sensing.base_clearance),
-            "gravity": Observation(observations.projected_gravity),
-        },
-        noise=False,
-    )
-
-
 def with_motion(task: Task) -> Task:
     """Return a copy of a task that has the group; the task itself if it has one of that name."""
     if MOTION in task.observations:
         return task
-    return dataclasses.replace(task, observations={**task.observations, MOTION: motion_group()})
+    terms = {
+        "joint_pos": Observation(observations.joint_pos_rel),
+        "joint_vel": Observation(observations.joint_vel),
+        "base_lin_vel": Observation(observations.base_lin_vel),
+        "base_ang_vel": Observation(observations.base_ang_vel),
+        "height": Observation(sensing.base_clearance),
+        "gravity": Observation(observations.projected_gravity),
+    }
+    group = ObservationGroup(terms=terms, noise=False)
+    return dataclasses.replace(task, observations={**task.observations, MOTION: group})
 
 
 def component_names(layout: TaskLayout, group: str, scene: Scene) -> list[str]:

@@ -25,7 +25,7 @@ MAX_GEOMS = 5000
 
 
 class NoGLError(RuntimeError):
-    """There is no OpenGL to render with; the message says what to install."""
+    """There is no OpenGL to render with; the message names what to install."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -46,7 +46,6 @@ class CameraCfg:
     follow: float = 0.15
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         if self.distance is not None and self.distance <= 0:
             raise ValueError(f"distance={self.distance}: must be positive")
         if not 0 <= self.follow <= 1:
@@ -141,7 +140,7 @@ class Renderer:
             NoGLError: there is no OpenGL here.
         """
         if width < 1 or height < 1:
-            raise ValueError(f"picture of {width} x {height}: both must be positive")
+            raise ValueError(f"image of {width} x {height}: both must be positive")
         self._context: Any = _make_context(width, height)
         import mujoco
 
@@ -155,7 +154,7 @@ class Renderer:
         self._scene = mujoco.MjvScene(self._model, maxgeom=max(MAX_GEOMS, model.ngeom + 1000))
         self._scene.flags[mujoco.mjtRndFlag.mjRND_HAZE] = True
         self._option = mujoco.MjvOption()
-        # 200 % glyphs are never used: text is drawn on the finished picture.
+        # 200 % glyphs are never used: text is drawn on the finished image.
         self._gl = mujoco.MjrContext(self._model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
         mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), self._gl)
         self._rect = mujoco.MjrRect(0, 0, width, height)
@@ -258,11 +257,9 @@ class Renderer:
             self._context = None
 
     def __enter__(self) -> Renderer:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Free the context."""
         self.close()
 
 
@@ -276,7 +273,7 @@ def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mu
     """Return a copy with a frame buffer of the right size, sharp shadows, and a horizon that fades into the sky."""
     model = copy.copy(model)
     model.stat.extent = reach
-    # A mirroring floor costs a second picture and looks like water.
+    # A mirroring floor costs a second rendering and looks like water.
     model.mat_reflectance[:] = 0.0
     for plane in np.flatnonzero((model.geom_type == 0) & model.geom_size[:, :2].all(axis=1)):
         # It has no end in the physics. A pattern that was stretched over it is then counted by the metre.
@@ -331,7 +328,7 @@ def _extent(model: mujoco.MjModel, *, floating: bool) -> tuple[np.ndarray, float
         points.append(data.geom_xpos[geoms])
     everything = np.concatenate(points)
     centre = (everything.max(0) + everything.min(0)) / 2
-    # Flat workspaces fill the picture sideways, where it is wider.
+    # Flat workspaces fill the image sideways, where it is wider.
     size = (everything.max(0) - everything.min(0)) / 2
     radius = np.linalg.norm(size * [0.75, 0.75, 1.0]) + float(np.minimum(model.geom_rbound[geoms], 0.1).mean())
     return centre, max(float(radius), 0.3)

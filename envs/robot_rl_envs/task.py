@@ -12,7 +12,7 @@ from robot_rl_envs.sensing.camera import ImageGroup
 from robot_rl_envs.sensing.pipeline import OPTIONS, check_options
 from robot_rl_envs.sensing.sensors import Sensors
 from robot_rl_envs.terms import term_info
-from robot_rl_envs.terms.checks import check_length, check_ranges, figure, require
+from robot_rl_envs.terms.checks import check_length, check_ranges, figure, is_whole, require
 
 if TYPE_CHECKING:
     from robot_rl_envs.terrain import TerrainCfg
@@ -145,7 +145,7 @@ class Observation(_Term):
         self._bind(fn, options)
         require(noise >= 0, "noise", noise, "must be >= 0")
         require(clip > 0, "clip", clip, "must be > 0")
-        require(isinstance(history, int) and 1 <= history <= 100, "history", history, "must be an int in [1, 100]")
+        require(is_whole(history, 1, 100), "history", history, "must be an int in [1, 100]")
         self.noise, self.scale, self.clip, self.history = float(noise), float(scale), float(clip), history
         for name, value in pipeline.items():
             setattr(self, name, value)
@@ -243,21 +243,15 @@ class Sim:
     def __post_init__(self) -> None:
         require(0 < self.timestep <= 0.05, "sim.timestep", self.timestep, "must be in (0, 0.05] s")
         require(1 <= self.decimation <= 100, "sim.decimation", self.decimation, "must be in [1, 100]")
-        require(self.solver in SOLVERS, "sim.solver", self.solver, f"must be one of {', '.join(SOLVERS)}")
-        require(self.cone in CONES, "sim.cone", self.cone, f"must be one of {', '.join(CONES)}")
-        require(
-            self.integrator in INTEGRATORS,
-            "sim.integrator",
-            self.integrator,
-            f"must be one of {', '.join(INTEGRATORS)}",
-        )
+        for name, kinds in (("solver", SOLVERS), ("cone", CONES), ("integrator", INTEGRATORS)):
+            value = getattr(self, name)
+            require(value in kinds, f"sim.{name}", value, f"must be one of {', '.join(kinds)}")
         for name in ("iterations", "ls_iterations"):
             require(1 <= getattr(self, name) <= 1000, f"sim.{name}", getattr(self, name), "must be in [1, 1000]")
         require(self.floor_friction >= 0, "sim.floor_friction", self.floor_friction, "must be >= 0")
         for name in ("nconmax", "njmax", "memory"):
-            require(
-                getattr(self, name) >= 0, f"sim.{name}", getattr(self, name), "must be 0 (the engine's own) or more"
-            )
+            value = getattr(self, name)
+            require(value >= 0, f"sim.{name}", value, "must be 0 (the engine's own) or more")
 
     @property
     def step_dt(self) -> float:

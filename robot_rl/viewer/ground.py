@@ -76,7 +76,7 @@ def shaded_map(terrain: Terrain) -> np.ndarray:
     Returns:
         (rows, columns, 3) uint8, a pixel a point, of the tiles and a metre of border.
     """
-    from robot_rl_envs.terrain.paint import colour, shade
+    from robot_rl_envs.terrain.geoms import colour, shade
 
     trim = max(0, terrain.cfg.border_cells - round(EDGE_M / terrain.resolution))
     ny, nx = terrain.heights.shape

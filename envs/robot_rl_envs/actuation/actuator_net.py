@@ -55,7 +55,6 @@ class NetFile:
     name: str = "actuator net"
 
     def __post_init__(self) -> None:
-        """Check the shapes and figures."""
         lags = self.lags_s
         known = ", ".join(sorted(ACTIVATIONS))
         self._want(self.activation in ACTIVATIONS, f"activation={self.activation!r}, wants one of {known}")
@@ -122,9 +121,9 @@ def save_actuator_net(path: str | Path, layers: Sequence[tuple[Any, Any]], **fie
     tensors = {}
     for k, (weight, bias) in enumerate(net.layers):
         tensors |= {f"layers.{k}.weight": weight, f"layers.{k}.bias": bias}
-    told = {name: getattr(net, name) for name in ("activation", "error_scale", "velocity_scale", "output_scale")}
-    told |= {"lags_s": list(lags), "sizes": net.sizes}
-    content = save(tensors, metadata={METADATA_KEY: json.dumps(told)})
+    about = {name: getattr(net, name) for name in ("activation", "error_scale", "velocity_scale", "output_scale")}
+    about |= {"lags_s": list(lags), "sizes": net.sizes}
+    content = save(tensors, metadata={METADATA_KEY: json.dumps(about)})
     part = path.with_name(path.name + ".part")
     part.write_bytes(content)
     part.replace(path)
@@ -151,7 +150,7 @@ def load_actuator_net(path: str | Path) -> NetFile:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no dict)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{name}: is no safetensors file that can be read ({error})") from error
-    told = _metadata(name, metadata)
+    fields = _metadata(name, metadata)
     layers = []
     while f"layers.{len(layers)}.weight" in tensors:
         k = len(layers)
@@ -163,16 +162,16 @@ def load_actuator_net(path: str | Path) -> NetFile:
         raise ValueError(
             f"{name}: holds {', '.join(extra)}, wants layers.0.weight, layers.0.bias, layers.1.weight, ..."
         )
-    return NetFile(layers=layers, name=name, **told)
+    return NetFile(layers=layers, name=name, **fields)
 
 
 def _metadata(name: str, metadata: dict[str, str]) -> dict[str, Any]:
     """Return the fields of :class:`NetFile` in the metadata."""
     try:
-        told = json.loads(metadata[METADATA_KEY])
-        lags = tuple(float(lag) for lag in told["lags_s"])
-        scales = {field: float(told[field]) for field in ("error_scale", "velocity_scale", "output_scale")}
-        return {"activation": str(told["activation"]), "lags_s": lags, **scales}
+        found = json.loads(metadata[METADATA_KEY])
+        lags = tuple(float(lag) for lag in found["lags_s"])
+        scales = {field: float(found[field]) for field in ("error_scale", "velocity_scale", "output_scale")}
+        return {"activation": str(found["activation"]), "lags_s": lags, **scales}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{name}: its metadata key {METADATA_KEY!r} wants a JSON object with activation, lags_s, error_scale, "

@@ -57,7 +57,6 @@ class Actuator:
     takes_gains: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         fits = len(self.delay_s) == 2 and all(math.isfinite(value) for value in self.delay_s)
         fits = fits and 0.0 <= self.delay_s[0] <= self.delay_s[1]
         require(fits, "actuator.delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi [s]")
@@ -97,7 +96,7 @@ class Actuator:
         if self.explicit and kind != "position":
             raise ValueError(
                 f"actions.kind={kind!r}: {type(self).__name__} turns joint targets into torques; use "
-                "actions.kind=position, or PositionPd or DcMotor, which take efforts, too"
+                "actions.kind=position, or PositionPd or DcMotor, which also take efforts"
             )
         for joint in robot.joints:
             if self.takes_gains and kind == "position" and not joint.passive and joint.kp == 0:
@@ -136,7 +135,7 @@ def check_events(actuator: Actuator, events: dict[str, Any]) -> None:
     for name, event in events.items():
         info = event.info
         gains = bool({"actuator_gainprm", "actuator_biasprm"} & set(info.model_fields))
-        # an explicit actuator is a motor of gain 1 to the engine: its strength may be scaled there, too
+        # an explicit actuator is a motor of gain 1 to the engine: its strength may also be scaled there
         fits = {
             "explicit_gains": actuator.explicit,
             "dc_motor_gains": kind == "DcMotor",
@@ -187,7 +186,6 @@ class DcMotor(Actuator):
     voltage: float = 24.0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         Actuator.__post_init__(self)
         for name in ("saturation_effort", "voltage"):
             value = getattr(self, name)
@@ -230,7 +228,6 @@ class ExplicitPd(Actuator):
     explicit: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         Actuator.__post_init__(self)
         value = self.saturation_effort
         require(
@@ -274,7 +271,7 @@ class ActuatorNet(Actuator):
                 return load_actuator_net(path)
         looked = "" if Path(self.file).is_absolute() else f" in {' or '.join(str(folder) for folder in folders)}"
         raise ValueError(
-            f"actions.actuator.file={self.file!r}: no such file{looked}; docs/actuators.md tells how to make one"
+            f"actions.actuator.file={self.file!r}: no such file{looked}; docs/actuators.md describes how to make one"
         )
 
     def lag_steps(self, net: NetFile, timestep: float) -> list[int]:

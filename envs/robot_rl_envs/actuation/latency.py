@@ -81,7 +81,7 @@ def quantiles(edges: list[float], counts: list[int]) -> tuple[float, ...]:
         for lo, hi, count in zip(edges, edges[1:], counts, strict=False):
             if count == 0:
                 continue
-            # The lowest quantile is the first bin's lower edge; each other one lies in the bin that reaches it.
+            # The lowest quantile is the first bin's lower edge; each other one is in the bin that reaches it.
             if left <= count:
                 value = lo + (hi - lo) * left / count
                 break

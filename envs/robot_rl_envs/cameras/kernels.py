@@ -6,7 +6,7 @@ from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply
 from robot_rl_envs.rng import stream
 
 NOWHERE = wp.constant(1.0e6)
-"""Height [m] of a camera that takes no picture in this step: looking up from there it meets nothing, at no cost."""
+"""Height [m] of a camera without an image in this step: looking up from there it hits nothing, at no cost."""
 
 
 @wp.struct
@@ -46,9 +46,9 @@ class Shots:
     delay: wp.array(dtype=wp.int32)  # control steps
     dropout: wp.array(dtype=wp.float32)  # share of images that are lost
     taken: wp.array2d(dtype=wp.int32)  # (N, slots) step in which the image in a slot was taken, -1 empty
-    told: wp.array(dtype=wp.int32)  # step in which the image that is told now was taken
+    told: wp.array(dtype=wp.int32)  # step in which the image delivered now was taken
     slot: wp.array(dtype=wp.int32)  # where the image of this step goes; -1: none is taken
-    show: wp.array(dtype=wp.int32)  # which one is told from this step on; -1: the one before stays
+    show: wp.array(dtype=wp.int32)  # which one is delivered from this step on; -1: the one before
 
 
 @wp.func
@@ -136,7 +136,7 @@ def aim(
         a.taken[i, free] = step
         a.slot[i] = free
     if fresh:
-        # There is no older image: the first one is told at once, and stays until the second has come of age.
+        # There is no older image: the first one is delivered at once, until the second is old enough.
         a.show[i] = a.slot[i]
         a.told[i] = 0
     else:
@@ -209,7 +209,7 @@ def take_rgb(
 
 
 @wp.kernel(enable_backward=False)
-def tell(
+def deliver(
     first: int,
     show: wp.array(dtype=wp.int32),
     images: wp.array4d(dtype=wp.float32),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import warp as wp
 
-from robot_rl_envs.cameras.kernels import Lens, Shots, aim, take_depth, take_rgb, tell
+from robot_rl_envs.cameras.kernels import Lens, Shots, aim, deliver, take_depth, take_rgb
 from robot_rl_envs.cameras.views import View, Views
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.rng import salt_of
@@ -74,11 +74,11 @@ class CameraSensor:
             setattr(self._shots, field, wp.zeros(worlds, dtype=dtype, device=device))
         self._shots.taken = wp.zeros((worlds, slots), dtype=wp.int32, device=device)
         target = self._kept if slots else flat
-        self._tells = slots > 0
-        # A CPU may look: where no world takes a picture, nothing has to be rendered.
+        self._delays = slots > 0
+        # A CPU can check: without a new image in any world nothing has to be rendered.
         self._slots = None if device.startswith("cuda") else self._shots.slot.numpy()
         self._commands = {part.first: self._record(part, target, flat) for part in self._views.parts}
-        self._views.parts[0].render()  # compiled here, once, before threads or a graph ask for it
+        self._views.parts[0].render()  # compiled here, once, before threads or a graph need it
 
     def _make_lens(self, seed: int, world_offset: int) -> Any:
         camera, model, lens = self.group.camera, self._views.model, Lens()
@@ -108,7 +108,7 @@ class CameraSensor:
         before = record(aim, part.count, [lens, shots, first, *poses])
         after = [record(kernel, pixels, [lens, shots, first, part.image, target])]
         if target is not out:
-            after.append(record(tell, pixels, [first, shots.show, target, out]))
+            after.append(record(deliver, pixels, [first, shots.show, target, out]))
         return before, after
 
     def update(self) -> None:
@@ -120,7 +120,7 @@ class CameraSensor:
         part.place(self._qpos)
         before.launch()
         if self._slots is not None and (self._slots[part.first : part.first + part.count] < 0).all():
-            if self._tells:
+            if self._delays:
                 after[-1].launch()
             return
         part.render()

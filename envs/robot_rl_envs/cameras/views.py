@@ -53,7 +53,7 @@ def camera_model(scene: Scene, group: ImageGroup) -> mujoco.MjModel:
     model.stat.extent = 1.0
     # It is compiled into the renderer: powers of two, so that cameras of about the same range share one.
     model.vis.map.zfar = FAR_RGB if rgb else 2.0 ** math.ceil(math.log2(group.camera.far))
-    # As the project's pictures are lit.
+    # The same light as in the project's other images.
     light = model.vis.headlight
     light.ambient[:], light.diffuse[:], light.specular[:] = 0.42, 0.35, 0.05
     model.light_ambient[:], model.light_diffuse[:], model.light_specular[:] = 0.0, 0.42, 0.25

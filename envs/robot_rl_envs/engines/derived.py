@@ -227,7 +227,7 @@ class DerivedConstants:
         if model.ntendon or model.nflex:
             raise ValueError(
                 "engine='mujoco_warp': masses, inertias and armature of a model with tendons or flexes can be drawn at "
-                "mode=startup alone; use that, or engine=mujoco"
+                "mode=startup only; use that, or engine=mujoco"
             )
         self._pose, self._model, self._num_envs, self._device = make_pose0(model, device), warp_model, num_envs, device
         masses = self._masses = Masses()

@@ -75,11 +75,11 @@ def check_scene(scene: Scene) -> None:
     if robot.complete:
         raise ValueError(f"engine='isaac': robot {robot.name!r} is a whole scene; it runs on mujoco and mujoco_warp")
     if scene.terrain is not None:
-        raise ValueError("terrain: engine='isaac' has a plane alone; use mujoco or mujoco_warp")
+        raise ValueError("terrain: engine='isaac' has only a plane; use mujoco or mujoco_warp")
     if scene.watched:
         raise ValueError(f"engine='isaac' does not have {', '.join(scene.watched)}, which terms read; use mujoco")
     if scene.model.nsensordata != 4 * len(robot.feet) or scene.sensing.rays:
-        raise ValueError("sensors: engine='isaac' has the feet's contacts alone; use mujoco or mujoco_warp")
+        raise ValueError("sensors: engine='isaac' has only the feet's contacts; use mujoco or mujoco_warp")
     kind = type(actions.actuator).__name__
     if kind == "DcMotor":
         raise ValueError("actions.actuator=DcMotor: is MuJoCo's own; engine='isaac' takes PositionPd or ExplicitPd")
@@ -207,7 +207,7 @@ def scene_cfg(scene: Scene, num_envs: int, folder: Path) -> Any:
         bodies = {foot: scene.model.body(int(scene.model.geom(foot).bodyid[0])).name for foot in robot.feet}
         shapes = [f"{prim}/{body}/collisions/{foot}" for foot, body in bodies.items()]
         cfg.feet = ContactSensorCfg(prim_path=f"{prim}/.*", sensor_shape_prim_expr=shapes)
-        # The arrows that would draw forces lie in a cloud store; its spheres do not.
+        # The arrows for forces are files in a cloud store; the spheres are not.
         cfg.feet.normal_force_visualizer_cfg = cfg.feet.friction_force_visualizer_cfg = cfg.feet.visualizer_cfg
     return cfg
 

@@ -11,18 +11,8 @@ import warp as wp
 from mujoco import mjtStage
 from mujoco.batch import Batch, SimulationError
 
-from robot_rl_envs.engine import (
-    DIRTY_CONST,
-    DIRTY_MODEL,
-    DIRTY_STATE,
-    DIRTY_VELOCITY,
-    DIRTY_WRENCH,
-    GROUND_GROUP,
-    OVERFLOW_CONSTRAINTS,
-    OVERFLOW_CONTACTS,
-    OVERFLOW_RAISED,
-    EngineData,
-)
+from robot_rl_envs import engine
+from robot_rl_envs.engine import EngineData
 from robot_rl_envs.engines.post_constraint import add_post_constraint
 from robot_rl_envs.engines.rows import RowLister, RowWriter, aliased
 from robot_rl_envs.entity.scene import Scene
@@ -30,7 +20,7 @@ from robot_rl_envs.entity.watched import FORCES, POST_CONSTRAINT
 
 # MuJoCo's counters of warnings that its arena was full, next to each other: mjWARN_CONTACTFULL, mjWARN_CNSTRFULL.
 _FULL = slice(1, 3)
-_FULL_BITS = (OVERFLOW_CONTACTS, OVERFLOW_CONSTRAINTS)
+_FULL_BITS = (engine.OVERFLOW_CONTACTS, engine.OVERFLOW_CONSTRAINTS)
 
 
 def _zeros(*shape: int) -> wp.array:
@@ -42,7 +32,7 @@ class MujocoRays:
 
     def __init__(self, batch: Batch, num_envs: int, count: int, *, ground_only: bool):
         self._batch = batch
-        self._group = np.array([ground_only is False or k == GROUND_GROUP for k in range(6)], dtype=np.uint8)
+        self._group = np.array([ground_only is False or k == engine.GROUND_GROUP for k in range(6)], dtype=np.uint8)
         self.origins = wp.zeros((num_envs, count), dtype=wp.vec3, device="cpu")
         self.directions = wp.zeros((num_envs, count), dtype=wp.vec3, device="cpu")
         self.distances = _zeros(num_envs, count)
@@ -122,14 +112,14 @@ class MujocoEngine:
 
     def _note(self, error: SimulationError) -> None:
         """Mark the worlds in which MuJoCo raised."""
-        self._overflow[error.ids] |= OVERFLOW_RAISED
+        self._overflow[error.ids] |= engine.OVERFLOW_RAISED
         self._errors |= {int(world): self.batch.error(int(world)) for world in error.ids}
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
         """Return one line about what went wrong in a world; see the protocol."""
         arena = self.model.narena
         advice = f"sim.memory={arena} bytes are too few for its contacts and constraints: set sim.memory={2 * arena}"
-        if not overflow & OVERFLOW_RAISED:
+        if not overflow & engine.OVERFLOW_RAISED:
             return advice
         message = " ".join(self._errors.get(world, "MuJoCo raised").split())
         return f"{message}; {advice}" if "memory" in message else message
@@ -143,19 +133,19 @@ class MujocoEngine:
         if not found:
             return
         rows.launch(found)
-        if self._again and found & DIRTY_CONST:
-            self.batch.set_const(np.flatnonzero(dirty.numpy() & DIRTY_CONST))
+        if self._again and found & engine.DIRTY_CONST:
+            self.batch.set_const(np.flatnonzero(dirty.numpy() & engine.DIRTY_CONST))
 
     def _record(self, dirty: wp.array) -> RowWriter:
         rows = RowWriter(dirty)
-        rows.start(DIRTY_STATE, self._fresh, self.batch.state)
+        rows.start(engine.DIRTY_STATE, self._fresh, self.batch.state)
         for name in self._mirrors:
-            rows.copy(DIRTY_STATE, DIRTY_STATE, getattr(self.data, name), self._rows[name])
-        rows.copy(DIRTY_VELOCITY | DIRTY_STATE, DIRTY_VELOCITY, self.data.qvel, self._rows["qvel"])
+            rows.copy(engine.DIRTY_STATE, engine.DIRTY_STATE, getattr(self.data, name), self._rows[name])
+        rows.copy(engine.DIRTY_VELOCITY | engine.DIRTY_STATE, engine.DIRTY_VELOCITY, self.data.qvel, self._rows["qvel"])
         for values, mirror, _ in self._expanded.values():
-            rows.copy(DIRTY_MODEL, DIRTY_MODEL, mirror, values)
+            rows.copy(engine.DIRTY_MODEL, engine.DIRTY_MODEL, mirror, values)
         if self._wrenches is not None:
-            rows.copy(DIRTY_WRENCH, DIRTY_WRENCH, self._wrenches, self._rows["xfrc_applied"])
+            rows.copy(engine.DIRTY_WRENCH, engine.DIRTY_WRENCH, self._wrenches, self._rows["xfrc_applied"])
         return rows
 
     def expand(self, field: str) -> wp.array:
@@ -196,7 +186,7 @@ class MujocoEngine:
     def look(self, dirty: wp.array) -> bool:
         """Compute positions and velocities of worlds that were reset; forces there are zero. See the protocol."""
         if self._looker is None:
-            self._looker = RowLister(dirty, DIRTY_STATE), self._forces_cleared(dirty)
+            self._looker = RowLister(dirty, engine.DIRTY_STATE), self._forces_cleared(dirty)
         lister, forces = self._looker
         worlds = lister.list()
         if not len(worlds):
@@ -207,19 +197,15 @@ class MujocoEngine:
         except SimulationError as error:
             self._note(error)
         # What this stage leaves out holds the forces of some other world.
-        forces.launch(DIRTY_STATE)
+        forces.launch(engine.DIRTY_STATE)
         return True
 
     def _forces_cleared(self, dirty: wp.array) -> RowWriter:
         rows = RowWriter(dirty)
         for name in FORCES.intersection(self._watched):
             values = self._watched[name].reshape(self.num_envs, -1)
-            rows.start(DIRTY_STATE, np.zeros(values.shape[1]), values)
+            rows.start(engine.DIRTY_STATE, np.zeros(values.shape[1]), values)
         return rows
-
-    def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """Cast rays against all geoms, the robot's included; see the protocol."""
-        return self.batch.ray(origins, directions)[0]
 
     def make_rays(self, count: int, *, ground_only: bool = False) -> MujocoRays:
         """Buffers for ``count`` rays a world; see the protocol."""
@@ -233,10 +219,6 @@ class MujocoEngine:
             self._history.numpy()[...] = self._outputs[-1][0]
         return self._history
 
-    def warnings(self) -> np.ndarray:
-        """Return how many warnings MuJoCo has counted in each world, (num_envs,)."""
-        return self.batch.warning.reshape(self.num_envs, -1).sum(axis=1)
-
     def get_state(self) -> np.ndarray:
         """Return the float64 integration state of every world, (num_envs, k)."""
         return self.batch.state.copy()
@@ -247,10 +229,6 @@ class MujocoEngine:
             raise ValueError(f"engine state has shape {state.shape}, this environment needs {self.batch.state.shape}")
         self.batch.state[...] = state
         self._mirror_state()
-
-    def bare_step(self, substeps: int) -> None:
-        """Step without mirrors or controls: the reference of ``robot-rl bench env``."""
-        self.batch.step(nstep=substeps)
 
     def close(self) -> None:
         """Do nothing: only arrays are held."""

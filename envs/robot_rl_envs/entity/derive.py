@@ -8,24 +8,16 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.engine import (
-    FAULT_ACTION,
-    FAULT_OVERFLOW,
-    FAULT_RAISED,
-    FAULT_STATE,
-    MAX_SPEED,
-    OVERFLOW_BITS,
-    OVERFLOW_RAISED,
-)
+from robot_rl_envs import engine
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate, quat_rotate_inverse
 from robot_rl_envs.terrain.lookup import terrain_height
 
 CONTACT_FORCE_N = 1.0
 """A foot is in contact from this net force on [N]."""
-BAD_STATE, BAD_ACTION = wp.constant(FAULT_STATE), wp.constant(FAULT_ACTION)
-RAISED, OVERFLOWED = wp.constant(FAULT_RAISED), wp.constant(FAULT_OVERFLOW)
-RAISED_BIT, OVERFLOWED_BITS = wp.constant(OVERFLOW_RAISED), wp.constant(OVERFLOW_BITS)
-TOO_FAST = wp.constant(MAX_SPEED)
+BAD_STATE, BAD_ACTION = wp.constant(engine.FAULT_STATE), wp.constant(engine.FAULT_ACTION)
+RAISED, OVERFLOWED = wp.constant(engine.FAULT_RAISED), wp.constant(engine.FAULT_OVERFLOW)
+RAISED_BIT, OVERFLOWED_BITS = wp.constant(engine.OVERFLOW_RAISED), wp.constant(engine.OVERFLOW_BITS)
+TOO_FAST = wp.constant(engine.MAX_SPEED)
 
 
 @wp.func

@@ -19,7 +19,7 @@ SPATIAL = (*AXIAL, *POLAR)
 INERTIA = (1.0, 1.0, 1.0, -1.0, 1.0, -1.0, *POLAR, 1.0)
 """Of MuJoCo's ten numbers: Ixx Iyy Izz Ixy Ixz Iyz, mass times offset, mass."""
 NEAR_M = 0.05
-"""How far a body's centre of mass may lie from its partner's mirror image: sides are seldom exactly alike."""
+"""How far a body's centre of mass may be from its partner's mirror image: sides are seldom exactly alike."""
 
 Mirror = tuple[list[int], list[float]]
 """Permutation and sign: ``mirrored[k] = sign[k] * x[permutation[k]]``."""
@@ -91,5 +91,5 @@ def _partners(model: mujoco.MjModel) -> list[int]:
             raise ValueError(f"body {model.body(body).name or body!r} has no partner on the other side of the mirror")
         partners.append(found)
     if any(partners[partners[b]] != b for b in range(model.nbody)):
-        raise ValueError("the bodies do not lie in pairs on both sides of the mirror")
+        raise ValueError("the bodies are not in pairs on both sides of the mirror")
     return partners

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from robot_rl_envs.terrain import Terrain
 
 SUN, HIGH_SUN = (0.2, 0.3, -1.0), (0.0, 0.0, -1.0)
-"""Direction of the light in pictures of a plane, and of ground that has sides."""
+"""Direction of the light in images of a plane, and of ground with vertical sides."""
 
 _SOLVERS = {"newton": "mjSOL_NEWTON", "cg": "mjSOL_CG", "pgs": "mjSOL_PGS"}
 _CONES = {"pyramidal": "mjCONE_PYRAMIDAL", "elliptic": "mjCONE_ELLIPTIC"}
@@ -158,15 +158,18 @@ class Scene:
         spec.option.timestep = self.sim.timestep
         if self.sim.memory:
             spec.memory = self.sim.memory
-        self._add_actuators(spec)
+        if not self.robot.complete:
+            self.actions.actuator.check(self.robot, self.sim.timestep, self.actions.kind)
+            for joint in self.robot.joints:
+                if not joint.passive:
+                    self.actions.actuator.add_to(spec, joint, self.actions.kind)
         self._add_sensors(spec)
-        option = spec.option
-        sim = self.sim
+        option, sim = spec.option, self.sim
         option.iterations, option.ls_iterations = sim.iterations, sim.ls_iterations
         option.solver = int(getattr(mujoco.mjtSolver, _SOLVERS[sim.solver]))
         option.cone = int(getattr(mujoco.mjtCone, _CONES[sim.cone]))
         option.integrator = int(getattr(mujoco.mjtIntegrator, _INTEGRATORS[sim.integrator]))
-        # A world that turns NaN must stay NaN to be seen and quarantined, not be reset behind our back.
+        # A world that turns NaN must stay NaN to be seen and quarantined, not be reset by MuJoCo.
         option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         if extend is not None:
             extend(spec)
@@ -225,15 +228,6 @@ class Scene:
         if self.robot.complete and self.actions.actuator != PositionPd():
             kind = type(self.actions.actuator).__name__
             raise ValueError(f"actions.actuator={kind}: the model of robot {name!r} brings its own; leave it out")
-
-    def _add_actuators(self, spec: mujoco.MjSpec) -> None:
-        if self.robot.complete:
-            return
-        self.actions.actuator.check(self.robot, self.sim.timestep, self.actions.kind)
-        for joint in self.robot.joints:
-            if joint.passive:
-                continue
-            self.actions.actuator.add_to(spec, joint, self.actions.kind)
 
     def _add_sensors(self, spec: mujoco.MjSpec) -> None:
         fields = mujoco.mjtConDataField

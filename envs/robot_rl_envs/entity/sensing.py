@@ -122,7 +122,7 @@ class Sensing:
         if self.imu and self._in_base and abs(self.mount_quat[0]) < 1.0 - 1e-9:
             raise ValueError(
                 f"{self._in_base[0]}: reads the IMU in the base frame, other terms in the unit's own, which is "
-                f"turned by {self.mount_quat.round(4).tolist()}; a robot has one of them: use the imu terms alone"
+                f"turned by {self.mount_quat.round(4).tolist()}; a robot has one of them: use only the imu terms"
             )
         if "imu_acc" in self.used:
             sensor = model.sensor(ACCELEROMETER).id
@@ -156,8 +156,7 @@ class Sensing:
 
         sensor = model.sensor(ACCELEROMETER).id
         samples = int(model.sensor_history[sensor, 0])
-        rest = np.zeros(3)
-        inverse = np.zeros(4)
+        rest, inverse = np.zeros(3), np.zeros(4)
         mujoco.mju_negQuat(inverse, self.mount_quat)
         mujoco.mju_rotVecQuat(rest, -self._gravity, inverse)
         mujoco.mj_initSensorHistory(model, data, sensor, None, np.tile(rest, (samples, 1)), 0.0)
@@ -256,7 +255,7 @@ class Sensing:
         if np.abs(np.abs(side).max(axis=1) - 1.0).max() > 1e-5:
             raise ValueError(
                 f"sensors.imu: turned by {self.mount_quat.round(4).tolist()} against the base it has no mirror; "
-                "mount it turned about y alone, or set mirror to False"
+                "mount it turned about y only, or set mirror to False"
             )
         return order.tolist(), [float(np.sign(side[k, order[k]])) for k in range(3)]
 

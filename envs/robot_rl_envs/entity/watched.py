@@ -15,17 +15,12 @@ if TYPE_CHECKING:
 STATE = frozenset({"qpos", "qvel"})
 """Fields that are the state itself; in an episode's first observation they are still those of the last episode."""
 POST_CONSTRAINT = frozenset({"cfrc_ext"})
-"""Fields that MuJoCo leaves to ``mj_rnePostConstraint``, which a step calls for some sensors alone."""
+"""Fields that MuJoCo leaves to ``mj_rnePostConstraint``, which a step calls only for some sensors."""
 FORCES = POST_CONSTRAINT | {"actuator_force", "qfrc_actuator", "qfrc_constraint", "qfrc_passive", "qacc", "qfrc_smooth"}
 """Fields of forces and accelerations: at an episode's start nothing has acted yet."""
 MOTION = frozenset({"xpos", "xquat", "xipos", "subtree_com", "cinert", "cvel", "ten_length", "ten_velocity"})
 """Fields that follow from positions and velocities."""
 FIELDS = STATE | FORCES | MOTION
-
-
-def field_of(name: str) -> str:
-    """Return the field of ``s`` under which terms find a watched field."""
-    return f"engine_{name}"
 
 
 def watched_fields(task: Task) -> tuple[str, ...]:

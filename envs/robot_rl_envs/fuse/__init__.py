@@ -84,7 +84,7 @@ def make_kernels(
     drive.write(writer)
     body = "\n".join(writer.lines)
     names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(writer.functions.items()))
-    # What the engine hands out has its own precision: the same text on another engine is another kernel.
+    # The arrays of an engine have its own precision: the same text on another engine is another kernel.
     own = struct.hash.hex() if scene.watched else ""
     digest = hashlib.sha256((body + names + own).encode()).hexdigest()[:12]
     filename = f"<robot_rl {task.name} {digest}>"

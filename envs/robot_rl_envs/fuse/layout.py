@@ -145,7 +145,7 @@ def _check_overlaps(task: Task, resolved: dict[str, float]) -> None:
             for other, before in owners.setdefault(cover, []):
                 if other is None or target is None or other == target:
                     raise ValueError(
-                        f"events.{name}: draws {cover}, which events.{before} draws, too; keep one of them"
+                        f"events.{name}: draws {cover}, which events.{before} also draws; keep one of them"
                     )
             owners[cover].append((target, name))
 

@@ -8,22 +8,12 @@ first value. A world that is done is observed twice: in the state it ended in, a
 
 from __future__ import annotations
 
-from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout, Writer
+from robot_rl_envs.fuse.layout import ObservationSlot, Writer
 from robot_rl_envs.sensing.pipeline import Pipe
 from robot_rl_envs.task import Observation, ObservationGroup, TorchTerm
 
 GROUP = "observe$"
 """Stands for the name of a group's function until the text's digest is known; no term can be called so."""
-
-
-def pipe_field(group: str) -> str:
-    """Return the field of ``s`` in which a group's sensors remember."""
-    return f"pipe_{group}"
-
-
-def pipe_shapes(layout: TaskLayout) -> dict[str, int]:
-    """Return the columns of each of those fields, by the field's name."""
-    return {pipe_field(group): columns for group, columns in layout.pipes.items()}
 
 
 def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
@@ -46,7 +36,7 @@ def _write_term(w: Writer, group: str, slot: ObservationSlot, group_noise: bool)
     scale = w.layout.param(f"{path}.scale", term.scale)
     clip = w.layout.param(f"{path}.clip", term.clip)
     noise = w.layout.param(f"{path}.noise", term.noise)
-    pipe, q = slot.pipe or Pipe(), f"s.{pipe_field(group)}"
+    pipe, q = slot.pipe or Pipe(), f"s.pipe_{group}"
     _write_draws(w, path, slot, pipe, q)
     if noisy:
         w.rng(1, path)
@@ -93,7 +83,7 @@ def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str
         w.rng(2, f"{path}.delay_s")
         steps = f"wp.floor(({lo} + ({hi} - {lo}) * wp.randf(rng)) / s.step_dt + 0.5)"
         w.add(2, f"{q}[i, {pipe.lag}] = wp.clamp({steps}, 0.0, {float(pipe.depth - 1)})")
-        # The ring turns by one place a step; the place to read lies as many behind as the delay has steps.
+        # The ring advances by one place a step; the place to read is as many behind as the delay has steps.
         w.add(1, f"newest = s.step_count[i] % {pipe.depth}")
         w.add(1, f"arriving = (newest + {pipe.depth} - int({q}[i, {pipe.lag}])) % {pipe.depth}")
     if pipe.held >= 0:

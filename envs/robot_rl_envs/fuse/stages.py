@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from robot_rl_envs.engine import (
-    DIRTY_CONST,
-    DIRTY_MODEL,
-    DIRTY_STATE,
-    DIRTY_VELOCITY,
-    DIRTY_WRENCH,
-    FAULT_OBSERVATION,
-    FAULT_REWARD,
-)
+from robot_rl_envs import engine
 from robot_rl_envs.entity.derive import clear_wrench
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.sensing import ACCELEROMETER, DELAY_PATH
@@ -21,12 +13,13 @@ from robot_rl_envs.sensing import measure
 from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Event, Task, TorchTerm
 
-_DIRTY = {"state": DIRTY_STATE, "velocity": DIRTY_VELOCITY, "model": DIRTY_MODEL, "wrench": DIRTY_WRENCH, "nothing": 0}
+_DIRTY = {"nothing": 0}
+_DIRTY |= {kind: getattr(engine, f"DIRTY_{kind.upper()}") for kind in ("state", "velocity", "model", "wrench")}
 
 
 def _write_event(w: Writer, name: str, term: Event, indent: int) -> None:
     """Call an event and note what it wrote; its random stream is open."""
-    bits = _DIRTY[term.info.writes] | (DIRTY_CONST if term.info.set_const else 0)
+    bits = _DIRTY[term.info.writes] | (engine.DIRTY_CONST if term.info.set_const else 0)
     w.add(indent, w.call(f"events.{name}", term, "s, i, rng"), f"s.dirty[i] = s.dirty[i] | {bits}")
 
 
@@ -88,7 +81,7 @@ def _write_rewards(w: Writer, task: Task) -> None:
         weight = w.layout.param(f"rewards.{name}.weight", term.weight)
         w.add(1, f"r = {weight} * {w.call(f'rewards.{name}', term, 's, i')} * s.step_dt", "if not wp.isfinite(r):")
         w.add(2, "if faults == 0:")
-        w.add(3, f"faults = faults | {FAULT_REWARD}", f"s.fault_term[i] = {k}")
+        w.add(3, f"faults = faults | {engine.FAULT_REWARD}", f"s.fault_term[i] = {k}")
         w.add(2, "r = 0.0")
         w.add(1, f"s.episode_sums[i, {k}] = s.episode_sums[i, {k}] + r", "total = total + r")
         if groups:
@@ -155,7 +148,8 @@ def write_after(w: Writer, task: Task) -> None:
         w.add(1, f"s.{name}[i] = s.{name}[i] + 1")
     w.add(1, "s.fault_term[i] = -1", "faults = world_faults(s, i)", "if faults != 0:")
     w.add(2, "record_end(s, f, i)", "park_world(s, i)")
-    _write_sensors_before(w, task)
+    if "encoders" in used_sensors(task):
+        _call_sensor(w, 1, "keep_joints")
     w.add(1, "derive(s, c, i)", "update_contacts(s, c, i)")
     _write_sensors_update(w, task)
     _write_terminations(w, task)
@@ -203,7 +197,7 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
 def _write_observe_running(w: Writer, groups: list[str]) -> None:
     """Observe the worlds that continue; one with an observation that is not finite ends here."""
     w.add(1, "done = wp.max(s.terminated[i], s.time_out[i])", "good = int(1)", "if done == 0:")
-    w.add(2, f"if (s.dirty[i] & {DIRTY_VELOCITY}) != 0:")
+    w.add(2, f"if (s.dirty[i] & {engine.DIRTY_VELOCITY}) != 0:")
     w.add(3, "derive(s, c, i)")
     for name in groups:
         w.add(2, f"code = {GROUP}{name}(s, i, p, 0, out_{name}, out_{name})", "if good == 1:")
@@ -216,7 +210,7 @@ def _write_observe_running(w: Writer, groups: list[str]) -> None:
 def _write_blind(w: Writer, indent: int) -> None:
     """End a world because an observation is not finite: nothing of this step counts."""
     w.add(indent, "s.terminated[i] = 1", "s.time_out[i] = 0")
-    w.add(indent, f"s.quarantined[i] = s.quarantined[i] | {FAULT_OBSERVATION}", "s.fault_term[i] = -good")
+    w.add(indent, f"s.quarantined[i] = s.quarantined[i] | {engine.FAULT_OBSERVATION}", "s.fault_term[i] = -good")
     w.add(indent, "s.episode_return[i] = s.episode_return[i] - s.reward[i]", "s.reward[i] = 0.0")
     _clear_parts(w, indent)
 
@@ -262,7 +256,7 @@ def _write_end_of_episode(w: Writer, task: Task) -> None:
 
 def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
     """Write the default pose at the world's origin, then the reset events and a new command."""
-    w.add(2, f"s.dirty[i] = s.dirty[i] | {DIRTY_STATE}", "for k in range(s.qpos.shape[1]):")
+    w.add(2, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_STATE}", "for k in range(s.qpos.shape[1]):")
     w.add(3, "s.qpos[i, k] = s.default_qpos[k]")
     w.add(2, "for k in range(s.qvel.shape[1]):")
     w.add(3, "s.qvel[i, k] = 0.0")
@@ -309,12 +303,6 @@ def _call_sensor(w: Writer, indent: int, name: str) -> None:
     w.add(indent, f"{name}(s, i)")
 
 
-def _write_sensors_before(w: Writer, task: Task) -> None:
-    """Write what has to be kept of the last step before the new state is derived."""
-    if "encoders" in used_sensors(task):
-        _call_sensor(w, 1, "keep_joints")
-
-
 def _write_sensors_update(w: Writer, task: Task) -> None:
     """Write what is computed once a step from the derived state."""
     used = used_sensors(task)
@@ -337,7 +325,7 @@ def _write_sensor_delay(w: Writer, task: Task, scene: Scene) -> None:
     w.functions["draw_sensor_delay"] = measure.draw_sensor_delay
     w.rng(2, DELAY_PATH)
     w.add(2, f"draw_sensor_delay(s, i, {accelerometer}, rng, {lo}, {hi}, {timestep}, {longest})")
-    w.add(2, f"s.dirty[i] = s.dirty[i] | {DIRTY_MODEL}")
+    w.add(2, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_MODEL}")
 
 
 def _write_sensors_reset(w: Writer, task: Task) -> None:

@@ -78,10 +78,10 @@ class TorchTerms:
         bad, fine = torch.zeros_like(state.terminated, dtype=torch.bool), state.quarantined == 0
         for group, slot in self.observations:
             value = self._value(f"observations.{group}.{slot.name}", slot.term)
-            spoilt = ~value.reshape(bad.shape[0], -1).isfinite().all(dim=1)
+            invalid = ~value.reshape(bad.shape[0], -1).isfinite().all(dim=1)
             index = self.layout.observations.index(f"{group}.{slot.name}")
-            state.fault_term.masked_fill_(spoilt & fine & ~bad, index)
-            bad |= spoilt
+            state.fault_term.masked_fill_(invalid & fine & ~bad, index)
+            bad |= invalid
         bad &= fine
         state.quarantined.bitwise_or_(bad.to(torch.int32) * FAULT_OBSERVATION)
         state.terminated.masked_fill_(bad, 1)
@@ -96,9 +96,9 @@ class TorchTerms:
         bad, groups = state.quarantined > 0, self.layout.reward_groups
         for name, term in self.rewards:
             value = term.weight * self._value(f"rewards.{name}", term) * self.task.sim.step_dt
-            spoilt, index = ~value.isfinite(), self.layout.rewards.index(name)
-            state.fault_term.masked_fill_(spoilt & ~bad, index)
-            bad = bad | spoilt
+            invalid, index = ~value.isfinite(), self.layout.rewards.index(name)
+            state.fault_term.masked_fill_(invalid & ~bad, index)
+            bad = bad | invalid
             value = value.nan_to_num(0.0, 0.0, 0.0)
             state.reward.add_(value)
             state.episode_sums[:, index] += value

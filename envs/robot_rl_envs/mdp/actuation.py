@@ -1,7 +1,7 @@
 """Events that draw each world's own motors: gains and strength of explicit actuators and of DC motors.
 
-The native servo's are drawn by :mod:`robot_rl_envs.mdp.events` and its neighbours. Every factor multiplies the nominal
-value, so nothing compounds over resets.
+The native servo's are drawn by :mod:`robot_rl_envs.mdp.events` and :mod:`.randomize`. Every factor multiplies the
+nominal value, so nothing compounds over resets.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Terms of Gymnasium's MuJoCo tasks, version 5: the whole state as observation, speed as reward, noise at the reset.
 
-They read MuJoCo's own arrays where Gymnasium does (see :mod:`robot_rl_envs.entity.watched`), so that on the CPU engine
+They read MuJoCo's own arrays as Gymnasium does (see :mod:`robot_rl_envs.entity.watched`), so that on the CPU engine
 a step gives Gymnasium's numbers. Body 0 is the world, body 1 the torso.
 """
 
@@ -9,16 +9,11 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs.entity import mirrors
+from robot_rl_envs.mdp.events import check_spread
 from robot_rl_envs.terms import event, metric, observation, reward, termination
-from robot_rl_envs.terms.checks import check_least
 
 START = {"forward_from": wp.float64}
 """Where along x the control step began [m]; float64, since a difference over 10 ms loses what float32 rounds off."""
-
-
-def _check_noise(params: dict[str, float], scene: Any) -> None:
-    for name in ("position", "velocity"):
-        check_least(params, name, 0.0)
 
 
 # -- observations ------------------------------------------------------------------------------------------------------
@@ -105,7 +100,7 @@ def contact_forces(s: Any, i: int, j: int) -> float:
 
 @wp.func
 def note_slider(s: Any, i: int):
-    """Note the first coordinate before the physics."""
+    """Store the first coordinate before the physics."""
     s.forward_from[i] = wp.float64(s.engine_qpos[i, 0, 0])
 
 
@@ -117,7 +112,7 @@ def slider_speed(s: Any, i: int) -> float:
 
 @wp.func
 def note_torso(s: Any, i: int):
-    """Note where the torso's body frame is before the physics."""
+    """Store the position of the torso's body frame before the physics."""
     s.forward_from[i] = wp.float64(s.engine_xpos[i, 1, 0])
 
 
@@ -129,7 +124,7 @@ def torso_speed(s: Any, i: int) -> float:
 
 @wp.func
 def note_mass(s: Any, i: int):
-    """Note where the centre of all masses is before the physics."""
+    """Store the centre of all masses before the physics."""
     s.forward_from[i] = wp.float64(s.engine_subtree_com[i, 0, 0])
 
 
@@ -207,7 +202,7 @@ def floating_unhealthy(s: Any, i: int, z_lo: float, z_hi: float) -> int:
 # -- resets ------------------------------------------------------------------------------------------------------------
 
 
-@event(writes="state", modes=("reset",), check=_check_noise)
+@event(writes="state", modes=("reset",), check=check_spread("position", "velocity"))
 def noise_uniform(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Add noise to every position, evenly from +-position, and to every velocity, evenly from +-velocity."""
     for k in range(s.qpos.shape[1]):
@@ -216,7 +211,7 @@ def noise_uniform(s: Any, i: int, rng: wp.uint32, position: float, velocity: flo
         s.qvel[i, k] = s.qvel[i, k] + velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="state", modes=("reset",), check=_check_noise)
+@event(writes="state", modes=("reset",), check=check_spread("position", "velocity"))
 def noise_normal(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Add noise to every position, evenly from +-position, and to every velocity, normal with deviation velocity."""
     for k in range(s.qpos.shape[1]):

@@ -62,7 +62,7 @@ def clock_phase(s: Any, i: int, frequency_hz: float) -> float:
 
 @wp.func
 def is_moving(s: Any, i: int) -> int:
-    """1 while the velocity command asks for more than standing still."""
+    """1 unless the velocity command is to stand still."""
     if wp.length(s.command[i]) < MOVING_COMMAND:
         return 0
     return 1

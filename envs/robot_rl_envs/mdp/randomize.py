@@ -1,7 +1,7 @@
 """Domain randomization: events that draw per-world model fields, and forces on bodies.
 
-Each draw starts from the model's nominal value, so nothing compounds over resets. What derives from masses, inertias
-and armature is recomputed by the engine for the worlds that changed, whenever that is: at startup, reset or interval.
+Each draw starts from the model's nominal value, so nothing compounds over resets. The engine recomputes what derives
+from masses, inertias and armature in the worlds that changed, at startup, reset or interval.
 """
 
 from typing import Any
@@ -25,14 +25,14 @@ MIN_SPIN = wp.constant(1.0e-5)
 RELEASED = wp.constant(DIRTY_WRENCH)
 
 
-def _scale(scene: Any, params: dict[str, float], what: str) -> None:
+def _check_scale(params: dict[str, float], what: str) -> None:
     check_above(params, "lo", 0.0, f": the {what} is multiplied by it")
     check_range(params, "lo", "hi")
 
 
 def _check_body_mass(params: dict[str, float], scene: Any) -> None:
     moving_body(params, scene)
-    _scale(scene, params, "mass")
+    _check_scale(params, "mass")
 
 
 @event(writes="model", model_fields=("body_mass", "body_inertia"), set_const=True, check=_check_body_mass)
@@ -53,7 +53,7 @@ def _check_payload(params: dict[str, float], scene: Any) -> None:
 
 @event(writes="model", model_fields=("body_mass", "body_inertia"), set_const=True, check=_check_payload)
 def body_payload(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
-    """Add a mass in [lo, hi] [kg] to a body, spread as its own is: the inertia is scaled alike."""
+    """Add a mass in [lo, hi] [kg] to a body, distributed as its own: the inertia is scaled by the same factor."""
     b = int(body)
     factor = (s.body_mass_nominal[b, 0] + lo + (hi - lo) * wp.randf(rng)) / s.body_mass_nominal[b, 0]
     s.body_mass[i, b, 0] = s.body_mass_nominal[b, 0] * factor
@@ -108,7 +108,7 @@ def body_inertia(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: flo
 
 def _check_principal_inertia(params: dict[str, float], scene: Any) -> None:
     body = moving_body(params, scene)
-    _scale(scene, params, "inertia")
+    _check_scale(params, "inertia")
     moments = sorted(float(value) for value in scene.model.body_inertia[body])
     if moments[2] * params["hi"] > (moments[0] + moments[1]) * params["lo"]:
         most = params["lo"] * (moments[0] + moments[1]) / moments[2]
@@ -280,7 +280,7 @@ def motor_gains(s: Any, i: int, rng: wp.uint32, kp_lo: float, kp_hi: float, kd_l
 def release_wrench(
     s: Any, i: int, body: float, force_xy: float, force_z: float, torque: float, duration_lo: float, duration_hi: float
 ):
-    """Count down, and let go of the body when the time is over."""
+    """Count down, and remove the force when the time is over."""
     b = int(body)
     if s.wrench_left_s[i, b] > 0.0:
         s.wrench_left_s[i, b] = s.wrench_left_s[i, b] - s.step_dt
@@ -321,7 +321,7 @@ def wrench(
     """Push a body for a time in [duration_lo, duration_hi] [s], rounded to control steps, world frame.
 
     The force at its centre of mass is +-force_xy along x and y and +-force_z along z [N], the torque +-torque about
-    each axis [N m]; they replace what the body was pushed by before, and end with the episode.
+    each axis [N m]; they replace the body's previous push, and end with the episode.
     """
     b = int(body)
     for k in range(2):

@@ -1,6 +1,6 @@
 """Observation terms of a robot's sensors: inertial measurement unit, encoders, feet, height scan.
 
-Where a sensor sits and what it covers is said in ``Task.sensors``; its noise, bias, delay and dropout at the term. In a
+A sensor's pose and range are in ``Task.sensors``; its noise, bias, delay and dropout are options of the term. In a
 group with ``noise=False`` each term gives the clean value.
 """
 
@@ -66,7 +66,7 @@ def imu_acc(s: Any, i: int, j: int) -> float:
 
 
 def check_mount(params: dict[str, float], scene: Any) -> None:
-    """Refuse a misalignment that nothing would feel, or that is no small one."""
+    """Refuse a misalignment that no term reads, or a large one."""
     if not 0.0 <= params["rpy"] <= 0.5:
         raise ValueError(f"rpy={params['rpy']!r}: must be in [0, 0.5] rad")
     if not scene.sensing.imu:
@@ -75,7 +75,7 @@ def check_mount(params: dict[str, float], scene: Any) -> None:
 
 @event(writes="nothing", fields={"imu_tilt_wxyz": (4,)}, modes=("startup", "reset"), check=check_mount)
 def imu_mount(s: Any, i: int, rng: wp.uint32, rpy: float):
-    """Mount the inertial measurement unit askew by up to +-rpy [rad] about each of its axes."""
+    """Misalign the inertial measurement unit by up to +-rpy [rad] about each of its axes."""
     turn = quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), rpy * (2.0 * wp.randf(rng) - 1.0))
     turn = quat_multiply(turn, quat_from_axis_angle(wp.vec3(0.0, 1.0, 0.0), rpy * (2.0 * wp.randf(rng) - 1.0)))
     turn = quat_multiply(turn, quat_from_axis_angle(wp.vec3(1.0, 0.0, 0.0), rpy * (2.0 * wp.randf(rng) - 1.0)))
@@ -113,7 +113,7 @@ def exact_vel(s: Any, i: int, j: int, resolution: float) -> float:
     source=Source(simulated=("resolution",), clean=exact_pos),
 )
 def encoder_pos(s: Any, i: int, j: int, resolution: float) -> float:
-    """Joint positions as an encoder of that resolution [rad or m] counts them, relative to the default pose."""
+    """Joint positions as counted by an encoder of that resolution [rad or m], relative to the default pose."""
     return quantized(s.joint_pos[i, j], resolution) - s.default_joint_pos[j]
 
 

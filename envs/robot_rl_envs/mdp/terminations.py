@@ -43,7 +43,7 @@ def clearance_below(s: Any, i: int, height: float) -> int:
 
 @termination
 def far_from_origin(s: Any, i: int, limit: float) -> int:
-    """The base is more than limit [m] from where the episode started, in the plane; a time-out keeps worlds apart."""
+    """The base is more than limit [m] from the episode's start in the plane; a time-out keeps worlds apart."""
     x = s.base_pos_w[i][0] - s.env_origin_w[i][0]
     y = s.base_pos_w[i][1] - s.env_origin_w[i][1]
     if x * x + y * y > limit * limit:

@@ -9,22 +9,15 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.engine import (
-    FAULT_ACTION,
-    FAULT_OBSERVATION,
-    FAULT_OVERFLOW,
-    FAULT_RAISED,
-    FAULT_REWARD,
-    FAULT_STATE,
-)
+from robot_rl_envs import engine
 
 REASONS = {
-    "raised": FAULT_RAISED,
-    "action": FAULT_ACTION,
-    "overflow": FAULT_OVERFLOW,
-    "state": FAULT_STATE,
-    "reward": FAULT_REWARD,
-    "observation": FAULT_OBSERVATION,
+    "raised": engine.FAULT_RAISED,
+    "action": engine.FAULT_ACTION,
+    "overflow": engine.FAULT_OVERFLOW,
+    "state": engine.FAULT_STATE,
+    "reward": engine.FAULT_REWARD,
+    "observation": engine.FAULT_OBSERVATION,
 }
 """Reasons by name, the likely cause first: a world that has several is counted under the first."""
 
@@ -32,12 +25,11 @@ STEP, WRITTEN, REWARD, COMMAND = 0, 1, 2, 3
 """Columns of a row: control steps since the reset; DIRTY_* bits of what was written since the step before; the reward
 of the step before; from COMMAND on the command, then qpos, qvel, action, ctrl (of each substep, where they differ)."""
 MARKS = ("world", "counter", "step", "faults", "overflow", "rows_needed", "contacts_needed", "term")
-"""What a slot tells beside its rows."""
+"""What a slot contains in addition to its rows."""
 
 _AT_COMMAND, _AT_REWARD = wp.constant(COMMAND), wp.constant(REWARD)
-_RAISED, _ACTION = wp.constant(FAULT_RAISED), wp.constant(FAULT_ACTION)
-_OVERFLOW, _STATE, _REWARD = wp.constant(FAULT_OVERFLOW), wp.constant(FAULT_STATE), wp.constant(FAULT_REWARD)
-_ENDED = wp.constant(FAULT_RAISED | FAULT_ACTION | FAULT_OVERFLOW | FAULT_STATE)
+_RAISED, _ACTION, _OVERFLOW, _STATE, _REWARD = (wp.constant(bit) for bit in list(REASONS.values())[:5])
+_ENDED = wp.constant(_RAISED | _ACTION | _OVERFLOW | _STATE)
 
 
 @wp.struct

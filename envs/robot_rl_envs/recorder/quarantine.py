@@ -6,6 +6,7 @@ iteration. A file is an .npz without pickled objects: arrays, and one JSON strin
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -30,7 +31,7 @@ FORMAT = "robot-rl quarantine 1"
 RECORDED_S = 0.2
 """Time before the quarantine that is kept [s]."""
 MAX_FILES = 20
-"""Files of a run at most: the hundredth world that dies of the same thing tells nothing new."""
+"""Largest number of files of a run: the hundredth world with the same failure is not informative."""
 SLOTS = {"cpu": 4, "cuda": 16}
 """Worlds of a chunk of launches that can be kept between two syncs."""
 
@@ -73,8 +74,6 @@ def patch_model(model: mujoco.MjModel, fields: dict[str, np.ndarray], *, set_con
 
     With ``set_const`` the constants that derive from them are recomputed, as the environment did.
     """
-    import copy
-
     import mujoco
 
     own = copy.copy(model)
@@ -148,20 +147,15 @@ class Quarantine:
         f.claimed = wp.zeros(len(starts), dtype=wp.int32, device=device)
         f.needed = engine.data.needed
         f.qpos, f.chunk, f.slots_per_chunk = self._qpos, chunk, per_chunk
-        self._directory: Path | None = None
+        self.directory: Path | None = None
         self._written = 0
-        self._told: set[str] = set()
+        self._notified: set[str] = set()
         self.notices: list[str] = []
 
-    @property
-    def directory(self) -> Path | None:
-        """Folder of the files."""
-        return self._directory
-
-    @directory.setter
-    def directory(self, path: Path | str | None) -> None:
-        self._directory = None if path is None else Path(path)
-        self._written = 0 if self._directory is None else len(list(self._directory.glob("*.npz")))
+    def set_directory(self, path: Path | str | None) -> None:
+        """Set the folder of the files; None writes none."""
+        self.directory = None if path is None else Path(path)
+        self._written = 0 if self.directory is None else len(list(self.directory.glob("*.npz")))
         self.flight.claimed.zero_()
 
     def forget(self) -> None:
@@ -181,7 +175,7 @@ class Quarantine:
             OSError: a file cannot be written.
         """
         f = self.flight
-        if self._directory is None:
+        if self.directory is None:
             f.claimed.zero_()
             return []
         claimed = f.claimed.numpy()
@@ -194,13 +188,13 @@ class Quarantine:
         for slot in used:
             mark: dict[str, int] = dict(zip(MARKS, (int(value) for value in marks[slot]), strict=True))
             if self._written >= MAX_FILES:
-                self._tell("files", f"{self._directory} holds {MAX_FILES} files: further worlds are only counted")
+                self._notify("files", f"{self.directory} holds {MAX_FILES} files: further worlds are only counted")
                 break
             paths.append(self._write(mark, slots[slot], models[slot]))
         return paths
 
     def _write(self, mark: dict[str, int], ring: np.ndarray, fields: np.ndarray) -> Path:
-        assert self._directory is not None
+        assert self.directory is not None
         rows = self._unroll(ring, mark)
         arrays, end = self._arrays(rows), rows[-1]
         about = self._about(mark, end)
@@ -212,19 +206,19 @@ class Quarantine:
         arrays["model"] = model_bytes(patch_model(self._scene.model, values, set_const=constants))
         about["model_sha256"] = hashlib.sha256(arrays["model"].tobytes()).hexdigest()
         name = f"{about['reason']}-world{about['world']}-step{mark['counter']}.npz"
-        path = self._directory / name
-        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / name
+        self.directory.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{name}.tmp")
         with temporary.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
         os.replace(temporary, path)
         self._written += 1
-        self._tell(about["reason"], f"quarantined world {about['world']}: {about['why'][0]}; robot-rl inspect {path}")
+        self._notify(about["reason"], f"quarantined world {about['world']}: {about['why'][0]}; robot-rl inspect {path}")
         return path
 
-    def _tell(self, key: str, line: str) -> None:
-        if key not in self._told:
-            self._told.add(key)
+    def _notify(self, key: str, line: str) -> None:
+        if key not in self._notified:
+            self._notified.add(key)
             self.notices.append(line)
 
     def _unroll(self, ring: np.ndarray, mark: dict[str, int]) -> np.ndarray:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robot_rl_envs.terms.checks import require
+from robot_rl_envs.terms.checks import is_whole, nearest, require
 
 if TYPE_CHECKING:
     import mujoco
@@ -87,7 +86,6 @@ class Camera:
     missing: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check every field."""
         name = f"camera {self.name!r}"
         require(bool(self.name), "camera.name", self.name, "must not be empty")
         _vector(f"{name}: pos", self.pos, 3)
@@ -95,10 +93,9 @@ class Camera:
         require(0 < self.fovy < 180, f"{name}: fovy", self.fovy, "must be in (0, 180) degrees")
         for side in ("width", "height"):
             value = getattr(self, side)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            require(whole and 1 <= value <= MAX_SIDE, f"{name}: {side}", value, f"must be an int in [1, {MAX_SIDE}]")
+            require(is_whole(value, 1, MAX_SIDE), f"{name}: {side}", value, f"must be an int in [1, {MAX_SIDE}]")
         require(0 < self.near < self.far < math.inf, f"{name}: near, far", (self.near, self.far), "want 0 < near < far")
-        require(isinstance(self.every, int) and 1 <= self.every <= 1000, f"{name}: every", self.every, "[1, 1000]")
+        require(is_whole(self.every, 1, 1000), f"{name}: every", self.every, "must be an int in [1, 1000]")
         delays = _range(f"{name}: delay_steps", self.delay_steps, 100)
         whole = all(k == int(k) for k in delays)
         require(whole, f"{name}: delay_steps", self.delay_steps, "must be whole control steps")
@@ -147,7 +144,8 @@ class Camera:
             return
         bodies, sites = ({thing.name: thing for thing in found if thing.name} for found in (spec.bodies, spec.sites))
         if self.body not in bodies and self.body not in sites:
-            _unknown(f"camera {self.name!r}: body={self.body!r}", f"{owner} has no body or site", {**bodies, **sites})
+            line = f"{owner} has no body or site of that name; {nearest(self.body, {**bodies, **sites})}"
+            raise ValueError(f"camera {self.name!r}: body={self.body!r}: {line}")
         if any(camera.name == self.name for camera in spec.cameras):
             raise ValueError(f"camera {self.name!r}: {owner} has one of that name; choose another, or leave body out")
         place, rotation = np.array(self.pos, dtype=float), self.rotation()
@@ -164,7 +162,8 @@ class Camera:
 
         own = {camera.name: camera for camera in spec.cameras if camera.name}
         if self.name not in own:
-            _unknown(f"camera {self.name!r}: body=None", f"{owner} has no camera", own, "; name the body it is on")
+            line = f"{owner} has no camera of that name; {nearest(self.name, own)}; name the body it is on"
+            raise ValueError(f"camera {self.name!r}: body=None: {line}")
         camera = own[self.name]
         if int(camera.mode) != int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED):
             raise ValueError(f"camera {self.name!r}: {owner}'s camera of that name is not fixed to its body; give body")
@@ -192,7 +191,6 @@ class ImageGroup:
     geometry: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the names."""
         require(isinstance(self.camera, Camera), "image group: camera", self.camera, "must be a Camera")
         require(self.kind in KINDS, "image group: kind", self.kind, f"must be one of {', '.join(KINDS)}")
         if self.geometry is None:
@@ -204,13 +202,6 @@ class ImageGroup:
     def shape(self) -> tuple[int, int, int]:
         """Channels, height, width."""
         return CHANNELS[self.kind], self.camera.height, self.camera.width
-
-
-def _unknown(what: str, lacks: str, names: Any, hint: str = "") -> None:
-    asked = what.split("'")[-2]
-    near = difflib.get_close_matches(asked, names, n=3, cutoff=0.3) or sorted(names)[:5]
-    listed = f"; nearest: {', '.join(map(repr, near))}" if near else ""
-    raise ValueError(f"{what}: {lacks} of that name{listed}{hint}")
 
 
 def _quat(rotation: np.ndarray) -> np.ndarray:

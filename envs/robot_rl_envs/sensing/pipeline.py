@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from robot_rl_envs.terms.checks import is_number, require
+from robot_rl_envs.terms.checks import are_numbers, is_number, is_whole, require
 
 NOISE_KINDS = ("uniform", "gaussian")
 MAX_DELAY_STEPS = 100
@@ -22,7 +22,7 @@ OPTIONS: dict[str, Any] = {
     "delay_steps": 0,
     "dropout": 0.0,
 }
-"""The options of an observation beyond noise, clip, scale and history, and what they are where nothing is said."""
+"""The options of an observation beyond noise, clip, scale and history, and their defaults."""
 
 
 def check_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -36,12 +36,10 @@ def check_options(options: dict[str, Any]) -> dict[str, Any]:
         require(made[name] >= 0, name, made[name], "must be >= 0")
     require(made["dropout"] < 1, "dropout", made["dropout"], "must be less than 1, or no value ever arrives")
     pair, right = made["delay_s"], "must be (lo, hi) with 0 <= lo <= hi [s]"
-    fits = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(is_number, pair))
-    require(fits and 0 <= pair[0] <= pair[1], "delay_s", pair, right)
+    require(are_numbers(pair, 2) and 0 <= pair[0] <= pair[1], "delay_s", pair, right)
     made["delay_s"] = (float(pair[0]), float(pair[1]))
     steps, right = made["delay_steps"], f"must be an int in [0, {MAX_DELAY_STEPS}]; 0 keeps what delay_s needs"
-    whole = isinstance(steps, int) and not isinstance(steps, bool)
-    require(whole and 0 <= steps <= MAX_DELAY_STEPS, "delay_steps", steps, right)
+    require(is_whole(steps, 0, MAX_DELAY_STEPS), "delay_steps", steps, right)
     return made
 
 

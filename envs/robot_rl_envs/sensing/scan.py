@@ -12,8 +12,8 @@ import numpy as np
 import warp as wp
 
 from robot_rl_envs.engine import DIRTY_STATE, Engine
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.sensing.measure import aim_scan, measure_scan
-from robot_rl_envs.sensing.sensors import HeightScan
 
 ABOVE = 0.5
 """Rays start this far above the highest ground [m]."""
@@ -22,23 +22,17 @@ ABOVE = 0.5
 class RayScan:
     """Fills ``s.height_scan`` by rays; false where no scan is cast.
 
-    Args:
-        scan: the grid; None where the engine casts none.
-        ground: (ny, nx) heights of the ground [m]; None on a plane.
-        engine: the physics.
-        arrays: the arrays of ``s``.
-        base: address of the base in qpos.
+    ``arrays`` are those of ``s``.
     """
 
-    def __init__(
-        self, scan: HeightScan | None, ground: np.ndarray | None, engine: Engine, arrays: dict[str, wp.array], base: int
-    ):
-        self._active, self._blind = scan is not None, engine.capturable
-        if scan is None:
+    def __init__(self, scene: Scene, engine: Engine, arrays: dict[str, wp.array]):
+        self._active, self._blind = scene.sensing.rays, engine.capturable
+        if not self._active:
             return
+        scan, base = scene.sensing.sensors.height_scan, scene.entity.base_qpos
         points = arrays["scan_points"]
         dim = (engine.num_envs, points.shape[0])
-        top = max(0.0 if ground is None else float(np.max(ground)), 0.0) + ABOVE
+        top = max(0.0 if scene.terrain is None else float(np.max(scene.terrain.heights)), 0.0) + ABOVE
         self._rays = engine.make_rays(points.shape[0], ground_only=True)
         self._rays.directions.fill_(wp.vec3(0.0, 0.0, -1.0))
         options: dict[str, Any] = {"dim": dim, "device": engine.device, "record_cmd": True}

@@ -9,17 +9,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from robot_rl_envs.terms.checks import require
+from robot_rl_envs.terms.checks import are_numbers, is_number, is_whole, require
 
 SCAN_SOURCES = ("map", "rays")
 MAX_SCAN_POINTS = 4096
 MAX_FORCE_SUBSTEPS = 100
-
-
-def _finite(values: Any, count: int) -> bool:
-    """Whether ``values`` are ``count`` finite numbers."""
-    numbers = isinstance(values, tuple | list) and len(values) == count
-    return numbers and all(isinstance(value, int | float) and math.isfinite(value) for value in values)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -45,8 +39,8 @@ class Imu:
         require(
             not (self.site and self.body), "sensors.imu.site", self.site, f"leave it or imu.body={self.body!r} empty"
         )
-        require(_finite(self.pos, 3), "sensors.imu.pos", self.pos, "must be 3 numbers [m]")
-        require(_finite(self.quat_wxyz, 4), "sensors.imu.quat_wxyz", self.quat_wxyz, "must be 4 numbers")
+        require(are_numbers(self.pos, 3), "sensors.imu.pos", self.pos, "must be 3 numbers [m]")
+        require(are_numbers(self.quat_wxyz, 4), "sensors.imu.quat_wxyz", self.quat_wxyz, "must be 4 numbers")
         length = math.hypot(*self.quat_wxyz)
         require(
             abs(length - 1.0) < 1e-3, "sensors.imu.quat_wxyz", self.quat_wxyz, f"its length is {length:g}, must be 1"
@@ -58,7 +52,7 @@ class Imu:
             self.body,
             "imu.pos and imu.quat_wxyz place the unit on a body; name it (a site has a pose of its own)",
         )
-        fits = _finite(self.delay_s, 2) and 0.0 <= self.delay_s[0] <= self.delay_s[1] <= 0.5
+        fits = are_numbers(self.delay_s, 2) and 0.0 <= self.delay_s[0] <= self.delay_s[1] <= 0.5
         require(fits, "sensors.imu.delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi <= 0.5 s")
 
 
@@ -82,16 +76,15 @@ class HeightScan:
 
     def __post_init__(self) -> None:
         require(
-            _finite(self.size, 2) and min(self.size) >= 0,
+            are_numbers(self.size, 2) and min(self.size) >= 0,
             "sensors.height_scan.size",
             self.size,
             "must be (x, y) >= 0 m",
         )
-        require(_finite(self.offset, 2), "sensors.height_scan.offset", self.offset, "must be (x, y) [m]")
+        require(are_numbers(self.offset, 2), "sensors.height_scan.offset", self.offset, "must be (x, y) [m]")
         for name in ("resolution", "max_distance"):
             value = getattr(self, name)
-            right = _finite((value,), 1) and value > 0
-            require(right, f"sensors.height_scan.{name}", value, "must be a number > 0 [m]")
+            require(is_number(value) and value > 0, f"sensors.height_scan.{name}", value, "must be a number > 0 [m]")
         sides = [side for side in self.size if side > 0]
         right = f"must be at most {min(sides, default=0.0):g} m, the shortest side of size (one of 0 is a single row)"
         require(
@@ -139,8 +132,8 @@ class FootForce:
 
     def __post_init__(self) -> None:
         right = f"must be an int in [0, {MAX_FORCE_SUBSTEPS}]"
-        fits = isinstance(self.substeps, int) and not isinstance(self.substeps, bool)
-        require(fits and 0 <= self.substeps <= MAX_FORCE_SUBSTEPS, "sensors.foot_force.substeps", self.substeps, right)
+        fits = is_whole(self.substeps, 0, MAX_FORCE_SUBSTEPS)
+        require(fits, "sensors.foot_force.substeps", self.substeps, right)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -33,6 +33,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def is_whole(value: Any, least: int, most: float) -> bool:
+    """Whether a value is an int in [least, most]; flags are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def are_numbers(values: Any, count: int) -> bool:
+    """Whether ``values`` is a tuple or list of ``count`` finite numbers."""
+    return isinstance(values, tuple | list) and len(values) == count and all(map(is_number, values))
+
+
 def nearest(value: str, names: Iterable[str]) -> str:
     """Return the end of an error line about an unknown name: similar names, or all of them."""
     names = list(names)
@@ -45,7 +55,7 @@ def nearest(value: str, names: Iterable[str]) -> str:
 def check_range(
     params: dict[str, float], lo: str, hi: str, *, least: float = -math.inf, most: float = math.inf
 ) -> None:
-    """Check that ``lo <= hi`` and that both lie in [least, most]."""
+    """Check that ``lo <= hi`` and that both are in [least, most]."""
     check_least(params, lo, least)
     if params[lo] > params[hi]:
         raise ValueError(f"{lo}={params[lo]:g}: must be at most {hi}={params[hi]:g}")
@@ -83,7 +93,7 @@ def check_above(params: dict[str, float], name: str, bound: float, why: str = ""
 
 
 def check_share(params: dict[str, float], name: str) -> None:
-    """Check that a parameter lies in [0, 1]."""
+    """Check that a parameter is in [0, 1]."""
     if not 0 <= params[name] <= 1:
         raise ValueError(f"{name}={params[name]:g}: must lie in [0, 1]")
 

@@ -38,13 +38,13 @@ FIXED_ARGUMENTS: dict[str, tuple[str, ...]] = {
 }
 
 RETURNING = ("reward", "metric", "termination", "observation")
-"""Kinds whose functions return a number."""
+"""Kinds with functions that return a number."""
 MAX_COMMAND = 16
 """Components of a command at most, those that a robot's messages carry."""
 MODES = ("startup", "reset", "interval")
 """When an event may happen."""
 WRITES = ("state", "velocity", "model", "wrench", "nothing")
-"""What an event may write of the engine's: qpos and qvel, qvel alone, per-world model fields, forces on bodies."""
+"""What an event may write of the engine's: qpos and qvel, only qvel, per-world model fields, forces on bodies."""
 Fields = dict[str, Any]
 """State fields by name: the trailing shape of float32 values, or a Warp type such as ``wp.float64``: one a world."""
 Size = int | str | Callable[[Any], int]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from robot_rl_assets.robot import Robot
 
-from robot_rl_envs.terrain.boxes import find_boxes
 from robot_rl_envs.terrain.cfg import TerrainCfg
 from robot_rl_envs.terrain.tiles import Tile
-
-if TYPE_CHECKING:
-    from robot_rl_assets.robot import Robot
 
 LEVEL = 0.01
 """Ground counts as level where it differs by no more than this [m]."""
@@ -61,11 +59,6 @@ class Terrain:
     def grid(self) -> tuple[float, float, float]:
         """X of column 0, y of row 0 [m], and 1 / resolution [1/m], for the lookup."""
         return self.x0, self.y0, 1.0 / self.resolution
-
-    @property
-    def init_levels(self) -> int:
-        """Number of rows that worlds start in, from row 0 on."""
-        return self.cfg.init_levels
 
     @cached_property
     def steep_share(self) -> float:
@@ -161,7 +154,7 @@ def _tile_heights(tile: Tile, cfg: TerrainCfg, difficulty: float, index: tuple[i
         raise ValueError(f"{place}: its ground has shape {np.shape(ground)}, must be ({n}, {n})")
     if not np.isfinite(ground).all():
         raise ValueError(f"{place}: its ground is not finite")
-    # Heights that are meant to be equal are equal numbers, whatever sum they come from.
+    # Equal heights must be equal numbers, regardless of how they were summed.
     return np.round(ground, 5).astype(np.float32) + np.float32(0.0)
 
 
@@ -208,3 +201,56 @@ def _decompose(terrain: Terrain) -> np.ndarray:
             )
 
     return find_boxes(terrain.heights, found)
+
+
+def find_boxes(heights: np.ndarray, found: Callable[[int, int], None] | None = None) -> np.ndarray:
+    """Return boxes with the map as their upper sides: the highest box over a cell has the cell's height.
+
+    Boxes reach down to a common level, so one may extend below higher ground: a pyramid of k steps needs k boxes, each
+    step's square on the next lower one's. Greedy, height after height: from the first cell that has no box yet, the
+    rectangle over ground that is nowhere lower, grown right then down or down then right, whichever covers more.
+
+    Args:
+        heights: (ny, nx) map [m]; equal heights must be equal numbers.
+        found: called with row and column of each box's first cell; may raise to stop.
+
+    Returns:
+        (k, 5) first row, row behind the last, first column, column behind the last, height.
+    """
+    order = np.argsort(heights, axis=None, kind="stable")
+    starts = np.flatnonzero(np.diff(heights.ravel()[order], prepend=-np.inf))
+    boxes: list[tuple[int, int, int, int, float]] = []
+    done = np.zeros(heights.shape, dtype=bool)
+    for group in np.split(order, starts[1:]):
+        rows, columns = np.unravel_index(group, heights.shape)
+        height = heights[rows[0], columns[0]]
+        low, high = columns.min(), columns.max() + 1
+        # What a box of this height could cover, as far as the height occurs.
+        window = heights[rows[0] : rows[-1] + 1, low:high]
+        allowed, wanted = window >= height, window == height
+        finished = done[rows[0] : rows[-1] + 1, low:high]
+        for row, column in zip(rows - rows[0], columns - low, strict=True):
+            if finished[row, column]:
+                continue
+            if found is not None:
+                found(int(row + rows[0]), int(column + low))
+            area = _grow(allowed, wanted, finished, (row, column))
+            finished[area] |= wanted[area]
+            first, left = row + rows[0], area[1].start + low
+            boxes.append((first, first + area[0].stop - row, left, area[1].stop + low, float(height)))
+    return np.array(boxes, dtype=np.float64).reshape(-1, 5)
+
+
+def _grow(allowed: np.ndarray, wanted: np.ndarray, finished: np.ndarray, cell: tuple[int, int]) -> tuple[slice, slice]:
+    """Return the better of two rectangles within `allowed` from `cell` on: it newly covers more of `wanted`."""
+    row, column = cell
+    right = column + _run(allowed[row, column:])
+    down = row + _run(allowed[row:, column])
+    wide = (slice(row, row + _run(allowed[row:down, column:right].all(axis=1))), slice(column, right))
+    tall = (slice(row, down), slice(column, column + _run(allowed[row:down, column:right].all(axis=0))))
+    return max(wide, tall, key=lambda area: int(np.count_nonzero(wanted[area] & ~finished[area])))
+
+
+def _run(flags: Any) -> int:
+    """Return how many flags are set from the first on."""
+    return int(flags.size if flags.all() else flags.argmin())

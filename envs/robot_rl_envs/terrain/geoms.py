@@ -7,12 +7,21 @@ from typing import Any
 import numpy as np
 
 from robot_rl_envs.terrain.build import Terrain
-from robot_rl_envs.terrain.paint import colour
 
 BELOW = 1.0
 """Solid ground below the lowest height [m], so that nothing falls through."""
 MAX_TEXTURE = 4096
 """Pixels on a side of a texture at most; larger maps are painted coarser."""
+COLOURS = (
+    (-1.0, (46, 66, 104)),
+    (-0.45, (92, 126, 158)),
+    (-0.12, (168, 190, 204)),
+    (0.0, (222, 224, 222)),
+    (0.12, (221, 205, 168)),
+    (0.45, (196, 150, 96)),
+    (1.0, (126, 78, 52)),
+)
+"""Height as a share of the scale, and its colour: low is blue, 0 is light, high is brown."""
 
 
 def add_ground(terrain: Terrain, spec: Any, *, friction: float = 1.0, textured: bool = False) -> None:
@@ -74,3 +83,27 @@ def _make_ground(geom: Any, friction: float) -> None:
     """Set the contact bits of `robot_rl_assets.robot` for the ground, and its friction."""
     geom.contype, geom.conaffinity = 1, 0
     geom.friction = [friction, 0.005, 0.0001]
+
+
+def colour(heights: np.ndarray, scale: float | None = None) -> np.ndarray:
+    """Return the colour (..., 3) uint8 of each height (...) [m].
+
+    ``scale`` is the height of the last colour [m]; by default the largest height above or below 0, at least 5 cm.
+    """
+    if scale is None:
+        scale = max(float(np.abs(heights).max(initial=0.0)), 0.05)
+    at = np.clip(heights / scale, -1.0, 1.0)
+    places = [place for place, _ in COLOURS]
+    channels = [np.interp(at, places, [rgb[k] for _, rgb in COLOURS]) for k in range(3)]
+    return np.round(np.stack(channels, axis=-1)).astype(np.uint8)
+
+
+def shade(heights: np.ndarray, resolution: float, strength: float = 0.55) -> np.ndarray:
+    """Return factors (ny, nx) for a map's colours in light from the upper left: 1 on level ground.
+
+    ``heights`` (ny, nx) and ``resolution`` [m]; ``strength`` of the shadows in [0, 1].
+    """
+    along_y, along_x = np.gradient(heights.astype(np.float64), resolution)
+    light = np.array([-0.5, 0.5, 0.9]) / np.linalg.norm([-0.5, 0.5, 0.9])
+    bright = (light[2] - along_x * light[0] - along_y * light[1]) / np.sqrt(1 + along_x**2 + along_y**2)
+    return np.clip(1 + strength * (bright - light[2]), 0.3, 1.12)

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from robot_rl_envs.terms.checks import is_number, require
+from robot_rl_envs.terms.checks import are_numbers, is_number, require
 
 Pair = tuple[float, float]
 
@@ -40,7 +40,6 @@ class Tile:
     """Lowest and highest value, and the unit, of each of the kind's own numbers."""
 
     def __post_init__(self) -> None:
-        """Check every number."""
         common = {"proportion": (0.0, 1e6, ""), "platform": (0.0, 100.0, "m"), "rim": (0.0, 100.0, "m")}
         for field in fields(self):
             if field.name not in common | self.limits:
@@ -49,9 +48,9 @@ class Tile:
             value = getattr(self, field.name)
             right = f"must lie in [{low:g}, {high:g}]{' ' * bool(unit)}{unit}"
             if isinstance(field.default, tuple):
-                ok = isinstance(value, tuple | list) and len(value) == 2 and all(is_number(v) for v in value)
                 right = f"must be two numbers, each in [{low:g}, {high:g}]{' ' * bool(unit)}{unit}"
-                require(ok and all(low <= v <= high for v in value), field.name, value, right)
+                ok = are_numbers(value, 2) and all(low <= v <= high for v in value)
+                require(ok, field.name, value, right)
             else:
                 require(is_number(value) and low <= value <= high, field.name, value, right)
 
@@ -293,7 +292,7 @@ class Waves(Tile):
     }
 
     def ground(self, difficulty: float, grid: Grid, rng: np.random.Generator) -> np.ndarray:
-        """Waves whose phase is drawn, fading out towards platform and rim."""
+        """Waves of random phase, fading out towards platform and rim."""
         phase = rng.uniform(0.0, 2 * np.pi, size=2)
         turn = 2 * np.pi / self.wavelength
         sines = np.sin(turn * grid.x + phase[0]) + np.sin(turn * grid.y + phase[1])
