@@ -48,7 +48,7 @@ RIVALS = {
 }
 SEEDS = (1, 2, 3)
 TIMED = (1,)
-"""Seeds that run alone unless told otherwise: their wall-clock is the rival's."""
+"""Seeds that run alone by default: their wall-clock is the rival's."""
 STEPS = 1_000_000
 KNOWN = {"jobs": "", "parallel": "1", "timed": "true", "out": "", "steps": str(STEPS), "rival_python": ""}
 TRIAL = 6144
@@ -195,8 +195,8 @@ class Training:
         """Return the error of a worker that ended without a result."""
         self.process.wait()
         self.log.seek(0)
-        said = [line.strip() for line in self.log if line.strip()]
-        why = why or f"ended with code {self.process.returncode}: {said[-1] if said else 'without a word'}"
+        lines = [line.strip() for line in self.log if line.strip()]
+        why = why or f"ended with code {self.process.returncode}: {lines[-1] if lines else 'without a word'}"
         return UserError(f"jobs={self.job}: {why}")
 
     def close(self) -> None:
@@ -227,12 +227,12 @@ def train_one(python: Path, job: Job, steps: int, say: Callable[[str], None], wo
     threads, tried = quicker_threads(python, job, worker)
     training = Training.start(python, job, steps, load="alone", threads=threads, worker=worker)
 
-    def tell(point: dict[str, Any]) -> None:
+    def report(point: dict[str, Any]) -> None:
         if point["step"] * 10 // steps != (point["step"] - steps // 100) * 10 // steps:
             say(f"{job}: {_words(point)}")
 
     training.tried = tried
-    return training.record(_wait(training, tell))
+    return training.record(_wait(training, report))
 
 
 def quicker_threads(python: Path, job: Job, worker: Path = WORKER) -> tuple[int, dict[str, float]]:
@@ -252,15 +252,15 @@ def quicker_threads(python: Path, job: Job, worker: Path = WORKER) -> tuple[int,
     return int(min(tried, key=tried.__getitem__)), tried
 
 
-def _wait(training: Training, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The worker's result; its points go to ``tell``."""
+def _wait(training: Training, report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Return the worker's result; its points go to ``report``."""
     try:
         for answer in training.lines():
             if "run" in answer:
                 return answer
             if "error" in answer:
                 raise training.fail(answer["error"])
-            tell(answer)
+            report(answer)
         raise training.fail()
     finally:
         training.close()

@@ -12,7 +12,6 @@ import numpy as np
 import warp as wp
 
 from robot_rl_envs.engine import DIRTY_STATE, Engine
-from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.sensing.measure import aim_scan, measure_scan
 
 ABOVE = 0.5
@@ -25,7 +24,7 @@ class RayScan:
     ``arrays`` are those of ``s``.
     """
 
-    def __init__(self, scene: Scene, engine: Engine, arrays: dict[str, wp.array]):
+    def __init__(self, scene: Any, engine: Engine, arrays: dict[str, wp.array]):
         self._active, self._blind = scene.sensing.rays, engine.capturable
         if not self._active:
             return
