@@ -116,6 +116,7 @@ class Engine(Protocol):
 
         ``overflow`` are the world's bits, ``needed`` its row of ``data.needed``.
         """
+        ...
 
     def write_back(self, dirty: wp.array) -> None:
         """Copy what events and resets wrote into the engine.
@@ -125,6 +126,7 @@ class Engine(Protocol):
 
     def expand(self, field: str) -> wp.array:
         """Give a model field per-world values; return them, (num_envs, n, k) float32, live after write_back."""
+        ...
 
     def set_const(self, *, again: bool = False) -> None:
         """Recompute the model constants that derive from masses, inertias and armature, in every world.
@@ -137,24 +139,30 @@ class Engine(Protocol):
 
         Force [N] at the body's centre of mass and torque [N m], world frame; 0 after a reset.
         """
+        ...
 
     def watch(self, field: str) -> wp.array:
         """Return one of MuJoCo's own fields, (num_envs, rows, columns), live, in the engine's precision.
 
         ``field`` is one of the scene's ``watched``; see :mod:`robot_rl_envs.entity.watched`.
         """
+        ...
 
     def look(self, dirty: wp.array) -> bool:
         """Do :meth:`write_back` and update the watched fields of worlds with DIRTY_STATE; False if there were none."""
+        ...
 
     def make_rays(self, count: int, *, ground_only: bool = False) -> Rays:
         """Allocate buffers for ``count`` rays a world, against all geoms or only the ground's."""
+        ...
 
     def history(self) -> wp.array:
         """Return MuJoCo's buffers of past sensor values and controls, (num_envs, nhistory) float32, live."""
+        ...
 
     def get_state(self) -> np.ndarray:
         """Full-precision integration state, (num_envs, k)."""
+        ...
 
     def set_state(self, state: np.ndarray) -> None:
         """Restore what :meth:`get_state` returned."""

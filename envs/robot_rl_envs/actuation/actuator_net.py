@@ -101,17 +101,11 @@ class NetFile:
 
 
 def save_actuator_net(path: str | Path, layers: Sequence[tuple[Any, Any]], **fields: Any) -> NetFile:
-    """Write a network's file atomically and return its content.
+    """Write a network's file atomically and return its content, checked as :func:`load_actuator_net` does.
 
-    Args:
-        path: the file.
-        layers: weight (out, in) and bias (out,) of each layer: arrays, or tensors of torch on the CPU. Of a
-            ``torch.nn.Sequential``: ``[(m.weight, m.bias) for m in net if isinstance(m, torch.nn.Linear)]``.
-        fields: ``activation``, ``lags_s``, ``error_scale``, ``velocity_scale``, ``output_scale`` as in
-            :class:`NetFile`.
-
-    Raises:
-        ValueError: :func:`load_actuator_net` would refuse the network.
+    ``layers`` are weight (out, in) and bias (out,) of each layer: arrays, or tensors of torch on the CPU. Of a
+    ``torch.nn.Sequential``: ``[(m.weight, m.bias) for m in net if isinstance(m, torch.nn.Linear)]``. ``fields`` are
+    those of :class:`NetFile`.
     """
     from safetensors.numpy import save
 

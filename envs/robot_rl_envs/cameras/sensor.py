@@ -40,21 +40,10 @@ class CameraSensor:
         world_offset: int = 0,
         num_threads: int = 1,
     ):
-        """Build the sensor.
+        """Build the sensor; raise a ValueError if the camera does not fit the robot's model.
 
-        Args:
-            name: of the group.
-            group: its configuration.
-            scene: robot and ground.
-            state: live arrays of the worlds: "qpos" (num_envs, nq), "step_count" (num_envs,) control steps since the
-                reset, "counter" (num_envs,) control steps ever.
-            device: Warp device of the arrays.
-            seed: seed of the random streams.
-            world_offset: global index of the first world.
-            num_threads: threads on a CPU.
-
-        Raises:
-            ValueError: the camera does not fit the robot's model.
+        ``state`` are live arrays of the worlds: "qpos" (num_envs, nq), "step_count" (num_envs,) control steps since the
+        reset, "counter" (num_envs,) control steps ever.
         """
         self.name, self.group, self._device = name, group, device
         self._qpos = state["qpos"]

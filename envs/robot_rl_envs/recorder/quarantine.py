@@ -118,15 +118,8 @@ class Quarantine:
     ):
         """Allocate the recorder.
 
-        Args:
-            task: what is simulated.
-            scene: its scene.
-            engine: the physics.
-            terms: names of the "reward" and "observation" terms, in the order of the device's indices.
-            fields: shape in one world of each randomized model field.
-            starts: first world of each chunk of launches.
-            seed: the environment's.
-            world_offset: global index of the first world.
+        ``terms`` are the names of the "reward" and "observation" terms in the order of the device's indices, ``fields``
+        the shape in one world of each randomized model field, ``starts`` the first worlds of the chunks of launches.
         """
         self._task, self._scene, self._engine, self._terms, self._fields = task, scene, engine, terms, fields
         self._seed, self._world_offset = seed, world_offset
