@@ -1,7 +1,7 @@
-"""What each actuator costs, and how it answers a step: the table and the picture of docs/actuators.md.
+"""What each actuator costs, and how it answers a step: the table and the plot of docs/actuators.md.
 
     python benchmarks/actuators.py cost num_envs=512 rounds=15
-    python benchmarks/actuators.py picture out=docs/img/actuators_step.png
+    python benchmarks/actuators.py plot out=docs/img/actuators_step.png
 
 The costs are those of go2_flat without its strength event. The kinds take turns, block after block, and each block is
 compared with the native servo's of the same round, so that a busy machine slows them all alike.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -26,6 +25,9 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
 from robot_rl_tasks.registry import get_task
+from words import IMAGE, read_words, run_script
+
+from robot_rl.errors import UserError
 
 BLOCK_STEPS = 20
 RIG_DT = 0.002
@@ -59,8 +61,8 @@ def fit_net(
     return str(path)
 
 
-def cost(num_envs: int = 512, rounds: int = 15) -> None:
-    """Print control steps per second of each kind beside the native servo's, taken in turns."""
+def cost(num_envs: int, rounds: int) -> None:
+    """Print control steps per second of each kind compared with the native servo's, taken in turns."""
     folder = Path(tempfile.mkdtemp())
     lags = tuple(k * 0.02 / 3 for k in range(3))
     delay: dict[str, Any] = {"delay_s": (0.0, 0.02)}
@@ -132,7 +134,7 @@ def step_response(actuator: Actuator, steps: int = 150) -> tuple[np.ndarray, np.
 
 
 def largest_torque(actuator: Actuator, speeds: np.ndarray) -> np.ndarray:
-    """The torque [N m] at each speed [rad/s] when a target far ahead asks for all there is."""
+    """The torque [N m] at each speed [rad/s] for a target far ahead."""
     env = rig(actuator, len(speeds))
     env.state.qvel[:, 0] = torch.from_numpy(speeds)
     env.state.dirty.fill_(1)
@@ -183,7 +185,7 @@ def ticks(low: float, high: float) -> np.ndarray:
     return np.round(np.arange(np.ceil(low / step), high / step + 1) * step, 6) + 0.0
 
 
-def picture(out: str = "docs/img/actuators_step.png") -> None:
+def plot(out: str) -> None:
     """Draw the answers to a step and the torque-speed curves."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -193,13 +195,13 @@ def picture(out: str = "docs/img/actuators_step.png") -> None:
         "ExplicitPd": ExplicitPd(),
         "DcMotor": DcMotor(),
         "PositionPd, 20 ms late": PositionPd(delay_s=(0.02, 0.02)),
-        "ActuatorNet, taught a PD 10 ms late": ActuatorNet(file=net),
+        "ActuatorNet, trained on a PD 10 ms late": ActuatorNet(file=net),
     }
     answers = {name: step_response(actuator) for name, actuator in kinds.items()}
     times = RIG_DT * np.arange(150)
     speeds = np.linspace(-45.0, 45.0, 181)
     curves: dict[str, Actuator] = {
-        "effort limit alone": PositionPd(),
+        "effort limit only": PositionPd(),
         "ExplicitPd(saturation_effort=1.5)": ExplicitPd(saturation_effort=1.5),
         "DcMotor()": DcMotor(),
         "DcMotor(saturation_effort=2)": DcMotor(saturation_effort=2.0),
@@ -220,11 +222,17 @@ def picture(out: str = "docs/img/actuators_step.png") -> None:
     print(out)
 
 
-if __name__ == "__main__":
-    options = dict(argument.split("=", 1) for argument in sys.argv[2:])
-    if sys.argv[1:2] == ["cost"]:
-        cost(**{name: int(value) for name, value in options.items()})
-    elif sys.argv[1:2] == ["picture"]:
-        picture(**options)
+def main(arguments: list[str]) -> None:
+    """Run "cost" or "plot"."""
+    mode, words = "".join(arguments[:1]), arguments[1:]
+    if mode == "cost":
+        options = read_words(words, {"num_envs": "512", "rounds": "15"}, whole=("num_envs", "rounds"))
+        cost(int(options["num_envs"]), int(options["rounds"]))
+    elif mode == "plot":
+        plot(read_words(words, {"out": "docs/img/actuators_step.png"}, kind=IMAGE)["out"])
     else:
-        sys.exit(__doc__)
+        raise UserError(f"'{mode}': write cost or plot first")
+
+
+if __name__ == "__main__":
+    run_script(main)

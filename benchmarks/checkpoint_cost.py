@@ -1,16 +1,15 @@
-"""What checkpoints cost a training: how long the learner stands still, and what is written beside it.
+"""What checkpoints cost a training: how long the learner waits, and how much is written.
 
-    python benchmarks/checkpoint_cost.py --worlds 4096 --out benchmarks/checkpoint_cost.json
+    python benchmarks/checkpoint_cost.py worlds=4096 out=benchmarks/checkpoint_cost.json
 
-Trains with a checkpoint after every iteration, and reads from the rows of metrics how long the learner stood still for
+Trains with a checkpoint after every iteration, and reads from the rows of metrics how long the learner waited for
 one ("perf/save_s") and how long an iteration takes without that. Then checkpoints are written while nothing else runs:
-the processor's time for one is the most that the thread which writes beside a training can take from it. At the
+the processor's time for one is the most that the thread which writes during a training can take from it. At the
 default interval there is one in a hundred iterations, which the shares are for. Resuming is timed as well.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -23,6 +22,7 @@ from typing import Any
 
 from robot_rl_envs.make import make_env
 from robot_rl_tasks.registry import get_task
+from words import read_words, run_script
 
 from robot_rl.config import apply_overrides
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
@@ -30,6 +30,7 @@ from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
 from robot_rl.learn.runner import make_runner
 from robot_rl.machine import machine_facts, package_versions
 
+KNOWN = {"task": "go2_flat", "worlds": "4096", "iterations": "6", "device": "cpu", "out": ""}
 ITERATIONS_LEFT_OUT = 2
 """The first iterations compile and touch their memory for the first time."""
 
@@ -83,23 +84,18 @@ def measure(name: str, worlds: int, iterations: int, device: str, run_dir: Path)
     }
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--task", default="go2_flat")
-    parser.add_argument("--worlds", type=int, default=4096)
-    parser.add_argument("--iterations", type=int, default=6)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = read_words(arguments, KNOWN, whole=("worlds", "iterations"))
+    worlds, iterations = int(options["worlds"]), int(options["iterations"])
     with tempfile.TemporaryDirectory() as scratch:
-        result = measure(options.task, options.worlds, options.iterations, options.device, Path(scratch) / "run")
+        result = measure(options["task"], worlds, iterations, options["device"], Path(scratch) / "run")
     result |= {"load_average": os.getloadavg()[0], "machine": machine_facts(), "versions": package_versions()}
     text = json.dumps(result, indent=1)
     print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    if options["out"]:
+        Path(options["out"]).write_text(text + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -2,7 +2,7 @@
 
     python benchmarks/encoders.py > benchmarks/encoders.json
 
-24 steps; 5 epochs of 4 minibatches; actor and critic of 128-128-128, which both see 45 numbers and the picture, once
+24 steps; 5 epochs of 4 minibatches; actor and critic of 128-128-128, which both see 45 numbers and the image, once
 through an encoder of the default settings and once as a vector. Processor time, which other programs disturb least.
 """
 

@@ -58,7 +58,7 @@ def curves(runs: Sequence[dict[str, Any]], train_s: float | None = None) -> tupl
 
     Args:
         runs: trainings of one contestant in one environment.
-        train_s: what a training takes alone on the machine [s]: the clock of one beside other work is scaled to it.
+        train_s: what a training takes alone on the machine [s]: the clock of one with other work is scaled to it.
     """
     steps = np.array(min((run["curve"]["steps"] for run in runs), key=len), dtype=float)
     seconds, values = [], []

@@ -2,7 +2,7 @@
 
     make rival-gymnasium
     python benchmarks/gymnasium_rivals.py [jobs=HalfCheetah-v5:sb3:1,Ant-v5] [parallel=1|2] [out=...] [steps=1000000]
-    python benchmarks/gymnasium_rivals.py timed=false parallel=2        # returns alone, beside other work
+    python benchmarks/gymnasium_rivals.py timed=false parallel=2        # only returns, with other work
     python benchmarks/gymnasium_rivals.py jobs=::1 steps=102400 out=benchmarks/gymnasium_rivals_speed.json   # then this
 
 Every finished training is kept in benchmarks/gymnasium_rivals.json at once; started again, the script goes on with
@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from rivals.episodes import EVALUATED
+from words import read_words
 
 from robot_rl.errors import UserError, suggest
 from robot_rl.files import write_atomic
@@ -40,7 +41,6 @@ from robot_rl.machine import machine_facts
 ROOT = Path(__file__).parents[1]
 DEFAULT_PYTHON = ".venv-gymrivals/bin/python"
 WORKER = Path(__file__).parent / "rivals" / "gymnasium_worker.py"
-KNOWN = ("jobs", "parallel", "timed", "out", "steps", "rival_python")
 ENVS = ("HalfCheetah-v5", "Walker2d-v5", "Hopper-v5", "Ant-v5", "Humanoid-v5")
 RIVALS = {
     "cleanrl": "CleanRL's settings, our program",
@@ -48,8 +48,9 @@ RIVALS = {
 }
 SEEDS = (1, 2, 3)
 TIMED = (1,)
-"""Seeds that run alone unless told otherwise: their wall-clock is the rival's."""
+"""Seeds that run alone by default: their wall-clock is the rival's."""
 STEPS = 1_000_000
+KNOWN = {"jobs": "", "parallel": "1", "timed": "true", "out": "", "steps": str(STEPS), "rival_python": ""}
 TRIAL = 6144
 """Control steps of a trial of threads: three rollouts."""
 ABOUT = (
@@ -134,7 +135,7 @@ def keep(path: Path, run: dict[str, Any]) -> None:
 
 
 def _busy_s() -> float | None:
-    """CPU time [s] that the whole machine has spent working since it started; None where it does not tell."""
+    """CPU time [s] that the whole machine has spent working since it started; None if it is unknown."""
     try:
         fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
     except (OSError, IndexError):
@@ -149,8 +150,8 @@ class Training:
 
     Attributes:
         job: what it trains.
-        load: "alone", or "pair" where another may run beside it.
-        point: the last point of the curve it told of.
+        load: "alone", or "pair" if another may run at the same time.
+        point: the last point of the curve it reported.
         tried: seconds of a short training by number of threads.
     """
 
@@ -167,20 +168,20 @@ class Training:
     def start(cls, python: Path, job: Job, steps: int, *, load: str, threads: int, worker: Path = WORKER) -> Training:
         """Start the worker with so many threads of torch, 0 for its default; a "trial" is not evaluated."""
         episodes = 0 if load == "trial" else EVALUATED
-        told = {"env": job.env, "rival": job.rival, "seed": job.seed, "steps": steps}
+        request = {"env": job.env, "rival": job.rival, "seed": job.seed, "steps": steps}
         log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by close()
-        words = [str(python), "-I", str(worker), json.dumps(told | {"threads": threads, "episodes": episodes})]
+        words = [str(python), "-I", str(worker), json.dumps(request | {"threads": threads, "episodes": episodes})]
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
         return cls(job, load, process, log)
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """What the worker says, until it ends."""
+        """Yield the worker's messages until it ends."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             yield json.loads(line)
 
     def record(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """The line of the file for a finished training: who, what, where, beside which load."""
+        """Return the line of the file for a finished training."""
         seconds, run = time.perf_counter() - self.begun, answer["run"]
         me = {"env": self.job.env, "rival": self.job.rival, "seed": self.job.seed, "who": RIVALS[self.job.rival]}
         where = {"load": self.load, "machine": machine_facts(), "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
@@ -191,11 +192,11 @@ class Training:
         return {**me, **{key: value for key, value in run.items() if key != "curve"}, **where, "curve": run["curve"]}
 
     def fail(self, why: str = "") -> UserError:
-        """What to raise where the worker ended without a result."""
+        """Return the error of a worker that ended without a result."""
         self.process.wait()
         self.log.seek(0)
-        said = [line.strip() for line in self.log if line.strip()]
-        why = why or f"ended with code {self.process.returncode}: {said[-1] if said else 'without a word'}"
+        lines = [line.strip() for line in self.log if line.strip()]
+        why = why or f"ended with code {self.process.returncode}: {lines[-1] if lines else 'without a word'}"
         return UserError(f"jobs={self.job}: {why}")
 
     def close(self) -> None:
@@ -226,12 +227,12 @@ def train_one(python: Path, job: Job, steps: int, say: Callable[[str], None], wo
     threads, tried = quicker_threads(python, job, worker)
     training = Training.start(python, job, steps, load="alone", threads=threads, worker=worker)
 
-    def tell(point: dict[str, Any]) -> None:
+    def report(point: dict[str, Any]) -> None:
         if point["step"] * 10 // steps != (point["step"] - steps // 100) * 10 // steps:
             say(f"{job}: {_words(point)}")
 
     training.tried = tried
-    return training.record(_wait(training, tell))
+    return training.record(_wait(training, report))
 
 
 def quicker_threads(python: Path, job: Job, worker: Path = WORKER) -> tuple[int, dict[str, float]]:
@@ -251,15 +252,15 @@ def quicker_threads(python: Path, job: Job, worker: Path = WORKER) -> tuple[int,
     return int(min(tried, key=tried.__getitem__)), tried
 
 
-def _wait(training: Training, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The worker's result; its points go to ``tell``."""
+def _wait(training: Training, report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Return the worker's result; its points go to ``report``."""
     try:
         for answer in training.lines():
             if "run" in answer:
                 return answer
             if "error" in answer:
                 raise training.fail(answer["error"])
-            tell(answer)
+            report(answer)
         raise training.fail()
     finally:
         training.close()
@@ -415,23 +416,20 @@ def _words(point: dict[str, Any]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Work through the jobs."""
-    options = dict(argument.partition("=")[::2] for argument in arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        for name in options:
-            if name not in KNOWN:
-                raise UserError(f"unknown key '{name}': known: {', '.join(KNOWN)}")
-        parallel, steps = options.get("parallel", "1"), options.get("steps", str(STEPS))
+        options = read_words(arguments, KNOWN, marks=("about", "runs"))
+        parallel, steps, timed = options["parallel"], options["steps"], options["timed"]
         if parallel not in ("1", "2"):
             raise UserError(f"parallel={parallel}: must be 1 or 2")
         if not steps.isdigit() or int(steps) < 2048:
             raise UserError(f"steps={steps}: must be a whole number of at least 2048")
-        if (timed := options.get("timed", "true")) not in ("true", "false"):
+        if timed not in ("true", "false"):
             raise UserError(f"timed={timed}: must be true or false")
         seeds = TIMED if timed == "true" else ()
-        out = Path(options.get("out", str(Path(__file__).with_name("gymnasium_rivals.json"))))
-        python = find_python(options.get("rival_python", ""))
-        jobs = parse_jobs(options.get("jobs", ""))
+        out = Path(options["out"] or Path(__file__).with_name("gymnasium_rivals.json"))
+        python = find_python(options["rival_python"])
+        jobs = parse_jobs(options["jobs"])
 
         def say(line: str) -> None:
             print(time.strftime("%H:%M:%S"), line, flush=True)

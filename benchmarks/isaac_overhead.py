@@ -79,9 +79,9 @@ class StepClock:
     def __call__(self, action: torch.Tensor) -> Any:
         """Step the environment."""
         start = self.now()
-        told = self._step(action)
+        result = self._step(action)
         self.spent += self.now() - start
-        return told
+        return result
 
     def overhead(self, run: Callable[[], object]) -> tuple[float, float]:
         """What a run takes outside of the environment's steps, and inside [s]."""
@@ -167,8 +167,8 @@ def main(arguments: Sequence[str]) -> None:
     check_outputs(arguments, {"out": BENCH})
     if source_of(options.task).name != "isaaclab":
         raise UserError(f"task={options.task}: must be isaac/<id>; robot-rl bench env measures tasks of ours")
-    told = {"num_envs": options.num_envs, "assets": options.assets, **dotted}
-    cfg: Any = resolve(change(default_tree(options.task, options.device), told))
+    settings = {"num_envs": options.num_envs, "assets": options.assets, **dotted}
+    cfg: Any = resolve(change(default_tree(options.task, options.device), settings))
     words = {"num_envs": cfg.num_envs, "device": cfg.device}
     result = bench_isaac(cfg.task, cfg.learner, **words, iterations=options.iterations, repeats=options.repeats)
     show(result)

@@ -66,7 +66,7 @@ class Tally:
 
 
 class Life:
-    """A process that goes on with the run; what it says goes to a file."""
+    """A process that continues the run; its output goes to a file."""
 
     def __init__(self, words: list[str], log: Path) -> None:
         """Fork it."""
@@ -197,7 +197,7 @@ def resume_words(run: RunDir, last: int) -> list[str]:
 
 
 def compare(run: RunDir, root: Path, folder: Path) -> dict[str, Any]:
-    """Take the run to an end, and beside it the one that nobody killed."""
+    """Take the run to an end, and also one that is never killed."""
     row = last_row(run)
     assert row is not None
     last = row["iteration"] + 2 * SAVE_INTERVAL

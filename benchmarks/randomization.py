@@ -72,7 +72,7 @@ def variants() -> dict[str, tuple[dict[str, Event], dict[str, Any]]]:
 
 
 def make(worlds: int, drawn: dict[str, Event], fields: dict[str, Any]) -> Env:
-    """An environment of go2_flat whose randomization is ``drawn``, its worlds at random ages."""
+    """An environment of go2_flat with the randomization ``drawn``, its worlds at random ages."""
     task = copy.copy(get_task("go2_flat"))
     task.events = {name: task.events[name] for name in ("base", "joints", "friction")} | drawn
     for name, value in fields.items():
@@ -112,7 +112,7 @@ def bare(env: Env, steps: int) -> float:
     env.engine.batch.ctrl[...] = env.scene.robot.default_pos()
     start = time.process_time()
     for _ in range(steps):
-        env.engine.bare_step(env.cfg.sim.decimation)
+        env.engine.batch.step(nstep=env.cfg.sim.decimation)
     return (time.process_time() - start) / steps
 
 

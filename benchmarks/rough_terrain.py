@@ -99,7 +99,7 @@ def crossed(name: str, policy: Any, seed: int) -> tuple[dict[str, list[float]], 
 
 
 def main(arguments: list[str]) -> None:
-    """Train, try, write the JSON and the picture."""
+    """Train, try, write the JSON and the plot."""
     options = read_words(arguments, KNOWN, whole=("minutes", "seed"))
     minutes, seed = float(options["minutes"]), int(options["seed"])
     settings = {"max_iterations": int(options["iterations"])} if options["iterations"] else {}
@@ -131,10 +131,10 @@ def main(arguments: list[str]) -> None:
         out = Path(options["out"])
         result = make_result("level reached on rough ground", values, unit="terrain level", notes=notes)
         write_json(out, result)
-        out.with_suffix(".svg").write_text(picture(notes))
+        out.with_suffix(".svg").write_text(plot(notes))
 
 
-def picture(notes: dict[str, Any]) -> str:
+def plot(notes: dict[str, Any]) -> str:
     """The curves of all tasks and, for each, the share crossed by kind and row, as SVG."""
     parts, width, top = [], 900, 300
     span = max(row["time_s"] for task in notes["tasks"].values() for row in task["curve"]) / 60

@@ -33,7 +33,7 @@ START_S = 20.0
 
 
 def run_once(arguments: list[str], seconds: float) -> dict[str, Any]:
-    """Run the binary for so long and return what its report says of the watchdog."""
+    """Run the binary for so long and return the watchdog's part of its report."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "out"
         robot = stack.enter_context(contextlib.closing(StillRobot(BUNDLE, folder, "udp", arguments)))
@@ -54,7 +54,7 @@ def run_once(arguments: list[str], seconds: float) -> dict[str, Any]:
 
 
 def measure(busy: int, kind: str, runs: int, seconds: float) -> dict[str, Any]:
-    """Return the runs of one kind beside so many endless loops."""
+    """Return the runs of one kind with so many endless loops."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
     try:
         found = [run_once(KINDS[kind], seconds) for _ in range(runs)]
@@ -69,7 +69,7 @@ def measure(busy: int, kind: str, runs: int, seconds: float) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure every kind beside every number of loops."""
+    """Measure every kind with every number of loops."""
     options = read_words(arguments, KNOWN, whole=("runs", "seconds"))
     counts = options["busy"].split(",")
     if not all(text.isdecimal() for text in counts):

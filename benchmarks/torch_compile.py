@@ -27,7 +27,7 @@ KNOWN = {"out": "", "repeats": "7", "num_envs": "1024"}
 
 
 def make(hidden: tuple[int, ...], worlds: int, kind: str) -> EqualPair:
-    """Return a pair whose own algorithm is "fused", "plain" or "compiled"."""
+    """Return a pair with the algorithm "fused", "plain" or "compiled"."""
     network: dict[str, Any] = {"hidden": hidden, "activation": "elu"}
     cfg = PPOLearnerCfg(num_steps=24, actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0))
     pair = EqualPair(cfg, worlds)

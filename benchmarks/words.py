@@ -1,12 +1,15 @@
-"""The key=value words that the scripts here take, checked before anything is measured."""
+"""The key=value words of the scripts here, checked before anything is measured."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.outputs import Kind, check_output, has_keys
+
+IMAGE = Kind(what="a PNG image", is_ours=lambda path: path.read_bytes().startswith(b"\x89PNG"), endings=(".png",))
 
 
 def read_words(
@@ -16,19 +19,21 @@ def read_words(
     whole: Iterable[str] = (),
     free: bool = False,
     marks: Sequence[str] = ("versions",),
+    kind: Kind | None = None,
 ) -> dict[str, str]:
-    """Return the values by key, as they were written or as `known` has them.
+    """Return the values by key, with the defaults of `known`.
 
     Args:
         arguments: words of the command line.
-        known: every key with its default; "out", where it is one and not empty, names the file that will be written.
+        known: every key with its default; "out", if it is one and not empty, names the file that will be written.
         whole: keys of whole numbers of at least 1.
-        free: other keys are taken, too.
-        marks: keys of the JSON in "out", by which an earlier output of the script is known.
+        free: other keys are accepted.
+        marks: keys of the JSON in "out" that identify an earlier output of the script.
+        kind: the kind of file of "out" if it is not such JSON.
 
     Raises:
-        UserError: an unknown key, a word without a value, no whole number, or a file that cannot be written or is not
-            the script's.
+        UserError: an unknown key, a word without a value, not a whole number, or a file that cannot be written or is
+            not the script's.
     """
     values = dict(known)
     for word in arguments:
@@ -40,12 +45,23 @@ def read_words(
         if not (values[key].isascii() and values[key].isdigit()) or int(values[key]) < 1:
             raise UserError(f"{key}={values[key]}: must be a whole number of at least 1")
     if values.get("out"):
-        check_output("out", values["out"], Kind(what="an output of this script", is_ours=has_keys(*marks)))
+        kind = kind or Kind(what="an output of this script", is_ours=has_keys(*marks))
+        check_output("out", values["out"], kind)
     return values
 
 
+def read_folder(arguments: Sequence[str], *names: str) -> Path:
+    """Return the folder of ``folder=`` (docs/img by default), in which the images `names` can be written."""
+    folder = Path(read_words(arguments, {"folder": "docs/img"})["folder"])
+    if not folder.is_dir():
+        raise UserError(f"folder={folder}: no such folder; name one that exists")
+    for name in names:
+        check_output("folder", str(folder / name), IMAGE)
+    return folder
+
+
 def run_script(main: Callable[[list[str]], int | None]) -> None:
-    """Call `main` with the words of the command line and end the process; what it refuses is one line, exit code 2."""
+    """Call `main` with the words of the command line and end the process; a UserError is one line, exit code 2."""
     try:
         sys.exit(main(sys.argv[1:]))
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What an exported policy and a symmetric learner have to know about a task, read from its terms' declarations."""
+"""What an exported policy and a symmetric learner need to know about a task, read from its terms' declarations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 import torch
+from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.fuse import Layout, ObservationSlot
+from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout
 from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.task import Task, TorchTerm
 from robot_rl_envs.terms.declare import MirrorRule
@@ -46,7 +47,7 @@ def _observation_row(slot: ObservationSlot, scene: Scene) -> dict[str, Any]:
     }
 
 
-def describe_policy(task: Task, scene: Scene, layout: Layout) -> dict[str, Any]:
+def describe_policy(task: Task, scene: Scene, layout: TaskLayout) -> dict[str, Any]:
     """Describe joints, actions, observations, rates and command ranges; JSON-able, floats unrounded."""
     driven = [(joint.name, *scene.action_map(joint)) for joint in scene.robot.joints if not joint.passive]
     actions = [{"joint": name, "scale": scale, "offset": offset} for name, offset, scale in driven]
@@ -65,8 +66,8 @@ def describe_policy(task: Task, scene: Scene, layout: Layout) -> dict[str, Any]:
     }
 
 
-def observation_terms(scene: Scene, layout: Layout) -> dict[str, tuple[int, ...]]:
-    """Where each term lies in its group, by "group.term": its first component, then its shape.
+def observation_terms(scene: Scene, layout: TaskLayout) -> dict[str, tuple[int, ...]]:
+    """Return the position of each term in its group, by "group.term": its first component, then its shape.
 
     A grid's shape is (history, rows, columns), that of any other term (history * size,).
     """
@@ -80,18 +81,19 @@ def observation_terms(scene: Scene, layout: Layout) -> dict[str, tuple[int, ...]
     return found
 
 
+def _joint_mirror(robot: Robot, *, driven: bool) -> tuple[list[int], list[float]]:
+    indices, signs = robot.joint_mirror()
+    keep = [k for k, joint in enumerate(robot.joints) if not (driven and joint.passive)]
+    return [keep.index(indices[k]) for k in keep], [signs[k] for k in keep]
+
+
 def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[int], list[float]]:
     rule: MirrorRule = () if isinstance(slot.term, TorchTerm) else slot.term.info.mirror
     robot = scene.robot
     if not isinstance(rule, str | tuple):
         return rule(scene)
     if rule in ("joints", "actions"):
-        indices, signs = robot.joint_mirror()
-        perm, sign = list(indices), list(signs)
-        if rule == "actions":
-            keep = [k for k, joint in enumerate(robot.joints) if not joint.passive]
-            perm, sign = [keep.index(perm[k]) for k in keep], [sign[k] for k in keep]
-        return perm, sign
+        return _joint_mirror(robot, driven=rule == "actions")
     if rule in ("feet", "foot_forces"):
         feet = len(robot.foot_mirror)
         return [start + k for start in range(0, slot.size, feet) for k in robot.foot_mirror], [1.0] * slot.size
@@ -107,8 +109,10 @@ def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[in
     )
 
 
-def mirror_maps(task: Task, scene: Scene, layout: Layout, device: str) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Permutation and sign of every observation group and of "action" under the left-right mirror."""
+def mirror_maps(
+    task: Task, scene: Scene, layout: TaskLayout, device: str
+) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Return permutation and sign of every observation group and of "action" under the left-right mirror."""
     maps = {}
     for group in task.vectors:
         perm: list[int] = []
@@ -119,8 +123,6 @@ def mirror_maps(task: Task, scene: Scene, layout: Layout, device: str) -> dict[s
                 perm += [slot.offset + h * slot.size + k for k in slot_perm]
                 sign += slot_sign
         maps[group] = (torch.tensor(perm, device=device), torch.tensor(sign, device=device))
-    indices, signs = scene.robot.joint_mirror()
-    keep = [k for k, joint in enumerate(scene.robot.joints) if not joint.passive]
-    action = torch.tensor([keep.index(indices[k]) for k in keep], device=device)
-    maps["action"] = (action, torch.tensor([signs[k] for k in keep], device=device))
+    perm, sign = _joint_mirror(scene.robot, driven=True)
+    maps["action"] = (torch.tensor(perm, device=device), torch.tensor(sign, device=device))
     return maps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import mujoco
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     import warp as wp
 
 GROUND_GROUP = 5
-"""Geom group of the ground in the simulated model, for rays that are to see nothing else."""
+"""Geom group of the ground in the simulated model, for rays that must hit nothing else."""
 
 DIRTY_VELOCITY = 1
-"""A world whose qvel was written."""
+"""qvel of the world was written."""
 DIRTY_STATE = 2
-"""A world that was reset: qpos and qvel were written, the rest of its state starts afresh."""
+"""The world was reset: qpos and qvel were written, the rest of its state is initialized."""
 DIRTY_MODEL = 4
-"""A world whose expanded model fields were written."""
+"""Expanded model fields of the world were written."""
 DIRTY_CONST = 8
-"""A world whose masses, inertias or armature were among them: the constants that derive from these are out of date."""
+"""Masses, inertias or armature were among them: the constants that derive from these are out of date."""
 DIRTY_WRENCH = 16
-"""A world whose applied forces were written."""
+"""Applied forces of the world were written."""
 
 
 FAULT_STATE, FAULT_ACTION, FAULT_REWARD, FAULT_OBSERVATION, FAULT_RAISED, FAULT_OVERFLOW = (1 << k for k in range(6))
@@ -30,7 +30,7 @@ FAULT_STATE, FAULT_ACTION, FAULT_REWARD, FAULT_OBSERVATION, FAULT_RAISED, FAULT_
 its engine was too small."""
 
 MAX_SPEED = 1.0e4
-"""A generalized velocity beyond this is no motion but an explosion [m/s, rad/s]."""
+"""Largest plausible generalized velocity [m/s, rad/s]; beyond it the simulation has diverged."""
 
 OVERFLOW_CONSTRAINTS, OVERFLOW_NONZEROS, OVERFLOW_PAIRS, OVERFLOW_CONTACTS = (1 << k for k in range(4))
 OVERFLOW_CCD, OVERFLOW_HFIELD, OVERFLOW_MATCHES, OVERFLOW_DOFS = (1 << k for k in range(4, 8))
@@ -49,11 +49,11 @@ class EngineData:
         qpos: (num_envs, nq) generalized positions [m, rad, quaternion w x y z].
         qvel: (num_envs, nv) generalized velocities [m/s, rad/s].
         ctrl: (num_envs, nu) controls, written before a step.
-        sensordata: (num_envs, nsensordata), describing the last substep.
+        sensordata: (num_envs, nsensordata) of the last substep.
         actuator_force: (num_envs, nu) [N, N m], of the last substep.
         overflow: (num_envs,) int32: OVERFLOW_* bits that the engine sets; the environment clears them at each step.
-        needed: (num_envs, 2) int32: constraint rows and contacts that a full buffer should have held, the most seen so
-            far; 0 where it was large enough or the engine does not tell.
+        needed: (num_envs, 2) int32: constraint rows and contacts that a full buffer should have held, the largest
+            so far; 0 where it was large enough or the engine does not report it.
     """
 
     qpos: wp.array
@@ -66,7 +66,7 @@ class EngineData:
 
     @classmethod
     def zeros(cls, model: mujoco.MjModel, num_envs: int, device: str) -> EngineData:
-        """Arrays of an engine's own."""
+        """Allocate the arrays of an engine."""
         import warp as wp
 
         widths = {"qpos": model.nq, "qvel": model.nv, "ctrl": model.nu, "sensordata": model.nsensordata}
@@ -77,7 +77,7 @@ class EngineData:
 
 
 class Rays(Protocol):
-    """Rays of every world, with buffers of their own.
+    """Rays of every world.
 
     Attributes:
         origins, directions: (num_envs, n) vec3, world frame [m]; written before :meth:`cast`.
@@ -90,20 +90,15 @@ class Rays(Protocol):
 
     def cast(self) -> None:
         """Fill :attr:`distances` from the state as it is."""
-        ...
 
 
 class Engine(Protocol):
     """Physics of ``num_envs`` worlds of one model.
 
     Attributes:
-        name: the engine's name.
-        num_envs: number of worlds.
         device: Warp device of the arrays.
         model: the MuJoCo model the worlds were built from.
-        data: live float32 arrays.
         capturable: whether :meth:`step` may be recorded in a CUDA graph.
-        warnings: (num_envs,) NumPy count of engine warnings, or None where the engine keeps none.
     """
 
     name: str
@@ -115,26 +110,19 @@ class Engine(Protocol):
 
     def step(self, substeps: int) -> None:
         """Apply ``data.ctrl`` and advance every world by ``substeps`` physics steps."""
-        ...
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
-        """One line about what went wrong inside the engine, with the setting to change.
+        """Return one line about what went wrong inside the engine, with the setting to change.
 
-        Args:
-            world: index of the world.
-            overflow: its bits.
-            needed: its row of ``data.needed``.
+        ``overflow`` are the world's bits, ``needed`` its row of ``data.needed``.
         """
         ...
 
     def write_back(self, dirty: wp.array) -> None:
-        """Take over what events and resets wrote.
+        """Copy what events and resets wrote into the engine.
 
-        Args:
-            dirty: (num_envs,) int32 bit mask of DIRTY_VELOCITY, DIRTY_STATE, DIRTY_MODEL, DIRTY_CONST, DIRTY_WRENCH;
-                other worlds keep their full-precision state untouched.
+        ``dirty`` is (num_envs,) int32 of DIRTY_* bits; other worlds keep their full-precision state untouched.
         """
-        ...
 
     def expand(self, field: str) -> wp.array:
         """Give a model field per-world values; return them, (num_envs, n, k) float32, live after write_back."""
@@ -143,47 +131,33 @@ class Engine(Protocol):
     def set_const(self, *, again: bool = False) -> None:
         """Recompute the model constants that derive from masses, inertias and armature, in every world.
 
-        Args:
-            again: from now on :meth:`write_back` does so for worlds with DIRTY_CONST.
+        With ``again``, :meth:`write_back` does so from now on for worlds with DIRTY_CONST.
         """
-        ...
 
     def wrenches(self) -> wp.array:
-        """Let forces be applied to bodies: (num_envs, nbody, 6) float32, live after write_back.
+        """Return the forces on bodies (num_envs, nbody, 6) float32, live after write_back.
 
         Force [N] at the body's centre of mass and torque [N m], world frame; 0 after a reset.
         """
         ...
 
     def watch(self, field: str) -> wp.array:
-        """A field of MuJoCo's own, (num_envs, rows, columns), live, in the engine's precision.
+        """Return one of MuJoCo's own fields, (num_envs, rows, columns), live, in the engine's precision.
 
-        Args:
-            field: one of the scene's ``watched``; see :mod:`robot_rl_envs.entity.watched`.
+        ``field`` is one of the scene's ``watched``; see :mod:`robot_rl_envs.entity.watched`.
         """
         ...
 
     def look(self, dirty: wp.array) -> bool:
-        """Do :meth:`write_back`, and bring the watched fields of worlds with DIRTY_STATE to their new state.
-
-        Args:
-            dirty: as for :meth:`write_back`.
-
-        Returns:
-            Whether there were such worlds, or may have been.
-        """
-        ...
-
-    def rays(self, origins: Any, directions: Any) -> Any:
-        """Cast rays: origins [m], directions (num_envs, n, 3), world frame; distances (num_envs, n) [m], -1 none."""
+        """Do :meth:`write_back` and update the watched fields of worlds with DIRTY_STATE; False if there were none."""
         ...
 
     def make_rays(self, count: int, *, ground_only: bool = False) -> Rays:
-        """Buffers for ``count`` rays a world, against all geoms or the ground's alone."""
+        """Allocate buffers for ``count`` rays a world, against all geoms or only the ground's."""
         ...
 
     def history(self) -> wp.array:
-        """MuJoCo's buffers of past sensor values and controls, (num_envs, nhistory) float32, live."""
+        """Return MuJoCo's buffers of past sensor values and controls, (num_envs, nhistory) float32, live."""
         ...
 
     def get_state(self) -> np.ndarray:
@@ -192,8 +166,6 @@ class Engine(Protocol):
 
     def set_state(self, state: np.ndarray) -> None:
         """Restore what :meth:`get_state` returned."""
-        ...
 
     def close(self) -> None:
-        """Let go of what the engine holds beside its arrays."""
-        ...
+        """Release what the engine holds in addition to its arrays."""

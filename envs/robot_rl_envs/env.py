@@ -1,4 +1,4 @@
-"""The vectorized environment: one control step is three kernels around the engine's substeps, on masks alone."""
+"""The vectorized environment: one control step is three kernels and the engine's substeps, without a device sync."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import warp as wp
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from robot_rl_envs import build, fuse
+from robot_rl_envs import buffers, fuse
 from robot_rl_envs.cameras.group import Images
 from robot_rl_envs.describe import describe_policy, mirror_maps, observation_terms
 from robot_rl_envs.engine import DIRTY_MODEL
 from robot_rl_envs.engines import make_engine
 from robot_rl_envs.entity.scene import make_scene
 from robot_rl_envs.entity.state import CONSTANTS, Chain, State, check_indices, make_chain, make_struct
+from robot_rl_envs.fuse import layout
 from robot_rl_envs.fuse.torch_terms import TorchTerms
-from robot_rl_envs.handout import HandOut
 from robot_rl_envs.launch import Recorder
 from robot_rl_envs.motion import component_names
 from robot_rl_envs.recorder.flight import REASONS
@@ -41,15 +41,11 @@ class Env(VecEnv):
     """``num_envs`` worlds of one task, for any learner that takes ``rsl_rl.env.VecEnv``.
 
     Attributes:
-        num_envs: number of worlds N.
         num_actions: width of an action.
-        max_episode_length: control steps an episode lasts at most.
+        max_episode_length: largest number of control steps of an episode.
         device: torch device of everything returned.
-        cfg: the task.
         step_dt: control period [s].
-        scene: the compiled scene.
-        entities: the things in it by name; today one, "robot".
-        engine: the physics engine.
+        entities: the scene's entities by name; today one, "robot".
         state: torch views of every state field.
         seed: seed of all random streams.
     """
@@ -76,8 +72,8 @@ class Env(VecEnv):
         self.num_actions = len(self.scene.actuated)
         self.step_dt = task.sim.step_dt
         self.max_episode_length = round(task.episode_length_s / self.step_dt)
-        self._layout = fuse.make_layout(task, self.scene)
-        self._model_fields = build.model_fields(task)
+        self._layout = layout.make_layout(task, self.scene)
+        self._model_fields = buffers.model_fields(task)
         self._build(world_offset)
         self._graph: Any = None
         self._start()
@@ -85,17 +81,17 @@ class Env(VecEnv):
     # -- building ----------------------------------------------------------------------------------------------------
 
     def _build(self, world_offset: int) -> None:
-        extra = build.extra_fields(self.cfg, self.scene, self._layout, self.num_envs)
-        watched = build.watched_arrays(self.engine, self.scene)
+        extra = buffers.extra_fields(self.cfg, self.scene, self._layout, self.num_envs)
+        watched = {f"engine_{name}": self.engine.watch(name) for name in self.scene.watched}
         kinds = {name: (dtype, ndim) for name, (dtype, ndim, _) in extra.items()}
         struct = make_struct(kinds | {name: (array.dtype, array.ndim) for name, array in watched.items()})
         self._drive = fuse.Drive(self.cfg, self.scene, self.num_envs, self.device)
-        names = [build.struct_name(name) for name in self._model_fields]
+        names = [buffers.struct_name(name) for name in self._model_fields]
         self._kernels = fuse.make_kernels(
             self.cfg, self.scene, self._layout, struct, Chain, drive=self._drive, fields=names
         )
         self._chain = make_chain(self.scene.entity, self.device)
-        self._arrays = build.allocate(self.engine, self.scene, self._layout, extra, self._model_fields) | watched
+        self._arrays = buffers.allocate(self.engine, self.scene, self._layout, extra, self._model_fields) | watched
         self._drive.fill(self._arrays)
         self._s = self._fill(struct(), world_offset)
         self._arrays |= self._drive.state
@@ -107,29 +103,23 @@ class Env(VecEnv):
             self.scene,
             self.engine,
             terms={"reward": self._layout.rewards, "observation": self._layout.observations},
-            fields={name: self._arrays[build.struct_name(name)].shape[1:] for name in self._model_fields},
+            fields={name: self._arrays[buffers.struct_name(name)].shape[1:] for name in self._model_fields},
             starts=self._recorder.starts,
             seed=self.seed,
             world_offset=world_offset,
         )
-        width = fuse.LOG_TERMS + len(self._layout.log)
+        widths, width = self._layout.widths, layout.LOG_TERMS + len(self._layout.log)
         self._log = wp.zeros((len(self._recorder.starts), width), dtype=wp.float64, device=self.device)
         self._actions = wp.zeros((self.num_envs, self.num_actions), dtype=wp.float32, device=self.device)
         self._actions_torch = wp.to_torch(self._actions)
-        buffers = {kind: build.group_arrays(self._layout, self.num_envs, self.device) for kind in ("out", "final")}
-        self._out, self._final = buffers["out"], buffers["final"]
+        self._out, self._final = (
+            {k: wp.zeros((self.num_envs, width), dtype=wp.float32, device=self.device) for k, width in widths.items()}
+            for _ in range(2)
+        )
         self._out_torch = {name: wp.to_torch(array) for name, array in self._out.items()}
         self._final_torch = {name: wp.to_torch(array) for name, array in self._final.items()}
-        self._results = HandOut(self._layout, self._out, self._final, self.num_envs, self.device)
         self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log)[0])
-        sensing, terrain = self.scene.entity.sensing, self.scene.terrain
-        self._scan = RayScan(
-            sensing.sensors.height_scan if sensing.rays else None,
-            None if terrain is None else terrain.heights,
-            self.engine,
-            self._arrays,
-            self.scene.entity.base_qpos,
-        )
+        self._scan = RayScan(self.scene, self.engine, self._arrays)
         try:
             self._record_stages(self._recorder)
         except Exception as error:  # Warp has a class of its own for each way in which a term cannot be compiled
@@ -137,11 +127,11 @@ class Env(VecEnv):
         self._images = Images(
             self.cfg, self.scene, self.engine, self._arrays, seed=self.seed, world_offset=world_offset
         )
-        results = self._results
-        self._images.attach(self._out, results.returned, results.observations, results.final_obs)
+        groups = len(self._layout.reward_groups)
+        self._results = buffers.StepResults(self._out | self._images.out, self._final, groups, self.device)
 
     def _fill(self, s: Any, world_offset: int) -> Any:
-        """Give the struct of arrays that terms read its arrays and numbers."""
+        """Set the arrays and numbers of the struct that terms read."""
         for name, array in self._arrays.items():
             setattr(s, name, array)
         s.seed, s.world_offset = self.seed & 0x3FFFFFFF, world_offset
@@ -207,7 +197,7 @@ class Env(VecEnv):
             dones: (N,) bool.
             extras: ``time_outs`` (N,) bool, ``final_obs`` TensorDict (rows valid where done: the observation of the
                 state the episode ended in, before the reset), ``valid`` (N,) bool (False where a world was
-                quarantined in this step), ``log`` (empty; see :meth:`pop_metrics`), and where the reward terms come in
+                quarantined in this step), ``log`` (empty; see :meth:`pop_metrics`), and where the reward terms have
                 several groups ``rewards`` (N, K), the sum of each, never floored.
         """
         if actions.shape != self._actions_torch.shape:
@@ -222,7 +212,7 @@ class Env(VecEnv):
         return self._results.fill(self.state)
 
     def _advance(self) -> None:
-        """Everything of a step that is a launch: one CUDA graph where the engine allows it."""
+        """Queue every launch of a step: one CUDA graph where the engine allows it."""
         self._act.launch()
         if self._actuate:
             for stage in self._actuate:
@@ -245,7 +235,7 @@ class Env(VecEnv):
         self._images.update()
 
     def _look_again(self) -> None:
-        """Observe worlds that were reset once the engine has looked at them where they start, where terms need that."""
+        """Observe worlds that were reset again once the engine has computed their new state, where terms need that."""
         if not self.scene.looks_again:
             return
         dirty = self._arrays["dirty"]
@@ -268,7 +258,7 @@ class Env(VecEnv):
 
     @property
     def action_bounds(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """(A,) least and greatest actions that make sense; see `Scene.action_bounds`."""
+        """(A,) least and greatest useful actions; see `Scene.action_bounds`."""
         low, high = torch.tensor(self.scene.action_bounds(), dtype=torch.float32, device=self.device).unbind(1)
         return low, high
 
@@ -282,11 +272,7 @@ class Env(VecEnv):
         self.state.episode_length.copy_(value)
 
     def set_command(self, value: tuple[float, ...] | torch.Tensor | None, env_ids: torch.Tensor | None = None) -> None:
-        """Hold the command at ``value`` (width,) or (n, width) in the worlds ``env_ids`` (None: all); None lets it go.
-
-        Raises:
-            ValueError: the task's command is of another width.
-        """
+        """Hold the command at ``value`` (width,) or (n, width) in the worlds ``env_ids`` (None: all); None ends it."""
         where = slice(None) if env_ids is None else env_ids
         self.state.command_hold[where] = int(value is not None)
         if value is not None:
@@ -305,7 +291,7 @@ class Env(VecEnv):
         self.engine.write_back(self._arrays["dirty"])
 
     def params(self) -> dict[str, float]:
-        """All live parameters by path, e.g. ``rewards.track.weight``."""
+        """Return all live parameters by path, e.g. ``rewards.track.weight``."""
         values = self._params.numpy()
         return {path: float(values[k]) for path, k in self._layout.params.items()}
 
@@ -320,44 +306,40 @@ class Env(VecEnv):
         wp.to_torch(self._params)[self._layout.params[path]] = value
 
     def pop_metrics(self) -> dict[str, float]:
-        """Averages since the last call; the one device sync of an iteration.
+        """Return averages since the last call; the one device sync of an iteration.
 
         Returns:
             ``episode/return``, ``episode/length_s`` (of episodes that ended; absent when none did), ``reward/<term>``
             (per second), ``termination/<name>`` (share of ended episodes), ``tracking/<metric>``, ``episodes``,
             ``quarantined`` (worlds), and where there are any ``quarantined/<reason>``.
-
-        Raises:
-            OSError: the file of a quarantined world cannot be written.
         """
         self._quarantine.collect()
         log = self._log.numpy().sum(axis=0)
         self._log.zero_()
-        episodes, length = log[fuse.LOG_EPISODES], log[fuse.LOG_LENGTH]
-        faults = log[fuse.LOG_FAULTS : fuse.LOG_TERMS]
+        episodes, length = log[layout.LOG_EPISODES], log[layout.LOG_LENGTH]
+        faults = log[layout.LOG_FAULTS : layout.LOG_TERMS]
         metrics = {"episodes": float(episodes), "quarantined": float(faults.sum())}
         metrics |= {f"quarantined/{name}": float(n) for name, n in zip(REASONS, faults, strict=True) if n > 0}
         if episodes > 0:
-            metrics["episode/return"] = float(log[fuse.LOG_RETURN] / episodes)
+            metrics["episode/return"] = float(log[layout.LOG_RETURN] / episodes)
             metrics["episode/length_s"] = float(length / episodes)
-        divisors = {"reward": length, "termination": episodes, "tracking": log[fuse.LOG_STEPS]}
+        divisors = {"reward": length, "termination": episodes, "tracking": log[layout.LOG_STEPS]}
         for name, k in self._layout.log.items():
-            divisor = divisors[name.split("/")[0]]
-            if divisor > 0:
+            if (divisor := divisors[name.split("/")[0]]) > 0:
                 metrics[name] = float(log[k] / divisor)
         return metrics
 
     @property
     def quarantine_dir(self) -> Path | None:
-        """Where files about quarantined worlds go, at each :meth:`pop_metrics`; None keeps none."""
+        """Folder for files about quarantined worlds, written at each :meth:`pop_metrics`; None writes none."""
         return self._quarantine.directory
 
     @quarantine_dir.setter
     def quarantine_dir(self, path: Path | str | None) -> None:
-        self._quarantine.directory = path
+        self._quarantine.set_directory(path)
 
     def pop_notices(self) -> list[str]:
-        """Lines for the user about quarantined worlds, the first of each reason, that nobody has seen yet."""
+        """Return the new lines for the user about quarantined worlds, the first world of each reason."""
         return self._quarantine.pop_notices()
 
     # -- what others need to know ------------------------------------------------------------------------------------
@@ -369,29 +351,29 @@ class Env(VecEnv):
 
     @property
     def reward_groups(self) -> tuple[str, ...]:
-        """Groups of the reward terms, in the order of ``extras["rewards"]``; empty where there is one alone."""
+        """Groups of the reward terms, in the order of ``extras["rewards"]``; empty where there is only one."""
         return tuple(self._layout.reward_groups)
 
     @property
     def observation_terms(self) -> dict[str, tuple[int, ...]]:
-        """Where each term lies in its group, by "group.term": its first component, then its shape."""
+        """Position of each term in its group, by "group.term": its first component, then its shape."""
         return observation_terms(self.scene, self._layout)
 
     def robot_state(self) -> dict[str, torch.Tensor]:
-        """The robot's raw signals without noise, one row a world; see :meth:`.entity.sensing.Sensing.signals`."""
+        """Return the robot's raw signals without noise, one row a world; see :meth:`.Sensing.signals`."""
         return self.scene.entity.sensing.signals(self.state)
 
     def components(self, group: str) -> list[str]:
-        """Names of the components of an observation group of terms; see :func:`.motion.component_names`."""
+        """Return the names of the components of an observation group; see :func:`.motion.component_names`."""
         return component_names(self._layout, group, self.scene)
 
     def describe_policy(self) -> dict[str, Any]:
-        """A JSON-able description of what the policy reads and drives, for the exported contract."""
+        """Return a JSON-able description of what the policy reads and drives, for the exported contract."""
         return describe_policy(self.cfg, self.scene, self._layout) | self._images.describe()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Everything needed to go on from here, bit for bit on the CPU."""
-        shared = {*CONSTANTS, *(f"{build.struct_name(name)}_nominal" for name in self._model_fields)}
+        """Return everything needed to continue from here, bit for bit on the CPU."""
+        shared = {*CONSTANTS, *(f"{buffers.struct_name(name)}_nominal" for name in self._model_fields)}
         tensors = {f"state.{n}": wp.to_torch(a).clone() for n, a in self._arrays.items() if n not in shared}
         tensors["engine"] = torch.from_numpy(self.engine.get_state())
         tensors["params"] = wp.to_torch(self._params).clone()
@@ -401,7 +383,7 @@ class Env(VecEnv):
         return tensors | self._images.state_dict()
 
     def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Restore :meth:`state_dict`. A parameter that this task was built with another value of keeps this one's.
+        """Restore :meth:`state_dict`; a parameter that this task was built with another value of keeps this task's.
 
         Raises:
             ValueError: another number of worlds or another task.
@@ -433,7 +415,7 @@ class Env(VecEnv):
         self._results.fill(self.state)
 
     def close(self) -> None:
-        """Write what was quarantined last, let the graph and the threads go; the arrays go with the object."""
+        """Write the last quarantined worlds and end the threads."""
         self._quarantine.collect()
         self._graph = None
         self._recorder.close()

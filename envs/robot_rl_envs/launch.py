@@ -1,7 +1,7 @@
 """Recorded launches of a stage: one on a GPU, chunks of worlds on several threads on a CPU.
 
 Warp runs a CPU kernel serially and without Python's lock, so chunks run side by side on threads. The chunks are fixed
-by the number of worlds alone: results, the sums of the log among them, are the same bits at any number of threads.
+only by the number of worlds: results, including the sums of the log, have the same bits at any number of threads.
 """
 
 from __future__ import annotations
@@ -14,11 +14,6 @@ import warp as wp
 
 CHUNK_WORLDS = 256
 """Worlds of one launch on a CPU."""
-
-
-def chunk_starts(num_envs: int, device: str) -> list[int]:
-    """First world of each chunk; one chunk on a GPU."""
-    return [0] if device.startswith("cuda") else list(range(0, num_envs, CHUNK_WORLDS))
 
 
 def _run(commands: Sequence[Any]) -> None:
@@ -39,7 +34,7 @@ class Stage:
         self._shares = [[command for chunk in chunks[k::workers] for command in chunk] for k in range(workers)]
 
     def then(self, other: Stage) -> Stage:
-        """Join two stages that concern each world alone: a chunk goes through both before the threads meet again."""
+        """Join two stages of independent worlds: a chunk goes through both before the threads synchronize."""
         chunks = [mine + theirs for mine, theirs in zip(self.chunks, other.chunks, strict=True)]
         return Stage(chunks, self._pool, self._num_threads)
 
@@ -64,7 +59,7 @@ class Recorder:
 
     def __init__(self, num_envs: int, device: str, num_threads: int):
         self.num_envs, self.device = num_envs, device
-        self.starts = chunk_starts(num_envs, device)
+        self.starts = [0] if device.startswith("cuda") else list(range(0, num_envs, CHUNK_WORLDS))
         self._threads = min(num_threads, len(self.starts))
         self._pool = ThreadPoolExecutor(self._threads - 1, "robot-rl-env") if self._threads > 1 else None
 
@@ -76,7 +71,7 @@ class Recorder:
         Args:
             kernel: a kernel over worlds, or with ``columns`` over worlds and columns.
             inputs: (index of the chunk, its first world) -> the kernel's arguments.
-            threads: whether to share the chunks among threads; not worth waking them for a short kernel.
+            threads: whether to share the chunks among threads; waking them is not worth it for a short kernel.
             columns: size of a second dimension of threads, 0 for none.
         """
         inner = (columns,) if columns else ()

@@ -23,11 +23,11 @@ def make_env(
 
     Args:
         task: what to simulate.
-        num_envs: number of worlds, at least 1.
+        num_envs: at least 1.
         device: "cpu", "cuda" or "cuda:k".
         engine: "auto", "mujoco" (CPU threads), "mujoco_warp" (GPU) or "isaac" (Isaac Lab on Newton).
         seed: seed of all random streams.
-        num_threads: threads of the CPU engine; 0 takes all cores.
+        num_threads: threads of the CPU engine; 0 uses all cores.
         world_offset: global index of the first world, where worlds are spread over processes.
 
     Raises:

@@ -1,59 +1,45 @@
 """The observation group "motion": a pose and its rates in robot coordinates, for recordings and for a motion prior.
 
-No task needs to list it: what asks for it adds it by :func:`with_motion`, and no other run pays for it.
+:func:`with_motion` adds it where it is needed; no task lists it and no other run pays for it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout
 from robot_rl_envs.mdp import observations, sensing
 from robot_rl_envs.task import Observation, ObservationGroup, Task, TorchTerm
-
-if TYPE_CHECKING:
-    from robot_rl_envs.entity.scene import Scene
-    from robot_rl_envs.fuse import Layout, ObservationSlot
 
 MOTION = "motion"
 AXES = ("x", "y", "z")
 
 
-def motion_group() -> ObservationGroup:
-    """Joint positions and velocities, the base's velocities, its height above the ground, and gravity; no noise."""
-    return ObservationGroup(
-        terms={
-            "joint_pos": Observation(observations.joint_pos_rel),
-            "joint_vel": Observation(observations.joint_vel),
-            "base_lin_vel": Observation(observations.base_lin_vel),
-            "base_ang_vel": Observation(observations.base_ang_vel),
-            "height": Observation(sensing.base_clearance),
-            "gravity": Observation(observations.projected_gravity),
-        },
-        noise=False,
-    )
-
-
 def with_motion(task: Task) -> Task:
-    """Return a copy of a task that has the group; the task itself where it has one of that name."""
+    """Return a copy of a task that has the group; the task itself if it has one of that name."""
     if MOTION in task.observations:
         return task
-    return dataclasses.replace(task, observations={**task.observations, MOTION: motion_group()})
+    terms = {
+        "joint_pos": Observation(observations.joint_pos_rel),
+        "joint_vel": Observation(observations.joint_vel),
+        "base_lin_vel": Observation(observations.base_lin_vel),
+        "base_ang_vel": Observation(observations.base_ang_vel),
+        "height": Observation(sensing.base_clearance),
+        "gravity": Observation(observations.projected_gravity),
+    }
+    group = ObservationGroup(terms=terms, noise=False)
+    return dataclasses.replace(task, observations={**task.observations, MOTION: group})
 
 
-def component_names(layout: Layout, group: str, scene: Scene) -> list[str]:
+def component_names(layout: TaskLayout, group: str, scene: Scene) -> list[str]:
     """Name each component of a group, such as "joint_vel.FL_hip_joint", "gravity.z" or "height".
 
     A scale other than 1 is part of the name ("joint_vel.FL_hip_joint*0.05"), and so is the place in a history, the
     oldest first ("height[0]").
 
-    Args:
-        layout: where the task's observations lie.
-        group: one of its groups of terms.
-        scene: the scene.
-
     Raises:
-        ValueError: there is no such group; pixels have no names.
+        ValueError: there is no such group of terms; pixels have no names.
     """
     if group not in layout.groups:
         raise ValueError(f"group={group!r}: has no names for its components; {', '.join(layout.groups)} have")
@@ -67,7 +53,7 @@ def component_names(layout: Layout, group: str, scene: Scene) -> list[str]:
 
 
 def _parts(slot: ObservationSlot, scene: Scene) -> list[str]:
-    """What tells the components of one value of a term apart."""
+    """Return the suffixes that distinguish the components of one value of a term."""
     size = None if isinstance(slot.term, TorchTerm) else slot.term.info.size
     known = {"joints": scene.robot.joint_names, "actions": scene.actuated, "feet": scene.robot.feet}
     if isinstance(size, str) and size in known:

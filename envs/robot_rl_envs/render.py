@@ -25,19 +25,19 @@ MAX_GEOMS = 5000
 
 
 class NoGLError(RuntimeError):
-    """There is no OpenGL to render with; the message says what to install."""
+    """There is no OpenGL to render with; the message names what to install."""
 
 
 @dataclass(kw_only=True, slots=True)
 class CameraCfg:
-    """Where the camera stands, seen from the robot. What is None is chosen from the model.
+    """The camera's pose relative to the robot. What is None is chosen from the model.
 
     Attributes:
         distance: from the robot [m].
-        azimuth: direction the camera looks in, about the vertical [deg]; 90 looks along +y, 180 along -x. None looks at
-            a walking robot's first heading from the front left.
+        azimuth: viewing direction about the vertical [deg]; 90 looks along +y, 180 along -x. None looks at a walking
+            robot's first heading from the front left.
         elevation: angle of the line of sight above the horizon [deg]; negative looks down.
-        follow: how much of the way to the robot the camera moves in a frame, 0 stands still, 1 is tied to it.
+        follow: fraction of the distance to the robot that the camera moves in a frame; 0: fixed, 1: attached.
     """
 
     distance: float | None = None
@@ -46,7 +46,6 @@ class CameraCfg:
     follow: float = 0.15
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         if self.distance is not None and self.distance <= 0:
             raise ValueError(f"distance={self.distance}: must be positive")
         if not 0 <= self.follow <= 1:
@@ -55,13 +54,7 @@ class CameraCfg:
 
 @dataclass(kw_only=True, slots=True)
 class Arrow:
-    """An arrow in the picture, on the ground plane.
-
-    Attributes:
-        start: (3,) its foot, world frame [m].
-        vector: (3,) from foot to tip, world frame [m].
-        rgba: (4,) colour in [0, 1].
-    """
+    """An arrow in the image: foot (3,) and vector to the tip (3,), world frame [m], and colour in [0, 1]."""
 
     start: np.ndarray
     vector: np.ndarray
@@ -69,10 +62,7 @@ class Arrow:
 
 
 def choose_backend() -> str:
-    """The OpenGL backend to render with: MUJOCO_GL where it is set, else EGL, else OSMesa.
-
-    Returns:
-        "egl", "osmesa" or, off Linux and where MUJOCO_GL says so, "glfw" or "cgl".
+    """Return the OpenGL backend: MUJOCO_GL if it is set, else EGL, else OSMesa; off Linux "glfw" or "cgl".
 
     Raises:
         NoGLError: none is installed.
@@ -96,7 +86,7 @@ def choose_backend() -> str:
 
 
 def _egl_works() -> bool:
-    """Whether libEGL is there and offers a device; asked without binding PyOpenGL to it."""
+    """Whether libEGL is installed and offers a device; checked without binding PyOpenGL to it."""
     name = ctypes.util.find_library("EGL")
     if not name:
         return False
@@ -114,10 +104,10 @@ def _egl_works() -> bool:
 
 
 def _make_context(width: int, height: int) -> Any:
-    """An OpenGL context of the chosen backend, current in this thread.
+    """Return an OpenGL context of the chosen backend, current in this thread.
 
-    MuJoCo picks its backend when it is first imported, which is long before anybody asks for a picture; its context
-    classes can be had directly, whatever it picked.
+    MuJoCo picks its backend when it is first imported, long before an image is needed; its context classes can be used
+    directly, whatever it picked.
     """
     backend = choose_backend()
     os.environ.setdefault("MUJOCO_GL", backend)
@@ -143,20 +133,14 @@ class Renderer:
     def __init__(
         self, model: mujoco.MjModel, width: int = 640, height: int = 480, camera: CameraCfg | None = None
     ) -> None:
-        """Open the context.
-
-        Args:
-            model: a model with floor and light; it is copied, what is simulated stays as it is.
-            width: of the pictures [px].
-            height: of the pictures [px].
-            camera: where the camera stands.
+        """Open the context; ``model``, with a floor and a light, is copied. ``width`` and ``height`` are in pixels.
 
         Raises:
             ValueError: a size that is not positive.
             NoGLError: there is no OpenGL here.
         """
         if width < 1 or height < 1:
-            raise ValueError(f"picture of {width} x {height}: both must be positive")
+            raise ValueError(f"image of {width} x {height}: both must be positive")
         self._context: Any = _make_context(width, height)
         import mujoco
 
@@ -170,7 +154,7 @@ class Renderer:
         self._scene = mujoco.MjvScene(self._model, maxgeom=max(MAX_GEOMS, model.ngeom + 1000))
         self._scene.flags[mujoco.mjtRndFlag.mjRND_HAZE] = True
         self._option = mujoco.MjvOption()
-        # 200 % glyphs are never used: text is drawn on the finished picture.
+        # 200 % glyphs are never used: text is drawn on the finished image.
         self._gl = mujoco.MjrContext(self._model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
         mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), self._gl)
         self._rect = mujoco.MjrRect(0, 0, width, height)
@@ -190,21 +174,14 @@ class Renderer:
         return view
 
     def look_at(self, point: np.ndarray) -> None:
-        """Point the camera at `point` (3,) [m], world frame, at once."""
+        """Point the camera at `point` (3,) [m], world frame, immediately."""
         self._view.lookat[:] = point
 
     def frame(self, qpos: np.ndarray, *, arrows: list[Arrow] | None = None) -> np.ndarray:
-        """Draw one configuration.
-
-        Args:
-            qpos: (nq,) generalized positions [m, rad, quaternion w x y z].
-            arrows: drawn on top of the scene.
+        """Draw one configuration ``qpos`` (nq,), with ``arrows`` on top of the scene.
 
         Returns:
             (height, width, 3) uint8, top row first; a new array.
-
-        Raises:
-            ValueError: qpos has another length.
         """
         mj, model, data = self._mj, self._model, self._data
         qpos = np.asarray(qpos, dtype=np.float64)
@@ -247,7 +224,7 @@ class Renderer:
             lookat[2] += 0.3 * self.camera.follow * gap[2]
 
     def _light(self) -> None:
-        """A bright surrounding and one sun with a shadow, which goes along with the robot."""
+        """Set bright surroundings and one sun with a shadow, which follows the robot."""
         for k in range(self._scene.nlight):
             light = self._scene.lights[k]
             if light.headlight:
@@ -280,25 +257,23 @@ class Renderer:
             self._context = None
 
     def __enter__(self) -> Renderer:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Free the context."""
         self.close()
 
 
 def _gradient(height: int) -> np.ndarray:
-    """A sky for models without one, (height, 1, 3) uint8, lowest row first."""
+    """Return a sky for models without one, (height, 1, 3) uint8, lowest row first."""
     share = np.linspace(0.0, 1.0, height)[:, None, None]
     return np.round((1 - share) * np.array([250, 250, 255]) + share * np.array([199, 219, 240])).astype(np.uint8)
 
 
 def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mujoco.MjModel:
-    """A copy with a frame buffer of the right size, sharp shadows, and a horizon that fades into the sky."""
+    """Return a copy with a frame buffer of the right size, sharp shadows, and a horizon that fades into the sky."""
     model = copy.copy(model)
     model.stat.extent = reach
-    # A mirroring floor costs a second picture and looks like water.
+    # A mirroring floor costs a second rendering and looks like water.
     model.mat_reflectance[:] = 0.0
     for plane in np.flatnonzero((model.geom_type == 0) & model.geom_size[:, :2].all(axis=1)):
         # It has no end in the physics. A pattern that was stretched over it is then counted by the metre.
@@ -324,7 +299,7 @@ def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mu
 
 
 def travelling_joints(model: mujoco.MjModel) -> np.ndarray:
-    """Joints by which a robot gets about: free ones, and a planar robot's slides without an end."""
+    """Return the joints by which a robot travels: free ones, and a planar robot's slides without an end."""
     import mujoco
 
     kind, slide = model.jnt_type, int(mujoco.mjtJoint.mjJNT_SLIDE)
@@ -333,10 +308,9 @@ def travelling_joints(model: mujoco.MjModel) -> np.ndarray:
 
 
 def _extent(model: mujoco.MjModel, *, floating: bool) -> tuple[np.ndarray, float]:
-    """The ball that a robot needs: at rest when its base floats, anywhere in its joints' ranges when it is fixed.
+    """Return centre (3,) [m] and radius [m] of a ball that contains the robot.
 
-    Returns:
-        Centre (3,) [m] and radius [m].
+    A floating robot is taken at rest, a fixed one anywhere in its joints' ranges.
     """
     import mujoco
 
@@ -354,7 +328,7 @@ def _extent(model: mujoco.MjModel, *, floating: bool) -> tuple[np.ndarray, float
         points.append(data.geom_xpos[geoms])
     everything = np.concatenate(points)
     centre = (everything.max(0) + everything.min(0)) / 2
-    # Flat workspaces fill the picture sideways, where it is wider.
+    # Flat workspaces fill the image sideways, where it is wider.
     size = (everything.max(0) - everything.min(0)) / 2
     radius = np.linalg.norm(size * [0.75, 0.75, 1.0]) + float(np.minimum(model.geom_rbound[geoms], 0.1).mean())
     return centre, max(float(radius), 0.3)

@@ -1,4 +1,4 @@
-"""Counter-based random streams: a draw depends on the seed, the world's global index, its step and the term alone."""
+"""Counter-based random streams: a draw depends only on the seed, the world's global index, its step and the term."""
 
 import zlib
 
@@ -19,5 +19,5 @@ def uniform(rng: wp.uint32, lo: float, hi: float) -> float:
 
 
 def salt_of(name: str) -> int:
-    """A stable 24-bit number for a term's name, so that adding a term leaves the others' draws alone."""
+    """Return a stable 24-bit number for a term's name, so that adding a term does not change the others' draws."""
     return zlib.crc32(name.encode()) & 0xFFFFFF

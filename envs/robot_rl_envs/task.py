@@ -12,7 +12,7 @@ from robot_rl_envs.sensing.camera import ImageGroup
 from robot_rl_envs.sensing.pipeline import OPTIONS, check_options
 from robot_rl_envs.sensing.sensors import Sensors
 from robot_rl_envs.terms import term_info
-from robot_rl_envs.terms.checks import check_length, check_ranges, figure, require
+from robot_rl_envs.terms.checks import check_length, check_ranges, figure, is_whole, require
 
 if TYPE_CHECKING:
     from robot_rl_envs.terrain import TerrainCfg
@@ -84,7 +84,7 @@ class _Term:
 class Reward(_Term):
     """A reward term: ``weight * fn(s, i, **params)``, per second.
 
-    ``group`` names the rewards that one critic may value by itself (the learner's ``several_critics``).
+    ``group`` names rewards that one critic may value separately (the learner's ``several_critics``).
     """
 
     kind = "reward"
@@ -112,25 +112,22 @@ class Termination(_Term):
 
 
 class Observation(_Term):
-    """An observation term: the value of ``fn`` on its way through a sensor to the policy.
+    """An observation term: the value of ``fn`` as a sensor delivers it to the policy.
 
-    value, + bias (+ drift), + noise, delay, dropout, clip, scale, history. In a group with ``noise=False`` the first
-    five are off. All but ``history``, ``delay_steps`` and ``noise_kind`` are live parameters.
+    In order: value, + bias (+ drift), + noise, delay, dropout, clip, scale, history. In a group with ``noise=False``
+    the first five are off. All but ``history``, ``delay_steps`` and ``noise_kind`` are live parameters.
 
     Args:
         fn: the term.
         noise: bound of uniform noise, or standard deviation of gaussian noise, of each element in each step.
         scale: factor, applied after the clip.
         clip: bound on the value's magnitude.
-        history: how many values the policy sees, oldest first.
+        history: number of values the policy sees, oldest first.
         options: ``noise_kind`` "uniform" or "gaussian"; ``bias``: each element's own offset, drawn in +-bias at every
-            reset; ``drift``: it walks on by this per sqrt(second); ``delay_s`` = (lo, hi) [s]: drawn by each world at
+            reset; ``drift``: its random walk per sqrt(second); ``delay_s`` = (lo, hi) [s]: drawn by each world at
             every reset and rounded to control steps; ``delay_steps``: control steps kept for it, 0 for what hi needs;
             ``dropout``: the probability that a step's value is lost and the last one that arrived is repeated. The
             others are parameters of ``fn``.
-
-    Raises:
-        ValueError: an option is out of range, or a parameter is not one of ``fn``.
     """
 
     kind = "observation"
@@ -148,14 +145,14 @@ class Observation(_Term):
         self._bind(fn, options)
         require(noise >= 0, "noise", noise, "must be >= 0")
         require(clip > 0, "clip", clip, "must be > 0")
-        require(isinstance(history, int) and 1 <= history <= 100, "history", history, "must be an int in [1, 100]")
+        require(is_whole(history, 1, 100), "history", history, "must be an int in [1, 100]")
         self.noise, self.scale, self.clip, self.history = float(noise), float(scale), float(clip), history
         for name, value in pipeline.items():
             setattr(self, name, value)
 
 
 class Command(_Term):
-    """A command, drawn anew at each reset and every ``resample_s`` = (lo, hi) seconds."""
+    """A command, drawn at each reset and every ``resample_s`` = (lo, hi) seconds."""
 
     kind = "command"
 
@@ -167,7 +164,7 @@ class Command(_Term):
 
 
 class Curriculum(_Term):
-    """What a world learns from an episode before the next one starts: its terrain's level, its commands' range."""
+    """What changes for a world between episodes: its terrain's level, its commands' range."""
 
     kind = "curriculum"
 
@@ -192,16 +189,15 @@ class Event(_Term):
 
 @dataclass(kw_only=True, slots=True)
 class TorchTerm:
-    """The escape hatch: a reward, observation or termination as a torch function over the whole batch.
+    """A reward, observation or termination as a torch function over the whole batch, outside the kernels.
 
     Attributes:
         kind: "reward", "observation" or "termination".
         fn: ``fn(state) -> Tensor``; ``state`` is ``Env.state``. Shape (N,) for rewards and terminations, (N, size)
             for observations.
-        weight: weight of a reward.
         size: width of an observation.
         time_out: for a termination.
-        group: group of a reward, as of :class:`Reward`.
+        group: group of a reward, as in :class:`Reward`.
     """
 
     kind: str
@@ -223,15 +219,13 @@ class Sim:
     Attributes:
         timestep: physics step [s].
         decimation: physics steps per control step.
-        solver: "newton", "cg" or, on the CPU engine alone, "pgs".
-        iterations: solver iterations at most.
-        ls_iterations: line search iterations at most.
+        solver: "newton", "cg" or, only on the CPU engine, "pgs".
+        iterations, ls_iterations: largest number of solver and of line search iterations.
         cone: friction cone, "pyramidal" or "elliptic".
         integrator: "implicitfast", "euler" or "rk4".
         floor_friction: sliding friction of the floor.
-        nconmax: contacts a world at most (mujoco_warp); 0 lets the engine choose.
-        njmax: constraint rows a world at most (mujoco_warp); 0 lets the engine choose.
-        memory: bytes for contacts and constraints (mujoco); 0 lets the engine choose.
+        nconmax, njmax: largest number of contacts and of constraint rows a world (mujoco_warp); 0: the engine's choice.
+        memory: bytes for contacts and constraints (mujoco); 0: the engine's choice.
     """
 
     timestep: float = 0.005
@@ -249,21 +243,15 @@ class Sim:
     def __post_init__(self) -> None:
         require(0 < self.timestep <= 0.05, "sim.timestep", self.timestep, "must be in (0, 0.05] s")
         require(1 <= self.decimation <= 100, "sim.decimation", self.decimation, "must be in [1, 100]")
-        require(self.solver in SOLVERS, "sim.solver", self.solver, f"must be one of {', '.join(SOLVERS)}")
-        require(self.cone in CONES, "sim.cone", self.cone, f"must be one of {', '.join(CONES)}")
-        require(
-            self.integrator in INTEGRATORS,
-            "sim.integrator",
-            self.integrator,
-            f"must be one of {', '.join(INTEGRATORS)}",
-        )
+        for name, kinds in (("solver", SOLVERS), ("cone", CONES), ("integrator", INTEGRATORS)):
+            value = getattr(self, name)
+            require(value in kinds, f"sim.{name}", value, f"must be one of {', '.join(kinds)}")
         for name in ("iterations", "ls_iterations"):
             require(1 <= getattr(self, name) <= 1000, f"sim.{name}", getattr(self, name), "must be in [1, 1000]")
         require(self.floor_friction >= 0, "sim.floor_friction", self.floor_friction, "must be >= 0")
         for name in ("nconmax", "njmax", "memory"):
-            require(
-                getattr(self, name) >= 0, f"sim.{name}", getattr(self, name), "must be 0 (the engine's own) or more"
-            )
+            value = getattr(self, name)
+            require(value >= 0, f"sim.{name}", value, "must be 0 (the engine's own) or more")
 
     @property
     def step_dt(self) -> float:
@@ -276,10 +264,10 @@ class Actions:
     """How the policy's outputs drive the joints.
 
     Attributes:
-        kind: "position" (target = default + scale * action), "effort" (force = scale * action) or, for a robot whose
-            model brings its own actuators, "direct" (control = scale * action).
+        kind: "position" (target = default + scale * action), "effort" (force = scale * action) or, for a robot with a
+            model that brings its own actuators, "direct" (control = scale * action).
         clip: bound on the raw action's magnitude.
-        scale: multiplies the robot's ``action_scale``; "direct" takes it alone.
+        scale: multiplies the robot's ``action_scale``; "direct" uses only this one.
         actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuation.actuators`.
     """
 
@@ -296,12 +284,7 @@ class Actions:
 
 @dataclass(kw_only=True, slots=True)
 class ObservationGroup:
-    """Named observation terms, concatenated in order.
-
-    Attributes:
-        terms: name -> :class:`Observation` or :class:`TorchTerm`.
-        noise: whether the terms' noise is applied.
-    """
+    """Named :class:`Observation` and :class:`TorchTerm` entries, concatenated in order, with their noise or without."""
 
     terms: dict[str, Any]
     noise: bool = True
@@ -312,22 +295,18 @@ class Task:
     """One task: everything the environment needs, and the learner's presets.
 
     Attributes:
-        name: the registry's name.
         summary: one line for ``robot-rl list``.
-        robot: the robot.
-        sim: physics options.
         episode_length_s: an episode's length [s].
-        actions: how actions drive the joints.
         observations: "actor" (what a robot can sense) and "critic" (anything); further groups may be of images.
         rewards, terminations, commands, events, curricula, metrics: named terms.
         terrain: the ground; None is an endless plane.
-        sensors: where sensors sit and what they cover; the observation terms say which are read.
+        sensors: poses and ranges of sensors; the observation terms decide which are read.
         randomize: randomization that is read from files: a measured latency.
         only_positive_rewards: floor the summed reward of a step at zero.
         mirror: the task is left-right symmetric.
         num_envs: worlds by default (cpu, gpu).
         learner, learner_cpu: dotted learner settings, e.g. ``{"ppo.gamma": 0.99}``; the second, on top, on a CPU.
-        presets: the same for learners that do not take over PPO's, by their name, e.g. ``{"flashsac": {...}}``.
+        presets: the same for learners that do not use PPO's, by their name, e.g. ``{"flashsac": {...}}``.
         solved: ``(metric, bound)``: what counts as solved, for time-to-threshold figures.
         deployable: a robot can measure what the actor sees; the exporter refuses a task that is not.
     """
@@ -373,7 +352,7 @@ class Task:
 
     @property
     def command_width(self) -> int:
-        """How many numbers the command has; 3, and all zero, where nothing is commanded."""
+        """Number of components of the command; 3, all zero, where there is no command."""
         return next((term.info.size for term in self.commands.values()), 3)
 
     @property

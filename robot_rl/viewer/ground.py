@@ -62,7 +62,7 @@ def shaded_map(terrain: Terrain) -> np.ndarray:
 
     x points to the right and y up; the light comes from the upper left.
     """
-    from robot_rl_envs.terrain.paint import colour, shade
+    from robot_rl_envs.terrain.geoms import colour, shade
 
     trim = max(0, terrain.cfg.border_cells - round(EDGE_M / terrain.resolution))
     ny, nx = terrain.heights.shape

@@ -63,8 +63,6 @@ def test_rays_hit_the_same_on_both_engines(envs):
             rays.directions.assign(directions)
             rays.cast()
             found[name] = rays.distances.numpy().copy()
-            if not ground_only:
-                np.testing.assert_allclose(env.engine.rays(origins, directions), found[name], atol=1e-5)
         one, two = (found[name] for name in ENGINES)
         assert ((one < 0) == (two < 0)).mean() > 0.99
         hit = (one >= 0) & (two >= 0)

@@ -1,7 +1,7 @@
-"""The file of a learned actuator: a small network in safetensors, what it reads in the file's metadata, no code.
+"""The file of a learned actuator: a small network in safetensors, its inputs described in the file's metadata, no code.
 
 The network reads the position errors (target - position) [rad] at some lags and the joint's velocities [rad/s] at the
-same lags, newest first as the lags are listed, and returns one torque [N m]:
+same lags, in the order of the lags, and returns one torque [N m]:
 
     x = [error_scale * error[t - lag], ... , velocity_scale * velocity[t - lag], ...]
     torque = output_scale * net(x)
@@ -34,12 +34,12 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @dataclass(kw_only=True, slots=True)
 class NetFile:
-    """A learned actuator as it lies in a file.
+    """The content of a learned actuator's file.
 
     Attributes:
         layers: weight (out, in) and bias (out,) of each layer, float32.
         activation: one of :data:`ACTIVATIONS`, after every layer but the last.
-        lags_s: how far back each error and velocity lies [s]; 0 is now.
+        lags_s: age of each error and velocity [s]; 0 is now.
         error_scale: multiplies position errors [1/rad].
         velocity_scale: multiplies velocities [s/rad].
         output_scale: multiplies the network's output [N m].
@@ -55,7 +55,6 @@ class NetFile:
     name: str = "actuator net"
 
     def __post_init__(self) -> None:
-        """Check the shapes and figures."""
         lags = self.lags_s
         known = ", ".join(sorted(ACTIVATIONS))
         self._want(self.activation in ACTIVATIONS, f"activation={self.activation!r}, wants one of {known}")
@@ -93,7 +92,7 @@ class NetFile:
         return [self.layers[0][0].shape[1], *(weight.shape[0] for weight, _ in self.layers)]
 
     def torque(self, errors: np.ndarray, velocities: np.ndarray) -> np.ndarray:
-        """The reference: torque [N m] of errors and velocities at the lags, (..., lags) each -> (...), in float64."""
+        """Return the torque [N m] of errors and velocities (..., lags) in float64, the reference of the kernel."""
         x = np.concatenate([self.error_scale * errors, self.velocity_scale * velocities], axis=-1).astype(np.float64)
         for weight, bias in self.layers[:-1]:
             x = ACTIVATIONS[self.activation](x @ weight.T.astype(np.float64) + bias)
@@ -102,20 +101,11 @@ class NetFile:
 
 
 def save_actuator_net(path: str | Path, layers: Sequence[tuple[Any, Any]], **fields: Any) -> NetFile:
-    """Write a network's file.
+    """Write a network's file atomically and return its content, checked as :func:`load_actuator_net` does.
 
-    Args:
-        path: the file; it is written whole or not at all.
-        layers: weight (out, in) and bias (out,) of each layer: arrays, or tensors of torch on the CPU. Of a
-            ``torch.nn.Sequential``: ``[(m.weight, m.bias) for m in net if isinstance(m, torch.nn.Linear)]``.
-        fields: ``activation``, ``lags_s``, ``error_scale``, ``velocity_scale``, ``output_scale`` as in
-            :class:`NetFile`.
-
-    Returns:
-        What was written.
-
-    Raises:
-        ValueError: the network is not one that :func:`load_actuator_net` would take.
+    ``layers`` are weight (out, in) and bias (out,) of each layer: arrays, or tensors of torch on the CPU. Of a
+    ``torch.nn.Sequential``: ``[(m.weight, m.bias) for m in net if isinstance(m, torch.nn.Linear)]``. ``fields`` are
+    those of :class:`NetFile`.
     """
     from safetensors.numpy import save
 
@@ -125,9 +115,9 @@ def save_actuator_net(path: str | Path, layers: Sequence[tuple[Any, Any]], **fie
     tensors = {}
     for k, (weight, bias) in enumerate(net.layers):
         tensors |= {f"layers.{k}.weight": weight, f"layers.{k}.bias": bias}
-    told = {name: getattr(net, name) for name in ("activation", "error_scale", "velocity_scale", "output_scale")}
-    told |= {"lags_s": list(lags), "sizes": net.sizes}
-    content = save(tensors, metadata={METADATA_KEY: json.dumps(told)})
+    about = {name: getattr(net, name) for name in ("activation", "error_scale", "velocity_scale", "output_scale")}
+    about |= {"lags_s": list(lags), "sizes": net.sizes}
+    content = save(tensors, metadata={METADATA_KEY: json.dumps(about)})
     part = path.with_name(path.name + ".part")
     part.write_bytes(content)
     part.replace(path)
@@ -143,8 +133,7 @@ def load_actuator_net(path: str | Path) -> NetFile:
     """Read a network's file.
 
     Raises:
-        ValueError: it is no safetensors file, lacks the metadata or a layer, or a layer has the wrong shape; the line
-            names the layer, its shape and what is wanted.
+        ValueError: not a safetensors file, no metadata, or a layer is missing or has the wrong shape; one line.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -155,7 +144,7 @@ def load_actuator_net(path: str | Path) -> NetFile:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no dict)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{name}: is no safetensors file that can be read ({error})") from error
-    told = _metadata(name, metadata)
+    fields = _metadata(name, metadata)
     layers = []
     while f"layers.{len(layers)}.weight" in tensors:
         k = len(layers)
@@ -167,16 +156,16 @@ def load_actuator_net(path: str | Path) -> NetFile:
         raise ValueError(
             f"{name}: holds {', '.join(extra)}, wants layers.0.weight, layers.0.bias, layers.1.weight, ..."
         )
-    return NetFile(layers=layers, name=name, **told)
+    return NetFile(layers=layers, name=name, **fields)
 
 
 def _metadata(name: str, metadata: dict[str, str]) -> dict[str, Any]:
-    """The fields of :class:`NetFile` that the metadata tells."""
+    """Return the fields of :class:`NetFile` in the metadata."""
     try:
-        told = json.loads(metadata[METADATA_KEY])
-        lags = tuple(float(lag) for lag in told["lags_s"])
-        scales = {field: float(told[field]) for field in ("error_scale", "velocity_scale", "output_scale")}
-        return {"activation": str(told["activation"]), "lags_s": lags, **scales}
+        found = json.loads(metadata[METADATA_KEY])
+        lags = tuple(float(lag) for lag in found["lags_s"])
+        scales = {field: float(found[field]) for field in ("error_scale", "velocity_scale", "output_scale")}
+        return {"activation": str(found["activation"]), "lags_s": lags, **scales}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{name}: its metadata key {METADATA_KEY!r} wants a JSON object with activation, lags_s, error_scale, "

@@ -1,6 +1,6 @@
-"""What drives a joint: MuJoCo's own servo or DC motor, a PD law of our own, or a learned network.
+"""What drives a joint: MuJoCo's own servo or DC motor, a PD law in a kernel, or a learned network.
 
-Whatever the model, an action means the same: a joint target (with ``actions.kind="position"``), so a trained policy's
+With every model an action means the same: a joint target (with ``actions.kind="position"``), so a trained policy's
 exported contract does not depend on it.
 
 ===============  ===================================================================  ==========================
@@ -8,8 +8,8 @@ class            torque of one joint, before the clip to its effort limit       
 ===============  ===================================================================  ==========================
 `PositionPd`     ``kp (target - q) - kd qd``                                          by the engine, implicitly
 `DcMotor`        the same, within what a supply voltage drives against the back-EMF   by the engine, implicitly
-`ExplicitPd`     the same law and, if wanted, the same curve                          by our kernel, each substep
-`ActuatorNet`    a small network of the last position errors and velocities           by our kernel, each substep
+`ExplicitPd`     the same law, optionally with the same curve                         by a kernel, each substep
+`ActuatorNet`    a small network of the last position errors and velocities           by a kernel, each substep
 ===============  ===================================================================  ==========================
 
 "Implicitly": MuJoCo's integrator knows how the torque changes with speed, so stiff gains stay stable at long time
@@ -41,10 +41,10 @@ class Actuator:
         delay_s: (lo, hi) [s]: each world draws its delay at every reset and rounds it to whole substeps. (0, 0): none,
             at no cost.
         delay_history: substeps of targets that are kept; the longest delay must fit in.
-        delay_quantiles_s: quantiles at evenly spaced probabilities, ascending [s]: at every reset each world draws from
-            them, too, and adds it. See :mod:`robot_rl_envs.actuation.latency`.
-        jitter_quantiles_s: likewise of what every control step adds to its world's delay, in the same episode.
-        explicit: whether our kernel computes the torque, in each substep.
+        delay_quantiles_s: quantiles at evenly spaced probabilities, ascending [s]: each world also draws from these at
+            every reset and adds it. See :mod:`robot_rl_envs.actuation.latency`.
+        jitter_quantiles_s: the same for what every control step adds to its world's delay.
+        explicit: whether a kernel computes the torque, in each substep.
         takes_gains: whether it needs each driven joint's kp where an action is a position.
     """
 
@@ -57,7 +57,6 @@ class Actuator:
     takes_gains: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         fits = len(self.delay_s) == 2 and all(math.isfinite(value) for value in self.delay_s)
         fits = fits and 0.0 <= self.delay_s[0] <= self.delay_s[1]
         require(fits, "actuator.delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi [s]")
@@ -68,7 +67,7 @@ class Actuator:
 
     @property
     def measured(self) -> bool:
-        """Whether the delay is drawn from quantiles, too."""
+        """Whether the delay is also drawn from quantiles."""
         return bool(self.delay_quantiles_s or self.jitter_quantiles_s)
 
     @property
@@ -83,13 +82,7 @@ class Actuator:
         return self.delay_s[1] > 0.0 or self.measured
 
     def check(self, robot: Robot, timestep: float, kind: str) -> None:
-        """Check against a robot and a physics step before anything is built.
-
-        Args:
-            robot: the robot.
-            timestep: physics step [s].
-            kind: ``actions.kind``, "position" or "effort".
-        """
+        """Check against a robot, a physics step [s] and ``actions.kind`` before anything is built."""
         longest = self.longest_delay_s
         # A drawn delay between two substeps is one or the other, so the longest may be rounded up.
         steps = math.ceil(longest / timestep - 1e-6) if self.measured else round(longest / timestep)
@@ -103,7 +96,7 @@ class Actuator:
         if self.explicit and kind != "position":
             raise ValueError(
                 f"actions.kind={kind!r}: {type(self).__name__} turns joint targets into torques; use "
-                "actions.kind=position, or PositionPd or DcMotor, which take efforts, too"
+                "actions.kind=position, or PositionPd or DcMotor, which also take efforts"
             )
         for joint in robot.joints:
             if self.takes_gains and kind == "position" and not joint.passive and joint.kp == 0:
@@ -115,7 +108,7 @@ class Actuator:
     def add_to(self, spec: Any, joint: Joint, kind: str = "position") -> Any:
         """Add the MuJoCo actuator of one joint to a ``mujoco.MjSpec`` and return it.
 
-        Its control is the joint target (PositionPd, DcMotor), the effort with ``kind="effort"``, or the torque that our
+        Its control is the joint target (PositionPd, DcMotor), the effort with ``kind="effort"``, or the torque that a
         kernel computes (ExplicitPd, ActuatorNet). The spec's ``option.timestep`` must be set.
         """
         import mujoco
@@ -136,18 +129,13 @@ class Actuator:
 
 
 def check_events(actuator: Actuator, events: dict[str, Any]) -> None:
-    """Refuse events that draw another kind of actuator's gains than ``actuator``'s: on the device nothing would notice.
-
-    Args:
-        actuator: the task's actuator.
-        events: its events by name.
-    """
+    """Refuse events that draw another kind of actuator's gains than ``actuator``'s: no kernel would notice."""
     kind = type(actuator).__name__
     right = "explicit_gains" if actuator.explicit else "dc_motor_gains" if kind == "DcMotor" else "motor_strength"
     for name, event in events.items():
         info = event.info
         gains = bool({"actuator_gainprm", "actuator_biasprm"} & set(info.model_fields))
-        # an explicit actuator is a motor of gain 1 to the engine: its strength may be scaled there, too
+        # an explicit actuator is a motor of gain 1 to the engine: its strength may also be scaled there
         fits = {
             "explicit_gains": actuator.explicit,
             "dc_motor_gains": kind == "DcMotor",
@@ -160,7 +148,7 @@ def check_events(actuator: Actuator, events: dict[str, Any]) -> None:
 
 
 def engine_delay(steps: int, timestep: float) -> float:
-    """MuJoCo's delay [s] that makes exactly ``steps`` substeps.
+    """Return MuJoCo's delay [s] for exactly ``steps`` substeps.
 
     MuJoCo takes the newest sample that is at least ``delay`` old. Half a substep less keeps that choice clear of the
     rounding of its clock, which is float32 in mujoco_warp.
@@ -180,8 +168,8 @@ class PositionPd(Actuator):
 class DcMotor(Actuator):
     """MuJoCo's DC motor under a position controller: torque falls with speed as a supply voltage allows.
 
-    The motor and its gear are one, seen at the joint. From a joint's effort limit E and velocity limit w0 (its speed
-    without load) follow the motor constant ``K = V / w0`` and the resistance ``R = K V / (saturation_effort E)``; then
+    Motor and gear are modelled as one, at the joint. A joint's effort limit E and velocity limit w0 (its speed without
+    load) give the motor constant ``K = V / w0`` and the resistance ``R = K V / (saturation_effort E)``; then
 
         v = clip(R / K (kp (target - q) - kd qd) + K qd, -V, V)
         torque = clip(K / R (v - K qd), -E, E)
@@ -191,21 +179,20 @@ class DcMotor(Actuator):
     Attributes:
         saturation_effort: torque at standstill that the voltage would drive, in effort limits. 1: the torque falls from
             standstill on; 2: the effort limit holds up to half the velocity limit.
-        voltage: supply voltage V [V]; it scales the current and leaves torques as they are.
+        voltage: supply voltage V [V]; it scales the current and does not change torques.
     """
 
     saturation_effort: float = 1.0
     voltage: float = 24.0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         Actuator.__post_init__(self)
         for name in ("saturation_effort", "voltage"):
             value = getattr(self, name)
             require(math.isfinite(value) and value > 0.0, f"actuator.{name}", value, "must be a finite number > 0")
 
     def electrical(self, joint: Joint) -> tuple[float, float]:
-        """Motor constant K [V s/rad = N m/A] and resistance R [Ohm] of a joint, seen at the joint."""
+        """Return motor constant K [V s/rad = N m/A] and resistance R [Ohm] of a joint, at the joint."""
         constant = self.voltage / joint.velocity_limit
         return constant, constant * self.voltage / (self.saturation_effort * joint.effort_limit)
 
@@ -226,7 +213,7 @@ class DcMotor(Actuator):
 
 @dataclass(kw_only=True, slots=True)
 class ExplicitPd(Actuator):
-    """The PD law computed by our kernel in each substep, clipped by the effort limit and a torque-speed curve.
+    """The PD law computed by a kernel in each substep, clipped by the effort limit and a torque-speed curve.
 
         torque = strength clip(clip(kp (target - q) - kd qd, S (-1 - qd / w0), S (1 - qd / w0)), -E, E)
 
@@ -241,7 +228,6 @@ class ExplicitPd(Actuator):
     explicit: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         Actuator.__post_init__(self)
         value = self.saturation_effort
         require(
@@ -268,11 +254,7 @@ class ActuatorNet(Actuator):
     takes_gains: ClassVar[bool] = False
 
     def check(self, robot: Robot, timestep: float, kind: str) -> None:
-        """See :meth:`Actuator.check`; reads the file, too.
-
-        Raises:
-            ValueError: there is no such file, it holds no such network, or its lags are no whole substeps.
-        """
+        """See :meth:`Actuator.check`; also reads the file."""
         Actuator.check(self, robot, timestep, kind)
         self.lag_steps(self.load(robot), timestep)
 
@@ -280,7 +262,7 @@ class ActuatorNet(Actuator):
         """Read the network for ``robot``.
 
         Raises:
-            ValueError: there is no such file, or a layer of it has the wrong shape.
+            ValueError: no such file, or a layer of it has the wrong shape.
         """
         folders = [robot.model.parent, Path.cwd()]
         for folder in folders:
@@ -289,14 +271,14 @@ class ActuatorNet(Actuator):
                 return load_actuator_net(path)
         looked = "" if Path(self.file).is_absolute() else f" in {' or '.join(str(folder) for folder in folders)}"
         raise ValueError(
-            f"actions.actuator.file={self.file!r}: no such file{looked}; docs/actuators.md tells how to make one"
+            f"actions.actuator.file={self.file!r}: no such file{looked}; docs/actuators.md describes how to make one"
         )
 
     def lag_steps(self, net: NetFile, timestep: float) -> list[int]:
-        """The network's lags in substeps.
+        """Return the network's lags in substeps.
 
         Raises:
-            ValueError: a lag is no whole number of substeps, or longer than MAX_NET_LAG of them.
+            ValueError: a lag is not a whole number of substeps, or more than MAX_NET_LAG of them.
         """
         steps = []
         for lag in net.lags_s:

@@ -1,7 +1,7 @@
 """What explicit actuators compute for one joint of one world, in each substep; and the draw of a world's delay.
 
 ``a`` is the struct of :mod:`robot_rl_envs.fuse.actuating`: one row a driven joint, in the order of ctrl. A world's
-first substep after a reset is known by its step count, so histories clear themselves and a reset touches none.
+first substep after a reset is known by its step count, so histories clear themselves.
 """
 
 from typing import Any
@@ -95,7 +95,7 @@ def draw_delay_steps(rng: wp.uint32, lo: float, hi: float, timestep: float, most
 
 @wp.func
 def draw_quantile(p: wp.array(dtype=wp.float32), first: int, last: int, rng: wp.uint32) -> float:
-    """A draw from the distribution whose quantiles at evenly spaced probabilities are p[first], ..., p[last]."""
+    """Draw from the distribution with the quantiles p[first], ..., p[last] at evenly spaced probabilities."""
     at = wp.randf(rng) * float(last - first)
     k = first + wp.min(int(at), last - first - 1)
     return p[k] + (at - float(k - first)) * (p[k + 1] - p[k])

@@ -1,9 +1,9 @@
 """A measured delay as randomization: the histograms of a file, as quantiles that a kernel draws from.
 
-The file is what ``robot-rl latency`` writes: JSON with ``format`` "robot_rl.latency", ``version`` 1 and two histograms,
+The file is written by ``robot-rl latency``: JSON with ``format`` "robot_rl.latency", ``version`` 1 and two histograms,
 ``delay_s`` (how long from a robot's state to the command that answers it, second by second) and ``jitter_s`` (how far
 a single step is off), each ``{"edges": [...], "counts": [...]}`` with one edge more than counts, in seconds. The report
-of ``robot-rl-infer --report`` does, too: its delay is then one figure, and all of its spread is jitter.
+of ``robot-rl-infer --report`` is also read: its delay is then one figure, and all of its spread is jitter.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ class Randomize:
 
     Attributes:
         latency_from: a file of ``robot-rl latency``, or a report of ``robot-rl-infer``: the actuators' delay is drawn
-            from what was measured, on top of their ``delay_s``. It is read when the task is made; from then on its
-            figures are the actuator's ``delay_quantiles_s`` and ``jitter_quantiles_s``, this is empty, and
-            ``latency_read`` says where they came from.
-        latency_read: the file that was read; to know, not to set.
+            from this measurement, on top of their ``delay_s``. It is read when the task is made; then its figures are
+            the actuator's ``delay_quantiles_s`` and ``jitter_quantiles_s``, and this is empty.
+        latency_read: the file that was read; for information, not to be set.
     """
 
     latency_from: str = ""
@@ -39,13 +38,10 @@ class Randomize:
 
 
 def read_latency(path: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The quantiles of delay and jitter in a file of ``robot-rl latency`` [s].
-
-    Args:
-        path: the file.
+    """Return the quantiles of delay and jitter in a file of ``robot-rl latency`` [s].
 
     Raises:
-        ValueError: there is no such file, or it holds something else; the line names what.
+        ValueError: no such file, or other content; the line names what is wrong.
     """
     where = f"randomize.latency_from={path!r}"
     try:
@@ -67,26 +63,16 @@ def read_latency(path: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def with_latency(actions: Any, path: str) -> tuple[Any, Randomize]:
-    """``actions`` with the delay of a file at their actuator, and what then stands in the task, which needs no file.
-
-    Args:
-        actions: a task's :class:`~robot_rl_envs.task.Actions`.
-        path: the file.
-
-    Raises:
-        ValueError: see :func:`read_latency`.
-    """
+    """Return ``actions`` with the delay of a file at their actuator, and a `Randomize` that needs no file."""
     delay, jitter = read_latency(path)
     actuator = replace(actions.actuator, delay_quantiles_s=delay, jitter_quantiles_s=jitter)
     return replace(actions, actuator=actuator), Randomize(latency_read=path)
 
 
 def quantiles(edges: list[float], counts: list[int]) -> tuple[float, ...]:
-    """The quantiles of a histogram at evenly spaced probabilities, linear within a bin.
+    """Return the quantiles of a histogram at evenly spaced probabilities, linear within a bin.
 
-    Args:
-        edges: (n + 1,) ascending.
-        counts: (n,), not all 0.
+    ``edges`` (n + 1,) are ascending, ``counts`` (n,) not all 0.
     """
     total, found = sum(counts), []
     for k in range(QUANTILES):
@@ -95,7 +81,7 @@ def quantiles(edges: list[float], counts: list[int]) -> tuple[float, ...]:
         for lo, hi, count in zip(edges, edges[1:], counts, strict=False):
             if count == 0:
                 continue
-            # The lowest quantile is the first bin's lower edge; each other one lies in the bin that reaches it.
+            # The lowest quantile is the first bin's lower edge; each other one is in the bin that reaches it.
             if left <= count:
                 value = lo + (hi - lo) * left / count
                 break
@@ -105,18 +91,11 @@ def quantiles(edges: list[float], counts: list[int]) -> tuple[float, ...]:
 
 
 def from_report(report: dict[str, Any], where: str, extra_s: float = 0.0) -> dict[str, Any]:
-    """Delay and jitter of a report of ``robot-rl-infer --report``, in the form of ``robot-rl latency``.
+    """Convert a report of ``robot-rl-infer --report`` to the form of ``robot-rl latency``.
 
-    The delay is the state's way (as far as it varies) and then the time to the command; how they fall together is not
-    in a report, so they are taken as independent.
-
-    Args:
-        report: the report.
-        where: what an error begins with.
-        extra_s: constant time on the wire that nobody measured, added to the delay [s].
-
-    Raises:
-        ValueError: it holds no such figures.
+    The delay is the state's transport (as far as it varies) and then the time to the command; a report does not contain
+    their correlation, so they are taken as independent. ``where`` begins error lines, ``extra_s`` is a constant
+    unmeasured time on the wire, added to the delay [s].
     """
     latencies = report["latencies"]
     parts = [_spread(where, latencies, "state_to_command")]
@@ -135,7 +114,7 @@ def from_report(report: dict[str, Any], where: str, extra_s: float = 0.0) -> dic
 
 
 def _spread(where: str, latencies: Any, name: str) -> list[float]:
-    """64 values [s] that are spread as a histogram of a report is."""
+    """Return 64 values [s] distributed as a histogram of a report."""
     try:
         buckets = [(float(lo), float(hi), int(count)) for lo, hi, count in latencies[name]["buckets"]]
         total = sum(count for _, _, count in buckets)
@@ -155,7 +134,7 @@ def _spread(where: str, latencies: Any, name: str) -> list[float]:
 
 
 def check_quantiles(name: str, values: Any, least: float) -> None:
-    """Refuse quantiles that are no distribution; none at all are fine."""
+    """Refuse quantiles that are not a distribution; an empty tuple is valid."""
     right = f"must be empty, or 2 or more ascending numbers in [{least:g}, {MAX_DELAY_S:g}] s"
     fits = all(isinstance(value, int | float) and math.isfinite(value) for value in values) and len(values) != 1
     if fits and values:

@@ -1,4 +1,4 @@
-"""A task's environment in Gymnasium's form: numpy arrays in and out, on the host, whatever the engine runs on."""
+"""A task's environment as a Gymnasium environment: numpy arrays on the host with every engine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from robot_rl_envs.adapters.restart import restart
-from robot_rl_envs.adapters.spaces import action_box, group_box
+from robot_rl_envs.adapters.shared import action_box, group_box, restart
 from robot_rl_envs.make import make_env
 
 if TYPE_CHECKING:
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, np.ndarray]
 WIDTH, HEIGHT = 480, 360
-"""Of a picture [px]."""
+"""Size of a rendered image [px]."""
 
 
 class TaskVectorEnv(VectorEnv):
-    """Worlds of a task, for anything that takes a Gymnasium vector environment.
+    """Worlds of a task as a Gymnasium vector environment.
 
     An episode that ended by its time is truncated, one that ended otherwise is terminated; a world that was quarantined
     is terminated with a reward of zero, and an observation of zeros.
@@ -57,15 +56,11 @@ class TaskVectorEnv(VectorEnv):
             task: what to simulate.
             num_envs: number of worlds N.
             groups: the observation group that is the observation, a Box; or several in a Dict, "all" for all of them.
-            autoreset_mode: how worlds that are done begin anew. SAME_STEP is the environment's own way; NEXT_STEP costs
+            autoreset_mode: how worlds that are done are reset. SAME_STEP is the environment's own way; NEXT_STEP costs
                 a copy of the state in every step after one in which an episode ended.
             render_mode: "rgb_array", or None.
             seed: of the first episodes, until `reset` is given another.
             options: engine, device, num_threads, as of `robot_rl_envs.make.make_env`.
-
-        Raises:
-            ValueError: groups that are none, named twice or not the task's; another render_mode, or what `make_env`
-                raises.
         """
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode={render_mode!r}: must be 'rgb_array', or None")
@@ -74,16 +69,16 @@ class TaskVectorEnv(VectorEnv):
         self.num_envs = num_envs
         self.task_env: Env = self._build(0 if seed is None else seed)
         obs = self.task_env.get_observations()
-        self._alone = isinstance(groups, str) and groups != "all"
-        there = [str(name) for name in obs.keys()]  # noqa: SIM118, a TensorDict
-        self._names = there if groups == "all" else [groups] if isinstance(groups, str) else list(groups)
-        unknown = [name for name in self._names if name not in there]
+        self._single = isinstance(groups, str) and groups != "all"
+        known = [str(name) for name in obs.keys()]  # noqa: SIM118, a TensorDict
+        self._names = known if groups == "all" else [groups] if isinstance(groups, str) else list(groups)
+        unknown = [name for name in self._names if name not in known]
         if unknown:
-            raise ValueError(f"groups={unknown[0]!r}: must be one of {', '.join(there)}, or 'all'")
+            raise ValueError(f"groups={unknown[0]!r}: must be one of {', '.join(known)}, or 'all'")
         if not self._names or len(set(self._names)) < len(self._names):
             raise ValueError(f"groups={groups!r}: must name at least one group, none of them twice")
         parts: dict[str, spaces.Space] = {name: group_box(obs, name) for name in self._names}
-        self.single_observation_space = parts[self._names[0]] if self._alone else spaces.Dict(parts)
+        self.single_observation_space = parts[self._names[0]] if self._single else spaces.Dict(parts)
         self.single_action_space = action_box(self.task_env)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -98,18 +93,12 @@ class TaskVectorEnv(VectorEnv):
         return make_env(self._task, num_envs=self.num_envs, seed=seed, **self._options)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset all worlds, or with options={"reset_mask": (N,) bool} some of them.
+        """Reset all worlds, or with options={"reset_mask": (N,) bool} some; return observations and an empty info.
 
         Args:
-            seed: of all random numbers from here on, the randomized models' among them; None goes on with the present
-                ones, which are drawn at random where none was ever given.
+            seed: of all random numbers from here on, the randomized models' among them; None continues with the present
+                ones, which are random if no seed was ever given.
             options: as above, or None.
-
-        Returns:
-            Observations, and an empty info.
-
-        Raises:
-            ValueError: a mask that is none, or one beside a seed.
         """
         super().reset(seed=seed)
         mask = self._reset_mask(options)
@@ -144,7 +133,7 @@ class TaskVectorEnv(VectorEnv):
             "final_info" with SAME_STEP; each with its mask as Gymnasium defines.
 
         Raises:
-            gymnasium.error.ResetNeeded: before the first reset, or with DISABLED while a world waits for its own.
+            gymnasium.error.ResetNeeded: before the first reset, or with DISABLED while a world needs one.
         """
         if not self._shown or (self._mode is AutoresetMode.DISABLED and self._waiting.any()):
             raise gymnasium.error.ResetNeeded(f"{self}: call reset, with DISABLED for every world that is done")
@@ -174,7 +163,7 @@ class TaskVectorEnv(VectorEnv):
         """Draw every world, (HEIGHT, WIDTH, 3) uint8 each.
 
         Raises:
-            robot_rl_envs.render.NoGLError: there is no OpenGL here; the message says what to install.
+            robot_rl_envs.render.NoGLError: there is no OpenGL here; the message names what to install.
         """
         if self.render_mode is None:
             return None
@@ -187,7 +176,7 @@ class TaskVectorEnv(VectorEnv):
         return tuple(renderer.frame(row) for renderer, row in zip(self._renderers, qpos, strict=True))
 
     def close_extras(self, **_: Any) -> None:
-        """Let the worlds and the pictures go."""
+        """Close the worlds and the renderers."""
         for renderer in self._renderers:
             renderer.close()
         self._renderers.clear()
@@ -208,24 +197,24 @@ class TaskVectorEnv(VectorEnv):
         return torch.from_numpy(mask.copy()).to(self.task_env.device)
 
     def _arrays(self, obs: TensorDict) -> Arrays:
-        """The groups that are shown, copied to the host."""
+        """Copy the groups of the observation to the host."""
         return {name: np.array(obs[name].cpu().numpy()) for name in self._names}
 
     def _observation(self) -> Any:
         copied = {name: array.copy() for name, array in self._last.items()}
-        return copied[self._names[0]] if self._alone else copied
+        return copied[self._names[0]] if self._single else copied
 
     def _each(self, arrays: Arrays, mask: np.ndarray) -> np.ndarray:
-        """One observation a world in an array of objects, None where the mask does not hold."""
+        """Return one observation a world in an array of objects, None where the mask is False."""
         listed = np.full(self.num_envs, None, dtype=object)
         for k in np.flatnonzero(mask):
             own = {name: array[k].copy() for name, array in arrays.items()}
-            listed[k] = own[self._names[0]] if self._alone else own
+            listed[k] = own[self._names[0]] if self._single else own
         return listed
 
 
 class TaskEnv(gymnasium.Env):
-    """One world of a task, for anything that takes a Gymnasium environment; a vector of worlds is far quicker.
+    """One world of a task as a Gymnasium environment; a vector of worlds is far quicker.
 
     Attributes:
         worlds: the vector environment of one world underneath.
@@ -234,13 +223,7 @@ class TaskEnv(gymnasium.Env):
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
 
     def __init__(self, task: Task, *, render_mode: str | None = None, **options: Any) -> None:
-        """Build the world.
-
-        Args:
-            task: what to simulate.
-            render_mode: "rgb_array", or None.
-            options: groups, seed, engine, device, num_threads, as of `TaskVectorEnv`.
-        """
+        """Build the world; ``options`` are groups, seed, engine, device, num_threads, as of `TaskVectorEnv`."""
         self.worlds = TaskVectorEnv(task, autoreset_mode=AutoresetMode.DISABLED, render_mode=render_mode, **options)
         self.render_mode = render_mode
         self.observation_space, self.action_space = (
@@ -250,15 +233,15 @@ class TaskEnv(gymnasium.Env):
         self.metadata = {**type(self).metadata, "render_fps": self.worlds.metadata["render_fps"]}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset the world; arguments and result are those of `TaskVectorEnv.reset`, of one world."""
+        """Reset the world; see `TaskVectorEnv.reset`."""
         super().reset(seed=seed)
         return _first(self.worlds.reset(seed=seed)[0]), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Apply an action (A,) for one control period; see `TaskVectorEnv.step`."""
         obs, reward, terminated, truncated, info = self.worlds.step(np.asarray(action)[None])
-        told = {"quarantined": bool(info["quarantined"][0])} if info else {}
-        return _first(obs), float(reward[0]), bool(terminated[0]), bool(truncated[0]), told
+        extra = {"quarantined": bool(info["quarantined"][0])} if info else {}
+        return _first(obs), float(reward[0]), bool(terminated[0]), bool(truncated[0]), extra
 
     def render(self) -> Any:
         """Draw the world, (HEIGHT, WIDTH, 3) uint8."""
@@ -266,12 +249,12 @@ class TaskEnv(gymnasium.Env):
         return None if frames is None else frames[0]
 
     def close(self) -> None:
-        """Let the world go; may be called twice."""
+        """Close the world; may be called twice."""
         self.worlds.close()
 
 
 def _rows(mask: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Rows of `first` where the mask holds, of `second` elsewhere."""
+    """Return rows of `first` where the mask is True, of `second` elsewhere."""
     return np.where(mask.reshape(-1, *(1,) * (first.ndim - 1)), first, second)
 
 

@@ -1,7 +1,7 @@
-"""A task of ours as an environment of Isaac Lab, for whoever trains there: a ``DirectRLEnv`` around our terms.
+"""A native task as an environment of Isaac Lab: a ``DirectRLEnv`` around the task's terms.
 
 Isaac Lab makes the scene and steps the physics; observations, rewards, commands, resets and randomization are the
-task's own, in their own kernels, so that a policy means the same in both. "policy" is our group "actor".
+task's own, in their own kernels, so that a policy means the same in both. "policy" is the group "actor".
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
@@ -28,11 +28,11 @@ GROUPS = {"actor": "policy", "critic": "critic"}
 
 @configclass
 class RobotEnvCfg(DirectRLEnvCfg):
-    """What Isaac Lab is told of a task of ours, made by `make_cfg`.
+    """The configuration of a native task for Isaac Lab, made by `make_cfg`.
 
     Attributes:
         task: the :class:`~robot_rl_envs.task.Task`.
-        folder: where the USD files are; they go with the environment.
+        folder: of the USD files, deleted with the environment.
     """
 
     task: Any = None
@@ -40,12 +40,9 @@ class RobotEnvCfg(DirectRLEnvCfg):
 
 
 def make_cfg(task: Task, num_envs: int | None = None, device: str = "cpu") -> RobotEnvCfg:
-    """The configuration of an environment of ``task``, its robot and ground written as USD.
+    """Return the configuration of an environment of ``task``, its robot and ground written as USD.
 
-    Args:
-        task: what to simulate.
-        num_envs: number of worlds; the task's own by default.
-        device: "cpu" or "cuda[:k]".
+    ``num_envs`` is by default the task's own, ``device`` "cpu" or "cuda[:k]".
 
     Raises:
         ValueError: the task needs what Isaac Lab's engine does not do.
@@ -72,14 +69,14 @@ def make_cfg(task: Task, num_envs: int | None = None, device: str = "cpu") -> Ro
 
 
 def _widths(task: Task, scene: Any) -> tuple[int, int]:
-    from robot_rl_envs.fuse import make_layout
+    from robot_rl_envs.fuse.layout import make_layout
 
     widths = make_layout(task, scene).widths
     return widths["actor"], widths.get("critic", 0)
 
 
 class RobotEnv(DirectRLEnv):
-    """Worlds of a task of ours, stepped by Isaac Lab.
+    """Worlds of a native task, stepped by Isaac Lab.
 
     Attributes:
         worlds: the :class:`~robot_rl_envs.env.Env` with everything that terms read; None while it is being made.
@@ -89,7 +86,7 @@ class RobotEnv(DirectRLEnv):
     worlds: Env | None = None
 
     def __init__(self, cfg: RobotEnvCfg, render_mode: str | None = None, **kwargs: Any):
-        """Make the scene and put the task's terms on it; what of ``cfg`` a task has too holds for both."""
+        """Make the scene and the task's terms on it, with the time step and episode length of ``cfg``."""
         cfg.sim.physics.use_cuda_graph = "cuda" in cfg.sim.device
         self._length = torch.zeros(0)
         task = cfg.task
@@ -107,7 +104,7 @@ class RobotEnv(DirectRLEnv):
         self.reward_buf = self.worlds.state.reward
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin every world anew. Random streams are a world's own, from ``cfg.seed`` on: ``seed`` is not looked at."""
+        """Reset every world. Random streams depend on ``cfg.seed``; ``seed`` is ignored."""
         assert self.worlds is not None
         self.obs_buf = self._named(self.worlds.reset())
         return self.obs_buf, self.extras
@@ -116,21 +113,21 @@ class RobotEnv(DirectRLEnv):
         """Apply ``action`` for one control period.
 
         Returns:
-            Observation groups, rewards, and whether each world terminated or its time was up, (N,) bool each; in the
-            extras "log" and, with ``cfg.compute_final_obs``, "final_obs", whose rows are the last observations where
+            Observation groups, rewards, and whether each world terminated or reached its time limit, (N,) bool each; in
+            the extras "log" and, with ``cfg.compute_final_obs``, "final_obs": its rows are the last observations where
             an episode ended.
         """
         assert self.worlds is not None
-        obs, self.reward_buf, done, told = self.worlds.step(action.to(self.device))
+        obs, self.reward_buf, done, extras = self.worlds.step(action.to(self.device))
         self.obs_buf = self._named(obs)
-        self.reset_time_outs = told["time_outs"].bool()
+        self.reset_time_outs = extras["time_outs"].bool()
         self.reset_terminated = done.bool() & ~self.reset_time_outs
         self.reset_buf = self.reset_terminated | self.reset_time_outs
         self.common_step_counter += 1
         self._sim_step_counter += self.cfg.decimation
-        self.extras = {"log": told["log"], "time_outs": self.reset_time_outs}
+        self.extras = {"log": extras["log"], "time_outs": self.reset_time_outs}
         if self.cfg.compute_final_obs:
-            self.extras["final_obs"] = self._named(told["final_obs"])
+            self.extras["final_obs"] = self._named(extras["final_obs"])
         return self.obs_buf, self.reward_buf, self.reset_terminated, self.reset_time_outs, self.extras
 
     @property
@@ -146,17 +143,17 @@ class RobotEnv(DirectRLEnv):
             self.worlds.episode_length_buf = value
 
     def describe_policy(self) -> dict[str, Any]:
-        """What a policy reads and drives, for the exported contract: the task's own description."""
+        """Return the task's own description of what a policy reads and drives, for the exported contract."""
         assert self.worlds is not None
         return self.worlds.describe_policy()
 
     def robot_state(self) -> dict[str, torch.Tensor]:
-        """The robot's raw signals without noise, one row a world."""
+        """Return the robot's raw signals without noise, one row a world."""
         assert self.worlds is not None
         return self.worlds.robot_state()
 
     def close(self) -> None:
-        """End the simulation; the USD files go."""
+        """End the simulation and delete the USD files."""
         if self.worlds is not None:
             self.worlds.close()
             self.worlds = None

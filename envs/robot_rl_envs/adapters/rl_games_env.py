@@ -15,7 +15,7 @@ import torch
 from rl_games.common import env_configurations, vecenv
 from rl_games.common.ivecenv import IVecEnv
 
-from robot_rl_envs.adapters.spaces import TwoGroups, action_box
+from robot_rl_envs.adapters.shared import PolicyGroups, action_box
 from robot_rl_envs.env import Env
 from robot_rl_envs.make import make_env
 from robot_rl_envs.task import Task
@@ -24,23 +24,19 @@ VECENV = "ROBOT_RL"
 
 
 class RlGamesEnv(IVecEnv):
-    """Worlds that begin anew by themselves.
-
-    Attributes:
-        env: the environment underneath.
-    """
+    """Worlds that reset themselves, around ``env``."""
 
     def __init__(self, env: Env, *, observation: str = "actor", state: str | None = "critic") -> None:
-        """Wrap; see :class:`.spaces.TwoGroups`."""
-        self.env, self._groups = env, TwoGroups(env, observation, state)
+        """Wrap; see :class:`.shared.PolicyGroups`."""
+        self.env, self._groups = env, PolicyGroups(env, observation, state)
 
     def get_env_info(self) -> dict[str, Any]:
-        """Spaces, as rl_games asks for them."""
+        """Return the spaces."""
         info = {"observation_space": self._groups.observations, "action_space": action_box(self.env), "agents": 1}
         return info | {"state_space": self._groups.states, "use_global_observations": self._groups.states is not None}
 
     def reset(self) -> Any:
-        """Begin all episodes; the observations."""
+        """Reset all worlds; return the observations."""
         self.env.reset()
         return self._shown()
 
@@ -54,7 +50,7 @@ class RlGamesEnv(IVecEnv):
         return self._shown(), rewards.clone(), dones.to(torch.uint8), {"time_outs": extras["time_outs"].clone()}
 
     def close(self) -> None:
-        """Let the worlds go."""
+        """Close the worlds."""
         self.env.close()
 
     def _shown(self) -> Any:
@@ -63,13 +59,10 @@ class RlGamesEnv(IVecEnv):
 
 
 def register(name: str, task: Task, **options: Any) -> None:
-    """Make a task known to rl_games.
+    """Register a task with rl_games under the ``env_name`` of a configuration.
 
-    Args:
-        name: the `env_name` of a configuration. Its `num_actors` is the number of worlds, its `env_config` may hold
-            `observation`, `state` and more options.
-        task: what to simulate.
-        options: of `robot_rl_envs.make.make_env`, such as device, engine and seed.
+    The configuration's `num_actors` is the number of worlds, its `env_config` may contain `observation`, `state` and
+    more ``options`` of `robot_rl_envs.make.make_env`, such as device, engine and seed.
     """
 
     def make(_: str, num_actors: int, **more: Any) -> RlGamesEnv:

@@ -16,17 +16,17 @@ import gymnasium
 import torch
 from skrl.envs.wrappers.torch import Wrapper
 
-from robot_rl_envs.adapters.spaces import TwoGroups, action_box
+from robot_rl_envs.adapters.shared import PolicyGroups, action_box
 from robot_rl_envs.env import Env
 
 
 class SkrlEnv(Wrapper):
-    """Worlds that begin anew by themselves; skrl's trainers take them as they take a vector environment."""
+    """Worlds that reset themselves; skrl's trainers use them as a vector environment."""
 
     def __init__(self, env: Env, *, observation: str = "actor", state: str | None = "critic") -> None:
-        """Wrap; see :class:`.spaces.TwoGroups`."""
+        """Wrap; see :class:`.shared.PolicyGroups`."""
         super().__init__(env)
-        self._task_env, self._groups = env, TwoGroups(env, observation, state)
+        self._task_env, self._groups = env, PolicyGroups(env, observation, state)
         self._actions = action_box(env)
         self._fresh = False
 
@@ -46,7 +46,7 @@ class SkrlEnv(Wrapper):
         return self._actions
 
     def reset(self) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Begin all episodes the first time; later the present observations, since worlds begin anew by themselves."""
+        """Reset all worlds the first time; later only return the observations, since worlds reset themselves."""
         if not self._fresh:
             self._task_env.reset()
             self._fresh = True
@@ -70,8 +70,8 @@ class SkrlEnv(Wrapper):
         return self._groups.state()
 
     def render(self, *_: Any, **__: Any) -> None:
-        """Nothing: robot-rl play and robot-rl video show a task."""
+        """Do nothing: robot-rl play and robot-rl video show a task."""
 
     def close(self) -> None:
-        """Let the worlds go."""
+        """Close the worlds."""
         self._task_env.close()

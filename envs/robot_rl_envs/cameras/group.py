@@ -1,4 +1,4 @@
-"""All image groups of an environment behind one object, which costs nothing where a task has none."""
+"""All image groups of an environment behind one object, at no cost for a task without any."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-if TYPE_CHECKING:
-    from tensordict import TensorDict
+from robot_rl_envs.engines import Engine
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.task import Task
 
+if TYPE_CHECKING:
     from robot_rl_envs.cameras.sensor import CameraSensor
-    from robot_rl_envs.engines import Engine
-    from robot_rl_envs.entity.scene import Scene
-    from robot_rl_envs.task import Task
 
 
 class Images:
@@ -21,16 +20,14 @@ class Images:
 
     Attributes:
         sensors: group -> its sensor.
+
+    Raises:
+        ValueError: a camera does not fit the robot's model; the line names the group.
     """
 
     def __init__(
         self, task: Task, scene: Scene, engine: Engine, state: dict[str, wp.array], *, seed: int, world_offset: int
     ):
-        """Build the sensor of each image group; see :class:`~robot_rl_envs.cameras.sensor.CameraSensor`.
-
-        Raises:
-            ValueError: a camera does not fit the robot's model; the line names the group.
-        """
         self.sensors: dict[str, CameraSensor] = {}
         for name, group in task.images.items():
             # Here, since the renderer is MuJoCo Warp's, which the CPU engine needs for nothing else.
@@ -50,43 +47,23 @@ class Images:
             except ValueError as error:
                 raise ValueError(f"observations.{name}: {error}") from error
 
-    def attach(
-        self,
-        out: dict[str, wp.array],
-        returned: list[dict[str, wp.array]],
-        observations: list[TensorDict],
-        final_obs: list[TensorDict],
-    ) -> None:
-        """Put the groups beside the others.
-
-        Args:
-            out: group -> the array that is copied from when results are handed out.
-            returned: for each of the two turns, group -> the array that is copied to.
-            observations: for each turn, the TensorDict over it.
-            final_obs: for each turn, the observations at which episodes ended. A picture of the state before the reset
-                would be a second one a step, so an episode's last image is the one told in the step before it ended,
-                which the other turn still holds.
-        """
-        for name, sensor in self.sensors.items():
-            out[name] = sensor.out
-            for turn in range(2):
-                returned[turn][name] = wp.zeros_like(sensor.out)
-                observations[turn][name] = wp.to_torch(returned[turn][name])
-            for turn in range(2):
-                final_obs[turn][name] = observations[1 - turn][name]
+    @property
+    def out(self) -> dict[str, wp.array]:
+        """The current images (num_envs, channels, height, width) of each group."""
+        return {name: sensor.out for name, sensor in self.sensors.items()}
 
     def update(self) -> None:
-        """Take this step's pictures; to be called when the worlds' states and resets are done."""
+        """Render this step's images; call it when the worlds' states and resets are done."""
         for sensor in self.sensors.values():
             sensor.update()
 
     def describe(self) -> dict[str, Any]:
-        """``{"images": [...]}`` for the policy's description, empty without cameras."""
+        """Return ``{"images": [...]}`` for the policy's description, empty without cameras."""
         rows = [sensor.describe() for sensor in self.sensors.values()]
         return {"images": rows} if rows else {}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """What goes on from here: images on their way, and what each world drew."""
+        """Return delayed images and what each world drew."""
         return {
             f"image.{group}.{name}": tensor
             for group, sensor in self.sensors.items()
@@ -94,7 +71,7 @@ class Images:
         }
 
     def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Restore :meth:`state_dict` out of a larger one."""
+        """Restore :meth:`state_dict` from a larger one."""
         for group, sensor in self.sensors.items():
             head = f"image.{group}."
             sensor.load_state_dict({name.removeprefix(head): t for name, t in tensors.items() if name.startswith(head)})

@@ -1,4 +1,4 @@
-"""What a camera does in one world: draw its faults at a reset, take aim, take the picture, tell it when it is due."""
+"""A camera in one world: draw its faults at a reset, aim, render, deliver the image when it is due."""
 
 import warp as wp
 
@@ -6,7 +6,7 @@ from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply
 from robot_rl_envs.rng import stream
 
 NOWHERE = wp.constant(1.0e6)
-"""Height [m] of a camera that takes no picture in this step: looking up from there it meets nothing, at no cost."""
+"""Height [m] of a camera without an image in this step: looking up from there it hits nothing, at no cost."""
 
 
 @wp.struct
@@ -36,10 +36,7 @@ class Lens:
 
 @wp.struct
 class Shots:
-    """One row a world: what it drew at its reset, and its images on their way.
-
-    ``slots`` images are kept where there is a delay, none where there is none.
-    """
+    """One row a world: what it drew at its reset, and its delayed images, ``slots`` of them (0 without a delay)."""
 
     step_count: wp.array(dtype=wp.int32)  # the environment's: control steps since the reset
     counter: wp.array(dtype=wp.int32)  # the environment's: control steps ever
@@ -49,9 +46,9 @@ class Shots:
     delay: wp.array(dtype=wp.int32)  # control steps
     dropout: wp.array(dtype=wp.float32)  # share of images that are lost
     taken: wp.array2d(dtype=wp.int32)  # (N, slots) step in which the image in a slot was taken, -1 empty
-    told: wp.array(dtype=wp.int32)  # step in which the image that is told now was taken
+    told: wp.array(dtype=wp.int32)  # step in which the image delivered now was taken
     slot: wp.array(dtype=wp.int32)  # where the image of this step goes; -1: none is taken
-    show: wp.array(dtype=wp.int32)  # which one is told from this step on; -1: the one before stays
+    show: wp.array(dtype=wp.int32)  # which one is delivered from this step on; -1: the one before
 
 
 @wp.func
@@ -74,7 +71,7 @@ def draw_faults(c: Lens, a: Shots, i: int, rng: wp.uint32):
 
 @wp.func
 def newest_due(a: Shots, i: int, step: int) -> int:
-    """The slot of the newest image that is old enough to be told in ``step``; -1 where the told one stays."""
+    """Return the slot of the newest image that is old enough to be delivered in ``step``; -1 keeps the current one."""
     best = int(-1)
     latest = a.told[i]
     for k in range(a.taken.shape[1]):
@@ -87,7 +84,7 @@ def newest_due(a: Shots, i: int, step: int) -> int:
 
 @wp.func
 def rotation_of(q: wp.vec4) -> wp.mat33:
-    """The matrix of a unit quaternion w, x, y, z."""
+    """Return the matrix of a unit quaternion w, x, y, z."""
     w, x, y, z = q[0], q[1], q[2], q[3]
     return wp.mat33(
         1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y),
@@ -107,7 +104,7 @@ def aim(
     cam_xpos: wp.array2d(dtype=wp.vec3),
     cam_xmat: wp.array2d(dtype=wp.mat33),
 ):
-    """Decide in which worlds a picture is taken and told in this step, and point their cameras."""
+    """Decide in which worlds an image is taken and delivered in this step, and point their cameras."""
     row = wp.tid()
     i = first + row
     step = a.step_count[i]
@@ -139,7 +136,7 @@ def aim(
         a.taken[i, free] = step
         a.slot[i] = free
     if fresh:
-        # There is no older image: the first one is told at once, and stays until the second has come of age.
+        # There is no older image: the first one is delivered at once, until the second is old enough.
         a.show[i] = a.slot[i]
         a.told[i] = 0
     else:
@@ -148,7 +145,7 @@ def aim(
 
 @wp.func
 def depth_value(c: Lens, depth: float, rng: wp.uint32) -> float:
-    """A rendered depth [m], 0 where the ray met nothing, as the camera tells it."""
+    """Return the camera's value of a rendered depth [m], 0 where the ray hit nothing."""
     if c.missing > 0.0 and wp.randf(rng) < c.missing:
         return 0.0
     if depth <= 0.0:
@@ -212,14 +209,14 @@ def take_rgb(
 
 
 @wp.kernel(enable_backward=False)
-def tell(
+def deliver(
     first: int,
     show: wp.array(dtype=wp.int32),
     images: wp.array4d(dtype=wp.float32),
     # outputs
     out: wp.array4d(dtype=wp.float32),
 ):
-    """Copy the image whose time has come from ``images`` (worlds, slots, channels, pixels) to ``out``'s only slot."""
+    """Copy the image that is due from ``images`` (worlds, slots, channels, pixels) to ``out``'s only slot."""
     row, pixel = wp.tid()
     i = first + row
     k = show[i]

@@ -1,20 +1,18 @@
-"""One observation group of images: what an environment calls once a step, after its worlds' observations."""
+"""One observation group of images, updated once a step after the worlds' other observations."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import warp as wp
 
-from robot_rl_envs.cameras.kernels import Lens, Shots, aim, take_depth, take_rgb, tell
+from robot_rl_envs.cameras.kernels import Lens, Shots, aim, deliver, take_depth, take_rgb
 from robot_rl_envs.cameras.views import View, Views
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.rng import salt_of
 from robot_rl_envs.sensing.camera import ImageGroup
-
-if TYPE_CHECKING:
-    from robot_rl_envs.entity.scene import Scene
 
 _OWN = [name for name in Shots.vars if name not in ("step_count", "counter", "taken")]
 """What a world drew, one number or vector each."""
@@ -23,13 +21,11 @@ _OWN = [name for name in Shots.vars if name not in ("step_count", "counter", "ta
 class CameraSensor:
     """The images of one :class:`~robot_rl_envs.cameras.ImageGroup` in all worlds.
 
-    Everything is masks: a step is the same launches whoever takes a picture, so that a CUDA graph can hold it. A world
-    that takes none looks into the empty sky, which costs little.
+    Every step is the same launches with masks, so that a CUDA graph can record it. A world without a new image looks
+    into the empty sky, which costs little.
 
     Attributes:
-        name: of the group.
-        group: its configuration.
-        out: (num_envs, channels, height, width) float32 in [0, 1], the images that are told now.
+        out: (num_envs, channels, height, width) float32 in [0, 1], the images delivered now.
     """
 
     def __init__(
@@ -44,21 +40,10 @@ class CameraSensor:
         world_offset: int = 0,
         num_threads: int = 1,
     ):
-        """Build the sensor.
+        """Build the sensor; raise a ValueError if the camera does not fit the robot's model.
 
-        Args:
-            name: of the group.
-            group: its configuration.
-            scene: robot and ground.
-            state: live arrays of the worlds: "qpos" (num_envs, nq), "step_count" (num_envs,) control steps since the
-                reset, "counter" (num_envs,) control steps ever.
-            device: Warp device of the arrays.
-            seed: seed of the random streams.
-            world_offset: global index of the first world.
-            num_threads: threads on a CPU.
-
-        Raises:
-            ValueError: the camera does not fit the robot's model.
+        ``state`` are live arrays of the worlds: "qpos" (num_envs, nq), "step_count" (num_envs,) control steps since the
+        reset, "counter" (num_envs,) control steps ever.
         """
         self.name, self.group, self._device = name, group, device
         self._qpos = state["qpos"]
@@ -78,11 +63,11 @@ class CameraSensor:
             setattr(self._shots, field, wp.zeros(worlds, dtype=dtype, device=device))
         self._shots.taken = wp.zeros((worlds, slots), dtype=wp.int32, device=device)
         target = self._kept if slots else flat
-        self._tells = slots > 0
-        # A CPU may look: where no world takes a picture, nothing has to be rendered.
+        self._delays = slots > 0
+        # A CPU can check: without a new image in any world nothing has to be rendered.
         self._slots = None if device.startswith("cuda") else self._shots.slot.numpy()
         self._commands = {part.first: self._record(part, target, flat) for part in self._views.parts}
-        self._views.parts[0].render()  # compiled here, once, before threads or a graph ask for it
+        self._views.parts[0].render()  # compiled here, once, before threads or a graph need it
 
     def _make_lens(self, seed: int, world_offset: int) -> Any:
         camera, model, lens = self.group.camera, self._views.model, Lens()
@@ -112,11 +97,11 @@ class CameraSensor:
         before = record(aim, part.count, [lens, shots, first, *poses])
         after = [record(kernel, pixels, [lens, shots, first, part.image, target])]
         if target is not out:
-            after.append(record(tell, pixels, [first, shots.show, target, out]))
+            after.append(record(deliver, pixels, [first, shots.show, target, out]))
         return before, after
 
     def update(self) -> None:
-        """Take and tell the images of this step; call it once a step, when the worlds' states and resets are done."""
+        """Take and deliver the images of this step; call it when the worlds' states and resets are done."""
         self._views.run(self._update)
 
     def _update(self, part: View) -> None:
@@ -124,7 +109,7 @@ class CameraSensor:
         part.place(self._qpos)
         before.launch()
         if self._slots is not None and (self._slots[part.first : part.first + part.count] < 0).all():
-            if self._tells:
+            if self._delays:
                 after[-1].launch()
             return
         part.render()
@@ -132,7 +117,7 @@ class CameraSensor:
             command.launch()
 
     def describe(self) -> dict[str, Any]:
-        """The camera and its images, JSON-able: what a robot's driver has to deliver."""
+        """Return the camera and its images, JSON-able: what a robot's driver has to deliver."""
         camera, model, k = self.group.camera, self._views.model, self._views.camera
         focal = 0.5 * camera.height / math.tan(math.radians(0.5 * float(model.cam_fovy[k])))
         return {
@@ -153,7 +138,7 @@ class CameraSensor:
         }
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Images on their way and what the worlds drew."""
+        """Return delayed images and what the worlds drew."""
         return {name: tensor.clone() for name, tensor in self._tensors().items()}
 
     def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:

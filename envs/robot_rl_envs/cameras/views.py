@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import mujoco_warp as mjw
@@ -15,10 +15,8 @@ import numpy as np
 import warp as wp
 from mujoco_warp._src.bvh import build_scene_bvh
 
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.sensing.camera import ImageGroup
-
-if TYPE_CHECKING:
-    from robot_rl_envs.entity.scene import Scene
 
 FAR_RGB = 256.0
 """What is farther is sky in a colour image [m]."""
@@ -39,7 +37,7 @@ _BOX_FACES = np.array(
 
 
 def camera_model(scene: Scene, group: ImageGroup) -> mujoco.MjModel:
-    """Compile what the camera of ``group`` looks at: robot, ground and light; its qpos is the simulated model's.
+    """Compile the camera's scene: robot, ground and light; its qpos is the simulated model's.
 
     Raises:
         ValueError: the camera's body, site or name is not in the robot's model.
@@ -55,7 +53,7 @@ def camera_model(scene: Scene, group: ImageGroup) -> mujoco.MjModel:
     model.stat.extent = 1.0
     # It is compiled into the renderer: powers of two, so that cameras of about the same range share one.
     model.vis.map.zfar = FAR_RGB if rgb else 2.0 ** math.ceil(math.log2(group.camera.far))
-    # As the project's pictures are lit.
+    # The same light as in the project's other images.
     light = model.vis.headlight
     light.ambient[:], light.diffuse[:], light.specular[:] = 0.42, 0.35, 0.05
     model.light_ambient[:], model.light_diffuse[:], model.light_specular[:] = 0.0, 0.42, 0.25
@@ -63,7 +61,7 @@ def camera_model(scene: Scene, group: ImageGroup) -> mujoco.MjModel:
 
 
 def merge_boxes(spec: mujoco.MjSpec) -> None:
-    """Replace many boxes that stand still in the world by a few meshes, one a colour.
+    """Replace many static boxes by a few meshes, one a colour.
 
     A geom's bounds are computed in every world and step; a mesh has one search tree for all of them.
     """
@@ -86,19 +84,18 @@ def merge_boxes(spec: mujoco.MjSpec) -> None:
 
 
 def _corners(box: Any) -> np.ndarray:
-    """(8, 3) corners of a box geom, in the world [m]."""
+    """Return the corners (8, 3) of a box geom, in the world [m]."""
     turn = np.zeros(9)
     mujoco.mju_quat2Mat(turn, np.asarray(box.quat, dtype=float))
     return np.asarray(box.pos) + (_BOX_SIGNS * np.asarray(box.size)) @ turn.reshape(3, 3).T
 
 
 class View:
-    """Worlds ``first`` .. ``first + count`` seen by one camera: poses and renderer of their own.
+    """Worlds ``first`` .. ``first + count`` seen by one camera, with their own poses and renderer.
 
     Attributes:
-        first, count: the worlds.
         data: their poses.
-        image: (count, pixels) what was rendered last: depth [m], 0 where nothing is met, or colours, 0xAARRGGBB.
+        image: (count, pixels) the last rendering: depth [m], 0 where nothing is hit, or colours, 0xAARRGGBB.
     """
 
     def __init__(self, model: Any, data: Any, context: Any, first: int, count: int, *, rgb: bool):
@@ -108,7 +105,7 @@ class View:
         self.image = context.rgb_data if rgb else context.depth_data
 
     def place(self, qpos: Any) -> None:
-        """Put the worlds' bodies, geoms and lights where ``qpos`` (num_envs, nq) has them."""
+        """Set the worlds' bodies, geoms and lights from ``qpos`` (num_envs, nq)."""
         wp.copy(self.data.qpos, qpos[self.first : self.first + self.count])
         mjw.kinematics(self._model, self.data)
         if self._rgb:
@@ -124,9 +121,8 @@ class Views:
     """All worlds' images of one camera, in as many parts as there are threads.
 
     Attributes:
-        parts: the parts.
         camera: id of the camera in ``model``.
-        model: what is seen.
+        model: the rendered scene.
     """
 
     def __init__(self, scene: Scene, group: ImageGroup, *, num_envs: int, device: str, num_threads: int):
@@ -167,7 +163,7 @@ class Views:
         )
 
     def run(self, work: Callable[[View], None]) -> None:
-        """Do ``work`` on every part, side by side on a CPU; on return a CPU has finished, a GPU has it queued."""
+        """Do ``work`` on every part, in parallel on a CPU; on return a CPU has finished, a GPU has it queued."""
         with wp.ScopedDevice(self._device):
             if self._pool is None:
                 for part in self.parts:
@@ -185,10 +181,10 @@ class Views:
 
 
 def _context_like(context: Any, model: mujoco.MjModel, worlds: int) -> Any:
-    """A render context for other worlds that shares meshes, height fields, textures and rays with ``context``.
+    """Return a render context for other worlds that shares meshes, height fields, textures and rays with ``context``.
 
-    Building a height field's search tree takes seconds; what differs between two sets of worlds is only where their
-    geoms are, and the images.
+    Building a height field's search tree takes seconds; two sets of worlds differ only in their geoms' poses and
+    images.
     """
     other = copy.copy(context)
     per_world = context.lower.shape[0] // context.group_root.shape[0]

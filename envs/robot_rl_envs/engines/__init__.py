@@ -1,4 +1,4 @@
-"""The physics behind one small protocol; :func:`make_engine` picks one by name."""
+"""The physics engines behind one protocol; :func:`make_engine` makes one by name."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["ENGINES", "Engine", "make_engine", "resolve_engine"]
 def resolve_engine(name: str, device: str) -> str:
     """Return the engine that ``name`` means on ``device``.
 
-    "auto" is mujoco_warp on CUDA and mujoco elsewhere; in Isaac Lab's environment, whose MuJoCo is an older one, isaac.
+    "auto" is mujoco_warp on CUDA and mujoco elsewhere; in Isaac Lab's environment, which has an older MuJoCo, isaac.
 
     Raises:
-        ValueError: the name is unknown, or the engine is not here or does not run on that device.
+        ValueError: the name is unknown, or the engine is not installed or does not run on that device.
     """
     if name not in ENGINES:
         near = difflib.get_close_matches(name, ENGINES, n=1)
@@ -58,14 +58,9 @@ def resolve_engine(name: str, device: str) -> str:
 def make_engine(
     name: str | Callable[[Scene], Engine], scene: Scene, *, num_envs: int, device: str, num_threads: int = 0
 ) -> Engine:
-    """Build the engine ``name`` for ``scene`` with ``num_envs`` worlds.
+    """Build an engine for ``scene`` with ``num_envs`` worlds.
 
-    Args:
-        name: one of :data:`ENGINES`, or what makes an engine of the scene.
-        scene: the compiled scene.
-        num_envs: number of worlds.
-        device: "cpu" or "cuda[:k]".
-        num_threads: threads of the CPU engine; 0 takes all cores.
+    ``name`` is one of :data:`ENGINES` or a function of the scene; ``num_threads`` are of the CPU engine, 0: all cores.
     """
     if callable(name):
         return name(scene)

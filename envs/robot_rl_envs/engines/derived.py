@@ -1,16 +1,16 @@
-"""Constants that derive from masses, inertias and armature, for the worlds alone in which these were written.
+"""Constants that derive from masses, inertias and armature, recomputed only in the worlds where these were written.
 
-MuJoCo Warp's own ``set_const`` computes them for all worlds in some 250 launches and would be paid in every step of a
-CUDA graph. Here are five launches, in which a world that nobody wrote returns at once.
+MuJoCo Warp's own ``set_const`` computes them for all worlds in some 250 launches, in every step of a CUDA graph.
+Here are five launches, in which a world without changes returns at once.
 
-At qpos0 positions and axes are the same in every world; masses, centres of mass, inertias and armature are its own.
-With J the Jacobian of body b's origin, r its centre of mass from there and I its inertia, in the world's axes::
+At qpos0 positions and axes are the same in every world; masses, centres of mass, inertias and armature differ. With
+J the Jacobian of body b's origin, r its centre of mass from there and I its inertia, in the world's axes::
 
     M = extra + diag(armature) + sum_b m (Jp + Jr x r)' (Jp + Jr x r) + Jr' I Jr
     dof_invweight0 = mean of diag(M^-1) over a joint's dofs
     body_invweight0 = mean of diag(J M^-1 J') over three translations of the centre of mass, over three rotations
 
-as mj_setConst has them; ``extra`` is what the model has in M beside these, e.g. armature of actuators.
+as mj_setConst has them; ``extra`` is what else the model has in M, e.g. armature of actuators.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @wp.struct
 class Pose0:
-    """What of qpos0 is the same in every world."""
+    """What is the same in every world at qpos0."""
 
     jac: wp.array3d(dtype=wp.float32)  # (nbody, 6, nv) of each body's origin: translation, rotation
     xmat: wp.array(dtype=wp.mat33)  # (nbody,) axes of each body
@@ -178,7 +178,7 @@ def weigh_bodies(
 
 
 def make_pose0(model: mujoco.MjModel, device: str) -> Any:
-    """Positions and axes at qpos0, on ``device``."""
+    """Compute positions and axes at qpos0, on ``device``."""
     import mujoco
 
     own = copy.copy(model)
@@ -227,7 +227,7 @@ class DerivedConstants:
         if model.ntendon or model.nflex:
             raise ValueError(
                 "engine='mujoco_warp': masses, inertias and armature of a model with tendons or flexes can be drawn at "
-                "mode=startup alone; use that, or engine=mujoco"
+                "mode=startup only; use that, or engine=mujoco"
             )
         self._pose, self._model, self._num_envs, self._device = make_pose0(model, device), warp_model, num_envs, device
         masses = self._masses = Masses()

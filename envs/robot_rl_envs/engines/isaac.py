@@ -1,4 +1,4 @@
-"""Isaac Lab's scene and Newton's physics behind our engine protocol: our terms, our events, their simulation.
+"""Isaac Lab's scene and Newton's physics behind the engine protocol, with a task's own terms and events.
 
 Isaac Lab names what MuJoCo numbers: joints, bodies and feet are matched by name once, and what terms read is copied
 after each step into MuJoCo's layout. A world's position is relative to where Isaac Lab put it. Newton solves contacts
@@ -9,18 +9,19 @@ with MuJoCo Warp of an older version, from the USD file that :mod:`robot_rl_asse
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 import warp as wp
 
 from robot_rl_envs.engine import DIRTY_MODEL, DIRTY_STATE, DIRTY_VELOCITY, EngineData
-from robot_rl_envs.engines.isaac_model import ModelFields
 from robot_rl_envs.engines.isaac_scene import Worlds, open_worlds
+from robot_rl_envs.entity.scene import Scene
 
-if TYPE_CHECKING:
-    from robot_rl_envs.entity.scene import Scene
+MASSES = ("body_mass", "body_inertia", "body_ipos")
+GAINS = ("actuator_gainprm", "actuator_biasprm")
+RANDOMIZED = (*MASSES, *GAINS, "geom_friction")
 
 
 class IsaacEngine:
@@ -30,13 +31,7 @@ class IsaacEngine:
     capturable = False
 
     def __init__(self, scene: Scene, *, num_envs: int, device: str, worlds: Worlds | None = None):
-        """Open the worlds, or take over those of an Isaac Lab environment.
-
-        Args:
-            scene: the compiled scene.
-            num_envs: number of worlds.
-            device: "cpu" or "cuda[:k]".
-            worlds: an Isaac Lab scene that runs, made of `isaac_scene.scene_cfg`; None opens one.
+        """Open the worlds, or use those of an Isaac Lab environment: a running scene made of `isaac_scene.scene_cfg`.
 
         Raises:
             ValueError: Isaac Lab is missing, or the task needs what it does not do.
@@ -55,7 +50,7 @@ class IsaacEngine:
         self._read()
 
     def _match(self, scene: Scene) -> None:
-        """Find our joints and feet among Isaac Lab's, by name."""
+        """Find the task's joints and feet among Isaac Lab's, by name."""
         robot, names = scene.robot, list(self._worlds.robot.joint_names)
         every = [self.model.joint(i).name for i in range(self.model.njnt) if int(self.model.jnt_type[i]) in (2, 3)]
         missing = sorted(set(every) ^ set(names))
@@ -112,7 +107,7 @@ class IsaacEngine:
                 self._sensors[:, at + 1 : at + 4] = forces[:, k]
 
     def write_back(self, dirty: wp.array) -> None:
-        """Hand over what events and resets wrote; see the protocol."""
+        """Write the rows that events and resets changed; see the protocol."""
         bits = wp.to_torch(dirty)
         if bool((bits & DIRTY_MODEL).any()):
             self._fields.push()
@@ -137,24 +132,20 @@ class IsaacEngine:
         robot.write_joint_velocity_to_sim_index(velocity=speed.contiguous(), env_ids=ids)
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
-        """Newton does not tell which of its buffers was full."""
+        """Newton does not report which of its buffers was full."""
         return "sim.njmax or sim.nconmax may be too small for Newton"
 
     # -- randomized models -------------------------------------------------------------------------------------------
 
     def expand(self, field: str) -> wp.array:
-        """Give a model field per-world values; see the protocol.
-
-        Raises:
-            ValueError: Isaac Lab has no such figure for each world.
-        """
+        """Give a model field per-world values; see the protocol."""
         return self._fields.expand(field)
 
     def set_const(self, *, again: bool = False) -> None:
         """Newton derives its constants itself where masses change."""
 
     def wrenches(self) -> wp.array:
-        """Forces on bodies are not handed over yet."""
+        """Not implemented for this engine."""
         raise ValueError("events: engine='isaac' applies no forces to bodies; use mujoco or mujoco_warp")
 
     # -- what this engine does not have ------------------------------------------------------------------------------
@@ -168,34 +159,22 @@ class IsaacEngine:
         self.write_back(dirty)
         return False
 
-    def rays(self, origins: Any, directions: Any) -> Any:
-        """Refused when the scene is opened."""
-        raise ValueError("sensors: engine='isaac' casts no rays; use mujoco or mujoco_warp")
-
     def make_rays(self, count: int, *, ground_only: bool = False) -> Any:
         """Refused when the scene is opened."""
-        return self.rays(None, None)
+        raise ValueError("sensors: engine='isaac' casts no rays; use mujoco or mujoco_warp")
 
     def history(self) -> wp.array:
         """Refused when the scene is opened."""
         raise ValueError("engine='isaac' has no delays of MuJoCo's own")
 
-    def warnings(self) -> None:
-        """Newton keeps no warning count."""
-        return None
-
     # -- state -------------------------------------------------------------------------------------------------------
 
     def get_state(self) -> np.ndarray:
-        """(num_envs, nq + nv) float32; what the solver remembers from its last step is not in it."""
+        """Return (num_envs, nq + nv) float32; the solver's warm start is not part of it."""
         return torch.cat([self._qpos, self._qvel], dim=1).cpu().numpy()
 
     def set_state(self, state: np.ndarray) -> None:
-        """Restore :meth:`get_state`'s array.
-
-        Raises:
-            ValueError: the shape differs.
-        """
+        """Restore :meth:`get_state`'s array."""
         width = self.model.nq + self.model.nv
         if state.shape != (self.num_envs, width):
             raise ValueError(f"engine state has shape {state.shape}, wants {(self.num_envs, width)}")
@@ -205,17 +184,108 @@ class IsaacEngine:
         self._write_state(torch.arange(self.num_envs, device=self.device))
 
     def close(self) -> None:
-        """End the simulation, where it is this engine's."""
+        """End the simulation if this engine owns it."""
         self._worlds.close()
 
 
 def rotate(quat_xyzw: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Vectors (N, 3) turned by quaternions (N, 4), x y z w."""
+    """Rotate vectors (N, 3) by quaternions (N, 4), x y z w."""
     axis, w = quat_xyzw[:, :3], quat_xyzw[:, 3:]
     t = 2.0 * torch.linalg.cross(axis, vector)
     return vector + w * t + torch.linalg.cross(axis, t)
 
 
 def rotate_inverse(quat_xyzw: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """Vectors (N, 3) turned back by quaternions (N, 4), x y z w."""
+    """Rotate vectors (N, 3) by the inverse of quaternions (N, 4), x y z w."""
     return rotate(torch.cat([-quat_xyzw[:, :3], quat_xyzw[:, 3:]], dim=1), vector)
+
+
+class ModelFields:
+    """Per-world values of model fields under MuJoCo's names, and their way to Isaac Lab.
+
+    Sliding friction, masses, inertias, centres of mass and the gains of position servos can be randomized.
+    """
+
+    def __init__(self, scene: Scene, worlds: Worlds, num_envs: int, device: str):
+        """Match bodies and joints by name."""
+        self._model, self._worlds, self._num_envs, self._device = scene.model, worlds, num_envs, device
+        self._arrays: dict[str, wp.array] = {}
+        self._pushed: dict[str, torch.Tensor] = {}
+        names = list(worlds.robot.body_names)
+        self._bodies = torch.tensor([int(scene.model.body(name).id) for name in names], device=device)
+        joints = list(worlds.robot.joint_names)
+        self._joints = torch.tensor([joints.index(name) for name in scene.actuated], dtype=torch.int32, device=device)
+        self._servo = scene.actions.kind == "position" and not scene.actions.actuator.explicit
+
+    def expand(self, field: str) -> wp.array:
+        """Return the values of a field, (num_envs, n, k) float32, which `push` writes to Isaac Lab."""
+        if field not in RANDOMIZED or (field in GAINS and not self._servo):
+            raise ValueError(
+                f"events: engine='isaac' does not randomize {field}; it takes {', '.join(RANDOMIZED)}; "
+                "leave the event out, or use mujoco"
+            )
+        if field not in self._arrays:
+            value = np.asarray(getattr(self._model, field), dtype=np.float32)
+            value = value.reshape(value.shape[0], -1)
+            tiled = np.repeat(value[None], self._num_envs, axis=0)
+            self._arrays[field] = wp.array(tiled, dtype=wp.float32, device=self._device)
+            self._pushed[field] = wp.to_torch(self._arrays[field]).clone()
+        return self._arrays[field]
+
+    def push(self) -> None:
+        """Write the fields that have changed since the last call."""
+        changed = set()
+        for field, array in self._arrays.items():
+            value = wp.to_torch(array)
+            if not torch.equal(value, self._pushed[field]):
+                changed.add(field)
+                self._pushed[field].copy_(value)
+        if changed & set(MASSES):
+            self._push_masses()
+        if changed & set(GAINS):
+            self._push_gains()
+        if "geom_friction" in changed:
+            self._push_friction()
+
+    def _of(self, field: str) -> torch.Tensor:
+        return wp.to_torch(self.expand(field))
+
+    def _push_masses(self) -> None:
+        """Write masses, centres of mass and the inertias about them along the body's own axes."""
+        import mujoco
+
+        robot = self._worlds.robot
+        turns = np.zeros((self._model.nbody, 9))
+        for body in range(self._model.nbody):
+            mujoco.mju_quat2Mat(turns[body], self._model.body_iquat[body])
+        turn = torch.tensor(turns.reshape(-1, 3, 3), dtype=torch.float32, device=self._device)[self._bodies]
+        diagonal = torch.diag_embed(self._of("body_inertia")[:, self._bodies])
+        inertia = turn @ diagonal @ turn.transpose(1, 2)
+        robot.set_masses_index(masses=self._of("body_mass")[:, self._bodies, 0].contiguous())
+        robot.set_coms_index(coms=self._of("body_ipos")[:, self._bodies].contiguous())
+        robot.set_inertias_index(inertias=inertia.flatten(2).contiguous())
+
+    def _push_gains(self) -> None:
+        """Write servo gains: kp is the gain, kd the last number of the bias."""
+        robot = self._worlds.robot
+        stiffness, damping = self._of("actuator_gainprm")[:, :, 0], -self._of("actuator_biasprm")[:, :, 2]
+        robot.write_joint_stiffness_to_sim_index(stiffness=stiffness.contiguous(), joint_ids=self._joints)
+        robot.write_joint_damping_to_sim_index(damping=damping.contiguous(), joint_ids=self._joints)
+
+    def _push_friction(self) -> None:
+        """Write the sliding friction of every shape that collides."""
+        import mujoco
+        from newton import ModelFlags
+
+        manager, view = self._worlds.manager, self._worlds.robot.root_view
+        binding = wp.to_torch(view.get_attribute("shape_material_mu", manager.get_model())[:, 0])
+        for shape, name in enumerate(shape_names(view)):
+            geom = mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_GEOM, name)
+            if geom >= 0:
+                binding[:, shape] = self._of("geom_friction")[:, geom, 0]
+        manager.add_model_change(ModelFlags.SHAPE_PROPERTIES)
+
+
+def shape_names(view: Any) -> list[str]:
+    """Return the last names of a robot's shapes, in the order of Newton's view."""
+    return [str(name).rpartition("/")[2] for name in view.shape_names]

@@ -1,4 +1,4 @@
-"""A scene of ours as Isaac Lab builds it: the robot as USD, a plane, Newton's physics with the task's own options."""
+"""A task's scene as Isaac Lab builds it: the robot as USD, a plane, Newton's physics with the task's options."""
 
 # pyright: reportMissingImports=false
 
@@ -10,15 +10,13 @@ import logging
 import shutil
 import tempfile
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.entity.scene import Scene
 
 VERSION = "3.0"
 """The Isaac Lab that this is written for."""
@@ -30,15 +28,15 @@ CONTACTS, ROWS = 60, 300
 
 @dataclass(kw_only=True, slots=True)
 class Worlds:
-    """An Isaac Lab scene that runs.
+    """A running Isaac Lab scene.
 
     Attributes:
         sim: the ``SimulationContext``.
         scene: the ``InteractiveScene``.
         robot: its ``Articulation``.
         feet: the ``ContactSensor`` of the feet; None without feet.
-        manager: the physics manager, Newton's.
-        folder: where the USD files are.
+        manager: Newton's physics manager.
+        folder: of the USD files.
         owned: whether the simulation ends with the engine.
     """
 
@@ -51,7 +49,7 @@ class Worlds:
     owned: bool = True
 
     def close(self) -> None:
-        """End the simulation, where it is the engine's own."""
+        """Delete the files; end the simulation if it is the engine's own."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.owned:
             self.sim.stop()
@@ -59,7 +57,7 @@ class Worlds:
 
 
 def check_installed() -> None:
-    """Refuse to go on without the Isaac Lab that this is written for."""
+    """Refuse an environment without the right version of Isaac Lab."""
     if util.find_spec("isaaclab") is None:
         raise ValueError(
             "engine='isaac': Isaac Lab is not in this environment; make isaac builds one that has it, "
@@ -77,11 +75,11 @@ def check_scene(scene: Scene) -> None:
     if robot.complete:
         raise ValueError(f"engine='isaac': robot {robot.name!r} is a whole scene; it runs on mujoco and mujoco_warp")
     if scene.terrain is not None:
-        raise ValueError("terrain: engine='isaac' has a plane alone; use mujoco or mujoco_warp")
+        raise ValueError("terrain: engine='isaac' has only a plane; use mujoco or mujoco_warp")
     if scene.watched:
         raise ValueError(f"engine='isaac' does not have {', '.join(scene.watched)}, which terms read; use mujoco")
     if scene.model.nsensordata != 4 * len(robot.feet) or scene.sensing.rays:
-        raise ValueError("sensors: engine='isaac' has the feet's contacts alone; use mujoco or mujoco_warp")
+        raise ValueError("sensors: engine='isaac' has only the feet's contacts; use mujoco or mujoco_warp")
     kind = type(actions.actuator).__name__
     if kind == "DcMotor":
         raise ValueError("actions.actuator=DcMotor: is MuJoCo's own; engine='isaac' takes PositionPd or ExplicitPd")
@@ -92,11 +90,7 @@ def check_scene(scene: Scene) -> None:
 
 
 def write_assets(scene: Scene) -> Path:
-    """Write the robot and the plane as USD into a folder of their own.
-
-    Returns:
-        The folder, with "robot.usda" and "ground.usda".
-    """
+    """Write "robot.usda" and "ground.usda" into a temporary folder and return it."""
     from robot_rl_assets.usd import write_ground, write_usd
 
     folder = Path(tempfile.mkdtemp(prefix="robot-rl-usd-"))
@@ -108,13 +102,8 @@ def write_assets(scene: Scene) -> Path:
 def open_worlds(scene: Scene, num_envs: int, device: str) -> Worlds:
     """Build the scene and start its physics.
 
-    Args:
-        scene: the compiled scene.
-        num_envs: number of worlds.
-        device: "cpu" or "cuda[:k]".
-
     Raises:
-        ValueError: see `check_installed` and `check_scene`; or a simulation of Isaac Lab runs in this process already.
+        ValueError: see `check_installed` and `check_scene`; or this process already runs a simulation of Isaac Lab.
     """
     check_installed()
     check_scene(scene)
@@ -143,14 +132,14 @@ def open_worlds(scene: Scene, num_envs: int, device: str) -> Worlds:
 
 
 def silence(sim: Any) -> None:
-    """Keep MuJoCo Warp from a line for every solve that uses up its iterations, which is a choice of speed."""
+    """Turn off MuJoCo Warp's line for every solve that reaches its iteration limit, which is a choice of speed."""
     model = getattr(getattr(sim.physics_manager, "_solver", None), "mjw_model", None)
     if hasattr(getattr(model, "opt", None), "warn_overflow"):
         model.opt.warn_overflow = 0  # type: ignore[union-attr]
 
 
 def find_parts(sim: Any, scene: Any, folder: Path, *, owned: bool) -> Worlds:
-    """The parts of a scene that `scene_cfg` describes, once its physics runs."""
+    """Return the parts of a running scene that `scene_cfg` describes."""
     sensors = scene.sensors
     return Worlds(
         sim=sim,
@@ -164,7 +153,7 @@ def find_parts(sim: Any, scene: Any, folder: Path, *, owned: bool) -> Worlds:
 
 
 def sim_cfg(scene: Scene, device: str) -> Any:
-    """Isaac Lab's ``SimulationCfg`` with the task's physics options."""
+    """Return Isaac Lab's ``SimulationCfg`` with the task's physics options."""
     from isaaclab.sim import SimulationCfg
     from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
 
@@ -186,7 +175,7 @@ def sim_cfg(scene: Scene, device: str) -> Any:
 
 
 def scene_cfg(scene: Scene, num_envs: int, folder: Path) -> Any:
-    """Isaac Lab's scene: the robot with its gains, the plane, and a sensor on each foot."""
+    """Return Isaac Lab's scene: the robot with its gains, the plane, and a sensor on each foot."""
     from isaaclab.actuators import ImplicitActuatorCfg
     from isaaclab.assets import ArticulationCfg, AssetBaseCfg
     from isaaclab.scene import InteractiveSceneCfg
@@ -218,14 +207,14 @@ def scene_cfg(scene: Scene, num_envs: int, folder: Path) -> Any:
         bodies = {foot: scene.model.body(int(scene.model.geom(foot).bodyid[0])).name for foot in robot.feet}
         shapes = [f"{prim}/{body}/collisions/{foot}" for foot, body in bodies.items()]
         cfg.feet = ContactSensorCfg(prim_path=f"{prim}/.*", sensor_shape_prim_expr=shapes)
-        # The arrows that would draw forces lie in a cloud store; its spheres do not.
+        # The arrows for forces are files in a cloud store; the spheres are not.
         cfg.feet.normal_force_visualizer_cfg = cfg.feet.friction_force_visualizer_cfg = cfg.feet.visualizer_cfg
     return cfg
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Isaac Lab's tables about itself, and its warnings of what is to come, off the terminal."""
+    """Keep Isaac Lab's tables and deprecation warnings off the terminal."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

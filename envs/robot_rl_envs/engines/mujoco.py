@@ -1,40 +1,26 @@
 """Native MuJoCo on all CPU cores: ``mujoco.batch.Batch`` with float32 mirrors of the fields that terms read.
 
-The state stays float64 inside. Of the mirrors only ``ctrl`` goes back at each step, and the rows that an event or a
-reset touched: a world that nobody touched is never rounded through float32.
+The state stays float64 inside. At each step only ``ctrl`` and the rows that an event or a reset changed are copied
+back: an unchanged world is never rounded through float32.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 import warp as wp
 from mujoco import mjtStage
 from mujoco.batch import Batch, SimulationError
 
-from robot_rl_envs.engine import (
-    DIRTY_CONST,
-    DIRTY_MODEL,
-    DIRTY_STATE,
-    DIRTY_VELOCITY,
-    DIRTY_WRENCH,
-    GROUND_GROUP,
-    OVERFLOW_CONSTRAINTS,
-    OVERFLOW_CONTACTS,
-    OVERFLOW_RAISED,
-    EngineData,
-)
+from robot_rl_envs import engine
+from robot_rl_envs.engine import EngineData
 from robot_rl_envs.engines.post_constraint import add_post_constraint
 from robot_rl_envs.engines.rows import RowLister, RowWriter, aliased
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.watched import FORCES, POST_CONSTRAINT
-
-if TYPE_CHECKING:
-    from robot_rl_envs.entity.scene import Scene
 
 # MuJoCo's counters of warnings that its arena was full, next to each other: mjWARN_CONTACTFULL, mjWARN_CNSTRFULL.
 _FULL = slice(1, 3)
-_FULL_BITS = (OVERFLOW_CONTACTS, OVERFLOW_CONSTRAINTS)
+_FULL_BITS = (engine.OVERFLOW_CONTACTS, engine.OVERFLOW_CONSTRAINTS)
 
 
 def _zeros(*shape: int) -> wp.array:
@@ -42,11 +28,11 @@ def _zeros(*shape: int) -> wp.array:
 
 
 class MujocoRays:
-    """Rays of every world by ``Batch.ray``, which makes its results anew; see :class:`robot_rl_envs.engine.Rays`."""
+    """Rays of every world by ``Batch.ray``, which allocates its results; see :class:`robot_rl_envs.engine.Rays`."""
 
     def __init__(self, batch: Batch, num_envs: int, count: int, *, ground_only: bool):
         self._batch = batch
-        self._group = np.array([ground_only is False or k == GROUND_GROUP for k in range(6)], dtype=np.uint8)
+        self._group = np.array([ground_only is False or k == engine.GROUND_GROUP for k in range(6)], dtype=np.uint8)
         self.origins = wp.zeros((num_envs, count), dtype=wp.vec3, device="cpu")
         self.directions = wp.zeros((num_envs, count), dtype=wp.vec3, device="cpu")
         self.distances = _zeros(num_envs, count)
@@ -108,7 +94,7 @@ class MujocoEngine:
     def step(self, substeps: int) -> None:
         """Apply ``data.ctrl`` and advance every world by ``substeps`` physics steps.
 
-        A world in which MuJoCo raised keeps its state; ``data.overflow`` marks it, and one whose arena was full.
+        A world in which MuJoCo raised keeps its state; ``data.overflow`` marks it, and worlds with a full arena.
         """
         self._rows["ctrl"][...] = self._ctrl
         try:
@@ -126,20 +112,20 @@ class MujocoEngine:
 
     def _note(self, error: SimulationError) -> None:
         """Mark the worlds in which MuJoCo raised."""
-        self._overflow[error.ids] |= OVERFLOW_RAISED
+        self._overflow[error.ids] |= engine.OVERFLOW_RAISED
         self._errors |= {int(world): self.batch.error(int(world)) for world in error.ids}
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
-        """One line about what MuJoCo ran into in a world; see the protocol."""
+        """Return one line about what went wrong in a world; see the protocol."""
         arena = self.model.narena
         advice = f"sim.memory={arena} bytes are too few for its contacts and constraints: set sim.memory={2 * arena}"
-        if not overflow & OVERFLOW_RAISED:
+        if not overflow & engine.OVERFLOW_RAISED:
             return advice
         message = " ".join(self._errors.get(world, "MuJoCo raised").split())
         return f"{message}; {advice}" if "memory" in message else message
 
     def write_back(self, dirty: wp.array) -> None:
-        """Take over the rows that events and resets wrote; see the protocol."""
+        """Copy the rows that events and resets wrote; see the protocol."""
         rows = self._writer
         if rows is None or not rows.covers(dirty):
             rows = self._writer = self._record(dirty)
@@ -147,19 +133,19 @@ class MujocoEngine:
         if not found:
             return
         rows.launch(found)
-        if self._again and found & DIRTY_CONST:
-            self.batch.set_const(np.flatnonzero(dirty.numpy() & DIRTY_CONST))
+        if self._again and found & engine.DIRTY_CONST:
+            self.batch.set_const(np.flatnonzero(dirty.numpy() & engine.DIRTY_CONST))
 
     def _record(self, dirty: wp.array) -> RowWriter:
         rows = RowWriter(dirty)
-        rows.start(DIRTY_STATE, self._fresh, self.batch.state)
+        rows.start(engine.DIRTY_STATE, self._fresh, self.batch.state)
         for name in self._mirrors:
-            rows.copy(DIRTY_STATE, DIRTY_STATE, getattr(self.data, name), self._rows[name])
-        rows.copy(DIRTY_VELOCITY | DIRTY_STATE, DIRTY_VELOCITY, self.data.qvel, self._rows["qvel"])
+            rows.copy(engine.DIRTY_STATE, engine.DIRTY_STATE, getattr(self.data, name), self._rows[name])
+        rows.copy(engine.DIRTY_VELOCITY | engine.DIRTY_STATE, engine.DIRTY_VELOCITY, self.data.qvel, self._rows["qvel"])
         for values, mirror, _ in self._expanded.values():
-            rows.copy(DIRTY_MODEL, DIRTY_MODEL, mirror, values)
+            rows.copy(engine.DIRTY_MODEL, engine.DIRTY_MODEL, mirror, values)
         if self._wrenches is not None:
-            rows.copy(DIRTY_WRENCH, DIRTY_WRENCH, self._wrenches, self._rows["xfrc_applied"])
+            rows.copy(engine.DIRTY_WRENCH, engine.DIRTY_WRENCH, self._wrenches, self._rows["xfrc_applied"])
         return rows
 
     def expand(self, field: str) -> wp.array:
@@ -175,12 +161,12 @@ class MujocoEngine:
         return self._expanded[field][1]
 
     def set_const(self, *, again: bool = False) -> None:
-        """Run mj_setConst in every world, and from now on, with ``again``, in those whose masses were written."""
+        """Run mj_setConst in every world and, with ``again``, from now on in those with written masses."""
         self.batch.set_const()
         self._again = again
 
     def wrenches(self) -> wp.array:
-        """The forces applied to bodies: a (num_envs, nbody, 6) float32 mirror."""
+        """Return a (num_envs, nbody, 6) float32 mirror of the forces on bodies."""
         if self._wrenches is None:
             self._rows["xfrc_applied"] = self.batch.bind("xfrc_applied")
             self._wrenches = _zeros(self.num_envs, self.model.nbody, 6)
@@ -188,7 +174,7 @@ class MujocoEngine:
         return self._wrenches
 
     def watch(self, field: str) -> wp.array:
-        """A field of MuJoCo's own, (num_envs, rows, columns) float64: the batch's memory; see the protocol."""
+        """Return one of MuJoCo's own fields, (num_envs, rows, columns) float64: the batch's memory."""
         if field not in self._watched:
             self._watched[field] = self.batch.bind(field)
             self._looker = None
@@ -200,7 +186,7 @@ class MujocoEngine:
     def look(self, dirty: wp.array) -> bool:
         """Compute positions and velocities of worlds that were reset; forces there are zero. See the protocol."""
         if self._looker is None:
-            self._looker = RowLister(dirty, DIRTY_STATE), self._forces_cleared(dirty)
+            self._looker = RowLister(dirty, engine.DIRTY_STATE), self._forces_cleared(dirty)
         lister, forces = self._looker
         worlds = lister.list()
         if not len(worlds):
@@ -211,54 +197,38 @@ class MujocoEngine:
         except SimulationError as error:
             self._note(error)
         # What this stage leaves out holds the forces of some other world.
-        forces.launch(DIRTY_STATE)
+        forces.launch(engine.DIRTY_STATE)
         return True
 
     def _forces_cleared(self, dirty: wp.array) -> RowWriter:
         rows = RowWriter(dirty)
         for name in FORCES.intersection(self._watched):
             values = self._watched[name].reshape(self.num_envs, -1)
-            rows.start(DIRTY_STATE, np.zeros(values.shape[1]), values)
+            rows.start(engine.DIRTY_STATE, np.zeros(values.shape[1]), values)
         return rows
-
-    def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """Cast rays against all geoms, the robot's included; see the protocol."""
-        return self.batch.ray(origins, directions)[0]
 
     def make_rays(self, count: int, *, ground_only: bool = False) -> MujocoRays:
         """Buffers for ``count`` rays a world; see the protocol."""
         return MujocoRays(self.batch, self.num_envs, count, ground_only=ground_only)
 
     def history(self) -> wp.array:
-        """A float32 mirror of MuJoCo's buffers of past values, from now on copied in every step."""
+        """Return a float32 mirror of MuJoCo's buffers of past values, from now on copied in every step."""
         if self._history is None:
             self._history = _zeros(self.num_envs, self.model.nhistory)
             self._outputs.append((self.batch.bind("history"), self._history.numpy()))
             self._history.numpy()[...] = self._outputs[-1][0]
         return self._history
 
-    def warnings(self) -> np.ndarray:
-        """(num_envs,) how many warnings MuJoCo has counted in each world."""
-        return self.batch.warning.reshape(self.num_envs, -1).sum(axis=1)
-
     def get_state(self) -> np.ndarray:
-        """(num_envs, k) float64 integration state of every world."""
+        """Return the float64 integration state of every world, (num_envs, k)."""
         return self.batch.state.copy()
 
     def set_state(self, state: np.ndarray) -> None:
-        """Restore :meth:`get_state`'s array and the mirrors.
-
-        Raises:
-            ValueError: the shape differs.
-        """
+        """Restore :meth:`get_state`'s array and the mirrors."""
         if state.shape != self.batch.state.shape:
             raise ValueError(f"engine state has shape {state.shape}, this environment needs {self.batch.state.shape}")
         self.batch.state[...] = state
         self._mirror_state()
 
-    def bare_step(self, substeps: int) -> None:
-        """Step without mirrors or controls: what ``robot-rl bench env`` compares with."""
-        self.batch.step(nstep=substeps)
-
     def close(self) -> None:
-        """Nothing is held beside the arrays."""
+        """Do nothing: only arrays are held."""

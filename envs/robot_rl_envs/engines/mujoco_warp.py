@@ -6,31 +6,18 @@ It runs on the CPU too, serially: good for parity tests, not for training.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import mujoco_warp as mjw
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engine import (
-    DIRTY_CONST,
-    DIRTY_STATE,
-    GROUND_GROUP,
-    OVERFLOW_CCD,
-    OVERFLOW_CONSTRAINTS,
-    OVERFLOW_CONTACTS,
-    OVERFLOW_HFIELD,
-    OVERFLOW_MATCHES,
-    OVERFLOW_NONZEROS,
-    OVERFLOW_PAIRS,
-    EngineData,
-)
+from robot_rl_envs import engine
+from robot_rl_envs.engine import EngineData
 from robot_rl_envs.engines.derived import DerivedConstants
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.watched import FORCES, POST_CONSTRAINT
-
-if TYPE_CHECKING:
-    from robot_rl_envs.entity.scene import Scene
 
 
 @wp.kernel(enable_backward=False)
@@ -102,7 +89,7 @@ def _measure_need(
 
 
 def _floats(own: Any) -> Any:
-    """A float32 view (worlds, n, k) of an array of numbers or vectors, one row a world, which it keeps alive."""
+    """Return a float32 view (worlds, n, k) of an array of numbers or vectors, one row a world, which it keeps alive."""
     numbers = wp.types.type_size_in_bytes(own.dtype) // 4
     shape = (*own.shape, numbers) if numbers > 1 else own.shape
     shape = (*shape[:2], int(np.prod(shape[2:])))
@@ -114,21 +101,21 @@ def _floats(own: Any) -> Any:
 class WarpRays:
     """Rays of every world by ``mujoco_warp.rays``; see :class:`robot_rl_envs.engine.Rays`."""
 
-    def __init__(self, engine: MujocoWarpEngine, count: int, *, ground_only: bool):
-        self._engine, shape = engine, (engine.num_envs, count)
+    def __init__(self, owner: MujocoWarpEngine, count: int, *, ground_only: bool):
+        self._engine, shape = owner, (owner.num_envs, count)
         self._everything = not ground_only
         self.origins: Any
         self.directions: Any
         self._normals: Any
-        with wp.ScopedDevice(engine.device):
+        with wp.ScopedDevice(owner.device):
             self.origins, self.directions, self._normals = (wp.zeros(shape, dtype=wp.vec3) for _ in range(3))
             self.distances: Any = wp.zeros(shape, dtype=wp.float32)
             self._geoms: Any = wp.zeros(shape, dtype=wp.int32)
             self._exclude = wp.full(count, -1, dtype=wp.int32)
-            groups = [-1.0 if self._everything else float(k == GROUND_GROUP) for k in range(6)]
+            groups = [-1.0 if self._everything else float(k == engine.GROUND_GROUP) for k in range(6)]
             self._groups: Any = wp.types.vector(length=6, dtype=wp.float32)(*groups)
             # where static geoms are is not known before the first step
-            mjw.kinematics(engine.warp_model, engine.warp_data)
+            mjw.kinematics(owner.warp_model, owner.warp_data)
 
     def cast(self) -> None:
         """Fill the distances."""
@@ -148,18 +135,18 @@ class MujocoWarpEngine:
     def __init__(self, scene: Scene, *, num_envs: int, device: str):
         if scene.sim.solver == "pgs":
             raise ValueError(
-                "sim.solver='pgs' is the CPU engine's alone: use sim.solver=newton with engine=mujoco_warp"
+                "sim.solver='pgs' is only available on the CPU engine: use sim.solver=newton with engine=mujoco_warp"
             )
         self.model = scene.model
         self.num_envs = num_envs
         self.device = device
         self.capturable = device.startswith("cuda")
-        # It never resets a world by itself and refuses the flag that says so.
+        # It never resets a world by itself and refuses this flag.
         model = copy.copy(scene.model)
         model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         with wp.ScopedDevice(device):
             self.warp_model = mjw.put_model(model)
-            # Whatever is full is in data.overflow: what matters is quarantined and reported, once, with a remedy.
+            # data.overflow has every full buffer: worlds are quarantined and reported, once, with a remedy.
             self.warp_model.opt.warn_overflow = 0
             self.warp_data = mjw.make_data(
                 model, nworld=num_envs, nconmax=scene.sim.nconmax or None, njmax=scene.sim.njmax or None
@@ -194,22 +181,22 @@ class MujocoWarpEngine:
                 wp.launch(_measure_need, dim=self.num_envs, inputs=sizes, outputs=[self.data.needed])
 
     def explain(self, world: int, overflow: int, needed: tuple[int, int]) -> str:
-        """One line about which buffer was full, with the size to set; see the protocol."""
+        """Return one line about which buffer was full, with the size to set; see the protocol."""
         d, lines = self.warp_data, []
-        if overflow & (OVERFLOW_CONSTRAINTS | OVERFLOW_NONZEROS):
+        if overflow & (engine.OVERFLOW_CONSTRAINTS | engine.OVERFLOW_NONZEROS):
             rows, have = needed[0], int(d.njmax)
             size = f"needs about {rows}" if rows > have else f"try {2 * have}"
             lines.append(f"sim.njmax={have} is too small: {size} (constraint rows of world {world})")
-        if overflow & (OVERFLOW_PAIRS | OVERFLOW_CONTACTS | OVERFLOW_CCD):
+        if overflow & (engine.OVERFLOW_PAIRS | engine.OVERFLOW_CONTACTS | engine.OVERFLOW_CCD):
             contacts, have = needed[1], int(d.naconmax) // self.num_envs
             size = f"needs about {contacts}" if contacts > have else f"try {2 * have}"
             lines.append(
                 f"sim.nconmax={have} is too small: {size} (contacts a world on average; the worlds share one "
-                "buffer, so nobody knows which of them lost some)"
+                "buffer, so which of them lost some is unknown)"
             )
-        if overflow & OVERFLOW_HFIELD:
+        if overflow & engine.OVERFLOW_HFIELD:
             lines.append("a geom touches too many cells of the height field: give the terrain a coarser resolution")
-        if overflow & OVERFLOW_MATCHES:
+        if overflow & engine.OVERFLOW_MATCHES:
             lines.append("a contact sensor matches more contacts than it can sort: fewer geoms should touch at once")
         return "; ".join(lines) or f"a buffer of mujoco_warp was full (its overflow bits: {overflow})"
 
@@ -218,12 +205,12 @@ class MujocoWarpEngine:
         d = self.warp_data
         options: dict[str, Any] = {"dim": self.num_envs, "device": self.device}
         cleared = [d.time, d.qacc_warmstart, d.act, d.sensordata]
-        wp.launch(_clear_reset_worlds, inputs=[dirty, DIRTY_STATE], outputs=cleared, **options)
+        wp.launch(_clear_reset_worlds, inputs=[dirty, engine.DIRTY_STATE], outputs=cleared, **options)
         if self.model.nhistory:
-            inputs = [dirty, DIRTY_STATE, self._fresh_history]
+            inputs = [dirty, engine.DIRTY_STATE, self._fresh_history]
             wp.launch(_clear_histories, inputs=inputs, outputs=[d.history], **options)
         if self._derived is not None:
-            self._derived.recompute(dirty, DIRTY_CONST)
+            self._derived.recompute(dirty, engine.DIRTY_CONST)
 
     def expand(self, field: str) -> wp.array:
         """Give a model field per-world values; return a live (num_envs, n, k) float32 alias."""
@@ -237,14 +224,14 @@ class MujocoWarpEngine:
         return self._expanded[field]
 
     def wrenches(self) -> wp.array:
-        """The forces applied to bodies: a live (num_envs, nbody, 6) float32 alias."""
+        """Return a live (num_envs, nbody, 6) float32 alias of the forces on bodies."""
         return _floats(self.warp_data.xfrc_applied)
 
     def set_const(self, *, again: bool = False) -> None:
-        """Recompute the derived constants, for each world its own.
+        """Recompute the derived constants of each world.
 
         Raises:
-            ValueError: ``again`` with a model that has tendons or flexes, whose constants take MuJoCo Warp hundreds of
+            ValueError: ``again`` with a model that has tendons or flexes: their constants take MuJoCo Warp hundreds of
                 launches a step.
         """
         with wp.ScopedDevice(self.device):
@@ -259,57 +246,43 @@ class MujocoWarpEngine:
                 self._derived = self._derived or DerivedConstants(
                     self.model, self.warp_model, self.num_envs, self.device
                 )
-                self._derived.recompute(wp.full(self.num_envs, DIRTY_CONST, dtype=wp.int32), DIRTY_CONST)
+                self._derived.recompute(wp.full(self.num_envs, engine.DIRTY_CONST, dtype=wp.int32), engine.DIRTY_CONST)
 
     def watch(self, field: str) -> wp.array:
-        """A field of MuJoCo's own, (num_envs, rows, columns) float32: the live array; see the protocol."""
+        """Return one of MuJoCo's own fields, (num_envs, rows, columns) float32: the live array; see the protocol."""
         self._watched[field] = _floats(getattr(self.warp_data, field))
         return self._watched[field]
 
     def look(self, dirty: wp.array) -> bool:
-        """Compute positions and velocities of every world anew, since a graph cannot ask which; see the protocol."""
+        """Recompute positions and velocities of every world, since a graph cannot branch; see the protocol."""
         self.write_back(dirty)
         with wp.ScopedDevice(self.device):
             mjw.fwd_kinematics(self.warp_model, self.warp_data)
             mjw.com_vel(self.warp_model, self.warp_data)
             for field in FORCES.intersection(self._watched):
-                wp.launch(_clear_rows, dim=self.num_envs, inputs=[dirty, DIRTY_STATE], outputs=[self._watched[field]])
+                wp.launch(
+                    _clear_rows, dim=self.num_envs, inputs=[dirty, engine.DIRTY_STATE], outputs=[self._watched[field]]
+                )
         return True
-
-    def rays(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """Cast rays against all geoms, the robot's included; see the protocol."""
-        rays = self.make_rays(np.shape(origins)[-2])
-        for array, values in ((rays.origins, origins), (rays.directions, directions)):
-            array.assign(np.broadcast_to(np.asarray(values, np.float32), (*array.shape, 3)))
-        rays.cast()
-        return rays.distances.numpy()
 
     def make_rays(self, count: int, *, ground_only: bool = False) -> WarpRays:
         """Buffers for ``count`` rays a world; capturable; see the protocol."""
         return WarpRays(self, count, ground_only=ground_only)
 
     def history(self) -> wp.array:
-        """MuJoCo's buffers of past values: the live array."""
+        """Return MuJoCo's buffers of past values: the live array."""
         return self.warp_data.history
-
-    def warnings(self) -> None:
-        """MuJoCo Warp keeps no warning count."""
-        return None
 
     def _state_arrays(self) -> list[wp.array]:
         d = self.warp_data
         return [d.qpos, d.qvel, d.qacc_warmstart, d.time, *([d.history] if self.model.nhistory else [])]
 
     def get_state(self) -> np.ndarray:
-        """(num_envs, nq + 2 nv + 1 + nhistory) float32: qpos, qvel, qacc_warmstart, time, delay buffers."""
+        """Return (num_envs, nq + 2 nv + 1 + nhistory) float32: qpos, qvel, qacc_warmstart, time, delay buffers."""
         return np.concatenate([array.numpy().reshape(self.num_envs, -1) for array in self._state_arrays()], axis=1)
 
     def set_state(self, state: np.ndarray) -> None:
-        """Restore :meth:`get_state`'s array.
-
-        Raises:
-            ValueError: the shape differs.
-        """
+        """Restore :meth:`get_state`'s array."""
         arrays = self._state_arrays()
         ends = np.cumsum([array.shape[1] if array.ndim > 1 else 1 for array in arrays])
         if state.shape != (self.num_envs, ends[-1]):
@@ -319,4 +292,4 @@ class MujocoWarpEngine:
             array.assign(part.reshape(array.shape))
 
     def close(self) -> None:
-        """Nothing is held beside the arrays."""
+        """Do nothing: only arrays are held."""

@@ -1,13 +1,13 @@
 """``mj_rnePostConstraint`` after every physics step of a ``mujoco.batch.Batch``.
 
-MuJoCo leaves ``cfrc_ext`` alone unless a sensor needs it, and then, with the Runge-Kutta integrator, computes it at
-the first of the step's four stages. Whoever steps an ``MjData`` by hand calls the function after ``mj_step``; a batch
-has no place for that. An engine plugin has: its ``advance`` runs at the end of each physics step, when the last stage's
-contacts are still there, on the thread that steps the world, and takes the arguments that ``mj_rnePostConstraint``
-takes. So MuJoCo's own function is registered as the ``advance`` of a plugin that does nothing else.
+MuJoCo does not compute ``cfrc_ext`` unless a sensor needs it, and then, with the Runge-Kutta integrator, at the first
+of the step's four stages. Code that steps an ``MjData`` calls the function after ``mj_step``; a batch has no place for
+that. An engine plugin has: its ``advance`` runs at the end of each physics step, when the last stage's contacts are
+still valid, on the thread that steps the world, with the arguments of ``mj_rnePostConstraint``. So MuJoCo's own
+function is registered as the ``advance`` of a plugin that does nothing else.
 
-``cfrc_ext`` is then what the call by hand gives, to the last bit. ``cacc`` and ``cfrc_int``, which the function fills,
-too, are not: they depend on the velocity, which is not advanced yet.
+``cfrc_ext`` is then the same as after a call by hand, to the last bit. ``cacc`` and ``cfrc_int``, which the function
+also fills, are not: they depend on the velocity, which is not advanced yet.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Plugin(ctypes.Structure):
 
 
 def plugin_fields(header: str) -> list[str]:
-    """Names of the fields of ``mjpPlugin`` in the text of mjplugin.h, in order; empty where there is no such struct."""
+    """Return the names of the fields of ``mjpPlugin`` in the text of mjplugin.h; empty without such a struct."""
     found = re.search(r"typedef struct mjpPlugin_ \{(.*?)\} mjpPlugin;", header, re.DOTALL)
     if found is None:
         return []
@@ -51,7 +51,7 @@ def add_post_constraint(spec: Any) -> None:
     """Add the plugin to a ``mujoco.MjSpec``.
 
     Raises:
-        ValueError: this MuJoCo's plugins are not as this module knows them.
+        ValueError: this MuJoCo's plugin interface is not the known one.
     """
     _register()
     spec.activate_plugin(NAME)
@@ -61,7 +61,7 @@ def add_post_constraint(spec: Any) -> None:
 
 @cache
 def _register() -> tuple[Any, ...]:
-    """Register the plugin once a process; what is returned has to stay alive."""
+    """Register the plugin once a process; the result must stay alive."""
     import mujoco
 
     folder = Path(mujoco.__file__).parent

@@ -1,7 +1,7 @@
-"""Rows of float32 mirrors taken over into MuJoCo's float64 memory, in the worlds that a mask names.
+"""Rows of float32 mirrors copied into MuJoCo's float64 memory, in the worlds of a mask.
 
-Each copy is a recorded launch over all worlds: nothing is allocated, whether one world was touched or all, and the
-check of an untouched world costs a nanosecond.
+Each copy is a recorded launch over all worlds: nothing is allocated, however many worlds were changed, and the check
+of an unchanged world costs a nanosecond.
 """
 
 from __future__ import annotations
@@ -49,12 +49,7 @@ def _list_rows(
 
 
 class RowLister:
-    """Indices of the worlds that have one of some bits, without an allocation.
-
-    Args:
-        dirty: (num_envs,) int32 bits.
-        bits: which to look for.
-    """
+    """Indices of the worlds with one of ``bits`` in ``dirty`` (num_envs,), without an allocation."""
 
     def __init__(self, dirty: wp.array, bits: int):
         self._rows, self._count = (wp.zeros(size, dtype=wp.int32, device="cpu") for size in (dirty.shape[0], 1))
@@ -64,25 +59,21 @@ class RowLister:
         self._views = self._rows.numpy(), self._count.numpy()
 
     def list(self) -> np.ndarray:
-        """The indices, sorted, int32; a view that the next call writes anew."""
+        """Return the sorted indices, int32; a view that the next call overwrites."""
         self._list.launch()
         rows, count = self._views
         return rows[: int(count[0])]
 
 
 def aliased(values: np.ndarray) -> wp.array:
-    """A Warp array over NumPy memory of float64, of the same strides; the memory has to live on."""
+    """Return a Warp array over NumPy memory of float64, with the same strides; the memory must stay alive."""
     return wp.array(
         ptr=values.ctypes.data, dtype=wp.float64, shape=values.shape, strides=values.strides, device="cpu", copy=False
     )
 
 
 class RowWriter:
-    """Copies recorded for one mask.
-
-    Args:
-        dirty: (num_envs,) int32 bits, what :meth:`launch` looks at.
-    """
+    """Copies recorded for one mask ``dirty`` (num_envs,) of int32 bits."""
 
     def __init__(self, dirty: wp.array):
         self._dirty, self._bits = dirty, dirty.numpy()
@@ -94,7 +85,7 @@ class RowWriter:
         return dirty.ptr == self._dirty.ptr
 
     def any(self) -> int:
-        """The bits that some world has."""
+        """Return the bits that any world has."""
         return int(np.bitwise_or.reduce(self._bits))
 
     def start(self, bits: int, fresh: np.ndarray, target: np.ndarray) -> None:
@@ -103,11 +94,11 @@ class RowWriter:
         self._record(_start_rows, bits, [self._dirty, bits, start, aliased(target)], (start, target))
 
     def copy(self, bits: int, wanted: int, source: wp.array, target: np.ndarray) -> None:
-        """Record: where ``bits`` of the mask are as ``wanted``, a row of ``source`` is copied into that of ``target``.
+        """Record: where ``bits`` of the mask equal ``wanted``, a row of ``source`` is copied into ``target``.
 
         Args:
-            bits: which bits to look at.
-            wanted: what they must be; the copy is skipped when no world has one of them.
+            bits: which bits to compare.
+            wanted: their value; the copy is skipped when no world has one of them.
             source: (num_envs, ...) contiguous float32.
             target: (num_envs, ...) float64 NumPy memory of the same rows, alive as long as this object.
         """
@@ -121,7 +112,7 @@ class RowWriter:
         self._record(_copy_rows, wanted, inputs, (source, target))
 
     def launch(self, found: int) -> None:
-        """Run the copies, in the order they were recorded, that concern one of the bits ``found``."""
+        """Run the copies for one of the bits ``found``, in the order they were recorded."""
         for bits, command in self._commands:
             if bits & found:
                 command.launch()

@@ -8,24 +8,16 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.engine import (
-    FAULT_ACTION,
-    FAULT_OVERFLOW,
-    FAULT_RAISED,
-    FAULT_STATE,
-    MAX_SPEED,
-    OVERFLOW_BITS,
-    OVERFLOW_RAISED,
-)
+from robot_rl_envs import engine
 from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate, quat_rotate_inverse
 from robot_rl_envs.terrain.lookup import terrain_height
 
 CONTACT_FORCE_N = 1.0
 """A foot is in contact from this net force on [N]."""
-BAD_STATE, BAD_ACTION = wp.constant(FAULT_STATE), wp.constant(FAULT_ACTION)
-RAISED, OVERFLOWED = wp.constant(FAULT_RAISED), wp.constant(FAULT_OVERFLOW)
-RAISED_BIT, OVERFLOWED_BITS = wp.constant(OVERFLOW_RAISED), wp.constant(OVERFLOW_BITS)
-TOO_FAST = wp.constant(MAX_SPEED)
+BAD_STATE, BAD_ACTION = wp.constant(engine.FAULT_STATE), wp.constant(engine.FAULT_ACTION)
+RAISED, OVERFLOWED = wp.constant(engine.FAULT_RAISED), wp.constant(engine.FAULT_OVERFLOW)
+RAISED_BIT, OVERFLOWED_BITS = wp.constant(engine.OVERFLOW_RAISED), wp.constant(engine.OVERFLOW_BITS)
+TOO_FAST = wp.constant(engine.MAX_SPEED)
 
 
 @wp.func
@@ -130,7 +122,7 @@ def update_contacts(s: Any, c: Any, i: int):
 
 @wp.func
 def clear_world(s: Any, i: int):
-    """Start an episode's bookkeeping anew in world i; nothing of the old one is left."""
+    """Clear an episode's bookkeeping in world i."""
     for f in range(s.foot_contact.shape[1]):
         s.foot_contact[i, f] = 0.0
         s.foot_touchdown[i, f] = 0.0
@@ -157,7 +149,7 @@ def clear_world(s: Any, i: int):
 
 @wp.func
 def place_on_terrain(s: Any, i: int):
-    """Move world i's robot, in its default pose about the origin, to where its tile of the terrain lets it start."""
+    """Move world i's robot, in its default pose about the origin, to the start of its terrain tile."""
     origin = s.terrain_origins[s.terrain_level[i], s.terrain_column[i]]
     s.env_origin_w[i] = origin
     for k in range(3):
@@ -167,7 +159,7 @@ def place_on_terrain(s: Any, i: int):
 
 @wp.func
 def clear_wrench(s: Any, i: int):
-    """Let go of every body of world i."""
+    """Remove the forces on every body of world i."""
     for b in range(s.wrench_left_s.shape[1]):
         s.wrench_left_s[i, b] = 0.0
         for k in range(6):
@@ -176,10 +168,10 @@ def clear_wrench(s: Any, i: int):
 
 @wp.func
 def world_faults(s: Any, i: int) -> int:
-    """What is wrong with world i before anything is computed from it; 0 where nothing is.
+    """Return the FAULT_* bits of world i before anything is computed from it; 0 if it is fine.
 
-    FAULT_STATE and FAULT_ACTION where its state or action is not finite, or a velocity is absurd; FAULT_RAISED and
-    FAULT_OVERFLOW where the engine says so.
+    FAULT_STATE and FAULT_ACTION where its state or action is not finite, or a velocity is too large; FAULT_RAISED and
+    FAULT_OVERFLOW where the engine reported them.
     """
     faults = wp.int32(0)
     if (s.overflow[i] & RAISED_BIT) != 0:

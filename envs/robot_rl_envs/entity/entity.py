@@ -1,4 +1,4 @@
-"""One named thing in a compiled scene: which joints, actuators, bodies and sites are its own, its feet and its base."""
+"""One named thing in a compiled scene: its joints, actuators, bodies and sites, its feet and its base."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _FREE = int(mujoco.mjtJoint.mjJNT_FREE)
 
 
 class Entity:
-    """What belongs to one robot in a compiled model. Feet and a floating base are there where the robot has them.
+    """What belongs to one robot in a compiled model, with feet and a floating base if the robot has them.
 
     Attributes:
-        name: its name in the scene.
         robot: the facts of its model.
         sensing: the sensors that the task's terms read.
         joint_ids: (nj,) ids of its joints in the robot's own order.
@@ -33,11 +32,11 @@ class Entity:
         actuators: (na,) index into ctrl, in the order of the policy's actions.
         bodies, sites: ids of its bodies, and of the sites on them.
         base: whether it has a floating base.
-        base_body_id: the base's body; 0, the world, where it is bolted down.
+        base_body_id: the base's body; 0, the world, for a fixed base.
         base_qpos, base_dof: addresses of the base's free joint in qpos and qvel; 0 without one.
         foot_geoms: (nf,) geom ids.
         foot_sensor: (nf,) address of each foot's contact sensor.
-        chain: the joints between base and feet, by the fields of :class:`.state.Chain`; only those that have values.
+        chain: the joints between base and feet, by the fields of :class:`.state.Chain`; only those with values.
         sizes: widths that terms and state fields name: "joints", "actions", "feet", and those of its sensors.
     """
 
@@ -116,11 +115,11 @@ class Entity:
 
 
 def read_model(robot: Robot) -> mujoco.MjSpec:
-    """Return a robot's model, not compiled yet, in which everything that its facts name is there.
+    """Return a robot's model, not compiled yet, and check that it has everything that the robot's facts name.
 
     Raises:
-        ValueError: the file is no model that MuJoCo reads, or has no joint, body, geom or site of a name that
-            ``robot`` gives; the line names the file.
+        ValueError: MuJoCo cannot read the file, or it has no joint, body, geom or site of a name that ``robot`` gives;
+            the line names the file.
     """
 
     def refuse(line: str) -> NoReturn:
@@ -154,5 +153,5 @@ def read_model(robot: Robot) -> mujoco.MjSpec:
 
 
 def one_line(error: Exception) -> str:
-    """An error's text without its line breaks."""
+    """Return an error's text without its line breaks."""
     return " ".join(str(error).split())

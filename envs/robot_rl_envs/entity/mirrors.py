@@ -1,4 +1,4 @@
-"""Left-right mirrors of MuJoCo's own arrays: how its state and its bodies' spatial vectors look from the other side.
+"""Left-right mirrors of MuJoCo's own arrays: its state and its bodies' spatial vectors.
 
 The mirror is y -> -y. A vector's y changes sign; of an axial vector (an angular velocity, a torque) x and z do.
 """
@@ -19,29 +19,29 @@ SPATIAL = (*AXIAL, *POLAR)
 INERTIA = (1.0, 1.0, 1.0, -1.0, 1.0, -1.0, *POLAR, 1.0)
 """Of MuJoCo's ten numbers: Ixx Iyy Izz Ixy Ixz Iyz, mass times offset, mass."""
 NEAR_M = 0.05
-"""How far a body's centre of mass may lie from its partner's mirror image: sides are seldom exactly alike."""
+"""How far a body's centre of mass may be from its partner's mirror image: sides are seldom exactly alike."""
 
 Mirror = tuple[list[int], list[float]]
 """Permutation and sign: ``mirrored[k] = sign[k] * x[permutation[k]]``."""
 
 
 def positions(scene: Any) -> Mirror:
-    """Mirror of all generalized positions (nq)."""
+    """Return the mirror of all generalized positions (nq)."""
     return _coordinates(scene, scene.model.jnt_qposadr, (*POLAR, *QUATERNION))
 
 
 def velocities(scene: Any) -> Mirror:
-    """Mirror of all generalized velocities (nv), and of generalized forces."""
+    """Return the mirror of all generalized velocities (nv), and of generalized forces."""
     return _coordinates(scene, scene.model.jnt_dofadr, (*POLAR, *AXIAL))
 
 
 def without(first: int, mirror: Mirror) -> Mirror:
-    """A mirror of everything after the first components, which must be mirrored among themselves."""
+    """Return a mirror of everything after the first components, which must be mirrored among themselves."""
     return [k - first for k in mirror[0][first:]], mirror[1][first:]
 
 
 def bodies(scene: Any, signs: tuple[float, ...]) -> Mirror:
-    """Mirror of so many numbers a body, over all bodies but the world.
+    """Return the mirror of ``len(signs)`` numbers a body, over all bodies except the world.
 
     Raises:
         ValueError: a body has no partner on the other side.
@@ -76,7 +76,7 @@ def _coordinates(scene: Any, address: np.ndarray, floating: tuple[float, ...]) -
 
 
 def _partners(model: mujoco.MjModel) -> list[int]:
-    """The body on the other side, for every body, by where the centres of mass lie in the model's own pose."""
+    """Return the body on the other side for every body, by the centres of mass in the model's own pose."""
     import mujoco
 
     data = mujoco.MjData(model)
@@ -91,5 +91,5 @@ def _partners(model: mujoco.MjModel) -> list[int]:
             raise ValueError(f"body {model.body(body).name or body!r} has no partner on the other side of the mirror")
         partners.append(found)
     if any(partners[partners[b]] != b for b in range(model.nbody)):
-        raise ValueError("the bodies do not lie in pairs on both sides of the mirror")
+        raise ValueError("the bodies are not in pairs on both sides of the mirror")
     return partners

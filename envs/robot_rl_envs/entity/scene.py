@@ -1,4 +1,4 @@
-"""From a robot and physics options to a compiled MuJoCo scene, and where in its arrays everything lies."""
+"""Compile a MuJoCo scene from a robot and physics options, and find everything in its arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from robot_rl_envs.terrain import Terrain
 
 SUN, HIGH_SUN = (0.2, 0.3, -1.0), (0.0, 0.0, -1.0)
-"""Direction of the light in pictures of a plane, and of ground that has sides."""
+"""Direction of the light in images of a plane, and of ground with vertical sides."""
 
 _SOLVERS = {"newton": "mjSOL_NEWTON", "cg": "mjSOL_CG", "pgs": "mjSOL_PGS"}
 _CONES = {"pyramidal": "mjCONE_PYRAMIDAL", "elliptic": "mjCONE_ELLIPTIC"}
@@ -43,7 +43,7 @@ def make_scene(task: Task) -> Scene:
 
 
 def make_sensing(task: Task) -> Sensing:
-    """The sensors of ``task``."""
+    """Return the sensors of ``task``."""
     actor = getattr(task.observations["actor"], "terms", {})
     in_base = [
         f"observations.actor.{name}"
@@ -58,14 +58,12 @@ class Scene:
 
     Attributes:
         model: the model to simulate; visual geoms are left out.
-        entities: the things in it that have a name; today one, the robot.
+        entities: its entities by name; today one, the robot.
         entity: the robot. Its ``joint_qpos``, ``joint_dof``, ``joint_ctrl``, ``foot_geoms``, ``foot_sensor``, ``base``,
-            ``base_body_id``, ``actuated`` and ``sensing`` are the scene's own, too.
+            ``base_body_id``, ``actuated`` and ``sensing`` are also attributes of the scene.
         robot: the facts of the robot's model.
-        sim: physics options.
-        actions: how actions drive the joints.
         terrain: the ground, None on an endless plane.
-        watched: fields of MuJoCo's own that the task's terms read; see :mod:`robot_rl_envs.entity.watched`.
+        watched: MuJoCo's own fields that the task's terms read; see :mod:`robot_rl_envs.entity.watched`.
         default_qpos: (nq,) everything in its default pose.
         sizes: widths that terms and state fields name: those of the robot, "bodies" and "command".
     """
@@ -97,30 +95,29 @@ class Scene:
 
     @cached_property
     def looks_again(self) -> bool:
-        """Whether the engine has to look at a world that was reset before it can be observed there."""
+        """Whether the engine has to compute a world's new state after a reset before it can be observed."""
         return self.sensing.rays or bool(set(self.watched) - STATE)
 
     def compile(self, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
-        """The model to simulate, compiled anew.
+        """Compile the model to simulate.
 
-        Args:
-            extend: adds to the ``mujoco.MjSpec`` what an engine needs and no arrays of state depend on.
+        ``extend`` adds to the ``mujoco.MjSpec`` what an engine needs and what no arrays of state depend on.
         """
         model = self._compile(visual=False, extend=extend)
         model.geom_group[model.geom_bodyid == 0] = GROUND_GROUP
         return model
 
     def action_map(self, joint: Joint) -> tuple[float, float]:
-        """Offset and scale from a driven joint's action to its target [rad or m], its effort [N m or N] or control."""
+        """Return offset and scale from a joint's action to its target [rad, m], its effort [N m, N] or control."""
         if self.actions.kind == "direct":
             return 0.0, self.actions.scale
         scale = joint.action_scale * self.actions.scale
         return (joint.default_pos, scale) if self.actions.kind == "position" else (0.0, scale * joint.effort_limit)
 
     def action_bounds(self) -> np.ndarray:
-        """(A, 2) least and greatest actions that make sense: what reaches a joint's limits, its effort or its control.
+        """Return (A, 2) least and greatest useful actions: they reach a joint's limits, its effort or its control.
 
-        Where there is no limit it is 1; never more than what the task clips actions to.
+        A joint without a limit has 1; no bound is beyond the task's clip of actions.
         """
         joints = [joint for joint in self.robot.joints if not joint.passive]
         if self.actions.kind == "direct":
@@ -136,11 +133,11 @@ class Scene:
 
     @cached_property
     def render_model(self) -> mujoco.MjModel:
-        """The same scene with visual geoms, for pictures; its qpos is the simulated model's."""
+        """The same scene with visual geoms, for images; its qpos is the simulated model's."""
         return self._compile(visual=True)
 
     def make_spec(self, *, visual: bool, textured: bool) -> mujoco.MjSpec:
-        """The robot on its ground, not compiled yet, without actuators and sensors; qpos is the simulated model's.
+        """Return the robot on its ground, not compiled, without actuators and sensors; qpos is the simulated model's.
 
         Args:
             visual: with the geoms that collide with nothing.
@@ -161,15 +158,18 @@ class Scene:
         spec.option.timestep = self.sim.timestep
         if self.sim.memory:
             spec.memory = self.sim.memory
-        self._add_actuators(spec)
+        if not self.robot.complete:
+            self.actions.actuator.check(self.robot, self.sim.timestep, self.actions.kind)
+            for joint in self.robot.joints:
+                if not joint.passive:
+                    self.actions.actuator.add_to(spec, joint, self.actions.kind)
         self._add_sensors(spec)
-        option = spec.option
-        sim = self.sim
+        option, sim = spec.option, self.sim
         option.iterations, option.ls_iterations = sim.iterations, sim.ls_iterations
         option.solver = int(getattr(mujoco.mjtSolver, _SOLVERS[sim.solver]))
         option.cone = int(getattr(mujoco.mjtCone, _CONES[sim.cone]))
         option.integrator = int(getattr(mujoco.mjtIntegrator, _INTEGRATORS[sim.integrator]))
-        # A world that turns NaN must stay NaN to be seen and quarantined, not be reset behind our back.
+        # A world that turns NaN must stay NaN to be seen and quarantined, not be reset by MuJoCo.
         option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         if extend is not None:
             extend(spec)
@@ -218,7 +218,7 @@ class Scene:
         floor.material = "grid"
 
     def _check_complete(self) -> None:
-        """Refuse what does not go with a model that is a whole scene, and "direct" actions with one that is not."""
+        """Refuse what a model that is a whole scene cannot have, and "direct" actions with one that is not."""
         kind, name = self.actions.kind, self.robot.name
         if (kind == "direct") != self.robot.complete:
             right = "its own actuators; use direct" if self.robot.complete else "no actuators; use position or effort"
@@ -228,15 +228,6 @@ class Scene:
         if self.robot.complete and self.actions.actuator != PositionPd():
             kind = type(self.actions.actuator).__name__
             raise ValueError(f"actions.actuator={kind}: the model of robot {name!r} brings its own; leave it out")
-
-    def _add_actuators(self, spec: mujoco.MjSpec) -> None:
-        if self.robot.complete:
-            return
-        self.actions.actuator.check(self.robot, self.sim.timestep, self.actions.kind)
-        for joint in self.robot.joints:
-            if joint.passive:
-                continue
-            self.actions.actuator.add_to(spec, joint, self.actions.kind)
 
     def _add_sensors(self, spec: mujoco.MjSpec) -> None:
         fields = mujoco.mjtConDataField
@@ -253,7 +244,7 @@ class Scene:
         self.sensing.add_to(spec, self.robot, self.sim.timestep)
 
     def initial_history(self) -> np.ndarray:
-        """(nhistory,) the delay buffers a world starts an episode with: before it, targets were the default pose."""
+        """Return (nhistory,) the delay buffers at an episode's start, filled with the default pose."""
         data = mujoco.MjData(self.model)
         if not self.model.nhistory:
             return data.history.copy()
@@ -271,7 +262,7 @@ class Scene:
 
 
 def add_surroundings(spec: mujoco.MjSpec, sun: tuple[float, float, float] = HIGH_SUN) -> None:
-    """Add a sun, whose light goes along ``sun``, and a sky, for pictures."""
+    """Add a sun with light along ``sun``, and a sky, for images."""
     spec.worldbody.add_light(
         pos=[0.0, 0.0, 6.0], dir=list(sun), type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, castshadow=True
     )

@@ -1,4 +1,4 @@
-"""A task's sensors in a compiled scene: what they add to the model and to ``s``, and the text of their updates.
+"""A task's sensors in a compiled scene: what they add to the model and to ``s``, and the signals of a real robot.
 
 A quantity that several groups read, or that needs the physics' last substeps, is computed once a step and once after a
 reset, and kept in ``s``; the terms of :mod:`robot_rl_envs.mdp.sensing` read it there.
@@ -26,14 +26,13 @@ DELAY_PATH = "sensors.imu.delay_s"
 
 
 class Sensing:
-    """What of a task's :class:`~robot_rl_envs.sensing.sensors.Sensors` its terms read, in one scene.
+    """The part of a task's :class:`~robot_rl_envs.sensing.sensors.Sensors` that its terms read, in one scene.
 
     Attributes:
-        sensors: the figures.
-        used: names as :func:`~robot_rl_envs.sensing.sensors.used_sensors` gives them.
+        used: names as :func:`~robot_rl_envs.sensing.sensors.used_sensors` returns them.
         substeps: physics steps of contact force that are kept.
-        mount_quat: (4,) w x y z, from the unit's frame to the base's.
-        mount_site: the site the unit sits at.
+        mount_quat: (4,) w x y z, from the IMU's frame to the base's.
+        mount_site: the IMU's site.
     """
 
     def __init__(
@@ -68,10 +67,10 @@ class Sensing:
     # -- the model ---------------------------------------------------------------------------------------------------
 
     def add_to(self, spec: Any, robot: Robot, timestep: float) -> None:
-        """Add sites and sensors to a ``mujoco.MjSpec`` that has the feet's contact sensors already.
+        """Add sites and sensors to a ``mujoco.MjSpec`` that already has the feet's contact sensors.
 
         Raises:
-            ValueError: the unit's site or body is not there, or the robot has no base.
+            ValueError: the IMU's site or body is missing, or the robot has no base.
         """
         import mujoco
 
@@ -115,7 +114,7 @@ class Sensing:
         """Find everything in the compiled model; return the widths that terms name.
 
         Raises:
-            ValueError: the unit's body moves against the base, or its values are read in two frames.
+            ValueError: the IMU's body moves against the base, or its values are read in two frames.
         """
         self._gravity = model.opt.gravity.copy()
         if self.mount_site:
@@ -123,7 +122,7 @@ class Sensing:
         if self.imu and self._in_base and abs(self.mount_quat[0]) < 1.0 - 1e-9:
             raise ValueError(
                 f"{self._in_base[0]}: reads the IMU in the base frame, other terms in the unit's own, which is "
-                f"turned by {self.mount_quat.round(4).tolist()}; a robot has one of them: use the imu terms alone"
+                f"turned by {self.mount_quat.round(4).tolist()}; a robot has one of them: use only the imu terms"
             )
         if "imu_acc" in self.used:
             sensor = model.sensor(ACCELEROMETER).id
@@ -150,15 +149,14 @@ class Sensing:
         return quat / np.linalg.norm(quat)
 
     def fill_history(self, model: Any, data: Any) -> None:
-        """Put what the accelerometer reads at rest, level, in the delay buffers of ``data``."""
+        """Fill the delay buffers of ``data`` with the accelerometer's value at rest, level."""
         if not self.late:
             return
         import mujoco
 
         sensor = model.sensor(ACCELEROMETER).id
         samples = int(model.sensor_history[sensor, 0])
-        rest = np.zeros(3)
-        inverse = np.zeros(4)
+        rest, inverse = np.zeros(3), np.zeros(4)
         mujoco.mju_negQuat(inverse, self.mount_quat)
         mujoco.mju_rotVecQuat(rest, -self._gravity, inverse)
         mujoco.mj_initSensorHistory(model, data, sensor, None, np.tile(rest, (samples, 1)), 0.0)
@@ -166,11 +164,11 @@ class Sensing:
     # -- the state ---------------------------------------------------------------------------------------------------
 
     def model_fields(self) -> list[str]:
-        """Model fields that need per-world values."""
+        """Return the model fields that need per-world values."""
         return ["sensor_delay"] if self.late else []
 
     def fields(self, sizes: dict[str, int], num_envs: int) -> dict[str, tuple[Any, int, tuple[int, ...]]]:
-        """Fields of ``s``: name -> dtype, number of dimensions, shape; an empty shape is the engine's array."""
+        """Return fields of ``s``: name -> dtype, number of dimensions, shape; an empty shape is the engine's array."""
         found: dict[str, tuple[Any, int, tuple[int, ...]]] = {}
         if self.imu:
             found |= {"imu_mount_wxyz": (wp.vec4, 1, (1,)), "imu_tilt_wxyz": (wp.float32, 2, (num_envs, 4))}
@@ -191,7 +189,7 @@ class Sensing:
         return found
 
     def fill(self, arrays: dict[str, wp.array], model: mujoco.MjModel, feet: tuple[str, ...]) -> None:
-        """Give constants and mounts their values."""
+        """Set the values of constants and mounts."""
         contacts = [model.sensor(f"{foot}_contact").id for foot in feet]
         values: dict[str, Any] = {
             "imu_mount_wxyz": self.mount_quat[None],
@@ -210,10 +208,7 @@ class Sensing:
     # -- what the robot itself reads ---------------------------------------------------------------------------------
 
     def signals(self, state: Any) -> dict[str, torch.Tensor]:
-        """The signals of a real robot, without noise.
-
-        Args:
-            state: ``Env.state``.
+        """Return the signals of a real robot, without noise, from ``Env.state``.
 
         Returns:
             joint_pos, joint_vel (N, nj), imu_gyro (N, 3) [rad/s], imu_quat_wxyz (N, 4), command (N, 3), foot_contact
@@ -235,10 +230,10 @@ class Sensing:
         return found
 
     def mirror(self, rule: str) -> tuple[list[int], list[float]] | None:
-        """Permutation and sign of a sensor's values under the left-right mirror; None where it is no such rule.
+        """Return permutation and sign of a sensor's values under the left-right mirror; None for any other rule.
 
         Raises:
-            ValueError: the sensor is mounted so that it has no mirror.
+            ValueError: the sensor's mount has no mirror.
         """
         if rule == "height_scan":
             scan = self.sensors.height_scan
@@ -260,13 +255,13 @@ class Sensing:
         if np.abs(np.abs(side).max(axis=1) - 1.0).max() > 1e-5:
             raise ValueError(
                 f"sensors.imu: turned by {self.mount_quat.round(4).tolist()} against the base it has no mirror; "
-                "mount it turned about y alone, or set mirror to False"
+                "mount it turned about y only, or set mirror to False"
             )
         return order.tolist(), [float(np.sign(side[k, order[k]])) for k in range(3)]
 
 
 def _multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Hamilton product of quaternions w x y z, (N, 4)."""
+    """Return the Hamilton product of quaternions w x y z, (N, 4)."""
     import torch
 
     aw, bw, av, bv = a[:, :1], b[:, :1], a[:, 1:], b[:, 1:]
@@ -275,7 +270,7 @@ def _multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _rotate_inverse(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Vectors (N, 3) in the frame that q (N, 4) turns into theirs."""
+    """Return vectors (N, 3) in the frame that q (N, 4) rotates into theirs."""
     import torch
 
     t = 2.0 * torch.linalg.cross(q[:, 1:], v)

@@ -49,7 +49,7 @@ WORLD_FIELDS: Table = {
     "terrain_column": (wp.int32, (), "column of the terrain the world starts on: its kind"),
     "env_origin_w": (wp.vec3, (), "where the world's robot starts: the ground below its default pose [m]"),
     "command_range": (wp.float32, (), "how far the commands' range has grown: 0 at first, 1 the whole"),
-    "command_left_s": (wp.float32, ("nc",), "time until each command is drawn anew [s]"),
+    "command_left_s": (wp.float32, ("nc",), "time until each command is drawn again [s]"),
     "command_hold": (wp.int32, (), "1: commands are held by hand, nothing draws them"),
     "interval_left_s": (wp.float32, ("ni",), "time until each interval event [s]"),
     "episode_length": (wp.int32, (), "control steps towards the time limit"),
@@ -170,11 +170,9 @@ class State:
 
 
 def check_indices(tensors: Mapping[str, Any], tiles: Sequence[int]) -> None:
-    """Refuse a state with numbers that kernels would look up outside of their arrays.
+    """Refuse restored values that kernels would use as indices outside of their arrays.
 
-    Args:
-        tensors: as of `Env.state_dict`.
-        tiles: rows and columns of the terrain.
+    ``tensors`` are as of `Env.state_dict`, ``tiles`` the rows and columns of the terrain.
     """
     bounds = {"terrain_level": tiles[0], "terrain_column": tiles[1], "step_count": 2**31, "episode_length": 2**31}
     for name, size in bounds.items():

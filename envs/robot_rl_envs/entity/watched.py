@@ -1,6 +1,6 @@
-"""Fields of MuJoCo's own that a task's terms read beside the state: ``s.engine_<name>``, (num_envs, rows, columns).
+"""MuJoCo's own fields that a task's terms read besides the state: ``s.engine_<name>``, (num_envs, rows, columns).
 
-They are the engine's memory and in its precision: float64 on the CPU, float32 in MuJoCo Warp. After a step they hold
+They are the engine's memory, in its precision: float64 on the CPU, float32 in MuJoCo Warp. After a step they hold
 what MuJoCo computed last, as ``MjData`` does after ``mj_step``: they are one physics step behind the state or, with
 ``integrator="rk4"``, at the last stage of that step. After a reset they are the new state's, and forces are zero.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STATE = frozenset({"qpos", "qvel"})
 """Fields that are the state itself; in an episode's first observation they are still those of the last episode."""
 POST_CONSTRAINT = frozenset({"cfrc_ext"})
-"""Fields that MuJoCo leaves to ``mj_rnePostConstraint``, which a step calls for some sensors alone."""
+"""Fields that MuJoCo leaves to ``mj_rnePostConstraint``, which a step calls only for some sensors."""
 FORCES = POST_CONSTRAINT | {"actuator_force", "qfrc_actuator", "qfrc_constraint", "qfrc_passive", "qacc", "qfrc_smooth"}
 """Fields of forces and accelerations: at an episode's start nothing has acted yet."""
 MOTION = frozenset({"xpos", "xquat", "xipos", "subtree_com", "cinert", "cvel", "ten_length", "ten_velocity"})
@@ -23,13 +23,8 @@ MOTION = frozenset({"xpos", "xquat", "xipos", "subtree_com", "cinert", "cvel", "
 FIELDS = STATE | FORCES | MOTION
 
 
-def field_of(name: str) -> str:
-    """The field of ``s`` under which terms find a watched field."""
-    return f"engine_{name}"
-
-
 def watched_fields(task: Task) -> tuple[str, ...]:
-    """The fields that the task's terms declare, sorted.
+    """Return the fields that the task's terms declare, sorted.
 
     Raises:
         ValueError: a term declares a field that cannot be watched.

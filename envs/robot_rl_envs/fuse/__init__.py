@@ -1,7 +1,7 @@
-"""Write a task's terms as flat Warp kernels: act, after-physics, observe (and one for startup events).
+"""Generate a task's terms as flat Warp kernels: act, after-physics, observe (and one for startup events).
 
 The kernels are generated as text, one call a term, and compiled once; Warp caches them by their content. Weights,
-parameters, scales and ranges are not in the text: they lie in one device array, so a sweep or a curriculum changes them
+parameters, scales and ranges are not in the text but in one device array, so a sweep or a curriculum changes them
 without a recompile or a new CUDA graph.
 """
 
@@ -19,41 +19,13 @@ import warp as wp
 from robot_rl_envs.entity import derive as derive_module
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.fuse.actuating import Drive
-from robot_rl_envs.fuse.layout import (
-    LOG_EPISODES,
-    LOG_FAULTS,
-    LOG_LENGTH,
-    LOG_RETURN,
-    LOG_STEPS,
-    LOG_TERMS,
-    Layout,
-    ObservationSlot,
-    make_layout,
-    resolve_size,
-)
+from robot_rl_envs.fuse.layout import TaskLayout, Writer
 from robot_rl_envs.fuse.observing import GROUP, write_group
 from robot_rl_envs.fuse.stages import write_act, write_after, write_observe, write_startup
-from robot_rl_envs.fuse.writer import Writer
 from robot_rl_envs.recorder import flight as flight_module
 from robot_rl_envs.rng import stream
 from robot_rl_envs.task import Task
 from robot_rl_envs.terms.checks import nearest
-
-__all__ = [
-    "LOG_EPISODES",
-    "LOG_FAULTS",
-    "LOG_LENGTH",
-    "LOG_RETURN",
-    "LOG_STEPS",
-    "LOG_TERMS",
-    "Drive",
-    "Kernels",
-    "Layout",
-    "ObservationSlot",
-    "make_kernels",
-    "make_layout",
-    "resolve_size",
-]
 
 
 @dataclass(slots=True)
@@ -71,12 +43,9 @@ class Kernels:
     """Path of the term ("rewards.track") behind each function that the source calls."""
 
     def blame(self, error: Exception, fields: Iterable[str], model_fields: Iterable[str]) -> Exception:
-        """Return a line for what Warp said of a term that it cannot compile; ``error`` itself where it is another.
+        """Return a line for Warp's error about a term that it cannot compile; ``error`` itself if it is another.
 
-        Args:
-            error: what was raised where a stage was first launched.
-            fields: names of the state's fields.
-            model_fields: names of the model's.
+        ``fields`` are the names of the state's fields, ``model_fields`` those of the model's.
         """
         text = str(error.args[0] if error.args else error)
         steps = list(re.finditer(r'Error while parsing function "(\w+)" at (.+?):(\d+):\n.*\n;', text))
@@ -99,7 +68,7 @@ class Kernels:
 
 
 def make_kernels(
-    task: Task, scene: Scene, layout: Layout, struct: Any, chain: Any, *, drive: Drive, fields: list[str]
+    task: Task, scene: Scene, layout: TaskLayout, struct: Any, chain: Any, *, drive: Drive, fields: list[str]
 ) -> Kernels:
     """Generate the source for ``task``, fill ``layout``'s parameters and register the kernels (compiled on launch).
 
@@ -115,7 +84,7 @@ def make_kernels(
     drive.write(writer)
     body = "\n".join(writer.lines)
     names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(writer.functions.items()))
-    # What the engine hands out has its own precision: the same text on another engine is another kernel.
+    # The arrays of an engine have its own precision: the same text on another engine is another kernel.
     own = struct.hash.hex() if scene.watched else ""
     digest = hashlib.sha256((body + names + own).encode()).hexdigest()[:12]
     filename = f"<robot_rl {task.name} {digest}>"

@@ -1,8 +1,8 @@
-"""The actuate stage as text: what explicit actuators do before each substep; and where delays are drawn.
+"""The actuate stage as text: what explicit actuators do before each substep; and the draws of delays.
 
 Native actuators need none of it: the engine takes joint targets and steps a whole control period at once. For explicit
 ones the act stage writes ``s.joint_target``, this stage turns it into torques, one thread a joint, and the engine steps
-once; so it goes on until the control period is over.
+once, until the control period is over.
 
 A network's layer is a sum of columns: each column of its weights is one fixed-size vector, so the compiler keeps the
 layer in registers and computes eight outputs at once. Measured on one core, 12,288 joints, 6-32-32-1, softsign: 6.5 ms
@@ -11,21 +11,19 @@ with scalar loops, 1.2 ms so, and 0.8 ms as torch's batched products, which woul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import warp as wp
 
 from robot_rl_envs.actuation import drive
+from robot_rl_envs.actuation.actuator_net import NetFile
 from robot_rl_envs.actuation.actuators import ActuatorNet, ExplicitPd
 from robot_rl_envs.engine import DIRTY_MODEL
-
-if TYPE_CHECKING:
-    from robot_rl_envs.actuation.actuator_net import NetFile
-    from robot_rl_envs.entity.scene import Scene
-    from robot_rl_envs.fuse.writer import Writer
-    from robot_rl_envs.launch import Recorder, Stage
-    from robot_rl_envs.task import Task
+from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.fuse.layout import Writer
+from robot_rl_envs.launch import Recorder, Stage
+from robot_rl_envs.task import Task
 
 DELAY_PATH = "actions.actuator.delay_s"
 QUANTILES_PATH = "actions.actuator.delay_quantiles_s"
@@ -35,17 +33,17 @@ _FUNCTIONS = ("pd_torque", "torque_speed", "delayed_target", "push_sample", "dra
 
 
 def native_model_fields(task: Task) -> list[str]:
-    """Model fields that the task's actuators need per world: the engine's delay."""
+    """Return the model fields that the task's actuators need per world: the engine's delay."""
     actuator = task.actions.actuator
     return ["actuator_delay"] if actuator.delayed and not actuator.explicit else []
 
 
 def actuator_fields(task: Task, scene: Scene, num_envs: int) -> dict[str, tuple[Any, int, tuple[int, ...]]]:
-    """Fields that the actuators add to ``s``: name -> dtype, number of dimensions, shape.
+    """Return the fields that the actuators add to ``s``: name -> dtype, number of dimensions, shape.
 
     ``joint_target`` [rad or m], ``kp``, ``kd``, ``strength`` (N, na), ``kp_nominal``, ``kd_nominal`` (na,) of explicit
     actuators; ``delay_steps`` (N,), a world's delay in substeps, where there is one; ``delay_base_s`` (N,), the part
-    of a measured one that stays for an episode.
+    of a measured one that is constant during an episode.
     """
     actuator, na = task.actions.actuator, len(scene.actuated)
     fields: dict[str, tuple[Any, int, tuple[int, ...]]] = {}
@@ -60,7 +58,7 @@ def actuator_fields(task: Task, scene: Scene, num_envs: int) -> dict[str, tuple[
 
 
 def write_delay_draw(w: Writer, task: Task, indent: int) -> None:
-    """Write the draw of a world's delay at its reset; nothing where there is none."""
+    """Write the draw of a world's delay at its reset, if it has one."""
     actuator = task.actions.actuator
     if not actuator.delayed:
         return
@@ -81,7 +79,7 @@ def write_delay_draw(w: Writer, task: Task, indent: int) -> None:
 
 
 def write_jitter(w: Writer, task: Task, indent: int) -> None:
-    """Write the draw of the next control step's delay in a running episode; nothing where it does not vary."""
+    """Write the draw of the next control step's delay in a running episode, if it varies."""
     if task.actions.actuator.jitter_quantiles_s:
         w.functions |= {name: getattr(drive, name) for name in _DELAY_FUNCTIONS}
         _write_steps(w, task, indent)
@@ -95,7 +93,7 @@ def _draw_quantile(w: Writer, path: str, values: tuple[float, ...]) -> str:
 
 
 def _write_steps(w: Writer, task: Task, indent: int) -> None:
-    """From a world's delay and this step's jitter to whole substeps."""
+    """Write the conversion of a world's delay and this step's jitter to whole substeps."""
     actuator = task.actions.actuator
     timestep = w.layout.param("sim.timestep", task.sim.timestep)
     late = "s.delay_base_s[i]"
@@ -118,7 +116,7 @@ class Drive:
     """Arrays and source of a task's explicit actuators; false where the engine drives the joints.
 
     Attributes:
-        arrays: what the stage reads and keeps, by name; those of one row a world belong to the environment's state.
+        arrays: what the stage reads and writes, by name.
         struct: the Warp struct type of all of it.
     """
 
@@ -194,7 +192,7 @@ class Drive:
         self.namespace["Inputs"] = wp.types.vector(length=net.sizes[0], dtype=wp.float32)
 
     def fill(self, arrays: dict[str, wp.array]) -> None:
-        """Set gains and strength of every world to the nominal ones, and targets to the default pose."""
+        """Set every world's gains and strength to the nominal ones, and targets to the default pose."""
         if not self:
             return
         joints = [joint for joint in self.scene.robot.joints if not joint.passive]

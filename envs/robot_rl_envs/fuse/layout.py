@@ -1,4 +1,4 @@
-"""Where everything of a task lies in the arrays that the generated kernels and the environment share."""
+"""Indices of everything of a task in the arrays shared by kernels and environment; and the writer of kernels' text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.recorder.flight import REASONS
+from robot_rl_envs.rng import salt_of
 from robot_rl_envs.sensing.pipeline import Pipe, make_pipe
 from robot_rl_envs.task import NAMED, Task, TorchTerm
 from robot_rl_envs.terms.checks import nearest
@@ -19,9 +20,9 @@ LOG_TERMS = LOG_FAULTS + len(REASONS)
 
 @dataclass(slots=True)
 class ObservationSlot:
-    """Where one observation term lies in its group: ``offset`` .. ``offset + size * history``, oldest value first.
+    """Where one observation term is in its group: ``offset`` .. ``offset + size * history``, oldest value first.
 
-    ``pipe`` says where it keeps what its sensor remembers; None where that is nothing.
+    ``pipe`` are the columns of what its sensor remembers; None where it remembers nothing.
     """
 
     name: str
@@ -33,7 +34,7 @@ class ObservationSlot:
 
 
 @dataclass(slots=True)
-class Layout:
+class TaskLayout:
     """Indices that the generated kernels and the environment share.
 
     Attributes:
@@ -44,7 +45,7 @@ class Layout:
         pipes: observation group -> columns of what its terms' sensors remember; only groups that need some.
         log: log name -> index in the log array.
         rewards: names of the reward terms, in the order of ``episode_sums``.
-        reward_groups: groups of the reward terms in order, where there are several; else empty.
+        reward_groups: groups of the reward terms in order; empty if there is only one.
         commands, intervals: names, in the order of their timers.
         resolved: path of a parameter given by a name ("events.load.body") -> its index.
     """
@@ -76,25 +77,21 @@ class Layout:
 
 
 def resolve_size(size: Size, scene: Scene, path: str) -> int:
-    """Turn a declared width (a number, one of ``Scene.sizes``, or a function of the scene) into a number.
-
-    Raises:
-        ValueError: the scene has no width of that name; the line begins with ``path``.
-    """
+    """Turn a declared width (a number, one of ``Scene.sizes``, or a function of the scene) into a number."""
     if isinstance(size, str) and size not in scene.sizes:
         raise ValueError(f"{path}: declares size={size!r}, which no scene has; {nearest(size, scene.sizes)}")
     return scene.sizes[size] if isinstance(size, str) else size if isinstance(size, int) else size(scene)
 
 
 def _sections(task: Task) -> dict[str, dict[str, Any]]:
-    """All terms of a task by the path of the section they are listed in."""
+    """Return all terms of a task by the path of their section."""
     names = ("rewards", "terminations", "commands", "events", "curricula", "metrics")
     sections = {name: getattr(task, name) for name in names}
     return sections | {f"observations.{name}": group.terms for name, group in task.vectors.items()}
 
 
 def _resolve(path: str, value: Any, names: list[str], robot: str) -> float:
-    """The index that ``value``, an index or a name, means; refused where the robot has none: a device would not."""
+    """Return the index of ``value``, an index or a name, and check it: kernels do not."""
     if isinstance(value, str):
         if value in names:
             return float(names.index(value))
@@ -148,18 +145,18 @@ def _check_overlaps(task: Task, resolved: dict[str, float]) -> None:
             for other, before in owners.setdefault(cover, []):
                 if other is None or target is None or other == target:
                     raise ValueError(
-                        f"events.{name}: draws {cover}, which events.{before} draws, too; keep one of them"
+                        f"events.{name}: draws {cover}, which events.{before} also draws; keep one of them"
                     )
             owners[cover].append((target, name))
 
 
-def make_layout(task: Task, scene: Scene) -> Layout:
+def make_layout(task: Task, scene: Scene) -> TaskLayout:
     """Reserve a place for every observation, reward, timer and log entry of ``task``.
 
     Raises:
-        ValueError: a term's parameters make no sense for the robot, or two events draw the same of the model.
+        ValueError: a term's parameters are invalid for the robot, or two events draw the same of the model.
     """
-    layout = Layout(resolved=_check_terms(task, scene))
+    layout = TaskLayout(resolved=_check_terms(task, scene))
     _check_overlaps(task, layout.resolved)
     for group_name, group in task.vectors.items():
         slots, offset, columns = [], 0, 0
@@ -187,3 +184,29 @@ def make_layout(task: Task, scene: Scene) -> Layout:
     names += [f"tracking/{name}" for name in task.metrics]
     layout.log = {name: LOG_TERMS + k for k, name in enumerate(names)}
     return layout
+
+
+class Writer:
+    """Collects source lines, the functions they call and the parameters they read."""
+
+    def __init__(self, layout: TaskLayout):
+        self.layout = layout
+        self.lines: list[str] = []
+        self.functions: dict[str, Any] = {}
+        self.aliases: dict[str, str] = {}
+
+    def add(self, indent: int, *lines: str) -> None:
+        """Add lines with one indent."""
+        self.lines += ["    " * indent + line for line in lines]
+
+    def call(self, path: str, term: Any, arguments: str, fn: Any = None) -> str:
+        """Return an expression that calls ``term`` (or ``fn`` instead) with its parameters from the parameter array."""
+        key = path if fn is None else f"{path}.update"
+        alias = self.aliases.setdefault(key, f"t{len(self.aliases)}_{key.replace('.', '_')}")
+        self.functions[alias] = term.fn if fn is None else fn
+        params = [self.layout.param(f"{path}.{name}", value) for name, value in term.params.items()]
+        return f"{alias}({', '.join([arguments, *params])})"
+
+    def rng(self, indent: int, path: str) -> None:
+        """Add the line that opens the random stream of a term."""
+        self.add(indent, f"rng = stream(s.seed, i + s.world_offset, s.counter[i], {salt_of(path)})")

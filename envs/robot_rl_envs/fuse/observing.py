@@ -1,15 +1,14 @@
 """The function that fills one observation group: every term's value on its way from the state to the policy.
 
 A value gets its sensor's bias and noise, waits in a ring until the world's own delay is over, may get lost, and is
-clipped, scaled and put at the end of its history. A term that asks for none of it has no text for it. What a sensor
-remembers lies in ``s.pipe_<group>``. With ``fresh`` an episode starts: everything is drawn anew and the ring filled
-with the first value. A world that is done is observed twice, on the state it ended in and then afresh.
+clipped, scaled and put at the end of its history. A term that uses none of it has no text for it. What a sensor
+remembers is in ``s.pipe_<group>``. With ``fresh`` an episode starts: everything is drawn and the ring filled with the
+first value. A world that is done is observed twice: in the state it ended in, and after the reset.
 """
 
 from __future__ import annotations
 
-from robot_rl_envs.fuse.layout import Layout, ObservationSlot
-from robot_rl_envs.fuse.writer import Writer
+from robot_rl_envs.fuse.layout import ObservationSlot, Writer
 from robot_rl_envs.sensing.pipeline import Pipe
 from robot_rl_envs.task import Observation, ObservationGroup, TorchTerm
 
@@ -17,18 +16,8 @@ GROUP = "observe$"
 """Stands for the name of a group's function until the text's digest is known; no term can be called so."""
 
 
-def pipe_field(group: str) -> str:
-    """The field of ``s`` in which a group's sensors remember."""
-    return f"pipe_{group}"
-
-
-def pipe_shapes(layout: Layout) -> dict[str, int]:
-    """Columns of each of those fields, by the field's name."""
-    return {pipe_field(group): columns for group, columns in layout.pipes.items()}
-
-
 def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
-    """Write the function of one group; it returns 1, or where a value was not finite -k, k its term's index."""
+    """Write the function of one group; it returns 1, or for a value that is not finite -k, k its term's index."""
     w.add(0, f"def {GROUP}{name}(")
     w.add(1, "s: SceneState, i: int, p: wp.array(dtype=wp.float32), fresh: int,")
     w.add(1, "src: wp.array2d(dtype=wp.float32), dst: wp.array2d(dtype=wp.float32),")
@@ -47,7 +36,7 @@ def _write_term(w: Writer, group: str, slot: ObservationSlot, group_noise: bool)
     scale = w.layout.param(f"{path}.scale", term.scale)
     clip = w.layout.param(f"{path}.clip", term.clip)
     noise = w.layout.param(f"{path}.noise", term.noise)
-    pipe, q = slot.pipe or Pipe(), f"s.{pipe_field(group)}"
+    pipe, q = slot.pipe or Pipe(), f"s.pipe_{group}"
     _write_draws(w, path, slot, pipe, q)
     if noisy:
         w.rng(1, path)
@@ -73,7 +62,7 @@ def _write_term(w: Writer, group: str, slot: ObservationSlot, group_noise: bool)
 
 
 def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str) -> None:
-    """What is drawn before the elements: bias and its walk, the world's delay, whether this step's value is lost."""
+    """Write what is drawn before the elements: bias and its walk, the delay, whether this step's value is lost."""
     term: Observation = slot.term
     if pipe.bias >= 0:
         bias = w.layout.param(f"{path}.bias", term.bias)
@@ -94,7 +83,7 @@ def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str
         w.rng(2, f"{path}.delay_s")
         steps = f"wp.floor(({lo} + ({hi} - {lo}) * wp.randf(rng)) / s.step_dt + 0.5)"
         w.add(2, f"{q}[i, {pipe.lag}] = wp.clamp({steps}, 0.0, {float(pipe.depth - 1)})")
-        # The ring turns by one place a step; the place to read lies as many behind as the delay has steps.
+        # The ring advances by one place a step; the place to read is as many behind as the delay has steps.
         w.add(1, f"newest = s.step_count[i] % {pipe.depth}")
         w.add(1, f"arriving = (newest + {pipe.depth} - int({q}[i, {pipe.lag}])) % {pipe.depth}")
     if pipe.held >= 0:
@@ -104,7 +93,7 @@ def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str
 
 
 def _write_passage(w: Writer, slot: ObservationSlot, pipe: Pipe, q: str) -> None:
-    """One element through the ring, and past the chance to be lost."""
+    """Write the way of one element through the ring and the dropout."""
     if pipe.ring >= 0:
         w.add(2, "if fresh == 1:")
         w.add(3, f"for k in range({pipe.depth}):")

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from robot_rl_envs.engine import (
-    DIRTY_CONST,
-    DIRTY_MODEL,
-    DIRTY_STATE,
-    DIRTY_VELOCITY,
-    DIRTY_WRENCH,
-    FAULT_OBSERVATION,
-    FAULT_REWARD,
-)
+from robot_rl_envs import engine
 from robot_rl_envs.entity.derive import clear_wrench
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.fuse import sensing
+from robot_rl_envs.entity.sensing import ACCELEROMETER, DELAY_PATH
 from robot_rl_envs.fuse.actuating import write_delay_draw, write_jitter
-from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_FAULTS, LOG_LENGTH, LOG_RETURN, LOG_STEPS
+from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_FAULTS, LOG_LENGTH, LOG_RETURN, LOG_STEPS, Writer
 from robot_rl_envs.fuse.observing import GROUP
-from robot_rl_envs.fuse.writer import Writer
+from robot_rl_envs.sensing import measure
+from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Event, Task, TorchTerm
 
-_DIRTY = {"state": DIRTY_STATE, "velocity": DIRTY_VELOCITY, "model": DIRTY_MODEL, "wrench": DIRTY_WRENCH, "nothing": 0}
+_DIRTY = {"nothing": 0}
+_DIRTY |= {kind: getattr(engine, f"DIRTY_{kind.upper()}") for kind in ("state", "velocity", "model", "wrench")}
 
 
 def _write_event(w: Writer, name: str, term: Event, indent: int) -> None:
     """Call an event and note what it wrote; its random stream is open."""
-    bits = _DIRTY[term.info.writes] | (DIRTY_CONST if term.info.set_const else 0)
+    bits = _DIRTY[term.info.writes] | (engine.DIRTY_CONST if term.info.set_const else 0)
     w.add(indent, w.call(f"events.{name}", term, "s, i, rng"), f"s.dirty[i] = s.dirty[i] | {bits}")
 
 
@@ -69,7 +63,7 @@ def _write_terminations(w: Writer, task: Task) -> None:
 
 
 def _clear_parts(w: Writer, indent: int) -> None:
-    """Begin the sums of the reward groups, which are never floored: a group of penalties would be nothing."""
+    """Clear the sums of the reward groups, which are never floored: a group of penalties would be nothing."""
     for k in range(len(w.layout.reward_groups)):
         w.add(indent, f"s.reward_parts[i, {k}] = 0.0")
 
@@ -87,7 +81,7 @@ def _write_rewards(w: Writer, task: Task) -> None:
         weight = w.layout.param(f"rewards.{name}.weight", term.weight)
         w.add(1, f"r = {weight} * {w.call(f'rewards.{name}', term, 's, i')} * s.step_dt", "if not wp.isfinite(r):")
         w.add(2, "if faults == 0:")
-        w.add(3, f"faults = faults | {FAULT_REWARD}", f"s.fault_term[i] = {k}")
+        w.add(3, f"faults = faults | {engine.FAULT_REWARD}", f"s.fault_term[i] = {k}")
         w.add(2, "r = 0.0")
         w.add(1, f"s.episode_sums[i, {k}] = s.episode_sums[i, {k}] + r", "total = total + r")
         if groups:
@@ -124,7 +118,7 @@ def _write_commands(w: Writer, task: Task, indent: int, *, timed: bool) -> None:
 
 
 def _write_updates(w: Writer, task: Task) -> None:
-    """What events and curricula do in every step."""
+    """Write what events and curricula do in every step."""
     for section, terms in (("curricula", task.curricula), ("events", task.events)):
         for name, term in terms.items():
             if term.info.update is not None:
@@ -144,7 +138,7 @@ def _write_interval_events(w: Writer, task: Task) -> None:
 
 
 def write_after(w: Writer, task: Task) -> None:
-    """Write the stage on the state that physics left: terminations, rewards, metrics, commands, interval events."""
+    """Write the stage after the physics: terminations, rewards, metrics, commands, interval events."""
     w.add(0, "def after_physics(")
     w.add(1, "s: SceneState, f: Flight, c: Chain, p: wp.array(dtype=wp.float32),")
     w.add(1, "log: wp.array(dtype=wp.float64), first: int")
@@ -154,9 +148,10 @@ def write_after(w: Writer, task: Task) -> None:
         w.add(1, f"s.{name}[i] = s.{name}[i] + 1")
     w.add(1, "s.fault_term[i] = -1", "faults = world_faults(s, i)", "if faults != 0:")
     w.add(2, "record_end(s, f, i)", "park_world(s, i)")
-    sensing.write_before(w, task)
+    if "encoders" in used_sensors(task):
+        _call_sensor(w, 1, "keep_joints")
     w.add(1, "derive(s, c, i)", "update_contacts(s, c, i)")
-    sensing.write_update(w, task)
+    _write_sensors_update(w, task)
     _write_terminations(w, task)
     _write_rewards(w, task)
     w.add(1, "if faults == 0:")
@@ -200,9 +195,9 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
 
 
 def _write_observe_running(w: Writer, groups: list[str]) -> None:
-    """The worlds that go on are observed; one whose observation is not finite ends here after all."""
+    """Observe the worlds that continue; one with an observation that is not finite ends here."""
     w.add(1, "done = wp.max(s.terminated[i], s.time_out[i])", "good = int(1)", "if done == 0:")
-    w.add(2, f"if (s.dirty[i] & {DIRTY_VELOCITY}) != 0:")
+    w.add(2, f"if (s.dirty[i] & {engine.DIRTY_VELOCITY}) != 0:")
     w.add(3, "derive(s, c, i)")
     for name in groups:
         w.add(2, f"code = {GROUP}{name}(s, i, p, 0, out_{name}, out_{name})", "if good == 1:")
@@ -213,15 +208,15 @@ def _write_observe_running(w: Writer, groups: list[str]) -> None:
 
 
 def _write_blind(w: Writer, indent: int) -> None:
-    """The world ends here, for an observation is not finite: nothing of this step counts."""
+    """End a world because an observation is not finite: nothing of this step counts."""
     w.add(indent, "s.terminated[i] = 1", "s.time_out[i] = 0")
-    w.add(indent, f"s.quarantined[i] = s.quarantined[i] | {FAULT_OBSERVATION}", "s.fault_term[i] = -good")
+    w.add(indent, f"s.quarantined[i] = s.quarantined[i] | {engine.FAULT_OBSERVATION}", "s.fault_term[i] = -good")
     w.add(indent, "s.episode_return[i] = s.episode_return[i] - s.reward[i]", "s.reward[i] = 0.0")
     _clear_parts(w, indent)
 
 
 def _write_final(w: Writer, groups: list[str]) -> None:
-    """The observation that the episode ended in; it may be the first that is not finite."""
+    """Write the observation that the episode ended in; it may be the first that is not finite."""
     w.add(3, "if s.quarantined[i] == 0:")
     for name in groups:
         w.add(4, f"code = {GROUP}{name}(s, i, p, 0, out_{name}, final_{name})", "if good == 1:")
@@ -231,7 +226,7 @@ def _write_final(w: Writer, groups: list[str]) -> None:
 
 
 def _write_quarantine(w: Writer, groups: list[str], fields: list[str]) -> None:
-    """What is done in a quarantined world before its reset: it is counted, and its last moments are put aside."""
+    """Count a quarantined world before its reset and copy its last moments."""
     w.add(3, "if s.quarantined[i] != 0:")
     for name in groups:
         w.add(4, f"for j in range(final_{name}.shape[1]):")
@@ -246,7 +241,7 @@ def _write_quarantine(w: Writer, groups: list[str], fields: list[str]) -> None:
 
 
 def _write_end_of_episode(w: Writer, task: Task) -> None:
-    """The episode's sums, and what the world learns from it."""
+    """Log the episode's sums and run the curricula."""
     if task.curricula:
         w.add(3, "if s.quarantined[i] == 0:")
     for name, term in task.curricula.items():
@@ -260,8 +255,8 @@ def _write_end_of_episode(w: Writer, task: Task) -> None:
 
 
 def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
-    """Back to the default pose at the world's origin, then the reset events and a new command."""
-    w.add(2, f"s.dirty[i] = s.dirty[i] | {DIRTY_STATE}", "for k in range(s.qpos.shape[1]):")
+    """Write the default pose at the world's origin, then the reset events and a new command."""
+    w.add(2, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_STATE}", "for k in range(s.qpos.shape[1]):")
     w.add(3, "s.qpos[i, k] = s.default_qpos[k]")
     w.add(2, "for k in range(s.qvel.shape[1]):")
     w.add(3, "s.qvel[i, k] = 0.0")
@@ -275,9 +270,9 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
             w.rng(2, f"events.{name}")
             _write_event(w, name, term, 2)
     write_delay_draw(w, task, 2)
-    sensing.write_delay(w, task, scene)
+    _write_sensor_delay(w, task, scene)
     w.add(2, "clear_world(s, i)", "derive(s, c, i)")
-    sensing.write_reset(w, task)
+    _write_sensors_reset(w, task)
     _write_commands(w, task, 2, timed=False)
 
 
@@ -301,3 +296,46 @@ def write_startup(w: Writer, task: Task) -> None:
         if term.mode == "startup":
             w.rng(1, f"events.{name}")
             _write_event(w, name, term, 1)
+
+
+def _call_sensor(w: Writer, indent: int, name: str) -> None:
+    w.functions[name] = getattr(measure, name)
+    w.add(indent, f"{name}(s, i)")
+
+
+def _write_sensors_update(w: Writer, task: Task) -> None:
+    """Write what is computed once a step from the derived state."""
+    used = used_sensors(task)
+    if "imu_acc" in used:
+        _call_sensor(w, 1, "read_late_accelerometer" if task.sensors.imu.delay_s[1] > 0 else "read_accelerometer")
+    if "foot_forces" in used:
+        _call_sensor(w, 1, "read_foot_forces")
+    if "height_scan" in used and task.sensors.height_scan.source == "map":
+        _call_sensor(w, 1, "scan_heights")
+
+
+def _write_sensor_delay(w: Writer, task: Task, scene: Scene) -> None:
+    """Write the draw of a world's own delay of its accelerometer."""
+    if not scene.sensing.late:
+        return
+    accelerometer = scene.model.sensor(ACCELEROMETER).id
+    lo, hi = (w.layout.param(f"{DELAY_PATH}.{n}", value) for n, value in enumerate(task.sensors.imu.delay_s))
+    timestep = w.layout.param("sim.timestep", task.sim.timestep)
+    longest = float(round(task.sensors.imu.delay_s[1] / task.sim.timestep))
+    w.functions["draw_sensor_delay"] = measure.draw_sensor_delay
+    w.rng(2, DELAY_PATH)
+    w.add(2, f"draw_sensor_delay(s, i, {accelerometer}, rng, {lo}, {hi}, {timestep}, {longest})")
+    w.add(2, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_MODEL}")
+
+
+def _write_sensors_reset(w: Writer, task: Task) -> None:
+    """Write the sensors' values at an episode's start, from the derived state."""
+    used = used_sensors(task)
+    if "encoders" in used:
+        _call_sensor(w, 2, "keep_joints_at_reset")
+    if "imu_acc" in used:
+        _call_sensor(w, 2, "rest_accelerometer")
+    if "foot_forces" in used:
+        _call_sensor(w, 2, "clear_foot_forces")
+    if "height_scan" in used and task.sensors.height_scan.source == "map":
+        _call_sensor(w, 2, "scan_heights")

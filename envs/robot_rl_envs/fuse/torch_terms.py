@@ -1,4 +1,4 @@
-"""The escape hatch's part of a step: terms that are torch functions over the batch, outside the fused kernels.
+"""Terms that are torch functions over the batch, outside the fused kernels.
 
 They run between the after-physics and the observe kernel, on the state the step ended in, and finish what the first
 began: the reward's sum, its floor, and which worlds end.
@@ -10,22 +10,15 @@ from typing import Any
 
 import torch
 
-from robot_rl_envs import fuse
 from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_REWARD
+from robot_rl_envs.fuse.layout import TaskLayout
 from robot_rl_envs.task import Task, TorchTerm
 
 
 class TorchTerms:
-    """A task's torch terms; false where it has none.
+    """A task's torch terms; false if it has none. ``log`` is an (n,) float64 view of the log array."""
 
-    Args:
-        task: the task.
-        layout: where its rewards, observations and log entries lie.
-        state: the environment's state.
-        log: (n,) float64 view of the log array.
-    """
-
-    def __init__(self, task: Task, layout: fuse.Layout, state: Any, log: torch.Tensor):
+    def __init__(self, task: Task, layout: TaskLayout, state: Any, log: torch.Tensor):
         self.task, self.layout, self.state, self.log = task, layout, state, log
         self.rewards = [(name, term) for name, term in task.rewards.items() if isinstance(term, TorchTerm)]
         self.terminations = [(name, term) for name, term in task.terminations.items() if isinstance(term, TorchTerm)]
@@ -40,7 +33,7 @@ class TorchTerms:
         return bool(self.rewards or self.terminations or self.observations)
 
     def _value(self, path: str, term: TorchTerm) -> torch.Tensor:
-        """What a term's function returns, (N,) or (N, size); refused where it is no such tensor."""
+        """Return the value of a term's function, (N,) or (N, size); refuse anything else."""
         try:
             value, worlds = term.fn(self.state), self.state.reward.shape[0]
         except Exception as error:  # whatever a user's function raises
@@ -80,15 +73,15 @@ class TorchTerms:
             view.copy_(value if where is None else torch.where(where[:, None], value, view))
 
     def _check_observations(self) -> None:
-        """Quarantine the worlds in which an observation of the state they are in is not finite."""
+        """Quarantine the worlds in which an observation of the present state is not finite."""
         state = self.state
         bad, fine = torch.zeros_like(state.terminated, dtype=torch.bool), state.quarantined == 0
         for group, slot in self.observations:
             value = self._value(f"observations.{group}.{slot.name}", slot.term)
-            spoilt = ~value.reshape(bad.shape[0], -1).isfinite().all(dim=1)
+            invalid = ~value.reshape(bad.shape[0], -1).isfinite().all(dim=1)
             index = self.layout.observations.index(f"{group}.{slot.name}")
-            state.fault_term.masked_fill_(spoilt & fine & ~bad, index)
-            bad |= spoilt
+            state.fault_term.masked_fill_(invalid & fine & ~bad, index)
+            bad |= invalid
         bad &= fine
         state.quarantined.bitwise_or_(bad.to(torch.int32) * FAULT_OBSERVATION)
         state.terminated.masked_fill_(bad, 1)
@@ -103,9 +96,9 @@ class TorchTerms:
         bad, groups = state.quarantined > 0, self.layout.reward_groups
         for name, term in self.rewards:
             value = term.weight * self._value(f"rewards.{name}", term) * self.task.sim.step_dt
-            spoilt, index = ~value.isfinite(), self.layout.rewards.index(name)
-            state.fault_term.masked_fill_(spoilt & ~bad, index)
-            bad = bad | spoilt
+            invalid, index = ~value.isfinite(), self.layout.rewards.index(name)
+            state.fault_term.masked_fill_(invalid & ~bad, index)
+            bad = bad | invalid
             value = value.nan_to_num(0.0, 0.0, 0.0)
             state.reward.add_(value)
             state.episode_sums[:, index] += value

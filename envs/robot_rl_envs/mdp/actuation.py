@@ -1,7 +1,7 @@
 """Events that draw each world's own motors: gains and strength of explicit actuators and of DC motors.
 
-The native servo's are drawn by :mod:`robot_rl_envs.mdp.events` and its neighbours. Every factor multiplies the nominal
-value, so nothing compounds over resets.
+The native servo's are drawn by :mod:`robot_rl_envs.mdp.events` and :mod:`.randomize`. Every factor multiplies the
+nominal value, so nothing compounds over resets.
 """
 
 from typing import Any
@@ -12,7 +12,6 @@ from robot_rl_envs.terms import event
 
 
 @event(writes="model")
-@wp.func
 def explicit_gains(
     s: Any,
     i: int,
@@ -32,7 +31,6 @@ def explicit_gains(
 
 
 @event(writes="model", model_fields=("actuator_gainprm",))
-@wp.func
 def dc_motor_gains(
     s: Any,
     i: int,

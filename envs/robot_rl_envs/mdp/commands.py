@@ -1,4 +1,4 @@
-"""Command terms: what the policy is asked to do, drawn from the world's own random stream."""
+"""Command terms: what the policy has to do, drawn from the world's own random stream."""
 
 from typing import Any
 
@@ -13,7 +13,6 @@ TWO_PI = wp.constant(6.283185307179586)
 
 
 @command()
-@wp.func
 def uniform_velocity(
     s: Any,
     i: int,
@@ -60,7 +59,7 @@ def turn_to_heading(
     min_speed: float,
     range_lo: float,
 ):
-    """Where the command is a heading: yaw rate = clip(stiffness * error, yaw_lo, yaw_hi)."""
+    """Set the yaw rate of a heading command: clip(stiffness * error, yaw_lo, yaw_hi)."""
     if s.has_heading[i] > 0.5:
         error = wrap_angle(s.heading_target[i] - yaw_of(s.base_quat_wxyz[i]))
         s.command[i] = wp.vec3(s.command[i][0], s.command[i][1], wp.clamp(stiffness * error, yaw_lo, yaw_hi))
@@ -81,7 +80,6 @@ def _check_heading(params: dict[str, float], scene: Any) -> None:
 
 
 @command(fields={"heading_target": (), "has_heading": ()}, update=turn_to_heading, check=_check_heading)
-@wp.func
 def heading_velocity(
     s: Any,
     i: int,
@@ -98,12 +96,12 @@ def heading_velocity(
     min_speed: float,
     range_lo: float,
 ):
-    """Velocity command (vx, vy [m/s]) towards a heading, or, in the other worlds, with a yaw rate [rad/s].
+    """Velocity command (vx, vy [m/s]) towards a heading or with a yaw rate [rad/s].
 
     A share ``heading_share`` of the draws has a target heading, uniform over the circle, which a yaw rate of
     ``stiffness`` [1/s] times the error follows within yaw_lo to yaw_hi; the others a yaw rate of that range. A share
-    ``standing`` is to stand still. A planar command slower than ``min_speed`` [m/s] is none. vx and vy are scaled by
-    ``range_lo`` at first and by 1 where the curriculum ``command_range`` has grown the world's range to the whole.
+    ``standing`` is to stand still, and so is a planar command slower than ``min_speed`` [m/s]. vx and vy are scaled by
+    ``range_lo`` at first and by 1 at the end of the curriculum ``command_range``.
     """
     scale = range_lo + (1.0 - range_lo) * s.command_range[i]
     vx = scale * (vx_lo + (vx_hi - vx_lo) * wp.randf(rng))

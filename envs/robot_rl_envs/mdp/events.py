@@ -15,7 +15,9 @@ MIN_FRICTION = wp.constant(0.01)
 """Contacts with less turn NaN: a Go2 on pyramidal cones at 0.001 in float32 and at 0.00001 in float64."""
 
 
-def _check_spread(*names: str) -> Any:
+def check_spread(*names: str) -> Any:
+    """Return a check that these parameters are not negative."""
+
     def check(params: dict[str, float], scene: Any) -> None:
         for name in names:
             check_least(params, name, 0.0)
@@ -23,8 +25,7 @@ def _check_spread(*names: str) -> Any:
     return check
 
 
-@event(writes="state", check=_check_spread("xy", "yaw", "velocity"))
-@wp.func
+@event(writes="state", check=check_spread("xy", "yaw", "velocity"))
 def reset_base(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: float):
     """Spread the base over +-xy [m] and +-yaw [rad], with +-velocity [m/s, rad/s] in every direction."""
     at = s.base_qpos
@@ -37,8 +38,7 @@ def reset_base(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: 
         s.qvel[i, s.base_dof + k] = velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="state", check=_check_spread("position", "velocity"))
-@wp.func
+@event(writes="state", check=check_spread("position", "velocity"))
 def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Put the joints at the default pose +-position [rad or m], within their limits, with +-velocity [rad/s or m/s]."""
     for j in range(s.joint_pos.shape[1]):
@@ -47,8 +47,7 @@ def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: floa
         s.qvel[i, s.joint_dof[j]] = velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="state", check=_check_spread("spread", "velocity"))
-@wp.func
+@event(writes="state", check=check_spread("spread", "velocity"))
 def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, spread: float, velocity: float):
     """Put one joint, given by its index, at centre +-spread [rad or m] with +-velocity."""
     j = int(joint)
@@ -56,8 +55,7 @@ def reset_joint_to(s: Any, i: int, rng: wp.uint32, joint: float, centre: float, 
     s.qvel[i, s.joint_dof[j]] = velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="velocity", check=_check_spread("xy", "yaw"))
-@wp.func
+@event(writes="velocity", check=check_spread("xy", "yaw"))
 def push(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float):
     """Add +-xy [m/s] to the base's horizontal velocity and +-yaw [rad/s] to its turn."""
     at = s.base_dof
@@ -66,12 +64,12 @@ def push(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float):
     s.qvel[i, at + 5] = s.qvel[i, at + 5] + yaw * (2.0 * wp.randf(rng) - 1.0)
 
 
-def _check_friction(params: dict[str, float], scene: Any) -> None:
-    check_range(params, "lo", "hi", least=0.0)
-
-
-@event(writes="model", model_fields=("geom_friction",), covers=("geom_friction[0]",), check=_check_friction)
-@wp.func
+@event(
+    writes="model",
+    model_fields=("geom_friction",),
+    covers=("geom_friction[0]",),
+    check=lambda params, _: check_range(params, "lo", "hi", least=0.0),
+)
 def foot_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Draw one sliding friction in [lo, hi] for all feet of a world; less than 0.01 becomes 0.01."""
     mu = wp.max(lo + (hi - lo) * wp.randf(rng), MIN_FRICTION)
@@ -91,7 +89,6 @@ def _check_base_mass(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_mass", "body_inertia", "body_ipos"), set_const=True, check=_check_base_mass)
-@wp.func
 def base_mass(s: Any, i: int, rng: wp.uint32, body: float, mass: float, com: float):
     """Add +-mass [kg] to a body, its inertia scaled alike, and move its centre of mass by +-com [m] along each axis."""
     b = int(body)
@@ -109,7 +106,6 @@ def _check_strength(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"), check=_check_strength)
-@wp.func
 def motor_strength(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Scale each motor's gains (or, driven by effort, its force) by a factor in [lo, hi]."""
     for a in range(s.ctrl.shape[1]):

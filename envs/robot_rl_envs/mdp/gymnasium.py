@@ -1,6 +1,6 @@
 """Terms of Gymnasium's MuJoCo tasks, version 5: the whole state as observation, speed as reward, noise at the reset.
 
-They read MuJoCo's own arrays where Gymnasium does (see :mod:`robot_rl_envs.entity.watched`), so that on the CPU engine
+They read MuJoCo's own arrays as Gymnasium does (see :mod:`robot_rl_envs.entity.watched`), so that on the CPU engine
 a step gives Gymnasium's numbers. Body 0 is the world, body 1 the torso.
 """
 
@@ -9,16 +9,11 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs.entity import mirrors
+from robot_rl_envs.mdp.events import check_spread
 from robot_rl_envs.terms import event, metric, observation, reward, termination
-from robot_rl_envs.terms.checks import check_least
 
 START = {"forward_from": wp.float64}
 """Where along x the control step began [m]; float64, since a difference over 10 ms loses what float32 rounds off."""
-
-
-def _check_noise(params: dict[str, float], scene: Any) -> None:
-    for name in ("position", "velocity"):
-        check_least(params, name, 0.0)
 
 
 # -- observations ------------------------------------------------------------------------------------------------------
@@ -30,7 +25,6 @@ def _check_noise(params: dict[str, float], scene: Any) -> None:
     frame="world",
     mirror=lambda scene: mirrors.without(1, mirrors.positions(scene)),
 )
-@wp.func
 def planar_pos(s: Any, i: int, j: int) -> float:
     """Generalized positions without the first: a planar robot's without x [m, rad]."""
     return s.qpos[i, j + 1]
@@ -42,14 +36,12 @@ def planar_pos(s: Any, i: int, j: int) -> float:
     frame="world",
     mirror=lambda scene: mirrors.without(2, mirrors.positions(scene)),
 )
-@wp.func
 def floating_pos(s: Any, i: int, j: int) -> float:
     """Generalized positions without the first two: a floating robot's without x and y [m, quaternion w x y z, rad]."""
     return s.qpos[i, j + 2]
 
 
 @observation(size=lambda scene: scene.model.nv, unit="m/s, rad/s", frame="world", mirror=mirrors.velocities)
-@wp.func
 def all_vel(s: Any, i: int, j: int) -> float:
     """Generalized velocities [m/s, rad/s]."""
     return s.qvel[i, j]
@@ -62,7 +54,6 @@ def all_vel(s: Any, i: int, j: int) -> float:
     data=("cinert",),
     mirror=lambda scene: mirrors.bodies(scene, mirrors.INERTIA),
 )
-@wp.func
 def body_inertias(s: Any, i: int, j: int) -> float:
     """Inertia of every body about the robot's centre of mass, ten numbers each: MuJoCo's ``cinert``."""
     return float(s.engine_cinert[i, 1 + j // 10, j % 10])
@@ -75,7 +66,6 @@ def body_inertias(s: Any, i: int, j: int) -> float:
     data=("cvel",),
     mirror=lambda scene: mirrors.bodies(scene, mirrors.SPATIAL),
 )
-@wp.func
 def body_velocities(s: Any, i: int, j: int) -> float:
     """Angular and linear velocity of every body about the robot's centre of mass: MuJoCo's ``cvel``."""
     return float(s.engine_cvel[i, 1 + j // 6, j % 6])
@@ -88,7 +78,6 @@ def body_velocities(s: Any, i: int, j: int) -> float:
     data=("qfrc_actuator",),
     mirror=lambda scene: mirrors.without(6, mirrors.velocities(scene)),
 )
-@wp.func
 def actuator_forces(s: Any, i: int, j: int) -> float:
     """Actuators' force on every degree of freedom after the floating base's six [N m]."""
     return float(s.engine_qfrc_actuator[i, 6 + j, 0])
@@ -101,7 +90,6 @@ def actuator_forces(s: Any, i: int, j: int) -> float:
     data=("cfrc_ext",),
     mirror=lambda scene: mirrors.bodies(scene, mirrors.SPATIAL),
 )
-@wp.func
 def contact_forces(s: Any, i: int, j: int) -> float:
     """Torque and force from outside on every body about the robot's centre of mass: MuJoCo's ``cfrc_ext``."""
     return float(s.engine_cfrc_ext[i, 1 + j // 6, j % 6])
@@ -112,12 +100,11 @@ def contact_forces(s: Any, i: int, j: int) -> float:
 
 @wp.func
 def note_slider(s: Any, i: int):
-    """Note the first coordinate before the physics."""
+    """Store the first coordinate before the physics."""
     s.forward_from[i] = wp.float64(s.engine_qpos[i, 0, 0])
 
 
 @reward(fields=START, data=("qpos",), before=note_slider)
-@wp.func
 def slider_speed(s: Any, i: int) -> float:
     """Mean speed of the first coordinate over the control step [m/s]."""
     return float((wp.float64(s.engine_qpos[i, 0, 0]) - s.forward_from[i]) / s.step_dt64)
@@ -125,12 +112,11 @@ def slider_speed(s: Any, i: int) -> float:
 
 @wp.func
 def note_torso(s: Any, i: int):
-    """Note where the torso's body frame is before the physics."""
+    """Store the position of the torso's body frame before the physics."""
     s.forward_from[i] = wp.float64(s.engine_xpos[i, 1, 0])
 
 
 @reward(fields=START, data=("xpos",), before=note_torso)
-@wp.func
 def torso_speed(s: Any, i: int) -> float:
     """Mean speed of the torso along x over the control step [m/s]."""
     return float((wp.float64(s.engine_xpos[i, 1, 0]) - s.forward_from[i]) / s.step_dt64)
@@ -138,19 +124,17 @@ def torso_speed(s: Any, i: int) -> float:
 
 @wp.func
 def note_mass(s: Any, i: int):
-    """Note where the centre of all masses is before the physics."""
+    """Store the centre of all masses before the physics."""
     s.forward_from[i] = wp.float64(s.engine_subtree_com[i, 0, 0])
 
 
 @reward(fields=START, data=("subtree_com",), before=note_mass)
-@wp.func
 def mass_speed(s: Any, i: int) -> float:
     """Mean speed of the centre of all masses along x over the control step [m/s]."""
     return float((wp.float64(s.engine_subtree_com[i, 0, 0]) - s.forward_from[i]) / s.step_dt64)
 
 
 @reward(data=("cfrc_ext",))
-@wp.func
 def contact_size(s: Any, i: int, clip: float, most: float) -> float:
     """Sum of squares of all bodies' forces from outside, each clipped to +-clip, at most ``most`` [N^2, N^2 m^2]."""
     total = wp.float64(0.0)
@@ -163,7 +147,6 @@ def contact_size(s: Any, i: int, clip: float, most: float) -> float:
 
 
 @metric
-@wp.func
 def first_vel(s: Any, i: int) -> float:
     """The first generalized velocity: the robot's along x [m/s]."""
     return s.qvel[i, 0]
@@ -193,28 +176,24 @@ def planar_stands(s: Any, i: int, z_lo: float, z_hi: float, angle: float, limit:
 
 
 @reward(data=("qpos", "qvel"))
-@wp.func
 def planar_healthy(s: Any, i: int, z_lo: float, z_hi: float, angle: float, limit: float) -> float:
     """1 while z_lo < z < z_hi [m], abs(pitch) < angle [rad] and every other coordinate and velocity is in +-limit."""
     return float(planar_stands(s, i, z_lo, z_hi, angle, limit))
 
 
 @termination(data=("qpos", "qvel"))
-@wp.func
 def planar_unhealthy(s: Any, i: int, z_lo: float, z_hi: float, angle: float, limit: float) -> int:
     """The planar robot's height [m], pitch [rad] or another coordinate or velocity is out of range."""
     return 1 - planar_stands(s, i, z_lo, z_hi, angle, limit)
 
 
 @reward(data=("qpos",))
-@wp.func
 def floating_healthy(s: Any, i: int, z_lo: float, z_hi: float) -> float:
     """1 while the floating robot's height is in (z_lo, z_hi) [m]."""
     return float(is_between(wp.float64(s.engine_qpos[i, 2, 0]), z_lo, z_hi))
 
 
 @termination(data=("qpos",))
-@wp.func
 def floating_unhealthy(s: Any, i: int, z_lo: float, z_hi: float) -> int:
     """The floating robot's height is not in (z_lo, z_hi) [m]."""
     return 1 - is_between(wp.float64(s.engine_qpos[i, 2, 0]), z_lo, z_hi)
@@ -223,8 +202,7 @@ def floating_unhealthy(s: Any, i: int, z_lo: float, z_hi: float) -> int:
 # -- resets ------------------------------------------------------------------------------------------------------------
 
 
-@event(writes="state", modes=("reset",), check=_check_noise)
-@wp.func
+@event(writes="state", modes=("reset",), check=check_spread("position", "velocity"))
 def noise_uniform(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Add noise to every position, evenly from +-position, and to every velocity, evenly from +-velocity."""
     for k in range(s.qpos.shape[1]):
@@ -233,8 +211,7 @@ def noise_uniform(s: Any, i: int, rng: wp.uint32, position: float, velocity: flo
         s.qvel[i, k] = s.qvel[i, k] + velocity * (2.0 * wp.randf(rng) - 1.0)
 
 
-@event(writes="state", modes=("reset",), check=_check_noise)
-@wp.func
+@event(writes="state", modes=("reset",), check=check_spread("position", "velocity"))
 def noise_normal(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
     """Add noise to every position, evenly from +-position, and to every velocity, normal with deviation velocity."""
     for k in range(s.qpos.shape[1]):

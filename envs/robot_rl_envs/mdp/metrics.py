@@ -8,7 +8,6 @@ from robot_rl_envs.terms import metric
 
 
 @metric(reads_command=2)
-@wp.func
 def lin_vel_error(s: Any, i: int) -> float:
     """|v*_xy - v_xy| in the base frame [m/s]."""
     ex = s.command[i][0] - s.base_lin_vel_b[i][0]
@@ -17,28 +16,24 @@ def lin_vel_error(s: Any, i: int) -> float:
 
 
 @metric(reads_command=3)
-@wp.func
 def yaw_vel_error(s: Any, i: int) -> float:
     """|w*_z - w_z| in the base frame [rad/s]."""
     return wp.abs(s.command[i][2] - s.base_ang_vel_b[i][2])
 
 
 @metric
-@wp.func
 def joint_cos(s: Any, i: int, joint: float) -> float:
     """Cos of one joint's angle: 1 upright."""
     return wp.cos(s.joint_pos[i, int(joint)])
 
 
 @metric
-@wp.func
 def terrain_level(s: Any, i: int) -> float:
     """Row of the terrain that the world is on: its difficulty, 0 the easiest."""
     return float(s.terrain_level[i])
 
 
 @metric
-@wp.func
 def command_range(s: Any, i: int) -> float:
     """How far the world's command range has grown: 0 at first, 1 the whole."""
     return s.command_range[i]

@@ -12,49 +12,42 @@ MOVING_COMMAND = 0.1
 
 
 @observation(size=3, unit="rad/s", frame="base", signal="imu_gyro", mirror=(-1.0, 1.0, -1.0))
-@wp.func
 def base_ang_vel(s: Any, i: int, j: int) -> float:
     """Angular velocity in the base frame [rad/s]."""
     return s.base_ang_vel_b[i][j]
 
 
 @observation(size=3, frame="base", signal="imu_quat_wxyz", transform="projected_gravity", mirror=(1.0, -1.0, 1.0))
-@wp.func
 def projected_gravity(s: Any, i: int, j: int) -> float:
     """Unit vector of gravity in the base frame."""
     return s.projected_gravity_b[i][j]
 
 
 @observation(size="joints", unit="rad", frame="joint", signal="joint_pos", transform="minus_default", mirror="joints")
-@wp.func
 def joint_pos_rel(s: Any, i: int, j: int) -> float:
     """Joint positions relative to the default pose [rad or m]."""
     return s.joint_pos[i, j] - s.default_joint_pos[j]
 
 
 @observation(size="joints", unit="rad/s", frame="joint", signal="joint_vel", mirror="joints")
-@wp.func
 def joint_vel(s: Any, i: int, j: int) -> float:
     """Joint velocities [rad/s or m/s]."""
     return s.joint_vel[i, j]
 
 
 @observation(size="actions", signal="last_action", mirror="actions")
-@wp.func
 def last_action(s: Any, i: int, j: int) -> float:
     """The policy's previous raw output."""
     return s.action[i, j]
 
 
 @observation(size="command", unit="1", frame="base", signal="command", mirror="command")
-@wp.func
 def command(s: Any, i: int, j: int) -> float:
     """Every component of the command, of any width."""
     return s.command[i][j]
 
 
 @observation(size=3, unit="m/s, m/s, rad/s", frame="base", signal="command", mirror=(1.0, -1.0, -1.0), reads_command=3)
-@wp.func
 def velocity_command(s: Any, i: int, j: int) -> float:
     """Commanded vx, vy [m/s] and yaw rate [rad/s]."""
     return s.command[i][j]
@@ -69,14 +62,13 @@ def clock_phase(s: Any, i: int, frequency_hz: float) -> float:
 
 @wp.func
 def is_moving(s: Any, i: int) -> int:
-    """1 while the velocity command asks for more than standing still."""
+    """1 unless the velocity command is to stand still."""
     if wp.length(s.command[i]) < MOVING_COMMAND:
         return 0
     return 1
 
 
 @observation(size=2, signal="clock", transform="sin_cos_phase", mirror=(-1.0, -1.0))
-@wp.func
 def gait_clock(s: Any, i: int, j: int, frequency_hz: float) -> float:
     """Sine and cosine of the gait clock; both 0 while the command is to stand. Mirrored: half a period later."""
     if is_moving(s, i) == 0:
@@ -88,49 +80,42 @@ def gait_clock(s: Any, i: int, j: int, frequency_hz: float) -> float:
 
 
 @observation(size=3, unit="m/s", frame="base", mirror=(1.0, -1.0, 1.0))
-@wp.func
 def base_lin_vel(s: Any, i: int, j: int) -> float:
     """True linear velocity in the base frame [m/s]: privileged."""
     return s.base_lin_vel_b[i][j]
 
 
 @observation(unit="m", frame="world", mirror=(1.0,))
-@wp.func
 def base_height(s: Any, i: int, j: int) -> float:
     """Height of the base [m]: privileged."""
     return s.base_pos_w[i][2]
 
 
 @observation(size="feet", signal="foot_contact", mirror="feet")
-@wp.func
 def foot_contact(s: Any, i: int, j: int) -> float:
     """1 for each foot that touches the ground, 0 for one that does not."""
     return s.foot_contact[i, j]
 
 
 @observation(size="feet", unit="m", frame="world", mirror="feet")
-@wp.func
 def foot_height(s: Any, i: int, j: int) -> float:
     """Clearance of each foot [m]: privileged."""
     return s.foot_height_w[i, j]
 
 
 @observation(size="feet", unit="s", mirror="feet")
-@wp.func
 def foot_air_time(s: Any, i: int, j: int) -> float:
     """Time each foot has been in the air [s]: privileged."""
     return s.foot_air_time_s[i, j] * (1.0 - s.foot_contact[i, j])
 
 
 @observation(size="joints", unit="N m", frame="joint", mirror="joints")
-@wp.func
 def joint_torque(s: Any, i: int, j: int) -> float:
     """Actuator torques of the last substep [N m]: privileged."""
     return s.joint_torque[i, j]
 
 
 @observation(size=2, frame="joint", signal="joint_pos", transform="sin_cos", mirror=(-1.0, 1.0))
-@wp.func
 def joint_angle_sin_cos(s: Any, i: int, j: int, joint: float) -> float:
     """Sine and cosine of the angle of one joint, given by its index: continuous over full turns."""
     angle = s.joint_pos[i, int(joint)]
@@ -140,7 +125,6 @@ def joint_angle_sin_cos(s: Any, i: int, j: int, joint: float) -> float:
 
 
 @observation(unit="m", frame="joint", signal="joint_pos", transform="select", mirror=(-1.0,))
-@wp.func
 def one_joint_pos(s: Any, i: int, j: int, joint: float) -> float:
     """Position of one joint, given by its index [rad or m]."""
     return s.joint_pos[i, int(joint)]

@@ -1,7 +1,7 @@
 """Domain randomization: events that draw per-world model fields, and forces on bodies.
 
-Each draw starts from the model's nominal value, so nothing compounds over resets. What derives from masses, inertias
-and armature is recomputed by the engine for the worlds that changed, whenever that is: at startup, reset or interval.
+Each draw starts from the model's nominal value, so nothing compounds over resets. The engine recomputes what derives
+from masses, inertias and armature in the worlds that changed, at startup, reset or interval.
 """
 
 from typing import Any
@@ -25,18 +25,17 @@ MIN_SPIN = wp.constant(1.0e-5)
 RELEASED = wp.constant(DIRTY_WRENCH)
 
 
-def _scale(scene: Any, params: dict[str, float], what: str) -> None:
+def _check_scale(params: dict[str, float], what: str) -> None:
     check_above(params, "lo", 0.0, f": the {what} is multiplied by it")
     check_range(params, "lo", "hi")
 
 
 def _check_body_mass(params: dict[str, float], scene: Any) -> None:
     moving_body(params, scene)
-    _scale(scene, params, "mass")
+    _check_scale(params, "mass")
 
 
 @event(writes="model", model_fields=("body_mass", "body_inertia"), set_const=True, check=_check_body_mass)
-@wp.func
 def body_mass(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
     """Multiply a body's mass and inertia by one factor in [lo, hi]: the same shape, of another density."""
     b = int(body)
@@ -53,9 +52,8 @@ def _check_payload(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_mass", "body_inertia"), set_const=True, check=_check_payload)
-@wp.func
 def body_payload(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
-    """Add a mass in [lo, hi] [kg] to a body, spread as its own is: the inertia is scaled alike."""
+    """Add a mass in [lo, hi] [kg] to a body, distributed as its own: the inertia is scaled by the same factor."""
     b = int(body)
     factor = (s.body_mass_nominal[b, 0] + lo + (hi - lo) * wp.randf(rng)) / s.body_mass_nominal[b, 0]
     s.body_mass[i, b, 0] = s.body_mass_nominal[b, 0] * factor
@@ -72,7 +70,6 @@ def _check_body_com(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_ipos",), set_const=True, check=_check_body_com)
-@wp.func
 def body_com(s: Any, i: int, rng: wp.uint32, body: float, x: float, y: float, z: float):
     """Move a body's centre of mass by +-x, +-y, +-z [m] along the axes of the body's frame."""
     b = int(body)
@@ -88,7 +85,6 @@ def _check_body_inertia(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_inertia",), set_const=True, check=_check_body_inertia)
-@wp.func
 def body_inertia(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
     """Redistribute a body's mass: multiply its second moment along each principal axis by a factor in [lo, hi].
 
@@ -112,7 +108,7 @@ def body_inertia(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: flo
 
 def _check_principal_inertia(params: dict[str, float], scene: Any) -> None:
     body = moving_body(params, scene)
-    _scale(scene, params, "inertia")
+    _check_scale(params, "inertia")
     moments = sorted(float(value) for value in scene.model.body_inertia[body])
     if moments[2] * params["hi"] > (moments[0] + moments[1]) * params["lo"]:
         most = params["lo"] * (moments[0] + moments[1]) / moments[2]
@@ -124,7 +120,6 @@ def _check_principal_inertia(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("body_inertia",), set_const=True, check=_check_principal_inertia)
-@wp.func
 def principal_inertia(s: Any, i: int, rng: wp.uint32, body: float, lo: float, hi: float):
     """Multiply each principal moment of a body's inertia by a factor of its own in [lo, hi].
 
@@ -149,7 +144,6 @@ def _check_foot_spin(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("geom_friction",), covers=("geom_friction[1:]",), check=_check_foot_spin)
-@wp.func
 def foot_spin_friction(
     s: Any, i: int, rng: wp.uint32, torsional_lo: float, torsional_hi: float, rolling_lo: float, rolling_hi: float
 ):
@@ -171,7 +165,6 @@ def _check_foot_solref(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("geom_solref",), check=_check_foot_solref)
-@wp.func
 def foot_solref(s: Any, i: int, rng: wp.uint32, time_lo: float, time_hi: float, damping_lo: float, damping_hi: float):
     """Draw how soft the feet of a world are: the contact's time constant [s] and damping ratio."""
     time = time_lo + (time_hi - time_lo) * wp.randf(rng)
@@ -192,7 +185,6 @@ def _check_foot_solimp(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("geom_solimp",), check=_check_foot_solimp)
-@wp.func
 def foot_solimp(
     s: Any,
     i: int,
@@ -227,7 +219,6 @@ def _check_joints(field: str, what: str) -> Any:
 
 
 @event(writes="model", model_fields=("dof_damping",), check=_check_joints("dof_damping", "damping"))
-@wp.func
 def joint_damping(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply each joint's viscous damping by a factor of its own in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
@@ -236,7 +227,6 @@ def joint_damping(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
 
 
 @event(writes="model", model_fields=("dof_frictionloss",), check=_check_joints("dof_frictionloss", "dry friction"))
-@wp.func
 def joint_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply each joint's dry friction by a factor of its own in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
@@ -245,7 +235,6 @@ def joint_friction(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
 
 
 @event(writes="model", model_fields=("dof_armature",), set_const=True, check=_check_joints("dof_armature", "armature"))
-@wp.func
 def joint_armature(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply each joint's armature, the inertia of its rotor and gears, by a factor of its own in [lo, hi]."""
     for j in range(s.joint_dof.shape[0]):
@@ -262,7 +251,6 @@ def _check_gravity(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("opt.gravity",), check=_check_gravity)
-@wp.func
 def gravity(s: Any, i: int, rng: wp.uint32, lo: float, hi: float):
     """Multiply a world's gravity by a factor in [lo, hi]."""
     factor = lo + (hi - lo) * wp.randf(rng)
@@ -278,7 +266,6 @@ def _check_motor_gains(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="model", model_fields=("actuator_gainprm", "actuator_biasprm"), check=_check_motor_gains)
-@wp.func
 def motor_gains(s: Any, i: int, rng: wp.uint32, kp_lo: float, kp_hi: float, kd_lo: float, kd_hi: float):
     """Multiply each servo's kp and kd by factors of their own; for the engine's own position servo."""
     for a in range(s.ctrl.shape[1]):
@@ -293,7 +280,7 @@ def motor_gains(s: Any, i: int, rng: wp.uint32, kp_lo: float, kp_hi: float, kd_l
 def release_wrench(
     s: Any, i: int, body: float, force_xy: float, force_z: float, torque: float, duration_lo: float, duration_hi: float
 ):
-    """Count down, and let go of the body when the time is over."""
+    """Count down, and remove the force when the time is over."""
     b = int(body)
     if s.wrench_left_s[i, b] > 0.0:
         s.wrench_left_s[i, b] = s.wrench_left_s[i, b] - s.step_dt
@@ -320,7 +307,6 @@ def _check_wrench(params: dict[str, float], scene: Any) -> None:
     check=_check_wrench,
     modes=("reset", "interval"),
 )
-@wp.func
 def wrench(
     s: Any,
     i: int,
@@ -335,7 +321,7 @@ def wrench(
     """Push a body for a time in [duration_lo, duration_hi] [s], rounded to control steps, world frame.
 
     The force at its centre of mass is +-force_xy along x and y and +-force_z along z [N], the torque +-torque about
-    each axis [N m]; they replace what the body was pushed by before, and end with the episode.
+    each axis [N m]; they replace the body's previous push, and end with the episode.
     """
     b = int(body)
     for k in range(2):

@@ -9,7 +9,6 @@ from robot_rl_envs.terms import reward
 
 
 @reward(reads_command=2)
-@wp.func
 def track_lin_vel(s: Any, i: int, std: float) -> float:
     """exp(-|v*_xy - v_xy|^2 / std^2): planar velocity tracking in the base frame, in [0, 1]. std [m/s]."""
     ex = s.command[i][0] - s.base_lin_vel_b[i][0]
@@ -18,7 +17,6 @@ def track_lin_vel(s: Any, i: int, std: float) -> float:
 
 
 @reward(reads_command=3)
-@wp.func
 def track_yaw_rate(s: Any, i: int, std: float) -> float:
     """exp(-(w*_z - w_z)^2 / std^2): yaw rate tracking in the base frame, in [0, 1]. std [rad/s]."""
     e = s.command[i][2] - s.base_ang_vel_b[i][2]
@@ -26,14 +24,12 @@ def track_yaw_rate(s: Any, i: int, std: float) -> float:
 
 
 @reward
-@wp.func
 def alive(s: Any, i: int) -> float:
     """1 in every step."""
     return 1.0
 
 
 @reward
-@wp.func
 def lin_vel_z(s: Any, i: int) -> float:
     """Squared vertical velocity of the base [m^2/s^2]."""
     v = s.base_lin_vel_b[i][2]
@@ -41,7 +37,6 @@ def lin_vel_z(s: Any, i: int) -> float:
 
 
 @reward
-@wp.func
 def ang_vel_xy(s: Any, i: int) -> float:
     """Squared roll and pitch rate [rad^2/s^2]."""
     w = s.base_ang_vel_b[i]
@@ -49,7 +44,6 @@ def ang_vel_xy(s: Any, i: int) -> float:
 
 
 @reward
-@wp.func
 def flat_orientation(s: Any, i: int) -> float:
     """sin^2 of the base's tilt: squared horizontal part of projected gravity."""
     g = s.projected_gravity_b[i]
@@ -57,7 +51,6 @@ def flat_orientation(s: Any, i: int) -> float:
 
 
 @reward
-@wp.func
 def base_height(s: Any, i: int, target: float) -> float:
     """Squared deviation of the base's height from target [m]."""
     e = s.base_pos_w[i][2] - target
@@ -65,7 +58,6 @@ def base_height(s: Any, i: int, target: float) -> float:
 
 
 @reward
-@wp.func
 def joint_torque(s: Any, i: int) -> float:
     """Sum of squared joint torques [N^2 m^2]."""
     total = float(0.0)
@@ -75,7 +67,6 @@ def joint_torque(s: Any, i: int) -> float:
 
 
 @reward
-@wp.func
 def mechanical_power(s: Any, i: int) -> float:
     """Sum of max(torque * velocity, 0) over the joints [W]."""
     total = float(0.0)
@@ -85,7 +76,6 @@ def mechanical_power(s: Any, i: int) -> float:
 
 
 @reward
-@wp.func
 def joint_acc(s: Any, i: int) -> float:
     """Sum of squared joint accelerations over the control step [rad^2/s^4]."""
     total = float(0.0)
@@ -96,7 +86,6 @@ def joint_acc(s: Any, i: int) -> float:
 
 
 @reward
-@wp.func
 def action_rate(s: Any, i: int) -> float:
     """Sum of squared changes of the action from one step to the next."""
     total = float(0.0)
@@ -107,7 +96,6 @@ def action_rate(s: Any, i: int) -> float:
 
 
 @reward
-@wp.func
 def action_jerk(s: Any, i: int) -> float:
     """Sum of squared second differences of the action."""
     total = float(0.0)
@@ -118,7 +106,6 @@ def action_jerk(s: Any, i: int) -> float:
 
 
 @reward
-@wp.func
 def joint_limits(s: Any, i: int, soft: float) -> float:
     """Sum of how far joints are beyond ``soft`` (0 to 1) of their range about its middle [rad]."""
     total = float(0.0)
@@ -130,7 +117,6 @@ def joint_limits(s: Any, i: int, soft: float) -> float:
 
 
 @reward
-@wp.func
 def pose(s: Any, i: int, moving_scale: float) -> float:
     """Sum of squared deviations from the default pose, times ``moving_scale`` unless standing [rad^2]."""
     total = float(0.0)
@@ -143,7 +129,6 @@ def pose(s: Any, i: int, moving_scale: float) -> float:
 
 
 @reward
-@wp.func
 def hip_pose(s: Any, i: int) -> float:
     """Sum of squared deviations of every third joint (the hips of a quadruped) from the default pose [rad^2]."""
     total = float(0.0)
@@ -154,7 +139,6 @@ def hip_pose(s: Any, i: int) -> float:
 
 
 @reward
-@wp.func
 def foot_slip(s: Any, i: int) -> float:
     """Sum over feet in contact of squared horizontal speed [m^2/s^2]."""
     total = float(0.0)
@@ -177,7 +161,6 @@ def trot_swing(s: Any, i: int, foot: int, frequency_hz: float) -> float:
 
 
 @reward
-@wp.func
 def trot_contact(s: Any, i: int, frequency_hz: float) -> float:
     """Share of feet in contact when the trot clock wants stance, in the air when it wants swing; standing: all down."""
     total = float(0.0)
@@ -191,7 +174,6 @@ def trot_contact(s: Any, i: int, frequency_hz: float) -> float:
 
 
 @reward
-@wp.func
 def trot_height(s: Any, i: int, frequency_hz: float, height: float) -> float:
     """Mean over feet of how well each follows the trot clock, in [0, 1].
 
@@ -213,7 +195,6 @@ def trot_height(s: Any, i: int, frequency_hz: float, height: float) -> float:
 
 
 @reward
-@wp.func
 def foot_air_time(s: Any, i: int, target_s: float) -> float:
     """Sum at touchdown of (air time - target) while moving [s]."""
     total = float(0.0)
@@ -224,7 +205,6 @@ def foot_air_time(s: Any, i: int, target_s: float) -> float:
 
 
 @reward
-@wp.func
 def stand_still(s: Any, i: int) -> float:
     """Sum of squared joint velocities while the command is to stand [rad^2/s^2]."""
     total = float(0.0)
@@ -235,7 +215,6 @@ def stand_still(s: Any, i: int) -> float:
 
 
 @reward
-@wp.func
 def terminated(s: Any, i: int) -> float:
     """1 / step_dt in the step in which the base has fallen, so that the weight is the penalty of one fall."""
     if s.projected_gravity_b[i][2] > -0.5:
@@ -244,14 +223,12 @@ def terminated(s: Any, i: int) -> float:
 
 
 @reward
-@wp.func
 def upright_pole(s: Any, i: int, joint: float) -> float:
     """(1 + cos angle) / 2 of one joint: 1 upright, 0 hanging."""
     return 0.5 * (1.0 + wp.cos(s.joint_pos[i, int(joint)]))
 
 
 @reward
-@wp.func
 def centred(s: Any, i: int, joint: float) -> float:
     """Squared position of one joint [m^2 or rad^2]."""
     x = s.joint_pos[i, int(joint)]
@@ -259,7 +236,6 @@ def centred(s: Any, i: int, joint: float) -> float:
 
 
 @reward
-@wp.func
 def joint_vel_sq(s: Any, i: int, joint: float) -> float:
     """Squared velocity of one joint [m^2/s^2 or rad^2/s^2]."""
     v = s.joint_vel[i, int(joint)]
@@ -267,7 +243,6 @@ def joint_vel_sq(s: Any, i: int, joint: float) -> float:
 
 
 @reward
-@wp.func
 def action_size(s: Any, i: int) -> float:
     """Sum of squared actions."""
     total = float(0.0)

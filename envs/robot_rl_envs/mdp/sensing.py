@@ -1,6 +1,6 @@
 """Observation terms of a robot's sensors: inertial measurement unit, encoders, feet, height scan.
 
-Where a sensor sits and what it covers is said in ``Task.sensors``; its noise, bias, delay and dropout at the term. In a
+A sensor's pose and range are in ``Task.sensors``; its noise, bias, delay and dropout are options of the term. In a
 group with ``noise=False`` each term gives the clean value.
 """
 
@@ -28,7 +28,6 @@ def tilted(s: Any, i: int, v: wp.vec3) -> wp.vec3:
 
 
 @observation(size=3, unit="rad/s", frame="imu", signal="imu_gyro", mirror="imu_axial", source=Source(uses=("imu",)))
-@wp.func
 def imu_gyro(s: Any, i: int, j: int) -> float:
     """Angular velocity in the frame of the inertial measurement unit [rad/s]."""
     return quat_rotate_inverse(mount_of(s, i), s.base_ang_vel_b[i])[j]
@@ -42,7 +41,6 @@ def imu_gyro(s: Any, i: int, j: int) -> float:
     mirror="imu_polar",
     source=Source(uses=("imu",)),
 )
-@wp.func
 def imu_gravity(s: Any, i: int, j: int) -> float:
     """Unit vector of gravity in the frame of the inertial measurement unit."""
     return quat_rotate_inverse(mount_of(s, i), s.projected_gravity_b[i])[j]
@@ -62,14 +60,13 @@ def imu_acc_now(s: Any, i: int, j: int) -> float:
     mirror="imu_polar",
     source=Source(uses=("imu_acc",), clean=imu_acc_now),
 )
-@wp.func
 def imu_acc(s: Any, i: int, j: int) -> float:
     """Accelerometer of the last substep, gravity included, in the unit's frame [m/s^2]; at rest it reads g upwards."""
     return tilted(s, i, s.imu_acc[i])[j]
 
 
 def check_mount(params: dict[str, float], scene: Any) -> None:
-    """Refuse a misalignment that nothing would feel, or that is no small one."""
+    """Refuse a misalignment that no term reads, or a large one."""
     if not 0.0 <= params["rpy"] <= 0.5:
         raise ValueError(f"rpy={params['rpy']!r}: must be in [0, 0.5] rad")
     if not scene.sensing.imu:
@@ -77,9 +74,8 @@ def check_mount(params: dict[str, float], scene: Any) -> None:
 
 
 @event(writes="nothing", fields={"imu_tilt_wxyz": (4,)}, modes=("startup", "reset"), check=check_mount)
-@wp.func
 def imu_mount(s: Any, i: int, rng: wp.uint32, rpy: float):
-    """Mount the inertial measurement unit askew by up to +-rpy [rad] about each of its axes."""
+    """Misalign the inertial measurement unit by up to +-rpy [rad] about each of its axes."""
     turn = quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), rpy * (2.0 * wp.randf(rng) - 1.0))
     turn = quat_multiply(turn, quat_from_axis_angle(wp.vec3(0.0, 1.0, 0.0), rpy * (2.0 * wp.randf(rng) - 1.0)))
     turn = quat_multiply(turn, quat_from_axis_angle(wp.vec3(1.0, 0.0, 0.0), rpy * (2.0 * wp.randf(rng) - 1.0)))
@@ -116,9 +112,8 @@ def exact_vel(s: Any, i: int, j: int, resolution: float) -> float:
     mirror="joints",
     source=Source(simulated=("resolution",), clean=exact_pos),
 )
-@wp.func
 def encoder_pos(s: Any, i: int, j: int, resolution: float) -> float:
-    """Joint positions as an encoder of that resolution [rad or m] counts them, relative to the default pose."""
+    """Joint positions as counted by an encoder of that resolution [rad or m], relative to the default pose."""
     return quantized(s.joint_pos[i, j], resolution) - s.default_joint_pos[j]
 
 
@@ -130,7 +125,6 @@ def encoder_pos(s: Any, i: int, j: int, resolution: float) -> float:
     mirror="joints",
     source=Source(uses=("encoders",), simulated=("resolution",), clean=exact_vel),
 )
-@wp.func
 def encoder_vel(s: Any, i: int, j: int, resolution: float) -> float:
     """Joint velocities from an encoder's positions of this control step and the last [rad/s or m/s]."""
     moved = quantized(s.joint_pos[i, j], resolution) - quantized(s.last_joint_pos[i, j], resolution)
@@ -138,14 +132,12 @@ def encoder_vel(s: Any, i: int, j: int, resolution: float) -> float:
 
 
 @observation(size="feet", unit="N", frame="none", signal="foot_force", mirror="feet")
-@wp.func
 def foot_force(s: Any, i: int, j: int) -> float:
     """Magnitude of the net contact force on each foot in the last substep [N]."""
     return s.foot_force[i, j]
 
 
 @observation(size="feet", unit="N", mirror="feet", source=Source(uses=("foot_forces",)))
-@wp.func
 def foot_force_peak(s: Any, i: int, j: int) -> float:
     """Largest contact force on each foot in the substeps that are kept [N]: no peak between control steps is missed."""
     peak = float(0.0)
@@ -156,28 +148,24 @@ def foot_force_peak(s: Any, i: int, j: int) -> float:
 
 
 @observation(size="foot_forces", unit="N", mirror="foot_forces", source=Source(uses=("foot_forces",)))
-@wp.func
 def foot_force_history(s: Any, i: int, j: int) -> float:
     """Contact force on each foot in each substep that is kept, oldest substep first [N]."""
     return s.foot_forces[i, j]
 
 
 @observation(size="feet", unit="s", mirror="feet")
-@wp.func
 def foot_contact_time(s: Any, i: int, j: int) -> float:
     """How long each foot has been on the ground [s]; 0 in the air."""
     return s.foot_contact_time_s[i, j]
 
 
 @observation(size="feet", unit="m", frame="world", mirror="feet")
-@wp.func
 def foot_ground(s: Any, i: int, j: int) -> float:
     """Height of the ground below each foot [m]."""
     return terrain_height(s, s.foot_pos_w[i, j][0], s.foot_pos_w[i, j][1])
 
 
 @observation(unit="m", frame="world", mirror=(1.0,))
-@wp.func
 def base_clearance(s: Any, i: int, j: int) -> float:
     """Height of the base above the ground below it [m]."""
     return s.base_pos_w[i][2] - terrain_height(s, s.base_pos_w[i][0], s.base_pos_w[i][1])
@@ -192,7 +180,6 @@ def base_clearance(s: Any, i: int, j: int) -> float:
     mirror="height_scan",
     source=Source(uses=("height_scan",)),
 )
-@wp.func
 def height_scan(s: Any, i: int, j: int, offset: float) -> float:
     """Height of the base above the ground at each point of the grid, less ``offset`` [m]; see sensors.HeightScan."""
     return s.height_scan[i, j] - offset

@@ -9,7 +9,6 @@ from robot_rl_envs.terrain.lookup import terrain_height
 
 
 @termination
-@wp.func
 def tilted(s: Any, i: int, limit_rad: float) -> int:
     """The base leans more than limit_rad [rad] from upright."""
     if -s.projected_gravity_b[i][2] < wp.cos(limit_rad):
@@ -18,7 +17,6 @@ def tilted(s: Any, i: int, limit_rad: float) -> int:
 
 
 @termination
-@wp.func
 def base_below(s: Any, i: int, height: float) -> int:
     """The base's origin is below height [m]."""
     if s.base_pos_w[i][2] < height:
@@ -27,7 +25,6 @@ def base_below(s: Any, i: int, height: float) -> int:
 
 
 @termination
-@wp.func
 def joint_beyond(s: Any, i: int, joint: float, limit: float) -> int:
     """One joint's |position| exceeds limit [rad or m]."""
     if wp.abs(s.joint_pos[i, int(joint)]) > limit:
@@ -36,7 +33,6 @@ def joint_beyond(s: Any, i: int, joint: float, limit: float) -> int:
 
 
 @termination
-@wp.func
 def clearance_below(s: Any, i: int, height: float) -> int:
     """The base's origin is less than height [m] above the ground below it."""
     pos = s.base_pos_w[i]
@@ -46,9 +42,8 @@ def clearance_below(s: Any, i: int, height: float) -> int:
 
 
 @termination
-@wp.func
 def far_from_origin(s: Any, i: int, limit: float) -> int:
-    """The base is more than limit [m] from where the episode started, in the plane; a time-out keeps worlds apart."""
+    """The base is more than limit [m] from the episode's start in the plane; a time-out keeps worlds apart."""
     x = s.base_pos_w[i][0] - s.env_origin_w[i][0]
     y = s.base_pos_w[i][1] - s.env_origin_w[i][1]
     if x * x + y * y > limit * limit:

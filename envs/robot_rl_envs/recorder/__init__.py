@@ -1,1 +1,1 @@
-"""What is kept of worlds that failed: a ring of their last moments on the device, and the files written from it."""
+"""Records of worlds that failed: a ring of their last moments on the device, and the files written from it."""

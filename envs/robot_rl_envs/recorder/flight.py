@@ -9,22 +9,15 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.engine import (
-    FAULT_ACTION,
-    FAULT_OBSERVATION,
-    FAULT_OVERFLOW,
-    FAULT_RAISED,
-    FAULT_REWARD,
-    FAULT_STATE,
-)
+from robot_rl_envs import engine
 
 REASONS = {
-    "raised": FAULT_RAISED,
-    "action": FAULT_ACTION,
-    "overflow": FAULT_OVERFLOW,
-    "state": FAULT_STATE,
-    "reward": FAULT_REWARD,
-    "observation": FAULT_OBSERVATION,
+    "raised": engine.FAULT_RAISED,
+    "action": engine.FAULT_ACTION,
+    "overflow": engine.FAULT_OVERFLOW,
+    "state": engine.FAULT_STATE,
+    "reward": engine.FAULT_REWARD,
+    "observation": engine.FAULT_OBSERVATION,
 }
 """Reasons by name, the likely cause first: a world that has several is counted under the first."""
 
@@ -32,12 +25,11 @@ STEP, WRITTEN, REWARD, COMMAND = 0, 1, 2, 3
 """Columns of a row: control steps since the reset; DIRTY_* bits of what was written since the step before; the reward
 of the step before; from COMMAND on the command, then qpos, qvel, action, ctrl (of each substep, where they differ)."""
 MARKS = ("world", "counter", "step", "faults", "overflow", "rows_needed", "contacts_needed", "term")
-"""What a slot tells beside its rows."""
+"""What a slot contains in addition to its rows."""
 
 _AT_COMMAND, _AT_REWARD = wp.constant(COMMAND), wp.constant(REWARD)
-_RAISED, _ACTION = wp.constant(FAULT_RAISED), wp.constant(FAULT_ACTION)
-_OVERFLOW, _STATE, _REWARD = wp.constant(FAULT_OVERFLOW), wp.constant(FAULT_STATE), wp.constant(FAULT_REWARD)
-_ENDED = wp.constant(FAULT_RAISED | FAULT_ACTION | FAULT_OVERFLOW | FAULT_STATE)
+_RAISED, _ACTION, _OVERFLOW, _STATE, _REWARD = (wp.constant(bit) for bit in list(REASONS.values())[:5])
+_ENDED = wp.constant(_RAISED | _ACTION | _OVERFLOW | _STATE)
 
 
 @wp.struct
@@ -50,11 +42,11 @@ class Flight:
         slots: (S, length, width) rings of quarantined worlds.
         marks: (S, len(MARKS)).
         models: (S, k) the randomized model fields of these worlds, one after the other.
-        claimed: (chunks,) how many worlds have asked for a slot.
+        claimed: (chunks,) number of worlds that requested a slot.
         needed: (N, 2) the engine's ``EngineData.needed``.
-        qpos: column of a row from which on qpos lies, behind the command.
+        qpos: first column of qpos in a row, after the command.
         chunk: worlds of a chunk of launches.
-        slots_per_chunk: chunks run side by side on a CPU, so each has slots of its own.
+        slots_per_chunk: chunks run in parallel on a CPU, so each has slots of its own.
     """
 
     rows: wp.array3d(dtype=wp.float32)
@@ -86,7 +78,7 @@ def reason_of(faults: int) -> int:
 
 @wp.func
 def record_start(s: Any, f: Flight, i: int):
-    """Write the state and the command that world i begins its control step with."""
+    """Write the state and the command at the start of world i's control step."""
     row = s.counter[i] % f.rows.shape[0]
     f.rows[row, i, 0] = float(s.step_count[i])
     f.rows[row, i, 1] = float(s.dirty[i])
@@ -119,14 +111,14 @@ def record_control(s: Any, f: Flight, i: int, substep: int, j: int):
 
 @wp.func
 def record_end(s: Any, f: Flight, i: int):
-    """Write the state that the control step ended in, as the row of one that will not be."""
+    """Write the state that the control step ended in, as the row of the next one."""
     record_start(s, f, i)
     record_action(s, f, i)
 
 
 @wp.func
 def dump(s: Any, f: Flight, i: int, first: int) -> int:
-    """Copy the ring of the quarantined world i into a slot; return the slot, -1 where all are taken."""
+    """Copy the ring of the quarantined world i into a slot; return the slot, -1 if none is free."""
     faults = s.quarantined[i]
     if (faults & _ENDED) == 0:
         record_end(s, f, i)

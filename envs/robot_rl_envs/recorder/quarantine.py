@@ -1,11 +1,12 @@
-"""Quarantined worlds on the host: what happened to them in words, and the file that ``robot-rl inspect`` replays.
+"""Quarantined worlds on the host: a description of what happened, and the file that ``robot-rl inspect`` replays.
 
-The device puts the last moments of such a world aside (:mod:`.flight`); here they are collected at the one
-sync of an iteration. A file is an .npz without pickled objects: arrays, and one JSON string that names everything.
+The device keeps the last moments of such a world (:mod:`.flight`); here they are collected at the one sync of an
+iteration. A file is an .npz without pickled objects: arrays, and one JSON string that names everything.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -17,21 +18,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
-from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_REWARD, FAULT_STATE, MAX_SPEED
+from robot_rl_envs.engine import FAULT_OBSERVATION, FAULT_REWARD, FAULT_STATE, MAX_SPEED, Engine
+from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.recorder.flight import COMMAND, MARKS, REASONS, REWARD, STEP, WRITTEN, Flight
+from robot_rl_envs.task import Task
 
 if TYPE_CHECKING:
     import mujoco
 
-    from robot_rl_envs.engine import Engine
-    from robot_rl_envs.entity.scene import Scene
-    from robot_rl_envs.task import Task
 
 FORMAT = "robot-rl quarantine 1"
 RECORDED_S = 0.2
 """Time before the quarantine that is kept [s]."""
 MAX_FILES = 20
-"""Files of a run at most: the hundredth world that dies of the same thing tells nothing new."""
+"""Largest number of files of a run: the hundredth world with the same failure is not informative."""
 SLOTS = {"cpu": 4, "cuda": 16}
 """Worlds of a chunk of launches that can be kept between two syncs."""
 
@@ -46,17 +46,17 @@ WORDS = {
 
 
 def ring_length(step_dt: float) -> int:
-    """Rows of a ring: RECORDED_S of control steps, the bad one, and the state that it ended in."""
+    """Return the rows of a ring: RECORDED_S of control steps, the bad one, and the state that it ended in."""
     return math.ceil(RECORDED_S / step_dt - 1e-9) + 2
 
 
 def qpos_names(model: mujoco.MjModel) -> list[str]:
-    """A name for each component of qpos: the joint's, with x y z qw qx qy qz where it is free."""
+    """Name each component of qpos: the joint's name, with x y z qw qx qy qz for a free joint."""
     return _components(model, {0: ("x", "y", "z", "qw", "qx", "qy", "qz"), 1: ("qw", "qx", "qy", "qz")})
 
 
 def dof_names(model: mujoco.MjModel) -> list[str]:
-    """A name for each component of qvel: the joint's, with vx vy vz wx wy wz where it is free."""
+    """Name each component of qvel: the joint's name, with vx vy vz wx wy wz for a free joint."""
     return _components(model, {0: ("vx", "vy", "vz", "wx", "wy", "wz"), 1: ("wx", "wy", "wz")})
 
 
@@ -70,15 +70,10 @@ def _components(model: mujoco.MjModel, parts: dict[int, tuple[str, ...]]) -> lis
 
 
 def patch_model(model: mujoco.MjModel, fields: dict[str, np.ndarray], *, set_const: bool) -> mujoco.MjModel:
-    """A copy of a model with one world's values of some fields, such as "body_mass" or "opt.gravity".
+    """Copy a model with one world's values of some fields, such as "body_mass" or "opt.gravity".
 
-    Args:
-        model: the shared model.
-        fields: field -> its values in any shape.
-        set_const: recompute the constants that derive from them, as the environment did.
+    With ``set_const`` the constants that derive from them are recomputed, as the environment did.
     """
-    import copy
-
     import mujoco
 
     own = copy.copy(model)
@@ -92,7 +87,7 @@ def patch_model(model: mujoco.MjModel, fields: dict[str, np.ndarray], *, set_con
 
 
 def model_bytes(model: mujoco.MjModel) -> np.ndarray:
-    """A model as the bytes of an MJB file, uint8."""
+    """Return a model as the bytes of an MJB file, uint8."""
     import mujoco
 
     buffer = np.zeros(mujoco.mj_sizeModel(model), dtype=np.uint8)
@@ -101,11 +96,11 @@ def model_bytes(model: mujoco.MjModel) -> np.ndarray:
 
 
 class Quarantine:
-    """Keeps the flight recorder of an environment and writes its files.
+    """The flight recorder of an environment on the host, and the writer of its files.
 
     Attributes:
         flight: the recorder's arrays, for the kernels.
-        directory: where files go; None writes none.
+        directory: folder of the files; None writes none.
         notices: lines for the user, about the first world of each reason; take them with :meth:`pop_notices`.
     """
 
@@ -123,15 +118,8 @@ class Quarantine:
     ):
         """Allocate the recorder.
 
-        Args:
-            task: what is simulated.
-            scene: its scene.
-            engine: the physics.
-            terms: names of the "reward" and "observation" terms, in the order that the device counts them in.
-            fields: shape in one world of each randomized model field.
-            starts: first world of each chunk of launches.
-            seed: the environment's.
-            world_offset: global index of the first world.
+        ``terms`` are the names of the "reward" and "observation" terms in the order of the device's indices, ``fields``
+        the shape in one world of each randomized model field, ``starts`` the first worlds of the chunks of launches.
         """
         self._task, self._scene, self._engine, self._terms, self._fields = task, scene, engine, terms, fields
         self._seed, self._world_offset = seed, world_offset
@@ -152,43 +140,35 @@ class Quarantine:
         f.claimed = wp.zeros(len(starts), dtype=wp.int32, device=device)
         f.needed = engine.data.needed
         f.qpos, f.chunk, f.slots_per_chunk = self._qpos, chunk, per_chunk
-        self._directory: Path | None = None
+        self.directory: Path | None = None
         self._written = 0
-        self._told: set[str] = set()
+        self._notified: set[str] = set()
         self.notices: list[str] = []
 
-    @property
-    def directory(self) -> Path | None:
-        """Where files go."""
-        return self._directory
-
-    @directory.setter
-    def directory(self, path: Path | str | None) -> None:
-        self._directory = None if path is None else Path(path)
-        self._written = 0 if self._directory is None else len(list(self._directory.glob("*.npz")))
+    def set_directory(self, path: Path | str | None) -> None:
+        """Set the folder of the files; None writes none."""
+        self.directory = None if path is None else Path(path)
+        self._written = 0 if self.directory is None else len(list(self.directory.glob("*.npz")))
         self.flight.claimed.zero_()
 
     def forget(self) -> None:
-        """Empty the rings: what they hold did not lead to the state that was just loaded."""
+        """Empty the rings: their content did not lead to the state that was just loaded."""
         self.flight.rows.fill_(float("nan"))
         self.flight.claimed.zero_()
 
     def pop_notices(self) -> list[str]:
-        """The lines that nobody has seen yet."""
+        """Return and clear the lines."""
         lines, self.notices = self.notices, []
         return lines
 
     def collect(self) -> list[Path]:
-        """Write the worlds put aside since the last call; one device sync.
-
-        Returns:
-            The files.
+        """Write the worlds recorded since the last call; return their files. One device sync.
 
         Raises:
             OSError: a file cannot be written.
         """
         f = self.flight
-        if self._directory is None:
+        if self.directory is None:
             f.claimed.zero_()
             return []
         claimed = f.claimed.numpy()
@@ -201,13 +181,13 @@ class Quarantine:
         for slot in used:
             mark: dict[str, int] = dict(zip(MARKS, (int(value) for value in marks[slot]), strict=True))
             if self._written >= MAX_FILES:
-                self._tell("files", f"{self._directory} holds {MAX_FILES} files: further worlds are only counted")
+                self._notify("files", f"{self.directory} holds {MAX_FILES} files: further worlds are only counted")
                 break
             paths.append(self._write(mark, slots[slot], models[slot]))
         return paths
 
     def _write(self, mark: dict[str, int], ring: np.ndarray, fields: np.ndarray) -> Path:
-        assert self._directory is not None
+        assert self.directory is not None
         rows = self._unroll(ring, mark)
         arrays, end = self._arrays(rows), rows[-1]
         about = self._about(mark, end)
@@ -219,23 +199,23 @@ class Quarantine:
         arrays["model"] = model_bytes(patch_model(self._scene.model, values, set_const=constants))
         about["model_sha256"] = hashlib.sha256(arrays["model"].tobytes()).hexdigest()
         name = f"{about['reason']}-world{about['world']}-step{mark['counter']}.npz"
-        path = self._directory / name
-        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / name
+        self.directory.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{name}.tmp")
         with temporary.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
         os.replace(temporary, path)
         self._written += 1
-        self._tell(about["reason"], f"quarantined world {about['world']}: {about['why'][0]}; robot-rl inspect {path}")
+        self._notify(about["reason"], f"quarantined world {about['world']}: {about['why'][0]}; robot-rl inspect {path}")
         return path
 
-    def _tell(self, key: str, line: str) -> None:
-        if key not in self._told:
-            self._told.add(key)
+    def _notify(self, key: str, line: str) -> None:
+        if key not in self._notified:
+            self._notified.add(key)
             self.notices.append(line)
 
     def _unroll(self, ring: np.ndarray, mark: dict[str, int]) -> np.ndarray:
-        """The rows of the running episode in order; the last is the state that the bad step ended in."""
+        """Return the rows of the running episode in order; the last is the state that the bad step ended in."""
         length = len(ring)
         kept = []
         for age in range(length):
@@ -246,7 +226,7 @@ class Quarantine:
         return np.array(kept[::-1]) if kept else ring[[mark["counter"] % length]]
 
     def _arrays(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """The rows as named arrays: states and commands of T + 1 times, what was done in the T steps between."""
+        """Split the rows into named arrays: states of T + 1 times, and what was done in the T steps between."""
         steps, bounds = len(rows) - 1, self._bounds
         ctrl = rows[:steps, bounds[3] :].reshape(steps, -1, self._scene.model.nu)
         return {
@@ -261,7 +241,7 @@ class Quarantine:
         }
 
     def _about(self, mark: dict[str, int], end: np.ndarray) -> dict[str, Any]:
-        """Everything that has a name."""
+        """Return the JSON part of a file."""
         import mujoco
 
         task, scene, engine = self._task, self._scene, self._engine
@@ -302,7 +282,7 @@ class Quarantine:
         }
 
     def _where(self, mark: dict[str, int], end: np.ndarray) -> dict[str, list[str]]:
-        """Reason -> the joints, actions, terms or buffers that were first to go wrong, by name."""
+        """Return the joints, actions, terms or buffers that failed first, by reason."""
         where = {}
         model, faults = self._scene.model, mark["faults"]
         parts = np.split(end, self._bounds)[1:]
@@ -320,7 +300,7 @@ class Quarantine:
 
 
 def _bad(what: str, names: list[str], values: np.ndarray, limit: float = math.inf) -> list[str]:
-    """The components that are not finite or beyond a limit, in words; one phrase where it is all of them."""
+    """Describe the components that are not finite or beyond a limit; one phrase if it is all of them."""
     found = [k for k, value in enumerate(values) if not math.isfinite(value) or abs(value) > limit]
     if len(found) == len(values) > 1:
         return [f"every {what}, the first is {values[0]:g}"]

@@ -1,15 +1,14 @@
-"""What a camera is and what an observation group of its images holds; plain values, nothing is compiled here."""
+"""A camera and an observation group of its images; plain values, nothing is compiled here."""
 
 from __future__ import annotations
 
-import difflib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robot_rl_envs.terms.checks import require
+from robot_rl_envs.terms.checks import is_whole, nearest, require
 
 if TYPE_CHECKING:
     import mujoco
@@ -22,7 +21,7 @@ MAX_SIDE = 1024
 
 
 def _vector(name: str, value: Any, length: int) -> tuple[float, ...]:
-    """`value` as finite floats, or a line that names it."""
+    """Return `value` as finite floats, or raise an error that names it."""
     try:
         numbers = tuple(float(k) for k in value)
     except (TypeError, ValueError):
@@ -39,31 +38,30 @@ def _range(name: str, value: Any, high: float) -> tuple[float, float]:
 
 @dataclass(kw_only=True, slots=True)
 class Camera:
-    """A camera on the robot or in the world: where it is, what it sees, and how badly.
+    """A camera on the robot or in the world: its pose, image and faults.
 
-    The picture's first row is its top. Where it looks is told by `forward` and `up`, or by MuJoCo's `quat_wxyz`
-    (the camera looks along its own -z, its x points right in the picture, its y up).
+    The image's first row is its top. The orientation is given by `forward` and `up`, or by MuJoCo's `quat_wxyz` (the
+    camera looks along its own -z, its x points right in the image, its y up).
 
-    What a world draws at each reset: how far the mount is off, the delay, the share of lost images, and in which of
-    `every` steps it takes its pictures. Two groups with cameras of one name draw alike.
+    Each world draws at its reset: the error of the mount, the delay, the share of lost images, and in which of `every`
+    steps it takes its images. Two groups with cameras of one name draw the same values.
 
     Attributes:
-        name: of the camera.
-        body: body or site that it is mounted on; "world" stands still. None: the robot's model has a camera of this
-            name, whose pose and field of view are taken.
+        body: body or site that it is mounted on; "world" is fixed. None: the robot's model has a camera of this
+            name, with its own pose and field of view.
         pos: in that body's or site's frame [m].
-        forward: direction it looks in, in that frame; need not be of unit length.
-        up: direction that is up in the picture; need not be at a right angle to `forward`.
+        forward: viewing direction in that frame; of any length.
+        up: direction that is up in the image; need not be at a right angle to `forward`.
         quat_wxyz: orientation in that frame, instead of `forward` and `up`.
         fovy: vertical field of view [deg].
         width, height: of the image [px].
-        near, far: measured range along the line of sight [m]. Nearer counts as near, farther as far. Depth is told as a
-            share of far.
+        near, far: measured range along the line of sight [m]. Nearer counts as near, farther as far. Depth is given as
+            a share of far.
         every: control steps between two images.
-        delay_steps: (lo, hi) age in control steps at which an image is told.
-        dropout: (lo, hi) share of images that are lost; the last one stays.
-        pos_jitter: the mount is off by up to this much along each axis [m].
-        angle_jitter_deg: and turned by up to this much about each of the camera's axes [deg].
+        delay_steps: (lo, hi) age in control steps at which an image is delivered.
+        dropout: (lo, hi) share of images that are lost; the last one is repeated.
+        pos_jitter: largest error of the mount along each axis [m].
+        angle_jitter_deg: and about each of the camera's axes [deg].
         noise: standard deviation of a pixel: of depth as a share of the depth, of a colour in [0, 1].
         missing: share of depth pixels without a value, which read 0.
     """
@@ -88,7 +86,6 @@ class Camera:
     missing: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check every field."""
         name = f"camera {self.name!r}"
         require(bool(self.name), "camera.name", self.name, "must not be empty")
         _vector(f"{name}: pos", self.pos, 3)
@@ -96,10 +93,9 @@ class Camera:
         require(0 < self.fovy < 180, f"{name}: fovy", self.fovy, "must be in (0, 180) degrees")
         for side in ("width", "height"):
             value = getattr(self, side)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            require(whole and 1 <= value <= MAX_SIDE, f"{name}: {side}", value, f"must be an int in [1, {MAX_SIDE}]")
+            require(is_whole(value, 1, MAX_SIDE), f"{name}: {side}", value, f"must be an int in [1, {MAX_SIDE}]")
         require(0 < self.near < self.far < math.inf, f"{name}: near, far", (self.near, self.far), "want 0 < near < far")
-        require(isinstance(self.every, int) and 1 <= self.every <= 1000, f"{name}: every", self.every, "[1, 1000]")
+        require(is_whole(self.every, 1, 1000), f"{name}: every", self.every, "must be an int in [1, 1000]")
         delays = _range(f"{name}: delay_steps", self.delay_steps, 100)
         whole = all(k == int(k) for k in delays)
         require(whole, f"{name}: delay_steps", self.delay_steps, "must be whole control steps")
@@ -123,7 +119,7 @@ class Camera:
         require(not parallel, f"{name}: up", self.up, "must not be zero or along forward")
 
     def rotation(self) -> np.ndarray:
-        """(3, 3) columns: the camera's x (right), y (up) and z (backward) in the frame of its body or site."""
+        """Return (3, 3) columns: the camera's x (right), y (up) and z (backward) in the frame of its body or site."""
         import mujoco
 
         if self.quat_wxyz is not None:
@@ -136,14 +132,10 @@ class Camera:
         return np.stack([right, np.cross(back, right), back], axis=1)
 
     def add_to(self, spec: mujoco.MjSpec, robot: Robot | None = None) -> None:
-        """Put the camera into a scene that is not compiled yet.
-
-        Args:
-            spec: the scene.
-            robot: names the robot in errors.
+        """Add the camera to a scene that is not compiled yet; ``robot`` is named in errors.
 
         Raises:
-            ValueError: no such body, site or camera; the line names near ones. Or the model's own camera is one
+            ValueError: no such body, site or camera; the line lists similar names. Or the model's own camera is one
                 that follows something, or has another projection.
         """
         owner = f"robot {robot.name!r}" if robot is not None else "the model"
@@ -152,7 +144,8 @@ class Camera:
             return
         bodies, sites = ({thing.name: thing for thing in found if thing.name} for found in (spec.bodies, spec.sites))
         if self.body not in bodies and self.body not in sites:
-            _unknown(f"camera {self.name!r}: body={self.body!r}", f"{owner} has no body or site", {**bodies, **sites})
+            line = f"{owner} has no body or site of that name; {nearest(self.body, {**bodies, **sites})}"
+            raise ValueError(f"camera {self.name!r}: body={self.body!r}: {line}")
         if any(camera.name == self.name for camera in spec.cameras):
             raise ValueError(f"camera {self.name!r}: {owner} has one of that name; choose another, or leave body out")
         place, rotation = np.array(self.pos, dtype=float), self.rotation()
@@ -169,7 +162,8 @@ class Camera:
 
         own = {camera.name: camera for camera in spec.cameras if camera.name}
         if self.name not in own:
-            _unknown(f"camera {self.name!r}: body=None", f"{owner} has no camera", own, "; name the body it is on")
+            line = f"{owner} has no camera of that name; {nearest(self.name, own)}; name the body it is on"
+            raise ValueError(f"camera {self.name!r}: body=None: {line}")
         camera = own[self.name]
         if int(camera.mode) != int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED):
             raise ValueError(f"camera {self.name!r}: {owner}'s camera of that name is not fixed to its body; give body")
@@ -187,10 +181,9 @@ class ImageGroup:
     Colour has three: red, green, blue.
 
     Attributes:
-        camera: the camera.
         kind: "depth" or "rgb".
-        geometry: "collision": what the physics collides with; "visual": what one sees, slower. None: collision for
-            depth, visual for rgb.
+        geometry: "collision": the geoms that collide; "visual": the visible ones, slower. None: collision for depth,
+            visual for rgb.
     """
 
     camera: Camera
@@ -198,7 +191,6 @@ class ImageGroup:
     geometry: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the names."""
         require(isinstance(self.camera, Camera), "image group: camera", self.camera, "must be a Camera")
         require(self.kind in KINDS, "image group: kind", self.kind, f"must be one of {', '.join(KINDS)}")
         if self.geometry is None:
@@ -212,13 +204,6 @@ class ImageGroup:
         return CHANNELS[self.kind], self.camera.height, self.camera.width
 
 
-def _unknown(what: str, lacks: str, names: Any, hint: str = "") -> None:
-    asked = what.split("'")[-2]
-    near = difflib.get_close_matches(asked, names, n=3, cutoff=0.3) or sorted(names)[:5]
-    listed = f"; nearest: {', '.join(map(repr, near))}" if near else ""
-    raise ValueError(f"{what}: {lacks} of that name{listed}{hint}")
-
-
 def _quat(rotation: np.ndarray) -> np.ndarray:
     import mujoco
 
@@ -228,7 +213,7 @@ def _quat(rotation: np.ndarray) -> np.ndarray:
 
 
 def _in_parent(site: Any, place: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A pose in a compiled site's frame, told in the frame of the body that the site is on."""
+    """Transform a pose from a compiled site's frame to the frame of the site's body."""
     import mujoco
 
     turn = np.zeros(9)

@@ -1,4 +1,4 @@
-"""What sensors hold, computed for one world: the accelerometer, contact forces of past substeps, the height scan."""
+"""The values of sensors in one world: the accelerometer, contact forces of past substeps, the height scan."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def keep_joints(s: Any, i: int):
 
 @wp.func
 def keep_joints_at_reset(s: Any, i: int):
-    """Start an episode as if world i's joints had moved evenly before."""
+    """Start an episode as if world i's joints had moved at constant speed before."""
     for j in range(s.joint_pos.shape[1]):
         s.last_joint_pos[i, j] = s.joint_pos[i, j] - s.joint_vel[i, j] * s.step_dt
 
@@ -33,9 +33,9 @@ def read_accelerometer(s: Any, i: int):
 
 @wp.func
 def read_late_accelerometer(s: Any, i: int):
-    """Copy what world i's delayed accelerometer gives, and its newest value from MuJoCo's buffer.
+    """Copy the value of world i's delayed accelerometer, and its newest value from MuJoCo's buffer.
 
-    A buffer holds: a number of its own, the place of the newest sample, the samples' times, the samples.
+    A buffer contains: an internal number, the place of the newest sample, the samples' times, the samples.
     """
     at = s.imu_at[0]
     s.imu_acc[i] = wp.vec3(s.sensordata[i, at], s.sensordata[i, at + 1], s.sensordata[i, at + 2])
@@ -46,7 +46,7 @@ def read_late_accelerometer(s: Any, i: int):
 
 @wp.func
 def rest_accelerometer(s: Any, i: int):
-    """What world i's accelerometer gives where nothing moves: the ground's push against gravity, in its own frame."""
+    """Set world i's accelerometer to its value at rest: the ground's push against gravity, in its own frame."""
     up = quat_rotate_inverse(s.base_quat_wxyz[i], -s.gravity_rest[0])
     acc = quat_rotate_inverse(s.imu_mount_wxyz[0], up)
     s.imu_acc[i] = acc
@@ -76,7 +76,7 @@ def read_foot_forces(s: Any, i: int):
 
 @wp.func
 def clear_foot_forces(s: Any, i: int):
-    """No force was felt before world i's episode."""
+    """Clear the contact forces from before world i's episode."""
     for k in range(s.foot_forces.shape[1]):
         s.foot_forces[i, k] = 0.0
 
@@ -113,7 +113,7 @@ def aim_scan(
     # outputs
     origins_out: wp.array2d(dtype=wp.vec3),
 ):
-    """Where the ray of world i's point j starts: above the point [m], at height top."""
+    """Set where the ray of world i's point j starts: above the point [m], at height top."""
     i, j = wp.tid()
     turn = heading_of(wp.normalize(wp.vec4(qpos[i, base + 3], qpos[i, base + 4], qpos[i, base + 5], qpos[i, base + 6])))
     point = points[j]
@@ -135,7 +135,7 @@ def measure_scan(
     # outputs
     scan_out: wp.array2d(dtype=wp.float32),
 ):
-    """Height of world i's base above what the ray of point j hit [m]; reach where it hit nothing."""
+    """Set the height of world i's base above what the ray of point j hit [m]; reach if it hit nothing."""
     i, j = wp.tid()
     height = reach
     if distances[i, j] >= 0.0:

@@ -1,4 +1,4 @@
-"""What lies between a quantity and what a policy reads of it: bias, drift, noise, delay and lost values.
+"""What a sensor does to a quantity before a policy reads it: bias, drift, noise, delay and lost values.
 
 Plain figures and their checks; :mod:`robot_rl_envs.fuse.observing` writes the kernel's text from them.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from robot_rl_envs.terms.checks import is_number, require
+from robot_rl_envs.terms.checks import are_numbers, is_number, is_whole, require
 
 NOISE_KINDS = ("uniform", "gaussian")
 MAX_DELAY_STEPS = 100
@@ -22,15 +22,11 @@ OPTIONS: dict[str, Any] = {
     "delay_steps": 0,
     "dropout": 0.0,
 }
-"""The options of an observation beyond noise, clip, scale and history, and what they are where nothing is said."""
+"""The options of an observation beyond noise, clip, scale and history, and their defaults."""
 
 
 def check_options(options: dict[str, Any]) -> dict[str, Any]:
-    """All of :data:`OPTIONS`, with ``options`` laid on top, checked and as plain numbers.
-
-    Raises:
-        ValueError: one is of the wrong type or out of range; the line names it.
-    """
+    """Return all of :data:`OPTIONS`, updated by ``options``, checked and as plain numbers."""
     made = OPTIONS | options
     kinds = f"must be one of {', '.join(NOISE_KINDS)}"
     require(made["noise_kind"] in NOISE_KINDS, "noise_kind", made["noise_kind"], kinds)
@@ -40,18 +36,16 @@ def check_options(options: dict[str, Any]) -> dict[str, Any]:
         require(made[name] >= 0, name, made[name], "must be >= 0")
     require(made["dropout"] < 1, "dropout", made["dropout"], "must be less than 1, or no value ever arrives")
     pair, right = made["delay_s"], "must be (lo, hi) with 0 <= lo <= hi [s]"
-    fits = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(is_number, pair))
-    require(fits and 0 <= pair[0] <= pair[1], "delay_s", pair, right)
+    require(are_numbers(pair, 2) and 0 <= pair[0] <= pair[1], "delay_s", pair, right)
     made["delay_s"] = (float(pair[0]), float(pair[1]))
     steps, right = made["delay_steps"], f"must be an int in [0, {MAX_DELAY_STEPS}]; 0 keeps what delay_s needs"
-    whole = isinstance(steps, int) and not isinstance(steps, bool)
-    require(whole and 0 <= steps <= MAX_DELAY_STEPS, "delay_steps", steps, right)
+    require(is_whole(steps, 0, MAX_DELAY_STEPS), "delay_steps", steps, right)
     return made
 
 
 @dataclass(slots=True)
 class Pipe:
-    """Where a term keeps what its sensor remembers, as columns of its group's array; -1: it has no such part.
+    """The columns of its group's array in which a term's sensor remembers; -1 where it has no such part.
 
     Attributes:
         bias: ``size`` columns, the bias of each element.
@@ -76,17 +70,10 @@ class Pipe:
 
 
 def make_pipe(path: str, term: Any, size: int, start: int, step_dt: float) -> Pipe | None:
-    """Reserve the columns that a term needs; None where it remembers nothing.
-
-    Args:
-        path: the term's name in full, for the error.
-        term: the :class:`~robot_rl_envs.task.Observation`.
-        size: its width.
-        start: the first free column.
-        step_dt: control period [s].
+    """Reserve the columns that a term needs from column ``start`` on; None if it remembers nothing.
 
     Raises:
-        ValueError: the longest delay is longer than what is kept.
+        ValueError: the longest delay is longer than what is kept; the line begins with ``path``.
     """
     reach = int(term.delay_s[1] / step_dt + 0.5)
     kept = term.delay_steps or reach

@@ -1,7 +1,7 @@
-"""The height scan by rays: the engine's own rays, straight down onto the ground, before the state is looked at.
+"""The height scan by rays: the engine's own rays, straight down onto the ground, before the observation.
 
-The terrain's map gives the same numbers at a fraction of the cost; rays are what it is checked against, and the way
-for ground that no map describes.
+The terrain's map gives the same numbers at a fraction of the cost; rays are its check, and the method for ground
+without a map.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import warp as wp
 
 from robot_rl_envs.engine import DIRTY_STATE, Engine
 from robot_rl_envs.sensing.measure import aim_scan, measure_scan
-from robot_rl_envs.sensing.sensors import HeightScan
 
 ABOVE = 0.5
 """Rays start this far above the highest ground [m]."""
@@ -22,23 +21,17 @@ ABOVE = 0.5
 class RayScan:
     """Fills ``s.height_scan`` by rays; false where no scan is cast.
 
-    Args:
-        scan: the grid; None where the engine casts none.
-        ground: (ny, nx) heights of the ground [m]; None on a plane.
-        engine: the physics.
-        arrays: the arrays of ``s``.
-        base: address of the base in qpos.
+    ``arrays`` are those of ``s``.
     """
 
-    def __init__(
-        self, scan: HeightScan | None, ground: np.ndarray | None, engine: Engine, arrays: dict[str, wp.array], base: int
-    ):
-        self._active, self._blind = scan is not None, engine.capturable
-        if scan is None:
+    def __init__(self, scene: Any, engine: Engine, arrays: dict[str, wp.array]):
+        self._active, self._blind = scene.sensing.rays, engine.capturable
+        if not self._active:
             return
+        scan, base = scene.sensing.sensors.height_scan, scene.entity.base_qpos
         points = arrays["scan_points"]
         dim = (engine.num_envs, points.shape[0])
-        top = max(0.0 if ground is None else float(np.max(ground)), 0.0) + ABOVE
+        top = max(0.0 if scene.terrain is None else float(np.max(scene.terrain.heights)), 0.0) + ABOVE
         self._rays = engine.make_rays(points.shape[0], ground_only=True)
         self._rays.directions.fill_(wp.vec3(0.0, 0.0, -1.0))
         options: dict[str, Any] = {"dim": dim, "device": engine.device, "record_cmd": True}
@@ -51,15 +44,15 @@ class RayScan:
         return self._active
 
     def look(self) -> None:
-        """Scan the ground around every world's base where it is now; capturable where the engine is."""
+        """Scan the ground around every world's base at its current position; capturable where the engine is."""
         self._aim.launch()
         self._rays.cast()
         self._measure.launch()
 
     def look_again(self, dirty: wp.array) -> bool:
-        """Scan where worlds that were reset start; whether there were any, or may have been.
+        """Scan the start of worlds that were reset; return whether there were any, or may have been.
 
-        A CPU may look at ``dirty`` (N,) and spare the rays; a graph holds the launches in any case.
+        A CPU may read ``dirty`` (N,) and skip the rays; a graph holds the launches in any case.
         """
         if not self._blind and not (dirty.numpy() & DIRTY_STATE).any():
             return False

@@ -1,7 +1,6 @@
-"""A robot's sensors as plain figures: where they sit and what they cover. The task's terms say which of them are read.
+"""A robot's sensors as plain figures: their poses and ranges. The task's terms decide which of them are read.
 
-What becomes of a value on its way to the policy (noise, bias, delay, dropout) is an option of each observation term;
-see docs/sensors.md.
+Noise, bias, delay and dropout are options of each observation term; see docs/sensors.md.
 """
 
 from __future__ import annotations
@@ -10,25 +9,19 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from robot_rl_envs.terms.checks import require
+from robot_rl_envs.terms.checks import are_numbers, is_number, is_whole, require
 
 SCAN_SOURCES = ("map", "rays")
 MAX_SCAN_POINTS = 4096
 MAX_FORCE_SUBSTEPS = 100
 
 
-def _finite(values: Any, count: int) -> bool:
-    """Whether ``values`` are ``count`` finite numbers."""
-    numbers = isinstance(values, tuple | list) and len(values) == count
-    return numbers and all(isinstance(value, int | float) and math.isfinite(value) for value in values)
-
-
 @dataclass(kw_only=True, slots=True)
 class Imu:
-    """Where the inertial measurement unit is mounted: at a site, or on a body; rigidly to the base.
+    """The mount of the inertial measurement unit: a site, or a pose on a body; rigid to the base.
 
     Attributes:
-        site: the site; empty: the robot's own ``imu_site``, or the base's frame where it has none.
+        site: the site; empty: the robot's own ``imu_site``, or the base's frame if it has none.
         body: a body to mount it on instead of a site.
         pos: position on ``body`` [m].
         quat_wxyz: orientation on ``body``: from the unit's frame to the body's.
@@ -46,8 +39,8 @@ class Imu:
         require(
             not (self.site and self.body), "sensors.imu.site", self.site, f"leave it or imu.body={self.body!r} empty"
         )
-        require(_finite(self.pos, 3), "sensors.imu.pos", self.pos, "must be 3 numbers [m]")
-        require(_finite(self.quat_wxyz, 4), "sensors.imu.quat_wxyz", self.quat_wxyz, "must be 4 numbers")
+        require(are_numbers(self.pos, 3), "sensors.imu.pos", self.pos, "must be 3 numbers [m]")
+        require(are_numbers(self.quat_wxyz, 4), "sensors.imu.quat_wxyz", self.quat_wxyz, "must be 4 numbers")
         length = math.hypot(*self.quat_wxyz)
         require(
             abs(length - 1.0) < 1e-3, "sensors.imu.quat_wxyz", self.quat_wxyz, f"its length is {length:g}, must be 1"
@@ -59,20 +52,20 @@ class Imu:
             self.body,
             "imu.pos and imu.quat_wxyz place the unit on a body; name it (a site has a pose of its own)",
         )
-        fits = _finite(self.delay_s, 2) and 0.0 <= self.delay_s[0] <= self.delay_s[1] <= 0.5
+        fits = are_numbers(self.delay_s, 2) and 0.0 <= self.delay_s[0] <= self.delay_s[1] <= 0.5
         require(fits, "sensors.imu.delay_s", self.delay_s, "must be (lo, hi) with 0 <= lo <= hi <= 0.5 s")
 
 
 @dataclass(kw_only=True, slots=True)
 class HeightScan:
-    """A grid of points around the base, turned with its heading, at each of which the ground's height is read.
+    """A grid of points around the base, rotated with its heading, at which the ground's height is read.
 
     Attributes:
         size: extent along x (forward) and y [m].
         resolution: distance between points [m].
         offset: of the grid's middle from the base's origin, along x and y [m].
         source: "map": from the terrain's own height map; "rays": by the engine's rays against the ground.
-        max_distance: a base higher or lower than this above a point reads as this [m].
+        max_distance: bound on the magnitude of a reading [m].
     """
 
     size: tuple[float, float] = (1.6, 1.0)
@@ -83,16 +76,15 @@ class HeightScan:
 
     def __post_init__(self) -> None:
         require(
-            _finite(self.size, 2) and min(self.size) >= 0,
+            are_numbers(self.size, 2) and min(self.size) >= 0,
             "sensors.height_scan.size",
             self.size,
             "must be (x, y) >= 0 m",
         )
-        require(_finite(self.offset, 2), "sensors.height_scan.offset", self.offset, "must be (x, y) [m]")
+        require(are_numbers(self.offset, 2), "sensors.height_scan.offset", self.offset, "must be (x, y) [m]")
         for name in ("resolution", "max_distance"):
             value = getattr(self, name)
-            right = _finite((value,), 1) and value > 0
-            require(right, f"sensors.height_scan.{name}", value, "must be a number > 0 [m]")
+            require(is_number(value) and value > 0, f"sensors.height_scan.{name}", value, "must be a number > 0 [m]")
         sides = [side for side in self.size if side > 0]
         right = f"must be at most {min(sides, default=0.0):g} m, the shortest side of size (one of 0 is a single row)"
         require(
@@ -111,12 +103,12 @@ class HeightScan:
 
     @property
     def count(self) -> int:
-        """How many points."""
+        """Number of points."""
         rows, columns = self.shape
         return rows * columns
 
     def points(self) -> list[tuple[float, float]]:
-        """X and y of every point from the base, heading frame [m]: row after row from the right to the left."""
+        """Return x and y of every point from the base, heading frame [m]: row after row from the right to the left."""
         rows, columns = self.shape
         return [
             (
@@ -130,30 +122,23 @@ class HeightScan:
 
 @dataclass(kw_only=True, slots=True)
 class FootForce:
-    """How far back the feet's contact forces are kept.
+    """How many physics steps of the feet's contact forces are kept.
 
     Attributes:
-        substeps: physics steps kept by the engine, so that a peak between two control steps is seen; 0: those of a
-            control step.
+        substeps: so that a peak between two control steps is seen; 0: those of a control step.
     """
 
     substeps: int = 0
 
     def __post_init__(self) -> None:
         right = f"must be an int in [0, {MAX_FORCE_SUBSTEPS}]"
-        fits = isinstance(self.substeps, int) and not isinstance(self.substeps, bool)
-        require(fits and 0 <= self.substeps <= MAX_FORCE_SUBSTEPS, "sensors.foot_force.substeps", self.substeps, right)
+        fits = is_whole(self.substeps, 0, MAX_FORCE_SUBSTEPS)
+        require(fits, "sensors.foot_force.substeps", self.substeps, right)
 
 
 @dataclass(kw_only=True, slots=True)
 class Sensors:
-    """A task's sensors; one that no term reads costs nothing.
-
-    Attributes:
-        imu: the inertial measurement unit.
-        height_scan: the grid of ground heights.
-        foot_force: contact forces at the feet.
-    """
+    """A task's sensors; one that no term reads costs nothing."""
 
     imu: Imu = field(default_factory=Imu)
     height_scan: HeightScan = field(default_factory=HeightScan)
@@ -161,11 +146,7 @@ class Sensors:
 
 
 def used_sensors(task: Any) -> frozenset[str]:
-    """Which sensors the terms of a task read: of "imu", "imu_acc", "encoders", "foot_forces", "height_scan".
-
-    Args:
-        task: a :class:`~robot_rl_envs.task.Task`.
-    """
+    """Return the sensors that a task's terms read: "imu", "imu_acc", "encoders", "foot_forces", "height_scan"."""
     groups = [group.terms for group in task.observations.values() if hasattr(group, "terms")]
     terms = [term for group in groups for term in group.values() if hasattr(term, "params")]
     return frozenset(name for term in terms for name in term.info.source.uses)

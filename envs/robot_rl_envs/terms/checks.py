@@ -12,11 +12,7 @@ MAX_STEPS = 2**30
 
 
 def figure(name: str, value: Any) -> float:
-    """Return ``value`` as a finite float.
-
-    Raises:
-        ValueError: it is none; the line names it.
-    """
+    """Return ``value`` as a finite float, or raise a ValueError that names it."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -27,7 +23,7 @@ def figure(name: str, value: Any) -> float:
 
 
 def require(fits: bool, name: str, value: Any, right: str) -> None:
-    """Raise a ValueError that names a setting, its value and what would be right, unless it ``fits``."""
+    """Raise a ValueError that names a setting, its value and what would be right, unless ``fits``."""
     if not fits:
         raise ValueError(f"{name}={value!r}: {right}")
 
@@ -37,8 +33,18 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def is_whole(value: Any, least: int, most: float) -> bool:
+    """Whether a value is an int in [least, most]; flags are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def are_numbers(values: Any, count: int) -> bool:
+    """Whether ``values`` is a tuple or list of ``count`` finite numbers."""
+    return isinstance(values, tuple | list) and len(values) == count and all(map(is_number, values))
+
+
 def nearest(value: str, names: Iterable[str]) -> str:
-    """The end of a line about a name that is not there: the ones that look like it, or all there are."""
+    """Return the end of an error line about an unknown name: similar names, or all of them."""
     names = list(names)
     close = difflib.get_close_matches(value, names, n=3, cutoff=0.4)
     if close:
@@ -49,7 +55,7 @@ def nearest(value: str, names: Iterable[str]) -> str:
 def check_range(
     params: dict[str, float], lo: str, hi: str, *, least: float = -math.inf, most: float = math.inf
 ) -> None:
-    """Check that ``lo <= hi`` and that both lie in [least, most]."""
+    """Check that ``lo <= hi`` and that both are in [least, most]."""
     check_least(params, lo, least)
     if params[lo] > params[hi]:
         raise ValueError(f"{lo}={params[lo]:g}: must be at most {hi}={params[hi]:g}")
@@ -87,17 +93,13 @@ def check_above(params: dict[str, float], name: str, bound: float, why: str = ""
 
 
 def check_share(params: dict[str, float], name: str) -> None:
-    """Check that a parameter lies in [0, 1]."""
+    """Check that a parameter is in [0, 1]."""
     if not 0 <= params[name] <= 1:
         raise ValueError(f"{name}={params[name]:g}: must lie in [0, 1]")
 
 
 def moving_body(params: dict[str, float], scene: Any, name: str = "body") -> int:
-    """The body that a parameter names, which must be one with a mass.
-
-    Raises:
-        ValueError: it is the world, or weighs nothing.
-    """
+    """Return the body that a parameter names; refuse the world and bodies without mass."""
     body = int(params[name])
     mass = float(scene.model.body_mass[body])
     if body == 0 or mass <= 0:
@@ -107,10 +109,7 @@ def moving_body(params: dict[str, float], scene: Any, name: str = "body") -> int
 
 
 def movable_com(body: int, scene: Any) -> None:
-    """Check that MuJoCo reads the centre of mass of a body.
-
-    Where the model has it in the body's origin, the compiler notes so and the position is never read again.
-    """
+    """Refuse a body with its centre of mass in its origin: MuJoCo's compiler notes that and ignores the position."""
     if scene.model.body_sameframe[body] == 1 or scene.model.body_simple[body] != 0:
         raise ValueError(
             f"body={body}: the model of {scene.robot.name!r} has the centre of mass of "
@@ -119,13 +118,13 @@ def movable_com(body: int, scene: Any) -> None:
 
 
 def check_feet(params: dict[str, float], scene: Any, name: str) -> None:
-    """Check that there are feet to draw something for."""
+    """Refuse a robot without feet."""
     if not scene.robot.feet:
         raise ValueError(f"{name}={params[name]:g}: robot {scene.robot.name!r} has no feet; leave the event out")
 
 
 def contact_dimensions(scene: Any) -> list[int]:
-    """Dimension of each foot's contact with the ground: that of the geom of higher priority, else the larger one."""
+    """Return each foot's contact dimension with the ground: of the geom of higher priority, else the larger one."""
     model, floor = scene.model, 0
     found = []
     for foot in scene.foot_geoms:

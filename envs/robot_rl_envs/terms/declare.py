@@ -1,7 +1,7 @@
-"""Decorators that mark a Warp function as a task term, and what a term declares about itself.
+"""Decorators that mark a function as a task term, and what a term declares about itself.
 
-A term is a ``@wp.func`` about one world. Its first arguments are fixed by its kind, the rest are float parameters with
-names that a task (or ``robot-rl train rewards.track.std=0.4``) sets:
+A term is a Warp function about one world; the decorator makes it from a plain function. Its first arguments are fixed
+by its kind, the rest are float parameters with names that a task (or ``robot-rl train rewards.track.std=0.4``) sets:
 
 =============  =====================================  ==========================================
 kind           arguments                              returns
@@ -15,7 +15,7 @@ event          ``s, i, rng, *params``                 nothing; writes state or m
 curriculum     ``s, i, rng, *params``                 nothing; called where an episode ends, before the reset
 =============  =====================================  ==========================================
 
-``s`` is the struct of arrays of :mod:`robot_rl_envs.entity.state`, ``i`` the world, ``rng`` a fresh random stream
+``s`` is the struct of arrays of :mod:`robot_rl_envs.entity.state`, ``i`` the world, ``rng`` a new random stream
 (``wp.uint32``) for this world, step and term.
 """
 
@@ -24,6 +24,8 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import warp as wp
 
 FIXED_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "reward": ("s", "i"),
@@ -36,13 +38,13 @@ FIXED_ARGUMENTS: dict[str, tuple[str, ...]] = {
 }
 
 RETURNING = ("reward", "metric", "termination", "observation")
-"""Kinds whose functions return a number."""
+"""Kinds with functions that return a number."""
 MAX_COMMAND = 16
 """Components of a command at most, those that a robot's messages carry."""
 MODES = ("startup", "reset", "interval")
 """When an event may happen."""
 WRITES = ("state", "velocity", "model", "wrench", "nothing")
-"""What an event may write of the engine's: qpos and qvel, qvel alone, per-world model fields, forces on bodies."""
+"""What an event may write of the engine's: qpos and qvel, only qvel, per-world model fields, forces on bodies."""
 Fields = dict[str, Any]
 """State fields by name: the trailing shape of float32 values, or a Warp type such as ``wp.float64``: one a world."""
 Size = int | str | Callable[[Any], int]
@@ -72,9 +74,9 @@ class Source:
     """The sensor that an observation term reads.
 
     Attributes:
-        uses: what has to be there: of "imu", "imu_acc", "encoders", "foot_forces", "height_scan".
-        simulated: parameters that describe the sensor's faults and are no part of an exported policy.
-        clean: a ``@wp.func (s, i, j, *params)`` that groups with ``noise=False`` read instead; None: the term itself.
+        uses: sensors that must be computed: of "imu", "imu_acc", "encoders", "foot_forces", "height_scan".
+        simulated: parameters that describe the sensor's faults and are not part of an exported policy.
+        clean: a Warp function ``(s, i, j, *params)`` for groups with ``noise=False``; None: the term itself.
     """
 
     uses: tuple[str, ...] = ()
@@ -88,31 +90,27 @@ class TermInfo:
 
     Attributes:
         kind: one of the keys of :data:`FIXED_ARGUMENTS`.
-        name: the function's name.
         params: parameter names in order.
         summary: first line of the docstring.
         size: observation width: an int, one of ``Scene.sizes`` ("joints", "actions", "feet", "height_scan",
-            "foot_forces", "command"), or a function of the scene; of a command an int, how many numbers it has.
+            "foot_forces", "command"), or a function of the scene; of a command an int, its number of components.
         unit: SI unit of an observation.
         frame: reference frame of an observation ("base", "imu", "heading", "world", "joint", "none").
-        signal: the robot signal an observation comes from, one of :data:`SIGNALS`; None: privileged, no robot can
-            measure it.
+        signal: the robot signal an observation comes from, one of :data:`SIGNALS`; None: privileged.
         transform: how the signal becomes the observation.
         reads_command: how many components of the command it reads by index; 0 for none, or for any number.
         mirror: how the left-right mirror acts: "joints", "actions", "feet", "foot_forces", "height_scan", "command" (as
             the task's command declares), "imu_polar" (a vector in the IMU's frame), "imu_axial" (an angular velocity
             there), a sign for each element, or a function of the scene that returns permutation and sign of the
             elements, as those of :mod:`robot_rl_envs.entity.mirrors` do.
-        source: the sensor an observation reads.
         fields: state fields the term adds to the struct, see :data:`Fields`.
-        data: fields of MuJoCo's own that it reads as ``s.engine_<name>``, see ``Engine.watch``.
-        before: a ``@wp.func (s, i, *params)`` of a reward that runs before the physics, on the same parameters.
-        update: a ``@wp.func (s, i, *params)`` of a command, event or curriculum that runs in every step, on the same
-            parameters.
+        data: MuJoCo's own fields that it reads as ``s.engine_<name>``, see ``Engine.watch``.
+        before: a Warp function ``(s, i, *params)`` of a reward that runs before the physics.
+        update: a Warp function ``(s, i, *params)`` of a command, event or curriculum that runs in every step.
         check: ``check(params, scene)``, called when an environment is built; raises a ValueError that begins with a
-            parameter's name where the parameters make no sense for that robot.
+            parameter's name where the parameters are invalid for that robot.
         model_fields: per-world model fields an event randomizes.
-        covers: what of the model an event draws, for the check that no two events draw the same.
+        covers: what of the model an event draws; no two events of a task may draw the same.
         set_const: an event after which MuJoCo's derived constants must be recomputed.
         writes: what an event changes: one of :data:`WRITES`.
         modes: when an event may happen.
@@ -146,12 +144,12 @@ def term_info(fn: Any) -> TermInfo:
     """Return what ``fn`` declared.
 
     Raises:
-        ValueError: ``fn`` carries no term decorator.
+        ValueError: ``fn`` has no term decorator.
     """
     info = getattr(fn, "term_info", None)
     if not isinstance(info, TermInfo):
         name = getattr(fn, "key", None) or getattr(fn, "__name__", repr(fn))
-        raise ValueError(f"{name} is no term: decorate it with @reward, @observation, ... above @wp.func")
+        raise ValueError(f"{name} is not a term: decorate it with @reward, @observation, ...")
     return info
 
 
@@ -169,18 +167,14 @@ def _returns_a_value(python_function: Any) -> bool:
 
 
 def _marker(kind: str, fn: Any = None, **declared: Any) -> Any:
-    """The decorator of a kind of term; applied at once where it stands without arguments.
-
-    ``declared`` are fields of :class:`TermInfo`; functions that belong to the term (``before``, ``update``) must take
-    its parameters.
-    """
+    """Return the decorator of a kind of term, or apply it to ``fn``; ``declared`` are fields of :class:`TermInfo`."""
 
     def mark(marked: Any) -> Any:
+        if inspect.isfunction(marked) and marked.__name__ != "<lambda>":
+            marked = wp.func(marked)
         python_function = getattr(marked, "func", None)
         if python_function is None:
-            raise ValueError(
-                f"@{kind} {getattr(marked, '__name__', repr(marked))}: put @wp.func directly below @{kind}"
-            )
+            raise ValueError(f"@{kind} {getattr(marked, '__name__', repr(marked))}: must be a function made by def")
         arguments = tuple(inspect.signature(python_function).parameters)
         fixed = FIXED_ARGUMENTS[kind]
         if arguments[: len(fixed)] != fixed:
@@ -210,21 +204,17 @@ def reward(
     reads_command: int = 0,
     before: Any = None,
 ) -> Any:
-    """Mark a ``@wp.func (s, i, *params) -> float`` as a reward term; with or without arguments, see :class:`TermInfo`.
-
-    Raises:
-        ValueError: it returns nothing, or ``before`` has other parameters.
-    """
+    """Mark ``(s, i, *params) -> float`` as a reward term; see :class:`TermInfo`."""
     return _marker("reward", fn, fields=dict(fields or {}), data=data, reads_command=reads_command, before=before)
 
 
 def metric(fn: Any = None, *, reads_command: int = 0) -> Any:
-    """Mark a ``@wp.func (s, i, *params) -> float`` as a logged metric; see :class:`TermInfo`."""
+    """Mark ``(s, i, *params) -> float`` as a logged metric; see :class:`TermInfo`."""
     return _marker("metric", fn, reads_command=reads_command)
 
 
 def termination(fn: Any = None, *, data: tuple[str, ...] = ()) -> Any:
-    """Mark a ``@wp.func (s, i, *params) -> int`` as a termination term; see :class:`TermInfo`."""
+    """Mark ``(s, i, *params) -> int`` as a termination term; see :class:`TermInfo`."""
     return _marker("termination", fn, data=data)
 
 
@@ -238,12 +228,9 @@ def observation(
     mirror: MirrorRule = (),
     **declared: Any,
 ) -> Callable[[Any], Any]:
-    """Mark a ``@wp.func (s, i, j, *params) -> float`` as an observation term; see :class:`TermInfo`.
+    """Mark ``(s, i, j, *params) -> float`` as an observation term; see :class:`TermInfo`.
 
-    ``declared`` may hold ``source``, ``data`` and ``reads_command``.
-
-    Raises:
-        ValueError: ``signal`` is no signal a robot has.
+    ``declared`` may contain ``source``, ``data`` and ``reads_command``.
     """
     if signal is not None and signal not in SIGNALS:
         raise ValueError(f"signal {signal!r} is none of {', '.join(SIGNALS)} (None for a privileged term)")
@@ -259,18 +246,14 @@ def command(
     update: Any = None,
     check: Check | None = None,
 ) -> Callable[[Any], Any]:
-    """Mark a ``@wp.func (s, i, rng, *params)`` as a command term, which writes ``s.command[i]``.
+    """Mark ``(s, i, rng, *params)`` as a command term, which writes ``s.command[i]``; see :class:`TermInfo`.
 
     Args:
-        size: how many numbers the command has; all command terms of a task agree.
-        mirror: sign of each under the left-right mirror; () for one without a mirror, or for a velocity command.
-        fields: its own state fields, name -> trailing shape.
-        update: a ``@wp.func (s, i, *params)`` with the same parameters, called in every step in the worlds whose
-            command is not held by hand, e.g. to turn a heading into a yaw rate.
-        check: see :class:`TermInfo`.
-
-    Raises:
-        ValueError: ``size`` or ``mirror`` is none, or ``update`` has other parameters.
+        size: number of components; all command terms of a task agree.
+        mirror: sign of each component under the left-right mirror; () for a velocity command or for none.
+        fields: its own state fields.
+        update: called in every step in the worlds where the command is not held by hand.
+        check: a check of its parameters.
     """
     if not isinstance(size, int) or not 1 <= size <= MAX_COMMAND:
         raise ValueError(f"@command size={size!r}: must be an int in [1, {MAX_COMMAND}]")
@@ -283,13 +266,10 @@ def command(
 def curriculum(
     *, fields: Fields | None = None, update: Any = None, check: Check | None = None, reads_command: int = 0
 ) -> Callable[[Any], Any]:
-    """Mark a ``@wp.func (s, i, rng, *params)`` as a curriculum: it sees the state that an episode ended in.
+    """Mark ``(s, i, rng, *params)`` as a curriculum, which reads an episode's last state; see :class:`TermInfo`.
 
-    It is not called at the very first reset, nor in a world that was quarantined. ``update`` is called in every step,
-    e.g. to keep a sum over the episode; ``s.step_count[i]`` is 1 in an episode's first. See :class:`TermInfo`.
-
-    Raises:
-        ValueError: ``update`` has other parameters.
+    It is not called at the first reset, nor in a world that was quarantined. ``update`` runs in every step, e.g. to
+    keep a sum over the episode; ``s.step_count[i]`` is 1 in an episode's first.
     """
     declared = {"update": update, "check": check, "reads_command": reads_command}
     return _marker("curriculum", fields=dict(fields or {}), **declared)
@@ -304,20 +284,10 @@ def event(
     modes: tuple[str, ...] = MODES,
     **declared: Any,
 ) -> Callable[[Any], Any]:
-    """Mark a ``@wp.func (s, i, rng, *params)`` as an event term; see :class:`TermInfo`.
+    """Mark ``(s, i, rng, *params)`` as an event term; see :class:`TermInfo`.
 
-    Args:
-        writes: "state" (qpos and qvel), "velocity" (qvel), "model" (per-world model fields), "wrench"
-            (``s.xfrc_applied``) or "nothing" of the engine's.
-        model_fields: MuJoCo model fields that get per-world values, e.g. ``("geom_friction",)``; the nominal values
-            are ``s.<field>_nominal``.
-        covers: what exactly it draws, where that is less than whole model fields.
-        fields: state fields of its own, name -> trailing shape.
-        modes: when it may happen.
-        declared: ``set_const``, ``update`` (called in every step before interval events) and ``check``.
-
-    Raises:
-        ValueError: ``writes`` is none of these, or ``update`` has other parameters.
+    Nominal values of ``model_fields`` are ``s.<field>_nominal``. ``declared`` may contain ``set_const``, ``check`` and
+    ``update``, which runs before interval events.
     """
     if writes not in WRITES:
         raise ValueError(f"writes={writes!r}: must be one of {', '.join(WRITES)}")

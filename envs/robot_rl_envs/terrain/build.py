@@ -1,20 +1,18 @@
-"""All tiles of a terrain in one height map, and what a scene and the terms need of it."""
+"""All tiles of a terrain in one height map."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from robot_rl_assets.robot import Robot
 
-from robot_rl_envs.terrain.boxes import find_boxes
 from robot_rl_envs.terrain.cfg import TerrainCfg
 from robot_rl_envs.terrain.tiles import Tile
-
-if TYPE_CHECKING:
-    from robot_rl_assets.robot import Robot
 
 LEVEL = 0.01
 """Ground counts as level where it differs by no more than this [m]."""
@@ -25,14 +23,13 @@ STEEP = 1.0
 
 @dataclass(kw_only=True, eq=False)
 class Terrain:
-    """One height map, its middle at the world's origin; rows of difficulty lie along x, columns of kinds along y.
+    """One height map with its middle at the world's origin; rows of difficulty along x, columns of kinds along y.
 
     `heights[row, column]` is the ground at x = x0 + column * resolution, y = y0 + row * resolution. As a height field
-    the ground between is linear on two triangles a cell, whose diagonal runs from the lower to the higher indices. As
-    boxes each number stands for a level square of one cell around its point.
+    the ground between is linear on two triangles a cell, split by the diagonal from the lower to the higher indices. As
+    boxes each number is a level square of one cell around its point.
 
     Attributes:
-        cfg: what it was made from.
         heights: (ny, nx) float32 [m].
         x0, y0: of `heights[0, 0]`, world frame [m].
         resolution: distance between points [m].
@@ -55,22 +52,17 @@ class Terrain:
 
     @property
     def stepped(self) -> bool:
-        """Whether each height stands for a level square, as boxes do."""
+        """Whether each height is a level square, as with boxes."""
         return self.boxes is not None
 
     @property
     def grid(self) -> tuple[float, float, float]:
-        """X of column 0, y of row 0 [m], and 1 / resolution [1/m], as the lookup wants them."""
+        """X of column 0, y of row 0 [m], and 1 / resolution [1/m], for the lookup."""
         return self.x0, self.y0, 1.0 / self.resolution
-
-    @property
-    def init_levels(self) -> int:
-        """How many rows worlds start in, from row 0 on."""
-        return self.cfg.init_levels
 
     @cached_property
     def steep_share(self) -> float:
-        """Share of cells, border left out, over which the ground rises or falls by 45 degrees or more."""
+        """Share of cells, without the border, over which the ground rises or falls by 45 degrees or more."""
         edge = self.cfg.border_cells
         ny, nx = self.heights.shape
         ground = self.heights[edge : ny - edge, edge : nx - edge]
@@ -80,7 +72,7 @@ class Terrain:
         return float((rise >= STEEP * self.resolution - 1e-6).mean())
 
     def tile_at(self, row: int, column: int) -> tuple[int, int] | None:
-        """The tile (its row of difficulty, its column) that a point of the map lies in; None on the border."""
+        """Return the tile (its row of difficulty, its column) of a point of the map; None on the border."""
         cells, edge = self.cfg.cells, self.cfg.border_cells
         level, kind = (column - edge) // cells, (row - edge) // cells
         inside = 0 <= level < self.cfg.num_rows and 0 <= kind < self.cfg.num_columns
@@ -88,15 +80,13 @@ class Terrain:
 
 
 def build_terrain(cfg: TerrainCfg, robot: Robot | None = None) -> Terrain:
-    """Build a terrain; the same cfg gives the same bits.
+    """Build a terrain for ``robot``; the same cfg gives the same bits.
 
-    Args:
-        cfg: what it is to be. A tile depends on seed, row, column and its own kind, not on what lies around it.
-        robot: who walks on it.
+    A tile depends on seed, row, column and its own kind, not on its neighbours.
 
     Raises:
-        ValueError: a tile leaves no spawn point, or the form cannot be had; the line names the tile. Or the robot is
-            bolted down.
+        ValueError: a tile has no spawn point, or cannot have that form; the line names the tile. Or the robot has a
+            fixed base.
     """
     if robot is not None and robot.base_body is None:
         raise ValueError(f"terrain: robot {robot.name!r} has a fixed base, which starts on no tile; leave terrain out")
@@ -132,11 +122,7 @@ def build_terrain(cfg: TerrainCfg, robot: Robot | None = None) -> Terrain:
 
 
 def column_kinds(cfg: TerrainCfg) -> tuple[str, ...]:
-    """The kind of each column: in the order of `cfg.tiles`, numbers by proportion, at least one each.
-
-    Args:
-        cfg: the terrain.
-    """
+    """Return the kind of each column: in the order of `cfg.tiles`, numbers by proportion, at least one each."""
     share = {name: tile.proportion for name, tile in cfg.tiles.items() if tile.proportion > 0}
     exact = {name: cfg.num_columns * value / sum(share.values()) for name, value in share.items()}
     count = {name: max(1, int(value)) for name, value in exact.items()}
@@ -148,7 +134,7 @@ def column_kinds(cfg: TerrainCfg) -> tuple[str, ...]:
 
 
 def _difficulties(cfg: TerrainCfg) -> np.ndarray:
-    """(rows, columns) difficulty of each tile: rising evenly by row, or drawn."""
+    """Return the difficulty (rows, columns) of each tile: rising evenly by row, or drawn."""
     low, high = cfg.difficulty
     share = np.linspace(0.0, 1.0, cfg.num_rows)[:, None].repeat(cfg.num_columns, axis=1)
     if not cfg.curriculum:
@@ -157,7 +143,7 @@ def _difficulties(cfg: TerrainCfg) -> np.ndarray:
 
 
 def _tile_heights(tile: Tile, cfg: TerrainCfg, difficulty: float, index: tuple[int, int], place: str) -> np.ndarray:
-    """(n, n) float32 heights of a tile, checked for what a tile of one's own could get wrong."""
+    """Return the heights (n, n) float32 of a tile, checked since tiles may be a user's own."""
     rng = np.random.default_rng([cfg.seed, *index])
     try:
         ground = tile.heights(difficulty, cfg.tile_size, cfg.resolution, rng)
@@ -168,16 +154,12 @@ def _tile_heights(tile: Tile, cfg: TerrainCfg, difficulty: float, index: tuple[i
         raise ValueError(f"{place}: its ground has shape {np.shape(ground)}, must be ({n}, {n})")
     if not np.isfinite(ground).all():
         raise ValueError(f"{place}: its ground is not finite")
-    # Heights that are meant to be equal are equal numbers, whatever sum they come from.
+    # Equal heights must be equal numbers, regardless of how they were summed.
     return np.round(ground, 5).astype(np.float32) + np.float32(0.0)
 
 
 def _spawn_height(ground: np.ndarray, tile: Tile, cfg: TerrainCfg, place: str) -> float:
-    """The highest ground within the footprint [m].
-
-    Raises:
-        ValueError: the ground there is not level.
-    """
+    """Return the highest ground within the footprint [m]; refuse ground that is not level there."""
     n = cfg.cells
     middle = (np.arange(n) + 0.5) * cfg.resolution - cfg.tile_size / 2
     near = np.hypot(*np.meshgrid(middle, middle)) <= max(cfg.footprint, cfg.resolution)
@@ -198,11 +180,7 @@ def _spawn_height(ground: np.ndarray, tile: Tile, cfg: TerrainCfg, place: str) -
 
 
 def _decompose(terrain: Terrain) -> np.ndarray:
-    """The boxes of a stepped terrain.
-
-    Raises:
-        ValueError: a kind of ground is not stepped, or needs too many boxes.
-    """
+    """Return the boxes of a stepped terrain; refuse ground that is not stepped, or needs too many boxes."""
     cfg = terrain.cfg
     for name in dict.fromkeys(terrain.kinds):
         if not cfg.tiles[name].stepped:
@@ -223,3 +201,56 @@ def _decompose(terrain: Terrain) -> np.ndarray:
             )
 
     return find_boxes(terrain.heights, found)
+
+
+def find_boxes(heights: np.ndarray, found: Callable[[int, int], None] | None = None) -> np.ndarray:
+    """Return boxes with the map as their upper sides: the highest box over a cell has the cell's height.
+
+    Boxes reach down to a common level, so one may extend below higher ground: a pyramid of k steps needs k boxes, each
+    step's square on the next lower one's. Greedy, height after height: from the first cell that has no box yet, the
+    rectangle over ground that is nowhere lower, grown right then down or down then right, whichever covers more.
+
+    Args:
+        heights: (ny, nx) map [m]; equal heights must be equal numbers.
+        found: called with row and column of each box's first cell; may raise to stop.
+
+    Returns:
+        (k, 5) first row, row behind the last, first column, column behind the last, height.
+    """
+    order = np.argsort(heights, axis=None, kind="stable")
+    starts = np.flatnonzero(np.diff(heights.ravel()[order], prepend=-np.inf))
+    boxes: list[tuple[int, int, int, int, float]] = []
+    done = np.zeros(heights.shape, dtype=bool)
+    for group in np.split(order, starts[1:]):
+        rows, columns = np.unravel_index(group, heights.shape)
+        height = heights[rows[0], columns[0]]
+        low, high = columns.min(), columns.max() + 1
+        # What a box of this height could cover, as far as the height occurs.
+        window = heights[rows[0] : rows[-1] + 1, low:high]
+        allowed, wanted = window >= height, window == height
+        finished = done[rows[0] : rows[-1] + 1, low:high]
+        for row, column in zip(rows - rows[0], columns - low, strict=True):
+            if finished[row, column]:
+                continue
+            if found is not None:
+                found(int(row + rows[0]), int(column + low))
+            area = _grow(allowed, wanted, finished, (row, column))
+            finished[area] |= wanted[area]
+            first, left = row + rows[0], area[1].start + low
+            boxes.append((first, first + area[0].stop - row, left, area[1].stop + low, float(height)))
+    return np.array(boxes, dtype=np.float64).reshape(-1, 5)
+
+
+def _grow(allowed: np.ndarray, wanted: np.ndarray, finished: np.ndarray, cell: tuple[int, int]) -> tuple[slice, slice]:
+    """Return the better of two rectangles within `allowed` from `cell` on: it newly covers more of `wanted`."""
+    row, column = cell
+    right = column + _run(allowed[row, column:])
+    down = row + _run(allowed[row:, column])
+    wide = (slice(row, row + _run(allowed[row:down, column:right].all(axis=1))), slice(column, right))
+    tall = (slice(row, down), slice(column, column + _run(allowed[row:down, column:right].all(axis=0))))
+    return max(wide, tall, key=lambda area: int(np.count_nonzero(wanted[area] & ~finished[area])))
+
+
+def _run(flags: Any) -> int:
+    """Return how many flags are set from the first on."""
+    return int(flags.size if flags.all() else flags.argmin())

@@ -1,23 +1,25 @@
-"""What a terrain is to be: its tiles, how many rows of difficulty, and the form in which physics sees it."""
+"""The configuration of a terrain: its tiles, rows of difficulty, its form in the physics; and presets."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from robot_rl_envs.terms.checks import is_number, require
-from robot_rl_envs.terrain.tiles import Tile
+from robot_rl_envs.terms.checks import are_numbers, is_number, is_whole, require
+from robot_rl_envs.terrain.tiles import Flat, Gaps, Obstacles, RandomRough, Slope, Stairs, SteppingStones, Tile, Waves
 
 FORMS = ("hfield", "boxes")
 MAX_CELLS = 16_000_000
-INIT_LEVEL = 5
-"""The highest row in which worlds start, where the terrain does not say another."""
 """Cells of a map at most: 64 MB of heights."""
+INIT_LEVEL = 5
+"""Default of the highest row in which worlds start."""
 
 
 @dataclass(kw_only=True, slots=True)
 class TerrainCfg:
-    """A terrain: `num_rows` levels of difficulty along x, `num_columns` along y, a kind of ground a column.
+    """A terrain: `num_rows` levels of difficulty along x, `num_columns` along y, one kind of ground a column.
 
     Attributes:
         tiles: name -> kind of ground.
@@ -25,15 +27,14 @@ class TerrainCfg:
         num_columns: columns; each kind gets its share, and at least one.
         difficulty: of the first and the last row, in [0, 1].
         curriculum: rows of rising difficulty; False draws each tile's difficulty at random.
-        max_init_level: the highest row in which worlds start, counted from 0; None takes 5, or the last row where there
+        max_init_level: the highest row in which worlds start, counted from 0; None uses 5, or the last row if there
             are fewer.
         tile_size: side of a tile [m]; whole cells.
         resolution: side of a cell [m].
         border: width of the level ground around all tiles [m]; whole cells.
-        footprint: radius around a spawn point that has to be level and free [m]: the robot, and how far events move it.
-        seed: of everything that is random about it.
+        footprint: radius around a spawn point that must be level and free [m]: the robot, and how far events move it.
         form: "hfield", one height field, which can be any ground, or "boxes", exact vertical sides, for stepped kinds.
-        friction: sliding friction; None takes `sim.floor_friction`.
+        friction: sliding friction; None uses `sim.floor_friction`.
     """
 
     tiles: dict[str, Tile] = field(default_factory=dict)
@@ -51,22 +52,17 @@ class TerrainCfg:
     friction: float | None = None
 
     def __post_init__(self) -> None:
-        """Check every field."""
         self._check_tiles()
-        for name, least, most in (("num_rows", 1, 1000), ("num_columns", 1, 1000)):
+        for name in ("num_rows", "num_columns"):
             value = getattr(self, name)
-            ok = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-            _require(ok, name, value, f"must be a whole number in [{least}, {most}]")
+            _require(is_whole(value, 1, 1000), name, value, "must be a whole number in [1, 1000]")
         level = self.max_init_level
-        ok = level is None or (isinstance(level, int) and not isinstance(level, bool) and 0 <= level < self.num_rows)
         right = f"must be a row in [0, {self.num_rows - 1}] of num_rows={self.num_rows}, or null"
-        _require(ok, "max_init_level", level, right)
-        ok = isinstance(self.seed, int) and not isinstance(self.seed, bool) and self.seed >= 0
-        _require(ok, "seed", self.seed, "must be a whole number of at least 0")
+        _require(level is None or is_whole(level, 0, self.num_rows - 1), "max_init_level", level, right)
+        _require(is_whole(self.seed, 0, math.inf), "seed", self.seed, "must be a whole number of at least 0")
         _require(isinstance(self.curriculum, bool), "curriculum", self.curriculum, "must be true or false")
         _require(self.form in FORMS, "form", self.form, f"must be one of {', '.join(FORMS)}")
-        ok = isinstance(self.difficulty, tuple | list) and len(self.difficulty) == 2
-        ok = ok and all(is_number(value) and 0 <= value <= 1 for value in self.difficulty)
+        ok = are_numbers(self.difficulty, 2) and all(0 <= value <= 1 for value in self.difficulty)
         _require(ok, "difficulty", self.difficulty, "must be two numbers in [0, 1]")
         self._check_lengths()
         if self.friction is not None:
@@ -106,7 +102,7 @@ class TerrainCfg:
 
     @property
     def init_levels(self) -> int:
-        """How many rows worlds start in, from row 0 on."""
+        """Number of rows that worlds start in, from row 0 on."""
         level = INIT_LEVEL if self.max_init_level is None else self.max_init_level
         return min(level + 1, self.num_rows)
 
@@ -129,3 +125,57 @@ class TerrainCfg:
 
 def _require(ok: bool, field: str, value: Any, right: str) -> None:
     require(ok, f"terrain.{field}", value, right)
+
+
+def rough_terrains() -> TerrainCfg:
+    """The mixture for blind or seeing locomotion: stairs, slopes, uneven ground and obstacles, 10 levels."""
+    return TerrainCfg(
+        tiles={
+            "flat": Flat(proportion=0.05),
+            "random_rough": RandomRough(proportion=0.2),
+            "slope_up": Slope(up=True, proportion=0.1),
+            "slope_down": Slope(up=False, proportion=0.1),
+            "stairs_up": Stairs(up=True, proportion=0.2),
+            "stairs_down": Stairs(up=False, proportion=0.15),
+            "waves": Waves(proportion=0.1),
+            "obstacles": Obstacles(proportion=0.1),
+        },
+        num_rows=10,
+        num_columns=20,
+    )
+
+
+def _one_kind(name: str, kind: Callable[..., Tile], **fields: Any) -> Callable[[], TerrainCfg]:
+    """Return a function that makes a terrain of one kind: five levels, two columns with different random draws."""
+    return lambda: TerrainCfg(tiles={name: kind(**fields)}, num_rows=5, num_columns=2, border=5.0)
+
+
+def _both(name: str, kind: Callable[..., Tile]) -> Callable[[], TerrainCfg]:
+    """Return a function that makes a terrain of a kind that leads up in one column and down in the other."""
+
+    def make() -> TerrainCfg:
+        tiles = {f"{name}_up": kind(up=True), f"{name}_down": kind(up=False)}
+        return TerrainCfg(tiles=tiles, num_rows=5, num_columns=2, border=5.0)
+
+    return make
+
+
+PRESETS: dict[str, tuple[str, Callable[[], TerrainCfg]]] = {
+    "flat": ("level ground", _one_kind("flat", Flat)),
+    "random_rough": ("uneven everywhere, up to 8 cm", _one_kind("random_rough", RandomRough)),
+    "slope_up": ("uphill from the platform, up to 22 degrees", _one_kind("slope_up", Slope, up=True)),
+    "slope_down": ("downhill from the platform, up to 22 degrees", _one_kind("slope_down", Slope, up=False)),
+    "slopes": ("uphill and downhill", _both("slope", Slope)),
+    "stairs_up": ("upstairs from the platform, steps of 3 to 18 cm", _one_kind("stairs_up", Stairs, up=True)),
+    "stairs_down": ("downstairs from the platform, steps of 3 to 18 cm", _one_kind("stairs_down", Stairs, up=False)),
+    "stairs": ("upstairs and downstairs", _both("stairs", Stairs)),
+    "stepping_stones": (
+        "stones of 80 to 30 cm, 10 to 30 cm apart over a pit",
+        _one_kind("stepping_stones", SteppingStones),
+    ),
+    "gaps": ("trenches of 10 to 50 cm around the platform", _one_kind("gaps", Gaps)),
+    "waves": ("hills and hollows, up to 25 cm", _one_kind("waves", Waves)),
+    "obstacles": ("blocks of up to 25 cm", _one_kind("obstacles", Obstacles)),
+    "rough": ("the mixture that robots learn to walk on", rough_terrains),
+}
+"""Name -> a description in one line, and a function that makes its cfg."""

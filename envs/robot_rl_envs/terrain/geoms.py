@@ -1,4 +1,4 @@
-"""A terrain as MuJoCo geoms, for physics and for pictures."""
+"""A terrain as MuJoCo geoms, for physics and for images."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from typing import Any
 import numpy as np
 
 from robot_rl_envs.terrain.build import Terrain
-from robot_rl_envs.terrain.paint import colour
 
 BELOW = 1.0
 """Solid ground below the lowest height [m], so that nothing falls through."""
 MAX_TEXTURE = 4096
 """Pixels on a side of a texture at most; larger maps are painted coarser."""
+COLOURS = (
+    (-1.0, (46, 66, 104)),
+    (-0.45, (92, 126, 158)),
+    (-0.12, (168, 190, 204)),
+    (0.0, (222, 224, 222)),
+    (0.12, (221, 205, 168)),
+    (0.45, (196, 150, 96)),
+    (1.0, (126, 78, 52)),
+)
+"""Height as a share of the scale, and its colour: low is blue, 0 is light, high is brown."""
 
 
 def add_ground(terrain: Terrain, spec: Any, *, friction: float = 1.0, textured: bool = False) -> None:
-    """Add a terrain to a scene: the geom "floor", or, as boxes, "floor", "floor_1" and so on.
+    """Add a terrain to a ``mujoco.MjSpec``: the geom "floor", or, as boxes, "floor", "floor_1" and so on.
 
-    Args:
-        terrain: the map.
-        spec: the `mujoco.MjSpec` of the scene.
-        friction: sliding friction where the terrain has none of its own.
-        textured: colour it by height, for pictures.
+    ``friction`` is used where the terrain has none of its own; ``textured`` colours it by height, for images.
     """
     own = terrain.cfg.friction
     (_add_boxes if terrain.stepped else _add_hfield)(terrain, spec, friction if own is None else own, textured)
@@ -56,7 +61,7 @@ def _add_hfield(terrain: Terrain, spec: Any, friction: float, textured: bool) ->
 
 
 def _add_boxes(terrain: Terrain, spec: Any, friction: float, textured: bool) -> None:
-    """Add the map as boxes that stand on a common level, each painted by its height."""
+    """Add the map as boxes that stand on a common level, each coloured by its height."""
     import mujoco
 
     assert terrain.boxes is not None
@@ -75,6 +80,30 @@ def _add_boxes(terrain: Terrain, spec: Any, friction: float, textured: bool) -> 
 
 
 def _make_ground(geom: Any, friction: float) -> None:
-    """What robots touch, by the contact bits of `robot_rl_assets.robot`."""
+    """Set the contact bits of `robot_rl_assets.robot` for the ground, and its friction."""
     geom.contype, geom.conaffinity = 1, 0
     geom.friction = [friction, 0.005, 0.0001]
+
+
+def colour(heights: np.ndarray, scale: float | None = None) -> np.ndarray:
+    """Return the colour (..., 3) uint8 of each height (...) [m].
+
+    ``scale`` is the height of the last colour [m]; by default the largest height above or below 0, at least 5 cm.
+    """
+    if scale is None:
+        scale = max(float(np.abs(heights).max(initial=0.0)), 0.05)
+    at = np.clip(heights / scale, -1.0, 1.0)
+    places = [place for place, _ in COLOURS]
+    channels = [np.interp(at, places, [rgb[k] for _, rgb in COLOURS]) for k in range(3)]
+    return np.round(np.stack(channels, axis=-1)).astype(np.uint8)
+
+
+def shade(heights: np.ndarray, resolution: float, strength: float = 0.55) -> np.ndarray:
+    """Return factors (ny, nx) for a map's colours in light from the upper left: 1 on level ground.
+
+    ``heights`` (ny, nx) and ``resolution`` [m]; ``strength`` of the shadows in [0, 1].
+    """
+    along_y, along_x = np.gradient(heights.astype(np.float64), resolution)
+    light = np.array([-0.5, 0.5, 0.9]) / np.linalg.norm([-0.5, 0.5, 0.9])
+    bright = (light[2] - along_x * light[0] - along_y * light[1]) / np.sqrt(1 + along_x**2 + along_y**2)
+    return np.clip(1 + strength * (bright - light[2]), 0.3, 1.12)

@@ -13,9 +13,9 @@ import warp as wp
 def terrain_height(s: Any, x: float, y: float) -> float:
     """Height of the ground at (x, y), world frame [m]; 0 on flat ground.
 
-    On a height field the two triangles of a cell that MuJoCo itself uses, divided by the diagonal from its lower to its
-    higher indices; on boxes the level square around the nearest point of the map. Outside the map the ground goes on as
-    at its edge.
+    On a height field it uses MuJoCo's own two triangles of a cell, split by the diagonal from its lower to its higher
+    indices; on boxes the level square around the nearest point of the map. Outside the map the ground continues as at
+    its edge.
     """
     rows = s.terrain_heights.shape[0]
     columns = s.terrain_heights.shape[1]

@@ -1,7 +1,7 @@
 """Kinds of ground. Each turns a difficulty in [0, 1] into a square of heights, level in its middle and at its edge.
 
 A tile is a square of cells; `heights[row, column]` is the ground [m] at the middle of a cell, rows along y, columns
-along x, around the tile's centre. In the middle lies the platform, where robots start; at the edge a rim of height 0,
+along x, around the tile's centre. In the middle is the platform, where robots start; at the edge a rim of height 0,
 so that neighbouring tiles meet level and a robot can always walk on. A pair of values is (at difficulty 0, at 1).
 
 Dimensions are for a quadruped with legs of 0.3 m.
@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from robot_rl_envs.terms.checks import is_number, require
+from robot_rl_envs.terms.checks import are_numbers, is_number, require
 
 Pair = tuple[float, float]
 
@@ -40,7 +40,6 @@ class Tile:
     """Lowest and highest value, and the unit, of each of the kind's own numbers."""
 
     def __post_init__(self) -> None:
-        """Check every number."""
         common = {"proportion": (0.0, 1e6, ""), "platform": (0.0, 100.0, "m"), "rim": (0.0, 100.0, "m")}
         for field in fields(self):
             if field.name not in common | self.limits:
@@ -49,26 +48,17 @@ class Tile:
             value = getattr(self, field.name)
             right = f"must lie in [{low:g}, {high:g}]{' ' * bool(unit)}{unit}"
             if isinstance(field.default, tuple):
-                ok = isinstance(value, tuple | list) and len(value) == 2 and all(is_number(v) for v in value)
                 right = f"must be two numbers, each in [{low:g}, {high:g}]{' ' * bool(unit)}{unit}"
-                require(ok and all(low <= v <= high for v in value), field.name, value, right)
+                ok = are_numbers(value, 2) and all(low <= v <= high for v in value)
+                require(ok, field.name, value, right)
             else:
                 require(is_number(value) and low <= value <= high, field.name, value, right)
 
     def heights(self, difficulty: float, size: float, resolution: float, rng: np.random.Generator) -> np.ndarray:
-        """The tile's ground.
+        """Return the tile's ground: (n, n) heights above the rim [m], n = size / resolution.
 
-        Args:
-            difficulty: in [0, 1].
-            size: side of the tile [m].
-            resolution: side of a cell [m].
-            rng: draws whatever is random about this tile.
-
-        Returns:
-            (n, n) heights above the rim [m], n = size / resolution.
-
-        Raises:
-            ValueError: the tile has no room for its platform and rim.
+        ``size`` and ``resolution`` are the sides of the tile and of a cell [m]; ``rng`` draws what is random about this
+        tile.
         """
         room = size / 2 - self.platform / 2 - self.rim
         if room <= 0:
@@ -79,16 +69,7 @@ class Tile:
         return self.ground(difficulty, Grid(size, resolution, self.platform, self.rim), rng)
 
     def ground(self, difficulty: float, grid: Grid, rng: np.random.Generator) -> np.ndarray:
-        """The heights on a grid; what a kind of ground is.
-
-        Args:
-            difficulty: in [0, 1].
-            grid: the cells.
-            rng: draws whatever is random about this tile.
-
-        Returns:
-            (n, n) heights [m], level on the platform and 0 on the rim.
-        """
+        """Return the heights (n, n) [m] on a grid, level on the platform and 0 on the rim; each kind has its own."""
         raise NotImplementedError
 
 
@@ -114,7 +95,7 @@ class Grid:
         self.room = size / 2 - platform / 2 - rim
 
     def cells(self, length: float) -> int:
-        """How many cells come nearest to a length [m]; at least one."""
+        """Return the number of cells nearest to a length [m]; at least one."""
         return max(1, round(length / self.resolution))
 
     @property
@@ -123,17 +104,17 @@ class Grid:
         return (self.beyond > 0) & (self.inside > 0)
 
     def fade(self, width: float) -> np.ndarray:
-        """(n, n) weights: 0 on platform and rim, rising to 1 over `width` [m]."""
+        """Return weights (n, n): 0 on platform and rim, rising to 1 over `width` [m]."""
         return np.clip(np.minimum(self.beyond, self.inside) / width, 0.0, 1.0)
 
 
 def between(pair: Pair, difficulty: float) -> float:
-    """The value of a pair (at difficulty 0, at difficulty 1)."""
+    """Return the value of a pair (at difficulty 0, at difficulty 1)."""
     return pair[0] + difficulty * (pair[1] - pair[0])
 
 
 def rough(grid: Grid, amplitude: float, grain: float, rng: np.random.Generator) -> np.ndarray:
-    """Uniform noise in [-amplitude, amplitude] [m], drawn every `grain` [m] and linear in between; (n, n)."""
+    """Draw uniform noise in [-amplitude, amplitude] [m] every `grain` [m], linear in between; (n, n)."""
     count = math.ceil(grid.n * grid.resolution / grain) + 1
     drawn = rng.uniform(-amplitude, amplitude, size=(count, count))
     at = (np.arange(grid.n) + 0.5) * grid.resolution / grain
@@ -249,7 +230,7 @@ class SteppingStones(Tile):
     }
 
     def ground(self, difficulty: float, grid: Grid, rng: np.random.Generator) -> np.ndarray:
-        """Rows of stones, each row shifted by chance."""
+        """Rows of stones, each row shifted at random."""
         stone, gap = grid.cells(between(self.stone, difficulty)), grid.cells(between(self.gap, difficulty))
         uneven = between(self.uneven, difficulty)
         heights = np.full((grid.n, grid.n), -self.depth)
@@ -311,7 +292,7 @@ class Waves(Tile):
     }
 
     def ground(self, difficulty: float, grid: Grid, rng: np.random.Generator) -> np.ndarray:
-        """Waves whose phase is drawn, fading out towards platform and rim."""
+        """Waves of random phase, fading out towards platform and rim."""
         phase = rng.uniform(0.0, 2 * np.pi, size=2)
         turn = 2 * np.pi / self.wavelength
         sines = np.sin(turn * grid.x + phase[0]) + np.sin(turn * grid.y + phase[1])
@@ -323,9 +304,9 @@ class Obstacles(Tile):
     """Blocks scattered over level ground.
 
     Attributes:
-        height: of the highest block [m]; a block has half of it at least.
+        height: of the highest block [m]; the lowest has half of it.
         width: shortest and longest side of a block [m], at every difficulty.
-        count: blocks that are thrown; they may overlap.
+        count: number of blocks; they may overlap.
     """
 
     height: Pair = (0.03, 0.25)

@@ -38,12 +38,12 @@ def layers(*sizes):
     ]
 
 
-def net_file(path, weights, **told):
+def net_file(path, weights, **metadata_fields):
     tensors = {}
     for k, (weight, bias) in enumerate(weights):
         tensors |= {f"layers.{k}.weight": weight, f"layers.{k}.bias": bias}
     fields = {"activation": "softsign", "lags_s": [0.0], "error_scale": 1, "velocity_scale": 1, "output_scale": 1}
-    save_file(tensors, path, metadata={METADATA_KEY: json.dumps(fields | told)})
+    save_file(tensors, path, metadata={METADATA_KEY: json.dumps(fields | metadata_fields)})
     return str(path)
 
 
@@ -107,7 +107,7 @@ def test_a_missing_network():
 
 
 @pytest.mark.parametrize(
-    ("weights", "told", "line"),
+    ("weights", "metadata_fields", "line"),
     [
         (
             layers(3, 8, 1),
@@ -135,8 +135,8 @@ def test_a_missing_network():
         ),
     ],
 )
-def test_a_network_of_the_wrong_shape(weights, told, line, tmp_path):
-    path = net_file(tmp_path / "net.safetensors", weights, **told)
+def test_a_network_of_the_wrong_shape(weights, metadata_fields, line, tmp_path):
+    path = net_file(tmp_path / "net.safetensors", weights, **metadata_fields)
     with pytest.raises(ValueError, match=line) as error:
         build(ActuatorNet(file=path))
     assert "net.safetensors" in str(error.value)
@@ -154,12 +154,12 @@ def test_a_file_that_is_no_network(tmp_path):
     extra = [*layers(2, 8, 1)]
     net_file(path, extra)
     weights = {"layers.0.weight": np.ones((8, 2), np.float32), "layers.1.weight": np.ones((1, 8), np.float32)}
-    told = {"activation": "relu", "lags_s": [0.0], "error_scale": 1, "velocity_scale": 1, "output_scale": 1}
-    save_file(weights, path, metadata={METADATA_KEY: json.dumps(told)})
+    metadata_fields = {"activation": "relu", "lags_s": [0.0], "error_scale": 1, "velocity_scale": 1, "output_scale": 1}
+    save_file(weights, path, metadata={METADATA_KEY: json.dumps(metadata_fields)})
     with pytest.raises(ValueError, match=r"has layers\.0\.weight but no layers\.0\.bias, wants both"):
         build(ActuatorNet(file=str(path)))
     weights |= {"layers.0.bias": np.ones(8, np.float32), "layers.1.bias": np.ones(1, np.float32)}
-    save_file(weights | {"mean": np.ones(2, np.float32)}, path, metadata={METADATA_KEY: json.dumps(told)})
+    save_file(weights | {"mean": np.ones(2, np.float32)}, path, metadata={METADATA_KEY: json.dumps(metadata_fields)})
     with pytest.raises(ValueError, match=r"holds mean, wants layers\.0\.weight"):
         build(ActuatorNet(file=str(path)))
 

@@ -39,7 +39,7 @@ def make_spec(*, visual=False, textured=False):
 
 
 class Rig:
-    """A sensor over worlds whose qpos and counters a test sets."""
+    """A sensor over worlds in which a test sets qpos and counters."""
 
     def __init__(self, camera, poses=None, *, num_envs=1, kind="depth", name="eye", **options):
         from robot_rl_envs.cameras.sensor import CameraSensor

@@ -1,4 +1,4 @@
-"""Where a camera ends up, and what is said where it cannot be had."""
+"""The pose of a camera, and the errors for one that cannot be built."""
 
 import mujoco
 import numpy as np
@@ -65,11 +65,11 @@ def spec_of(robot):
 
 def test_an_unknown_body_is_named_with_near_ones():
     robot = get_robot("unitree_go2")
-    for asked, near in (("bse_link", "'base_link'"), ("FL_knee", "'FL_")):
+    for name, near in (("bse_link", "'base_link'"), ("FL_knee", "'FL_")):
         with pytest.raises(
-            ValueError, match=f"camera 'eye': body='{asked}': robot 'unitree_go2' has no body or site.*{near}"
+            ValueError, match=f"camera 'eye': body='{name}': robot 'unitree_go2' has no body or site.*{near}"
         ):
-            Camera(name="eye", body=asked).add_to(spec_of(robot), robot)
+            Camera(name="eye", body=name).add_to(spec_of(robot), robot)
 
 
 def test_an_unknown_camera_of_the_model_is_named():

@@ -1,4 +1,4 @@
-"""Image groups of an environment: beside the others, after the resets, from the same state on both engines."""
+"""Image groups of an environment: next to the others, after the resets, from the same state on both engines."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Learners take the groups they are told to: images through an encoder, or not at all."""
+"""Learners take the groups in their settings: images through an encoder, or not at all."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""When an image is taken and when it is told: rates, delays, losses, resets, and going on from a checkpoint.
+"""When an image is taken and when it is delivered: rates, delays, losses, resets, and going on from a checkpoint.
 
 The carrier hangs over level ground, one centimetre higher each step: the depth in the image tells the step it is from.
 """
@@ -10,59 +10,59 @@ OVER_GROUND = {"pos": (0.0, -4.0, 0.0), "width": 2, "height": 2}
 
 
 def run(r, steps, resets=None, start=0):
-    """Step ages told: at step t, the step in which each world's image was taken."""
-    told = []
+    """Steps of the delivered images: at step t, the step in which each world's image was taken."""
+    delivered = []
     for t in range(start, start + steps):
         r.lift(1.0 + 0.01 * t)
         image = r.step(reset=(resets or {}).get(t, ()))
-        told.append(np.round((8 * image[:, 0, 0, 0] - 1.0) / 0.01).astype(int))
-    return np.array(told)
+        delivered.append(np.round((8 * image[:, 0, 0, 0] - 1.0) / 0.01).astype(int))
+    return np.array(delivered)
 
 
 def test_without_faults_each_step_has_its_own_image(rig):
-    told = run(rig(num_envs=2, **OVER_GROUND), 5)
-    np.testing.assert_array_equal(told, np.repeat(np.arange(5)[:, None], 2, axis=1))
+    delivered = run(rig(num_envs=2, **OVER_GROUND), 5)
+    np.testing.assert_array_equal(delivered, np.repeat(np.arange(5)[:, None], 2, axis=1))
 
 
 def test_a_slow_camera_holds_its_image_and_worlds_take_turns(rig):
-    told = run(rig(num_envs=64, every=4, **OVER_GROUND), 20)
-    assert (told[0] == 0).all()
-    taken = told == np.arange(20)[:, None]
+    delivered = run(rig(num_envs=64, every=4, **OVER_GROUND), 20)
+    assert (delivered[0] == 0).all()
+    taken = delivered == np.arange(20)[:, None]
     phases = [int(np.flatnonzero(taken[4:8, world])[0]) for world in range(64)]
     assert set(phases) == {0, 1, 2, 3}
     for world, phase in enumerate(phases):
         np.testing.assert_array_equal(np.flatnonzero(taken[4:, world]) % 4, phase)
-        held = told[4:, world]
+        held = delivered[4:, world]
         assert ((np.arange(4, 20) - held) < 4).all()
 
 
 @pytest.mark.parametrize("every", [1, 2])
 def test_a_delayed_image_is_told_when_it_is_of_age(rig, every):
-    told = run(rig(num_envs=32, every=every, delay_steps=(3, 3), **OVER_GROUND), 16)
-    assert (told[:3] == 0).all()
-    age = np.arange(16)[:, None] - told
+    delivered = run(rig(num_envs=32, every=every, delay_steps=(3, 3), **OVER_GROUND), 16)
+    assert (delivered[:3] == 0).all()
+    age = np.arange(16)[:, None] - delivered
     assert (age[4 + every :] >= 3).all()
     assert (age[4 + every :] <= 3 + every - 1).all()
     if every == 1:
-        np.testing.assert_array_equal(told[3:, 0], np.arange(13))
+        np.testing.assert_array_equal(delivered[3:, 0], np.arange(13))
 
 
 def test_each_world_draws_its_delay_anew_at_a_reset(rig):
     r = rig(num_envs=64, delay_steps=(0, 3), **OVER_GROUND)
-    told = run(r, 12)
-    age = 11 - told[-1]
+    delivered = run(r, 12)
+    age = 11 - delivered[-1]
     assert set(age) == {0, 1, 2, 3}
-    np.testing.assert_array_equal(10 - told[-2], age)
+    np.testing.assert_array_equal(10 - delivered[-2], age)
     again = 23 - run(r, 12, {12: range(64)}, start=12)[-1]
     assert set(again) == {0, 1, 2, 3}
     assert (again != age).any()
 
 
 def test_lost_images_leave_the_last_one(rig):
-    told = run(rig(num_envs=16, dropout=(0.3, 0.3), **OVER_GROUND), 60)
-    fresh = (told == np.arange(60)[:, None])[1:]
+    delivered = run(rig(num_envs=16, dropout=(0.3, 0.3), **OVER_GROUND), 60)
+    fresh = (delivered == np.arange(60)[:, None])[1:]
     assert 0.64 < fresh.mean() < 0.76
-    assert (np.diff(told, axis=0) >= 0).all()
+    assert (np.diff(delivered, axis=0) >= 0).all()
     blind = run(rig(num_envs=4, dropout=(1.0, 1.0), **OVER_GROUND), 6)
     assert (blind == 0).all()
 
@@ -70,10 +70,10 @@ def test_lost_images_leave_the_last_one(rig):
 def test_a_reset_world_shows_where_it_is_now_and_others_go_on(rig):
     faults = {"every": 5, "delay_steps": (2, 2), "dropout": (0.2, 0.2)}
     plain = run(rig(num_envs=3, seed=1, **faults, **OVER_GROUND), 20)
-    told = run(rig(num_envs=3, seed=1, **faults, **OVER_GROUND), 20, {7: [1]})
-    assert told[7, 1] == 7
-    assert (told[7:9, 1] == 7).all()
-    np.testing.assert_array_equal(told[:, [0, 2]], plain[:, [0, 2]])
+    delivered = run(rig(num_envs=3, seed=1, **faults, **OVER_GROUND), 20, {7: [1]})
+    assert delivered[7, 1] == 7
+    assert (delivered[7:9, 1] == 7).all()
+    np.testing.assert_array_equal(delivered[:, [0, 2]], plain[:, [0, 2]])
 
 
 def test_a_restored_sensor_goes_on_with_the_same_bits(rig):

@@ -1,4 +1,4 @@
-"""Environments whose physics is a puppet's: each step puts given values where an engine would have computed them.
+"""Environments with a puppet's physics: each step sets given values instead of an engine's results.
 
 What the environment makes of a state (derived fields, terms, observations, bookkeeping) is then checked against figures
 worked out by hand or in NumPy, without a simulator in between.
@@ -34,7 +34,7 @@ def terms_of(kind):
 
 
 OWN_FILE = {"sensing": "test_terms_sensing", "gymnasium": "test_terms_gymnasium"}
-"""Modules of terms whose formulas have a file of their own; the others share one for each kind."""
+"""Modules of terms with a test file of their own; the others share one for each kind."""
 
 
 def pytest_generate_tests(metafunc):
@@ -76,7 +76,7 @@ def stream():
 
 
 class Puppet:
-    """Wraps an environment on the CPU and moves its worlds as told."""
+    """Wraps an environment on the CPU and moves its worlds as requested."""
 
     def __init__(self, task, num_envs=2, **options):
         self.env = make_env(task, num_envs=num_envs, engine="mujoco", num_threads=1, **options)

@@ -96,8 +96,8 @@ def test_actions_of_another_shape(cart_task, shape):
         (lambda: Sim(iterations=0), ["sim.iterations=0"]),
         (lambda: Actions(kind="torque"), ["actions.kind='torque'", "position or effort"]),
         (lambda: Actions(clip=-1.0), ["actions.clip=-1.0", "> 0"]),
-        (lambda: reward(lambda s, i: 1.0), ["@reward", "@wp.func"]),
-        (lambda: term_info(observations.is_moving), ["is_moving", "no term"]),
+        (lambda: reward(lambda s, i: 1.0), ["@reward", "made by def"]),
+        (lambda: term_info(observations.is_moving), ["is_moving", "not a term"]),
     ],
 )
 def test_terms_and_options_name_what_is_wrong(call, words):

@@ -1,4 +1,4 @@
-"""The engine that lives in an environment of its own: what is said where it is not, and where MuJoCo is not ours."""
+"""The engine with a Python environment of its own: errors where it is not installed, or MuJoCo is another."""
 
 from importlib import metadata, util
 

@@ -23,11 +23,15 @@ def test_auto_is_the_engine_of_the_device():
 
 
 def test_rays_measure_distances(engine):
-    """Beside the robot the floor is as far as the ray starts high; over it its back is nearer; upwards is nothing."""
+    """Next to the robot the floor is as far as the ray's height; over it the back is nearer; upwards is nothing."""
     origins = np.tile([[2.0, 2.0, 1.5], [0.0, 0.0, 1.5], [0.0, 0.0, 1.5]], (3, 1, 1))
     directions = np.tile([[0.0, 0.0, -1.0], [0.0, 0.0, -1.0], [0.0, 0.0, 1.0]], (3, 1, 1))
     engine.batch.qpos[:, 2] = [0.3, 0.5, 0.7]
-    distance = engine.rays(origins, directions)
+    rays = engine.make_rays(3)
+    rays.origins.assign(origins)
+    rays.directions.assign(directions)
+    rays.cast()
+    distance = rays.distances.numpy()
     np.testing.assert_allclose(distance[:, 0], 1.5)
     # the trunk is a box 0.114 m high about the base's origin
     np.testing.assert_allclose(distance[:, 1], 1.5 - 0.057 - np.array([0.3, 0.5, 0.7]), atol=1e-6)

@@ -1,4 +1,4 @@
-"""A named thing in a scene knows what of the model is its own, wherever that lies in the model's arrays."""
+"""A named thing in a scene knows its part of the model, at any place in the model's arrays."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ GATE_AND_BOX = """
 
 @pytest.fixture
 def box(tmp_path):
-    """A floating box with a lid, whose base is not the first joint of its model."""
+    """A floating box with a lid; its base is not the first joint of its model."""
     path = tmp_path / "box.xml"
     path.write_text(GATE_AND_BOX)
     lid = Joint(name="hinge", default_pos=0.3, effort_limit=1.0, velocity_limit=10.0)

@@ -57,7 +57,7 @@ def test_names_that_resemble_each_other_or_the_kernels_are_kept_apart(puppet, ca
 
 
 def make_bonus(value):
-    """A reward that is made anew under the same name, as when a notebook's cell is run again."""
+    """A reward that is made again under the same name, as when a notebook's cell is run again."""
     if value == 1:
 
         @reward
@@ -162,7 +162,7 @@ def where_it_was_put(s: Any, i: int, j: int, gain: float) -> float:
 @event(writes="state")
 @wp.func
 def put_by_index(s: Any, i: int, rng: wp.uint32, step: float):
-    """Put the slider where the world's index says."""
+    """Put the slider at the world's index."""
     s.qpos[i, 0] = step * float(i)
 
 

@@ -1,4 +1,4 @@
-"""Where a term lies in its group and what shape it has, as a learner with encoders takes it."""
+"""Position and shape of a term in its group, as a learner with encoders takes it."""
 
 import torch
 from robot_rl_envs.mdp import observations, sensing

@@ -78,7 +78,7 @@ def crouch(env, actions):
 
 @pytest.fixture
 def sensitive(go2_task):
-    """make(**fields): a task whose reward and observation break where the command says so."""
+    """make(**fields): a task with a reward and an observation that break at some commands."""
 
     def make(**fields):
         sensed = {"joint_pos": Observation(observations.joint_pos_rel, noise=0.01), "root": Observation(root_of_y)}
@@ -156,7 +156,7 @@ def test_the_first_cause_counts_and_bits_tell_all(puppet, cart_task):
 
 
 def test_a_last_observation_that_is_not_finite_counts(puppet, cart_task):
-    """The episode is over by its time, but what the value function would be asked about is no number."""
+    """The episode is over by its time, but the last observation is not finite."""
     sensed = {"root": Observation(root_of_y)}
     doll = puppet(cart_task(observations={"actor": ObservationGroup(terms=sensed)}), num_envs=2)
     doll.env.set_command((0.0, -1.0, 0.0), torch.tensor([1]))
@@ -250,7 +250,7 @@ def start_broken(s: Any, i: int, rng: wp.uint32):
 
 
 def test_files_are_few(go2_task, tmp_path):
-    """Worlds that break at once after each reset fill no disk, and the user is told once."""
+    """Worlds that break at once after each reset fill no disk, and the user is notified once."""
     env = make_env(go2_task(events={"broken": Event(start_broken)}), num_envs=3, engine="mujoco")
     env.quarantine_dir = tmp_path
     lines = []

@@ -18,7 +18,7 @@ OTHERS = [0, 1, 3]
 
 
 def broken_by_command(state):
-    """1 / vx of the command: no number where the test says so."""
+    """1 / vx of the command: not finite at vx = 0."""
     return 1.0 / state.command[:, 0]
 
 
@@ -131,7 +131,7 @@ def test_too_few_rows_cost_the_world_that_needs_more(task, tmp_path):
 
 
 def test_a_contact_buffer_is_everybodys(task, tmp_path):
-    """Nobody knows whose contacts were lost: all are quarantined, and the line says what a world needs."""
+    """It is unknown which worlds lost contacts: all are quarantined, and the line reports what a world needs."""
     env, spoilt = trajectory(task(nconmax=1), crouch, steps=STEP + 1, directory=tmp_path)
     assert not spoilt[3][STEP].any()
     assert spoilt[3][:STEP].all()

@@ -20,7 +20,7 @@ QUIET = {"force_xy": 0.0, "force_z": 0.0, "torque": 0.0, "duration_lo": 0.2, "du
 
 @pytest.fixture(scope="module", params=ENGINES)
 def env(request, go2_task_once):
-    """Every event at its reset, and none of them does anything until a test says so."""
+    """Every event at its reset, and none has an effect until a test sets it."""
     task = go2_task_once(
         name="physics",
         episode_length_s=1000.0,
@@ -39,7 +39,7 @@ def env(request, go2_task_once):
 
 @pytest.fixture
 def start(env):
-    """start(height, **params): resets all worlds with events set as told, height [m] above the usual pose."""
+    """start(height, **params): resets all worlds with the given events, height [m] above the usual pose."""
     changed = {}
 
     def go(height=0.0, **params):

@@ -1,4 +1,4 @@
-"""Rewards that several critics value: the sum of each group beside the sum of all."""
+"""Rewards that several critics value: the sum of each group and the sum of all."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sensors on real physics: what MuJoCo measures in each substep, delayed and kept, beside a serial simulation."""
+"""Sensors on real physics: MuJoCo's measurements in each substep, delayed and kept, against a serial simulation."""
 
 import mujoco
 import numpy as np
@@ -68,7 +68,7 @@ def test_no_substep_s_force_is_missed(make_task):
         np.testing.assert_allclose(obs["actor"][1, 3 : 3 + feet], window.max(axis=0), rtol=1e-4, atol=1e-3)
     newest = forces[SUBSTEPS - 1 :: SUBSTEPS]
     peaks = np.stack([obs["actor"][0, 3 : 3 + feet] for obs in seen])
-    assert (peaks > newest[: len(peaks)] + 5.0).any(), "the landing's peak lies between two control steps"
+    assert (peaks > newest[: len(peaks)] + 5.0).any(), "the landing's peak is between two control steps"
 
 
 def test_a_delay_of_the_accelerometer_is_exact_to_the_substep(make_task):

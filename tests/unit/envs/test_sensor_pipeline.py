@@ -155,7 +155,7 @@ def test_a_reset_fills_the_ring_and_the_final_observation_is_the_old_episode_s(d
     seen = obs["actor"][:, AT["late"].start].numpy()
     np.testing.assert_allclose(seen[1::2], want[1::2], atol=1e-6)
     np.testing.assert_allclose(seen[::2], 0.25, atol=1e-6)
-    assert (lags(doll)[::2] != lag[::2]).any(), "the delay is drawn anew"
+    assert (lags(doll)[::2] != lag[::2]).any(), "the delay is drawn again"
     np.testing.assert_array_equal(lags(doll)[1::2], lag[1::2])
     # nothing of the old episode comes through later
     after = np.stack([doll.step(qpos=[0.5, np.pi], qvel=[0.0, 0.0])[0]["actor"].numpy().copy() for _ in range(6)])

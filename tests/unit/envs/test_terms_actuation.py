@@ -60,7 +60,7 @@ def test_factors_fill_their_ranges_and_do_not_compound(name, mode, go2_task):
 
 
 def test_weaker_dc_motors_push_less(go2_task):
-    """Half the strength: half the torque at standstill; a small position error still gets what it asks for."""
+    """Half the strength: half the torque at standstill; a small position error still gets the full torque."""
     pinned = {"kp": (1.0, 1.0), "kd": (1.0, 1.0), "strength": (0.5, 0.5)}
     env = env_with(go2_task, DcMotor(), actuation.dc_motor_gains, pinned)
     env.state.qpos[:, 2] = 1.0

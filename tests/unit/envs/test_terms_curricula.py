@@ -35,7 +35,7 @@ def doll(puppet, go2_task_once):
 
 @pytest.fixture(scope="module")
 def ended(doll):
-    """One episode of every world: where it was, what it was asked for, how it ended, and what it learnt."""
+    """One episode of every world: where it was, its commands, how it ended, and what it learnt."""
     rng = np.random.default_rng(2)
     env, scene = doll.env, doll.env.scene
     level = np.tile(np.arange(ROWS), N // ROWS)
@@ -49,7 +49,7 @@ def ended(doll):
     way = rng.uniform(-1, 1, size=(N, 2))
     way *= (rng.uniform(0, 3, size=N) / np.linalg.norm(way, axis=1))[:, None]
     fell = rng.random(N) < 0.3
-    steps, asked, tracked = 10, np.zeros(N), np.zeros(N)
+    steps, commanded, tracked = 10, np.zeros(N), np.zeros(N)
     for k in range(1, steps + 1):
         command = rng.uniform(-3, 3, size=(N, 3)) * (rng.random((N, 1)) < 0.8)
         # close to the command in some of the worlds, far from it in others
@@ -67,13 +67,13 @@ def ended(doll):
             qvel[fell, :2] = 0.0
             velocity = np.where(fell[:, None], 0.0, velocity)
         dones = doll.step(qpos=now, qvel=qvel)[2].numpy()
-        asked += np.linalg.norm(command[:, :2], axis=1) * DT
+        commanded += np.linalg.norm(command[:, :2], axis=1) * DT
         tracked += np.exp(-np.sum((command[:, :2] - velocity) ** 2, axis=1) / STD**2)
     assert dones.all()
-    asked += np.where(fell, np.linalg.norm(command[:, :2], axis=1) * (EPISODE_S - steps * DT), 0.0)
+    commanded += np.where(fell, np.linalg.norm(command[:, :2], axis=1) * (EPISODE_S - steps * DT), 0.0)
     after = doll.snapshot()
     went = np.linalg.norm(way, axis=1)
-    return {"start": start, "after": after, "went": went, "asked": asked, "mean": tracked / steps, "fell": fell}
+    return {"start": start, "after": after, "went": went, "commanded": commanded, "mean": tracked / steps, "fell": fell}
 
 
 def test_every_curriculum_has_a_formula_here(curriculum_term):
@@ -87,7 +87,7 @@ def test_levels_are_their_formula(ended, stream):
         anywhere = int(stream(SEED, "curricula.levels", i, after.counter[i]).uniform(0, 1) * ROWS)
         if ended["went"][i] > PROMOTE * TILE / 2:
             want[i] = level[i] + 1 if level[i] + 1 < ROWS else anywhere
-        elif ended["went"][i] < DEMOTE * ended["asked"][i]:
+        elif ended["went"][i] < DEMOTE * ended["commanded"][i]:
             want[i] = max(level[i] - 1, 0)
     np.testing.assert_array_equal(after.terrain_level, want)
     change = after.terrain_level - level
@@ -117,7 +117,7 @@ def test_command_ranges_are_their_formula(ended):
 
 
 def test_sums_start_anew_in_each_episode(doll):
-    """Also after a quarantine, at which no curriculum is asked."""
+    """Also after a quarantine, at which no curriculum runs."""
     doll.env.reset()
     s = doll.snapshot()
     qpos = np.tile(doll.env.scene.default_qpos, (N, 1))

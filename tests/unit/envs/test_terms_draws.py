@@ -102,7 +102,7 @@ ELSEWHERE = {
     **dict.fromkeys(("foot_solimp", "joint_damping", "joint_friction"), "test_terms_randomize.py"),
     **dict.fromkeys(("joint_armature", "gravity", "motor_gains", "wrench"), "test_terms_randomize.py"),
 }
-"""Terms that this task does not have, and the file beside this one that checks them."""
+"""Terms that this task does not have, and the test file that checks them."""
 
 VELOCITY = {"vx_lo": -1.0, "vx_hi": 1.5, "vy_lo": -0.6, "vy_hi": 0.5, "yaw_lo": -0.9, "yaw_hi": 1.1, "standing": 0.3}
 
@@ -212,12 +212,12 @@ def test_pushes_and_commands_come_when_their_time_is_up(puppet, drawn, stream):
         draw = stream(SEED, "events.push.first", i + OFFSET, 0).uniform
         assert first.interval_left_s[i, 0] == pytest.approx(draw(*INTERVAL_S), rel=1e-5)
     qpos, qvel = first.qpos, np.zeros((N, 18))
-    due, asked = first.interval_left_s[:, 0].copy(), first.command_left_s[:, 0].copy()
+    due, resample = first.interval_left_s[:, 0].copy(), first.command_left_s[:, 0].copy()
     command = first.command.copy()
     for step in range(1, 40):
         doll.step(qpos=qpos, qvel=qvel)
         s = doll.snapshot()
-        due, asked = due - DT, asked - DT
+        due, resample = due - DT, resample - DT
         for i in range(N):
             want = {"qvel": np.zeros(18)}
             if due[i] <= 1e-6:
@@ -225,9 +225,9 @@ def test_pushes_and_commands_come_when_their_time_is_up(puppet, drawn, stream):
                 due[i] = draw(*INTERVAL_S)
                 push(draw, want, **EVENTS["push"][1])
             np.testing.assert_allclose(s.qvel[i], want["qvel"], atol=1e-6)
-            if asked[i] <= 1e-6:
+            if resample[i] <= 1e-6:
                 draw = stream(SEED, "commands.uniform_velocity", i + OFFSET, 1 + step).uniform
-                asked[i] = draw(*RESAMPLE_S)
+                resample[i] = draw(*RESAMPLE_S)
                 command[i] = uniform_velocity(draw, **VELOCITY)
             np.testing.assert_allclose(s.command[i], command[i], atol=1e-6)
 

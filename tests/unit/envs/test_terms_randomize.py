@@ -110,7 +110,7 @@ EVENTS = {
 
 @pytest.fixture(scope="module")
 def robot(tmp_path_factory):
-    """A Go2 whose feet resist turning and rolling, too."""
+    """A Go2 with feet that also resist turning and rolling."""
     go2 = get_robot("unitree_go2")
     text = go2.model.read_text()
     model = tmp_path_factory.mktemp("robot") / "model.xml"

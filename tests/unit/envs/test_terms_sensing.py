@@ -26,7 +26,7 @@ def matrix(q):
 
 
 def into(rotations, vectors):
-    """Vectors in the frames whose axes are the rotations' columns."""
+    """Vectors in the frames with the rotations' columns as axes."""
     return np.einsum("nji,nj->ni", rotations, vectors)
 
 

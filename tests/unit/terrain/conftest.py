@@ -1,4 +1,4 @@
-"""Small terrains, and the lookup asked from a kernel of the tests' own."""
+"""Small terrains, and the lookup called in a kernel of the tests."""
 
 import dataclasses
 from typing import Any

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from robot_rl_envs.terrain.boxes import find_boxes
+from robot_rl_envs.terrain.build import find_boxes
 
 
 def rebuilt(boxes, shape):

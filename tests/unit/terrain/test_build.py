@@ -117,8 +117,8 @@ def test_without_a_curriculum_difficulty_is_drawn_tile_by_tile():
 
 
 def test_init_levels_end_with_the_last_row(small):
-    assert small("flat", num_rows=3).init_levels == 3
-    assert small("flat", num_rows=3, max_init_level=0).init_levels == 1
+    assert small("flat", num_rows=3).cfg.init_levels == 3
+    assert small("flat", num_rows=3, max_init_level=0).cfg.init_levels == 1
 
 
 def test_the_share_of_steep_cells(small):

@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector as wrappers
 from robot_rl_envs.adapters.gymnasium_env import TaskVectorEnv
-from robot_rl_envs.adapters.restart import restart
+from robot_rl_envs.adapters.shared import restart
 from robot_rl_envs.cameras import Camera, ImageGroup
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations

@@ -1,6 +1,6 @@
 """What a Go2's front camera sees in several worlds: docs/img/camera_depth.png and docs/img/camera_rgb.png.
 
-    python benchmarks/camera_pictures.py docs/img
+    python benchmarks/camera_images.py folder=docs/img
 
 Each column is a world: at the foot of stairs, between blocks, on stepping stones, on hills. Depth is drawn from near
 (dark) to far (white).
@@ -8,8 +8,6 @@ Each column is a world: at the foot of stairs, between blocks, on stepping stone
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ from robot_rl_envs.cameras.sensor import CameraSensor
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.task import Actions, Sim
 from robot_rl_envs.terrain import Obstacles, Stairs, SteppingStones, TerrainCfg, Waves, build_terrain
+from words import read_folder, run_script
 
 WIDTH, HEIGHT, ZOOM, GAP = 120, 90, 2, 8
 TILES = {
@@ -75,12 +74,14 @@ def strip(images: np.ndarray) -> Image.Image:
     return Image.fromarray(np.concatenate(parts, axis=1))
 
 
-def main(folder: Path) -> None:
-    """Write both pictures."""
+def main(arguments: list[str]) -> None:
+    """Write both images."""
+    kinds = ("depth", "rgb")
+    folder = read_folder(arguments, *(f"camera_{kind}.png" for kind in kinds))
     scene = make_scene()
-    for kind in ("depth", "rgb"):
+    for kind in kinds:
         strip(see(scene, kind)).save(folder / f"camera_{kind}.png", optimize=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    run_script(main)

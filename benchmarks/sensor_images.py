@@ -1,12 +1,9 @@
 """docs/img/height_scan.png: the points that a Go2's height scan reads on stairs.
 
-python benchmarks/sensor_pictures.py [directory]
+python benchmarks/sensor_images.py folder=docs/img
 """
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -18,17 +15,18 @@ from robot_rl_envs.mdp import rewards, sensing
 from robot_rl_envs.render import CameraCfg, Renderer
 from robot_rl_envs.task import Observation, ObservationGroup, Reward, Task
 from robot_rl_envs.terrain import Stairs, TerrainCfg
+from words import read_folder, run_script
 
 LOW, HIGH = np.array([1.0, 0.85, 0.15]), np.array([1.0, 0.15, 0.10])
 YAW = 0.5
 
 
-def picture(width: int = 900, height: int = 560) -> np.ndarray:
+def render(width: int = 900, height: int = 560) -> np.ndarray:
     """A Go2 on the edge of a flight of stairs, a ball at each point, yellow where it is low, red where high."""
     scan = {"scan": Observation(sensing.height_scan, offset=0.0)}
     tiles = {"stairs": Stairs(platform=1.6)}
     task = Task(
-        name="picture",
+        name="height_scan",
         robot=get_robot("unitree_go2"),
         observations={"actor": ObservationGroup(terms=scan)},
         rewards={"alive": Reward(rewards.alive, weight=1.0)},
@@ -63,13 +61,13 @@ def picture(width: int = 900, height: int = 560) -> np.ndarray:
         return renderer.frame(qpos)
 
 
-def main() -> None:
-    """Write the picture."""
-    out = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/img")
-    image = Image.fromarray(picture()).convert("P", palette=Image.Palette.ADAPTIVE, colors=256)
+def main(arguments: list[str]) -> None:
+    """Write the image."""
+    out = read_folder(arguments, "height_scan.png")
+    image = Image.fromarray(render()).convert("P", palette=Image.Palette.ADAPTIVE, colors=256)
     image.save(out / "height_scan.png", optimize=True)
     print(out / "height_scan.png", (out / "height_scan.png").stat().st_size, "bytes")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

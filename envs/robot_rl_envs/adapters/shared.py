@@ -1,0 +1,92 @@
+"""What the adapters share: spaces of groups and actions, copies of groups, and the reset of some worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box
+
+from robot_rl_envs.env import Env
+
+if TYPE_CHECKING:
+    from tensordict import TensorDict
+
+
+def group_box(groups: Any, name: str) -> Box:
+    """Return the space of one world's observations of a group; raise a ValueError if there is no such group."""
+    there = [str(group) for group in groups.keys()]  # noqa: SIM118, a TensorDict
+    if name not in there:
+        raise ValueError(f"group={name!r}: must be one of {', '.join(there)}")
+    return Box(-np.inf, np.inf, tuple(groups[name].shape[1:]), np.float32)
+
+
+def action_box(env: Env) -> Box:
+    """Return the space of one world's actions, bounded where the task clips them."""
+    clip = env.cfg.actions.clip
+    return Box(-clip, clip, (env.num_actions,), np.float32)
+
+
+class PolicyGroups:
+    """The groups that a policy and a central value function see.
+
+    Args:
+        observation: the policy's group.
+        state: the value function's; None, or one that the task does not have: none.
+
+    Attributes:
+        observations: space of the policy's group.
+        states: space of the value function's, or None.
+    """
+
+    def __init__(self, env: Env, observation: str, state: str | None):
+        groups = env.get_observations()
+        self._env, self._observation = env, observation
+        self._state = state if state is not None and state in groups else None
+        self.observations = group_box(groups, observation)
+        self.states = group_box(groups, self._state) if self._state else None
+
+    def observe(self, groups: Any = None) -> Any:
+        """Return the policy's group of ``groups`` (None: the current ones), copied: the environment writes over it."""
+        return (self._env.get_observations() if groups is None else groups)[self._observation].clone()
+
+    def state(self) -> Any:
+        """Return the value function's current group, copied, or None."""
+        return self._env.get_observations()[self._state].clone() if self._state else None
+
+
+def restart(env: Env, mask: torch.Tensor) -> TensorDict:
+    """Reset the worlds of a mask (N,) bool; return the observation groups, those of the other worlds unchanged.
+
+    The stage that resets a world also observes the others, which would push their history a second time: their state is
+    restored. A camera's need not be: in one step it renders the same image twice.
+    """
+    state = env.state
+    kept = [(tensor, tensor.clone()) for tensor in _worlds(env)]
+    state.terminated.copy_(mask)
+    state.time_out.zero_()
+    state.dirty.zero_()
+    state.counter.add_(mask.to(state.counter.dtype))
+    env._observe_first.launch()
+    env._look_again()
+    env._torch_terms.observe(env._out_torch, mask)
+    env.engine.write_back(env._arrays["dirty"])
+    env._images.update()
+    state.terminated.zero_()
+    for tensor, before in kept:
+        tensor.copy_(_where(mask, tensor, before))
+    env._results.fill(state)
+    return env.get_observations()
+
+
+def _worlds(env: Env) -> Iterator[torch.Tensor]:
+    """Yield every array with a row for each world; a table of the same length is restored as it was."""
+    for tensor in (*(getattr(env.state, name) for name in dir(env.state)), *env._out_torch.values()):
+        if tensor.ndim and tensor.shape[0] == env.num_envs:
+            yield tensor
+
+
+def _where(mask: torch.Tensor, now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+    return torch.where(mask.view(-1, *(1,) * (now.ndim - 1)), now, before)
