@@ -87,7 +87,7 @@ def test_a_rival_that_fails_is_one_line(tmp_path, script, line):
     ("words", "line"),
     [
         (["rival_python=/not/there"], "rival_python=/not/there: .*make rival-mjlab"),
-        (["rival_python=/bin/sh", "rival_worlds=[0]"], "rival_worlds=.*at least 1"),
+        (["rival_python=/bin/sh", "rival_worlds=[0]"], "rival_worlds=.*from 1 to"),
         (["device=cuda"], "unknown key 'device'"),
     ],
 )
