@@ -249,7 +249,7 @@ def test_two_events_that_draw_the_same_are_refused(go2_task):
         ],
     }
     for cover, (one, two) in pairs.items():
-        with pytest.raises(ValueError, match=f"events.two: draws {cover}, which events.one draws"):
+        with pytest.raises(ValueError, match=f"events.two: draws {cover}, which events.one also draws"):
             make_env(go2_task(events={"one": one, "two": two}), num_envs=2, engine="mujoco")
 
 
