@@ -35,7 +35,7 @@ def test_its_options_are_those_of_the_programs(infer):
 
 
 def test_the_doctors_lines_are_those_that_it_prints(infer):
-    table = TEXT[TEXT.index("| line |") : TEXT.index("`bad` is to be mended")]
+    table = TEXT[TEXT.index("| line |") : TEXT.index("`bad` has to be fixed")]
     described = {
         name for row in table.strip().splitlines()[2:] for name in re.findall(r"`([a-z_]+)[^`]*`", row.split("|")[1])
     }
