@@ -33,7 +33,7 @@ from robot_rl.errors import ExitCode, UserError, suggest
 from robot_rl.experiment.outputs import DRILL, check_optional
 
 if TYPE_CHECKING:
-    from robot_rl.drill.scene import Outcome, Scene
+    from robot_rl.drill.copies import Outcome, RunCopies
     from robot_rl.experiment.run_dir import RunDir
 
 MIN_ITERATIONS = 15
@@ -55,7 +55,7 @@ class Options(TaskRunOptions):
 
 def run(arguments: Sequence[str]) -> int:
     """Inject the faults and print what each of them cost."""
-    from robot_rl.drill.drill import drill, has_worlds, make_scene
+    from robot_rl.drill.drill import drill, has_worlds, make_copies
     from robot_rl.drill.process import DrillError
     from robot_rl.experiment.settings import load
     from robot_rl.files import write_json
@@ -75,18 +75,18 @@ def run(arguments: Sequence[str]) -> int:
         show(outcome)
 
     with _folder(run_dir, keep=options.keep) as work:
-        scene = make_scene(run_dir, checkpoint, work, device=device, iterations=options.iterations)
-        scene.settings |= {"trust": "true"} if options.trust else {}
-        announce(scene)
+        copies = make_copies(run_dir, checkpoint, work, device=device, iterations=options.iterations)
+        copies.settings |= {"trust": "true"} if options.trust else {}
+        announce(copies)
         try:
-            survived = drill(scene, names, _say, done, keep=options.keep)
+            survived = drill(copies, names, _say, done, keep=options.keep)
         except DrillError as error:
             raise UserError(f"run {run_dir.run_id}: {error}") from None
     count = sum(not outcome.wrong for outcome in outcomes)
     hint = "" if survived or options.keep else "; keep=true keeps the copies to inspect"
     print(f"\nsurvived {count} of {len(outcomes)} faults{hint}")
     if out is not None:
-        write_json(out, _record(scene, outcomes))
+        write_json(out, _record(copies, outcomes))
         print(out)
     return ExitCode.DONE if survived else ExitCode.FAULT
 
@@ -111,11 +111,11 @@ def _without_nan(names: list[str], fault: str) -> list[str]:
     return [name for name in names if name != NAN]
 
 
-def announce(scene: "Scene") -> None:
+def announce(copies: "RunCopies") -> None:
     """Print which run it is, and how far its copies are trained."""
-    seconds = scene.iteration_s * (scene.total - scene.start)
-    copies = f"copies of it go on from iteration {scene.start} to {scene.total} (about {seconds:.0f} s each)"
-    print(f"{scene.origin.task}/{scene.origin.run_id}: {copies}, saved every {scene.save_interval}", flush=True)
+    seconds = copies.iteration_s * (copies.total - copies.start)
+    text = f"copies of it go on from iteration {copies.start} to {copies.total} (about {seconds:.0f} s each)"
+    print(f"{copies.origin.task}/{copies.origin.run_id}: {text}, saved every {copies.save_interval}", flush=True)
 
 
 def show(outcome: "Outcome") -> None:
@@ -150,14 +150,14 @@ def _say(line: str) -> None:
     print(f"robot-rl: {line} ...", file=sys.stderr, flush=True)
 
 
-def _record(scene: "Scene", outcomes: Sequence["Outcome"]) -> dict[str, object]:
+def _record(copies: "RunCopies", outcomes: Sequence["Outcome"]) -> dict[str, object]:
     from robot_rl.machine import machine_facts, package_versions
 
     return {
-        "run": f"{scene.origin.task}/{scene.origin.run_id}",
-        "from": scene.start,
-        "to": scene.total,
-        "save_interval": scene.save_interval,
+        "run": f"{copies.origin.task}/{copies.origin.run_id}",
+        "from": copies.start,
+        "to": copies.total,
+        "save_interval": copies.save_interval,
         "faults": [dataclasses.asdict(outcome) for outcome in outcomes],
         "machine": machine_facts(),
         "versions": package_versions(),

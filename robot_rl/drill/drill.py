@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from robot_rl.drill.compare import rows_of
+from robot_rl.drill.copies import SHOWN, Outcome, RunCopies, note_start, recover
 from robot_rl.drill.full_disk import full_disk
 from robot_rl.drill.process import DrillError, name_code
-from robot_rl.drill.scene import SHOWN, Outcome, Scene, note_start, recover
 from robot_rl.errors import ExitCode
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import list_checkpoints, load_checkpoint, load_worlds, save_checkpoint
@@ -32,8 +32,8 @@ COORDINATE = 1
 """A column of it that is a coordinate of the robot's position or velocity in every engine."""
 
 
-def make_scene(run: RunDir, checkpoint: Path, work: Path, *, device: str, iterations: int | None = None) -> Scene:
-    """Return the scene of a run's drills, with copies in an empty directory that begin with a valid checkpoint.
+def make_copies(run: RunDir, checkpoint: Path, work: Path, *, device: str, iterations: int | None = None) -> RunCopies:
+    """Return the copies of a run in an empty directory, which begin with a valid checkpoint.
 
     Each copy trains for a number of iterations; None for about WANTED_S seconds.
     """
@@ -52,7 +52,7 @@ def make_scene(run: RunDir, checkpoint: Path, work: Path, *, device: str, iterat
         incomparable = "sums on a GPU are not reproducible"
     elif not has_worlds(checkpoint):
         incomparable = "the environment does not save its worlds' state"
-    return Scene(
+    return RunCopies(
         origin=run,
         checkpoint=checkpoint,
         work=work,
@@ -70,30 +70,30 @@ def has_worlds(checkpoint: Path) -> bool:
     return any(name.startswith(ENV) for name in load_worlds(checkpoint) or {})
 
 
-def kill(scene: Scene, outcome: Outcome) -> None:
+def kill(copies: RunCopies, outcome: Outcome) -> None:
     """SIGKILL between two checkpoints."""
-    run = scene.killed("kill")
+    run = copies.killed("kill")
     before = rows_of(run.path)
-    outcome.injected = f"SIGKILL after iteration {before[-1]['iteration']}, checkpoints every {scene.save_interval}"
+    outcome.injected = f"SIGKILL after iteration {before[-1]['iteration']}, checkpoints every {copies.save_interval}"
     outcome.noticed.append(name_code(-signal.SIGKILL))
-    recover(scene, run, outcome, before, most_lost=2 * scene.save_interval)
+    recover(copies, run, outcome, before, most_lost=2 * copies.save_interval)
 
 
-def signals(scene: Scene, outcome: Outcome) -> None:
+def signals(copies: RunCopies, outcome: Outcome) -> None:
     """SIGTERM, then SIGUSR1: the signals of a cluster before it takes the machine away."""
-    run = scene.copy("signal")
+    run = copies.copy("signal")
     sent: list[str] = []
     for number, share in ((signal.SIGTERM, 0.3), (signal.SIGUSR1, 0.6)):
         before = rows_of(run.path)
-        with scene.train(run) as training:
-            first = training.wait_first(scene.patience_s)
+        with copies.train(run) as training:
+            first = training.wait_first(copies.patience_s)
             if sent:
                 note_start(outcome, training, first, before)
                 outcome.expect(outcome.lost_iterations == 0, f"{outcome.lost_iterations} iterations lost after a save")
-            training.wait_iteration(scene.after(share), scene.patience_s)
+            training.wait_iteration(copies.after(share), copies.patience_s)
             training.send(number)
             at, wall = time.monotonic(), time.time()
-            code = training.wait(scene.patience_s)
+            code = training.wait(copies.patience_s)
             took = time.monotonic() - at
         sent.append(f"{number.name} after iteration {rows_of(run.path)[-1]['iteration']}")
         durable = run.checkpoints.stat().st_mtime - wall
@@ -105,12 +105,12 @@ def signals(scene: Scene, outcome: Outcome) -> None:
             f"{number.name} ended it with {name_code(code)}, must be exit code {ExitCode.REQUEUE:d}",
         )
     outcome.injected = ", then ".join(sent)
-    recover(scene, run, outcome, rows_of(run.path), most_lost=0)
+    recover(copies, run, outcome, rows_of(run.path), most_lost=0)
 
 
-def torn_checkpoint(scene: Scene, outcome: Outcome) -> None:
+def torn_checkpoint(copies: RunCopies, outcome: Outcome) -> None:
     """The newest checkpoint cut in half, one bit of the one before flipped."""
-    run = scene.killed("torn_checkpoint")
+    run = copies.killed("torn_checkpoint")
     before = rows_of(run.path)
     *_, spared, second, newest = list_checkpoints(run.path)
     files = [max(path.glob("*.safetensors"), key=lambda file: file.stat().st_size) for path in (newest, second)]
@@ -119,20 +119,20 @@ def torn_checkpoint(scene: Scene, outcome: Outcome) -> None:
     content[len(content) // 2] ^= 1
     files[1].write_bytes(content)
     outcome.injected = f"{_tail(files[0])} cut in half, one bit of {_tail(files[1])} flipped"
-    recover(scene, run, outcome, before, most_lost=before[-1]["iteration"] - int(spared.name))
+    recover(copies, run, outcome, before, most_lost=before[-1]["iteration"] - int(spared.name))
     output = " ".join(outcome.noticed)
     for path in (newest, second):
         outcome.expect(path.name in output, f"checkpoint {path.name} was not reported as damaged")
 
 
-def nan_world(scene: Scene, outcome: Outcome) -> None:
+def nan_world(copies: RunCopies, outcome: Outcome) -> None:
     """A coordinate of world 0 is NaN in a checkpoint that is otherwise valid."""
-    run = scene.killed("nan_world")
+    run = copies.killed("nan_world")
     before = rows_of(run.path)
     newest = list_checkpoints(run.path)[-1]
     poison(newest)
     outcome.injected = f"a coordinate of world 0 is NaN in {newest.name}"
-    recover(scene, run, outcome, before, most_lost=2 * scene.save_interval, is_same=False)
+    recover(copies, run, outcome, before, most_lost=2 * copies.save_interval, is_same=False)
     rows = [row for row in rows_of(run.path) if row["iteration"] > int(newest.name)]
     quarantined = sum(row.get("quarantined") or 0 for row in rows[:SHOWN])
     outcome.noticed.append(f"worlds quarantined in the first {SHOWN} iterations: {quarantined:.0f}")
@@ -142,18 +142,18 @@ def nan_world(scene: Scene, outcome: Outcome) -> None:
     outcome.same = "no, as expected: world 0 began a new episode"
 
 
-def corrupt_metrics(scene: Scene, outcome: Outcome) -> None:
+def corrupt_metrics(copies: RunCopies, outcome: Outcome) -> None:
     """metrics.jsonl with zeros instead of a row, and cut in the middle of another, as after a power failure."""
-    run = scene.killed("corrupt_metrics")
+    run = copies.killed("corrupt_metrics")
     before = rows_of(run.path)
     steps = [row["iteration"] for row in before]
-    zeroed, cut = scene.start + 1, int(list_checkpoints(run.path)[-1].name) - 1
+    zeroed, cut = copies.start + 1, int(list_checkpoints(run.path)[-1].name) - 1
     lines = run.metrics_file.read_bytes().splitlines(keepends=True)[: steps.index(cut) + 1]
     lines[steps.index(zeroed)] = bytes(len(lines[steps.index(zeroed)]) - 1) + b"\n"
     lines[-1] = lines[-1][: len(lines[-1]) // 2]
     run.metrics_file.write_bytes(b"".join(lines))
     outcome.injected = f"metrics.jsonl ends in the middle of the row of iteration {cut}, that of {zeroed} is zeros"
-    recover(scene, run, outcome, before, most_lost=2 * scene.save_interval, missing=(zeroed, cut, cut + 1))
+    recover(copies, run, outcome, before, most_lost=2 * copies.save_interval, missing=(zeroed, cut, cut + 1))
 
 
 def poison(checkpoint: Path) -> None:
@@ -174,7 +174,7 @@ def _tail(path: Path) -> str:
     return f"{path.parent.name}/{path.name}"
 
 
-FAULTS: dict[str, Callable[[Scene, Outcome], None]] = {
+FAULTS: dict[str, Callable[[RunCopies, Outcome], None]] = {
     "kill": kill,
     "signal": signals,
     "torn_checkpoint": torn_checkpoint,
@@ -186,7 +186,7 @@ FAULTS: dict[str, Callable[[Scene, Outcome], None]] = {
 
 
 def drill(
-    scene: Scene,
+    copies: RunCopies,
     names: Sequence[str],
     say: Callable[[str], None],
     done: Callable[[Outcome], None],
@@ -201,18 +201,18 @@ def drill(
         DrillError: the run cannot continue without a fault either.
     """
     say("the undisturbed run, for comparison")
-    scene.reference()
+    copies.reference()
     survived = True
     for name in names:
         say(name)
         outcome = Outcome(fault=name)
         try:
-            FAULTS[name](scene, outcome)
+            FAULTS[name](copies, outcome)
         except DrillError as error:
             outcome.wrong.append(str(error))
-        outcome.noticed = [line.replace(f"{scene.work}/", "") for line in outcome.noticed]
+        outcome.noticed = [line.replace(f"{copies.work}/", "") for line in outcome.noticed]
         if not keep:
-            shutil.rmtree(scene.work / name, ignore_errors=True)
+            shutil.rmtree(copies.work / name, ignore_errors=True)
         survived &= not outcome.wrong
         done(outcome)
     return survived

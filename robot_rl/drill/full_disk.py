@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.drill.compare import rows_of
+from robot_rl.drill.copies import Outcome, RunCopies, recover
 from robot_rl.drill.process import DrillError, name_code
-from robot_rl.drill.scene import Outcome, Scene, recover
 from robot_rl.errors import ExitCode
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
@@ -34,14 +34,14 @@ LEFT = 1.5
 """Room while it is filled up [checkpoints]."""
 
 
-def full_disk(scene: Scene, outcome: Outcome) -> None:
+def full_disk(copies: RunCopies, outcome: Outcome) -> None:
     """The disk is full while a checkpoint is written, and has room again when the run continues."""
-    scene.reference()
-    if not can_mount(scene.work):
-        limited(scene, outcome)
+    copies.reference()
+    if not can_mount(copies.work):
+        limited(copies, outcome)
         return
-    request, result = scene.work / "request.json", scene.work / "result.json"
-    request.write_text(json.dumps(_plain(scene)))
+    request, result = copies.work / "request.json", copies.work / "result.json"
+    request.write_text(json.dumps(_plain(copies)))
     words = [*APART, sys.executable, "-m", "robot_rl.drill.full_disk", str(request), str(result)]
     done = subprocess.run(words, check=False)
     if done.returncode != 0 or not result.is_file():
@@ -59,36 +59,36 @@ def can_mount(folder: Path) -> bool:
         return False
 
 
-def small(scene: Scene, outcome: Outcome) -> None:
+def small(copies: RunCopies, outcome: Outcome) -> None:
     """Mount the small disk, fill it up, train on it, make room, and continue."""
-    size = _bytes_under(latest_checkpoint(scene.reference().path))
-    whole = _bytes_under(scene.undisturbed.path) + SPARE_BYTES + int(ROOM * size)
-    disk = scene.work / "disk"
+    size = _bytes_under(latest_checkpoint(copies.reference().path))
+    whole = _bytes_under(copies.undisturbed.path) + SPARE_BYTES + int(ROOM * size)
+    disk = copies.work / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={whole}", "none", str(disk)], check=True)
-    run = scene.copy("full", disk)
+    run = copies.copy("full", disk)
     ballast, space = disk / "ballast", os.statvfs(disk)
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(1, space.f_bavail * space.f_frsize - int(LEFT * size)))
     outcome.injected = f"a disk of {whole >> 20} MB with room for {LEFT:g} checkpoints; room is made later"
-    stop(scene, run, outcome)
+    stop(copies, run, outcome)
     ballast.unlink()
-    recover(scene, run, outcome, rows_of(run.path), most_lost=2 * scene.save_interval)
+    recover(copies, run, outcome, rows_of(run.path), most_lost=2 * copies.save_interval)
 
 
-def limited(scene: Scene, outcome: Outcome) -> None:
+def limited(copies: RunCopies, outcome: Outcome) -> None:
     """Do the same without a disk: no file may be as large as the largest of a checkpoint."""
-    run = scene.copy("full_disk")
-    blocks = (max(file.stat().st_size for file in latest_checkpoint(scene.reference().path).iterdir()) - 1) // 1024
+    run = copies.copy("full_disk")
+    blocks = (max(file.stat().st_size for file in latest_checkpoint(copies.reference().path).iterdir()) - 1) // 1024
     outcome.injected = f"files end at {blocks} blocks, since no disk can be mounted here; later they do not"
-    stop(scene, run, outcome, file_blocks=blocks)
-    recover(scene, run, outcome, rows_of(run.path), most_lost=2 * scene.save_interval)
+    stop(copies, run, outcome, file_blocks=blocks)
+    recover(copies, run, outcome, rows_of(run.path), most_lost=2 * copies.save_interval)
 
 
-def stop(scene: Scene, run: RunDir, outcome: Outcome, **options: Any) -> None:
+def stop(copies: RunCopies, run: RunDir, outcome: Outcome, **options: Any) -> None:
     """Train until there is no more room, and check how that ends."""
-    with scene.train(run, **options) as training:
-        code = training.wait(scene.patience_s)
+    with copies.train(run, **options) as training:
+        code = training.wait(copies.patience_s)
     outcome.noticed.append(f"{name_code(code)}: {training.lines[-1]}")
     outcome.expect(code == ExitCode.DISK_FULL, f"ended with {name_code(code)}, must be {ExitCode.DISK_FULL:d}")
     parts = [path.name for path in run.checkpoints.iterdir() if path.name.startswith(".")]
@@ -99,18 +99,18 @@ def main(request: str, result: str) -> None:
     """Run the drill in this process, which has its own namespaces."""
     plain = json.loads(Path(request).read_text())
     paths = {name: Path(plain.pop(name)) for name in ("checkpoint", "work")}
-    scene = Scene(origin=RunDir(Path(plain.pop("origin"))), **paths, **plain)
+    copies = RunCopies(origin=RunDir(Path(plain.pop("origin"))), **paths, **plain)
     outcome = Outcome(fault="full_disk")
     try:
-        small(scene, outcome)
+        small(copies, outcome)
     except DrillError as error:
         outcome.wrong.append(str(error))
     Path(result).write_text(json.dumps(dataclasses.asdict(outcome)))
 
 
-def _plain(scene: Scene) -> dict[str, Any]:
-    fields = {name.name: getattr(scene, name.name) for name in dataclasses.fields(scene)}
-    return fields | {"origin": str(scene.origin.path), "checkpoint": str(scene.checkpoint), "work": str(scene.work)}
+def _plain(copies: RunCopies) -> dict[str, Any]:
+    fields = {name.name: getattr(copies, name.name) for name in dataclasses.fields(copies)}
+    return fields | {"origin": str(copies.origin.path), "checkpoint": str(copies.checkpoint), "work": str(copies.work)}
 
 
 def _bytes_under(folder: Path) -> int:

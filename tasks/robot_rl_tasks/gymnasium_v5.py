@@ -47,7 +47,7 @@ A step of many humanoids at once takes 0.8 of the time of half as many, twice.
 """
 
 TRANSITIONS_PER_UPDATE = 16
-"""Steps of one world that FlashSAC takes for each gradient step: what two cores compute in half an hour for a million."""
+"""Transitions for each gradient step of FlashSAC: a million in half an hour on two cores."""
 FLASHSAC_STEPS = 8
 """Control steps of a rollout of FlashSAC."""
 FLASHSAC = {

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from robot_rl.drill.copies import SAME, Outcome, RunCopies, check_end, compare, note_start
 from robot_rl.drill.drill import STATE, poison
 from robot_rl.drill.process import DrillError, First, Training, last_row, name_code
-from robot_rl.drill.scene import SAME, Outcome, Scene, check_end, compare, note_start
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.learn.checkpoints.checkpoint import load_worlds, save_checkpoint, verify_checkpoint
 
@@ -28,11 +28,11 @@ def make_run(root, *, steps: Sequence[int] = range(1, TOTAL + 1), weight=1.0, ne
 
 
 @pytest.fixture
-def scene(tmp_path):
-    """A scene whose undisturbed run is there already."""
+def copies(tmp_path):
+    """Copies of a run; the undisturbed one has been trained already."""
     make_run(tmp_path / "undisturbed")
     origin = RunDir(tmp_path / "runs" / "cartpole" / "one")
-    return Scene(
+    return RunCopies(
         origin=origin,
         checkpoint=origin.checkpoints / "000002",
         work=tmp_path,
@@ -43,10 +43,10 @@ def scene(tmp_path):
     )
 
 
-def test_a_run_that_is_the_undisturbed_one(scene, tmp_path):
+def test_a_run_that_is_the_undisturbed_one(copies, tmp_path):
     run, outcome = make_run(tmp_path / "copy"), Outcome(fault="kill")
-    check_end(scene, run, outcome, ())
-    assert compare(scene, run, outcome) == SAME
+    check_end(copies, run, outcome, ())
+    assert compare(copies, run, outcome) == SAME
     assert outcome.wrong == []
 
 
@@ -61,47 +61,47 @@ def test_a_run_that_is_the_undisturbed_one(scene, tmp_path):
         ([1, 2, 3, 4, 5, 6], (4,), "iterations twice, or in another order"),
     ],
 )
-def test_iterations_are_counted(scene, tmp_path, steps, missing, wrong):
+def test_iterations_are_counted(copies, tmp_path, steps, missing, wrong):
     outcome = Outcome(fault="kill")
-    check_end(scene, make_run(tmp_path / "copy", steps=steps), outcome, missing)
+    check_end(copies, make_run(tmp_path / "copy", steps=steps), outcome, missing)
     assert len(outcome.wrong) == bool(wrong)
     assert wrong in "".join(outcome.wrong)
 
 
-def test_a_line_that_is_no_row_is_seen(scene, tmp_path):
+def test_a_line_that_is_no_row_is_seen(copies, tmp_path):
     run, outcome = make_run(tmp_path / "copy"), Outcome(fault="kill")
     run.metrics_file.write_bytes(b"\0\0\0\n" + run.metrics_file.read_bytes())
-    check_end(scene, run, outcome, ())
+    check_end(copies, run, outcome, ())
     assert outcome.wrong == ["metrics.jsonl has invalid lines"]
 
 
-def test_another_run_is_wrong_unless_nobody_can_tell(scene, tmp_path):
+def test_another_run_is_wrong_unless_nobody_can_tell(copies, tmp_path):
     run, outcome = make_run(tmp_path / "copy", weight=1.5), Outcome(fault="kill")
-    assert compare(scene, run, outcome).startswith("no, 1 differences, the first in model.safetensors: w")
+    assert compare(copies, run, outcome).startswith("no, 1 differences, the first in model.safetensors: w")
     assert len(outcome.wrong) == 1
-    scene.incomparable = "a GPU"
+    copies.incomparable = "a GPU"
     outcome = Outcome(fault="kill")
-    assert compare(scene, run, outcome).startswith("cannot be compared (a GPU)")
+    assert compare(copies, run, outcome).startswith("cannot be compared (a GPU)")
     assert outcome.wrong == []
 
 
-def test_rows_that_the_fault_took_do_not_make_another_run(scene, tmp_path):
+def test_rows_that_the_fault_took_do_not_make_another_run(copies, tmp_path):
     run, outcome = make_run(tmp_path / "copy", steps=[1, 2, 3, 5, 6]), Outcome(fault="corrupt_metrics")
-    assert compare(scene, run, outcome, missing=(4,)) == f"{SAME} except for the 1 that were lost"
-    assert compare(scene, run, outcome).startswith("no, 1 differences, the first in iteration 4: not in both")
+    assert compare(copies, run, outcome, missing=(4,)) == f"{SAME} except for the 1 that were lost"
+    assert compare(copies, run, outcome).startswith("no, 1 differences, the first in iteration 4: not in both")
 
 
-def test_the_end_is_a_whole_checkpoint_of_the_last_iteration(scene, tmp_path):
+def test_the_end_is_a_whole_checkpoint_of_the_last_iteration(copies, tmp_path):
     run, outcome = make_run(tmp_path / "copy", newest=4), Outcome(fault="kill")
     weights = run.checkpoints / "000004" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    check_end(scene, run, outcome, ())
+    check_end(copies, run, outcome, ())
     assert len(outcome.wrong) == 2
     assert "is 000004, must be 6" in outcome.wrong[0]
     assert "not whole" in outcome.wrong[1]
 
 
-def test_what_was_lost_is_counted_from_the_last_row(scene):
+def test_what_was_lost_is_counted_from_the_last_row(copies):
     process: Any = SimpleNamespace(lines_before_stepping=lambda: ["robot-rl: 000006 is damaged"])
     outcome = Outcome(fault="kill")
     before = [{"iteration": step, "time_s": 0.5 * step} for step in range(1, 8)]

@@ -106,7 +106,7 @@ class UnitBatchNorm(nn.Module):
         self.bias.mul_(factor)
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """An inverted residual block: x + relu(norm(V relu(norm(W x)))), wider inside than outside."""
 
     def __init__(self, members: int, width: int, expansion: int, generator: torch.Generator | None) -> None:
@@ -159,7 +159,7 @@ class Trunk(nn.Module):
         self.members = members
         self.norm = UnitBatchNorm(members, in_dim)
         self.embed = UnitLinear(members, in_dim, width, generator)
-        self.blocks = nn.ModuleList(Block(members, width, expansion, generator) for _ in range(blocks))
+        self.blocks = nn.ModuleList(ResidualBlock(members, width, expansion, generator) for _ in range(blocks))
         self.head = UnitLinear(members, width, out_dim, generator, bias=True)
 
     def forward(self, x: Tensor, rows: slice = slice(None)) -> Tensor:
@@ -191,7 +191,7 @@ class _Dense(nn.Module):
         self.embed = _linear(weight * factor, weight @ offset)
         pairs = []
         for block in trunk.blocks:
-            assert isinstance(block, Block)
+            assert isinstance(block, ResidualBlock)
             pairs += [_folded(block.up, block.up_norm), _folded(block.down, block.down_norm)]
         self.pairs = nn.ModuleList(pairs)
         assert trunk.head.bias is not None

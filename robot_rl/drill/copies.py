@@ -55,7 +55,7 @@ class Outcome:
 
 
 @dataclass(kw_only=True, slots=True)
-class Scene:
+class RunCopies:
     """The copies of one run, which all continue from the same checkpoint for the same number of iterations.
 
     Attributes:
@@ -150,7 +150,7 @@ class Scene:
 
 
 def recover(
-    scene: Scene,
+    copies: RunCopies,
     run: RunDir,
     outcome: Outcome,
     before: Rows,
@@ -162,8 +162,8 @@ def recover(
     """Continue a copy with a fault to its end, and add times, losses and failed checks to the outcome.
 
     Args:
-        scene: the scene.
-        run: the copy.
+        copies: all copies of the run.
+        run: the copy with the fault.
         outcome: takes the results.
         before: the copy's rows of metrics when the fault occurred.
         most_lost: maximum number of iterations that may be lost.
@@ -173,16 +173,16 @@ def recover(
     Raises:
         DrillError: the process did not begin or did not end.
     """
-    with scene.train(run) as training:
-        first = training.wait_first(scene.patience_s)
+    with copies.train(run) as training:
+        first = training.wait_first(copies.patience_s)
         note_start(outcome, training, first, before)
-        code = training.wait(scene.patience_s)
+        code = training.wait(copies.patience_s)
         outcome.expect(code == 0, f"the recovered run ended with {name_code(code)}; {training.last_words()}")
     lost = outcome.lost_iterations
     outcome.expect(lost is None or lost <= most_lost, f"{lost} iterations lost, must be at most {most_lost}")
-    check_end(scene, run, outcome, missing)
+    check_end(copies, run, outcome, missing)
     if is_same:
-        outcome.same = compare(scene, run, outcome, missing)
+        outcome.same = compare(copies, run, outcome, missing)
 
 
 def note_start(outcome: Outcome, training: Training, first: First, before: Rows) -> None:
@@ -196,33 +196,33 @@ def note_start(outcome: Outcome, training: Training, first: First, before: Rows)
         outcome.lost_s = times[last] - times[resumed] if resumed in times else None
 
 
-def check_end(scene: Scene, run: RunDir, outcome: Outcome, missing: Collection[int]) -> None:
+def check_end(copies: RunCopies, run: RunDir, outcome: Outcome, missing: Collection[int]) -> None:
     """Check a run that should be done: its newest checkpoint, the iterations in its metrics."""
     newest = latest_checkpoint(run.path)
-    outcome.expect(int(newest.name) == scene.total, f"the newest checkpoint is {newest.name}, must be {scene.total}")
+    outcome.expect(int(newest.name) == copies.total, f"the newest checkpoint is {newest.name}, must be {copies.total}")
     try:
         verify_checkpoint(newest)
     except UserError as error:
         outcome.wrong.append(f"the newest checkpoint is not whole: {error}")
     lines = read_lines(run.path)
     outcome.expect(None not in lines, "metrics.jsonl has invalid lines")
-    found = [row["iteration"] for row in lines if row is not None and row["iteration"] > scene.start]
-    wanted = [step for step in range(scene.start + 1, scene.total + 1) if step not in missing]
+    found = [row["iteration"] for row in lines if row is not None and row["iteration"] > copies.start]
+    wanted = [step for step in range(copies.start + 1, copies.total + 1) if step not in missing]
     lacking = sorted({*wanted} - {*found})
     outcome.expect(not lacking, f"metrics.jsonl lacks iterations {lacking[:SHOWN]}")
     outcome.expect(bool(lacking) or found == wanted, "metrics.jsonl has iterations twice, or in another order")
 
 
-def compare(scene: Scene, run: RunDir, outcome: Outcome, missing: Collection[int] = ()) -> str:
+def compare(copies: RunCopies, run: RunDir, outcome: Outcome, missing: Collection[int] = ()) -> str:
     """Compare a finished copy with the undisturbed one and return the result in words; a difference is wrong."""
-    reference = scene.reference()
+    reference = copies.reference()
     found = differing_tensors(latest_checkpoint(run.path), latest_checkpoint(reference.path))
     rows = [row for row in rows_of(reference.path) if row["iteration"] not in missing]
-    found += differing_rows(rows_of(run.path), rows, scene.start)
+    found += differing_rows(rows_of(run.path), rows, copies.start)
     if not found:
         return SAME + (f" except for the {len(missing)} that were lost" if missing else "")
     what = f"{len(found)} differences, the first in {found[0]}"
-    if scene.incomparable:
-        return f"cannot be compared ({scene.incomparable}); {what}"
+    if copies.incomparable:
+        return f"cannot be compared ({copies.incomparable}); {what}"
     outcome.wrong.append(f"it is another run than the undisturbed one: {'; '.join(found[:SHOWN])}")
     return f"no, {what}"
