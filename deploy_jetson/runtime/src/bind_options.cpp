@@ -1,4 +1,4 @@
-// Python: the settings by name, so that Python's side and tests read and write what the binary does.
+// Python: the settings by name, so that Python and the tests read and write the same as the binary.
 #include "bindings.h"
 #include "error.h"
 #include "settings.h"

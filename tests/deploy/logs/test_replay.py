@@ -39,7 +39,7 @@ def flipped(message, at):
 
 
 def first_float(message, sizes):
-    """Where a list's first number stands behind a head of that many bytes of numbers, aligned to 4."""
+    """Offset of a list's first number after this many bytes of numbers, aligned to 4."""
     return 4 + -(-sizes // 4) * 4 + 4
 
 
@@ -99,7 +99,7 @@ def test_the_command_line_says_what_is_wrong(record, change, capfd, tmp_path):
     assert main(["replay", str(path)]) == 3
     assert "robot-rl-infer: replay of" in capfd.readouterr().err
     (tmp_path / "noise.mcap").write_bytes(b"no log at all")
-    for name, words in (("noise.mcap", "it is no MCAP file"), ("none.mcap", "cannot be read")):
+    for name, words in (("noise.mcap", "not an MCAP file"), ("none.mcap", "cannot be read")):
         assert main(["replay", str(tmp_path / name)]) == 2
         assert words in capfd.readouterr().err
     assert main(["replay"]) == 2
