@@ -18,7 +18,7 @@ def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Con
 
     Args:
         description: Result of the environment's `describe_policy()`: "robot", "joints", "actions", "observations",
-            "control_period_s", "physics_timestep_s" and, where there is one, "command" with its "ranges".
+            "control_period_s", "physics_timestep_s" and, if there is one, "command" with its "ranges".
         training: Origin of the policy.
 
     Returns:

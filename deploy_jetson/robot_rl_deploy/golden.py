@@ -73,7 +73,7 @@ class Golden:
                     f"golden.npz: {name} is {array.dtype} {array.shape}; it must be float32 {(steps, size)}"
                 )
             if not np.isfinite(array).all():
-                raise ContractError(f"golden.npz: {name} holds numbers that are not finite; export the bundle again")
+                raise ContractError(f"golden.npz: {name} contains numbers that are not finite; export the bundle again")
         if self.reset.dtype != np.bool_ or steps < MIN_STEPS:
             raise ContractError(
                 f"golden.npz: reset is {self.reset.dtype} of {steps} steps; at least {MIN_STEPS} of bool"

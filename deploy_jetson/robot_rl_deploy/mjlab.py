@@ -68,7 +68,7 @@ class RobotFacts:
         physics_timestep_s: mjlab's time step [s].
         joints: Joint -> its limits.
         command: Components of the command in their order, with the ranges of the training.
-        fallback_pose: Joint -> position to stand in; the default pose where None.
+        fallback_pose: Joint -> position to stand in; the default pose if None.
         observations: Name of a term -> which of `TERMS` it is, for names that are not among them.
         action_clip: Bound of the actions, `clip_actions` in mjlab; None without one.
         exact: Field of the metadata -> its values in full, for those that are too inaccurate with three decimals.
@@ -241,7 +241,7 @@ def _observations(metadata: Metadata, facts: RobotFacts) -> list[dict[str, Any]]
 
 
 def _exact(metadata: Metadata, facts: RobotFacts, key: str) -> tuple[float, ...]:
-    """The values of a field: those of the facts where they agree with the metadata's three decimals."""
+    """The values of a field: those of the facts if they agree with the metadata's three decimals."""
     if key == "observation_terms_scale":
         rounded = tuple(scale for _, scale, _, _ in metadata.terms)
     else:

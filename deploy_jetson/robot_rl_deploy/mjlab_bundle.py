@@ -75,7 +75,7 @@ def convert(model: bytes, contract: Contract, metadata: Mapping[str, str]) -> by
         node.output[:] = [names.get(name, name) for name in node.output]
     bound = [LARGEST if spec.clip is None else spec.clip for spec in contract.actions]
     tables = {
-        "low": [-value for value in bound],  # the largest float where there is no clip
+        "low": [-value for value in bound],  # the largest float if there is no clip
         "high": bound,
         "scale": [spec.scale for spec in contract.actions],
         "offset": [spec.offset for spec in contract.actions],

@@ -38,7 +38,7 @@ class Observer:
         Args:
             contract: What to build.
             num_envs: Number of robots.
-            joint_names: Order of the joints in the signals; that of the contract where None.
+            joint_names: Order of the joints in the signals; that of the contract if None.
 
         Raises:
             ContractError: The joints do not fit.

@@ -98,7 +98,7 @@ class LayoutSpec:
     Attributes:
         order: "term_major": a term with all its history, then the next term.
         history: "oldest_first" within a term.
-        fill: "first_value": after a reset every frame holds the first one.
+        fill: "first_value": after a reset every frame is the first one.
         observation_size: Sum over terms of size * history.
         action_size: Number of policy outputs.
         state_size: Width of the state that the policy carries from step to step; 0 without a memory.

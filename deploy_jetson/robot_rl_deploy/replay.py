@@ -24,7 +24,7 @@ class ReplayReport:
     Attributes:
         steps: Control steps replayed.
         resets: How often the policy was reset.
-        observation_error: Largest error of an observation; relative where the value is above 1.
+        observation_error: Largest error of an observation; relative if the value is above 1.
         action_error: Largest error of an action.
         joint_target_error: Largest error of a target, in its unit.
     """

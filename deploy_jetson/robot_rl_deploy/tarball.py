@@ -1,4 +1,4 @@
-"""Everything that a robot's computer needs, in one tarball: sources, bundle, settings, service, scripts.
+"""A tarball with everything that a robot's computer needs: sources, bundle, settings, service, scripts.
 
 The same inputs give the same bytes: files are sorted, and times, owners and the compressor's header are left out.
 """
@@ -36,12 +36,12 @@ class Packing:
     """Options of the tarball.
 
     Attributes:
-        runtime: Folder of the runtime's sources; None takes those next to this package.
-        transport: How the robot is reached, as `robot-rl-infer --transport` takes it; if empty, from the robot's name.
+        runtime: Folder of the runtime's sources; None uses those next to this package.
+        transport: Address of the robot, as in `robot-rl-infer --transport`; if empty, from the robot's name.
         operator: Address of the operator; if empty, through the robot over DDS (its remote control), else on this
             machine's loopback.
         onnxruntime: An aarch64 wheel of ONNX Runtime to put in; None lets the robot's computer download it.
-        public_key: Ed25519 key (PEM) that the bundle must be signed with; None takes any bundle.
+        public_key: Ed25519 key (PEM) that the bundle must be signed with; None accepts any bundle.
     """
 
     runtime: Path | None = None
@@ -52,11 +52,11 @@ class Packing:
 
 
 def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tuple[Path, BundleReport]:
-    """Check a bundle and write the tarball that takes it to a robot's computer.
+    """Check a bundle and write the tarball for a robot's computer.
 
     Args:
         bundle: Directory of the bundle.
-        to: Directory of the tarball, made where it is missing.
+        to: Directory of the tarball, created if it is missing.
         packing: Options.
 
     Returns:

@@ -101,8 +101,8 @@ class ObservationSpec:
         scale: Factor applied last.
         clip: Lowest and highest transformed value; None for no clip.
         history: Number of frames, 1 for the newest only.
-        params: "joints" (names, joint signals only; all joints where absent); for `sin_cos_phase` "frequency_hz",
-            "gate" ("none" or "command") and "gate_norm": both values are 0 where the command's norm is below it; for
+        params: "joints" (names, joint signals only; all joints if absent); for `sin_cos_phase` "frequency_hz",
+            "gate" ("none" or "command") and "gate_norm": both values are 0 if the command's norm is below it; for
             `minus_offset` "offset" [m], which is subtracted, and "grid", a `GridSpec`.
     """
 

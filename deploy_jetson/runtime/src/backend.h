@@ -27,7 +27,7 @@ class Backend {
   /// Run a few hundred times on zeros, so that the first real step takes as long as the others.
   virtual void warm(int runs = 200);
   /// Infer: observation (observation_size), state (state_size) in; action, joint target (action_size), state out.
-  /// `state_out` may be the same memory as `state`. Returns false where the network failed; nothing is thrown.
+  /// `state_out` may be the same memory as `state`. Returns false if the network failed; nothing is thrown.
   virtual bool run(std::span<const float> observation, std::span<const float> state, std::span<float> action,
                    std::span<float> joint_target, std::span<float> state_out) noexcept = 0;
   /// Run once more on the last inputs, so that weights and processor are warm at the next `run`; the results of
@@ -49,7 +49,7 @@ std::unique_ptr<Backend> make_onnxruntime(const Contract& contract, std::span<co
 /// Version of the ONNX Runtime that make_onnxruntime loads. Throws UserError.
 std::string onnxruntime_version(const BackendOptions& options);
 
-/// TensorRT. Throws UserError where this program was built without it.
+/// TensorRT. Throws UserError if this program was built without it.
 std::unique_ptr<Backend> make_tensorrt(const Contract& contract, std::span<const std::byte> model,
                                        const BackendOptions& options);
 

@@ -47,9 +47,9 @@ void* open_named(const std::string& where, const fs::path& named) {
   if (!path.empty()) {
     if (void* library = open_library(path)) return library;
   }
-  const char* why = path.empty() ? "that folder holds no libonnxruntime.so" : dlerror();
-  throw UserError(where + " is '" + named.string() + "', which cannot be loaded (" + (why ? why : "unknown") +
-                  "); it must be libonnxruntime.so of ONNX Runtime 1.17 or newer, or its folder");
+  const char* why = path.empty() ? "that folder contains no libonnxruntime.so" : dlerror();
+  throw UserError(where + "=" + named.string() + ": cannot be loaded (" + (why ? why : "unknown") +
+                  "); must be libonnxruntime.so of ONNX Runtime 1.17 or newer, or its folder");
 }
 
 void* find_library(const fs::path& option) {

@@ -1,6 +1,6 @@
 // TensorRT 10 and 11. The engine is built on the device and kept (engine_cache.h); copies and inference are one CUDA
-// graph over pinned memory. Compiled where NvInfer.h is found; CI compiles and runs it against a stand-in of the
-// headers.
+// graph over pinned memory. Compiled if NvInfer.h is found; CI compiles and runs it against replacements of
+// the headers.
 #include <NvInfer.h>
 #include <NvOnnxParser.h>
 #include <cuda_runtime_api.h>

@@ -106,7 +106,7 @@ nb::dict measure(Network& network, const Row& observation, int runs, double peri
 void bind_backend(nb::module_& module) {
   nb::class_<Network>(module, "Network", "A policy's network in a backend; a recurrent policy's state goes in and out.")
       .def("run", &run, nb::arg("observation"), nb::arg("state"),
-           "Infer: action, joint target and next state, or None where the backend failed.")
+           "Infer: action, joint target and next state, or None if the backend failed.")
       .def("run_in_place", &run_in_place, nb::arg("observation"), nb::arg("state"),
            "The same with the next state written over the one given.")
       .def("rehearse", [](Network& network) { network.backend->rehearse(); }, "Warm it for the next run.")

@@ -19,7 +19,7 @@ void bind_options(nb::module_& module) {
         if (!text.empty()) read_settings_text(settings, text, "settings");
         return settings_json(settings);
       },
-      nb::arg("text") = "", "All settings as JSON, with those that a JSON text gives; UserError where one is wrong.");
+      nb::arg("text") = "", "All settings as JSON, updated from a JSON text; UserError if one is invalid.");
 }
 
 const AddBinder kAdd(bind_options);

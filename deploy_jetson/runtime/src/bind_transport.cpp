@@ -99,7 +99,7 @@ void bind_frames(nb::module_& module) {
         if (open_frame(bytes_in(data), frame) != Opened::kGood) return std::nullopt;
         return std::pair(frame.kind, frame.layout);
       },
-      "data"_a, "Kind and layout of a frame; None where it is damaged or of another version.");
+      "data"_a, "Kind and layout of a frame; None if it is damaged or of another version.");
   module.def("layout_of", &layout_of, "robot"_a);
 }
 
@@ -142,7 +142,7 @@ void bind_readers(nb::module_& module) {
         const auto frame = opened(data, Message::kState);
         return frame && read_state(*frame, state) ? std::optional(state) : std::nullopt;
       },
-      "data"_a, "The state in a frame; None where there is none.");
+      "data"_a, "The state in a frame; None if there is none.");
   module.def(
       "read_command",
       [](const nb::bytes& data) -> std::optional<LowCommand> {
@@ -150,7 +150,7 @@ void bind_readers(nb::module_& module) {
         const auto frame = opened(data, Message::kCommand);
         return frame && read_command(*frame, command) ? std::optional(command) : std::nullopt;
       },
-      "data"_a, "The command in a frame; None where there is none.");
+      "data"_a, "The command in a frame; None if there is none.");
   module.def(
       "read_operator",
       [](const nb::bytes& data) -> std::optional<std::pair<OperatorInput, std::uint64_t>> {
@@ -160,7 +160,7 @@ void bind_readers(nb::module_& module) {
         if (!frame || !read_operator(*frame, input, source)) return std::nullopt;
         return std::pair(input, source);
       },
-      "data"_a, "The operator's message in a frame and its source; None where there is none.");
+      "data"_a, "The operator's message in a frame and its source; None if there is none.");
   module.def(
       "read_describe",
       [](const nb::bytes& data) -> std::optional<RobotDescription> {
@@ -168,7 +168,7 @@ void bind_readers(nb::module_& module) {
         const auto frame = opened(data, Message::kDescribe);
         return frame && read_describe(*frame, robot) ? std::optional(robot) : std::nullopt;
       },
-      "data"_a, "The description in a frame; None where there is none.");
+      "data"_a, "The description in a frame; None if there is none.");
   module.def(
       "read_hello",
       [](const nb::bytes& data) -> std::optional<std::pair<std::uint64_t, bool>> {
@@ -177,7 +177,7 @@ void bind_readers(nb::module_& module) {
         if (!frame || !read_hello(*frame, hello)) return std::nullopt;
         return std::pair(hello.commander, hello.states);
       },
-      "data"_a, "Commander of a greeting and whether it wants states; None where there is none.");
+      "data"_a, "Commander of a greeting and whether it wants states; None if there is none.");
 }
 
 void bind_ends(nb::module_& module) {

@@ -42,7 +42,7 @@ void add_copy(nb::class_<C>& type) {
 }
 
 void bind_enums(nb::module_& module) {
-  nb::enum_<Phase>(module, "Phase", "Where the state machine is.")
+  nb::enum_<Phase>(module, "Phase", "Phase of the state machine.")
       .value("BOOT", Phase::kBoot)
       .value("DAMPING", Phase::kDamping)
       .value("STAND", Phase::kStand)

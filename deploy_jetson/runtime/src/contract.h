@@ -71,7 +71,7 @@ struct Contract {
   std::vector<double> fallback_pose;  // in the joints' order
   TrainingSpec training;
 
-  /// Width of a signal by name, whether the policy reads it or not; of feet and height scan 0 where it does not.
+  /// Width of a signal by name, whether the policy reads it or not; of feet and height scan 0 if it does not.
   int signal_size(std::string_view signal) const;
   /// Names of the signals that a robot has to deliver, in the order in which the terms first read them.
   std::vector<std::string> needed_signals() const;

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 constexpr int kCapIpcLock = 14, kCapSysNice = 23;  // bits of CapEff, see capabilities(7)
 constexpr long long kEnoughLocked = 512LL << 20;   // [byte], more than the runtime maps with ONNX Runtime
-constexpr double kHeatMargin = 10.0;               // [C] below the temperature where the machine slows down
+constexpr double kHeatMargin = 10.0;               // [C] below the temperature at which the machine slows down
 constexpr long long kSlowIdle = 100;               // [us] to leave an idle state
 
 std::string print(const char* format, double value) {

@@ -101,7 +101,7 @@ std::string observation_label(const Contract& contract, int column) {
 struct Difference {
   std::string what;
   double tolerance;
-  bool relative = false;  // to the value where that is above 1
+  bool relative = false;  // to the value if that is above 1
   double largest = 0;
 
   template <class Label>

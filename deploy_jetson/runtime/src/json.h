@@ -23,7 +23,7 @@ class Json {
   std::vector<Json> items;  // of an array
   Members members;          // of an object, in the file's order; no key twice
 
-  /// A member of an object; nullptr where there is none.
+  /// A member of an object; nullptr if there is none.
   const Json* find(std::string_view key) const;
   /// The value for a message: like Python's repr, at most 80 characters.
   std::string shown() const;

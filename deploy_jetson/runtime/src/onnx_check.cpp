@@ -38,7 +38,7 @@ struct Port {
   std::string name;
   std::uint64_t type = 0;
   int dimensions = -1;
-  std::int64_t width = -1;  // of the last dimension; -1 where it is free
+  std::int64_t width = -1;  // of the last dimension; -1 if it is free
   std::int64_t batch = -1;  // of the first
 };
 

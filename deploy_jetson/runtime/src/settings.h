@@ -18,7 +18,7 @@ struct SafetyLimits {
   double tilt_rad = 1.0;             // between the base's z axis and the vertical
   double position_margin = 0.10;     // beyond a joint's limits [rad or m]
   double velocity_factor = 1.5;      // of a joint's velocity limit; the impact of a foot exceeds 1 for a moment
-  double action_rate = 20.0;         // largest change of an action (as the network gives it) in a control step
+  double action_rate = 20.0;         // largest change of an action (output of the network) in a control step
   double effort_factor = 1.5;        // of a joint's effort limit, measured by the motor
   double temperature_c = 95.0;
   double operator_s = 0.5;           // since the operator's last message; 0: no operator needed
@@ -26,7 +26,7 @@ struct SafetyLimits {
 
 struct Settings {
   double writer_period_s = 0.002;
-  double stand_s = 2.0;              // ramp from where the joints are to the fallback pose
+  double stand_s = 2.0;              // ramp from the current joint positions to the fallback pose
   double blend_s = 0.5;              // from the standing pose to the policy's targets
   double damping_scale = 1.0;        // times the contract's kd, in DAMPING
   SafetyLimits limits;

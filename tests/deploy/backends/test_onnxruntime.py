@@ -163,7 +163,7 @@ def test_what_is_no_network_is_refused(small, load, model):
 
 def test_named_library_is_taken_or_nothing(small, load, tmp_path):
     for path in (tmp_path / "missing.so", tmp_path, small / "policy.onnx"):
-        with pytest.raises(rt.UserError, match=f"--onnxruntime is '{path}', which cannot be loaded"):
+        with pytest.raises(rt.UserError, match=f"--onnxruntime={path}: cannot be loaded"):
             load(small, library=str(path))
     folder = rt.onnxruntime_library().parent
     assert load(small, library=str(folder))[0].identity.startswith("onnxruntime")
@@ -182,7 +182,7 @@ def test_binary_without_a_library_says_how_to_get_one(small, infer):
         assert "pip install onnxruntime" in errors
     code, _, errors = infer("--bundle", small, "--bench", ROBOT_RL_ONNXRUNTIME="/nowhere/lib.so")
     assert code == 2
-    assert "ROBOT_RL_ONNXRUNTIME is '/nowhere/lib.so'" in errors
+    assert "ROBOT_RL_ONNXRUNTIME=/nowhere/lib.so: cannot" in errors
 
 
 def test_other_backends_and_precisions_are_refused(small):

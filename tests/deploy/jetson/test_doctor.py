@@ -100,7 +100,7 @@ def test_a_machine_that_is_set_up_well_is_all_good(look):
         ({"sys/class/hwmon/hwmon3/oc3_event_cnt": "2"}, "throttling", "bad", "(oc3: 2)"),
         ({f"{CPU}/cpu1/thermal_throttle/core_throttle_count": "7"}, "throttling", "advice", "7 times"),
         ({f"{CPU}/cpu3/cpufreq/scaling_governor": "schedutil"}, "governor", "advice", "schedutil on 3"),
-        ({f"{CPU}/cpu3/cpufreq/cpuinfo_cur_freq": "649000"}, "cpu_clock", "bad", "25 % of the clock"),
+        ({f"{CPU}/cpu3/cpufreq/cpuinfo_cur_freq": "649000"}, "cpu_clock", "bad", "25 % of the requested clock"),
         ({f"{CPU}/cpu4/cpufreq/scaling_max_freq": "972000"}, "cpu_clock", "advice", "processors 4 are kept below"),
         ({f"{CPU}/cpu0/cpuidle/state1/disable": "0"}, "idle_states", "advice", "'c7', 5000 us"),
         ({f"{GPU}/min_freq": "315000000"}, "gpu_clock", "advice", "may be lowered"),

@@ -209,7 +209,7 @@ def test_the_command_line_packs_a_bundle_and_names_what_is_missing(bundle, tmp_p
     assert "key=nowhere.pem: there is no such file" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert main(["deploy", f"policy={bundle}", f"runtime={tmp_path / 'empty'}", f"to={tmp_path / 'out'}"]) == 2
-    assert "missing among the runtime's sources" in capsys.readouterr().err
+    assert "missing in the runtime's sources" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")

@@ -72,7 +72,7 @@ def test_another_backend_takes_the_logs_actions(rt, record, capfd):
     path = record(backend="mixture")
     assert main(["replay", str(path)]) == 0
     out = capfd.readouterr().out
-    assert "660 commands, 60 policy steps, every command again bit for bit" in out
+    assert "660 commands, 60 policy steps, every command reproduced bit for bit" in out
     result = rt.replay_log(path, "onnxruntime")
     assert result["difference"] == ""
     assert result["action_difference"] > 0
