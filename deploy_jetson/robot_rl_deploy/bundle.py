@@ -1,4 +1,4 @@
-"""A bundle on disk: which files there are, and how they are read without trusting them."""
+"""A bundle on disk: its files, and how to read them without trusting them."""
 
 import contextlib
 import hashlib
@@ -31,7 +31,7 @@ class Bundle:
         golden: The golden sequence.
         model: The ONNX file.
         digest: SHA-256 of SHA256SUMS in hexadecimal: it identifies the bundle.
-        contract_digest: SHA-256 of contract.json; the network carries it, too.
+        contract_digest: SHA-256 of contract.json; the network's file contains it, too.
     """
 
     contract: Contract
@@ -53,7 +53,7 @@ def read_bundle(directory: Path, *, signed_by: Path | None = None) -> Bundle:
 
     Raises:
         FileNotFoundError: There is no such directory.
-        ContractError: The bundle is damaged or holds something else than a bundle.
+        ContractError: The bundle is damaged, or the directory contains other files.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -64,7 +64,7 @@ def read_bundle(directory: Path, *, signed_by: Path | None = None) -> Bundle:
             raise ContractError(f"policy bundle '{directory}': {name} is missing; export the bundle again")
     for name in names:
         if name not in (*FILES, SUMS, SIGNATURE):
-            raise ContractError(f"policy bundle '{directory}': {name!r} is no file of a bundle; remove it")
+            raise ContractError(f"policy bundle '{directory}': {name!r} is not a file of a bundle; remove it")
     sums = _read(directory / SUMS)
     if signed_by is not None:
         _check_signature(directory, sums, signed_by)
@@ -89,17 +89,17 @@ def read_bundle(directory: Path, *, signed_by: Path | None = None) -> Bundle:
 
 
 def foreign_content(directory: Path) -> str:
-    """Say why a bundle must not be written to a directory: something is there that is not a bundle of ours.
+    """Return why a bundle must not be written to a directory: it contains something other than a bundle of ours.
 
-    A bundle is known by its list of files, and by contract.json or SHA256SUMS, of which one may be damaged or missing:
-    an incomplete bundle can be written again.
+    A bundle is identified by its list of files, and by contract.json or SHA256SUMS, of which one may be damaged or
+    missing: an incomplete bundle can be written again.
 
     Args:
         directory: Where a bundle is to be written.
 
     Returns:
-        What is there, such as "holds 'notes.txt', which is not a file of a bundle"; empty where the place is free: no
-        such directory, an empty one, or a bundle.
+        A description such as "holds 'notes.txt', which is not a file of a bundle"; empty if a bundle can be written:
+        there is no such directory, or it is empty, or a bundle.
     """
     directory = Path(directory)
     if directory.is_symlink():
@@ -115,8 +115,8 @@ def foreign_content(directory: Path) -> str:
         if name not in (*FILES, SUMS, SIGNATURE):
             return f"holds '{name}', which is not a file of a bundle"
         if not stat.S_ISREG((directory / name).lstat().st_mode):
-            return f"holds '{name}' as something else than a plain file"
-    return "" if not names or _bears_our_mark(directory) else "holds files of a bundle's names, but no bundle of ours"
+            return f"holds '{name}', which is not a regular file"
+    return "" if not names or _bears_our_mark(directory) else "holds files named as in a bundle, but is not a bundle"
 
 
 def _bears_our_mark(directory: Path) -> bool:
@@ -153,7 +153,7 @@ def sign_bundle(directory: Path, key: Path) -> Path:
     read_bundle(directory)
     path = Path(directory) / SIGNATURE
     signature = sign(_read(path.with_name(SUMS)), key)
-    folder = path.parent.absolute()  # in the one above: a bundle holds nothing else, not even after a kill
+    folder = path.parent.absolute()  # in the parent: a bundle contains no other file, not even after a kill
     handle, fresh = tempfile.mkstemp(prefix=f".{folder.name}-", dir=folder.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -174,7 +174,7 @@ def _check_signature(directory: Path, sums: bytes, key: Path) -> None:
         )
     if not is_signed_by(sums, _read(directory / SIGNATURE), key):
         raise ContractError(
-            f"policy bundle '{directory}': {SIGNATURE} is no signature of {SUMS} by '{key}'; sign the bundle again"
+            f"policy bundle '{directory}': {SIGNATURE} is not a signature of {SUMS} by '{key}'; sign the bundle again"
         )
 
 
@@ -183,7 +183,7 @@ def _read(path: Path) -> bytes:
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
-            raise ContractError(f"policy bundle: {path} is a link or no plain file; a bundle holds plain files alone")
+            raise ContractError(f"policy bundle: {path} is not a regular file; a bundle may contain only regular files")
         if status.st_size > most:
             raise ContractError(f"policy bundle: {path} has {status.st_size} bytes; {most} are the most")
         return path.read_bytes()
@@ -193,7 +193,7 @@ def _read(path: Path) -> bytes:
 
 def _parse_sums(data: bytes) -> dict[str, str]:
     sums: dict[str, str] = {}
-    # Lines end in "\n" and nothing else: what ends a line for one reader must not be part of one for another.
+    # Lines end only in "\n": readers must not disagree about where a line ends.
     for line in data.decode(errors="replace").removesuffix("\n").split("\n"):
         digest, separator, name = line.partition("  ")
         if name not in FILES:

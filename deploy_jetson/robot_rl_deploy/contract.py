@@ -1,14 +1,14 @@
-"""The policy contract: everything a runtime must know to feed a policy and to obey it.
+"""The policy contract: everything a runtime needs to compute a policy's observations and to apply its actions.
 
 A contract is JSON with a version. It is read strictly: an unknown or missing field, a wrong type, a number that is not
 finite or a size that does not add up is a `ContractError` of one line. Floats are written in the shortest form that
 reads back to the same bits, never rounded. This module needs only the standard library.
 
-The value of an observation term is `clip(transform(signal)) * scale` in float32, `size` wide. Terms stand one after
-the other; within a term its history runs from the oldest to the newest frame, and after a reset every frame holds the
+The value of an observation term is `clip(transform(signal)) * scale` in float32, `size` wide. Terms follow one
+another; within a term its history runs from the oldest to the newest frame, and after a reset every frame has the
 first value. The control target of a policy output is `offset + scale * action`, and `action` is clipped.
 
-A policy with a memory also has a state: the network takes it, `state`, and gives the next one, `state_out`. It is
+A policy with a memory also has a state: the network takes it as `state` and returns the next one as `state_out`. It is
 zero at the start and after a reset. Only the contract of such a policy has `layout.state_size`.
 """
 
@@ -46,12 +46,12 @@ class Contract:
         joints: Joints, in the order of every joint signal.
         actions: Policy outputs in their order.
         observations: Terms in their order.
-        layout: How the terms lie.
+        layout: Layout of the observation vector.
         control_period_s: Time from one action to the next [s].
         physics_timestep_s: Step of the simulation trained in [s].
         command: Components of the command in their order; empty without one.
         fallback_pose: Position of every joint to stand in when the policy is refused [rad or m].
-        training: Where the policy comes from.
+        training: Origin of the policy.
     """
 
     schema_version: int
@@ -103,7 +103,7 @@ class Contract:
         return tuple(joint.name for joint in self.joints)
 
     def signal_sizes(self) -> dict[str, int]:
-        """Widths of the signals; the clock is none, since it comes from counting steps."""
+        """Return the widths of the signals, without the clock, which is computed from the number of steps."""
         joints, action = len(self.joints), len(self.actions)
         sizes = {"joint_pos": joints, "joint_vel": joints, "command": len(self.command), "last_action": action}
         declared = {term.signal: term.size for term in reversed(self.observations) if term.signal in DECLARED_SIGNALS}
@@ -160,13 +160,13 @@ def from_dict(data: Any) -> Contract:
     """Read a contract from parsed JSON.
 
     Args:
-        data: What `json.loads` gave.
+        data: Result of `json.loads`.
 
     Returns:
         The contract, checked.
 
     Raises:
-        ContractError: Something in it is wrong.
+        ContractError: It is invalid.
     """
     if isinstance(data, dict) and "schema_version" in data:
         _check_version(data["schema_version"])
@@ -174,7 +174,7 @@ def from_dict(data: Any) -> Contract:
 
 
 def to_dict(contract: Contract) -> dict[str, Any]:
-    """Give a contract as plain lists, dicts, texts and numbers; `from_dict` reads it back equal."""
+    """Return a contract as plain lists, dicts, texts and numbers; `from_dict` reads it back equal."""
     data = json.loads(json.dumps(dataclasses.asdict(contract), allow_nan=False))
     if not contract.layout.state_size:
         del data["layout"]["state_size"]

@@ -1,4 +1,4 @@
-"""From an environment's description of its policy to a contract."""
+"""Conversion of an environment's description of its policy to a contract."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Con
     """Write the contract of a policy.
 
     Args:
-        description: What the environment's `describe_policy()` gives: "robot", "joints", "actions", "observations",
-            "control_period_s", "physics_timestep_s" and, where there is one, "command" with its "ranges".
-        training: Where the policy comes from.
+        description: Result of the environment's `describe_policy()`: "robot", "joints", "actions", "observations",
+            "control_period_s", "physics_timestep_s" and, if there is one, "command" with its "ranges".
+        training: Origin of the policy.
 
     Returns:
         The contract, checked.
@@ -59,7 +59,7 @@ def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Con
 
 
 def _finite_or_none(field: str, value: Any) -> Any:
-    """A limit that is infinite is no limit; anything else is left for the contract to judge."""
+    """Replace an infinite limit by None; the contract checks everything else."""
     limits = ("lower", "upper", "velocity_limit")
     return None if field in limits and isinstance(value, float) and math.isinf(value) else value
 
@@ -76,7 +76,7 @@ def _observation(term: Mapping[str, Any], joint_names: Sequence[str], commanded:
     if signal not in SIGNALS:
         source = f"signal {signal!r}" if signal else "no signal of the robot"
         raise ContractError(
-            f"actor observation '{name}' reads {source}, which no robot can measure; give it to the critic alone, "
+            f"actor observation '{name}' reads {source}, which no robot can measure; give it only to the critic, "
             f"or build it from {', '.join(SIGNALS)}"
         )
     params = dict(term.get("params") or {})
@@ -117,7 +117,7 @@ def _joint_name(term: str, joint: Any, joint_names: Sequence[str]) -> str:
 
 
 def _command(command: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Ranges are given as `vx: (low, high)` or as `vx_lo` and `vx_hi`; other parameters of a command are no ranges."""
+    """Ranges are given as `vx: (low, high)` or as `vx_lo` and `vx_hi`; other parameters of a command are ignored."""
     if not command:
         return []
     ranges: dict[str, Sequence[float]] = {}

@@ -1,4 +1,4 @@
-"""Writing a policy bundle: network, contract, golden sequence, hashes; all of it or nothing."""
+"""Write a policy bundle (network, contract, golden sequence, hashes) completely or not at all."""
 
 import hashlib
 import logging
@@ -34,17 +34,17 @@ def export_bundle(
 
     Args:
         actor: The trained actor.
-        description: What the environment's `describe_policy()` gives.
+        description: Result of the environment's `describe_policy()`.
         out: Directory of the bundle.
         golden: The golden sequence, from `record_golden`.
-        run: Where the policy comes from.
+        run: Origin of the policy.
 
     Returns:
         The report of the check.
 
     Raises:
         ContractError: The policy reads what no robot can measure, or the bundle fails its own check.
-        OSError: It cannot be written; what was in `out` is as before.
+        OSError: It cannot be written; the content of `out` is unchanged.
     """
     module = actor.export_module()
     contract = make_contract(description, run)
@@ -58,7 +58,7 @@ def export_bundle(
 def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> BundleReport:
     """Write the files of a bundle next to `out`, check them, and only then put them in place of an older one.
 
-    Nothing but a bundle is ever replaced (`robot_rl_deploy.bundle.foreign_content`).
+    Only a bundle is ever replaced (`robot_rl_deploy.bundle.foreign_content`).
 
     Args:
         out: Directory of the bundle.
@@ -70,8 +70,8 @@ def write_bundle(out: Path, contract: bytes, golden: Golden, model: bytes) -> Bu
         The report of the check.
 
     Raises:
-        ContractError: The bundle fails the check, or something else than a bundle is at `out`.
-        OSError: It cannot be written; what was in `out` is as before.
+        ContractError: The bundle fails the check, or `out` is something other than a bundle.
+        OSError: It cannot be written; the content of `out` is unchanged.
     """
     out = Path(out)
     _check_free(out)
@@ -108,7 +108,7 @@ def export_policy(env: Any, actor: ExportableActor, out: Path, *, run: TrainingS
         env: The environment the actor was trained in; one world is enough. It is reset and stepped.
         actor: The trained actor.
         out: Directory of the bundle.
-        run: Where the policy comes from.
+        run: Origin of the policy.
         steps: Length of the golden sequence.
 
     Returns:

@@ -1,7 +1,7 @@
 """Robot states that every golden sequence ends with: standing, the ends of the command's range, a tilted body.
 
-A recording of a simulation alone shows a few commands of its own and a robot that walks upright. What it never shows
-could be exchanged without notice, such as a clock's gate or the range of a command.
+A recorded simulation contains only a few commands and a robot that walks upright. Parts of the contract that it does
+not exercise, such as a clock's gate or the range of a command, could be changed without being noticed.
 """
 
 import math
@@ -15,7 +15,7 @@ from robot_rl_deploy.observe import needed_signals
 from robot_rl_deploy.strict import ContractError
 
 STANDING_STEPS = 4
-"""Steps with a command of zero: more than one, so that the clock of a gate that is open would run."""
+"""Steps with a command of zero: more than one, so that the clock of an open gate would advance."""
 TILTS = ((0.5, 0.0), (-0.5, 0.0), (0.0, 0.5), (0.0, -0.5), (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0))
 """Roll and pitch of the tilted body [rad]."""
 LEAST_TILT = 0.45
@@ -25,13 +25,13 @@ Array = NDArray[np.float32]
 
 
 def forced_states(contract: Contract) -> dict[str, Array]:
-    """Give the raw robot states that a golden sequence ends with; the policy is reset before the first of them.
+    """Return the raw robot states that a golden sequence ends with; the policy is reset before the first of them.
 
     Args:
         contract: Which signals are needed, limits and ranges.
 
     Returns:
-        Signal -> values (steps, size): standing, each component of the command at either end, all of them there, then
+        Signal -> values (steps, size): standing, each component of the command at either end, all of them, then
         tilted bodies with fast joints far from the default pose.
     """
     commands = _commands(contract)
@@ -63,7 +63,7 @@ def forced_states(contract: Contract) -> dict[str, Array]:
 
 
 def check_coverage(contract: Contract, signals: Mapping[str, Array]) -> None:
-    """Refuse a sequence that shows no standing, no end of the command's range or no tilted body.
+    """Refuse a sequence without standing, an end of the command's range or a tilted body.
 
     Args:
         contract: Which signals are needed, and the command's range.

@@ -2,8 +2,8 @@
 
 Arrays over `steps` control steps, float32 but for the resets: every needed signal under its name (steps, size), "reset"
 (steps,) bool: the policy is reset before this step, "observation" (steps, observation_size), "action" and
-"joint_target" (steps, action_size). The last action that an observation shows is the sequence's own, so that rounding
-in one step does not run on into the next.
+"joint_target" (steps, action_size). The last action in an observation is that of the sequence, so that rounding
+errors of one step do not propagate to the next.
 """
 
 import io
@@ -53,7 +53,7 @@ class Golden:
 
         Raises:
             ContractError: An array is missing, extra, of another type, shape or length, or not finite; the sequence is
-                too short, has no reset inside, or does not show what `robot_rl_deploy.forced` adds.
+                too short, has no reset inside, or does not contain what `robot_rl_deploy.forced` adds.
         """
         steps = len(self.reset) if np.ndim(self.reset) == 1 else 0
         sizes = contract.signal_sizes()
@@ -73,7 +73,7 @@ class Golden:
                     f"golden.npz: {name} is {array.dtype} {array.shape}; it must be float32 {(steps, size)}"
                 )
             if not np.isfinite(array).all():
-                raise ContractError(f"golden.npz: {name} holds numbers that are not finite; export the bundle again")
+                raise ContractError(f"golden.npz: {name} contains numbers that are not finite; export the bundle again")
         if self.reset.dtype != np.bool_ or steps < MIN_STEPS:
             raise ContractError(
                 f"golden.npz: reset is {self.reset.dtype} of {steps} steps; at least {MIN_STEPS} of bool"
@@ -119,7 +119,7 @@ def loads(data: bytes, contract: Contract) -> Golden:
 def _read_arrays(data: bytes) -> dict[str, NDArray[Any]]:
     _check_frame(data)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        # Sizes before anything is unpacked: a small file may hold a large one.
+        # Check sizes before anything is unpacked: a small file may contain a large one.
         if packed := [item.filename for item in archive.infolist() if item.compress_type != zipfile.ZIP_STORED]:
             raise ContractError(f"golden.npz cannot be read ('{packed[0]}' is compressed); export the bundle again")
         if sum(item.file_size for item in archive.infolist()) > 2 * len(data) or archive.testzip():
@@ -131,14 +131,14 @@ def _read_arrays(data: bytes) -> dict[str, NDArray[Any]]:
         arrays = {name: stored[name] for name in stored.files}
         for name, array in arrays.items():
             if stored.files.count(name) > 1 or not isinstance(array, np.ndarray):
-                raise ContractError(f"golden.npz: '{name}' is no array, or there are two; export the bundle again")
+                raise ContractError(f"golden.npz: '{name}' is not an array, or there are two; export the bundle again")
     return arrays
 
 
 def _check_frame(data: bytes) -> None:
-    """Refuse bytes before the archive or behind it, where another reader could find other parts."""
+    """Refuse bytes before or after the archive, in which another reader could find other parts."""
     if len(data) < END.size or data[-END.size :][:4] != b"PK\x05\x06":
-        raise ContractError("golden.npz cannot be read (it is no ZIP file, cut, or goes on behind it); export it again")
+        raise ContractError("golden.npz cannot be read (not a ZIP file, truncated or trailing data); export it again")
     size, offset = END.unpack(data[-END.size :])[5:7]
     if size + offset != len(data) - END.size:
         raise ContractError("golden.npz cannot be read (its list of parts is wrong); export the bundle again")

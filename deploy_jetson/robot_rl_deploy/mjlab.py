@@ -1,10 +1,10 @@
-"""Policies trained with mjlab: the metadata of its ONNX file read into a contract.
+"""Policies trained with mjlab: conversion of the metadata of its ONNX file to a contract.
 
 mjlab writes names, gains, scales and the default pose into its ONNX file, rounded to three decimals. It does not write
-what else a robot needs: periods, limits, command ranges. Those come from a file of facts, `RobotFacts`. Where a
-rounded value is not good enough, `exact` gives it in full; it must agree with the metadata.
+other facts that a robot needs: periods, limits, command ranges. Those come from a file of facts, `RobotFacts`. If a
+rounded value is not good enough, `exact` has it in full; it must agree with the metadata.
 
-What is taken for granted, since the metadata does not say it: targets are positions around the default pose
+Assumptions, since the metadata does not contain them: targets are positions around the default pose
 (`use_default_offset`), joint velocities are relative to zero, and the IMU's axes are those of the base.
 """
 
@@ -25,8 +25,8 @@ ROUNDING = 0.5e-3 * (1 + 1e-6)
 LARGEST = 3.4028234663852886e38
 """The largest float32, for a clip with one side."""
 
-# What an observation term of mjlab's velocity tasks is: signal, transform, unit, frame. The name of a term is free in
-# mjlab; `RobotFacts.observations` describes unusual ones.
+# Observation terms of mjlab's velocity tasks: signal, transform, unit, frame. mjlab allows any name of a term;
+# `RobotFacts.observations` describes unusual ones.
 TERMS = {
     "base_ang_vel": ("imu_gyro", "identity", "rad/s", "base"),
     "projected_gravity": ("imu_quat_wxyz", "projected_gravity", "1", "base"),
@@ -37,7 +37,7 @@ TERMS = {
 }
 UNMEASURED = {
     "base_lin_vel": "no robot measures its velocity; train without it, or give it to the critic only",
-    "height_scan": "the metadata does not tell its grid; train without it",
+    "height_scan": "the metadata does not contain its grid; train without it",
 }
 
 
@@ -60,7 +60,7 @@ class JointFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RobotFacts:
-    """What mjlab's metadata does not say.
+    """Facts that mjlab's metadata does not contain.
 
     Attributes:
         robot: Name of the robot.
@@ -68,10 +68,10 @@ class RobotFacts:
         physics_timestep_s: mjlab's time step [s].
         joints: Joint -> its limits.
         command: Components of the command in their order, with the ranges of the training.
-        fallback_pose: Joint -> position to stand in; the default pose where None.
+        fallback_pose: Joint -> position to stand in; the default pose if None.
         observations: Name of a term -> which of `TERMS` it is, for names that are not among them.
         action_clip: Bound of the actions, `clip_actions` in mjlab; None without one.
-        exact: Field of the metadata -> its values in full, for those that three decimals spoil.
+        exact: Field of the metadata -> its values in full, for those that are too inaccurate with three decimals.
     """
 
     robot: str
@@ -87,7 +87,7 @@ class RobotFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What mjlab wrote into the file.
+    """Metadata that mjlab wrote into the file.
 
     Attributes:
         run_path: Training run.
@@ -129,13 +129,13 @@ def read_facts(text: str) -> RobotFacts:
 
 
 def read_metadata(model: bytes) -> Metadata:
-    """Read what mjlab wrote into an ONNX file.
+    """Read the metadata that mjlab wrote into an ONNX file.
 
     Args:
         model: The file.
 
     Raises:
-        ContractError: It is no file of mjlab's, or describes a policy that no contract can describe.
+        ContractError: It is not a file of mjlab's, or describes a policy that no contract can describe.
     """
     import onnx
 
@@ -166,7 +166,7 @@ def make_contract(metadata: Metadata, facts: RobotFacts) -> Contract:
 
     Args:
         metadata: From its ONNX file.
-        facts: What that does not say.
+        facts: Facts that the metadata does not contain.
 
     Raises:
         ContractError: The two do not fit together, or the policy reads what no robot can measure.
@@ -241,7 +241,7 @@ def _observations(metadata: Metadata, facts: RobotFacts) -> list[dict[str, Any]]
 
 
 def _exact(metadata: Metadata, facts: RobotFacts, key: str) -> tuple[float, ...]:
-    """The values of a field: those of the facts where they agree with the metadata's three decimals."""
+    """The values of a field: those of the facts if they agree with the metadata's three decimals."""
     if key == "observation_terms_scale":
         rounded = tuple(scale for _, scale, _, _ in metadata.terms)
     else:

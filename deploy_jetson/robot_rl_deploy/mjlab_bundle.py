@@ -1,4 +1,4 @@
-"""A bundle made of a policy of mjlab's: its network under the bundle's names, and a golden sequence."""
+"""Conversion of a policy of mjlab's to a bundle: its network with the bundle's names, and a golden sequence."""
 
 import hashlib
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def import_bundle(model: bytes, facts: RobotFacts, out: Path, *, seed: int = 0) 
 
     Args:
         model: mjlab's ONNX file.
-        facts: What it does not say.
+        facts: Facts that it does not contain.
         out: Directory of the bundle.
         seed: Of the golden sequence.
 
@@ -41,7 +41,7 @@ def import_bundle(model: bytes, facts: RobotFacts, out: Path, *, seed: int = 0) 
 
     Raises:
         ContractError: The policy cannot be described, or the bundle fails its own check.
-        OSError: It cannot be written; what was in `out` is as before.
+        OSError: It cannot be written; the content of `out` is unchanged.
     """
     contract = make_contract(read_metadata(model), facts)
     golden = make_golden(model, contract, seed)
@@ -75,7 +75,7 @@ def convert(model: bytes, contract: Contract, metadata: Mapping[str, str]) -> by
         node.output[:] = [names.get(name, name) for name in node.output]
     bound = [LARGEST if spec.clip is None else spec.clip for spec in contract.actions]
     tables = {
-        "low": [-value for value in bound],  # the largest float where there is no clip
+        "low": [-value for value in bound],  # the largest float if there is no clip
         "high": bound,
         "scale": [spec.scale for spec in contract.actions],
         "offset": [spec.offset for spec in contract.actions],
@@ -102,7 +102,7 @@ def convert(model: bytes, contract: Contract, metadata: Mapping[str, str]) -> by
 
 
 def make_golden(model: bytes, contract: Contract, seed: int = 0) -> Golden:
-    """Draw raw robot states and write down what mjlab's network does with them.
+    """Draw raw robot states and record the results of mjlab's network.
 
     Args:
         model: mjlab's ONNX file.

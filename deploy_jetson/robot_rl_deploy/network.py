@@ -1,8 +1,8 @@
-"""What a policy's network may be made of: operators that treat every row of a batch by itself, and nothing hidden.
+"""The operators allowed in a policy's network: they treat every row of a batch by itself, and nothing is hidden.
 
-The list holds what the exporter writes for every kind of policy and what the networks of mjlab's need. There is no
-operator among them that draws random numbers, compares or branches, so no input switches to another behaviour, and none
-may touch the first axis, so a row of a batch knows nothing of the others. The runtime in C++ has the same rules.
+The list contains the operators that the exporter writes for every kind of policy and those that mjlab's networks need.
+None of them draws random numbers, compares or branches, so no input switches to another behaviour, and none may touch
+the first axis, so the rows of a batch are independent. The runtime in C++ has the same rules.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -98,7 +98,7 @@ def _result(node: Any, values: Mapping[str, _Value]) -> _Value:
     operands: list[_Value | None] = []
     for name in node.input:
         if name and name not in values:
-            raise ContractError(f"policy.onnx: {node.op_type} reads '{name}', which nothing gives; export it again")
+            raise ContractError(f"policy.onnx: {node.op_type} reads '{name}', which nothing computes; export it again")
         operands.append(values[name] if name else None)
     attributes = {item.name: item for item in node.attribute}
     if node.op_type == "Constant":
@@ -106,7 +106,7 @@ def _result(node: Any, values: Mapping[str, _Value]) -> _Value:
             raise _mixing(node)
         return _fixed(attributes["value"].t)
     if node.op_type not in _RULES:
-        raise ContractError(f"policy.onnx: the operator {node.op_type} is in no policy; export the bundle again")
+        raise ContractError(f"policy.onnx: the operator {node.op_type} is not allowed; export the bundle again")
     first = operands[0] if operands else None
     integers = {name: int(item.i) for name, item in attributes.items()}
     result = _RULES[node.op_type](first, operands[1:], integers) if first is not None else None
@@ -193,7 +193,7 @@ def _integers(values: Sequence[_Value | None], index: int) -> tuple[int, ...]:
 
 
 def _within(value: _Value, axis: int) -> bool:
-    """Whether an axis of rows is another than the first."""
+    """Whether an axis of rows is not the first."""
     return isinstance(value, _Rows) and (axis == -1 or 1 <= axis < value.rank)
 
 

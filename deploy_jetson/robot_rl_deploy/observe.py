@@ -1,7 +1,7 @@
 """The observation vector from raw robot signals, by name, with NumPy only.
 
-Everything is float32 and in the order that the contract gives, operation by operation, so that another implementation
-can agree to the last bit but for the sine and cosine.
+Everything is float32 and in the contract's order, operation by operation, so that another implementation can agree to
+the last bit, except for sine and cosine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +28,8 @@ class Observer:
     """Builds the observations of several robots of one kind, with clock and history of each.
 
     Attributes:
-        last_action: Action that the next observation shows (num_envs, action_size); who sends another one to the
-            robot writes it here.
+        last_action: Action in the next observation (num_envs, action_size); write it here if the robot gets another
+            one.
     """
 
     def __init__(self, contract: Contract, num_envs: int = 1, joint_names: Sequence[str] | None = None):
@@ -38,7 +38,7 @@ class Observer:
         Args:
             contract: What to build.
             num_envs: Number of robots.
-            joint_names: Order of the joints in the signals; that of the contract where None.
+            joint_names: Order of the joints in the signals; that of the contract if None.
 
         Raises:
             ContractError: The joints do not fit.
@@ -71,11 +71,11 @@ class Observer:
         self.last_action[which] = 0
 
     def observe(self, robot_state: Mapping[str, NDArray[np.floating]]) -> Array:
-        """Build the next observation and move clock and history on by one control step.
+        """Build the next observation and advance clock and history by one control step.
 
         Args:
-            robot_state: Signals by name (num_envs, size); one robot may leave the first axis out. Others than the
-                needed ones are ignored.
+            robot_state: Signals by name (num_envs, size); the first axis may be left out for one robot. Signals
+                that are not needed are ignored.
 
         Returns:
             Observations (num_envs, observation_size).

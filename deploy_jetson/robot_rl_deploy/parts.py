@@ -93,15 +93,15 @@ class ActionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutSpec:
-    """How the terms lie in the observation vector; the texts are those of `LAYOUT`.
+    """Layout of the terms in the observation vector; the texts are those of `LAYOUT`.
 
     Attributes:
         order: "term_major": a term with all its history, then the next term.
         history: "oldest_first" within a term.
-        fill: "first_value": after a reset every frame holds the first one.
+        fill: "first_value": after a reset every frame is the first one.
         observation_size: Sum over terms of size * history.
         action_size: Number of policy outputs.
-        state_size: Width of what the policy remembers from step to step; 0 without a memory.
+        state_size: Width of the state that the policy carries from step to step; 0 without a memory.
     """
 
     order: str
@@ -114,7 +114,7 @@ class LayoutSpec:
     def __post_init__(self) -> None:
         """Check the texts."""
         if not 0 <= self.state_size <= MAX_SIZE:
-            refuse("layout.state_size", self.state_size, f"it must lie in [0, {MAX_SIZE}]")
+            refuse("layout.state_size", self.state_size, f"it must be in [0, {MAX_SIZE}]")
         for field, right in LAYOUT.items():
             if getattr(self, field) != right:
                 refuse(f"layout.{field}", getattr(self, field), f"version {SCHEMA_VERSION} knows only '{right}'")
@@ -142,7 +142,7 @@ class CommandSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSpec:
-    """Where the policy comes from.
+    """Origin of the policy.
 
     Attributes:
         run_id: Training run.
@@ -162,4 +162,4 @@ class TrainingSpec:
             if not getattr(self, field):
                 refuse(f"training.{field}", "", "it must not be empty")
         if not 0 <= self.iteration <= MAX_ITERATION:
-            refuse("training.iteration", self.iteration, "it must lie in [0, 2^53]")
+            refuse("training.iteration", self.iteration, "it must be in [0, 2^53]")

@@ -1,7 +1,7 @@
-"""Bounds on what no replay can see: gains, limits, periods and command ranges that no robot has are refused.
+"""Bounds on values that no replay can check: gains, limits, periods and command ranges that no robot has are refused.
 
-They are wide, since every robot has to fit. What is within them, but is not the robot's, is found by `robot-rl
-deploy` where the robot is one of the assets, and by a signature anywhere. This module needs only the standard library,
+They are wide, since every robot has to fit. Values within them that are not the robot's are found by `robot-rl
+deploy` if the robot is one of the assets, and by a signature in any case. This module needs only the standard library,
 and the runtime in C++ has the same bounds.
 """
 
@@ -16,7 +16,7 @@ MIN_PHYSICS_TIMESTEP_S = 1e-5
 MAX_POSITION, MAX_SPEED, MAX_EFFORT, MAX_COMMAND_VALUE = 1e3, 1e3, 1e4, 100.0
 """Largest magnitudes of a joint's position and speed, its effort, and a component of the command."""
 ONE_DEGREE = math.pi / 180
-"""Error [rad or m] at which no position controller asks for all of its joint's effort yet."""
+"""Error [rad or m] at which no position controller requests the whole effort of its joint yet."""
 MAX_DAMPING_S = 0.5
 """Largest kd / kp [s]: the time in which a joint creeps to its target."""
 EFFORT_MARGIN = 3.0
@@ -37,7 +37,7 @@ def check_periods(control_period_s: float, physics_timestep_s: float) -> None:
 
 
 def check_parts(joints: Sequence[JointSpec], actions: Sequence[ActionSpec], command: Sequence[CommandSpec]) -> None:
-    """Refuse joints, actions and commands of numbers that no robot has; every action names one of the joints.
+    """Refuse joints, actions and commands with numbers that no robot has; every action must name one of the joints.
 
     Raises:
         ContractError: The line names field, value and bound.
@@ -56,7 +56,7 @@ def check_parts(joints: Sequence[JointSpec], actions: Sequence[ActionSpec], comm
 
 def _between(where: str, value: float, bounds: tuple[float, float]) -> None:
     if not bounds[0] <= value <= bounds[1]:
-        refuse(where, value, f"no policy has it; it must lie in [{bounds[0]:g}, {bounds[1]:g}]")
+        refuse(where, value, f"no policy has it; it must be in [{bounds[0]:g}, {bounds[1]:g}]")
 
 
 def _check_limits(joint: JointSpec) -> None:
@@ -76,11 +76,11 @@ def _check_command(command: Sequence[CommandSpec]) -> None:
 
 
 def _check_gains(joint: JointSpec) -> None:
-    """Check a joint that a position drives: limits are there, and gains and effort limit fit each other."""
+    """Check a joint with position targets: it has limits, and gains and effort limit fit each other."""
     where = f"joint '{joint.name}':"
     for field in ("lower", "upper", "velocity_limit"):
         if getattr(joint, field) is None:
-            refuse(f"{where} {field}", None, "a joint that a position drives needs that limit")
+            refuse(f"{where} {field}", None, "a joint with position targets needs that limit")
     assert joint.lower is not None
     assert joint.upper is not None
     assert joint.velocity_limit is not None
@@ -95,7 +95,7 @@ def _check_gains(joint: JointSpec) -> None:
 
 
 def _check_effort(action: ActionSpec, joint: JointSpec) -> None:
-    """Check an action of effort on a joint with gains: too small a one is the action of a position, renamed."""
+    """Refuse a very small effort on a joint with gains: it indicates a position action declared as an effort."""
     if action.clip is not None and abs(action.scale) * action.clip < EFFORT_SHARE * joint.effort_limit:
         where = f"action of '{action.joint}': kind"
         refuse(where, action.kind, f"it makes {abs(action.scale) * action.clip:g} of {joint.effort_limit:g} at most")

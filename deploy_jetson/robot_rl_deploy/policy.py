@@ -23,7 +23,7 @@ class BundlePolicy:
     Attributes:
         contract: The contract.
         digest: Identifies the bundle.
-        report: What the golden replay at the start measured.
+        report: Result of the golden replay at the start.
         action_joints: Names of the joints that the targets are for, in their order.
     """
 
@@ -45,7 +45,7 @@ class BundlePolicy:
         Args:
             directory: Where the bundle is.
             num_envs: Number of robots.
-            joint_names: Order in which the robot gives joint signals; that of the contract where None.
+            joint_names: Order of the robot's joint signals; that of the contract if None.
             signed_by: File of an Ed25519 public key; a bundle without that key's signature is refused.
 
         Raises:
@@ -61,11 +61,11 @@ class BundlePolicy:
 
     @property
     def last_action(self) -> Array:
-        """Action that the next observation shows (num_envs, action_size); writable."""
+        """Action in the next observation (num_envs, action_size); writable."""
         return self._observer.last_action
 
     def reset(self, mask: NDArray[np.bool_] | None = None) -> None:
-        """Reset: clock at 0, last action 0, history filled with the next value, nothing remembered.
+        """Reset: clock at 0, last action 0, history filled with the next value, state of the network 0.
 
         Args:
             mask: Robots to reset (num_envs,); None for all.
@@ -74,13 +74,13 @@ class BundlePolicy:
         self._state = np.where(True if mask is None else np.asarray(mask, bool)[:, None], np.float32(0), self._state)
 
     def act(self, robot_state: Mapping[str, NDArray[np.floating]]) -> tuple[Array, Array, Array]:
-        """Go one control step on.
+        """Run one control step.
 
         Args:
             robot_state: Raw signals by name (num_envs, size), without noise or scale: "joint_pos" and "joint_vel" in
                 the robot's order of joints [rad or m, and per s], "imu_gyro" [rad/s], "imu_quat_wxyz"
                 (base in world), "imu_acc" [m/s^2], "foot_contact" (1 or 0), "foot_force" [N], "height_scan" [m],
-                "command"; those of the IMU in the frame that the contract gives, "imu" being the unit's own.
+                "command"; those of the IMU in the frame of the contract, "imu" being the unit's own.
 
         Returns:
             Control targets (num_envs, action_size) for `action_joints`, actions (num_envs, action_size) and
@@ -102,7 +102,7 @@ def open_session(bundle: Bundle) -> tuple[Session, ReplayReport]:
         bundle: The bundle.
 
     Returns:
-        The network and what the replay measured.
+        The network and the result of the replay.
 
     Raises:
         ContractError: The network was exported with another contract, the replay differs, or an extreme observation

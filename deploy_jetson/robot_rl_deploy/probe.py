@@ -1,7 +1,7 @@
-"""Extreme observations through the network: its actions stay within the contract's clip, its targets follow from them.
+"""Test of a network with extreme observations: actions stay within the contract's clip, and targets follow from them.
 
-A golden sequence holds what a robot did. A network could clip its actions at another bound than the contract's, or
-give other targets, where no recorded step shows it.
+A golden sequence contains what a robot did. A network could clip its actions at another bound than the contract, or
+compute other targets, without a recorded step that shows it.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from robot_rl_deploy.strict import ContractError
 from robot_rl_deploy.terms import JOINT_SIGNALS, ObservationSpec
 
 AMPLITUDES = (1.0, 1e2, 1e4)
-"""Multiples of what a signal reaches on a robot."""
+"""Multiples of the range of a signal on a robot."""
 PATTERNS = 32
 """Patterns of signs for each of them."""
 REACH = {"imu_gyro": 35.0, "imu_acc": 160.0, "foot_force": 1e3, "height_scan": 10.0, "last_action": 100.0}
-"""Largest magnitudes of signals; 1 where it is not here."""
+"""Largest magnitudes of signals; 1 for the others."""
 JOINT_SPEED, TURN = 30.0, 3.141592653589793
 """Speed [rad/s or m/s] and distance from the default pose [rad or m] of a joint without a limit."""
 TOLERANCE = 1e-4
@@ -42,7 +42,7 @@ def probe(contract: Contract, session: Session) -> None:
     for index, (observation, state) in enumerate(extreme_inputs(contract)):
         action, target, after = session.run(observation, state)
         if not np.isfinite(after).all():
-            raise _refusal("what it remembers is not finite", index)
+            raise _refusal("the next state is not finite", index)
         stated = apply_actions(contract, action)
         for name, a, t, bound, right in zip(
             (spec.joint for spec in contract.actions), action[0], target[0], clip, stated[0], strict=True
@@ -62,7 +62,7 @@ def _refusal(what: str, index: int) -> ContractError:
 
 
 def extreme_inputs(contract: Contract) -> Iterator[tuple[Array, Array]]:
-    """Give observations at and far beyond what a robot reaches, within the clips that the contract puts before them.
+    """Generate observations at and far beyond the range of a robot, within the clips of the contract.
 
     Args:
         contract: Terms, limits, ranges.

@@ -1,4 +1,4 @@
-"""Recording the golden sequence from an environment, with the torch policy as the reference."""
+"""Record the golden sequence from an environment, with the torch policy as the reference."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,18 +23,18 @@ class ExportableActor(Protocol):
     """A trained actor."""
 
     def export_module(self) -> "torch.nn.Module":
-        """Give a module from raw observations (N, observation_size) to mean actions (N, action_size).
+        """Return a module from raw observations (N, observation_size) to mean actions (N, action_size).
 
-        One with a memory has a `state_size`, also takes the state (N, state_size) and gives the next one.
+        One with a memory has a `state_size`, also takes the state (N, state_size) and returns the next one.
         """
         ...
 
 
 def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
-    """Run the policy in an environment's first world and write down what it senses and does.
+    """Run the policy in an environment and record the observations and actions of its first world.
 
     The observations are built from the raw robot state as the runtime does it; the environment is reset halfway and
-    wherever its episode ends. The last steps are those of `forced_states`, which the environment does not see.
+    when its episode ends. The last steps are those of `forced_states`, which the environment does not see.
 
     Args:
         env: The environment, with `describe_policy()` and `robot_state()`; it is reset and stepped.
@@ -75,7 +75,7 @@ def record_golden(env: Any, actor: ExportableActor, steps: int = 256) -> Golden:
 
 
 class _Recorder:
-    """Observes and acts for several worlds, and writes down the first one's rows."""
+    """Observes and acts in several worlds, and records the rows of the first one."""
 
     def __init__(
         self, contract: Contract, module: "torch.nn.Module", num_envs: int, rows: dict[str, list[NDArray[Any]]]
@@ -108,7 +108,7 @@ class _Recorder:
 
 
 def state_size(module: "torch.nn.Module") -> int:
-    """Give the width of what an exported policy remembers; 0 without a memory."""
+    """Return the width of an exported policy's state; 0 without a memory."""
     return int(getattr(module, "state_size", 0))
 
 

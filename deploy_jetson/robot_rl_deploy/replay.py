@@ -1,4 +1,4 @@
-"""The golden sequence played through observer and network: the last gate before a policy may move a robot."""
+"""Replay of the golden sequence through observer and network: the last check before a policy may move a robot."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ class ReplayReport:
     Attributes:
         steps: Control steps replayed.
         resets: How often the policy was reset.
-        observation_error: Largest error of an observation; relative where the value is above 1.
+        observation_error: Largest error of an observation; relative if the value is above 1.
         action_error: Largest error of an action.
         joint_target_error: Largest error of a target, in its unit.
     """
@@ -37,9 +37,9 @@ class ReplayReport:
 
 
 def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport:
-    """Play the sequence and compare.
+    """Replay the sequence and compare.
 
-    Observations may differ by `OBSERVATION_TOLERANCE`, taken relative to the value where that is above 1: float32
+    Observations may differ by `OBSERVATION_TOLERANCE`, relative to the value if that is above 1: float32
     itself resolves 1e-6 only below 16. Actions may differ by `ACTION_TOLERANCE`.
 
     Args:
@@ -80,7 +80,7 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
 
 
 def apply_actions(contract: Contract, action: Array) -> Array:
-    """Control targets as the contract states them: offset + scale * clip(action).
+    """Compute the control targets of the contract: offset + scale * clip(action).
 
     Args:
         contract: The contract.
@@ -96,7 +96,7 @@ def apply_actions(contract: Contract, action: Array) -> Array:
 
 
 def observation_labels(contract: Contract) -> list[str]:
-    """For each element of the observation vector the name of its term, the frame of history and the component."""
+    """Return for each element of the observation vector the name of its term, its component and frame of history."""
     labels = []
     for term in contract.observations:
         for frame in range(term.history):
@@ -129,7 +129,7 @@ def _act(contract: Contract, session: Session, golden: Golden, observed: Array) 
 
 
 def _check_rows(contract: Contract, session: Session, observed: Array) -> None:
-    """Raise where a row of a batch is not what the network gives for that row on its own."""
+    """Raise if a row of a batch differs from the network's result for that row by itself."""
     rows = observed[:: max(1, len(observed) // BATCH)][:BATCH]
     single = [session.run(row[None], session.start_state())[0] for row in rows]
     joints = [f"'{spec.joint}' in a batch" for spec in contract.actions]

@@ -22,7 +22,7 @@ Array = NDArray[np.float32]
 class Session:
     """A network (num_envs, observation_size) -> action and joint target, each (num_envs, action_size).
 
-    One with a memory also takes a state (num_envs, state_size) and gives the next one.
+    One with a memory also takes a state (num_envs, state_size) and returns the next one.
     """
 
     def __init__(self, model: bytes, contract: Contract):
@@ -53,7 +53,7 @@ class Session:
         return self._session.get_modelmeta().custom_metadata_map
 
     def start_state(self, num_envs: int = 1) -> Array:
-        """Give the state at the start and after a reset, (num_envs, state_size) of zeros."""
+        """Return the state at the start and after a reset, (num_envs, state_size) of zeros."""
         return np.zeros((num_envs, self._state_size), np.float32)
 
     def run(self, observation: Array, state: Array) -> tuple[Array, Array, Array]:
@@ -61,13 +61,13 @@ class Session:
 
         Args:
             observation: Raw observations (N, observation_size).
-            state: What is remembered (N, state_size).
+            state: State of the network (N, state_size).
 
         Returns:
             Actions and joint targets, each (N, action_size), and the next state (N, state_size).
 
         Raises:
-            ContractError: The network cannot be run, or gives something of another shape.
+            ContractError: The network cannot be run, or returns another shape.
         """
         inputs = {INPUT: observation} | ({STATE: state} if self._state_size else {})
         try:
@@ -94,7 +94,7 @@ class Session:
 
 
 def open_network(model: bytes) -> Any:
-    """Open a network in ONNX Runtime: one thread, no spinning, and nothing reported to anybody.
+    """Open a network in ONNX Runtime: one thread, no spinning, and no telemetry.
 
     Args:
         model: An ONNX file.
@@ -102,7 +102,7 @@ def open_network(model: bytes) -> Any:
     Returns:
         An `onnxruntime.InferenceSession`.
     """
-    # Newer libraries open a connection and a database in the home folder to report on their use.
+    # Newer libraries open a connection and a database in the home folder for telemetry.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
@@ -119,11 +119,10 @@ def _line(error: Exception) -> str:
 
 
 def refuse_foreign_parts(model: bytes) -> Any:
-    """Refuse a network that reaches beyond its file, or that is of other operators than a policy's.
+    """Refuse a network that uses other files, or other operators than a policy.
 
-    Weights in other files, operators or functions of its own, and whatever `robot_rl_deploy.network` does not know.
-
-    ONNX Runtime would read the files, by any path from the working directory on.
+    These are weights in other files (ONNX Runtime would read them from any path), operators or functions of its own,
+    and everything that `robot_rl_deploy.network` does not allow.
 
     Args:
         model: An ONNX file.
@@ -150,7 +149,7 @@ def refuse_foreign_parts(model: bytes) -> Any:
             tensors += [attribute.t, *attribute.tensors]
     for tensor in tensors:
         if tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.external_data):
-            raise ContractError(f"policy.onnx: '{tensor.name}' lies in another file; the weights must be inside")
+            raise ContractError(f"policy.onnx: '{tensor.name}' is in another file; the weights must be inside")
     domains = {item.domain for item in (*proto.opset_import, *graph.node)} - {"", "ai.onnx"}
     if domains or len(proto.functions) or len(proto.training_info) or len(graph.sparse_initializer):
         raise ContractError(

@@ -18,11 +18,11 @@ SIGNATURE_BYTES, MAX_KEY_BYTES = 64, 2**12
 
 
 class SigningError(ContractError):
-    """A key that cannot be read or written, or no library to sign with; one line."""
+    """A key cannot be read or written, or the library for signing is missing; one line."""
 
 
 def make_key(path: Path) -> Path:
-    """Draw a key and write it, with the public one next to it.
+    """Generate a key and write it, with the public one next to it.
 
     Args:
         path: File of the private key; the public one's name is the same with ".pub" added.
@@ -62,13 +62,13 @@ def sign(data: bytes, key: Path) -> bytes:
         The signature, 64 bytes.
 
     Raises:
-        SigningError: The key cannot be read, or is no Ed25519 key.
+        SigningError: The key cannot be read, or is not an Ed25519 key.
     """
     return _private(key).sign(data)
 
 
 def is_signed_by(data: bytes, signature: bytes, key: Path) -> bool:
-    """Whether a signature is that of some bytes.
+    """Whether a signature is valid for some bytes.
 
     Args:
         data: What was signed.
@@ -76,7 +76,7 @@ def is_signed_by(data: bytes, signature: bytes, key: Path) -> bool:
         key: File of the public key.
 
     Raises:
-        SigningError: The key cannot be read, or is no Ed25519 key.
+        SigningError: The key cannot be read, or is not an Ed25519 key.
     """
     public = _public(key)
     from cryptography.exceptions import InvalidSignature
@@ -92,7 +92,7 @@ def _library() -> None:
     try:
         import cryptography  # noqa: F401
     except ImportError:
-        line = "signatures need the package cryptography, which is not here; pip install 'robot-rl[sign]'"
+        line = "signatures need the package cryptography, which is not installed; pip install 'robot-rl[sign]'"
         raise SigningError(line) from None
 
 
@@ -101,7 +101,7 @@ def _read(path: Path) -> bytes:
         # O_NONBLOCK: a pipe is refused, not waited for.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise SigningError(f"the key '{path}' is a directory, pipe or device; a plain file is needed")
+                raise SigningError(f"the key '{path}' is a directory, pipe or device; a regular file is needed")
             return file.read(MAX_KEY_BYTES)
     except OSError as error:
         raise SigningError(
@@ -118,9 +118,9 @@ def _private(path: Path) -> "Ed25519PrivateKey":
     try:
         key = load_pem_private_key(data, password=None)
     except Exception as error:  # those of the library share no other base
-        raise SigningError(f"the key '{path}' is no private key in PEM without a password ({error})") from None
+        raise SigningError(f"the key '{path}' is not a private key in PEM without a password ({error})") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise SigningError(f"the key '{path}' is no Ed25519 key; robot-rl sign new=FILE makes one")
+        raise SigningError(f"the key '{path}' is not an Ed25519 key; robot-rl sign new=FILE makes one")
     return key
 
 
@@ -133,9 +133,9 @@ def _public(path: Path) -> "Ed25519PublicKey":
     try:
         key = load_pem_public_key(data)
     except Exception as error:  # those of the library share no other base
-        raise SigningError(f"the key '{path}' is no public key in PEM ({error})") from None
+        raise SigningError(f"the key '{path}' is not a public key in PEM ({error})") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise SigningError(f"the key '{path}' is no Ed25519 key; a public key in PEM is needed")
+        raise SigningError(f"the key '{path}' is not an Ed25519 key; a public key in PEM is needed")
     return key
 
 

@@ -1,4 +1,4 @@
-"""Strict reading of JSON into dataclasses: what is unknown, missing or of another type is refused in one line."""
+"""Strict reading of JSON into dataclasses: unknown or missing fields and other types are refused in one line."""
 
 import dataclasses
 import math
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 MAX_LINE = 1000
-# Code points that no text of a contract may hold: control, format and spacing characters but the blank, surrogates,
-# private ones, and those beyond the first plane. A table, since what Python calls printable differs from version to
-# version, and the runtime in C++ has to agree.
+# Code points that no text of a contract may contain: control, format and spacing characters except the blank,
+# surrogates, private ones, and those beyond the first plane. A table, since Python's definition of printable differs
+# between versions, and the runtime in C++ has to agree.
 UNPRINTABLE = (
     (0x0000, 0x001F),
     (0x007F, 0x00A0),
@@ -37,26 +37,26 @@ UNPRINTABLE = (
 
 
 class ContractError(ValueError):
-    """A bundle or contract that must not move a robot; one line with the field, its value and what would be right.
+    """A bundle or contract that must not move a robot; one line with the field, its value and the allowed values.
 
-    Whatever the file held, it is one line that can be printed, of at most `MAX_LINE` characters.
+    For any content of the file it is one printable line of at most `MAX_LINE` characters.
     """
 
     def __init__(self, line: str) -> None:
-        """Keep the line: other white space becomes a blank, what cannot be printed is escaped, the middle is cut."""
+        """Clean the line: other white space becomes a blank, unprintable characters are escaped, the middle is cut."""
         line = re.sub(r"[^\S ]+", " ", line)
         line = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in line)
         super().__init__(line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 305]} ... {line[-300:]}")
 
 
 def is_printable(text: str) -> bool:
-    """Whether a text holds none of the `UNPRINTABLE` characters."""
+    """Whether a text contains none of the `UNPRINTABLE` characters."""
     codes = [ord(sign) for sign in text if not " " <= sign <= "~"]
     return not any(low <= code <= high for code in codes for low, high in UNPRINTABLE)
 
 
 def refuse(where: str, value: object, wanted: str) -> NoReturn:
-    """Raise a `ContractError`: the field `where`, its value, and what would be right."""
+    """Raise a `ContractError` with the field `where`, its value, and the allowed values."""
     try:
         shown = repr(value)
     except (ValueError, RecursionError):  # of very long numbers and very deep lists
@@ -65,7 +65,7 @@ def refuse(where: str, value: object, wanted: str) -> NoReturn:
 
 
 def at_least(where: str, value: float | None, low: float, *, strictly: bool = False) -> None:
-    """Refuse a value below `low` (or at it, where `strictly`); None passes."""
+    """Refuse a value below `low` (or equal to it, with `strictly`); None passes."""
     if value is not None and not (value > low if strictly else value >= low):
         refuse(where, value, f"it must be {'more than' if strictly else 'at least'} {low:g}")
 
@@ -76,11 +76,11 @@ def unique(where: str, names: Sequence[str]) -> None:
         if not name:
             refuse(where, name, "a name is needed")
         if count > 1:
-            refuse(where, name, "that name stands there twice, names must be unique")
+            refuse(where, name, "the name is given twice; names must be unique")
 
 
 def number(value: object, where: str) -> float:
-    """Give a finite number as float and refuse everything else, booleans too."""
+    """Return a finite number as float and refuse everything else, including booleans."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         refuse(where, value, "a number is needed")
     try:
@@ -97,7 +97,7 @@ def decode(kind: Any, value: Any, where: str) -> Any:
 
     Args:
         kind: float, int, str, a dataclass, `X | None`, `tuple[X, ...]` or `dict[str, X]`.
-        value: What was read.
+        value: The value.
         where: Path of the field, for the message.
 
     Returns:

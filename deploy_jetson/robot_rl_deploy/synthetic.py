@@ -1,6 +1,6 @@
 """A bundle of a made-up robot with an untrained network of any size, for benchmarks and tests.
 
-The robot stands upright and trembles a little around its default pose, so every signal stays inside the limits.
+The robot stays upright with small random motions around its default pose, so every signal stays inside the limits.
 """
 
 import itertools
@@ -34,11 +34,11 @@ def write_synthetic_bundle(
 
     Args:
         out: Directory of the bundle.
-        robot: Its name, where a transport wants to know it.
+        robot: Its name, for transports that need it.
         joints: Number of joints, or their names; each is driven by one action.
         hidden: Widths of the hidden layers.
         memory: Width of a GRU before the layers; 0 for a policy without a memory.
-        seed: Draws weights and signals.
+        seed: Seed of weights and signals.
 
     Returns:
         The report of the check.
@@ -91,7 +91,7 @@ def describe(robot: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 class _Env:
-    """One world of the trembling robot, with what the recording of a golden sequence asks of an environment."""
+    """One world of this robot, with the methods that the recording of a golden sequence needs."""
 
     num_envs, device = 1, "cpu"
 
@@ -136,7 +136,7 @@ class _Env:
 
 
 class _Actor:
-    """A network of linear layers and ELUs, after a GRU where there is a memory."""
+    """A network of linear layers and ELUs, after a GRU if there is a memory."""
 
     def __init__(self, inputs: int, hidden: tuple[int, ...], outputs: int, memory: int, seed: int):
         import torch

@@ -1,4 +1,4 @@
-"""Everything that a robot's computer needs, in one tarball: sources, bundle, settings, service, scripts.
+"""A tarball with everything that a robot's computer needs: sources, bundle, settings, service, scripts.
 
 The same inputs give the same bytes: files are sorted, and times, owners and the compressor's header are left out.
 """
@@ -28,20 +28,20 @@ SOURCES = (".cpp", ".h", ".py", ".cmake", ".txt", ".toml", ".md", ".idl")
 """Endings of the files that are the runtime's sources."""
 TRANSPORTS = {"go2": "dds:unitree_go?interface=eth0", "h1": "dds:unitree_go?interface=eth0"}
 TRANSPORTS |= {"g1": "dds:unitree_hg?interface=eth0"}
-"""Transport by the end of the robot's name; the network card has to be looked up on the spot."""
+"""Transport by the end of the robot's name; the network card has to be set on site."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """What of the tarball is to be chosen.
+    """Options of the tarball.
 
     Attributes:
-        runtime: Folder of the runtime's sources; None takes those next to this package.
-        transport: How the robot is reached, as `robot-rl-infer --transport` takes it; empty by the robot's name.
-        operator: Where the operator is heard; empty: through the robot over DDS (its remote control), else on this
+        runtime: Folder of the runtime's sources; None uses those next to this package.
+        transport: Address of the robot, as in `robot-rl-infer --transport`; if empty, from the robot's name.
+        operator: Address of the operator; if empty, through the robot over DDS (its remote control), else on this
             machine's loopback.
         onnxruntime: An aarch64 wheel of ONNX Runtime to put in; None lets the robot's computer download it.
-        public_key: Ed25519 key (PEM) that the bundle must be signed with; None takes any bundle.
+        public_key: Ed25519 key (PEM) that the bundle must be signed with; None accepts any bundle.
     """
 
     runtime: Path | None = None
@@ -52,12 +52,12 @@ class Packing:
 
 
 def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tuple[Path, BundleReport]:
-    """Check a bundle and write the tarball that takes it to a robot's computer.
+    """Check a bundle and write the tarball for a robot's computer.
 
     Args:
         bundle: Directory of the bundle.
-        to: Directory of the tarball, made where it is missing.
-        packing: What is chosen.
+        to: Directory of the tarball, created if it is missing.
+        packing: Options.
 
     Returns:
         The tarball, `<robot>-<run id>.tar.gz`, and the report of the bundle's check.
@@ -65,12 +65,12 @@ def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tup
     Raises:
         FileNotFoundError: The bundle or the runtime's sources are not there.
         ContractError: The bundle must not move a robot, or is not signed with the key, or another file has the name.
-        OSError: The tarball cannot be written; an older one is as before.
+        OSError: The tarball cannot be written; an older one is unchanged.
     """
     packing = packing or Packing()
     _check_addresses(packing)
     report = verify_bundle(bundle)
-    if packing.public_key is not None:  # neither a bundle that the robot would refuse leaves, nor a private key
+    if packing.public_key is not None:  # pack neither a bundle that the robot would refuse, nor a private key
         read_bundle(bundle, signed_by=packing.public_key)
     contract = report.contract
     name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{contract.robot}-{contract.training.run_id}").lstrip(".")
@@ -100,7 +100,7 @@ def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tup
 
 
 def is_tarball(path: Path) -> bool:
-    """Whether a file is a tarball that `write_tarball` wrote, known by its MANIFEST.json; links are not followed."""
+    """Whether a file is a tarball of `write_tarball`, identified by its MANIFEST.json; links are not followed."""
     if path.is_symlink() or not path.is_file():
         return False
     try:
@@ -112,17 +112,17 @@ def is_tarball(path: Path) -> bool:
     return MANIFEST in names
 
 
-# For a first day: slow ramps, and closer limits where a sound robot does not come near them. What is not named here
-# stays at its default; so does the limit of joint speed: a foot that strikes goes beyond a closer one (docs/safety.md).
+# For a first day: slow ramps, and tighter limits that a healthy robot does not approach. Other settings keep their
+# defaults, such as the limit of joint speed: the impact of a foot would exceed a tighter one (docs/safety.md).
 SETTINGS = {"stand_s": 4.0, "blend_s": 2.0, "limits": {"tilt_rad": 0.7, "temperature_c": 80.0}}
 
 
 def environment(robot: str, packing: Packing) -> str:
-    """Content of /etc/robot-rl/robot-rl.env: the options of the service that depend on the place.
+    """Return the content of /etc/robot-rl/robot-rl.env: the options of the service that depend on the installation.
 
     Args:
         robot: Name of the robot in the contract.
-        packing: What is chosen.
+        packing: Options.
     """
     transport = packing.transport
     if not transport:
@@ -133,14 +133,14 @@ def environment(robot: str, packing: Packing) -> str:
     if packing.public_key is not None:
         words += ["--signed-by", "/opt/robot-rl/current/key.pub"]
     return (
-        "# Options of robot-rl-infer that depend on the place. `ip link` names the network card at the robot;\n"
-        "# --cpu-writer and --cpu-policy name isolated cores (doctor.sh says which there are).\n"
+        "# Options of robot-rl-infer that depend on the installation. `ip link` shows the network card of the robot;\n"
+        "# --cpu-writer and --cpu-policy select isolated cores (doctor.sh lists them).\n"
         f'ROBOT_RL_ARGS="{shlex.join(words)}"\n'
     )
 
 
 def find_runtime() -> Path:
-    """Give the folder of the runtime's sources: next to this package in a checkout, inside it where it was installed.
+    """Return the folder of the runtime's sources: next to this package in a checkout, inside it if installed.
 
     Raises:
         FileNotFoundError: There is none.
@@ -149,7 +149,7 @@ def find_runtime() -> Path:
     for folder in (here.parent / "runtime", here / "runtime"):
         if (folder / "CMakeLists.txt").is_file():
             return folder
-    raise FileNotFoundError(f"{here.parent / 'runtime'}: the runtime's sources are not there; name them with runtime=")
+    raise FileNotFoundError(f"{here.parent / 'runtime'}: the runtime's sources are missing; set runtime=")
 
 
 def _bundle_files(bundle: Path) -> dict[str, bytes]:
@@ -166,7 +166,7 @@ def _source_files(runtime: Path) -> dict[str, bytes]:
             files[f"runtime/{place.as_posix()}"] = path.read_bytes()
     for name in ("CMakeLists.txt", "src/main.cpp"):
         if f"runtime/{name}" not in files:
-            raise FileNotFoundError(f"{runtime / name}: is missing among the runtime's sources")
+            raise FileNotFoundError(f"{runtime / name}: missing in the runtime's sources")
     return files
 
 
@@ -182,7 +182,7 @@ def _manifest(report: BundleReport) -> bytes:
 
 def _wheel(path: Path) -> bytes:
     if not re.fullmatch(r"onnxruntime-.*aarch64.*\.whl", path.name):
-        raise ContractError(f"onnxruntime={path}: is no wheel of ONNX Runtime for aarch64, onnxruntime-...aarch64.whl")
+        raise ContractError(f"onnxruntime={path}: must be an aarch64 wheel of ONNX Runtime, onnxruntime-...aarch64.whl")
     return path.read_bytes()
 
 
@@ -191,7 +191,7 @@ _OPERATOR = re.compile(r"robot|none|udp:[^:?\s]+:[1-9]\d{0,4}")
 
 
 def _check_addresses(packing: Packing) -> None:
-    """Refuse here what the robot would refuse at its start."""
+    """Refuse addresses that the robot would refuse at its start."""
     if packing.transport and not _ADDRESS.fullmatch(packing.transport):
         raise ContractError(
             f"transport={packing.transport}: must be udp:HOST:PORT, shm:NAME, dds:unitree_go or dds:unitree_hg"

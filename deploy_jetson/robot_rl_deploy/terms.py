@@ -1,4 +1,4 @@
-"""The vocabulary of observation terms: which signals a robot has and what may be computed from them."""
+"""The vocabulary of observation terms: the signals of a robot and the transforms of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any
 from robot_rl_deploy.strict import ContractError, at_least, decode, number, refuse, unique
 
 MAX_HISTORY, MAX_SIZE = 1000, 2**20
-# The most values of a signal that one message of a robot carries.
+# The largest number of values of a signal in one message of a robot.
 MAX_JOINTS, MAX_COMMAND = 64, 16
 MAX_SIGNAL = {"foot_contact": 8, "foot_force": 8, "height_scan": 1024}
 
-# Signal -> frames it may be given in. What is not here cannot be measured on a robot. "imu" is the frame of the unit
-# itself as it is mounted, "heading" one at the base that is level and turns with it.
+# Signal -> its possible frames. Other signals cannot be measured on a robot. "imu" is the frame of the unit itself as
+# it is mounted, "heading" one at the base that is level and turns with it.
 SIGNALS: dict[str, tuple[str, ...]] = {
     "joint_pos": ("joint",),
     "joint_vel": ("joint",),
@@ -71,10 +71,10 @@ class GridSpec:
     offset: tuple[float, ...]
 
     def count(self, where: str) -> int:
-        """How many points.
+        """Return the number of points.
 
         Raises:
-            ContractError: The grid makes no sense.
+            ContractError: The grid is invalid.
         """
         at_least(f"{where}.resolution", self.resolution, 0, strictly=True)
         if len(self.size) != 2 or min(self.size) < 0:
@@ -96,13 +96,13 @@ class ObservationSpec:
         signal: Robot signal it reads, one of `SIGNALS`.
         transform: One of `TRANSFORMS`.
         unit: Unit of the transformed value, before scale.
-        frame: Frame that the signal is given in.
+        frame: Frame of the signal.
         size: Width of one frame of history.
         scale: Factor applied last.
         clip: Lowest and highest transformed value; None for no clip.
         history: Number of frames, 1 for the newest only.
-        params: "joints" (names, joint signals only; all joints where absent); for `sin_cos_phase` "frequency_hz",
-            "gate" ("none" or "command") and "gate_norm": both values are 0 where the command's norm is below it; for
+        params: "joints" (names, joint signals only; all joints if absent); for `sin_cos_phase` "frequency_hz",
+            "gate" ("none" or "command") and "gate_norm": both values are 0 if the command's norm is below it; for
             `minus_offset` "offset" [m], which is subtracted, and "grid", a `GridSpec`.
     """
 
@@ -118,7 +118,7 @@ class ObservationSpec:
     params: dict[str, Any]
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the rest of the contract."""
+        """Check everything that does not need the rest of the contract."""
         where = f"observation '{self.name}':"
         if self.signal not in SIGNALS:
             refuse(f"{where} signal", self.signal, f"no robot measures it; it must be one of {', '.join(SIGNALS)}")
@@ -135,9 +135,9 @@ class ObservationSpec:
         if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
             refuse(f"{where} clip", list(self.clip), "it must be null or [low, high] with low < high")
         if not 1 <= self.size <= MAX_SIZE:
-            refuse(f"{where} size", self.size, f"it must lie in [1, {MAX_SIZE}]")
+            refuse(f"{where} size", self.size, f"it must be in [1, {MAX_SIZE}]")
         if not 1 <= self.history <= MAX_HISTORY:
-            refuse(f"{where} history", self.history, f"it must lie in [1, {MAX_HISTORY}]")
+            refuse(f"{where} history", self.history, f"it must be in [1, {MAX_HISTORY}]")
         self._check_params(where)
 
     def _check_params(self, where: str) -> None:
@@ -163,7 +163,7 @@ class ObservationSpec:
 
 
 def term_size(term: ObservationSpec, signal_sizes: Mapping[str, int]) -> int:
-    """Width of one frame of a term.
+    """Return the width of one frame of a term.
 
     Args:
         term: The term.

@@ -1,4 +1,4 @@
-"""The check of a bundle, as the command line shows it and as every start makes it."""
+"""The check of a bundle, for the command line and for every start of a policy."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,13 +12,13 @@ from robot_rl_deploy.replay import ReplayReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleReport:
-    """What is known of a bundle that passed.
+    """Report of a bundle that passed the check.
 
     Attributes:
         contract: The contract.
         digest: SHA-256 of SHA256SUMS in hexadecimal.
         model_bytes: Size of the network's file.
-        replay: What the golden replay measured.
+        replay: Result of the golden replay.
     """
 
     contract: Contract
@@ -27,7 +27,7 @@ class BundleReport:
     replay: ReplayReport
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the report's figures for JSON or a table."""
+        """Return the report's figures for JSON or a table."""
         training = asdict(self.contract.training)
         sizes = {"observation_size": self.contract.layout.observation_size, "joints": len(self.contract.joints)}
         figures = {"robot": self.contract.robot, "digest": self.digest, "model_bytes": self.model_bytes}
@@ -42,7 +42,7 @@ def verify_bundle(directory: Path, *, signed_by: Path | None = None) -> BundleRe
         signed_by: File of an Ed25519 public key; a bundle without that key's signature is refused.
 
     Returns:
-        What was measured.
+        The report.
 
     Raises:
         FileNotFoundError: There is no such directory.

@@ -1,4 +1,4 @@
-# CycloneDDS, where its headers and its IDL compiler are found (Debian: cyclonedds-dev, cyclonedds-tools). The types are
+# CycloneDDS, if its headers and its IDL compiler are found (Debian: cyclonedds-dev, cyclonedds-tools). The types are
 # generated without type information (-t): that of another version of the library crashes the peer.
 set(ROBOT_RL_DDS AUTO CACHE STRING "CycloneDDS: AUTO, ON or OFF")
 if(ROBOT_RL_DDS STREQUAL "ON" OR (ROBOT_RL_DDS STREQUAL "AUTO" AND NOT CMAKE_CROSSCOMPILING))

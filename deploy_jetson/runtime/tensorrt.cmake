@@ -1,4 +1,4 @@
-# The TensorRT backend, or the file that says that it is not there. Sets the target robot_rl_tensorrt.
+# The TensorRT backend, or the file that reports that it is missing. Sets the target robot_rl_tensorrt.
 set(ROBOT_RL_TENSORRT AUTO CACHE STRING "TensorRT: AUTO, ON or OFF")
 set(ROBOT_RL_TENSORRT_INCLUDE "" CACHE PATH "folder of NvInfer.h, where it is in no usual place")
 # Adds the programs trt_probe_10 and trt_probe_11, which the tests run.

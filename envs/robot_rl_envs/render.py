@@ -49,7 +49,7 @@ class CameraCfg:
         if self.distance is not None and self.distance <= 0:
             raise ValueError(f"distance={self.distance}: must be positive")
         if not 0 <= self.follow <= 1:
-            raise ValueError(f"follow={self.follow}: must lie in [0, 1]")
+            raise ValueError(f"follow={self.follow}: must be in [0, 1]")
 
 
 @dataclass(kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """When a fault passed its threshold and when the first damping command went out, by the binary's own clock and log.
 
-What the thresholds are is worked out here anew, from the states, messages and steps in the log and from its settings.
+The thresholds are computed here again, from the states, messages and steps in the log and from its settings.
 """
 
 import itertools
@@ -122,7 +122,7 @@ def operator_threshold(log):
 
 
 def stop_threshold(log):
-    """The operator asked to damp."""
+    """The operator requested damping."""
     return next(m["receive_time_ns"] for m in log.of("operator") if m["request"] == 1)
 
 

@@ -34,11 +34,11 @@ fi
 if [ -z "$toolchain" ]; then
     if [ -r /etc/nv_tegra_release ]; then
         release=$(sed -n 's/^# R\([0-9]*\).*/\1/p' /etc/nv_tegra_release)
-        [ "${release:-0}" -ge 38 ] || echo "build.sh: Jetson Linux R$release is older than JetPack 7 (R38); going on" >&2
+        [ "${release:-0}" -ge 38 ] || echo "build.sh: Jetson Linux R$release is older than JetPack 7 (R38); continuing" >&2
         [ -e /usr/include/aarch64-linux-gnu/NvInfer.h ] ||
-            echo "build.sh: no NvInfer.h, so TensorRT is left out; 'sudo apt install nvidia-jetpack' brings it" >&2
+            echo "build.sh: no NvInfer.h, so TensorRT is left out; 'sudo apt install nvidia-jetpack' installs it" >&2
     else
-        echo "build.sh: this is no Jetson; going on"
+        echo "build.sh: this is not a Jetson; continuing"
     fi
 fi
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks at this machine: real-time kernel, isolated cores, clocks, heat, permissions, TensorRT, network cards.
-# With sudo it sees more. Once installed, --service looks with the permissions that the service has.
+# Checks this machine: real-time kernel, isolated cores, clocks, heat, permissions, TensorRT, network cards.
+# With sudo it checks more. After the installation, --service checks with the permissions of the service.
 set -euo pipefail
 cd "$(dirname "$0")"
 if [ "${1:-}" = --service ]; then

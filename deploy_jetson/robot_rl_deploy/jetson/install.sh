@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what build.sh built: /opt/robot-rl/<digest> with a link `current`, settings in /etc/robot-rl, the service.
-# Nothing is started. The settings that are there stay. DESTDIR=... installs below that folder, without root.
+# Nothing is started. Existing settings are kept. DESTDIR=... installs below that folder, without root.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=${DESTDIR:-}
@@ -29,4 +29,4 @@ if [ -z "$root" ]; then
     done
     systemctl daemon-reload
 fi
-echo "installed as /opt/robot-rl/$digest; look at /etc/robot-rl, then: sudo systemctl start robot-rl"
+echo "installed as /opt/robot-rl/$digest; check /etc/robot-rl, then: sudo systemctl start robot-rl"

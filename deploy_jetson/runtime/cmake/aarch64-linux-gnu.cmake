@@ -1,4 +1,4 @@
-# Cross-compiles for 64-bit Arm with Debian's g++-aarch64-linux-gnu; qemu-user runs what comes out:
+# Cross-compiles for 64-bit Arm with Debian's g++-aarch64-linux-gnu; qemu-user runs the result:
 #   cmake -S . -B build-aarch64 -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DROBOT_RL_PYTHON=OFF
 #   qemu-aarch64 -L /usr/aarch64-linux-gnu build-aarch64/robot-rl-infer --help
 set(CMAKE_SYSTEM_NAME Linux)

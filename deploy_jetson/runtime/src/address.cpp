@@ -19,7 +19,7 @@ const std::map<std::string, std::set<std::string>>& known_options() {
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& text, const std::string& wanted) {
-  throw UserError(what + ": '" + text + "': " + wanted);
+  throw UserError(what + "=" + text + ": " + wanted);
 }
 
 void read_options(Address& address, const std::string& text, const std::string& list, const std::string& what) {
@@ -30,15 +30,15 @@ void read_options(Address& address, const std::string& text, const std::string& 
     const auto equals = item.find('=');
     const auto name = item.substr(0, equals);
     if (equals == std::string::npos || equals + 1 == item.size()) {
-      refuse(what, text, "behind the '?' stand options as name=value, joined by '&'");
+      refuse(what, text, "after the '?' options are expected as name=value, separated by '&'");
     }
     if (!known.contains(name)) {
       std::string names;
       for (const auto& each : known) names += (names.empty() ? "" : ", ") + each;
-      refuse(what, text, "unknown option '" + name + "', there are: " + names);
+      refuse(what, text, "unknown option '" + name + "'; the options are " + names);
     }
     if (!address.options.emplace(name, item.substr(equals + 1)).second) {
-      refuse(what, text, "option '" + name + "' stands there twice");
+      refuse(what, text, "option '" + name + "' is given twice");
     }
     at = end + 1;
   }
@@ -53,7 +53,7 @@ void read_udp(Address& address, const std::string& text, const std::string& rest
     if (error != std::errc() || at != end) port = 0;
   }
   if (port < 1 || port > 65535)
-    refuse(what, text, "it must be udp:HOST:PORT with a port from 1 to 65535, such as udp:127.0.0.1:9870");
+    refuse(what, text, "must be udp:HOST:PORT with a port from 1 to 65535, such as udp:127.0.0.1:9870");
   address.name = rest.substr(0, colon);
   address.port = static_cast<std::uint16_t>(port);
   address.text = "udp " + address.name + ":" + std::to_string(port);
@@ -65,14 +65,14 @@ void read_shm(Address& address, const std::string& text, const std::string& rest
            sign == '_' || sign == '-';
   };
   if (rest.empty() || rest.size() > 64 || !std::all_of(rest.begin(), rest.end(), good)) {
-    refuse(what, text, "it must be shm:NAME with a name of at most 64 letters, digits, '_' and '-'");
+    refuse(what, text, "must be shm:NAME with a name of at most 64 letters, digits, '_' and '-'");
   }
   address.name = rest;
   address.text = "shm " + rest;
 }
 
 void read_dds(Address& address, const std::string& text, const std::string& rest, const std::string& what) {
-  if (rest != "unitree_go" && rest != "unitree_hg") refuse(what, text, "it must be dds:unitree_go or dds:unitree_hg");
+  if (rest != "unitree_go" && rest != "unitree_hg") refuse(what, text, "must be dds:unitree_go or dds:unitree_hg");
   int domain = -1;
   const auto given = address.option("domain", "0");
   const auto [at, error] = std::from_chars(given.data(), given.data() + given.size(), domain);
@@ -105,7 +105,7 @@ Address parse_address(const std::string& text, const std::string& what) {
   Address address;
   address.kind = text.substr(0, colon);
   if (colon == std::string::npos || !known_options().contains(address.kind)) {
-    refuse(what, text, "it must be udp:HOST:PORT, shm:NAME, dds:unitree_go or dds:unitree_hg");
+    refuse(what, text, "must be udp:HOST:PORT, shm:NAME, dds:unitree_go or dds:unitree_hg");
   }
   const auto mark = text.find('?', colon);
   if (mark != std::string::npos) read_options(address, text, text.substr(mark + 1), what);

@@ -1,4 +1,4 @@
-// Addresses of transports as they stand on the command line.
+// Addresses of transports on the command line.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace robot_rl {
 
-/// "udp:HOST:PORT", "shm:NAME", "dds:unitree_go" or "dds:unitree_hg", each with options behind:
+/// "udp:HOST:PORT", "shm:NAME", "dds:unitree_go" or "dds:unitree_hg", each optionally followed by
 /// "?name=value&name=value".
 struct Address {
   std::string kind, name;  // "udp" and the host, "shm" and the segment, "dds" and the message family
@@ -15,7 +15,7 @@ struct Address {
   std::map<std::string, std::string> options;
   std::string text;  // "udp 127.0.0.1:9870", for messages
 
-  /// The value of an option, or what it is where it was not given.
+  /// The value of an option, or its default.
   std::string option(const std::string& name, const std::string& otherwise) const;
   bool flag(const std::string& name, bool otherwise) const;
 };

@@ -15,23 +15,23 @@ namespace robot_rl {
 struct BackendOptions {
   std::string name = "auto";        // "onnxruntime", "tensorrt" or "auto"
   std::string precision = "fp32";   // "fp32", "fp16"; of TensorRT, "auto" tries both
-  std::filesystem::path library;    // libonnxruntime.so; empty: ROBOT_RL_ONNXRUNTIME, then the usual places
+  std::filesystem::path library;    // libonnxruntime.so; empty: ROBOT_RL_ONNXRUNTIME, then the default folders
   std::filesystem::path cache;      // folder for engines built here; empty: $XDG_CACHE_HOME/robot-rl
 };
 
-/// A network loaded for one robot. `run` allocates nothing of its own; what the library behind it does is its own
-/// affair (ONNX Runtime takes some tens of small blocks a run).
+/// A network loaded for one robot. `run` allocates nothing of its own; the library itself
+/// may allocate (ONNX Runtime allocates some tens of small blocks in each run).
 class Backend {
  public:
   virtual ~Backend() = default;
-  /// Run a few hundred times on zeros, so that the first real step costs what the others do.
+  /// Run a few hundred times on zeros, so that the first real step takes as long as the others.
   virtual void warm(int runs = 200);
   /// Infer: observation (observation_size), state (state_size) in; action, joint target (action_size), state out.
-  /// `state_out` may be the same memory as `state`. Returns false where the network failed; nothing is thrown.
+  /// `state_out` may be the same memory as `state`. Returns false if the network failed; nothing is thrown.
   virtual bool run(std::span<const float> observation, std::span<const float> state, std::span<float> action,
                    std::span<float> joint_target, std::span<float> state_out) noexcept = 0;
-  /// Run once more on what was given last, so that weights and machine are warm when the next `run` comes; nothing that
-  /// `run` gives is changed by it.
+  /// Run once more on the last inputs, so that weights and processor are warm at the next `run`; the results of
+  /// `run` do not change.
   virtual void rehearse() noexcept {}
   /// Library, version, device and precision in one line, for log and report.
   virtual std::string identity() const = 0;
@@ -46,10 +46,10 @@ class Backend {
 std::unique_ptr<Backend> make_onnxruntime(const Contract& contract, std::span<const std::byte> model,
                                           const BackendOptions& options);
 
-/// Version of the ONNX Runtime that make_onnxruntime takes. Throws UserError.
+/// Version of the ONNX Runtime that make_onnxruntime loads. Throws UserError.
 std::string onnxruntime_version(const BackendOptions& options);
 
-/// TensorRT. Throws UserError where this program was built without it.
+/// TensorRT. Throws UserError if this program was built without it.
 std::unique_ptr<Backend> make_tensorrt(const Contract& contract, std::span<const std::byte> model,
                                        const BackendOptions& options);
 

@@ -1,5 +1,5 @@
-// Which backend a bundle gets: each candidate is loaded, warmed, checked against the golden sequence, tried on extreme
-// observations and, where there is a choice, timed at a steady pace.
+// The choice of a backend for a bundle: each candidate is loaded, warmed, checked against the golden sequence, tried on
+// extreme observations and, if there are several, timed at a fixed rate.
 #include <cstdio>
 
 #include "bundle.h"
@@ -10,11 +10,11 @@ namespace robot_rl {
 
 namespace {
 
-// fp16 keeps 11 bits, so a network of a few layers is off by some thousandths; beyond this it is another policy.
+// fp16 has 11 bits, so a network of a few layers has an error of some thousandths; above this it is another policy.
 constexpr double kTolerance = 1e-4, kHalfTolerance = 1e-2;
-// Below this an "fp16" result has more bits than fp16 holds: the library ran in fp32 without saying so.
+// Below this an "fp16" result has more bits than fp16: the library ran in fp32 without reporting it.
 constexpr double kTooExactForHalf = 5e-6;
-// A coarser precision has to be worth it: p99.9 at least a fifth shorter.
+// A lower precision must pay off: p99.9 at least a fifth shorter.
 constexpr double kWorthHalf = 0.8;
 
 struct Candidate {
@@ -22,20 +22,21 @@ struct Candidate {
   std::unique_ptr<Backend> backend;
   ReplayReport replay;
   PacedLatency latency;
-  std::string refused;  // why it cannot be taken; empty: it can
+  std::string refused;  // why it cannot be used; empty: it can
   std::string label() const { return name + " " + precision; }
   bool half() const { return precision == "fp16"; }
 };
 
 void check_options(const BackendOptions& options) {
   if (options.name != "auto" && options.name != "onnxruntime" && options.name != "tensorrt") {
-    throw UserError("--backend is '" + options.name + "'; it must be auto, onnxruntime or tensorrt");
+    throw UserError("--backend=" + options.name + ": must be auto, onnxruntime or tensorrt");
   }
   if (options.precision != "fp32" && options.precision != "fp16" && options.precision != "auto") {
-    throw UserError("--precision is '" + options.precision + "'; it must be fp32, fp16 or auto");
+    throw UserError("--precision=" + options.precision + ": must be fp32, fp16 or auto");
   }
   if (options.name == "auto" && options.precision == "fp16" && !has_tensorrt()) {
-    throw UserError("--precision is 'fp16', which TensorRT alone has, and this program lacks it; take fp32");
+    throw UserError(
+        "--precision=fp16: only TensorRT supports it, and this program was built without TensorRT; use fp32");
   }
 }
 
@@ -100,8 +101,8 @@ std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions
   if (all.size() == 1) {
     open(bundle, options, all[0]);
     const bool only = options.name == "auto" && !has_tensorrt();
-    why = all[0].backend->identity() + (only ? ": the only one that this program was built with; " : ": as asked; ") +
-          figures(all[0], false);
+    why = all[0].backend->identity() +
+          (only ? ": the only one that this program was built with; " : ": as requested; ") + figures(all[0], false);
     return std::move(all[0].backend);
   }
   Candidate* best = nullptr;

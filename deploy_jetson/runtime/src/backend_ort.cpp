@@ -1,4 +1,5 @@
-// ONNX Runtime on the CPU. The library is loaded at run time, so that nothing but a C++ compiler builds this program.
+// ONNX Runtime on the CPU. The library is loaded at run time, so that only a C++ compiler is needed to build this
+// program.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The newest libonnxruntime.so* of a folder; empty where there is none.
+/// The newest libonnxruntime.so* of a folder; empty if there is none.
 fs::path library_in(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code ignored;
@@ -25,7 +26,7 @@ fs::path library_in(const fs::path& folder) {
   return found.empty() ? fs::path() : *std::max_element(found.begin(), found.end());
 }
 
-/// Folders in which this program or module lies.
+/// Folders that contain this program or module.
 std::vector<fs::path> own_folders() {
   std::vector<fs::path> folders;
   std::error_code ignored;
@@ -39,16 +40,16 @@ std::vector<fs::path> own_folders() {
 
 void* open_library(const fs::path& path) { return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); }
 
-/// A library that somebody named: it or nothing.
+/// A library that the user named: no other one is tried.
 void* open_named(const std::string& where, const fs::path& named) {
   std::error_code ignored;
   const auto path = fs::is_directory(named, ignored) ? library_in(named) : named;
   if (!path.empty()) {
     if (void* library = open_library(path)) return library;
   }
-  const char* why = path.empty() ? "that folder holds no libonnxruntime.so" : dlerror();
-  throw UserError(where + " is '" + named.string() + "', which cannot be loaded (" + (why ? why : "unknown") +
-                  "); it must be libonnxruntime.so of ONNX Runtime 1.17 or newer, or its folder");
+  const char* why = path.empty() ? "that folder contains no libonnxruntime.so" : dlerror();
+  throw UserError(where + "=" + named.string() + ": cannot be loaded (" + (why ? why : "unknown") +
+                  "); must be libonnxruntime.so of ONNX Runtime 1.17 or newer, or its folder");
 }
 
 void* find_library(const fs::path& option) {
@@ -57,7 +58,7 @@ void* find_library(const fs::path& option) {
     return open_named("ROBOT_RL_ONNXRUNTIME", named);
   }
   for (const auto& folder : own_folders()) {
-    // Beside the program, in a prefix's lib, and where pip puts the package onnxruntime next to this one.
+    // Next to the program, in a prefix's lib, and where pip installs the package onnxruntime next to this one.
     for (const char* place : {".", "../lib", "../onnxruntime/capi", "../../onnxruntime/capi"}) {
       const auto path = library_in(folder / place);
       if (path.empty()) continue;
@@ -67,15 +68,15 @@ void* find_library(const fs::path& option) {
   for (const char* name : {"libonnxruntime.so.1", "libonnxruntime.so"}) {
     if (void* library = open_library(name)) return library;
   }
-  throw UserError("ONNX Runtime was not found: no libonnxruntime.so beside this program or among the system's "
+  throw UserError("ONNX Runtime was not found: no libonnxruntime.so next to this program or among the system's "
                   "libraries; pip install onnxruntime and name its capi/libonnxruntime.so* with --onnxruntime or "
                   "ROBOT_RL_ONNXRUNTIME");
 }
 
 const ort::ApiBase* load_base(const fs::path& option) {
-  // Newer libraries open a network connection and a database in the home folder to report on their use: not on a robot.
+  // Newer libraries open a network connection and a database in the home folder for telemetry: not on a robot.
   setenv("ORT_DISABLE_TELEMETRY", "1", 1);
-  void* library = find_library(option);  // stays loaded: it keeps state of its own for each thread
+  void* library = find_library(option);  // stays loaded: it keeps state for each thread
   using GetBase = const ort::ApiBase* (*)();
   const auto get_base = reinterpret_cast<GetBase>(dlsym(library, "OrtGetApiBase"));
   if (!get_base) throw UserError("ONNX Runtime: the library has no OrtGetApiBase; is it libonnxruntime.so?");
@@ -102,7 +103,7 @@ class OnnxRuntime final : public Backend {
   }
 
  private:
-  /// A tensor (1, width) over memory of its own.
+  /// A tensor (1, width) and its memory.
   struct Tensor {
     std::string name;
     std::vector<float> data;
@@ -143,7 +144,7 @@ OnnxRuntime::OnnxRuntime(const Contract& contract, std::span<const std::byte> mo
       output_names_.push_back(tensor.name.c_str());
       output_values_.push_back(tensor.value);
     }
-    // Once by hand, for the library's own words on what is wrong.
+    // Once by hand, to get the library's error message.
     check(api_(ort::kRun, session_, nullptr, input_names_.data(), input_values_.data(), input_values_.size(),
                output_names_.data(), output_names_.size(), output_values_.data()));
   } catch (...) {
@@ -242,7 +243,7 @@ bool OnnxRuntime::run(std::span<const float> observation, std::span<const float>
   return true;
 }
 
-/// From the input's buffers to the output's; what is read or kept of a run was copied by `run`.
+/// From the input buffers to the output buffers; `run` copies the inputs and results.
 bool OnnxRuntime::infer() noexcept {
   auto* status = api_(ort::kRun, session_, nullptr, input_names_.data(), input_values_.data(), input_values_.size(),
                       output_names_.data(), output_names_.size(), output_values_.data());
@@ -272,7 +273,7 @@ std::string onnxruntime_version(const BackendOptions& options) {
 std::unique_ptr<Backend> make_onnxruntime(const Contract& contract, std::span<const std::byte> model,
                                           const BackendOptions& options) {
   if (options.precision != "fp32" && options.precision != "auto") {
-    throw UserError("--precision is '" + options.precision + "'; ONNX Runtime on the CPU runs fp32");
+    throw UserError("--precision=" + options.precision + ": ONNX Runtime on the CPU runs fp32");
   }
   return std::make_unique<OnnxRuntime>(contract, model, options);
 }

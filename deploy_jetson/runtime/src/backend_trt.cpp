@@ -1,6 +1,6 @@
 // TensorRT 10 and 11. The engine is built on the device and kept (engine_cache.h); copies and inference are one CUDA
-// graph over pinned memory. Compiled where NvInfer.h is found; CI compiles and runs it against a stand-in of the
-// headers.
+// graph over pinned memory. Compiled if NvInfer.h is found; CI compiles and runs it against replacements of
+// the headers.
 #include <NvInfer.h>
 #include <NvOnnxParser.h>
 #include <cuda_runtime_api.h>
@@ -35,7 +35,7 @@ class Logger final : public nvinfer1::ILogger {
 
 void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  throw UserError(std::string("--backend is 'tensorrt', but ") + what + " failed (" + cudaGetErrorString(error) +
+  throw UserError(std::string("--backend=tensorrt: ") + what + " failed (" + cudaGetErrorString(error) +
                   "); it needs an NVIDIA GPU with its driver, or take 'onnxruntime'");
 }
 
@@ -105,8 +105,8 @@ TensorRt::TensorRt(const Contract& contract, std::span<const std::byte> model, c
 }
 
 void TensorRt::open_device() {
-  // A thread that waits for the GPU sleeps: one that spins at SCHED_FIFO would be throttled. Refused only where
-  // somebody else opened the device first.
+  // A thread that waits for the GPU sleeps: one that spins at SCHED_FIFO would be throttled. Fails only if
+  // other code of this process opened the device before.
   if (cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync) != cudaSuccess) static_cast<void>(cudaGetLastError());
   check(cudaSetDevice(0), "opening the GPU");
   cudaDeviceProp device{};
@@ -120,7 +120,7 @@ void TensorRt::open_device() {
 
 void TensorRt::load(std::span<const std::byte> model, const BackendOptions& options) {
   runtime_.reset(nvinfer1::createInferRuntime(logger_));
-  if (!runtime_) throw UserError("--backend is 'tensorrt', but it cannot be started (" + logger_.last() + ")");
+  if (!runtime_) throw UserError("--backend=tensorrt: TensorRT cannot be started (" + logger_.last() + ")");
   const auto folder = engine_folder(options.cache);
   const EngineKey key{sha256(model), tensorrt_version(), cuda_, gpu_, half_ ? "fp16" : "fp32"};
   std::string why;
@@ -144,20 +144,20 @@ void TensorRt::load(std::span<const std::byte> model, const BackendOptions& opti
 
 std::vector<std::byte> TensorRt::build(std::span<const std::byte> model) {
   const std::unique_ptr<nvinfer1::IBuilder> builder(nvinfer1::createInferBuilder(logger_));
-  if (!builder) throw UserError("--backend is 'tensorrt', but it has no builder here (" + logger_.last() + ")");
+  if (!builder) throw UserError("--backend=tensorrt: TensorRT has no builder on this machine (" + logger_.last() + ")");
   const std::unique_ptr<nvinfer1::INetworkDefinition> network(builder->createNetworkV2(0U));
   const std::unique_ptr<nvinfer1::IBuilderConfig> config(builder->createBuilderConfig());
   if (!network || !config) {
-    throw UserError("--backend is 'tensorrt', but it builds nothing here (" + logger_.last() + ")");
+    throw UserError("--backend=tensorrt: TensorRT cannot build engines on this machine (" + logger_.last() + ")");
   }
   const std::unique_ptr<nvonnxparser::IParser> parser(nvonnxparser::createParser(*network, logger_));
-  if (!parser) throw UserError("--backend is 'tensorrt', but it has no parser here (" + logger_.last() + ")");
+  if (!parser) throw UserError("--backend=tensorrt: TensorRT has no parser on this machine (" + logger_.last() + ")");
   if (!parser->parse(model.data(), model.size())) {
     const std::string why = parser->getNbErrors() ? parser->getError(0)->desc() : logger_.last();
-    throw ContractError("policy.onnx cannot be read by TensorRT (" + why + "); take --backend onnxruntime");
+    throw ContractError("policy.onnx cannot be read by TensorRT (" + why + "); use --backend onnxruntime");
   }
   config->setMemoryPoolLimit(nvinfer1::MemoryPoolType::kWORKSPACE, kWorkspaceBytes);
-  config->clearFlag(nvinfer1::BuilderFlag::kTF32);  // on by default, and no fp32: it rounds to 10 bits
+  config->clearFlag(nvinfer1::BuilderFlag::kTF32);  // on by default, but not fp32: it rounds to 10 bits
 #if NV_TENSORRT_MAJOR < 11
   if (half_) config->setFlag(nvinfer1::BuilderFlag::kFP16);
 #endif
@@ -260,10 +260,11 @@ bool TensorRt::enqueue() noexcept {
   return true;
 }
 
-/// Record copies and inference once; without the graph every run enqueues them anew, which is right but slower.
+/// Record copies and inference once; without the graph every run enqueues them again, which is correct but slower.
 void TensorRt::capture() {
   if (!enqueue()) throw ContractError("policy.onnx cannot be run by TensorRT (" + logger_.last() + ")");
-  check(cudaStreamSynchronize(stream_), "the first inference");  // a shape's first run prepares what a capture must not
+  // The first run of a shape makes preparations that are not allowed during a capture.
+  check(cudaStreamSynchronize(stream_), "the first inference");
   cudaGraph_t graph = nullptr;
   if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) == cudaSuccess) {
     const bool queued = enqueue();
@@ -292,10 +293,10 @@ bool TensorRt::run(std::span<const float> observation, std::span<const float> st
   return true;
 }
 
-/// From the input's buffers to the output's.
+/// From the input buffers to the output buffers.
 bool TensorRt::infer() noexcept {
   const bool sent = graph_ ? cudaGraphLaunch(graph_, stream_) == cudaSuccess : enqueue();
-  // Waited for in any case: nothing may still write to the buffers when the next run begins.
+  // Wait in any case: nothing may still write to the buffers when the next run begins.
   return cudaStreamSynchronize(stream_) == cudaSuccess && sent;
 }
 
@@ -325,7 +326,7 @@ std::unique_ptr<Backend> make_tensorrt(const Contract& contract, std::span<const
                                        const BackendOptions& options) {
 #if NV_TENSORRT_MAJOR >= 11
   if (options.precision == "fp16") {
-    throw UserError("--precision is 'fp16'; TensorRT 11 takes the precision from the network, and a bundle's is fp32");
+    throw UserError("--precision=fp16: TensorRT 11 takes the precision from the network, and that of a bundle is fp32");
   }
 #endif
   return std::make_unique<TensorRt>(contract, model, options);

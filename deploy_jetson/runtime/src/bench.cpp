@@ -1,4 +1,4 @@
-// robot-rl-infer --bench: the network of a bundle, paced at 500 Hz, as JSON.
+// robot-rl-infer --bench: latencies of a bundle's network at 500 Hz, as JSON.
 #include <cmath>
 #include <cstdio>
 

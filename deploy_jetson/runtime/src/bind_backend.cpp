@@ -18,7 +18,7 @@ namespace nb = nanobind;
 using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
 
-/// A backend together with the contract, and the bundle, that it refers to.
+/// A backend together with the contract and the bundle that it refers to.
 struct Network {
   Contract contract;
   std::unique_ptr<Bundle> bundle;
@@ -72,7 +72,7 @@ nb::object run(Network& network, const Row& observation, const Row& state) {
   return nb::make_tuple(array_of(action), array_of(target), array_of(after));
 }
 
-/// The state given and taken in the same memory, as a policy's loop may do it.
+/// Run with the same memory for state and next state, as a policy's loop may do.
 nb::object run_in_place(Network& network, const Row& observation, const Row& state) {
   const auto& contract = network.backend->contract();
   std::vector<float> action(contract.action_size), target(contract.action_size);
@@ -106,16 +106,16 @@ nb::dict measure(Network& network, const Row& observation, int runs, double peri
 void bind_backend(nb::module_& module) {
   nb::class_<Network>(module, "Network", "A policy's network in a backend; a recurrent policy's state goes in and out.")
       .def("run", &run, nb::arg("observation"), nb::arg("state"),
-           "Infer: action, joint target and next state, or None where the backend failed.")
+           "Infer: action, joint target and next state, or None if the backend failed.")
       .def("run_in_place", &run_in_place, nb::arg("observation"), nb::arg("state"),
            "The same with the next state written over the one given.")
-      .def("rehearse", [](Network& network) { network.backend->rehearse(); }, "Have it warm for the next run.")
+      .def("rehearse", [](Network& network) { network.backend->rehearse(); }, "Warm it for the next run.")
       .def("warm", [](Network& network, int runs) { network.backend->warm(runs); }, nb::arg("runs") = 200)
       .def("measure", &measure, nb::arg("observation"), nb::arg("runs") = 1000, nb::arg("period_s") = 0.002,
            nb::arg("rehearse") = true,
-           "Latencies at a steady pace [us]; `observation` may be several rows one after the other.")
+           "Latencies at a fixed rate [us]; `observation` may be several rows one after the other.")
       .def_prop_ro("identity", [](const Network& network) { return network.backend->identity(); })
-      .def_ro("why", &Network::why, "Which backend was taken, and why.");
+      .def_ro("why", &Network::why, "Which backend was chosen, and why.");
   module.def("load_network", &load_network, nb::arg("contract"), nb::arg("model"), nb::arg("name") = "onnxruntime",
              nb::arg("precision") = "fp32", nb::arg("library") = "", nb::arg("cache") = "",
              "Load a network without its golden sequence: text of contract.json, bytes of policy.onnx.");

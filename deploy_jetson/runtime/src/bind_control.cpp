@@ -17,7 +17,7 @@ namespace {
 using Floats = std::vector<float>;
 
 void bind_limits(nb::module_& module) {
-  nb::class_<SafetyLimits>(module, "SafetyLimits", "When something is wrong; settings.h has units.")
+  nb::class_<SafetyLimits>(module, "SafetyLimits", "Limits that decide when something is wrong; settings.h has units.")
       .def(nb::init<>())
       .def_rw("state_age_s", &SafetyLimits::state_age_s)
       .def_rw("state_frozen_s", &SafetyLimits::state_frozen_s)
@@ -31,7 +31,7 @@ void bind_limits(nb::module_& module) {
       .def_rw("effort_factor", &SafetyLimits::effort_factor)
       .def_rw("temperature_c", &SafetyLimits::temperature_c)
       .def_rw("operator_s", &SafetyLimits::operator_s);
-  nb::class_<Settings>(module, "Settings", "What the runtime may be told beside the bundle; settings.h has units.")
+  nb::class_<Settings>(module, "Settings", "Settings of the runtime in addition to the bundle; settings.h has units.")
       .def(nb::init<>())
       .def_rw("writer_period_s", &Settings::writer_period_s)
       .def_rw("stand_s", &Settings::stand_s)
@@ -109,7 +109,7 @@ void bind_output(nb::module_& module) {
 }
 
 void bind_commander(nb::module_& module) {
-  nb::class_<Commander>(module, "Commander", "The state machine and all that shapes a command.")
+  nb::class_<Commander>(module, "Commander", "The state machine, which builds every command.")
       .def(nb::init<const Contract&, const Settings&, std::uint64_t>(), nb::arg("contract"), nb::arg("settings"),
            nb::arg("commander"), nb::keep_alive<1, 2>())
       .def("on_state", &Commander::on_state, nb::arg("state"), nb::arg("now_ns"))
@@ -138,7 +138,7 @@ void bind_commander(nb::module_& module) {
   module.def(
       "command_bytes",
       [](const LowCommand& command) { return nb::bytes(reinterpret_cast<const char*>(&command), sizeof command); },
-      nb::arg("command"), "The command as it lies in memory, to compare bit for bit.");
+      nb::arg("command"), "The bytes of the command in memory, to compare bit for bit.");
 }
 
 void bind_control(nb::module_& module) {

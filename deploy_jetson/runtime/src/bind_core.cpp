@@ -34,7 +34,7 @@ nb::ndarray<nb::numpy, float> make_array(std::vector<float> values) {
   return nb::ndarray<nb::numpy, float>(kept->data(), {kept->size()}, owner);
 }
 
-/// One observer and the contract that it reads, fed with signals by name in the contract's order of joints.
+/// One observer and its contract; takes signals by name in the contract's order of joints.
 class PythonObserver {
  public:
   explicit PythonObserver(const Contract& contract) : contract_(contract), observer_(contract_) {}
@@ -61,7 +61,7 @@ class PythonObserver {
   void reset() { observer_.reset(); }
   void set_last_action(const Floats& action) {
     if (action.size() != contract_.actions.size())
-      throw ContractError("last_action has another size than the contract's actions");
+      throw ContractError("last_action does not have the size of the contract's actions");
     observer_.set_last_action({action.data(), action.size()});
   }
 
@@ -141,7 +141,7 @@ void bind_bundle(nb::module_& module) {
         return read_bundle(path, signed_by.value_or("")).release();
       },
       nb::arg("path"), nb::arg("signed_by") = nb::none(), nb::rv_policy::take_ownership,
-      "Read and check a bundle, the network's golden replay apart. Raises ContractError, UserError.");
+      "Read and check a bundle, without the golden replay. Raises ContractError, UserError.");
   module.def(
       "check_model",
       [](const nb::bytes& model, const Contract& contract, const std::string& contract_hash) {
@@ -161,11 +161,11 @@ void bind_bundle(nb::module_& module) {
         return is_signed_by(bytes_of(data), bytes_of(signature), key);
       },
       nb::arg("data"), nb::arg("signature"), nb::arg("key"),
-      "Whether an Ed25519 signature is right. Raises UserError.");
+      "Whether an Ed25519 signature is valid. Raises UserError.");
   module.def(
       "is_printable",
       [](const nb::bytes& text) { return is_printable({static_cast<const char*>(text.data()), text.size()}); },
-      nb::arg("text"), "Whether UTF-8 bytes may stand in a contract's text.");
+      nb::arg("text"), "Whether a text of a contract may contain these UTF-8 bytes.");
 }
 
 void bind_core(nb::module_& module) {

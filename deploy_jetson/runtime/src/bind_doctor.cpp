@@ -1,4 +1,4 @@
-// The doctor's parts in Python: what it reads with another root, and its text.
+// The doctor's parts in Python: its checks of files below another root, and its text.
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 
@@ -35,7 +35,7 @@ void bind(nb::module_& module) {
         return rows(check_files(options, root));
       },
       nb::arg("root"), nb::arg("cpu_writer") = -1, nb::arg("cpu_policy") = -1,
-      "What the files below `root` say of a machine: a list of {name, verdict, found, remedy}.");
+      "Check a machine by the files below `root`: a list of {name, verdict, found, remedy}.");
   module.def(
       "doctor_live",
       [](double seconds) {
@@ -46,7 +46,7 @@ void bind(nb::module_& module) {
         }
         return rows(checks);
       },
-      nb::arg("seconds"), "What trying tells of this machine, and how late it wakes up for `seconds`.");
+      nb::arg("seconds"), "Check this machine by experiment, and measure for `seconds` how late it wakes up.");
   module.def(
       "parse_cpus", [](const std::string& text) { return format_cpus(parse_cpus(text)); }, nb::arg("text"),
       "Read a set of processors in the kernel's notation and write it again.");

@@ -1,4 +1,4 @@
-// Python: the event rings, the logger, and what is in a log.
+// Python: the event rings, the logger, and the content of a log.
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
@@ -30,7 +30,7 @@ nb::object pop(EventRing& ring) {
                         to_bytes(std::span(payload).first(header.bytes)));
 }
 
-/// Columns of numbers, gathered event by event; each becomes the bytes of an int64 array.
+/// Columns of numbers, collected event by event; each becomes the bytes of an int64 array.
 class Columns {
  public:
   template <class... T>

@@ -1,4 +1,4 @@
-// Python: the settings by name, so that Python's side and tests read and write what the binary does.
+// Python: the settings by name, so that Python and the tests read and write the same as the binary.
 #include "bindings.h"
 #include "error.h"
 #include "settings.h"
@@ -19,7 +19,7 @@ void bind_options(nb::module_& module) {
         if (!text.empty()) read_settings_text(settings, text, "settings");
         return settings_json(settings);
       },
-      nb::arg("text") = "", "All settings as JSON, with those that a JSON text gives; UserError where one is wrong.");
+      nb::arg("text") = "", "All settings as JSON, updated from a JSON text; UserError if one is invalid.");
 }
 
 const AddBinder kAdd(bind_options);

@@ -49,7 +49,7 @@ PolicyOutput step(OpenPolicy& open, const LowState& state, const std::vector<flo
 void bind_policy(nb::module_& module) {
   nb::class_<OpenPolicy>(module, "Policy", "A bundle's policy: observation and inference of one control step.")
       .def("step", &step, nb::arg("state"), nb::arg("command"), nb::arg("reset") = false,
-           "Observe and infer; `reset`: start anew first. The result is a PolicyOutput.")
+           "Observe and infer; `reset`: reset the policy before. The result is a PolicyOutput.")
       .def_prop_ro(
           "contract", [](const OpenPolicy& open) -> const Contract& { return open.bundle->contract; },
           nb::rv_policy::reference_internal)
@@ -59,9 +59,9 @@ void bind_policy(nb::module_& module) {
                      return std::vector<float>(seen.begin(), seen.end());
                    },
                    "Of the last step.")
-      .def_ro("why", &OpenPolicy::why, "Which backend was taken, and why.");
+      .def_ro("why", &OpenPolicy::why, "Which backend was chosen, and why.");
   module.def("open_policy", &open_policy, nb::arg("bundle"), nb::arg("backend") = "onnxruntime",
-             "Read a bundle, replay its golden sequence and give its policy. Raises ContractError, UserError.");
+             "Read a bundle, replay its golden sequence and return its policy. Raises ContractError, UserError.");
 }
 
 const AddBinder kAdd(bind_policy);

@@ -1,4 +1,4 @@
-// Python: the loop in small, without threads and clocks, that writes a log; and the replay of one. For tests and tools.
+// Python: a small loop without threads and clocks that writes a log; and the replay of a log. For tests and tools.
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -19,7 +19,7 @@ namespace nb = nanobind;
 namespace robot_rl {
 namespace {
 
-/// Stands for a backend in a recording without a network: action = a fixed mixture of the observation, within [-1, 1].
+/// Replaces a backend in a recording without a network: action = a fixed mixture of the observation, in [-1, 1].
 class MixBackend final : public Backend {
  public:
   explicit MixBackend(const Contract& contract) : Backend(contract) {}
@@ -36,7 +36,7 @@ class MixBackend final : public Backend {
   std::string identity() const override { return "mixture"; }
 };
 
-/// Makes the loop's calls at the times it is given and logs each; odd and even events go to two rings, as from two
+/// Makes the loop's calls at given times and logs each; odd and even events go to two rings, as from two
 /// threads.
 class Recorder {
  public:
@@ -116,9 +116,9 @@ class Recorder {
   std::uint32_t epoch_ = 0;
 };
 
-/// What logging costs the real-time threads: for each of `ticks` the ns that its events took to push, in a thread that
-/// pauses between ticks as the loop does, while a logger writes. Every tick has a state and a command, every tenth a
-/// policy's step and its command besides.
+/// Measure the cost of logging in the real-time threads: for each of `ticks` the time [ns] to push its events, in a
+/// thread that pauses between ticks as the loop does, while a logger writes. Every tick has a state and a command,
+/// every tenth a policy's step and its command in addition.
 std::vector<std::int64_t> time_logging(const Bundle& bundle, const std::filesystem::path& path, int ticks,
                                        std::int64_t pause_ns) {
   LogInfo info;
@@ -133,7 +133,7 @@ std::vector<std::int64_t> time_logging(const Bundle& bundle, const std::filesyst
   output.actions = bundle.contract.action_size;
   state.feet = kMaxFeet;
   state.heights = bundle.contract.signal_size("height_scan");
-  const std::vector<float> observation(static_cast<std::size_t>(bundle.contract.observation_size)), asked(3);
+  const std::vector<float> observation(static_cast<std::size_t>(bundle.contract.observation_size)), requested(3);
   std::vector<std::int64_t> cost(static_cast<std::size_t>(ticks));
   std::uint64_t order = 0;
   for (int k = 0; k < ticks; ++k) {
@@ -141,7 +141,7 @@ std::vector<std::int64_t> time_logging(const Bundle& bundle, const std::filesyst
     const auto begin = now_ns();
     push_state(ring, order++, begin, state);
     if (k % 10 == 0) {
-      push_policy(ring, order++, begin, output, asked, observation);
+      push_policy(ring, order++, begin, output, requested, observation);
       push_command(ring, order++, begin, command);
     }
     push_command(ring, order++, begin, command);
@@ -171,7 +171,7 @@ nb::dict replayed(const std::filesystem::path& path, const std::string& backend)
 }
 
 void bind_recorder(nb::module_& module) {
-  nb::class_<Recorder>(module, "Recorder", "The loop in small: makes its calls at given times and logs them.")
+  nb::class_<Recorder>(module, "Recorder", "A small loop: makes its calls at given times and logs them.")
       .def(nb::init<const Bundle&, const Settings&, const std::filesystem::path&, const std::string&, std::size_t>(),
            nb::arg("bundle"), nb::arg("settings"), nb::arg("path"), nb::arg("backend") = "mixture",
            nb::arg("ring_bytes") = kRingBytes, nb::keep_alive<1, 2>())
@@ -198,9 +198,9 @@ void bind_recorder(nb::module_& module) {
         return found;
       });
   module.def("time_logging", &time_logging, nb::arg("bundle"), nb::arg("path"), nb::arg("ticks"), nb::arg("pause_ns"),
-             nb::call_guard<nb::gil_scoped_release>(), "Nanoseconds that the events of each tick took to push.");
+             nb::call_guard<nb::gil_scoped_release>(), "Time to push the events of each tick [ns].");
   module.def("replay_log", &replayed, nb::arg("path"), nb::arg("backend") = "auto",
-             "Play a log back and compare every command bit for bit; replay.h says what is in the answer.");
+             "Replay a log and compare every command bit for bit; replay.h describes the result.");
 }
 
 const AddBinder kAdd(bind_recorder);

@@ -1,4 +1,4 @@
-// Transports in Python: both ends, the operator's, and single frames for whatever stands between.
+// Transports in Python: both ends, the operator's, and single frames for programs between the ends.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -75,7 +75,7 @@ nb::bytes written(const Write& write) {
   return nb::bytes(out.data(), size);
 }
 
-/// The frame where it is whole and of one kind.
+/// The frame if it is complete and of this kind.
 std::optional<Frame> opened(const nb::bytes& data, Message kind) {
   Frame frame;
   if (open_frame(bytes_in(data), frame) != Opened::kGood || frame.kind != kind) return std::nullopt;
@@ -99,7 +99,7 @@ void bind_frames(nb::module_& module) {
         if (open_frame(bytes_in(data), frame) != Opened::kGood) return std::nullopt;
         return std::pair(frame.kind, frame.layout);
       },
-      "data"_a, "Kind and layout of a frame; None where it is damaged or of another version.");
+      "data"_a, "Kind and layout of a frame; None if it is damaged or of another version.");
   module.def("layout_of", &layout_of, "robot"_a);
 }
 
@@ -142,7 +142,7 @@ void bind_readers(nb::module_& module) {
         const auto frame = opened(data, Message::kState);
         return frame && read_state(*frame, state) ? std::optional(state) : std::nullopt;
       },
-      "data"_a, "The state in a frame; None where there is none.");
+      "data"_a, "The state in a frame; None if there is none.");
   module.def(
       "read_command",
       [](const nb::bytes& data) -> std::optional<LowCommand> {
@@ -150,7 +150,7 @@ void bind_readers(nb::module_& module) {
         const auto frame = opened(data, Message::kCommand);
         return frame && read_command(*frame, command) ? std::optional(command) : std::nullopt;
       },
-      "data"_a, "The command in a frame; None where there is none.");
+      "data"_a, "The command in a frame; None if there is none.");
   module.def(
       "read_operator",
       [](const nb::bytes& data) -> std::optional<std::pair<OperatorInput, std::uint64_t>> {
@@ -160,7 +160,7 @@ void bind_readers(nb::module_& module) {
         if (!frame || !read_operator(*frame, input, source)) return std::nullopt;
         return std::pair(input, source);
       },
-      "data"_a, "The operator's message in a frame and its source; None where there is none.");
+      "data"_a, "The operator's message in a frame and its source; None if there is none.");
   module.def(
       "read_describe",
       [](const nb::bytes& data) -> std::optional<RobotDescription> {
@@ -168,7 +168,7 @@ void bind_readers(nb::module_& module) {
         const auto frame = opened(data, Message::kDescribe);
         return frame && read_describe(*frame, robot) ? std::optional(robot) : std::nullopt;
       },
-      "data"_a, "The description in a frame; None where there is none.");
+      "data"_a, "The description in a frame; None if there is none.");
   module.def(
       "read_hello",
       [](const nb::bytes& data) -> std::optional<std::pair<std::uint64_t, bool>> {
@@ -177,11 +177,11 @@ void bind_readers(nb::module_& module) {
         if (!frame || !read_hello(*frame, hello)) return std::nullopt;
         return std::pair(hello.commander, hello.states);
       },
-      "data"_a, "Commander of a greeting and whether it wants states; None where there is none.");
+      "data"_a, "Commander of a greeting and whether it wants states; None if there is none.");
 }
 
 void bind_ends(nb::module_& module) {
-  nb::class_<RobotDescription>(module, "RobotDescription", "What a robot says about itself; joints in its own order.")
+  nb::class_<RobotDescription>(module, "RobotDescription", "A robot's description of itself; joints in its own order.")
       .def(
           "__init__",
           [](RobotDescription* self, std::string robot, std::vector<std::string> joints, int feet, int heights) {
@@ -201,7 +201,8 @@ void bind_ends(nb::module_& module) {
            "address"_a, "robot"_a)
       .def(
           "wait", [](RobotEnd& self, double seconds) { return self.wait(deadline(seconds)); }, "seconds"_a,
-          nb::call_guard<nb::gil_scoped_release>(), "Sleep until something arrived; False after that long without.")
+          nb::call_guard<nb::gil_scoped_release>(),
+          "Sleep until something arrived; False if nothing did for so many seconds.")
       .def("wait_until", &RobotEnd::wait, "deadline_ns"_a, nb::call_guard<nb::gil_scoped_release>(),
            "The same up to a time of now_ns().")
       .def(
@@ -210,13 +211,14 @@ void bind_ends(nb::module_& module) {
             LowCommand command;
             return self.take_command(command) ? std::optional(command) : std::nullopt;
           },
-          "The next command in the order of arrival; None: none. Greetings are answered here, so call it often.")
-      .def("send_state", &RobotEnd::send_state, "state"_a, nb::call_guard<nb::gil_scoped_release>(),
-           "Send to every client; how many. Sequence 0: one more than the last; commander 0: as it happened.")
+          "The next command in the order of arrival, or None. Greetings are answered here, so call it often.")
+      .def(
+          "send_state", &RobotEnd::send_state, "state"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "Send to every client; returns how many. Sequence 0: one more than the last; commander 0: the one seen last.")
       .def("send_corrupt", &RobotEnd::send_corrupt, "state"_a, "bit"_a, nb::call_guard<nb::gil_scoped_release>(),
-           "The same with one bit turned, so that it arrives damaged; any number chooses one.")
+           "The same with one bit flipped, so that it arrives damaged; any number selects a bit.")
       .def("send_operator", &RobotEnd::send_operator, "input"_a, "source"_a,
-           "Hand an operator's message on to every client.")
+           "Forward an operator's message to every client.")
       .def_prop_ro("clients", &RobotEnd::clients)
       .def_prop_ro("counters", [](const RobotEnd& self) { return as_dict(self.counters()); })
       .def_prop_ro("identity", &RobotEnd::identity);
@@ -224,7 +226,7 @@ void bind_ends(nb::module_& module) {
   nb::class_<OperatorEnd>(module, "OperatorEnd", "Speaks as the operator; each message is a heartbeat, too.")
       .def(nb::init<const std::string&>(), "address"_a)
       .def("send", &OperatorEnd::send, "command"_a, "request"_a = Request::kNone,
-           "Send; False where the system refused. Datagrams get lost: repeat a request until its effect is seen.");
+           "Send; False if the system refused. Datagrams get lost: repeat a request until its effect is seen.");
 }
 
 void bind_client(nb::module_& module) {
@@ -273,10 +275,10 @@ void bind_unitree(nb::module_& module) {
   module.def("has_dds", &has_dds, "Whether this build speaks DDS.");
   module.def(
       "unitree_motors", [](const std::string& robot) { return unitree::robot_of(robot).joint_names(); }, "robot"_a,
-      "Names of a Unitree robot's joints in the order of its motors; '' where a place is empty.");
+      "Names of a Unitree robot's joints in the order of its motors; '' for an unused place.");
   module.def(
       "unitree_family", [](const std::string& robot) { return unitree::robot_of(robot).family; }, "robot"_a,
-      "How a Unitree robot's messages are called: \"unitree_go\" or \"unitree_hg\".");
+      "Family of a Unitree robot's messages: \"unitree_go\" or \"unitree_hg\".");
   module.def(
       "unitree_crc", [](const nb::bytes& data) { return unitree::crc(data.data(), data.size()); }, "data"_a,
       "The checksum in Unitree's messages, over all words of a message but the last.");

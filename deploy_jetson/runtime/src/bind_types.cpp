@@ -1,5 +1,5 @@
-// States, commands and the operator's messages in Python. Arrays are NumPy views of the whole room (64 joints); setting
-// one writes its first values and leaves the rest.
+// States, commands and the operator's messages in Python. Arrays are NumPy views of the whole capacity (64 joints);
+// setting one writes its first values and leaves the rest.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
@@ -29,7 +29,7 @@ void add_array(nb::class_<C>& type, const char* name, T (C::*member)[N]) {
         const auto array = nb::cast<Array>(made);
         if (array.shape(0) > N) {
           throw nb::value_error((std::string(name) + ": " + std::to_string(array.shape(0)) +
-                                 " values, there is room for " + std::to_string(N))
+                                 " values; the most are " + std::to_string(N))
                                     .c_str());
         }
         std::memcpy(object.*member, array.data(), array.shape(0) * sizeof(T));
@@ -38,11 +38,11 @@ void add_array(nb::class_<C>& type, const char* name, T (C::*member)[N]) {
 
 template <class C>
 void add_copy(nb::class_<C>& type) {
-  type.def("copy", [](const C& object) { return C(object); }, "A copy of its own memory.");
+  type.def("copy", [](const C& object) { return C(object); }, "A copy with its own memory.");
 }
 
 void bind_enums(nb::module_& module) {
-  nb::enum_<Phase>(module, "Phase", "Where the state machine is.")
+  nb::enum_<Phase>(module, "Phase", "Phase of the state machine.")
       .value("BOOT", Phase::kBoot)
       .value("DAMPING", Phase::kDamping)
       .value("STAND", Phase::kStand)

@@ -14,8 +14,8 @@ inline std::vector<Binder>& binders() {
   return all;
 }
 
-/// At namespace scope of a bind_*.cpp: `const AddBinder kAdd(bind_something);`. `first`: before all others, whose
-/// default arguments are of these types.
+/// At namespace scope of a bind_*.cpp: `const AddBinder kAdd(bind_something);`. `first`: before all others,
+/// because their default arguments have these types.
 struct AddBinder {
   explicit AddBinder(Binder binder, bool first = false) {
     binders().insert(first ? binders().begin() : binders().end(), binder);

@@ -31,7 +31,7 @@ std::size_t max_bytes(std::string_view name) {
   return 512u << 20;
 }
 
-/// A file that closes itself.
+/// A file that is closed by its destructor.
 struct Descriptor {
   explicit Descriptor(const std::filesystem::path& path)
       : number(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) {}
@@ -43,7 +43,7 @@ struct Descriptor {
   int number;
 };
 
-/// Read a plain file whole, once; a link is not followed.
+/// Read a whole regular file once; a link is not followed.
 Bytes read_file(const std::filesystem::path& path) {
   const std::string where = "policy bundle: " + path.string();
   const Descriptor file(path);
@@ -52,7 +52,7 @@ Bytes read_file(const std::filesystem::path& path) {
     throw ContractError(where + " cannot be read (" + std::strerror(errno) + "); export it again");
   }
   if (file.number < 0 || fstat(file.number, &status) != 0 || !S_ISREG(status.st_mode)) {
-    throw ContractError(where + " is a link or no plain file; a bundle holds plain files alone");
+    throw ContractError(where + " is not a regular file; a bundle may contain only regular files");
   }
   const auto size = static_cast<std::size_t>(status.st_size), most = max_bytes(path.filename().string());
   if (size > most) {
@@ -88,7 +88,7 @@ void check_names(const std::filesystem::path& path) {
   }
   for (const auto& name : names) {
     if (name == kSums || name == kSignature || std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end()) continue;
-    throw ContractError(where + shown(name) + " is no file of a bundle; remove it");
+    throw ContractError(where + shown(name) + " is not a file of a bundle; remove it");
   }
 }
 
@@ -134,7 +134,7 @@ void check_signature(const std::filesystem::path& path, const Bytes& sums, const
                         "' are accepted; robot-rl sign writes it");
   }
   if (!is_signed_by(sums, read_file(path / kSignature), key)) {
-    throw ContractError(where + kSignature + " is no signature of SHA256SUMS by '" + key.string() +
+    throw ContractError(where + kSignature + " is not a signature of SHA256SUMS by '" + key.string() +
                         "'; sign the bundle again");
   }
 }

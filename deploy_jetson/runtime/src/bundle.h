@@ -1,4 +1,4 @@
-// A policy bundle on disk: policy.onnx, contract.json, golden.npz, SHA256SUMS and, where it is signed, SHA256SUMS.sig.
+// A policy bundle on disk: policy.onnx, contract.json, golden.npz, SHA256SUMS and, if it is signed, SHA256SUMS.sig.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +30,9 @@ struct Bundle {
   Golden golden;
 };
 
-/// Read and check a bundle: only its own files, no links, hashes right, contract and golden sequence in order, the
-/// network free of foreign parts. With `signed_by` (a file with an Ed25519 public key, PEM) SHA256SUMS.sig must be that
-/// key's. Throws ContractError; UserError where the key or libcrypto cannot be had.
+/// Read and check a bundle: no other files, no links, correct hashes, valid contract and golden sequence, and a
+/// network without foreign parts. With `signed_by` (a file with an Ed25519 public key, PEM) SHA256SUMS.sig must be a
+/// signature by that key. Throws ContractError; UserError if the key or libcrypto is not available.
 std::unique_ptr<Bundle> read_bundle(const std::filesystem::path& path, const std::filesystem::path& signed_by = {});
 
 struct ReplayReport {
@@ -44,8 +44,8 @@ struct ReplayReport {
 /// and targets by `action_tolerance`. Throws ContractError that names term or joint, component and step.
 ReplayReport replay_golden(const Bundle& bundle, Backend& backend, double action_tolerance = 1e-4);
 
-/// The backend that `options` ask for, warm, with its golden sequence replayed and extreme observations tried. "auto"
-/// measures each that can be had, paced, and writes to `why` which it took and why. Throws ContractError where none
+/// Load the backend requested in `options`, warm it, replay the golden sequence and try extreme observations. "auto"
+/// measures each available one at a fixed rate and writes to `why` which it chose and why. Throws ContractError if none
 /// passes.
 std::unique_ptr<Backend> make_backend(const Bundle& bundle, const BackendOptions& options, std::string& why);
 

@@ -1,4 +1,4 @@
-// Messages of a log as ROS 2 encodes them (CDR, little-endian), and their definitions in ROS's words (ros2msg). A
+// Messages of a log as ROS 2 encodes them (CDR, little-endian), and their definitions in ROS's format (ros2msg). A
 // message is one list of fields, `fields(archive, value)`; the archives below write its definition, write it, and read
 // it.
 #pragma once
@@ -113,7 +113,7 @@ class CdrWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads a message; `good()` is false where the bytes are not such a message. A second `list` of the same count must be
+/// Reads a message; `good()` is false if the bytes are not such a message. A second `list` of the same count must be
 /// as long as the first.
 class CdrReader {
  public:

@@ -10,13 +10,13 @@ namespace robot_rl {
 
 namespace {
 
-constexpr std::int64_t kCommanderGraceNs = 500'000'000;  // until a robot has to have obeyed us once
+constexpr std::int64_t kCommanderGraceNs = 500'000'000;  // time for a robot to obey this program for the first time
 constexpr double kRest = 1e-3;  // [rad/s or m/s]: a robot slower than this may stand still to the last bit
 
 std::int64_t to_ns(double seconds) { return static_cast<std::int64_t>(std::llround(seconds * 1e9)); }
 
 void require(bool good, const char* name, double value, const char* right) {
-  if (!good) throw UserError("setting " + std::string(name) + ": " + std::to_string(value) + "; it must be " + right);
+  if (!good) throw UserError(std::string(name) + "=" + std::to_string(value) + ": must be " + right);
 }
 
 void check_settings(const Settings& settings) {
@@ -96,7 +96,7 @@ void Commander::ready(std::int64_t now_ns) {
   if (ready_) return;
   ready_ = true;
   ready_time_ns_ = change_time_ns_ = now_ns;
-  // The time before this is nobody's fault: checks of the bundle may have taken it.
+  // The time before this does not count: checks of the bundle may have taken it.
   state_.receive_time_ns = std::max(state_.receive_time_ns, now_ns);
   if (phase_ == Phase::kBoot) enter(Phase::kDamping, now_ns);
 }
@@ -117,7 +117,7 @@ bool Commander::changed(const LowState& state) const {
 
 Finding Commander::check_commander(const LowState& state, std::int64_t now_ns) const {
   if (state.commander == 0 || state.commander == commander_) return {};
-  // What ran before us is named until our first command is obeyed.
+  // The robot reports the previous commander until it obeys our first command.
   if (!own_seen_ && now_ns - ready_time_ns_ <= kCommanderGraceNs) return {};
   return {Fault::kSecondCommander};
 }
@@ -150,7 +150,7 @@ Finding Commander::check_times(std::int64_t now_ns) const {
   if (limits.operator_s > 0 && !(silent <= limits.operator_s)) {
     return {Fault::kOperatorLost, -1, silent, limits.operator_s};
   }
-  // A second look at the deadlines, should nobody report them any more; in lockstep time does not count.
+  // Check the deadlines here, too, in case nobody reports them any more; in lockstep time does not count.
   if (phase_ != Phase::kPolicy || settings_.steps_per_state || waiting_ns_ == 0) return {};
   const double periods = std::floor(static_cast<double>(now_ns - waiting_ns_) * 1e-9 / contract_->control_period_s);
   if (periods < limits.missed_deadlines) return {};
@@ -182,7 +182,7 @@ void Commander::damp(std::int64_t now_ns) {
 
 void Commander::stand(std::int64_t now_ns) {
   if (const Finding wrong = wrong_now(now_ns)) return latch(wrong, now_ns);
-  // Whoever ran before us is still obeyed: not a fault yet, and no time to stand up.
+  // The robot still obeys the previous commander: not a fault yet, but too early to stand up.
   if (state_.commander != 0 && state_.commander != commander_) return;
   finding_ = Finding{};
   enter(Phase::kStand, now_ns);
@@ -297,7 +297,7 @@ void Commander::fill_policy(std::int64_t now_ns, LowCommand& out) const {
 }
 
 void Commander::stamp(std::int64_t now_ns, bool from_policy, LowCommand& out) {
-  // What the policy decided answers the state that it saw, everything else the newest one.
+  // A policy's command answers the state that the policy observed, any other command the newest one.
   const bool policys = output_.actions > 0 && (from_policy || (phase_ == Phase::kPolicy && have_output_));
   const std::int64_t received = policys ? output_.state_receive_time_ns : state_.receive_time_ns;
   out.sequence = ++sequence_;
@@ -316,7 +316,7 @@ void Commander::command(std::int64_t now_ns, bool from_policy, LowCommand& out) 
   if (ready_) {
     if (const Finding finding = check_times(now_ns)) latch(finding, now_ns);
   }
-  std::memset(static_cast<void*>(&out), 0, sizeof out);  // padding, too: equal commands are equal bytes
+  std::memset(static_cast<void*>(&out), 0, sizeof out);  // clear the padding, too: equal commands have equal bytes
   out.joints = joints_;
   if (phase_ == Phase::kStand) fill_stand(now_ns, out);
   if (phase_ == Phase::kPolicy) fill_policy(now_ns, out);

@@ -1,5 +1,5 @@
-// The state machine and all that shapes a command. A pure function of its calls and the times they carry: a log of the
-// calls, played back, gives every command again bit for bit. One thread at a time calls it (loop.h holds the lock).
+// The state machine, which builds every command. A pure function of its calls and their times: replaying a log of the
+// calls reproduces every command bit for bit. One thread at a time calls it (loop.h holds the lock).
 #pragma once
 
 #include <array>
@@ -18,16 +18,16 @@ namespace robot_rl {
 /// BOOT -> DAMPING -> STAND (ramp) -> POLICY (blend in) -> DAMPING (latched); any phase -> DAMPING.
 class Commander {
  public:
-  /// `commander` names this program to the robot. Throws UserError for a setting that makes no sense, ContractError for
-  /// a contract that no command can be built from.
+  /// `commander` identifies this program to the robot. Throws UserError for an invalid setting, ContractError for
+  /// a contract from which no command can be built.
   Commander(const Contract& contract, const Settings& settings, std::uint64_t commander);
-  /// A new state arrived; checked at once, where the phase is not BOOT.
+  /// A new state arrived; it is checked at once, unless the phase is BOOT.
   void on_state(const LowState& state, std::int64_t now_ns);
-  /// A message of the operator: heartbeat, command (components not given stay), request. What the phase does not allow
-  /// is ignored. kDamp in DAMPING clears a latched fault where nothing is wrong any more; kRefused and kInternal stay,
-  /// and kStalled does until the policy has answered again.
+  /// A message of the operator: heartbeat, command (components not given stay), request. A request that the phase does
+  /// not allow is ignored. kDamp in DAMPING clears a latched fault if nothing is wrong any more; kRefused and kInternal
+  /// stay, and kStalled stays until the policy has answered again.
   void on_operator(const OperatorInput& input, std::int64_t now_ns);
-  /// A control step's output. After POLICY was entered only one that started anew (reset) is obeyed, and those after.
+  /// A control step's output. After POLICY was entered, outputs are ignored until the first with `reset`.
   void on_policy(const PolicyOutput& output, std::int64_t now_ns);
   /// A control period passed without an output in time.
   void on_missed_deadline(std::int64_t now_ns);
@@ -42,8 +42,8 @@ class Commander {
   Fault fault() const { return finding_.fault; }
   const Finding& finding() const { return finding_; }
   std::int64_t fault_time_ns() const { return fault_time_ns_; }
-  /// Counts how often POLICY was entered. The policy starts anew with the first step after each change; its thread asks
-  /// through loop.h.
+  /// Counts how often POLICY was entered. The policy is reset at the first step after each change; its thread reads
+  /// this through loop.h.
   std::uint32_t policy_epoch() const { return epoch_; }
   /// The operator's command (command size), zero before the first one, kept within the contract's ranges.
   std::span<const float> operator_command() const { return {command_.data(), contract_->command.size()}; }
@@ -76,10 +76,10 @@ class Commander {
   std::uint32_t epoch_ = 0;
   bool ready_ = false, have_state_ = false, have_output_ = false, own_seen_ = false;
   int missed_ = 0, joints_ = 0;
-  LowState state_;        // the newest one whose numbers are finite
-  Finding present_;       // what the newest state's content was found to be
-  Finding stall_;         // this process was held up, and the policy has not answered since
-  PolicyOutput output_;   // the newest one; obeyed where have_output_
+  LowState state_;        // the newest one with only finite numbers
+  Finding present_;       // result of the check of the newest state's content
+  Finding stall_;         // this process was delayed, and the policy has not answered since
+  PolicyOutput output_;   // the newest one; used if have_output_
   std::int64_t ready_time_ns_ = 0, output_time_ns_ = 0;
   std::int64_t waiting_ns_ = 0;  // when the first state arrived that should have been answered by an output; 0: none
   std::int64_t phase_time_ns_ = 0, change_time_ns_ = 0, operator_time_ns_ = 0, fault_time_ns_ = 0;

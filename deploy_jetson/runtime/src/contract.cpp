@@ -98,7 +98,7 @@ TrainingSpec read_training(const Json& value) {
     if (fields.text(name).empty()) refuse(fields.path(name), "''", "it must not be empty");
   }
   if (training.iteration < 0 || training.iteration > kMaxIteration) {
-    refuse("training.iteration", std::to_string(training.iteration), "it must lie in [0, 2^53]");
+    refuse("training.iteration", std::to_string(training.iteration), "it must be in [0, 2^53]");
   }
   return training;
 }
@@ -115,12 +115,12 @@ void read_layout(const Json& value, Contract& contract, long long& observation_s
   action_size = fields.integer("action_size");
   const auto state_size = fields.find("state_size") ? fields.integer("state_size") : 0;
   if (state_size < 0 || state_size > kMaxSize) {
-    refuse("layout.state_size", std::to_string(state_size), "it must lie in [0, " + std::to_string(kMaxSize) + "]");
+    refuse("layout.state_size", std::to_string(state_size), "it must be in [0, " + std::to_string(kMaxSize) + "]");
   }
   contract.state_size = static_cast<int>(state_size);
 }
 
-/// Read a list of parts, check that their names are there once, and no more than `most`.
+/// Read a list of parts and check that there are at most `most`, with unique names.
 template <class T, class Read, class Name>
 std::vector<T> read_parts(const Fields& fields, const char* list, int most, const Read& read, const Name& name) {
   std::vector<T> parts;
@@ -180,7 +180,7 @@ void resolve_term(const Contract& contract, const ReadTerm& read, ObservationSpe
   }
 }
 
-/// The most values that one state of the robot carries of a signal.
+/// The largest number of values of a signal in one state of the robot.
 int most_of(const std::string& signal) {
   if (signal == "foot_contact" || signal == "foot_force") return kMaxFeet;
   return signal == "height_scan" ? kMaxHeights : kMaxSize;

@@ -44,7 +44,7 @@ struct ObservationSpec {
   int size = 0, history = 1;
   double scale = 1;
   std::optional<std::pair<double, double>> clip;
-  std::vector<int> joints;  // indices of the joints read, of joint signals alone
+  std::vector<int> joints;  // indices of the joints read; only of joint signals
   double frequency_hz = 0, gate_norm = 0, offset = 0;
   bool gated = false;  // by the command's norm
   std::optional<GridSpec> grid;
@@ -71,7 +71,7 @@ struct Contract {
   std::vector<double> fallback_pose;  // in the joints' order
   TrainingSpec training;
 
-  /// Width of a signal by name, whether the policy reads it or not; of feet and height scan 0 where it does not.
+  /// Width of a signal by name, whether the policy reads it or not; of feet and height scan 0 if it does not.
   int signal_size(std::string_view signal) const;
   /// Names of the signals that a robot has to deliver, in the order in which the terms first read them.
   std::vector<std::string> needed_signals() const;
@@ -80,8 +80,8 @@ struct Contract {
 /// Read a contract from the text of contract.json. Throws ContractError.
 Contract read_contract(std::string_view text);
 
-/// For every joint of the contract its place among the robot's joints. Throws ContractError where a name is missing,
-/// extra or there twice.
+/// For every joint of the contract its index among the robot's joints. Throws ContractError if a name is missing,
+/// extra or repeated.
 std::vector<int> resolve_joints(const Contract& contract, std::span<const std::string> available);
 
 }  // namespace robot_rl

@@ -1,4 +1,4 @@
-// What the two halves of the contract's reader share.
+// Shared by the two halves of the contract's reader.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,15 @@ namespace robot_rl {
 
 inline constexpr int kMaxHistory = 1000, kMaxSize = 1 << 20;
 
-/// Refuse a value below `low`, or at it where `strictly`.
+/// Refuse a value below `low`, or also equal to it with `strictly`.
 void at_least(const std::string& where, double value, double low, bool strictly);
 /// Refuse empty and repeated names.
 void unique(const std::string& where, const std::vector<std::string>& names);
 
-/// Refuse numbers that no robot has, where every part of the contract is whole by itself; plausible.cpp.
+/// Refuse numbers that no robot has, after every part of the contract was checked by itself; plausible.cpp.
 void check_plausible(const Contract& contract);
 
-/// A term whose joints are names still.
+/// A term with its joints still given by name.
 struct ReadTerm {
   ObservationSpec term;
   std::optional<std::vector<std::string>> joints;

@@ -1,4 +1,4 @@
-// The vocabulary of observation terms, as robot_rl_deploy.terms has it.
+// The vocabulary of observation terms, the same as in robot_rl_deploy.terms.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -176,7 +176,7 @@ void read_params(const Json& params, const std::string& where, ObservationSpec& 
 int read_bounded(const Fields& fields, const std::string& where, const char* name, int most) {
   const auto value = fields.integer(name);
   if (value < 1 || value > most) {
-    refuse(where + " " + name, std::to_string(value), "it must lie in [1, " + std::to_string(most) + "]");
+    refuse(where + " " + name, std::to_string(value), "it must be in [1, " + std::to_string(most) + "]");
   }
   return static_cast<int>(value);
 }
@@ -192,7 +192,7 @@ void unique(const std::string& where, const std::vector<std::string>& names) {
   std::set<std::string_view> seen;
   for (const auto& name : names) {
     if (name.empty()) refuse(where, shown(name), "a name is needed");
-    if (!seen.insert(name).second) refuse(where, shown(name), "that name stands there twice, names must be unique");
+    if (!seen.insert(name).second) refuse(where, shown(name), "the name is given twice; names must be unique");
   }
 }
 

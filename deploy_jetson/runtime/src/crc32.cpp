@@ -10,7 +10,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-/// Eight tables: eight bytes a step, since every state and command is summed in the real-time threads.
+/// Eight tables: eight bytes a step, since the real-time threads compute the CRC of every state and command.
 constexpr std::array<std::array<std::uint32_t, 256>, 8> kTable = [] {
   std::array<std::array<std::uint32_t, 256>, 8> table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

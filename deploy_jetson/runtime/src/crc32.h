@@ -7,7 +7,7 @@
 
 namespace robot_rl {
 
-/// CRC-32 of `data`; `before` is that of what came before it, 0 at the start.
+/// CRC-32 of `data`; `before` is the CRC-32 of the preceding data, 0 at the start.
 std::uint32_t crc32(std::span<const std::byte> data, std::uint32_t before = 0) noexcept;
 
 }  // namespace robot_rl

@@ -9,7 +9,7 @@
 namespace robot_rl {
 namespace {
 
-/// The messages lie in memory as the robots' own programs have them, since the checksum goes over that memory.
+/// The messages have the memory layout of the robots' own programs, since the checksum covers that memory.
 struct Go {
   using Command = unitree_go_msg_dds__LowCmd_;
   using State = unitree_go_msg_dds__LowState_;

@@ -1,4 +1,4 @@
-// Between our states and commands and Unitree's messages, one message of each kind at a time.
+// Conversion between our states and commands and Unitree's messages, one message of each kind at a time.
 #pragma once
 
 #include <dds/dds.h>
@@ -13,7 +13,7 @@
 
 namespace robot_rl {
 
-/// Holds the room for one LowCmd and one LowState of a family. Joints stand in the order in which `motors` was given.
+/// Buffers for one LowCmd and one LowState of a family. Joints are in the order of `motors`.
 class Codec {
  public:
   virtual ~Codec() = default;
@@ -21,12 +21,12 @@ class Codec {
   virtual const dds_topic_descriptor_t& state_type() const = 0;
   virtual void* command() = 0;
   virtual void* state() = 0;
-  /// Read the message in `state()`; false: its checksum is wrong. Sequence and times are left alone.
+  /// Read the message in `state()`; false: its checksum is wrong. Sequence and times are not changed.
   virtual bool read_state(LowState& state, bool check_crc) noexcept = 0;
   virtual void write_command(const LowCommand& command) noexcept = 0;
-  /// The simulated robot's two.
+  /// The two conversions of a simulated robot.
   virtual void write_state(const LowState& state, const unitree::Sticks* sticks) noexcept = 0;
-  /// Turn a bit of the message in `state()`, in a joint's position: its checksum is wrong then.
+  /// Flip a bit of the message in `state()`, in a joint's position, so that its checksum is wrong.
   virtual void turn_bit(std::uint32_t bit) noexcept = 0;
   virtual bool read_command(LowCommand& command, bool check_crc) noexcept = 0;
   /// Of the message in `state()`.
@@ -36,7 +36,7 @@ class Codec {
   virtual std::uint32_t command_crc() const noexcept = 0;
 };
 
-/// `motors`: for each joint its place among the robot's motors (unitree::Robot::motors).
+/// `motors`: for each joint its index among the robot's motors (unitree::Robot::motors).
 std::unique_ptr<Codec> make_codec(const unitree::Robot& robot, std::vector<int> motors);
 
 }  // namespace robot_rl

@@ -35,7 +35,7 @@ std::map<int, Domain>& domains() {
   return all;
 }
 
-/// Whether this thread may have a real-time priority; it has its own again afterwards.
+/// Whether this thread may have a real-time priority; restores its priority afterwards.
 bool fifo_permitted(int priority) {
   sched_param before{}, wanted{};
   int policy = SCHED_OTHER;
@@ -76,7 +76,7 @@ void open_domain(int id, const std::string& interface, int priority) {
   if (domain.nodes == 0) {
     if (if_nametoindex(interface.c_str()) == 0) {
       domains().erase(id);
-      throw UserError("transport: interface: '" + interface + "' is no network interface of this machine");
+      throw UserError("transport: interface: '" + interface + "' is not a network interface of this machine");
     }
     const auto entity = dds_create_domain(static_cast<dds_domainid_t>(id), settings(interface, priority).c_str());
     if (entity < 0) domains().erase(id);
@@ -103,7 +103,7 @@ void on_data(dds_entity_t, void* node_event) {
       write(static_cast<int>(reinterpret_cast<std::intptr_t>(node_event)), &one, sizeof(one));
 }
 
-/// Newest data count: nothing waits for a reader, a late reader gets nothing old.
+/// Only the newest data matter: no writer waits for a reader, and a late reader gets no old data.
 dds_qos_t* make_qos(bool reliable, int depth) {
   dds_qos_t* qos = dds_create_qos();
   dds_qset_reliability(qos, reliable ? DDS_RELIABILITY_RELIABLE : DDS_RELIABILITY_BEST_EFFORT, 0);
@@ -123,7 +123,7 @@ DdsNode::DdsNode(const Address& address, int priority) : domain_(std::stoi(addre
     if (event_ >= 0) close(event_);
     close_domain(domain_);
     checked(participant_, "participant");
-    throw UserError("transport: DDS: no descriptor is left for an event");
+    throw UserError("transport: DDS: no file descriptor is left for an event");
   }
 }
 
@@ -172,7 +172,7 @@ bool take_sample(dds_entity_t reader, void* message, std::uint64_t* writer) noex
     dds_sample_info_t info;
     void* room[1] = {message};
     if (dds_take(reader, room, &info, 1, 1) <= 0) return false;
-    if (!info.valid_data) continue;  // a writer that came or went
+    if (!info.valid_data) continue;  // a writer that appeared or disappeared
     if (writer != nullptr) *writer = info.publication_handle;
     return true;
   }

@@ -1,4 +1,4 @@
-// A participant of CycloneDDS and what our two ends need of it.
+// A participant of CycloneDDS, as used by both ends.
 #pragma once
 
 #include <dds/dds.h>
@@ -11,12 +11,12 @@
 namespace robot_rl {
 
 inline constexpr int kPolicyReceiver = 75;  // between the policy's thread and the writer's
-inline constexpr int kRobotReceiver = 60;   // a simulated robot never stands in the way of a policy beside it
+inline constexpr int kRobotReceiver = 60;   // a simulated robot never delays a policy on the same machine
 
-/// A domain of this process, on one network interface; made with the first node in it and gone with the last.
+/// A domain of this process, on one network interface; created with its first node and deleted with its last.
 class DdsNode {
  public:
-  /// `priority`: of the library's receiving thread where that is permitted; that of the domain's first node counts.
+  /// `priority`: of the library's receiving thread, if permitted; the value of the domain's first node is used.
   /// Throws UserError: no such interface, or the domain is already open on another.
   DdsNode(const Address& address, int priority);
   ~DdsNode();
@@ -24,7 +24,7 @@ class DdsNode {
   DdsNode& operator=(const DdsNode&) = delete;
 
   dds_entity_t make_writer(const dds_topic_descriptor_t& type, const char* name);
-  /// `wakes`: new data end `wait`. Data of this node's own writers do not come back to it.
+  /// `wakes`: new data end `wait`. A node does not receive the data of its own writers.
   dds_entity_t make_reader(const dds_topic_descriptor_t& type, const char* name, bool wakes);
   /// Sleep until new data came since the last call, `also_fd` can be read, or the deadline (CLOCK_MONOTONIC) passed.
   bool wait(std::int64_t deadline_ns, int also_fd) noexcept;
@@ -35,7 +35,7 @@ class DdsNode {
   int event_ = -1;  // eventfd that the library's receiving thread writes to
 };
 
-/// Take the next sample into `message`; false: none. `writer`: who wrote it.
+/// Take the next sample into `message`; false: none. `writer`: its writer.
 bool take_sample(dds_entity_t reader, void* message, std::uint64_t* writer) noexcept;
 
 }  // namespace robot_rl

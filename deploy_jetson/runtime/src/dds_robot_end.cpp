@@ -13,14 +13,14 @@
 namespace robot_rl {
 namespace {
 
-constexpr std::int64_t kPatienceNs = 5'000'000;  // a sender of ours may be held up between its two messages
+constexpr std::int64_t kPatienceNs = 5'000'000;  // a sender of ours may be delayed between its two messages
 
 std::vector<int> motors_of(const unitree::Robot& robot, const RobotDescription& description) {
   std::vector<int> motors;
   for (const auto& joint : description.joints) {
     const auto found =
         std::find_if(robot.motors.begin(), robot.motors.end(), [&](const auto& motor) { return joint == motor.joint; });
-    if (found == robot.motors.end()) throw UserError("robot: '" + joint + "' is no joint of " + robot.name);
+    if (found == robot.motors.end()) throw UserError("robot: '" + joint + "' is not a joint of " + robot.name);
     motors.push_back(static_cast<int>(found - robot.motors.begin()));
   }
   if (motors.size() != robot.motors.size()) {
@@ -107,7 +107,7 @@ class DdsRobotEnd final : public RobotEnd {
     return sent ? clients() : 0;
   }
 
-  /// The next command that came, as it is without what is said about it.
+  /// The next command that arrived, without its additional information.
   bool hold_next() noexcept {
     std::uint64_t writer;
     while (!held_ && take_sample(commands_, codec_->command(), &writer)) {
@@ -121,7 +121,7 @@ class DdsRobotEnd final : public RobotEnd {
     return true;
   }
 
-  /// Programs of ours that command: they say of each command whose it is and which state it answers.
+  /// Number of our own programs that command; they publish for each command its commander and the state it answers.
   int ours() const noexcept {
     dds_subscription_matched_status_t matched;
     return dds_get_subscription_matched_status(infos_, &matched) == DDS_RETCODE_OK
@@ -129,10 +129,10 @@ class DdsRobotEnd final : public RobotEnd {
                : 0;
   }
 
-  /// Fill in what is said about the command that is held; false: nothing is known of it yet.
+  /// Fill in the additional information of the pending command; false: it did not arrive yet.
   bool tell_apart(LowCommand& command) noexcept {
-    // Both topics keep their order: the oldest that fits belongs to it, and what is older to nothing that is yet to
-    // come.
+    // Both topics keep their order: the oldest match belongs to this command, and older entries belong to no later
+    // command.
     for (std::size_t ahead = 0; ahead < infos_seen_.size(); ++ahead) {
       const auto seen = infos_seen_[(next_ + ahead) % infos_seen_.size()];
       if (seen.commander == 0 || seen.crc != codec_->command_crc()) continue;
@@ -154,7 +154,7 @@ class DdsRobotEnd final : public RobotEnd {
     return false;
   }
 
-  /// The number that a state of ours was given here: over DDS it travels without one, the other end counts for itself.
+  /// The sequence number of a sent state: DDS messages have none, and the other end counts for itself.
   std::uint64_t sequence_at(std::int64_t robot_time_ns, std::uint64_t otherwise) const noexcept {
     const auto tick = static_cast<std::uint32_t>(robot_time_ns / 1'000'000);
     const auto& sent = sent_[tick % sent_.size()];
@@ -178,7 +178,7 @@ class DdsRobotEnd final : public RobotEnd {
   std::size_t next_ = 0;
   std::uint64_t received_ = 0, sequence_ = 0;
   bool waiting_ = false, held_ = false;
-  LowCommand pending_;  // what is held until it is known whose it is, or for so long
+  LowCommand pending_;  // held until its commander is known, or for at most this time
   std::int64_t held_until_ns_ = 0;
 };
 

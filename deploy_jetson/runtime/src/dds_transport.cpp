@@ -11,9 +11,9 @@
 namespace robot_rl {
 namespace {
 
-constexpr std::uint64_t kGamepad = 1;  // the remote control's source among operators
+constexpr std::uint64_t kGamepad = 1;  // source number of the remote control among operators
 
-/// The robot's clock out of its counter of milliseconds, which begins anew after 50 days.
+/// The robot's clock, from its counter of milliseconds, which wraps around after 50 days.
 class TickClock {
  public:
   std::int64_t extend(std::uint32_t tick) noexcept {
@@ -53,7 +53,7 @@ class DdsTransport final : public Receiver {
   bool check_crc_, gamepad_commands_;
   std::optional<unitree::Gamepad> gamepad_;
   std::optional<DdsNode> node_;
-  std::unique_ptr<Codec> codec_, other_;  // `other_`: room for what somebody else commands
+  std::unique_ptr<Codec> codec_, other_;  // `other_`: buffer for the commands of others
   dds_entity_t states_ = 0, commands_ = 0, others_ = 0, infos_ = 0;
   TickClock clock_;
   std::uint64_t sequence_ = 0;
@@ -115,8 +115,8 @@ void DdsTransport::take_messages() noexcept {
       count(counters_.damaged);
       continue;
     }
-    // A robot that counts no milliseconds is taken by the time of arrival; one whose counter stands still keeps its
-    // number, so that its standing still is seen.
+    // Without a counter of milliseconds the time of arrival is used; a state with an unchanged counter keeps its
+    // number, so that a frozen counter is detected.
     const auto before = newest_.robot_time_ns;
     newest_.robot_time_ns = codec_->tick() == 0 ? now : clock_.extend(codec_->tick());
     if (sequence_ == 0 || newest_.robot_time_ns != before) ++sequence_;
@@ -133,7 +133,7 @@ void DdsTransport::take_messages() noexcept {
   }
 }
 
-/// The remote control is the operator where no other was named; its button for damping always counts.
+/// The remote control is the operator if no other one is configured; its button for damping always works.
 void DdsTransport::take_gamepad(std::int64_t now) noexcept {
   OperatorInput input;
   if (!gamepad_->read(codec_->remote(), input)) return;

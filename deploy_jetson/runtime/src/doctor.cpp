@@ -93,7 +93,7 @@ std::string doctor_text(const std::vector<Check>& checks) {
     text += head.data();
     text += one_line(check.found + (check.remedy.empty() ? "" : "; " + check.remedy)) + '\n';
   }
-  if (bad) return text + "doctor: " + std::to_string(bad) + " bad: mend them before a robot moves\n";
+  if (bad) return text + "doctor: " + std::to_string(bad) + " bad: fix them before a robot moves\n";
   if (advice) return text + "doctor: nothing bad, " + std::to_string(advice) + " could be better\n";
   return text + "doctor: all good\n";
 }

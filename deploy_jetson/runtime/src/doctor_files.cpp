@@ -1,4 +1,4 @@
-// The doctor's checks that read files alone: kernel, processors, clocks, heat, permissions.
+// The doctor's checks that only read files: kernel, processors, clocks, heat, permissions.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 constexpr int kCapIpcLock = 14, kCapSysNice = 23;  // bits of CapEff, see capabilities(7)
 constexpr long long kEnoughLocked = 512LL << 20;   // [byte], more than the runtime maps with ONNX Runtime
-constexpr double kHeatMargin = 10.0;               // [C] below the temperature where the machine slows down
+constexpr double kHeatMargin = 10.0;               // [C] below the temperature at which the machine slows down
 constexpr long long kSlowIdle = 100;               // [us] to leave an idle state
 
 std::string print(const char* format, double value) {
@@ -32,7 +32,7 @@ std::vector<fs::path> cpu_folders(const fs::path& root) {
 
 int cpu_number(const fs::path& folder) { return std::stoi(folder.filename().string().substr(3)); }
 
-/// "Name:   value" of a file under /proc; nothing where the line is missing.
+/// The value of a line "Name:   value" in a file under /proc; nothing if the line is missing.
 std::optional<std::string> field_of(const fs::path& path, const std::string& name) {
   const auto text = read_small(path);
   const auto at = text ? text->find(name) : std::string::npos;
@@ -87,7 +87,7 @@ Check check_isolated(const Options& options, const fs::path& root) {
     }
     if (cpu < 0) {
       return {"isolated_cpus", Verdict::kAdvice, found,
-              "nothing runs there by itself: give " + std::string(name) + " one of them"};
+              "nothing runs there unless assigned: give " + std::string(name) + " one of them"};
     }
   }
   return {"isolated_cpus", Verdict::kGood, found, ""};
@@ -96,7 +96,8 @@ Check check_isolated(const Options& options, const fs::path& root) {
 Check check_fifo_share(const fs::path& root) {
   const auto runtime = read_number(root / "proc/sys/kernel/sched_rt_runtime_us");
   const auto period = read_number(root / "proc/sys/kernel/sched_rt_period_us");
-  if (!runtime || !period || *period <= 0) return {"fifo_share", Verdict::kUnknown, "the kernel does not say", ""};
+  if (!runtime || !period || *period <= 0)
+    return {"fifo_share", Verdict::kUnknown, "the kernel does not report it", ""};
   if (*runtime < 0) return {"fifo_share", Verdict::kGood, "FIFO threads are never throttled", ""};
   const double share = 100.0 * static_cast<double>(*runtime) / static_cast<double>(*period);
   const auto found = print("FIFO threads may have %.0f %% of a processor", share);
@@ -104,7 +105,7 @@ Check check_fifo_share(const fs::path& root) {
   return {"fifo_share", Verdict::kAdvice, found, "sysctl kernel.sched_rt_runtime_us=950000"};
 }
 
-/// Lowest temperature [C] at which a thermal zone slows the machine down, or stops it; nothing where it names none.
+/// Lowest temperature [C] at which a thermal zone slows the machine down or stops it; nothing if it has none.
 std::optional<double> slowing_at(const fs::path& zone) {
   std::optional<double> lowest;
   for (const auto& path : entries(zone, "trip_point_")) {
@@ -132,11 +133,12 @@ Check check_heat(const fs::path& root) {
       where = read_small(zone / "type").value_or(zone.filename().string());
     }
   }
-  if (hottest <= -273) return {"heat", Verdict::kUnknown, "no thermal zone tells", ""};
+  if (hottest <= -273) return {"heat", Verdict::kUnknown, "no thermal zone reports a temperature", ""};
   auto found = print("hottest %.0f C", hottest);
   if (where.empty()) return {"heat", Verdict::kGood, found, ""};
   found += "; '" + where + print("' is %.0f C below where it slows down", margin);
-  if (margin <= 0) return {"heat", Verdict::kBad, found, "it is slowed down by heat: cool it, look at fan and air"};
+  if (margin <= 0)
+    return {"heat", Verdict::kBad, found, "it is slowed down by heat: cool it, check the fan and the air flow"};
   if (margin < kHeatMargin) return {"heat", Verdict::kAdvice, found, "give it more air before a long run"};
   return {"heat", Verdict::kGood, found, ""};
 }
@@ -153,19 +155,20 @@ Check check_throttling(const fs::path& root) {
   }
   if (!events.empty()) {
     return {"throttling", Verdict::kBad, "over-current events since boot (" + events + ")",
-            "the supply is too weak or the power mode too high; the clocks may stay low until the power was off"};
+            "the supply is too weak or the power mode too high; the clocks may stay low until the power is switched "
+            "off and on"};
   }
   long long hot = 0;
-  bool told = !entries(root / "sys/class/hwmon", "hwmon").empty();
+  bool reported = !entries(root / "sys/class/hwmon", "hwmon").empty();
   for (const auto& cpu : cpu_folders(root)) {
     const auto count = read_number(cpu / "thermal_throttle/core_throttle_count");
-    told = told || count;
+    reported = reported || count;
     hot += count.value_or(0);
   }
   if (hot)
     return {"throttling", Verdict::kAdvice, "slowed down by heat " + std::to_string(hot) + " times since boot",
             "cool it"};
-  if (!told) return {"throttling", Verdict::kUnknown, "this machine does not count it", ""};
+  if (!reported) return {"throttling", Verdict::kUnknown, "this machine does not count throttling", ""};
   return {"throttling", Verdict::kGood, "no event since boot", ""};
 }
 
@@ -181,7 +184,7 @@ Check check_governor(const fs::path& root) {
     name = *governor;
   }
   if (all.empty())
-    return {"governor", Verdict::kUnknown, "no frequency scaling to be seen, as in a virtual machine", ""};
+    return {"governor", Verdict::kUnknown, "no frequency scaling is visible, as in a virtual machine", ""};
   if (other.empty()) return {"governor", Verdict::kGood, "performance on " + format_cpus(all), ""};
   return {"governor", Verdict::kAdvice, name + " on " + format_cpus(other),
           "sudo jetson_clocks, or cpupower frequency-set -g performance"};
@@ -190,23 +193,23 @@ Check check_governor(const fs::path& root) {
 Check check_frequency(const fs::path& root) {
   std::set<int> slow, capped;
   double worst = 1;
-  bool told = false;
+  bool reported = false;
   for (const auto& cpu : cpu_folders(root)) {
     const auto top = read_number(cpu / "cpufreq/cpuinfo_max_freq"),
                allowed = read_number(cpu / "cpufreq/scaling_max_freq");
-    const auto asked = read_number(cpu / "cpufreq/scaling_cur_freq"),
+    const auto requested = read_number(cpu / "cpufreq/scaling_cur_freq"),
                real = read_number(cpu / "cpufreq/cpuinfo_cur_freq");
     if (top && allowed && *allowed < *top) capped.insert(cpu_number(cpu));
-    told = told || (top && allowed);
-    if (!asked || !real || *asked <= 0) continue;
-    const double share = static_cast<double>(*real) / static_cast<double>(*asked);
+    reported = reported || (top && allowed);
+    if (!requested || !real || *requested <= 0) continue;
+    const double share = static_cast<double>(*real) / static_cast<double>(*requested);
     worst = std::min(worst, share);
     if (share < 0.7) slow.insert(cpu_number(cpu));
   }
-  if (!told) return {"cpu_clock", Verdict::kUnknown, "this machine does not tell its clocks", ""};
+  if (!reported) return {"cpu_clock", Verdict::kUnknown, "this machine does not report its clocks", ""};
   if (!slow.empty()) {
     return {"cpu_clock", Verdict::kBad,
-            "processors " + format_cpus(slow) + print(" run at %.0f %% of the clock they were given", 100 * worst),
+            "processors " + format_cpus(slow) + print(" run at %.0f %% of the requested clock", 100 * worst),
             "the power management holds them back: look at throttling and the supply, switch the power off and on"};
   }
   if (!capped.empty()) {
@@ -218,7 +221,7 @@ Check check_frequency(const fs::path& root) {
 
 Check check_idle(const fs::path& root) {
   const auto states = entries(root / "sys/devices/system/cpu/cpu0/cpuidle", "state");
-  if (states.empty()) return {"idle_states", Verdict::kGood, "none that this kernel chooses", ""};
+  if (states.empty()) return {"idle_states", Verdict::kGood, "none is used by this kernel", ""};
   long long slowest = 0;
   std::string name;
   for (const auto& state : states) {
@@ -244,7 +247,7 @@ Check check_gpu(const fs::path& root) {
     const auto found = name + print(" at %.0f MHz", static_cast<double>(*now) / 1e6) +
                        print(" of %.0f", static_cast<double>(*high) / 1e6);
     if (*low >= *high) return {"gpu_clock", Verdict::kGood, found + ", locked", ""};
-    return {"gpu_clock", Verdict::kAdvice, found + ", free to sink",
+    return {"gpu_clock", Verdict::kAdvice, found + ", may be lowered",
             "sudo jetson_clocks locks it, where TensorRT runs the policy"};
   }
   return {"gpu_clock", Verdict::kUnknown, "no GPU of a Jetson", ""};
@@ -264,10 +267,10 @@ Check check_power_mode(const fs::path& root) {
 Check check_clock_source(const fs::path& root) {
   const auto folder = root / "sys/devices/system/clocksource/clocksource0/current_clocksource";
   const auto name = read_small(folder);
-  if (!name) return {"clock_source", Verdict::kUnknown, "the kernel does not say", ""};
+  if (!name) return {"clock_source", Verdict::kUnknown, "the kernel does not report it", ""};
   if (*name != "hpet" && *name != "acpi_pm" && *name != "jiffies") return {"clock_source", Verdict::kGood, *name, ""};
   return {"clock_source", Verdict::kAdvice, *name + ", which is slow to read",
-          "look into the kernel's log why the quick one was given up"};
+          "look into the kernel's log for the reason why the fast one was not used"};
 }
 
 bool capable(const fs::path& root, int bit) {
@@ -277,7 +280,7 @@ bool capable(const fs::path& root, int bit) {
 
 Check check_memlock(const fs::path& root) {
   const auto limit = field_of(root / "proc/self/limits", "Max locked memory");
-  if (!limit) return {"memlock", Verdict::kUnknown, "the kernel does not say", ""};
+  if (!limit) return {"memlock", Verdict::kUnknown, "the kernel does not report it", ""};
   if (capable(root, kCapIpcLock)) return {"memlock", Verdict::kGood, "any amount, by capability", ""};
   if (*limit == "unlimited") return {"memlock", Verdict::kGood, *limit, ""};
   const long long bytes = std::atoll(limit->c_str());
@@ -290,7 +293,7 @@ Check check_memlock(const fs::path& root) {
 Check check_rtprio(const Options& options, const fs::path& root) {
   const auto limit = field_of(root / "proc/self/limits", "Max realtime priority");
   const int wanted = std::max(options.fifo_writer, options.fifo_policy);
-  if (!limit) return {"rtprio", Verdict::kUnknown, "the kernel does not say", ""};
+  if (!limit) return {"rtprio", Verdict::kUnknown, "the kernel does not report it", ""};
   if (capable(root, kCapSysNice)) return {"rtprio", Verdict::kGood, "any priority, by capability", ""};
   if (std::atoi(limit->c_str()) >= wanted) return {"rtprio", Verdict::kGood, *limit, ""};
   return {"rtprio", Verdict::kBad, *limit + ", " + std::to_string(wanted) + " is needed",

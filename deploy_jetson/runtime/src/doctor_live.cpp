@@ -1,4 +1,4 @@
-// The doctor's checks that try things: priority, libraries, network cards, waking up.
+// The doctor's checks by experiment: priority, libraries, network cards, waking up.
 #include <dlfcn.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -28,7 +28,7 @@ constexpr std::int64_t kNsPerS = 1'000'000'000;
 constexpr unsigned kSlowCoalescing = 50;  // [us]
 constexpr double kLateAdvice = 0.1;       // of the writer's period, at the 99th percentile
 
-/// A library that may be there; closed at the end.
+/// A library that may be installed; closed at the end.
 class Library {
  public:
   explicit Library(const std::string& name) : handle_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {}
@@ -99,7 +99,7 @@ Check check_cuda() {
 }
 
 Check check_coalescing(const std::string& name) {
-  Check check{"coalescing " + name, Verdict::kUnknown, "the driver does not say", ""};
+  Check check{"coalescing " + name, Verdict::kUnknown, "the driver does not report it", ""};
   const int handle = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (handle < 0) return check;
   ethtool_coalesce settings{};
@@ -107,9 +107,9 @@ Check check_coalescing(const std::string& name) {
   ifreq request{};
   std::strncpy(request.ifr_name, name.c_str(), IFNAMSIZ - 1);
   request.ifr_data = reinterpret_cast<char*>(&settings);
-  const bool told = ioctl(handle, SIOCETHTOOL, &request) == 0;
+  const bool reported = ioctl(handle, SIOCETHTOOL, &request) == 0;
   close(handle);
-  if (!told) return check;
+  if (!reported) return check;
   const bool adaptive = settings.use_adaptive_rx_coalesce;
   check.found = "a packet may wait " + std::to_string(settings.rx_coalesce_usecs) + " us" +
                 (adaptive ? " or more, adaptive" : "");
@@ -118,7 +118,7 @@ Check check_coalescing(const std::string& name) {
     return check;
   }
   check.verdict = Verdict::kAdvice;
-  check.remedy = "where the robot is at this card: sudo ethtool -C " + name + " adaptive-rx off rx-usecs 0";
+  check.remedy = "if the robot is connected to this card: sudo ethtool -C " + name + " adaptive-rx off rx-usecs 0";
   return check;
 }
 
@@ -134,7 +134,7 @@ std::vector<Check> check_network() {
   return checks;
 }
 
-/// How late a thread wakes up [us], every `period_ns` for `seconds`; with FIFO where that is permitted.
+/// Measure how late a thread wakes up [us], every `period_ns` for `seconds`; with FIFO if permitted.
 std::vector<double> measure_lateness(const Options& options, std::int64_t period_ns, double seconds) {
   std::vector<double> late(
       static_cast<std::size_t>(std::max(10.0, seconds * kNsPerS / static_cast<double>(period_ns))));

@@ -31,7 +31,7 @@ std::string plain(const std::string& text) {
   return name;
 }
 
-/// Only whoever runs this program, or root, may have written there.
+/// Only the user of this program, or root, may have written there.
 bool trusted(const fs::path& path, std::string& why) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) return false;

@@ -1,5 +1,5 @@
-// Engines that were built on this device, kept in a folder. A file that is damaged, or lies where others may write, is
-// not used: an engine holds code.
+// Engines that were built on this device, kept in a folder. A file that is damaged, or that others may write to, is
+// not used: an engine contains code.
 #pragma once
 
 #include <filesystem>
@@ -16,15 +16,16 @@ struct EngineKey {
   std::string file_name() const;
 };
 
-/// The folder for engines: `option`, or else robot-rl in $XDG_CACHE_HOME or in $HOME/.cache. Throws UserError where
+/// The folder for engines: `option`, or else robot-rl in $XDG_CACHE_HOME or in $HOME/.cache. Throws UserError if
 /// none is known.
 std::filesystem::path engine_folder(const std::filesystem::path& option);
 
-/// An engine that was stored; empty where there is none that can be used, and then `why` says why not if there was a
+/// An engine that was stored; empty if none can be used, and then `why` has the reason if there was a
 /// file.
 std::vector<std::byte> load_engine(const std::filesystem::path& folder, const EngineKey& key, std::string& why);
 
-/// Store an engine: whole or not at all. False where it could not be written; `why` says why. Nothing is thrown.
+/// Store an engine: complete or not at all. False if it could not be written, for the reason in `why`. Nothing is
+/// thrown.
 bool store_engine(const std::filesystem::path& folder, const EngineKey& key, std::span<const std::byte> engine,
                   std::string& why);
 

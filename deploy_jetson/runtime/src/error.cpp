@@ -19,7 +19,7 @@ void escape(std::string& line, const std::string& text, std::size_t begin, std::
   }
 }
 
-/// The first place from `at` on that is not within a character.
+/// The first position from `at` on that is not inside a character.
 std::size_t whole(const std::string& text, std::size_t at) {
   while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
   return at;
@@ -35,7 +35,7 @@ std::string one_line(const std::string& text) {
     const auto code = next_code(text, at);
     if (code == '\n' || code == '\t' || code == '\r' || code == '\v' || code == '\f') {
       line += ' ';
-    } else if (code < 0) {  // one byte that is no UTF-8
+    } else if (code < 0) {  // one byte that is not UTF-8
       at = begin + 1;
       escape(line, text, begin, at);
     } else if (code < 0x20 || (code >= 0x7f && code < 0xa0)) {

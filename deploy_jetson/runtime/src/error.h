@@ -1,4 +1,4 @@
-// Errors that reach the user: one line each, whatever the input held.
+// Errors that reach the user: one line each, for any input.
 #pragma once
 
 #include <stdexcept>
@@ -11,24 +11,24 @@ namespace robot_rl {
 /// Exit codes of the binary.
 enum class ExitCode : int { kDone = 0, kBadInput = 2, kRefused = 3, kFault = 4, kDiskFull = 74 };
 
-/// Make one printable line of a text: other white space becomes a blank, what cannot be printed is escaped, the middle
+/// Make one printable line of a text: other white space becomes a blank, unprintable characters are escaped, the middle
 /// is cut beyond 1000 characters.
 std::string one_line(const std::string& text);
 
-/// Write a line to stderr, or leave it out where nobody takes it in so many milliseconds: a full pipe or a stopped
-/// terminal holds up no robot. Allocates nothing.
+/// Write a line to stderr, or leave it out if nobody reads it within so many milliseconds: a full pipe or a stopped
+/// terminal must not delay a robot. Allocates nothing.
 void say_line(std::string_view line, int patience_ms) noexcept;
 
-/// Whether an error says that no more can be written there: the disk, a quota, or the size allowed for a file.
+/// Whether an error means that no more can be written: the disk, a quota or the largest file size is reached.
 bool is_full(const std::error_code& code) noexcept;
 
-/// A bundle or contract that must not move a robot: the line names the field, its value and what would be right.
+/// A bundle or contract that must not move a robot; one line with the field, its value and the allowed values.
 class ContractError : public std::runtime_error {
  public:
   explicit ContractError(const std::string& line) : std::runtime_error(one_line(line)) {}
 };
 
-/// A wrong option or a setting that cannot be had here.
+/// An invalid option, or a setting that is not possible on this machine.
 class UserError : public std::runtime_error {
  public:
   explicit UserError(const std::string& line) : std::runtime_error(one_line(line)) {}

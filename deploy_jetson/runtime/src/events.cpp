@@ -19,7 +19,7 @@ constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 7) & ~std::si
 
 }  // namespace
 
-// Positions count bytes since the start and never wrap; their places in the memory do.
+// Positions count bytes since the start and never wrap; only their indices in the memory do.
 struct EventRing::Parts {
   explicit Parts(std::size_t bytes) : memory(power_of_two(bytes)), mask(memory.size() - 1) {}
 
@@ -34,10 +34,10 @@ struct EventRing::Parts {
     if (size > first) std::memcpy(static_cast<std::byte*>(to) + first, memory.data(), size - first);
   }
 
-  std::vector<std::byte> memory;  // written once here, so its pages are there
+  std::vector<std::byte> memory;  // written once here, so that its pages are mapped
   const std::size_t mask;
   alignas(64) std::atomic<std::size_t> written{0};
-  std::size_t seen_read = 0;  // the writer's copy of `read`: it looks again only where the ring seems full
+  std::size_t seen_read = 0;  // the writer's copy of `read`, updated only if the ring seems full
   std::atomic<std::uint64_t> dropped{0};
   alignas(64) std::atomic<std::size_t> read{0};
 };

@@ -1,4 +1,4 @@
-// What the loop tells the logger: records in a ring without locks, one ring a thread, merged by their order number.
+// Events from the loop to the logger: records in a lock-free ring for each thread, merged by their order number.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,20 @@
 
 namespace robot_rl {
 
-/// Calls of the commander and the policy, in the order in which they were made: enough to play a log back.
+/// Calls of the commander and the policy, in order: sufficient to replay a log.
 enum class EventKind : std::uint8_t {
   kState = 0,       // LowState (used part), time of Commander::on_state; records.h packs and unpacks
   kOperator = 1,    // OperatorInput
   kPolicyStep = 2,  // PolicyOutput, then the command (floats) and the observation (floats) of the step
   kCommand = 3,     // LowCommand as sent
   kMissedDeadline = 4,
-  kFault = 5,  // Finding handed to Commander::on_fault
+  kFault = 5,  // Finding passed to Commander::on_fault
   kReady = 6,
 };
 
 struct EventHeader {
   std::uint64_t order = 0;   // of all events of the run
-  std::int64_t time_ns = 0;  // now_ns that the call was given
+  std::int64_t time_ns = 0;  // now_ns of the call
   std::uint32_t bytes = 0;   // of the payload
   EventKind kind = EventKind::kState;
 };
@@ -34,7 +34,7 @@ class EventRing {
   ~EventRing();
   EventRing(const EventRing&) = delete;
   EventRing& operator=(const EventRing&) = delete;
-  /// Add a record; its payload is the parts one after the other. False where the ring is full (counted).
+  /// Add a record; its payload is the parts one after the other. False if the ring is full (counted).
   bool push(EventKind kind, std::uint64_t order, std::int64_t time_ns,
             std::initializer_list<std::span<const std::byte>> parts) noexcept;
   /// Next record, copied to `payload` (at least kMaxEvent bytes); false: none.

@@ -15,7 +15,7 @@
 namespace robot_rl {
 namespace {
 
-constexpr std::int64_t kHelloPeriod = 100'000'000;  // [ns] between greetings that nobody answers
+constexpr std::int64_t kHelloPeriod = 100'000'000;  // [ns] between greetings without an answer
 
 class FrameTransport final : public Receiver {
  public:
@@ -47,7 +47,7 @@ class FrameTransport final : public Receiver {
   std::uint32_t layout_ = 0;  // 0: not connected
   RobotDescription robot_;
   bool described_ = false, other_version_ = false;
-  bool answered_ = false;        // a second greeting: the next states may be those of a robot that began anew
+  bool answered_ = false;        // a second greeting: the next states may be those of a robot that restarted
   std::uint64_t again_from_ = 0;  // the first of them; 0: none came yet
   std::atomic<std::int64_t> heard_ns_{0};
   std::int64_t greeted_ns_ = 0;
@@ -90,7 +90,7 @@ RobotDescription FrameTransport::connect(const Contract& contract, double timeou
   return robot_;
 }
 
-/// A robot that is not heard may have begun anew, or have forgotten this end: it is greeted before the next command.
+/// A robot that sends no states may have restarted or lost this end: greet it before the next command.
 void FrameTransport::greet_again() noexcept {
   const auto now = now_ns();
   if (now - std::max(heard_ns_.load(std::memory_order_relaxed), greeted_ns_) < kHelloPeriod) return;
@@ -135,7 +135,7 @@ void FrameTransport::take_state_frame(const Frame& frame) noexcept {
   }
   auto verdict = window_.see(scratch_.sequence, counters_.lost);
   if (answered_ && verdict != SequenceWindow::Verdict::kNew) {
-    // It counts from the beginning again where its numbers go on from there; one that repeats itself is stuck.
+    // Its numbers count from the beginning again if they continue from there; a number that repeats is a frozen state.
     const bool goes_on = again_from_ != 0 && scratch_.sequence > again_from_;
     again_from_ = scratch_.sequence;
     if (goes_on) {

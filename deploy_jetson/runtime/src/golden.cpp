@@ -22,7 +22,7 @@ std::vector<float> read_floats(const NpyArray& array, const std::string& name, i
   std::vector<float> values(array.data.size() / sizeof(float));
   std::memcpy(values.data(), array.data.data(), values.size() * sizeof(float));
   if (!std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); })) {
-    throw ContractError("golden.npz: " + name + " holds numbers that are not finite; export the bundle again");
+    throw ContractError("golden.npz: " + name + " contains numbers that are not finite; export the bundle again");
   }
   return values;
 }
@@ -44,19 +44,19 @@ void check_reset(const std::vector<std::uint8_t>& reset) {
   }
 }
 
-/// Refuse a sequence that shows no standing, no end of the command's range or no tilted body; the steps that the
+/// Refuse a sequence without standing, an end of the command's range or a tilted body; the steps that the
 /// exporter adds are those of robot_rl_deploy.forced.
 void check_coverage(const Golden& golden, const Contract& contract) {
   constexpr const char* kAgain = "; export the bundle again";
   if (const auto found = golden.signals.find("command"); found != golden.signals.end()) {
     const auto& values = found->second;
     const auto size = contract.command.size();
-    bool stands = false;
-    for (std::size_t begin = 0; begin < values.size() && !stands; begin += size) {
+    bool is_zero = false;
+    for (std::size_t begin = 0; begin < values.size() && !is_zero; begin += size) {
       const auto first = values.begin() + static_cast<std::ptrdiff_t>(begin);
-      stands = std::all_of(first, first + static_cast<std::ptrdiff_t>(size), [](float value) { return value == 0; });
+      is_zero = std::all_of(first, first + static_cast<std::ptrdiff_t>(size), [](float value) { return value == 0; });
     }
-    if (!stands) throw ContractError(std::string("golden.npz: no step has a command of zero") + kAgain);
+    if (!is_zero) throw ContractError(std::string("golden.npz: no step has a command of zero") + kAgain);
     for (std::size_t i = 0; i < size; ++i) {
       const auto& component = contract.command[i];
       float low = values[i], high = values[i];
@@ -82,7 +82,7 @@ void check_coverage(const Golden& golden, const Contract& contract) {
   }
 }
 
-/// "'joint_pos'[3] 2 steps ago": what an element of the observation is.
+/// Description of an element of the observation, such as "'joint_pos'[3] 2 steps ago".
 std::string observation_label(const Contract& contract, int column) {
   for (const auto& term : contract.observations) {
     const int width = term.size * term.history;
@@ -97,11 +97,11 @@ std::string observation_label(const Contract& contract, int column) {
   return "[" + std::to_string(column) + "]";
 }
 
-/// Where a sequence first differs, and the largest error that passed.
+/// The first difference in a sequence, and the largest error within tolerance.
 struct Difference {
   std::string what;
   double tolerance;
-  bool relative = false;  // to the value where that is above 1
+  bool relative = false;  // to the value if that is above 1
   double largest = 0;
 
   template <class Label>
@@ -129,7 +129,7 @@ std::span<const float> row(const std::vector<float>& values, int step, int size)
                                    static_cast<std::size_t>(size));
 }
 
-/// All observations of the sequence, each compared before the network sees any.
+/// All observations of the sequence, compared before any of them goes into the network.
 std::vector<float> replay_observations(const Bundle& bundle, Difference& difference) {
   const auto& [contract, golden] = std::tie(bundle.contract, bundle.golden);
   Observer observer(contract);

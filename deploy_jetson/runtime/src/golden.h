@@ -13,7 +13,7 @@ inline constexpr int kMinGoldenSteps = 200;
 inline constexpr double kObservationTolerance = 1e-6;
 inline constexpr double kLeastTilt = 0.45;  // of the body that is tilted most [rad]
 
-/// Read golden.npz and refuse what does not fit the contract. Throws ContractError.
+/// Read golden.npz and check that it fits the contract. Throws ContractError.
 Golden read_golden(std::span<const std::byte> file, const Contract& contract);
 
 /// The target as the contract states it.

@@ -1,4 +1,4 @@
-// How long things took: counts in buckets that grow with the duration, so that every percentile is within 1.6 %.
+// A histogram of durations: buckets grow with the duration, so that every percentile is accurate to 1.6 %.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 
 namespace robot_rl {
 
-/// Durations in ns from 0 to 2^40 (18 min; longer ones count as that), 32 buckets an octave. One thread adds, nothing
-/// is allocated; read it when that thread is done.
+/// Durations in ns from 0 to 2^40 (18 min; longer ones count as 2^40), 32 buckets per octave. One thread adds, nothing
+/// is allocated; read it after that thread has finished.
 class Histogram {
  public:
   /// Add one duration [ns]; a negative one counts as 0.
@@ -17,8 +17,8 @@ class Histogram {
   std::int64_t min_ns() const { return count_ ? min_ : 0; }
   std::int64_t max_ns() const { return max_; }
   double mean_ns() const { return count_ ? sum_ / static_cast<double>(count_) : 0; }
-  /// The duration below which a share of them lies, `share` in [0, 1]: the middle of its bucket, within min and max; 0
-  /// where there are none.
+  /// The duration below which this share of them is, `share` in [0, 1]: the middle of its bucket, within min and max; 0
+  /// if there are none.
   double quantile_ns(double share) const;
   /// {"unit": "us", "count", "min", "mean", "max", "p50", "p90", "p99", "p99.9", "buckets": [[from, to, count], ...]},
   /// the buckets that are not empty, in rising order; from <= duration < to.

@@ -18,7 +18,7 @@ class Parser {
   Json parse() {
     Json value = read(0);
     skip_space();
-    if (at_ != text_.size()) fail("there is more after its end");
+    if (at_ != text_.size()) fail("there is more text after its end");
     return value;
   }
 
@@ -70,7 +70,7 @@ class Parser {
       if (!take("\"")) fail("a key in quotes is needed");
       std::string key = read_string();
       if (!keys.insert(key).second) {
-        refuse("a key of " + what_, robot_rl::shown(key), "that name stands there twice, names must be unique");
+        refuse("a key of " + what_, robot_rl::shown(key), "the name is given twice; names must be unique");
       }
       skip_space();
       if (!take(":")) fail("a colon is needed");
@@ -127,7 +127,7 @@ class Parser {
       if (at_ >= text_.size()) fail("a string does not end");
       const char sign = text_[at_++];
       if (sign == '"') return result;
-      if (static_cast<unsigned char>(sign) < 0x20) fail("a control character stands in a string");
+      if (static_cast<unsigned char>(sign) < 0x20) fail("a string contains a control character");
       if (sign == '\\') {
         read_escape(result);
       } else {
@@ -144,7 +144,7 @@ class Parser {
       result += kSigns[index];
       return;
     }
-    if (!take("u")) fail("a wrong escape stands in a string");
+    if (!take("u")) fail("a string contains an invalid escape");
     std::uint32_t code = hex4();
     const auto here = at_;
     if (code >= 0xd800 && code < 0xdc00 && take("\\u")) {

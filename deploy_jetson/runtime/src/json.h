@@ -1,4 +1,4 @@
-// JSON as the contract and the settings need it: a strict reader that says where and what, and a small writer.
+// JSON for the contract and the settings: a strict reader with precise messages, and a small writer.
 #pragma once
 
 #include <optional>
@@ -23,24 +23,24 @@ class Json {
   std::vector<Json> items;  // of an array
   Members members;          // of an object, in the file's order; no key twice
 
-  /// A member of an object; nullptr where there is none.
+  /// A member of an object; nullptr if there is none.
   const Json* find(std::string_view key) const;
   /// The value for a message: like Python's repr, at most 80 characters.
   std::string shown() const;
 };
 
 /// Read one JSON text, valid UTF-8; NaN and Infinity are read as numbers, so that a message can name their field.
-/// Throws ContractError, which begins with `what`, where it is none or an object has a key twice.
+/// Throws ContractError, which begins with `what`, if it is not JSON or an object has a key twice.
 Json parse_json(std::string_view text, const std::string& what);
 
-/// Throw a ContractError: the field `where`, its value, and what would be right.
+/// Throw a ContractError with the field `where`, its value, and the allowed values.
 [[noreturn]] void refuse(const std::string& where, const std::string& shown, const std::string& wanted);
 
 /// Text or number for a message, as Python shows them.
 std::string shown(std::string_view text);
 std::string shown(double value);
 
-/// Whether a UTF-8 text holds no control, format, private or spacing character but the blank; see UNPRINTABLE in
+/// Whether a UTF-8 text contains no control, format, private or spacing character except the blank; see UNPRINTABLE in
 /// robot_rl_deploy.strict.
 bool is_printable(std::string_view text);
 
@@ -51,10 +51,10 @@ bool read_bool(const Json& value, const std::string& where);
 const std::string& read_text(const Json& value, const std::string& where);  // printable
 const std::vector<Json>& read_list(const Json& value, const std::string& where);
 
-/// The members of an object whose names are known. `where` is its path, empty at the top.
+/// The members of an object with known names. `where` is its path, empty at the top.
 class Fields {
  public:
-  /// Throws ContractError where `value` is no object, or has a member that is in none of the lists.
+  /// Throws ContractError if `value` is not an object, or has a member that is in none of the lists.
   Fields(const Json& value, std::string where, std::vector<std::string_view> required,
          std::vector<std::string_view> optional = {});
   /// Path of a member for a message, such as "joints[3].kp".
@@ -73,7 +73,7 @@ class Fields {
   std::string where_;
 };
 
-/// A string with quotes and escapes; a double in the shortest form that reads back, null where it is not finite.
+/// A string with quotes and escapes; a double in the shortest form that reads back, null if it is not finite.
 std::string json_text(std::string_view text);
 std::string json_number(double value);
 

@@ -27,7 +27,7 @@ constexpr std::size_t kMaxShown = 80;
 std::string cut(std::string text) {
   if (text.size() <= kMaxShown) return text;
   auto end = kMaxShown - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // never within a character
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // never inside a character
   return text.substr(0, end) + "...";
 }
 

@@ -1,4 +1,4 @@
-// What a log holds: its messages, field by field, and the words of its metadata. Logger and reader share it.
+// The content of a log: its messages, field by field, and the names of its metadata. Shared by logger and reader.
 #pragma once
 
 #include <array>
@@ -21,10 +21,10 @@ inline constexpr const char* kLogSettings = "settings";
 inline constexpr const char* kLogContract = "contract.json";
 inline constexpr const char* kLogModel = "policy.onnx";
 
-/// One message of a log, whichever it is.
+/// One message of a log, of any kind.
 struct LogEvent {
   std::uint64_t order = 0;
-  std::int64_t time_ns = 0;  // CLOCK_MONOTONIC, what the call was given
+  std::int64_t time_ns = 0;  // CLOCK_MONOTONIC, argument of the call
   EventKind kind = EventKind::kState;
   LowState state;
   OperatorInput input;

@@ -13,7 +13,7 @@ namespace robot_rl {
 
 namespace {
 
-/// Reads a record's content from front to back; `good` turns false where it ends too early.
+/// Reads a record's content from front to back; `good` becomes false if it ends too early.
 struct Cursor {
   std::span<const std::byte> rest;
   bool good = true;
@@ -56,7 +56,7 @@ std::size_t channel_named(const std::string& topic) {
   return kLogChannels.size();
 }
 
-/// Lists are as long as they are read, not as long as they were.
+/// Shorten the lists to the size that was read.
 void make_fresh(LogEvent& event) {
   event.state.joints = event.state.feet = event.state.heights = -1;
   event.input.size = event.output.actions = event.sent.joints = -1;
@@ -74,7 +74,7 @@ LogReader::LogReader(const std::filesystem::path& path)
     throw UserError("log " + path.string() + ": cannot be read; name a log file *.mcap");
   std::string magic(kMcapMagic.size(), '\0');
   file_.read(magic.data(), static_cast<std::streamsize>(magic.size()));
-  if (!file_ || magic != kMcapMagic) refuse("it is no MCAP file; name a log that robot-rl-infer wrote with --log");
+  if (!file_ || magic != kMcapMagic) refuse("not an MCAP file; name a log that robot-rl-infer wrote with --log");
   at_ = magic.size();
   read_head();
 }
@@ -87,7 +87,7 @@ const std::string& LogReader::run(const std::string& key) const {
   return found->second;
 }
 
-/// Whether the writer came to the end, so that nothing can be missing.
+/// Whether the writer finished the file, so that nothing can be missing.
 bool LogReader::is_finished() {
   std::string magic(kMcapMagic.size(), '\0');
   file_.clear();
@@ -133,7 +133,7 @@ void LogReader::read_head() {
     }
   }
   if (run_.empty() || run("format") != kLogFormat)
-    refuse("it is no log of robot-rl-infer: it lacks the metadata 'run'");
+    refuse("not a log of robot-rl-infer: the metadata 'run' is missing");
   if (run("version") != kLogVersion)
     refuse("version " + run("version") + " of a log; this program reads " + kLogVersion);
   if (contract_.empty() || model_.empty())

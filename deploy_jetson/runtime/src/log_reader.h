@@ -17,17 +17,17 @@ namespace robot_rl {
 
 class LogReader {
  public:
-  /// Open a log and read what stands before its first message. Throws UserError: no such file, no MCAP, no log of ours,
-  /// of another version, or damaged.
+  /// Open a log and read the content before its first message. Throws UserError: no such file, not MCAP, not a log of
+  /// ours, of another version, or damaged.
   explicit LogReader(const std::filesystem::path& path);
-  /// The next event; false at the end. What `event` held is overwritten. Throws UserError where the file is damaged.
+  /// Read the next event; false at the end. Overwrites `event`. Throws UserError if the file is damaged.
   bool next(LogEvent& event);
-  /// Whether the file ends in the middle, because the program that wrote it was killed. Known after the last event.
+  /// Whether the file is truncated, because the program that wrote it was killed. Known after the last event.
   bool cut() const { return cut_; }
 
   /// The metadata record "run": robot, bundle, backend, commander and so on.
   const McapMap& run() const { return run_; }
-  /// One value of it. Throws UserError where it is not there.
+  /// One value of it. Throws UserError if it is missing.
   const std::string& run(const std::string& key) const;
   const Settings& settings() const { return settings_; }
   /// Text of contract.json.
@@ -63,7 +63,7 @@ class LogReader {
   Settings settings_;
   std::string contract_;
   std::vector<std::byte> model_;
-  std::vector<std::uint16_t> schemas_, channels_;  // by place in kLogChannels; 0: not yet
+  std::vector<std::uint16_t> schemas_, channels_;  // by index in kLogChannels; 0: not yet
 };
 
 }  // namespace robot_rl

@@ -26,9 +26,9 @@ namespace robot_rl {
 
 namespace {
 
-constexpr std::int64_t kPauseNs = 10'000'000;      // between looks at the rings
-constexpr std::int64_t kFlushNs = 1'000'000'000;   // so much is lost at most where the program is killed
-constexpr std::int64_t kPatienceNs = 500'000'000;  // for an order number that does not come
+constexpr std::int64_t kPauseNs = 10'000'000;      // between reads of the rings
+constexpr std::int64_t kFlushNs = 1'000'000'000;   // at most so much is lost if the program is killed
+constexpr std::int64_t kPatienceNs = 500'000'000;  // time to wait for a missing order number
 
 std::int64_t clock_ns(clockid_t clock) {
   timespec time{};
@@ -42,7 +42,7 @@ std::string read_text(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// What `path` means: itself, or in a folder a name made of robot and time.
+/// The file for `path`: itself, or in a folder a name made of robot and time.
 std::filesystem::path file_for(const std::filesystem::path& path, const std::string& robot) {
   std::error_code code;
   if (path.extension() == ".mcap") {
@@ -161,7 +161,7 @@ struct Logger::Parts {
     });
   }
 
-  /// After a failure nothing is written any more, but the rings are emptied all the same.
+  /// After a failure nothing is written any more, but the rings are still emptied.
   template <class Work>
   void guarded(Work&& work) noexcept {
     try {
@@ -177,8 +177,8 @@ struct Logger::Parts {
     }
   }
 
-  /// Write what the rings hold in the order of the calls. An order number that is not there yet is waited for, unless
-  /// every ring is past it, `last` is set or patience is over: then it was lost.
+  /// Write the content of the rings in the order of the calls. Wait for an order number that is missing, unless
+  /// every ring is past it, `last` is set or the waiting time is over: then it was lost.
   void drain(bool last) {
     for (;;) {
       EventRing* next = nullptr;

@@ -1,4 +1,4 @@
-// Writes what the loop did to an MCAP file, from a thread of its own at normal priority.
+// Writes the loop's events to an MCAP file, in a thread of its own at normal priority.
 #pragma once
 
 #include <atomic>
@@ -15,30 +15,30 @@
 
 namespace robot_rl {
 
-/// What a log says about its run; with it alone `robot-rl-infer --replay` can play it back.
+/// A log's description of its run; `robot-rl-infer --replay` needs nothing else.
 struct LogInfo {
   const Bundle* bundle = nullptr;  // contract.json and policy.onnx are read from its folder and kept in the log
   Settings settings;               // as given to Commander
   std::uint64_t commander = 0;     // as given to Commander
   std::string backend;             // Backend::identity()
-  std::string backend_name = "onnxruntime", precision = "fp32";  // what was asked for, to ask again
+  std::string backend_name = "onnxruntime", precision = "fp32";  // as requested, for the replay
   std::string transport;                                         // Transport::identity()
   RobotDescription robot;
 };
 
 struct LoggerCounters {
   std::uint64_t events = 0;  // written
-  std::uint64_t lost = 0;    // missing in the log: a ring was full, or the disk
+  std::uint64_t lost = 0;    // missing in the log, because a ring or the disk was full
   std::uint64_t bytes = 0;   // of the file
-  bool failed = false;       // the file could not be written on; `Logger::why` says why
+  bool failed = false;       // writing failed; `Logger::why` has the reason
 };
 
-/// Ring size that holds about two seconds of a busy run.
+/// Ring size for about two seconds of a busy run.
 inline constexpr std::size_t kRingBytes = std::size_t{1} << 22;
 
 class Logger {
  public:
-  /// Open the file and write what is known: `path` is a file *.mcap (refused where it is there) or a folder, in which a
+  /// Open the file and write the description: `path` is a file *.mcap (refused if it exists) or a folder, in which a
   /// file named after robot and time is made. `rings` must outlive the logger. Orders start at 0 without a gap.
   /// Throws UserError.
   Logger(const std::filesystem::path& path, const LogInfo& info, std::vector<EventRing*> rings);
@@ -48,10 +48,10 @@ class Logger {
   Logger& operator=(const Logger&) = delete;
   /// Start the thread. Throws UserError.
   void start();
-  /// Write what the rings hold and close the file. Call it when the other threads are done.
+  /// Write the content of the rings and close the file. Call it after the other threads have ended.
   void stop() noexcept;
   LoggerCounters counters() const noexcept;
-  /// Why writing failed, after stop(); empty where it did not.
+  /// Why writing failed, after stop(); empty if it did not.
   std::string why() const;
   const std::filesystem::path& path() const;
 

@@ -109,7 +109,7 @@ void Loop::set_up(bool writer) {
   if (cpu >= 0 && !pin_to_cpu(cpu, why)) add_line(notes_[writer], why);
   sharpen_timers();
   prefault_stack();
-  // In this thread, so that its share of the heap is there.
+  // In this thread, so that its part of the heap is mapped.
   if (!writer && backend_) backend_->warm(50);
   if (priority > 0 && !set_fifo(priority, why)) add_line(notes_[writer], why);
 }

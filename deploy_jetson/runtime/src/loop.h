@@ -24,13 +24,13 @@ namespace robot_rl {
 
 struct LoopOptions {
   int fifo_writer = 80, fifo_policy = 70, cpu_writer = -1, cpu_policy = -1;  // 0 or -1: as the system has it
-  bool by_itself = false;       // no operator: stand and walk unasked
+  bool by_itself = false;       // no operator: stand and walk without requests
   bool log = false;             // fill the rings
-  bool rehearse = true;         // have the network warm when a state is due
+  bool rehearse = true;         // warm the network before a state is due
   std::uint64_t commander = 0;
 };
 
-/// What a thread used between start and stop.
+/// Resources that a thread used between start and stop.
 struct ThreadUse {
   std::uint64_t allocations = 0;          // calls of operator new, those inside the network left out
   std::uint64_t network_allocations = 0;  // those inside the network's library
@@ -44,7 +44,7 @@ struct Change {
   Finding finding;
 };
 
-/// Where the loop is, for whoever looks now and then.
+/// State of the loop, for occasional readers.
 struct LoopStatus {
   static constexpr std::size_t kChanges = 32;
   Phase phase = Phase::kBoot;
@@ -64,7 +64,7 @@ struct LoopCounters {
 
 /// Durations; each is filled by one thread.
 struct Latencies {
-  Histogram state_to_command;  // state received -> command with its action handed to the system
+  Histogram state_to_command;  // state received -> command with its action passed to the system
   Histogram wake;              // state received -> its control step begins
   Histogram observe;           // observation built
   Histogram inference;         // network
@@ -79,22 +79,22 @@ struct Latencies {
 
 class Loop {
  public:
-  /// `backend` may be null: the bundle was refused, the loop damps and no more. `watchdog` may be null. All that is
-  /// handed in outlives the loop.
+  /// `backend` may be null: the bundle was refused, and the loop only damps. `watchdog` may be null. All arguments
+  /// must outlive the loop.
   Loop(const Contract& contract, const Settings& settings, Transport& transport, Backend* backend, Watchdog* watchdog,
        const LoopOptions& options);
   ~Loop();
   /// For the logger.
   std::vector<EventRing*> rings();
-  /// Make the threads, warm them up and wait for the robot's first state. Returns what was not permitted, a line each.
-  /// Throws UserError.
+  /// Start the threads, warm them up and wait for the robot's first state. Returns one line for each thing that was not
+  /// permitted. Throws UserError.
   std::vector<std::string> prepare(double timeout_s);
   /// Begin: BOOT is left.
   void go() noexcept;
   LoopStatus status() const noexcept;
-  /// Damp for a reason found outside; any thread. Repeated until it is taken.
-  void fail(Fault fault) noexcept { asked_fault_.store(static_cast<int>(fault), std::memory_order_release); }
-  /// Damp for a moment, then end the threads.
+  /// Damp for a fault found outside the loop; any thread. Repeated until it is handled.
+  void fail(Fault fault) noexcept { requested_fault_.store(static_cast<int>(fault), std::memory_order_release); }
+  /// Damp for a short time, then end the threads.
   void stop() noexcept;
 
   // After stop().
@@ -144,7 +144,7 @@ class Loop {
   std::array<std::string, 2> notes_, errors_;  // of the policy's and the writer's thread, until they are prepared
   std::latch prepared_{2};
   std::atomic<bool> go_{false}, stop_{false};
-  std::atomic<int> asked_fault_{0};
+  std::atomic<int> requested_fault_{0};
   std::atomic<bool> busy_{false};  // the policy's thread infers: set by it, cleared by it under the lock
   const std::int64_t period_ns_, writer_ns_;
 
@@ -153,7 +153,7 @@ class Loop {
   Commander commander_;
   LoopStatus shown_;
   OperatorInput operator_;
-  std::array<float, kMaxCommand> asked_{};
+  std::array<float, kMaxCommand> step_command_{};
   std::uint64_t order_ = 0;
   std::uint32_t takeovers_ = 0;
   std::int64_t due_ns_ = 0;    // when the next control step is due; 0: at once

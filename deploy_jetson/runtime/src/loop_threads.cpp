@@ -1,4 +1,4 @@
-// What the two real-time threads do. Nothing here allocates or throws, or waits but for transport, clock and lock.
+// The two real-time threads. Nothing here allocates, throws, or waits for anything except transport, clock and lock.
 #include <algorithm>
 #include <cmath>
 #include <mutex>
@@ -26,7 +26,7 @@ void Loop::policy_main() noexcept {
   }
 }
 
-/// Sleep until something arrives; where a control step is next, have its network warm a moment before.
+/// Sleep until something arrives; if a control step is next, warm its network shortly before.
 void Loop::wait_for_state() noexcept {
   const bool next = policy_ && options_.rehearse && due(fresh_ + 1, rehearsal_.expected_ns());
   const std::int64_t begin = next ? rehearsal_.begin_ns() : 0;
@@ -60,12 +60,12 @@ bool Loop::take_new_state() noexcept {
   if (!got) return false;
   epoch_ = commander_.policy_epoch();
   const auto command = commander_.operator_command();
-  std::copy(command.begin(), command.end(), asked_.begin());
+  std::copy(command.begin(), command.end(), step_command_.begin());
   ++fresh_;
   return true;
 }
 
-/// Whether a state received then, the nth since the last control step, is to be answered by one.
+/// Whether a state received at this time, the nth since the last control step, starts a control step.
 bool Loop::due(int fresh, std::int64_t received_ns) const noexcept {
   if (settings_.steps_per_state) return fresh >= *settings_.steps_per_state;
   return received_ns >= due_ns_ - writer_ns_ / 2;
@@ -73,14 +73,14 @@ bool Loop::due(int fresh, std::int64_t received_ns) const noexcept {
 
 void Loop::step() noexcept {
   const std::int64_t due_ns = due_ns_;
-  // What is not a number would stay in the last action, the history and the memory for ever.
+  // A NaN would stay in the last action, the history and the memory for ever.
   const auto is_finite = [](float action) { return std::isfinite(action); };
   const bool sound = std::all_of(output_.action, output_.action + output_.actions, is_finite);
   const bool reset = counters_.steps == 0 || epoch_ != stepped_epoch_ || !sound;
   stepped_epoch_ = epoch_;
   fresh_ = 0;
   busy_.store(true, std::memory_order_release);
-  policy_->step(state_, {asked_.data(), contract_->command.size()}, reset, output_);
+  policy_->step(state_, {step_command_.data(), contract_->command.size()}, reset, output_);
   answer();
   ++counters_.steps;
   latencies_.wake.add(output_.begin_ns - state_.receive_time_ns);
@@ -89,7 +89,7 @@ void Loop::step() noexcept {
   if (!settings_.steps_per_state && due_ns > 0) latencies_.step_late.add(output_.begin_ns - due_ns);
 }
 
-/// Hand the step's output over and send a command with it.
+/// Pass the step's output to the commander and send a command with it.
 void Loop::answer() noexcept {
   EventRing* ring = policy_ring_.get();
   const std::lock_guard lock(mutex_);
@@ -97,16 +97,17 @@ void Loop::answer() noexcept {
   const std::int64_t now = now_ns();
   commander_.on_policy(output_, now);
   if (ring) {
-    push_policy(*ring, order_++, now, output_, {asked_.data(), contract_->command.size()}, policy_->observation());
+    push_policy(*ring, order_++, now, output_, {step_command_.data(), contract_->command.size()},
+                policy_->observation());
   }
   const std::int64_t sent = send(true, policy_command_, ring);
   ++counters_.policy_commands;
   latencies_.state_to_command.add(sent - state_.receive_time_ns);
-  // Kept to the clock; a step that came late by more than half a period begins a new count, so that the next one does
-  // not follow at once.
+  // Deadlines follow the clock; a step that is late by more than half a period begins a new count, so that the next one
+  // does not follow at once.
   const bool late = due_ns_ == 0 || output_.begin_ns > due_ns_ + period_ns_ / 2;
   due_ns_ = (late ? output_.begin_ns : due_ns_) + period_ns_;
-  miss_ns_ = std::max(due_ns_, now) + period_ns_;  // periods that passed until now were counted as they did
+  miss_ns_ = std::max(due_ns_, now) + period_ns_;  // periods that have passed are already counted
 }
 
 void Loop::measure_state() noexcept {
@@ -142,7 +143,7 @@ void Loop::tick(std::int64_t deadline) noexcept {
   const std::lock_guard lock(mutex_);
   if (!ready_) return;
   std::int64_t now = now_ns();
-  // While a network takes long, states and the operator are still heard.
+  // During a long inference, states and the operator's messages are still received.
   if (busy_.load(std::memory_order_acquire) && now - heard_ns_ > 2 * writer_ns_) {
     take_operator(ring);
     if (transport_->take_state(late_state_)) take_state(late_state_, ring);
@@ -184,7 +185,7 @@ void Loop::begin(std::int64_t now, EventRing* ring) noexcept {
   if (watchdog_) watchdog_->arm();
 }
 
-/// Without an operator: stand, and walk when that is done; a fault ends it.
+/// Without an operator: stand up, then walk; a fault ends it.
 void Loop::go_on_by_itself(std::int64_t now, EventRing* ring) noexcept {
   if (commander_.phase() == Phase::kDamping && commander_.fault() == Fault::kNone) {
     note(now);
@@ -206,10 +207,10 @@ void Loop::ask(Request request, std::int64_t now, EventRing* ring) noexcept {
   if (ring) push_operator(*ring, order_++, now, operator_);
 }
 
-/// What others found: the main thread, the watchdog, the transport.
+/// Faults found by the main thread, the watchdog and the transport.
 void Loop::check_outside(std::int64_t now, EventRing* ring) noexcept {
-  const int asked = asked_fault_.exchange(0, std::memory_order_acq_rel);
-  if (asked != 0) raise({static_cast<Fault>(asked)}, now, ring);
+  const int requested = requested_fault_.exchange(0, std::memory_order_acq_rel);
+  if (requested != 0) raise({static_cast<Fault>(requested)}, now, ring);
   if (watchdog_ && watchdog_->takeovers() != takeovers_) {
     takeovers_ = watchdog_->takeovers();
     const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-9; };
@@ -223,7 +224,7 @@ void Loop::check_outside(std::int64_t now, EventRing* ring) noexcept {
   second_seen_ = second;
 }
 
-/// Count control periods in which a state was there and no action came.
+/// Count control periods with a state but without an action.
 void Loop::check_deadlines(std::int64_t now, EventRing* ring) noexcept {
   if (settings_.steps_per_state || miss_ns_ == 0) return;
   for (int i = 0; now >= miss_ns_ && i <= settings_.limits.missed_deadlines; ++i) {
@@ -237,7 +238,7 @@ void Loop::check_deadlines(std::int64_t now, EventRing* ring) noexcept {
   if (now >= miss_ns_) miss_ns_ = now + period_ns_;
 }
 
-/// Build and send the command of now; when it was handed to the system.
+/// Build and send the current command; returns when it was passed to the system.
 std::int64_t Loop::send(bool from_policy, LowCommand& command, EventRing* ring) noexcept {
   const std::int64_t now = now_ns();
   check_outside(now, ring);

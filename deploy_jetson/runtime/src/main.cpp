@@ -1,4 +1,4 @@
-// The program's entry: one line for every error, and its exit code.
+// Entry point of the program: one line for every error, and its exit code.
 #include <cstdio>
 #include <exception>
 #include <system_error>

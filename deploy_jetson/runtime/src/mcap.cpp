@@ -256,7 +256,7 @@ void McapWriter::write_summary() {
   write_group(McapOp::kMetadataIndex, wrapped(McapOp::kMetadataIndex, metadata_index_), summary, offsets);
   const auto offsets_at = summary_at + summary.size();
   summary += offsets.text();
-  // The footer's checksum is of all from the summary's start to itself.
+  // The footer's checksum covers everything from the start of the summary to itself.
   footer.number(static_cast<std::uint8_t>(McapOp::kFooter));
   footer.number<std::uint64_t>(20);
   footer.number(summary_at);

@@ -35,7 +35,7 @@ inline constexpr std::string_view kMcapMagic{"\x89MCAP0\r\n", 8};
 
 using McapMap = std::map<std::string, std::string>;
 
-/// Grows a record's content, little-endian.
+/// Appends to a record's content, little-endian.
 class McapBytes {
  public:
   template <class T>
@@ -54,17 +54,17 @@ class McapBytes {
   std::string text_;
 };
 
-/// One file being written. Every call may throw std::system_error where the system refuses to write.
+/// One file being written. Every call may throw std::system_error if writing fails.
 class McapWriter {
  public:
-  /// Create the file; it must not be there.
+  /// Create the file; it must not exist.
   McapWriter(const std::filesystem::path& path, std::string_view profile, std::string_view library);
   /// Closes the descriptor; a file that was not finished has no indexes.
   ~McapWriter();
   McapWriter(const McapWriter&) = delete;
   McapWriter& operator=(const McapWriter&) = delete;
 
-  /// A schema and a channel of it; the channel's number. All before the first message.
+  /// Add a schema and its channel; returns the channel's number. All before the first message.
   std::uint16_t add_channel(std::string_view topic, std::string_view schema, std::string_view schema_encoding,
                             std::string_view schema_text, std::string_view message_encoding);
   void metadata(std::string_view name, const McapMap& values);
@@ -72,7 +72,7 @@ class McapWriter {
                   std::span<const std::byte> data);
   /// `time_ns` since 1970. Kept until a chunk is full or flushed.
   void message(std::uint16_t channel, std::uint32_t sequence, std::uint64_t time_ns, std::span<const std::byte> data);
-  /// Write the open chunk: what came before it can be read then, even where the program dies.
+  /// Write the open chunk: everything up to here can be read even if the program dies.
   void flush();
   /// Write chunk, indexes and footer.
   void finish();
@@ -80,7 +80,7 @@ class McapWriter {
   std::uint64_t bytes() const { return at_; }
 
  private:
-  struct Place {  // of a record in the file: where it begins, and how long it is with its head
+  struct Place {  // of a record in the file: offset and length with its header
     std::uint64_t at = 0, length = 0;
   };
   struct Index {

@@ -1,4 +1,4 @@
-// The Python module: every bind_*.cpp adds the part it is named after.
+// The Python module: every bind_*.cpp adds its part.
 #include "bindings.h"
 
 NB_MODULE(_core, module) {

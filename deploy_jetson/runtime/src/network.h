@@ -1,4 +1,4 @@
-// What every backend knows of a policy's network: names and widths of inputs and outputs, each (1, width) float32.
+// Inputs and outputs of a policy's network, for every backend: names and widths, each (1, width) float32.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ struct FoundNode {
   std::vector<long long> shape;
 };
 
-/// Throws ContractError where names, their order, types or widths are not those of the contract.
+/// Throws ContractError if names, their order, types or widths are not those of the contract.
 void check_nodes(const std::vector<FoundNode>& found, const std::vector<Node>& wanted);
 
 }  // namespace robot_rl

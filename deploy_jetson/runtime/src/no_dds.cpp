@@ -1,4 +1,4 @@
-// What is said where this program was built without CycloneDDS; with it, these give way to dds_*.cpp.
+// Error messages of a build without CycloneDDS; otherwise dds_*.cpp replaces these functions.
 #include "robot_end.h"
 #include "transport_parts.h"
 
@@ -9,8 +9,8 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& address) {
   throw UserError(
-      "transport: '" + address +
-      "': this build knows udp and shm alone; install cyclonedds-dev and cyclonedds-tools and build anew for dds");
+      "transport=" + address +
+      ": this build supports only udp and shm; install cyclonedds-dev and cyclonedds-tools and build again for dds");
 }
 
 }  // namespace

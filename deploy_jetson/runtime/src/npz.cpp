@@ -19,13 +19,13 @@ constexpr std::size_t kEndSize = 22, kEntrySize = 46, kLocalSize = 30;
   throw ContractError(what + " cannot be read (" + why + "); export the bundle again");
 }
 
-/// Little-endian numbers at places that are checked.
+/// Little-endian numbers at checked offsets.
 class Reader {
  public:
   Reader(Bytes data, const std::string& what) : data_(data), what_(what) {}
 
   Bytes part(std::size_t at, std::size_t size) const {
-    if (at > data_.size() || size > data_.size() - at) damaged(what_, "it is cut");
+    if (at > data_.size() || size > data_.size() - at) damaged(what_, "it is truncated");
     return data_.subspan(at, size);
   }
   std::uint32_t number(std::size_t at, std::size_t size) const {
@@ -125,7 +125,7 @@ class Header {
   std::size_t at_ = 0;
 };
 
-/// Bytes of one value of a type such as "<f4"; 0 for one that is no plain number.
+/// Bytes of one value of a type such as "<f4"; 0 for a type that is not a plain number.
 std::size_t item_size(const std::string& type) {
   if (type.size() != 3 || std::string_view("<|").find(type[0]) == std::string_view::npos) return 0;
   if (std::string_view("biuf").find(type[1]) == std::string_view::npos ||
@@ -136,7 +136,7 @@ std::size_t item_size(const std::string& type) {
 
 NpyArray read_npy(Bytes data, const std::string& name, const std::string& what) {
   const Reader reader(data, what);
-  if (reader.text(0, 6) != "\x93NUMPY") damaged(what, "'" + name + "' is no array");
+  if (reader.text(0, 6) != "\x93NUMPY") damaged(what, "'" + name + "' is not an array");
   if (reader.number(6, 2) != 1) damaged(what, "'" + name + "' is of a version of .npy that is not 1.0");
   const std::size_t begin = 10, size = reader.number(8, 2);
   NpyArray array = Header(reader.text(begin, size), what).read();
@@ -145,10 +145,11 @@ NpyArray read_npy(Bytes data, const std::string& name, const std::string& what) 
   if (item == 0) damaged(what, "'" + name + "' is of type " + array.type);
   std::size_t bytes = item;
   for (const auto length : array.shape) {
-    if (length != 0 && bytes > data.size() / static_cast<std::size_t>(length)) damaged(what, "'" + name + "' is cut");
+    if (length != 0 && bytes > data.size() / static_cast<std::size_t>(length))
+      damaged(what, "'" + name + "' is truncated");
     bytes *= static_cast<std::size_t>(length);
   }
-  if (bytes != array.data.size()) damaged(what, "'" + name + "' has another size than its header says");
+  if (bytes != array.data.size()) damaged(what, "'" + name + "' does not have the size in its header");
   return array;
 }
 
@@ -169,7 +170,7 @@ std::string NpyArray::shown() const {
 std::map<std::string, NpyArray> read_npz(Bytes file, const std::string& what) {
   const Reader reader(file, what);
   if (file.size() < kEndSize || reader.number(file.size() - kEndSize, 4) != kEnd)
-    damaged(what, "it is no ZIP file, or cut");
+    damaged(what, "it is not a ZIP file, or it is truncated");
   const auto end = file.size() - kEndSize;
   const auto count = reader.number(end + 10, 2);
   std::size_t at = reader.number(end + 16, 4);
@@ -186,9 +187,9 @@ std::map<std::string, NpyArray> read_npz(Bytes file, const std::string& what) {
     const auto data =
         reader.part(local + kLocalSize + reader.number(local + 26, 2) + reader.number(local + 28, 2), size);
     if (crc32(data) != crc) damaged(what, "'" + name + "' does not have its CRC-32");
-    if (!name.ends_with(".npy")) damaged(what, "'" + name + "' is no array");
+    if (!name.ends_with(".npy")) damaged(what, "'" + name + "' is not an array");
     name.resize(name.size() - 4);
-    if (!arrays.emplace(name, read_npy(data, name, what)).second) damaged(what, "'" + name + "' stands there twice");
+    if (!arrays.emplace(name, read_npy(data, name, what)).second) damaged(what, "'" + name + "' is there twice");
     at += kEntrySize + name_size + reader.number(at + 30, 2) + reader.number(at + 32, 2);
   }
   if (at != end) damaged(what, "its list of parts is wrong");

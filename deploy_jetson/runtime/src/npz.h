@@ -20,7 +20,7 @@ struct NpyArray {
   std::string shown() const;
 };
 
-/// Read the arrays of an archive by name. Every size is checked against the file, every part's CRC-32 as well. `what`
+/// Read the arrays of an archive by name. Every size is checked against the file, and the CRC-32 of every part. `what`
 /// begins the message. Throws ContractError.
 std::map<std::string, NpyArray> read_npz(std::span<const std::byte> file, const std::string& what);
 

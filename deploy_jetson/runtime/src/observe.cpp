@@ -7,7 +7,7 @@
 namespace robot_rl {
 namespace {
 
-/// The sum of squares in the order in which NumPy adds up: one after the other below eight values, else by eight sums.
+/// The sum of squares in NumPy's order of summation: sequential below eight values, else with eight partial sums.
 float squared_norm(std::span<const float> values) {
   const auto count = values.size();
   float sum = 0.0f;
@@ -41,7 +41,7 @@ const float* plain_signal(const LowState& state, std::string_view signal) {
   return state.height_scan;
 }
 
-/// A NaN stays one, and a zero its sign, as in NumPy.
+/// NaN stays NaN, and a zero keeps its sign, as in NumPy.
 float clipped(float value, float low, float high) { return value < low ? low : value > high ? high : value; }
 
 }  // namespace

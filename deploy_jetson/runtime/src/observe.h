@@ -1,4 +1,4 @@
-// The observation vector from raw robot signals, operation by operation what robot_rl_deploy.observe does in float32.
+// The observation vector from raw robot signals, with the same float32 operations as robot_rl_deploy.observe.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace robot_rl {
 class Observer {
  public:
   explicit Observer(const Contract& contract);
-  /// Start anew: clock at 0, last action 0, history filled with the next value.
+  /// Reset: clock at 0, last action 0, history filled with the next value.
   void reset();
-  /// Build the next observation (observation_size) and move clock and history on by one control step.
+  /// Build the next observation (observation_size) and advance clock and history by one control step.
   /// `command` has as many components as the contract's. `state` holds what the contract needs.
   void observe(const LowState& state, std::span<const float> command, std::span<float> observation);
   /// The action (action_size), as clipped, that the next observation shows.

@@ -33,12 +33,12 @@ namespace tensor_field {
 constexpr std::uint32_t kDims = 1, kType = 2, kIntegers = 7, kName = 8, kRaw = 9, kExternal = 13, kLocation = 14;
 }
 
-/// An input or output: its type as far as a policy has one.
+/// An input or output, with the parts of its type that a policy uses.
 struct Port {
   std::string name;
   std::uint64_t type = 0;
   int dimensions = -1;
-  std::int64_t width = -1;  // of the last dimension; -1 where it is free
+  std::int64_t width = -1;  // of the last dimension; -1 if it is free
   std::int64_t batch = -1;  // of the first
 };
 
@@ -75,7 +75,7 @@ OnnxTensor read_tensor(Bytes data) {
     }
   }
   if (external)
-    throw ContractError("policy.onnx: '" + tensor.name + "' lies in another file; the weights must be inside");
+    throw ContractError("policy.onnx: '" + tensor.name + "' is in another file; the weights must be inside");
   if (tensor.type == OnnxTensor::kInt64 && raw) tensor.integers = raw_integers(*raw);
   return tensor;
 }
@@ -188,7 +188,7 @@ Model read_model(Bytes data) {
       case model_field::kMetadata: read_metadata(field->bytes, model); break;
       case model_field::kFunctions:
       case model_field::kTraining:
-        throw ContractError("policy.onnx: functions or training of its own; plain ONNX operators are allowed");
+        throw ContractError("policy.onnx: it defines functions or training; only plain ONNX operators are allowed");
       default: break;
     }
   }
@@ -206,7 +206,7 @@ bool is_initializer(const Model& model, const std::string& name) {
                      [&name](const OnnxTensor& tensor) { return tensor.name == name; });
 }
 
-/// Read a network that is free of foreign parts and made of a policy's operators.
+/// Read a network without foreign parts and with only a policy's operators.
 Model read_plain_model(Bytes data) {
   Model model = read_model(data);
   std::vector<std::string> inputs;

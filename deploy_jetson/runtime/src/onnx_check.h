@@ -1,5 +1,5 @@
-// A look at a network's file before any library opens it: it must be one plain chain of operators, all inside the file,
-// with the inputs and outputs that the contract asks for.
+// Check of a network's file before any library opens it: it must be one plain chain of operators, all inside the file,
+// with the inputs and outputs of the contract.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 namespace robot_rl {
 
 /// Refuse a network that reaches beyond its file (weights elsewhere, operators or functions of its own, graphs within
-/// graphs), that is of other operators than a policy's (onnx_operators.h), whose inputs and outputs are not the
-/// contract's, or that was exported with another contract: the hash of contract.json is inside. Throws ContractError.
+/// graphs), that has other operators than a policy (onnx_operators.h) or other inputs and outputs than the
+/// contract, or that was exported with another contract: it contains the hash of contract.json. Throws ContractError.
 void check_model(std::span<const std::byte> model, const Contract& contract, const std::string& contract_hash);
 
-/// The first of these checks alone, the operators among them.
+/// Only the first two of these checks: parts beyond the file, and operators.
 void refuse_foreign_parts(std::span<const std::byte> model);
 
 }  // namespace robot_rl

@@ -21,7 +21,7 @@ const std::set<std::string_view>& elementwise() {
   return kNames;
 }
 
-/// What is known of a value: it depends on no input, or it has a row for each robot along its first axis.
+/// Kind of a value: it depends on no input, or it has a row for each robot along its first axis.
 struct Value {
   bool rows = false;
   int rank = 0;  // of rows
@@ -32,7 +32,7 @@ struct Value {
   }
 };
 
-using Operands = std::vector<const Value*>;  // nullptr where an operand is left out
+using Operands = std::vector<const Value*>;  // nullptr if an operand is left out
 
 Value rows_of(int rank) {
   Value value;
@@ -73,7 +73,7 @@ bool is_flat(const Value* value) {
   return value && !value->rows && (value->dims.size() < 2 || (value->dims.size() == 2 && value->dims[0] == 1));
 }
 
-/// Whether an axis of rows is another than the first.
+/// Whether an axis of rows is not the first.
 bool within(const Value& value, std::int64_t axis) {
   return value.rows && (axis == -1 || (1 <= axis && axis < value.rank));
 }
@@ -136,7 +136,7 @@ bool keeps_rows(const OnnxNode& node, const Operands& operands) {
          std::all_of(axes.begin(), axes.end(), [&](std::int64_t axis) { return within(first, axis); });
 }
 
-/// What an operator gives; nothing where it is not as the exporter writes it.
+/// Result of an operator; nothing if it is not as the exporter writes it.
 std::optional<Value> result_of(const OnnxNode& node, const Operands& operands) {
   if (node.type == "Constant") {
     const bool right = operands.empty() && node.attributes.size() == 1 && node.attributes[0].name == "value" &&
@@ -147,7 +147,7 @@ std::optional<Value> result_of(const OnnxNode& node, const Operands& operands) {
                                                      "Concat", "Slice",  "Gather", "Split"};
   const bool is_unary = unary().contains(node.type), is_elementwise = elementwise().contains(node.type);
   if (!is_unary && !is_elementwise && !kOthers.contains(node.type)) {
-    throw ContractError("policy.onnx: the operator " + node.type + " is in no policy; export the bundle again");
+    throw ContractError("policy.onnx: the operator " + node.type + " is not allowed; export the bundle again");
   }
   if (operands.empty() || !operands[0]) return std::nullopt;
   if (is_unary) return operands.size() == 1 ? std::optional(*operands[0]) : std::nullopt;
@@ -169,7 +169,7 @@ void check_operators(const std::vector<OnnxNode>& nodes, const std::vector<OnnxT
       const auto found = values.find(name);
       if (!name.empty() && found == values.end()) {
         throw ContractError("policy.onnx: " + node.type + " reads '" + name +
-                            "', which nothing gives; export it again");
+                            "', which nothing computes; export it again");
       }
       operands.push_back(name.empty() ? nullptr : &found->second);
     }

@@ -1,4 +1,4 @@
-// What a policy's network may be made of: operators that treat every row of a batch by itself, and nothing hidden. The
+// The operators allowed in a policy's network: they treat every row of a batch by itself, and nothing is hidden. The
 // rules are those of robot_rl_deploy.network.
 #pragma once
 

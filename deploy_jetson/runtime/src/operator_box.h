@@ -8,19 +8,19 @@
 namespace robot_rl {
 
 /// Keeps the newest message and every request until they are taken. One operator's program is heard at a time; another
-/// one is heard once the first was silent for half a second, but a request to damp is obeyed whoever makes it.
+/// one is heard once the first was silent for half a second, but a request to damp is obeyed from any of them.
 class OperatorBox {
  public:
   void put(const OperatorInput& input, std::uint64_t source, std::int64_t now_ns) noexcept {
     const bool same = heard_ && source == source_;
     const bool damp = input.request == Request::kDamp;
-    if (same && input.sequence <= sequence_) return;  // old or there twice
+    if (same && input.sequence <= sequence_) return;  // old or duplicate
     if (!same && heard_ && now_ns - time_ns_ < kHold) {
       if (!damp || (source == other_ && input.sequence <= other_sequence_)) return;
       other_ = source;
       other_sequence_ = input.sequence;
       ask(Request::kDamp);
-      if (!waiting_) newest_.receive_time_ns = now_ns;  // the first one's command stands
+      if (!waiting_) newest_.receive_time_ns = now_ns;  // the first one's command stays valid
       waiting_ = true;
       return;
     }
@@ -46,7 +46,7 @@ class OperatorBox {
  private:
   static constexpr std::int64_t kHold = 500'000'000;  // [ns]
 
-  /// Damping wins over all that was asked for and not taken yet; otherwise the newest wish holds.
+  /// Damping has priority over all pending requests; otherwise the newest request is used.
   void ask(Request request) noexcept {
     if (request_ == Request::kDamp || request == Request::kNone) return;
     request_ = request;

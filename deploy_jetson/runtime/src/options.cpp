@@ -18,7 +18,7 @@ namespace robot_rl {
 
 namespace {
 
-/// One option; `value`: what stands for its value in the help, empty where it takes none.
+/// One option; `value`: the placeholder of its value in the help, empty for an option without a value.
 struct OptionRow {
   std::string_view name, value;
   void (*take)(Options&, const std::string& value);
@@ -31,7 +31,7 @@ std::string one_number(double value) {
 }
 
 [[noreturn]] void refuse_value(std::string_view name, const std::string& value, const std::string& wanted) {
-  throw UserError("--" + std::string(name) + ": '" + value + "' is not " + wanted);
+  throw UserError("--" + std::string(name) + "=" + value + ": must be " + wanted);
 }
 
 template <class T>
@@ -94,7 +94,7 @@ void act(Options& options, Action action) {
   if (options.action == Action::kHelp || action == Action::kHelp) {
     options.action = Action::kHelp;
   } else if (options.action != Action::kRun && options.action != action) {
-    throw UserError("--check, --bench, --replay and --doctor: give one of them, not two");
+    throw UserError("--check, --bench, --replay and --doctor exclude each other; give one of them");
   } else {
     options.action = action;
   }
@@ -108,18 +108,19 @@ using V = const std::string;
 const OptionRow kRows[] = {
     {"bundle", "DIR", [](O& o, V& v) { o.bundle = some("bundle", v); }, "the policy bundle"},
     {"signed-by", "KEY.pub", [](O& o, V& v) { o.signed_by = some("signed-by", v); },
-     "take only a bundle that this Ed25519 key (PEM) signed"},
-    {"check", "", [](O& o, V&) { act(o, Action::kCheck); }, "check the bundle on its backend and leave; nothing moves"},
-    {"bench", "", [](O& o, V&) { act(o, Action::kBench); }, "measure the network's inference, paced"},
+     "accept only a bundle signed with this Ed25519 key (PEM)"},
+    {"check", "", [](O& o, V&) { act(o, Action::kCheck); }, "check the bundle on its backend and exit; nothing moves"},
+    {"bench", "", [](O& o, V&) { act(o, Action::kBench); }, "measure the latency of the network at a fixed rate"},
     {"replay", "LOG", [](O& o, V& v) { act(o, Action::kReplay), o.replay = some("replay", v); },
-     "play a log back and compare every command"},
-    {"doctor", "", [](O& o, V&) { act(o, Action::kDoctor); }, "say what of this machine is fit for a robot"},
+     "replay a log and compare every command"},
+    {"doctor", "", [](O& o, V&) { act(o, Action::kDoctor); },
+     "check whether this machine is suitable for real-time control"},
     {"transport", "ADDRESS", [](O& o, V& v) { o.transport = some("transport", v); },
-     "udp:HOST:PORT where the robot listens, default udp:127.0.0.1:9870; shm:NAME;\n"
+     "address of the robot: udp:HOST:PORT, default udp:127.0.0.1:9870; shm:NAME;\n"
      "dds:unitree_go or dds:unitree_hg"},
     {"operator", "ADDRESS", [](O& o, V& v) { o.operator_address = some("operator", v); },
-     "where to listen for the operator, default udp:127.0.0.1:9871; robot: through the robot alone;\n"
-     "none: nobody, it stands and walks by itself (simulation only)"},
+     "address to listen at for the operator, default udp:127.0.0.1:9871; robot: only through the robot;\n"
+     "none: no operator, the robot stands up and walks without one (simulation only)"},
     {"backend", "NAME", [](O& o, V& v) { o.backend.name = choice("backend", v, kBackends); },
      "auto, onnxruntime or tensorrt"},
     {"precision", "NAME", [](O& o, V& v) { o.backend.precision = choice("precision", v, kPrecisions); },
@@ -127,20 +128,21 @@ const OptionRow kRows[] = {
     {"onnxruntime", "FILE", [](O& o, V& v) { o.backend.library = some("onnxruntime", v); },
      "libonnxruntime.so to load"},
     {"engine-cache", "DIR", [](O& o, V& v) { o.backend.cache = some("engine-cache", v); },
-     "where built engines are kept"},
+     "folder of the TensorRT engines that were built"},
     {"settings", "FILE", [](O& o, V& v) { read_settings(o.settings, some("settings", v)); },
-     "JSON file of periods and safety limits"},
-    {"set", "NAME=VALUE", [](O& o, V& v) { set(o, v); }, "one of them, such as stand_s=3 or limits.tilt_rad=0.8;\n"
-     "stronger than a file, wherever it stands"},
-    {"log", "PATH", [](O& o, V& v) { o.log = some("log", v); }, "write a log: a file *.mcap, or a folder for one"},
+     "JSON file with periods and safety limits"},
+    {"set", "NAME=VALUE", [](O& o, V& v) { set(o, v); },
+     "set one of them, such as stand_s=3 or limits.tilt_rad=0.8;\n"
+     "overrides --settings, whatever the order"},
+    {"log", "PATH", [](O& o, V& v) { o.log = some("log", v); },
+     "write a log: a file *.mcap, or a folder to create one in"},
     {"report", "FILE", [](O& o, V& v) { o.report = some("report", v); },
-     "write latencies and counters at the end, JSON"},
+     "write latencies and counters as JSON at the end"},
     {"connect-timeout", "S", [](O& o, V& v) { o.connect_timeout_s = seconds("connect-timeout", v, 0.01, 86400); },
-     "how long to wait for the robot, default 10"},
+     "seconds to wait for the robot, default 10"},
     {"seconds", "S", [](O& o, V& v) { o.seconds = seconds("seconds", v, 0, 1e7); },
-     "stop after that long; 0: at a signal"},
-    {"commander", "ID", [](O& o, V& v) { o.commander = commander(v); },
-     "name in the commands; default: drawn at random"},
+     "stop after so many seconds; 0: run until a signal"},
+    {"commander", "ID", [](O& o, V& v) { o.commander = commander(v); }, "identifier in the commands; default: random"},
     {"fifo-writer", "N", [](O& o, V& v) { o.fifo_writer = whole("fifo-writer", v, 0, 98); },
      "SCHED_FIFO priority of the writer, default 80; 0: none"},
     {"fifo-policy", "N", [](O& o, V& v) { o.fifo_policy = whole("fifo-policy", v, 0, 98); },
@@ -148,10 +150,11 @@ const OptionRow kRows[] = {
     {"cpu-writer", "N", [](O& o, V& v) { o.cpu_writer = whole("cpu-writer", v, -1, 1023); }, "pin the writer to a CPU"},
     {"cpu-policy", "N", [](O& o, V& v) { o.cpu_policy = whole("cpu-policy", v, -1, 1023); }, "pin the policy to a CPU"},
     {"watchdog-timeout", "S", [](O& o, V& v) { o.watchdog_s = seconds("watchdog-timeout", v, 0.004, 10); },
-     "the watchdog takes over after a silence that long, default 0.01"},
-    {"no-watchdog", "", [](O& o, V&) { o.watchdog = false; }, "no second process that damps if this one dies"},
+     "seconds of silence after which the watchdog takes over, default 0.01"},
+    {"no-watchdog", "", [](O& o, V&) { o.watchdog = false; },
+     "do not start the second process, which damps if this one dies"},
     {"no-rehearsal", "", [](O& o, V&) { o.rehearse = false; },
-     "do not run the network once more shortly before a state is due, to have its weights cached"},
+     "do not run the network an additional time before each state to keep its weights in the cache"},
     {"require-realtime", "", [](O& o, V&) { o.require_realtime = true; },
      "do not run where priority or locked memory is not permitted"},
     {"help", "", [](O& o, V&) { act(o, Action::kHelp); }, "this text"},
@@ -164,7 +167,7 @@ const OptionRow& find_option(std::string_view name) {
   throw UserError("--" + std::string(name) + " is unknown; robot-rl-infer --help lists the options");
 }
 
-/// Found now, and not when hours of a run are to be written.
+/// Check at the start that the report can be written, not after hours of a run.
 void check_report(const std::filesystem::path& path) {
   std::error_code code;
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
@@ -172,15 +175,15 @@ void check_report(const std::filesystem::path& path) {
   int why = std::filesystem::is_directory(path, code) ? EISDIR : 0;
   if (why == 0 && access((plain ? folder : path).c_str(), W_OK) != 0) why = errno;
   if (why == 0) return;
-  throw UserError("--report: '" + path.string() + "' cannot be written (" + std::strerror(why) +
+  throw UserError("--report=" + path.string() + ": cannot be written (" + std::strerror(why) +
                   "); name a file in a folder that exists");
 }
 
-/// Addresses are looked at before anything is started.
+/// Check the addresses before anything is started.
 void check_addresses(const Options& options) {
   const Address robot = parse_address(options.transport, "--transport");
   if (robot.options.contains("states")) {
-    throw UserError("--transport: '" + options.transport + "': leave 'states' out; a policy cannot do without them");
+    throw UserError("--transport=" + options.transport + ": a policy needs states; remove the option 'states'");
   }
   if (options.operator_address == "robot" || options.operator_address == "none") return;
   if (!options.operator_address.starts_with("udp:")) {
@@ -191,14 +194,14 @@ void check_addresses(const Options& options) {
 
 void check_whole(Options& options) {
   const bool needs = options.action != Action::kReplay && options.action != Action::kDoctor;
-  if (needs && options.bundle.empty()) throw UserError("--bundle DIR is missing: the folder of the policy to run");
+  if (needs && options.bundle.empty()) throw UserError("--bundle is missing; give the folder of the policy to run");
   if (options.operator_address == "none") options.settings.limits.operator_s = 0;
   if (!options.report.empty()) check_report(options.report);
   if (options.action == Action::kRun) check_addresses(options);
   const bool watched = options.watchdog && options.action == Action::kRun;
   if (watched && options.watchdog_s < 2 * options.settings.writer_period_s) {
-    throw UserError("--watchdog-timeout: " + one_number(options.watchdog_s) + " s is less than two writer periods of " +
-                    one_number(options.settings.writer_period_s) + " s");
+    throw UserError("--watchdog-timeout=" + one_number(options.watchdog_s) +
+                    ": must be at least two writer periods of " + one_number(options.settings.writer_period_s) + " s");
   }
 }
 
@@ -217,7 +220,7 @@ std::string make_help() {
     text += line + "\n";
   }
   return text +
-         "\nExit code: 0 done, 2 a wrong option or setting, 3 the bundle is refused, 4 a fault ended the run,\n"
+         "\nExit code: 0 done, 2 invalid option or setting, 3 the bundle was refused, 4 a fault ended the run,\n"
          "74 the disk is full.\n";
 }
 
@@ -225,7 +228,7 @@ std::string make_help() {
 
 Options parse_options(int argc, char** argv) {
   Options options;
-  std::vector<std::string> sets;  // after the files of settings, wherever they stand
+  std::vector<std::string> sets;  // applied after the files of settings, whatever the order
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "-h") {
@@ -233,7 +236,7 @@ Options parse_options(int argc, char** argv) {
       continue;
     }
     if (!word.starts_with("--") || word.size() == 2) {
-      throw UserError("'" + std::string(word) + "' is no option; options begin with --, see robot-rl-infer --help");
+      throw UserError("'" + std::string(word) + "' is not an option; options begin with --, see robot-rl-infer --help");
     }
     const auto equals = word.find('=');
     const bool joined = equals != std::string_view::npos;

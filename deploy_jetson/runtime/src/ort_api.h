@@ -1,5 +1,6 @@
-// The part of ONNX Runtime's C API that is used here. The library hands out a table of functions that only ever grows
-// at its end, so a function is known by its place. A wrong place would show at the latest in the golden replay.
+// The part of ONNX Runtime's C API that is used here. The library provides a table of functions that only grows
+// at its end, so a function is identified by its index. A wrong index would be found by the golden replay at the
+// latest.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +26,13 @@ struct Value;
 
 using Function = void (*)();
 
-/// What the library's one exported symbol, OrtGetApiBase, gives.
+/// Result of the library's only exported symbol, OrtGetApiBase.
 struct ApiBase {
   const Function* (*get_api)(std::uint32_t version);
   const char* (*version)();
 };
 
-/// A function's place in the table, with its signature.
+/// A function's index in the table, with its signature.
 template <class Signature>
 struct Slot {
   std::size_t place;

@@ -20,7 +20,7 @@ struct Buffers {
   std::vector<float> state, action, target;
 };
 
-/// The value below which a share of the sorted times lies, by nearest rank [us].
+/// The value below which this share of the sorted times is, by nearest rank [us].
 double percentile_us(const std::vector<std::int64_t>& sorted, double share) {
   if (sorted.empty()) return 0;
   const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
@@ -43,7 +43,7 @@ PacedLatency measure_paced(Backend& backend, std::span<const float> observations
     if (pace.fifo > 0 && !set_fifo(pace.fifo, why)) result.refused = why;
     if (pace.cpu >= 0 && !pin_to_cpu(pace.cpu, why)) result.refused += (result.refused.empty() ? "" : "; ") + why;
     prefault_stack();
-    for (int i = 0; i < kWarmRuns; ++i) {  // a new thread's first allocations fault pages in
+    for (int i = 0; i < kWarmRuns; ++i) {  // the first allocations of a new thread cause page faults
       backend.run(observations.first(width), buffers.state, buffers.action, buffers.target, buffers.state);
     }
     std::uint64_t allocated = 0;
@@ -69,7 +69,7 @@ PacedLatency measure_paced(Backend& backend, std::span<const float> observations
       late[i] = begin - due;
       result.failed += !ran;
       rehearsal.on_state(due);
-      due = std::max<std::int64_t>(due + period_ns, done);  // late once, not for ever
+      due = std::max<std::int64_t>(due + period_ns, done);  // a delay must not shift all later runs
     }
     const auto after = page_faults();
     result.page_faults = after.minor - faults.minor + after.major - faults.major;

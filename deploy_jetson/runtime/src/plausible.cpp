@@ -1,5 +1,5 @@
-// Bounds on what no replay can see, those of robot_rl_deploy.plausible: gains, limits, periods and command ranges that
-// no robot has are refused.
+// Bounds on values that no replay can check, the same as in robot_rl_deploy.plausible: gains, limits, periods and
+// command ranges that no robot has are refused.
 #include <cmath>
 #include <numbers>
 
@@ -14,7 +14,7 @@ constexpr double kOneDegree = std::numbers::pi / 180, kMaxDamping = 0.5, kEffort
 
 void between(const std::string& where, double value, double low, double high) {
   if (low <= value && value <= high) return;
-  refuse(where, shown(value), "no policy has it; it must lie in [" + json_number(low) + ", " + json_number(high) + "]");
+  refuse(where, shown(value), "no policy has it; it must be in [" + json_number(low) + ", " + json_number(high) + "]");
 }
 
 void check_limits(const JointSpec& joint) {
@@ -25,12 +25,12 @@ void check_limits(const JointSpec& joint) {
   between(where + "effort_limit", joint.effort_limit, 0, kMaxEffort);
 }
 
-/// A joint that a position drives: limits are there, and gains and effort limit fit each other.
+/// Check a joint with position targets: it has limits, and gains and effort limit fit each other.
 void check_gains(const JointSpec& joint) {
   const std::string where = "joint '" + joint.name + "': ";
   for (const auto& [name, limit] :
        {std::pair{"lower", joint.lower}, {"upper", joint.upper}, {"velocity_limit", joint.velocity_limit}}) {
-    if (!limit) refuse(where + name, "None", "a joint that a position drives needs that limit");
+    if (!limit) refuse(where + name, "None", "a joint with position targets needs that limit");
   }
   if (joint.kp * kOneDegree > joint.effort_limit) {
     refuse(where + "kp", shown(joint.kp),
@@ -65,7 +65,7 @@ void check_plausible(const Contract& contract) {
       check_gains(joint);
     } else if (joint.kp > 0 && action.clip &&
                std::abs(action.scale) * *action.clip < kEffortShare * joint.effort_limit) {
-      // Too small an effort for a joint with gains is the action of a position, renamed.
+      // A very small effort for a joint with gains indicates a position action declared as an effort.
       refuse("action of '" + action.joint + "': kind", "'effort'",
              "it makes " + json_number(std::abs(action.scale) * *action.clip) + " of " +
                  json_number(joint.effort_limit) + " at most");

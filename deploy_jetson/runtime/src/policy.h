@@ -11,13 +11,13 @@
 
 namespace robot_rl {
 
-/// What a control step gave; handed over by value.
+/// Result of a control step; passed by value.
 struct PolicyOutput {
   std::uint64_t step = 0;             // counts control steps since start
   std::uint64_t state_sequence = 0;
   std::int64_t state_robot_time_ns = 0, state_receive_time_ns = 0;
   std::int64_t begin_ns = 0, observed_ns = 0, done_ns = 0;
-  bool reset = false;                 // the policy started anew before this step
+  bool reset = false;                 // the policy was reset before this step
   bool ok = false;                    // the network ran
   std::int32_t actions = 0;
   float action[kMaxJoints] = {};
@@ -27,9 +27,9 @@ struct PolicyOutput {
 class Policy {
  public:
   Policy(const Contract& contract, Backend& backend);
-  /// Observe and infer. `reset`: start anew first. Allocates nothing.
+  /// Observe and infer. `reset`: reset the policy before. Allocates nothing.
   void step(const LowState& state, std::span<const float> command, bool reset, PolicyOutput& out) noexcept;
-  /// Have the network warm for the next step; changes nothing that it gives.
+  /// Warm the network for the next step; does not change its results.
   void rehearse() noexcept { backend_->rehearse(); }
   /// The observation of the last step (observation_size), for the log.
   std::span<const float> observation() const { return observation_; }

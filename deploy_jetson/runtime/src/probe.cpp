@@ -16,7 +16,7 @@ constexpr double kAmplitudes[] = {1.0, 1e2, 1e4};
 constexpr unsigned kPatterns = 32;
 constexpr double kJointSpeed = 30.0, kTurn = std::numbers::pi, kFreeAction = 100.0;
 
-/// One element of the observation: what it reaches on a robot, and what the contract makes of it.
+/// One element of the observation: its range on a robot, and its clip and scale in the contract.
 struct Element {
   double reach = 1, low = 0, high = 0, scale = 1;
   int component = -1;  // of the command
@@ -108,7 +108,7 @@ class Prober {
     }
     if (!backend_.run(observation_, state_, action_, target_, after_)) refuse("the network cannot be run");
     for (const float remembered : after_) {
-      if (!std::isfinite(remembered)) refuse("what it remembers is not finite");
+      if (!std::isfinite(remembered)) refuse("the next state is not finite");
     }
     for (std::size_t i = 0; i < action_.size(); ++i) check(contract_.actions[i], action_[i], target_[i]);
     ++index_;

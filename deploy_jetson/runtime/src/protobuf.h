@@ -56,7 +56,8 @@ class Message {
 
  private:
   [[noreturn]] static void fail() {
-    throw ContractError("policy.onnx cannot be read (it is no ONNX file, or cut); export the bundle again");
+    throw ContractError(
+        "policy.onnx cannot be read (it is not an ONNX file, or it is truncated); export the bundle again");
   }
 
   Bytes take(std::uint64_t size) {

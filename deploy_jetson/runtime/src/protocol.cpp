@@ -7,12 +7,12 @@
 namespace robot_rl {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "frames are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "frames are written with their layout in memory");
 
 constexpr std::uint32_t kMagic = 0x4c524252;  // "RBRL"
 constexpr std::size_t kHeader = 16, kTail = 4;
 
-/// Writes a frame; where something does not fit, `finish` gives 0.
+/// Writes a frame; if something does not fit, `finish` returns 0.
 class Packer {
  public:
   Packer(std::span<std::byte> out, Message kind, std::uint32_t layout) : out_(out) {
@@ -59,7 +59,7 @@ class Packer {
   bool fail_ = false;
 };
 
-/// Reads a payload; `done` says whether all was there and nothing is left.
+/// Reads a payload; `done`: everything was there and nothing is left.
 class Unpacker {
  public:
   explicit Unpacker(std::span<const std::byte> in) : in_(in) {}

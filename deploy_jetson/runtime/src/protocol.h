@@ -1,4 +1,4 @@
-// How our own messages look on the wire, over UDP and in shared memory; both ends are written and read here alone.
+// Wire format of our own messages, over UDP and in shared memory; only this file writes and reads them, for both ends.
 //
 // A message is one frame, little-endian: "RBRL", version (u16), kind (u8), 0 (u8), bytes of the payload (u32), layout
 // (u32), payload, CRC-32 of all before it (u32). The layout is the CRC-32 of the robot's description: a state or a
@@ -20,7 +20,7 @@ inline constexpr std::size_t kMaxFrame = 8192;  // bytes; every message fits
 inline constexpr std::size_t kMaxName = 63;     // bytes of a robot's or a joint's name
 
 enum class Message : std::uint8_t {
-  kHello = 1,     // policy's side -> robot: who asks, and whether it wants states
+  kHello = 1,     // policy's side -> robot: who connects, and whether it wants states
   kDescribe = 2,  // robot -> policy's side: RobotDescription
   kState = 3,     // robot -> policy's side
   kCommand = 4,   // policy's side -> robot
@@ -28,7 +28,7 @@ enum class Message : std::uint8_t {
   kBye = 6,       // policy's side -> robot: forget me
 };
 
-/// A frame that was taken apart; the payload points into the frame.
+/// A parsed frame; the payload points into the frame.
 struct Frame {
   Message kind = Message::kHello;
   std::uint32_t layout = 0;
@@ -39,23 +39,23 @@ enum class Opened : std::uint8_t { kGood, kDamaged, kOtherVersion };
 
 struct Hello {
   std::uint64_t commander = 0;
-  bool states = true;  // false: only commands come from this one, a watchdog's say
+  bool states = true;  // false: this one only sends commands, such as a watchdog
 };
 
-/// Take a frame apart: magic, version, size and CRC. Never reads outside `data`.
+/// Parse a frame: magic, version, size and CRC. Never reads outside `data`.
 Opened open_frame(std::span<const std::byte> data, Frame& frame) noexcept;
 
-/// Each writes one frame into `out` and gives its size; 0 where counts or names are out of range or `out` is too small.
+/// Each writes one frame into `out` and returns its size; 0 if counts or names are out of range or `out` is too small.
 std::size_t write_hello(const Hello& hello, std::span<std::byte> out) noexcept;
 std::size_t write_describe(const RobotDescription& robot, std::span<std::byte> out) noexcept;
 std::size_t write_state(const LowState& state, std::uint32_t layout, std::span<std::byte> out) noexcept;
 std::size_t write_command(const LowCommand& command, std::uint32_t layout, std::span<std::byte> out) noexcept;
-/// `source`: drawn once by each operator's program, so that its sequence numbers can be told from another's.
+/// `source`: random number of each operator's program, to distinguish its sequence numbers from another's.
 std::size_t write_operator(const OperatorInput& input, std::uint64_t source, std::span<std::byte> out) noexcept;
 std::size_t write_bye(std::uint64_t commander, std::span<std::byte> out) noexcept;
 
-/// Each reads the payload of a frame of its kind; false where counts, sizes or values make no sense, and the output
-/// then is not to be used. `receive_time_ns` is left alone. Only the used part of an array is written.
+/// Each reads the payload of a frame of its kind; false if counts, sizes or values are invalid, and the output
+/// then must not be used. `receive_time_ns` is not changed. Only the used part of an array is written.
 bool read_hello(const Frame& frame, Hello& hello) noexcept;
 bool read_describe(const Frame& frame, RobotDescription& robot);
 bool read_state(const Frame& frame, LowState& state) noexcept;
@@ -63,7 +63,7 @@ bool read_command(const Frame& frame, LowCommand& command) noexcept;
 bool read_operator(const Frame& frame, OperatorInput& input, std::uint64_t& source) noexcept;
 bool read_bye(const Frame& frame, std::uint64_t& commander) noexcept;
 
-/// The layout of a robot, 0 where the description cannot be sent.
+/// The layout of a robot, 0 if the description cannot be sent.
 std::uint32_t layout_of(const RobotDescription& robot);
 
 }  // namespace robot_rl

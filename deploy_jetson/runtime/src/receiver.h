@@ -1,4 +1,4 @@
-// What the policy's ends share, whatever carries the messages: the newest state and the operator's, until taken.
+// Common part of the policy's ends of all transports: the newest state and the operator's newest message, until taken.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace robot_rl {
 
-/// A transport but for its wire. wait, take_state and take_operator belong to one thread, send to one at a time.
+/// A transport without its channel. wait, take_state and take_operator belong to one thread, send to one at a time.
 class Receiver : public Transport {
  public:
   bool wait(std::int64_t deadline_ns) noexcept final {
@@ -27,14 +27,14 @@ class Receiver : public Transport {
   std::string identity() const final { return identity_; }
 
  protected:
-  static constexpr int kMaxDrain = 256;  // messages taken at once, so that a flood holds up nobody
+  static constexpr int kMaxDrain = 256;  // messages taken at once, so that a flood delays nothing else
 
   Receiver(std::string identity, const std::string& operator_address, std::uint64_t commander);
   /// Sleep until the robot's side sent something, `also_fd` (-1: none) can be read, or the deadline passed.
   virtual bool wait_for_data(std::int64_t deadline_ns, int also_fd) noexcept = 0;
-  /// Take what came from the robot's side; a state becomes `newest_` and makes `fresh_` true.
+  /// Take the messages of the robot's side; a state becomes `newest_` and sets `fresh_`.
   virtual void drain_robot() noexcept = 0;
-  /// An operator's message, whichever way it came.
+  /// An operator's message, from any channel.
   void take_operator_frame(const Frame& frame) noexcept;
 
   const std::uint64_t commander_;

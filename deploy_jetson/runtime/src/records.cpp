@@ -18,7 +18,7 @@ Bytes part(const T (&array)[N], int count) {
   return std::as_bytes(std::span<const T>(array, static_cast<std::size_t>(count)));
 }
 
-/// The fields before the first array that travels in part.
+/// The fields before the first array that is packed in part.
 template <class T>
 Bytes head(const T& value, std::size_t size) {
   return {reinterpret_cast<const std::byte*>(&value), size};
@@ -29,7 +29,7 @@ constexpr std::size_t kPolicyHead = offsetof(PolicyOutput, action);
 constexpr std::size_t kCommandHead = offsetof(LowCommand, q);
 constexpr std::size_t kOperatorHead = offsetof(OperatorInput, command);
 
-/// Reads a payload from front to back; `good` turns false where it ends too early.
+/// Reads a payload from front to back; `good` becomes false if it ends too early.
 struct Reader {
   Bytes rest;
   bool good = true;

@@ -1,5 +1,5 @@
-// What goes through the rings: events packed by the loop and unpacked by logger and replay. Of arrays only the used
-// part travels. Packing allocates nothing.
+// Content of the rings: events packed by the loop and unpacked by logger and replay. Of arrays only the used
+// part is packed. Packing allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace robot_rl {
 
-/// Each adds one event; false where the ring is full (counted there). `time_ns` is the `now_ns` that the call was
-/// given. Commander::on_state.
+/// Each adds one event; false if the ring is full (counted there). `time_ns` is the `now_ns` of the call.
+/// Commander::on_state.
 bool push_state(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const LowState& state) noexcept;
 /// Commander::on_operator.
 bool push_operator(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const OperatorInput& input) noexcept;
 /// Policy::step with its output, then Commander::on_policy. The step read the state of its `state_sequence`, the newest
-/// one handed to on_state when it began.
-/// `command`: what the step was given; `observation`: what it built.
+/// one passed to on_state when it began.
+/// `command`: the operator's command of the step; `observation`: its result.
 bool push_policy(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const PolicyOutput& output,
                  std::span<const float> command, std::span<const float> observation) noexcept;
 /// Commander::command: `from_policy` is in the command.
@@ -29,8 +29,8 @@ bool push_fault(EventRing& ring, std::uint64_t order, std::int64_t time_ns, cons
 /// Commander::on_missed_deadline (kMissedDeadline) or ready (kReady): a call without arguments.
 bool push_call(EventRing& ring, std::uint64_t order, std::int64_t time_ns, EventKind kind) noexcept;
 
-/// The inverse of the above; false where the payload's length is not what it says. What was not packed is as it was
-/// made.
+/// The inverse of the above; false if the payload does not have the length that it specifies. Parts that were not
+/// packed keep their initial values.
 bool unpack_state(std::span<const std::byte> payload, LowState& state) noexcept;
 bool unpack_operator(std::span<const std::byte> payload, OperatorInput& input) noexcept;
 bool unpack_policy(std::span<const std::byte> payload, PolicyOutput& output, std::span<const float>& command,

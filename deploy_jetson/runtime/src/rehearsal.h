@@ -1,12 +1,12 @@
-// When to run the network once more before a state is due: while a thread sleeps, other programs push the weights out
-// of the caches, and fetching them again would take longer than the inference itself.
+// When to run the network an additional time before a state: while a thread sleeps, other programs evict the weights
+// from the caches, and loading them again would take longer than the inference itself.
 #pragma once
 
 #include <cstdint>
 
 namespace robot_rl {
 
-/// Keeps in step with the states that arrive, the way a phase-locked loop does. Times on CLOCK_MONOTONIC [ns].
+/// Follows the arrival of states like a phase-locked loop. Times on CLOCK_MONOTONIC [ns].
 class Rehearsal {
  public:
   /// A state arrived.
@@ -19,31 +19,31 @@ class Rehearsal {
       next_ns_ = received_ns;
       return;
     }
-    if (seen_ <= kLearned) {  // the mean to begin with
+    if (seen_ <= kLearned) {  // use the mean at first
       interval_ns_ = (received_ns - first_ns_) / seen_++;
       next_ns_ = received_ns + interval_ns_;
       return;
     }
     if (interval_ns_ <= 0) return;
-    // States that were lost; -1: held up, and there together with the one before.
+    // Number of lost states; -1: delayed, and arrived together with the one before.
     const std::int64_t steps = error < -interval_ns_ / 2 ? -1 : (error + interval_ns_ / 2) / interval_ns_;
     const std::int64_t off = error - steps * interval_ns_;
-    // One that comes early is nearer to the truth than one that was held up on its way.
+    // An early state is more accurate than one that was delayed on its way.
     next_ns_ += (steps + 1) * interval_ns_ + (off < 0 ? off / 4 : off / 16);
     interval_ns_ += off / 512;
   }
-  /// A rehearsal took that long.
+  /// Duration of a rehearsal.
   void on_done(std::int64_t took_ns) noexcept { cost_ns_ += cost_ns_ == 0 ? took_ns : (took_ns - cost_ns_) / 8; }
   /// When the next state is expected.
   std::int64_t expected_ns() const noexcept { return next_ns_; }
-  /// When a rehearsal has to begin to be over a moment before that; 0: unknown, or there is no room.
+  /// When a rehearsal must begin to end shortly before that; 0: unknown, or there is not enough time.
   std::int64_t begin_ns() const noexcept {
     const std::int64_t lead = cost_ns_ + cost_ns_ / 4 + kSlackNs;
     return seen_ > kLearned && interval_ns_ > 2 * lead ? next_ns_ - lead : 0;
   }
 
  private:
-  static constexpr std::int64_t kSlackNs = 70'000;  // waking takes a part of it, a state that comes early another
+  static constexpr std::int64_t kSlackNs = 70'000;  // for waking up, and for states that arrive early
   static constexpr std::int64_t kLongest = 8, kPauseNs = 200'000'000;
   static constexpr int kLearned = 16;
   int seen_ = 0;

@@ -23,7 +23,7 @@ namespace robot_rl {
 
 namespace {
 
-/// An archive of log_format.h: every number by its name, as text that tells any two bit patterns apart.
+/// An archive of log_format.h: every number by its name, as text that is different for different bit patterns.
 class FieldTexts {
  public:
   template <class T>
@@ -83,8 +83,8 @@ std::string first_difference(const char* what, std::span<const float> now, std::
   return {};
 }
 
-/// Runs the network where there is one, and gives its output, or with `echo` the log's: then the next observation shows
-/// the last action that the robot's policy saw.
+/// Runs the network if there is one, and returns its output, or with `echo` the log's: then the next observation
+/// contains the last action that the robot's policy saw.
 class LogBackend final : public Backend {
  public:
   LogBackend(const Contract& contract, Backend* live, bool echo) : Backend(contract), live_(live), echo_(echo) {}
@@ -116,7 +116,7 @@ std::uint64_t commander_of(const LogReader& reader) {
   std::uint64_t commander = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), commander);
   if (error != std::errc{} || end != text.data() + text.size())
-    throw UserError("log: commander='" + text + "' is no number");
+    throw UserError("log: commander='" + text + "' is not a number");
   return commander;
 }
 
@@ -129,7 +129,7 @@ class Player {
         result_(result),
         commander_(contract, reader.settings(), commander_of(reader)) {}
 
-  /// Make one call again; false where something differs, which is then said.
+  /// Repeat one call; false, with a message, if something differs.
   bool play(LogEvent& e) {
     if (e.order != next_)
       return differ(e, std::to_string(e.order - next_) + " events before it are missing: a ring or the disk was full");
@@ -163,7 +163,7 @@ class Player {
       return differ(e, "the state has " + std::to_string(e.state.joints) + " joints, the contract " +
                            std::to_string(contract_.joints.size()));
     }
-    // While a step takes long, states go on arriving: it read one of those before.
+    // States continue to arrive during a long step: it read one of the earlier ones.
     if (recent_.size() == kRecent) recent_.pop_front();
     recent_.push_back(e.state);
     result_.states += 1;
@@ -178,10 +178,10 @@ class Player {
     });
     if (read == recent_.rend()) {
       return differ(e, "the policy's step read state " + std::to_string(then.state_sequence) +
-                           ", which is none of the " + std::to_string(recent_.size()) + " before it in the log");
+                           ", which is not among the " + std::to_string(recent_.size()) + " before it in the log");
     }
     if (e.command.size() != contract_.command.size())
-      return differ(e, "the command has another size than the contract's");
+      return differ(e, "the command does not have the size of the contract's");
     if (then.actions != static_cast<int>(contract_.actions.size())) {
       return differ(e, "it has " + std::to_string(then.actions) + " actions, the contract " +
                            std::to_string(contract_.actions.size()));
@@ -192,12 +192,12 @@ class Player {
     const auto count = static_cast<std::size_t>(then.actions);
     auto what = first_difference("observation", policy_.observation(), e.observation, contract_);
     if (what.empty() && now_.ok != then.ok)
-      what = std::string("the network ") + (now_.ok ? "ran" : "failed") + ", in the log it did not";
+      what = std::string("the network ") + (now_.ok ? "ran" : "failed") + ", in the log the opposite";
     if (what.empty()) what = first_difference("action", {now_.action, count}, {then.action, count}, contract_);
     if (what.empty()) what = first_difference("target", {now_.target, count}, {then.target, count}, contract_);
     if (what.empty() && now_.step != then.step) what = "here it is step " + std::to_string(now_.step);
     if (!what.empty()) return differ(e, "policy step " + std::to_string(then.step) + ": " + what);
-    // The figures are the same bits; the times are those of the log.
+    // The numbers have the same bits; the times are taken from the log.
     commander_.on_policy(then, e.time_ns);
     return true;
   }
@@ -218,7 +218,7 @@ class Player {
       return differ(e, "command " + std::to_string(e.sent.sequence) + ": " + left.name + of + " is " + left.value +
                            ", the log has " + right.value);
     }
-    return differ(e, "command " + std::to_string(e.sent.sequence) + ": another number of joints");
+    return differ(e, "command " + std::to_string(e.sent.sequence) + ": the numbers of joints differ");
   }
 
   static bool same(LowCommand& now, LowCommand& then) {
@@ -291,16 +291,16 @@ int run_replay(const Options& options) {
     return static_cast<int>(ExitCode::kRefused);
   }
   if (result.commands == 0) throw UserError("log " + path + ": holds no command, so there is nothing to compare");
-  std::printf("%s: %s, every command again bit for bit\n", path.c_str(), line.c_str());
+  std::printf("%s: %s, every command reproduced bit for bit\n", path.c_str(), line.c_str());
   if (result.same_backend) {
-    std::printf("actions computed anew, the same bits (%s)\n", result.backend.c_str());
+    std::printf("actions computed again, the same bits (%s)\n", result.backend.c_str());
   } else if (!result.no_backend.empty()) {
-    std::printf("actions of the log taken: %s\n", result.no_backend.c_str());
+    std::printf("actions taken from the log: %s\n", result.no_backend.c_str());
   } else {
-    std::printf("actions of the log taken: it was made with %s; here, with %s, they differ by at most %.3g\n",
+    std::printf("actions taken from the log: it was recorded with %s; with %s, they differ by at most %.3g\n",
                 result.recorded_backend.c_str(), result.backend.c_str(), result.action_difference);
   }
-  if (result.cut) std::printf("the log ends in the middle: its program was killed, or the disk was full\n");
+  if (result.cut) std::printf("the log is truncated: its program was killed, or the disk was full\n");
   return static_cast<int>(ExitCode::kDone);
 }
 

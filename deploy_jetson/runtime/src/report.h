@@ -1,4 +1,4 @@
-// What a run says at its end, as JSON.
+// The report at the end of a run, as JSON.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace robot_rl {
 
-/// What was asked for, found and done, beside what the loop itself counts.
+/// Requests, findings and results of a run, in addition to the loop's own counters.
 struct RunFacts {
   std::string backend, backend_why, transport, refused;  // `refused`: why the bundle may not move the robot
   std::vector<std::string> not_permitted;
@@ -30,7 +30,7 @@ struct RunFacts {
 
 std::string report_json(const Options& options, const Bundle& bundle, const Loop& loop, const RunFacts& facts);
 
-/// Write a text file whole or not at all; what is no file (a pipe, /dev/stdout) is written to. Throws
+/// Write a text file completely or not at all; a pipe or device (/dev/stdout) is written to directly. Throws
 /// std::system_error.
 void write_whole(const std::filesystem::path& path, const std::string& text);
 

@@ -14,11 +14,11 @@
 namespace robot_rl {
 namespace {
 
-/// What is known of one that said hello.
+/// A connected client.
 struct Client {
   bool used = false, states = false;
   std::uint64_t commander = 0;
-  std::uint64_t other = 0;  // somebody else who commanded since this one's last state
+  std::uint64_t other = 0;  // another commander since this one's last state
   SequenceWindow window;
 };
 
@@ -40,7 +40,7 @@ class FrameRobotEnd final : public RobotEnd {
       const auto opened = open_frame(std::span(in_).first(size), frame);
       if (opened != Opened::kGood) {
         count(opened == Opened::kDamaged ? counters_.damaged : counters_.foreign);
-        if (opened == Opened::kOtherVersion && peer < 0) answer_once();  // so that it learns of the other version
+        if (opened == Opened::kOtherVersion && peer < 0) answer_once();  // so that it detects the other version
       } else if (frame.kind == Message::kHello) {
         greet(frame);
       } else if (peer < 0) {
@@ -128,7 +128,7 @@ class FrameRobotEnd final : public RobotEnd {
       count(counters_.damaged);
       return false;
     }
-    // A watchdog sends with a sequence of its own, from a peer of its own: each peer's numbers are looked at alone.
+    // A watchdog is a peer of its own with its own sequence: each peer's numbers are checked separately.
     const auto verdict = client.window.see(command.sequence, counters_.lost);
     if (verdict != SequenceWindow::Verdict::kNew) {
       count(verdict == SequenceWindow::Verdict::kOld ? counters_.old : counters_.duplicate);
@@ -163,7 +163,7 @@ std::unique_ptr<RobotEnd> make_robot_end(const std::string& address, const Robot
                     std::to_string(kMaxHeights) + " heights");
   }
   if (std::set<std::string>(robot.joints.begin(), robot.joints.end()).size() != robot.joints.size()) {
-    throw UserError("robot: a joint's name stands there twice");
+    throw UserError("robot: a joint's name is given twice");
   }
   if (where.kind == "dds") return make_dds_robot_end(address, robot);
   return std::make_unique<FrameRobotEnd>(where, robot);

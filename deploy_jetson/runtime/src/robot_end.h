@@ -10,24 +10,24 @@
 
 namespace robot_rl {
 
-/// One end at the robot's side; one thread uses it. Joints stand in the robot's own order here.
+/// One end at the robot's side; one thread uses it. Joints are in the robot's own order here.
 class RobotEnd {
  public:
   virtual ~RobotEnd() = default;
-  /// Sleep until something arrived or the deadline (CLOCK_MONOTONIC) passed; whether something did.
+  /// Sleep until something arrived or the deadline (CLOCK_MONOTONIC) passed; returns whether something did.
   virtual bool wait(std::int64_t deadline_ns) noexcept = 0;
-  /// The next command in the order of arrival, whoever sent it; false: none. Greetings are answered on the way.
+  /// Take the next command in the order of arrival, from any sender; false: none. Also answers greetings.
   virtual bool take_command(LowCommand& command) noexcept = 0;
-  /// Send to everyone that wants states; how many. Sequence 0: one more than the last. Commander 0: whose command came
-  /// last, or that of somebody else than the receiver where there was one since its last state.
+  /// Send to every client that wants states; returns how many. Sequence 0: one more than the last. Commander 0: the one
+  /// of the last command, or another one than the receiver if one commanded since its last state.
   virtual int send_state(const LowState& state) noexcept = 0;
-  /// The same with one bit turned behind its checksum's back; `bit` chooses which, any number will do.
+  /// The same with one bit flipped after the checksum was computed; `bit` selects it, any number is allowed.
   virtual int send_corrupt(const LowState& state, std::uint32_t bit) noexcept = 0;
-  /// Hand an operator's message on to everyone that wants states.
+  /// Forward an operator's message to every client that wants states.
   virtual int send_operator(const OperatorInput& input, std::uint64_t source) noexcept = 0;
-  /// How many said hello and not goodbye.
+  /// Number of connected clients.
   virtual int clients() const noexcept = 0;
-  /// `commands` taken and `states` sent, and what arrived damaged, foreign, twice or late.
+  /// `commands` taken and `states` sent, and messages that arrived damaged, foreign, twice or late.
   virtual TransportCounters counters() const noexcept = 0;
   virtual std::string identity() const = 0;
 };

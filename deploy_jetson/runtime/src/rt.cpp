@@ -42,7 +42,7 @@ void sleep_until(std::int64_t time_ns) noexcept {
 
 bool lock_memory(std::string& why) {
   why.clear();
-  // The heap only grows: what was once touched stays, and large blocks come from it, not from a mapping of their own.
+  // The heap only grows: touched pages stay mapped, and large blocks come from the heap, not from separate mappings.
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
   mallopt(M_MMAP_MAX, 0);
   if (mlockall(MCL_CURRENT | MCL_FUTURE) == 0) return true;
@@ -58,8 +58,9 @@ bool set_fifo(int priority, std::string& why) {
   parameter.sched_priority = priority;
   const int error = pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameter);
   if (error == 0) return true;
-  why = "SCHED_FIFO " + std::to_string(priority) + " is not given (" + std::strerror(error) + ", RLIMIT_RTPRIO is " +
-        limit_text(RLIMIT_RTPRIO, false) + "): other programs may delay a command; LimitRTPRIO=95 in the systemd " +
+  why = "SCHED_FIFO " + std::to_string(priority) + " is not permitted (" + std::strerror(error) +
+        ", RLIMIT_RTPRIO is " + limit_text(RLIMIT_RTPRIO, false) +
+        "): other programs may delay a command; LimitRTPRIO=95 in the systemd " +
         "unit, or '* - rtprio 95' in /etc/security/limits.conf";
   return false;
 }
@@ -71,7 +72,7 @@ bool pin_to_cpu(int cpu, std::string& why) {
   if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(cpu), &set);
   const int error = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
   if (error == 0) return true;
-  why = "CPU " + std::to_string(cpu) + " is not to be had (" + std::strerror(error) + "): this machine has " +
+  why = "CPU " + std::to_string(cpu) + " cannot be used (" + std::strerror(error) + "): this machine has " +
         std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " online, counted from 0";
   return false;
 }
@@ -80,7 +81,7 @@ void prefault_stack() noexcept {
   constexpr std::size_t kBytes = 128 * 1024, kPage = 4096;
   unsigned char stack[kBytes];
   for (std::size_t at = 0; at < kBytes; at += kPage) stack[at] = 0;
-  asm volatile("" : : "r"(stack) : "memory");  // the compiler may not leave the writes out
+  asm volatile("" : : "r"(stack) : "memory");  // the compiler must not remove the writes
 }
 
 void sharpen_timers() noexcept { prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0); }

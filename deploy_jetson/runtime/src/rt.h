@@ -13,19 +13,19 @@ namespace robot_rl {
 
 /// CLOCK_MONOTONIC [ns].
 std::int64_t now_ns() noexcept;
-/// Sleep until an absolute time of CLOCK_MONOTONIC; goes on after signals.
+/// Sleep until an absolute time of CLOCK_MONOTONIC; continues after signals.
 void sleep_until(std::int64_t time_ns) noexcept;
 
-/// Each returns whether it was permitted; `why` then is empty, else one clear line with the remedy.
+/// Each returns whether it was permitted; `why` is empty then, else one line with the remedy.
 bool lock_memory(std::string& why);                       // mlockall, and no trimming of the heap
 bool set_fifo(int priority, std::string& why);            // this thread
 bool pin_to_cpu(int cpu, std::string& why);               // this thread
 /// Touch the stack so that it does not fault later.
 void prefault_stack() noexcept;
-/// Where this thread has no real-time priority: let its timers fire on time, not up to 50 us later.
+/// For a thread without real-time priority: let its timers fire on time, not up to 50 us later.
 void sharpen_timers() noexcept;
 
-/// Keep the CPUs out of sleep states that take long to leave, while it lives; nothing where that is not permitted.
+/// Keep the CPUs out of sleep states with a long wake-up time during its lifetime; does nothing if not permitted.
 class AwakeCpus {
  public:
   AwakeCpus() noexcept;
@@ -38,7 +38,7 @@ class AwakeCpus {
   int file_ = -1;
 };
 
-/// A mutex with priority inheritance: who holds it runs with the priority of who waits for it.
+/// A mutex with priority inheritance: its holder runs with the priority of the threads that wait for it.
 class PiMutex {
  public:
   PiMutex();
@@ -73,7 +73,7 @@ class Seqlock {
     std::memcpy(static_cast<void*>(&value_), &value, sizeof(T));
     count_.store(count + 2, std::memory_order_release);
   }
-  /// Copy the newest value; how many times it was stored.
+  /// Copy the newest value; returns how many times it was stored.
   std::uint64_t load(T& value) const noexcept {
     for (;;) {
       const auto before = count_.load(std::memory_order_acquire);

@@ -21,8 +21,8 @@ namespace robot_rl {
 
 namespace {
 
-constexpr std::int64_t kLookNs = 20'000'000;  // how often the main thread looks at the others
-constexpr int kPatienceMs = 50;                // for whoever reads our lines
+constexpr std::int64_t kLookNs = 20'000'000;  // how often the main thread checks the others
+constexpr int kPatienceMs = 50;                // for the reader of stderr
 
 void say(const std::string& line) { say_line("robot-rl-infer: " + one_line(line) + "\n", kPatienceMs); }
 
@@ -33,25 +33,25 @@ std::uint64_t draw_commander() {
   return drawn;
 }
 
-/// Signals that end a run; blocked in every thread made from here on and taken by one.
+/// Signals that end a run; blocked in every thread started from here on and received by one.
 class StopSignals {
  public:
   StopSignals() {
     sigemptyset(&set_);
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, number);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-    for (const int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_IGN);  // an error to the writer, no death
+    for (const int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_IGN);  // the writer gets an error instead
     early_ = std::thread([this] { leave_early(); });
   }
   ~StopSignals() { begin(); }
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
-  /// Until here a signal ended the program at once; from here on `wait` takes it.
+  /// Up to here a signal ended the program at once; from here on `wait` receives it.
   void begin() {
     begun_.store(true, std::memory_order_release);
     if (early_.joinable()) early_.join();
   }
-  /// Wait that long; the signal that came, 0 for none.
+  /// Wait for this duration; returns the received signal, 0 for none.
   int wait(std::int64_t ns) const {
     const timespec time = {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
     const int got = sigtimedwait(&set_, nullptr, &time);
@@ -59,7 +59,7 @@ class StopSignals {
   }
 
  private:
-  /// While backend and connection are made nothing was commanded: there is nothing to damp.
+  /// While backend and connection are set up, nothing was commanded yet: there is nothing to damp.
   void leave_early() const {
     while (!begun_.load(std::memory_order_acquire)) {
       const int number = wait(kLookNs);
@@ -85,7 +85,7 @@ class Run {
     say("bundle " + bundle_->identity.substr(0, 12) + " of " + bundle_->contract.robot + ", run " +
         bundle_->contract.training.run_id);
     start_watchdog();
-    signals_.emplace();  // its thread comes after the fork
+    signals_.emplace();  // its thread starts after the fork
     load_backend();
     connect();
     lock();
@@ -128,7 +128,7 @@ class Run {
     facts_.watchdog = true;
   }
 
-  /// A network that does not pass its golden sequence moves nothing: the robot is damped, and the line says why.
+  /// A network that fails its golden sequence must not move the robot: it is damped, and the line has the reason.
   void load_backend() {
     try {
       backend_ = make_backend(*bundle_, options_.backend, facts_.backend_why);
@@ -176,7 +176,7 @@ class Run {
     say("log " + facts_.log_path);
   }
 
-  /// Say what changes, until a signal or the time is over.
+  /// Report changes until a signal or the end of the time.
   void supervise() {
     const auto length = static_cast<std::int64_t>(options_.seconds * 1e9);
     for (;;) {
@@ -196,11 +196,11 @@ class Run {
     }
   }
 
-  /// Say once that the log failed; the robot goes on.
+  /// Report once that the log failed; the robot continues.
   void look_at_log() {
     if (log_failed_ || !logger_ || !logger_->counters().failed) return;
     log_failed_ = true;
-    say("the log is not whole: " + logger_->why());
+    say("the log is incomplete: " + logger_->why());
   }
 
   void show_changes() {
@@ -260,7 +260,7 @@ class Run {
     return static_cast<int>(log_failed_ ? ExitCode::kDiskFull : ExitCode::kDone);
   }
 
-  // Torn down from the last to the first: the watchdog outlives all that commands.
+  // Destroyed in reverse order: the watchdog outlives everything that sends commands.
   Options options_;
   RunFacts facts_;
   std::unique_ptr<Bundle> bundle_;

@@ -28,7 +28,7 @@ std::string shown(double value) {
 }
 
 void require(bool good, const char* name, double value, const char* right) {
-  if (!good) throw UserError("setting limits." + std::string(name) + ": " + shown(value) + "; it must be " + right);
+  if (!good) throw UserError("limits." + std::string(name) + "=" + shown(value) + ": must be " + right);
 }
 
 void check_limits(const SafetyLimits& limits) {
@@ -77,7 +77,7 @@ void check_contract(const Contract& contract) {
   }
   for (const ActionSpec& action : contract.actions) {
     if (action.joint_index < 0 || action.joint_index >= static_cast<int>(contract.joints.size())) {
-      throw ContractError("action of '" + action.joint + "': joint: it is none of the contract's joints");
+      throw ContractError("action of '" + action.joint + "': joint: it is not one of the contract's joints");
     }
   }
   for (const CommandSpec& command : contract.command) {
@@ -86,7 +86,7 @@ void check_contract(const Contract& contract) {
   }
 }
 
-/// The first value that is not finite as a finding; none where all are.
+/// The first value that is not finite as a finding; none if all are.
 Finding not_finite(Signal signal, const float* values, int count) {
   for (int i = 0; i < count; ++i) {
     if (!std::isfinite(values[i])) return {Fault::kNotFinite, i, values[i], 0, signal};
@@ -101,7 +101,7 @@ float rounded_down(double value) {
 }
 float rounded_up(double value) { return -rounded_down(-value); }
 
-/// Move `value` between two bounds, rounded inwards; false where no float lies there.
+/// Move `value` between two bounds, rounded inwards; false if there is no float between them.
 bool bring_within(double low, double high, float& value) {
   if (!(std::abs(low) <= FLT_MAX && std::abs(high) <= FLT_MAX)) return false;
   const float lowest = rounded_up(low), highest = rounded_down(high);
@@ -146,7 +146,7 @@ std::string name_of(Signal signal) {
   return index < kSignals.size() ? kSignals[index] : "unknown";
 }
 
-/// What is frozen, but for its joint.
+/// What is frozen, without its joint.
 std::string frozen_part(const Finding& finding) {
   const bool joints = finding.signal == Signal::kJointPos || finding.signal == Signal::kJointVel;
   if (finding.joint < 0) return name_of(finding.signal) + (joints ? " of every joint" : "");
@@ -179,8 +179,8 @@ std::string details(const Finding& finding, const Contract& contract) {
     case Fault::kMotorFault: return "the motor of " + where + " reports fault bits " + value;
     case Fault::kOperatorLost:
       return "no message of the operator for " + in_ms(finding.value) + ", the limit is " + in_ms(finding.limit);
-    case Fault::kSecondCommander: return "somebody else commands the robot";
-    case Fault::kOperatorStop: return "the operator asked for damping";
+    case Fault::kSecondCommander: return "another program commands the robot";
+    case Fault::kOperatorStop: return "the operator requested damping";
     case Fault::kRefused:
       if (finding.signal == Signal::kNone) return "bundle or robot did not pass the checks";
       return "the state has " + value + " " + name_of(finding.signal) + ", the contract needs " + limit;

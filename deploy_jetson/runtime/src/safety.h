@@ -11,14 +11,14 @@
 
 namespace robot_rl {
 
-/// Which array a finding is about, where the fault alone does not say it.
+/// The array that a finding refers to, if the fault does not determine it.
 enum class Signal : std::uint8_t {
   kNone, kQuat, kGyro, kAcc, kJointPos, kJointVel, kJointEffort, kTemperature, kFootContact, kFootForce, kHeightScan,
   kAction, kTarget, kCommand, kJoints, kFeet, kHeights, kImu, kCount
 };
 
-/// What was found: a fault, the joint (-1: none) and value against limit, for one line in the log. With `signal` of
-/// something else than joints `joint` is the component.
+/// A finding: a fault, the joint (-1: none), value and limit, for one line in the log. With `signal` of
+/// something other than joints `joint` is the component.
 struct Finding {
   Fault fault = Fault::kNone;
   int joint = -1;
@@ -32,7 +32,7 @@ std::string describe(const Finding& finding, const Contract& contract);
 
 class Safety {
  public:
-  /// Throws UserError for a limit that makes no sense, ContractError for a contract too large for this runtime.
+  /// Throws UserError for an invalid limit, ContractError for a contract too large for this runtime.
   Safety(const Contract& contract, const SafetyLimits& limits);
   /// Content of one state: counts that fit the contract, not finite, tilt, position, velocity, effort, temperature,
   /// motor fault. A quaternion without unit length counts as tilt.
@@ -42,7 +42,7 @@ class Safety {
   /// A policy's output: not finite, action rate (`previous` empty: the first one).
   Finding check_action(std::span<const float> action, std::span<const float> previous) const;
   /// Keep kp (q - q_measured) + kd (dq - dq_measured) + tau of every joint inside its effort limit by moving q, or tau
-  /// where kp is 0; where no float does it, kp and then kd become 0. Without a motor all are 0. Returns how many joints
+  /// if kp is 0; if no float achieves it, kp and then kd become 0. Without a motor all are 0. Returns how many joints
   /// were changed.
   int limit_effort(const LowState& state, LowCommand& command) const;
   const SafetyLimits& limits() const { return limits_; }

@@ -15,7 +15,7 @@ constexpr double kCompareS = 0.2;  // how far back gyroscope and orientation are
 constexpr double kTurn = 0.05;     // [rad]: a turn of the base that no sensor of it can miss
 constexpr double kMove = 0.05;     // [rad or m]: of a joint
 constexpr double kEffort = 0.25;   // of a joint's effort limit: beyond what its friction holds, either way
-constexpr double kStop = 0.02;     // [rad or m]: so near its end a joint may not move, whatever is asked
+constexpr double kStop = 0.02;     // [rad or m]: this near to its limit a joint may not move, whatever is commanded
 constexpr double kLate = 0.03;     // [s]: one of the two may come so much later than the other
 
 using Vector = std::array<double, 3>;
@@ -60,7 +60,7 @@ bool differ(const float (&a)[N], const float (&b)[N]) {
 }
 bool differ(float a, float b) { return std::memcmp(&a, &b, sizeof a) != 0; }
 
-/// Add to a sum that forgets.
+/// Add to a sum that decays with time.
 void add(double& sum, double more, double dt) { sum = (sum + more) / (1 + dt / kForgetS); }
 
 void add(Vector& sum, const Vector& more, double dt) {
@@ -100,13 +100,13 @@ Sensors::Sensors(const Contract& contract, const SafetyLimits& limits)
 
 Finding Sensors::see(const LowState& state, bool walking) {
   const double dt = static_cast<double>(state.robot_time_ns - last_.robot_time_ns) * 1e-9;
-  if (dt == 0 && have_) return found_;  // the robot's clock stands still, as it does where a simulation waits
+  if (dt == 0 && have_) return found_;  // the robot's clock does not advance, as in a waiting simulation
   if (!have_ || !(dt > 0 && dt <= kGapS)) {
     begin(state);
   } else {
     advance(state, dt);
   }
-  // What holds a robot up while it stands may hold it perfectly still: only in the walk do joints speak for the base.
+  // A standing robot may be held perfectly still: only while it walks do joints imply a motion of the base.
   walked_ = walking ? walked_ + std::clamp(dt, 0.0, kGapS) : 0;
   if (!walking) part_joints_from_base(state);
   last_ = state;
@@ -119,19 +119,19 @@ void Sensors::begin(const LowState& state) {
   const auto& q = state.quat_wxyz;
   now_ = unit({q[0], q[1], q[2], q[3]});
   orientation_.seconds = gyro_.seconds = acc_.seconds = 0;
-  turned_ = unsaid_ = Vector{};
+  turned_ = unreported_ = Vector{};
   up_at_acc_ = up_of(now_);
   fastest_ = 0;
   by_gyro_ = now_;
   for (int i = 0; i < joints_; ++i) {
     Joint& joint = joint_[static_cast<std::size_t>(i)];
-    joint.position.seconds = joint.velocity.seconds = joint.moved = joint.unsaid = 0;
-    joint.asked = false;
+    joint.position.seconds = joint.velocity.seconds = joint.moved = joint.unreported = 0;
+    joint.has_effort = false;
   }
   part_joints_from_base(state);
 }
 
-/// What joints and base did so far says nothing of each other.
+/// Restart the comparison of joints with the base.
 void Sensors::part_joints_from_base(const LowState& state) {
   at_joints_ = now_;
   for (int i = 0; i < joints_; ++i) joint_[static_cast<std::size_t>(i)].at_imu = state.joint_pos[i];
@@ -165,11 +165,11 @@ void Sensors::advance_imu(const LowState& state, double dt) {
     by_orientation[i] -= by_rate[i];
   }
   add(turned_, by_rate, dt);
-  add(unsaid_, by_orientation, dt);
+  add(unreported_, by_orientation, dt);
   const bool turned = orientation_.see(differ(state.quat_wxyz, last_.quat_wxyz), dt);
   const bool rated = gyro_.see(differ(state.gyro, last_.gyro), dt);
   if (turned) turned_ = Vector{};
-  if (rated) unsaid_ = Vector{};
+  if (rated) unreported_ = Vector{};
   if (acc_.see(differ(state.acc, last_.acc), dt)) up_at_acc_ = up_of(now_);
   if (turned || rated) {
     for (int i = 0; i < joints_; ++i) joint_[static_cast<std::size_t>(i)].at_imu = state.joint_pos[i];
@@ -177,7 +177,7 @@ void Sensors::advance_imu(const LowState& state, double dt) {
   compare(rate, dt);
 }
 
-/// Turn the gyroscope's orientation on, and draw it towards the measured one: what is left between them is the
+/// Integrate the gyroscope's orientation, and pull it towards the measured one: the remaining difference is the
 /// disagreement of the last `kCompareS`.
 void Sensors::compare(const Vector& rate, double dt) {
   by_gyro_ = turned_by(by_gyro_, {rate[0] * dt, rate[1] * dt, rate[2] * dt});
@@ -195,12 +195,12 @@ void Sensors::advance_joint(const LowState& state, int i, double dt) {
   if (!spec.lower && !spec.upper) moved = std::remainder(moved, 2 * std::numbers::pi);  // a wheel begins again
   const double speed = 0.5 * (static_cast<double>(last_.joint_vel[i]) + static_cast<double>(state.joint_vel[i]));
   add(joint.moved, speed * dt, dt);
-  add(joint.unsaid, moved - speed * dt, dt);
+  add(joint.unreported, moved - speed * dt, dt);
   if (joint.position.see(differ(state.joint_pos[i], last_.joint_pos[i]), dt)) {
     joint.moved = 0;
-    joint.asked = false;
+    joint.has_effort = false;
   }
-  if (joint.velocity.see(differ(state.joint_vel[i], last_.joint_vel[i]), dt)) joint.unsaid = 0;
+  if (joint.velocity.see(differ(state.joint_vel[i], last_.joint_vel[i]), dt)) joint.unreported = 0;
 }
 
 void Sensors::ask(const LowCommand& c) {
@@ -209,9 +209,9 @@ void Sensors::ask(const LowCommand& c) {
     const double position = last_.joint_pos[i], velocity = last_.joint_vel[i];
     const double effort = static_cast<double>(c.tau[i]) + static_cast<double>(c.kp[i]) * (c.q[i] - position) +
                           static_cast<double>(c.kd[i]) * (c.dq[i] - velocity);
-    joint.lowest = joint.asked ? std::min(joint.lowest, effort) : effort;
-    joint.highest = joint.asked ? std::max(joint.highest, effort) : effort;
-    joint.asked = true;
+    joint.lowest = joint.has_effort ? std::min(joint.lowest, effort) : effort;
+    joint.highest = joint.has_effort ? std::max(joint.highest, effort) : effort;
+    joint.has_effort = true;
   }
 }
 
@@ -234,7 +234,7 @@ Finding Sensors::frozen_finding(Signal signal, int joint) const {
 }
 
 Finding Sensors::judge() const {
-  // What was found stays until that sensor changes again, whether or not anything else moves meanwhile.
+  // A finding stays until that sensor changes again, whether or not anything else moves meanwhile.
   if (found_.fault == Fault::kSensorFrozen && frozen(still_of(found_))) {
     return frozen_finding(found_.signal, found_.joint);
   }
@@ -253,7 +253,7 @@ Finding Sensors::judge_imu() const {
     return moved ? frozen_finding(Signal::kImu, -1) : Finding{};
   }
   if (orientation && length(turned_) > kTurn) return frozen_finding(Signal::kQuat, -1);
-  if (gyro && length(unsaid_) > kTurn) return frozen_finding(Signal::kGyro, -1);
+  if (gyro && length(unreported_) > kTurn) return frozen_finding(Signal::kGyro, -1);
   const Vector up = up_of(now_);
   const double leaned = length({up[0] - up_at_acc_[0], up[1] - up_at_acc_[1], up[2] - up_at_acc_[2]});
   return frozen(acc_) && leaned > kTurn ? frozen_finding(Signal::kAcc, -1) : Finding{};
@@ -267,13 +267,13 @@ Finding Sensors::judge_joint(int i) const {
     return moved ? frozen_finding(Signal::kJointPos, i) : Finding{};
   }
   if (frozen(joint.position)) {  // at rest, or both are frozen
-    const double swing = joint.asked ? joint.highest - joint.lowest : 0;
+    const double swing = joint.has_effort ? joint.highest - joint.lowest : 0;
     const bool driven = swing > kEffort * spec.effort_limit && spec.effort_limit > 0;
     const bool frozen_both = (moved && joint.velocity.present) || (driven && !at_stop(spec, last_.joint_pos[i]));
     return frozen_both ? frozen_finding(Signal::kNone, i) : Finding{};
   }
-  const bool unsaid = joint.position.present && std::abs(joint.unsaid) > kMove;
-  return frozen(joint.velocity) && unsaid ? frozen_finding(Signal::kJointVel, i) : Finding{};
+  const bool unreported = joint.position.present && std::abs(joint.unreported) > kMove;
+  return frozen(joint.velocity) && unreported ? frozen_finding(Signal::kJointVel, i) : Finding{};
 }
 
 Finding Sensors::judge_joints() const {

@@ -1,5 +1,6 @@
-// Whether each sensor still measures: one that repeats its bits while another says that it had to change, and gyroscope
-// against orientation. A pure function of its calls, like all of the safety layer; the same work for every state.
+// Checks that each sensor still measures: one must not repeat its bits while another shows a change, and gyroscope
+// and orientation must agree. A pure function of its calls, like all of the safety layer; the same work for every
+// state.
 #pragma once
 
 #include <array>
@@ -17,12 +18,12 @@ namespace robot_rl {
 class Sensors {
  public:
   Sensors(const Contract& contract, const SafetyLimits& limits);
-  /// The next state whose numbers are finite, and whether the policy walks. Returns what was found so far and is not
-  /// over: kSensorFrozen until the sensor changes again, kImuDisagrees as long as both differ.
+  /// Check the next state (only finite numbers); whether the policy walks. Returns the current finding:
+  /// kSensorFrozen until the sensor changes again, kImuDisagrees as long as both differ.
   Finding see(const LowState& state, bool walking);
-  /// What see() returned last.
+  /// The last result of see().
   const Finding& found() const { return found_; }
-  /// The efforts that a command asks of the joints where the newest state has them.
+  /// Record the efforts that a command requests at the joint positions of the newest state.
   void ask(const LowCommand& command);
   /// The operator acknowledged what was found: gyroscope and orientation are compared from here on.
   void acknowledge();
@@ -35,15 +36,15 @@ class Sensors {
   struct Still {
     double seconds = 0;
     bool present = false;  // the contract reads it, or it has changed once
-    /// Count on; returns whether it changed.
+    /// Count the time; returns whether it changed.
     bool see(bool changed, double dt);
   };
   struct Joint {
     Still position, velocity;
     double moved = 0;    // by its speed, since the position changed last [rad or m]
-    double unsaid = 0;   // moved by its position and not by its speed, since the speed changed last [rad or m]
-    double lowest = 0, highest = 0;  // efforts asked since the position changed last [N m or N]
-    bool asked = false;
+    double unreported = 0;   // moved by its position and not by its speed, since the speed changed last [rad or m]
+    double lowest = 0, highest = 0;  // efforts requested since the position changed last [N m or N]
+    bool has_effort = false;
     double at_imu = 0;   // position when the IMU changed last [rad or m]
   };
 
@@ -59,7 +60,7 @@ class Sensors {
   Finding judge_joints() const;
   Finding judge_agreement() const;
   bool frozen(const Still& still) const { return still.present && still.seconds > limits_.sensor_frozen_s; }
-  /// Whether it says nothing: absent or frozen.
+  /// Whether it gives no information: absent or frozen.
   bool silent(const Still& still) const { return !still.present || still.seconds > limits_.sensor_frozen_s; }
   /// Whether the policy has walked for longer than a sensor may stand still.
   bool walks() const { return walked_ > limits_.sensor_frozen_s; }
@@ -75,13 +76,13 @@ class Sensors {
   Still orientation_, gyro_, acc_;
   std::array<Joint, kMaxJoints> joint_{};
   Quaternion now_{1, 0, 0, 0};        // orientation, of unit length
-  Quaternion by_gyro_{1, 0, 0, 0};    // the gyroscope's, drawn towards the measured one
+  Quaternion by_gyro_{1, 0, 0, 0};    // integrated from the gyroscope, with a drift towards the measured one
   Quaternion at_joints_{1, 0, 0, 0};  // orientation when a joint changed last
   Vector turned_{};                   // by the gyroscope, since the orientation changed last [rad]
-  Vector unsaid_{};                   // by the orientation and not by the gyroscope, since that changed last [rad]
+  Vector unreported_{};                   // by the orientation and not by the gyroscope, since that changed last [rad]
   Vector up_at_acc_{};                // the vertical in the base's frame when the accelerometer changed last
   double walked_ = 0;                 // since POLICY was entered [s]
-  double fastest_ = 0;                // newest rates, the largest, forgotten in time [rad/s]
+  double fastest_ = 0;                // the largest recent rate, decaying with time [rad/s]
 };
 
 }  // namespace robot_rl

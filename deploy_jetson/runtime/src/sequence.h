@@ -1,4 +1,4 @@
-// What a numbered stream of messages lost on its way.
+// Losses in a numbered stream of messages.
 #pragma once
 
 #include <atomic>
@@ -6,12 +6,12 @@
 
 namespace robot_rl {
 
-/// Tells new messages from duplicates and from old ones that others overtook; remembers the last 64 numbers.
+/// Distinguishes new messages from duplicates and from late ones; remembers the last 64 numbers.
 class SequenceWindow {
  public:
   enum class Verdict : std::uint8_t { kNew, kDuplicate, kOld };
 
-  /// `lost` counts what is missing between the first and the newest message; one that comes late is taken off again.
+  /// `lost` counts the messages missing between the first and the newest; one that arrives late is subtracted again.
   Verdict see(std::uint64_t sequence, std::atomic<std::uint64_t>& lost) noexcept {
     if (!started_) {
       started_ = true;
@@ -28,7 +28,7 @@ class SequenceWindow {
       return Verdict::kNew;
     }
     const auto behind = newest_ - sequence;
-    if (behind > known_) return Verdict::kOld;  // before the first one, or too long ago to know
+    if (behind > known_) return Verdict::kOld;  // before the first one, or too old to know
     if ((seen_ >> behind) & 1) return Verdict::kDuplicate;
     seen_ |= std::uint64_t{1} << behind;
     if (lost.load(std::memory_order_relaxed) > 0) lost.fetch_sub(1, std::memory_order_relaxed);

@@ -52,7 +52,7 @@ void put_setting(Settings& settings, const SettingRow& row, double value, const 
   const SettingSlot slot = row.slot(settings);
   const bool whole = !std::holds_alternative<double*>(slot);
   if (!(value >= row.lower && value <= row.upper) || (whole && value != std::floor(value))) {
-    throw UserError("setting " + std::string(row.name) + ": " + shown + " is not " +
+    throw UserError(std::string(row.name) + "=" + shown + ": must be " +
                     (whole ? "a whole number" : "a number") + " from " + shortest(row.lower) + " to " +
                     shortest(row.upper));
   }
@@ -69,7 +69,7 @@ const SettingRow& find_setting(std::string_view name) {
   for (const SettingRow& row : setting_table()) {
     if (row.name == name) return row;
   }
-  throw UserError("setting '" + std::string(name) + "' is unknown; there are " + names());
+  throw UserError("setting '" + std::string(name) + "' is unknown; the settings are " + names());
 }
 
 void set_setting(Settings& settings, std::string_view name, std::string_view value) {
@@ -77,7 +77,7 @@ void set_setting(Settings& settings, std::string_view name, std::string_view val
   double number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc{} || end != value.data() + value.size()) number = std::nan("");
-  put_setting(settings, row, number, "'" + std::string(value) + "'");
+  put_setting(settings, row, number, std::string(value));
 }
 
 }  // namespace robot_rl

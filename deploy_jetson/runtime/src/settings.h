@@ -1,4 +1,4 @@
-// What the runtime may be told beside the bundle. Everything has a default that fits the contract.
+// Settings of the runtime in addition to the bundle. Each has a default that fits the contract.
 #pragma once
 
 #include <filesystem>
@@ -8,17 +8,17 @@
 
 namespace robot_rl {
 
-/// When something is wrong; see safety.h for what each is compared with.
+/// Limits that decide when something is wrong; safety.h describes what each is compared with.
 struct SafetyLimits {
   double state_age_s = 0.020;
   double state_frozen_s = 0.050;
-  double sensor_frozen_s = 0.100;    // a sensor repeats its bits while another one says that it had to change
+  double sensor_frozen_s = 0.100;    // a sensor repeats its bits while another one shows that it had to change
   double imu_disagree_rad = 0.3;     // between gyroscope and orientation, over the last 0.2 s; see sensors.h
   int missed_deadlines = 3;          // control periods in a row without an action in time
   double tilt_rad = 1.0;             // between the base's z axis and the vertical
   double position_margin = 0.10;     // beyond a joint's limits [rad or m]
-  double velocity_factor = 1.5;      // of a joint's velocity limit; a foot that strikes goes beyond 1 for a moment
-  double action_rate = 20.0;         // largest change of an action (as the network gives it) in a control step
+  double velocity_factor = 1.5;      // of a joint's velocity limit; the impact of a foot exceeds 1 for a moment
+  double action_rate = 20.0;         // largest change of an action (output of the network) in a control step
   double effort_factor = 1.5;        // of a joint's effort limit, measured by the motor
   double temperature_c = 95.0;
   double operator_s = 0.5;           // since the operator's last message; 0: no operator needed
@@ -26,17 +26,17 @@ struct SafetyLimits {
 
 struct Settings {
   double writer_period_s = 0.002;
-  double stand_s = 2.0;              // ramp from where the joints are to the fallback pose
+  double stand_s = 2.0;              // ramp from the current joint positions to the fallback pose
   double blend_s = 0.5;              // from the standing pose to the policy's targets
   double damping_scale = 1.0;        // times the contract's kd, in DAMPING
   SafetyLimits limits;
   std::optional<int> steps_per_state;  // policy runs at every nth state instead of by the clock (lockstep)
 };
 
-/// Set one by its name, "stand_s" or "limits.tilt_rad". Throws UserError: a line with its name, value and range.
+/// Set one by its name, "stand_s" or "limits.tilt_rad". Throws UserError with its name, value and range.
 void set_setting(Settings& settings, std::string_view name, std::string_view value);
 
-/// Set what a JSON file of the same names gives ({"stand_s": 3, "limits": {"tilt_rad": 0.8}}). Throws UserError.
+/// Apply a JSON file with the same names ({"stand_s": 3, "limits": {"tilt_rad": 0.8}}). Throws UserError.
 void read_settings(Settings& settings, const std::filesystem::path& path);
 
 /// All of them as such a JSON object, on one line; numbers in shortest form that reads back to the same bits.

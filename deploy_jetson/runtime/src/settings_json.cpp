@@ -18,7 +18,7 @@ void put_member(Settings& settings, const std::string& name, const Json& value) 
     return;
   }
   if (value.kind != Json::Kind::kInt && value.kind != Json::Kind::kFloat) {
-    throw UserError("setting " + name + ": " + value.shown() + " is not a number");
+    throw UserError(name + "=" + value.shown() + ": must be a number");
   }
   set_setting(settings, name, value.text);
 }
@@ -27,7 +27,7 @@ void put_members(Settings& settings, const Json& object, const std::string& pref
   for (const auto& [key, value] : object.members) {
     if (prefix.empty() && key == kLimits) {
       if (value.kind != Json::Kind::kObject) {
-        throw UserError("setting limits: " + value.shown() + " is not an object of limits");
+        throw UserError("limits=" + value.shown() + ": must be an object of limits");
       }
       put_members(settings, value, "limits.");
     } else {
@@ -48,7 +48,7 @@ std::string shown_slot(const SettingSlot& slot) {
 void read_settings_text(Settings& settings, std::string_view text, std::string_view where) {
   try {
     const Json value = parse_json(text, std::string(where));
-    if (value.kind != Json::Kind::kObject) throw UserError(value.shown() + " is not an object of settings");
+    if (value.kind != Json::Kind::kObject) throw UserError(value.shown() + ": must be an object of settings");
     put_members(settings, value, "");
   } catch (const ContractError& error) {
     throw UserError(error.what());
@@ -61,7 +61,7 @@ void read_settings(Settings& settings, const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) {
-    throw UserError("--settings " + path.string() + ": cannot be read; it has to be a JSON file of settings");
+    throw UserError("--settings=" + path.string() + ": cannot be read; must be a JSON file of settings");
   }
   read_settings_text(settings, text.str(), path.filename().string());
 }

@@ -11,7 +11,7 @@
 
 namespace robot_rl {
 
-/// Where a setting lies.
+/// Where a setting is stored.
 using SettingSlot = std::variant<double*, int*, std::optional<int>*>;
 
 struct SettingRow {
@@ -21,9 +21,9 @@ struct SettingRow {
 };
 
 std::span<const SettingRow> setting_table();
-/// Throws UserError with the names that there are.
+/// Throws UserError that lists the known names.
 const SettingRow& find_setting(std::string_view name);
-/// Set within the range; throws UserError, `shown` is the value in its line.
+/// Set if within the range, otherwise throw UserError; `shown` is the value in its message.
 void put_setting(Settings& settings, const SettingRow& row, double value, const std::string& shown);
 
 }  // namespace robot_rl

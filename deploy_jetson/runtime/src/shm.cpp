@@ -1,5 +1,5 @@
-// Shared memory: a segment of lanes, one for each client, each lane a ring of frames either way. Whoever waits sleeps
-// on a futex. A side that dies in the middle of a frame leaves a slot that does not match its CRC, and holds up nobody.
+// Shared memory: a segment of lanes, one for each client; a lane is a ring of frames in each direction. Waiting uses
+// a futex. A side that dies in the middle of a frame leaves a slot that does not match its CRC, and blocks nobody.
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -27,9 +27,9 @@ namespace {
 
 constexpr std::uint32_t kSegmentMagic = 0x31534252;  // "RBS1"
 constexpr std::uint64_t kSlots = 32;
-constexpr std::int64_t kSlice = 5'000'000;  // [ns] between looks at a descriptor while sleeping on a futex
+constexpr std::int64_t kSlice = 5'000'000;  // [ns] between checks of a descriptor while sleeping on a futex
 
-/// A slot's mark is 2 ticket + 2 once the frame of that ticket lies in it whole, odd while it is written.
+/// A slot's mark is 2 ticket + 2 once it contains the whole frame of that ticket, odd while it is written.
 struct Slot {
   std::atomic<std::uint64_t> mark;
   std::atomic<std::uint32_t> size;
@@ -44,7 +44,7 @@ struct Ring {
 
 struct Lane {
   std::atomic<std::uint32_t> owner;  // process of the client, 0: free
-  std::atomic<std::uint32_t> turn;   // counts owners, so that the robot's side sees a change
+  std::atomic<std::uint32_t> turn;   // counts owners, so that the robot's side detects a change
   std::atomic<std::uint32_t> bell;   // rings for the client
   Ring to_robot, to_client;
 };
@@ -82,7 +82,7 @@ void put(Ring& ring, std::span<const std::byte> frame) noexcept {
   ring.head.store(ticket + 1, std::memory_order_release);
 }
 
-/// The frame at `cursor`, which moves on; 0: none. Frames that were overwritten are passed over.
+/// Read the frame at `cursor` and advance it; 0: none. Frames that were overwritten are skipped.
 std::size_t get(Ring& ring, std::uint64_t& cursor, std::span<std::byte> frame) noexcept {
   for (std::uint64_t attempt = 0; attempt < 2 * kSlots; ++attempt) {
     const auto head = ring.head.load(std::memory_order_acquire);
@@ -107,7 +107,7 @@ bool alive(std::uint32_t process) noexcept {
 
 std::string path_of(const Address& address) { return "/robot_rl." + address.name; }
 
-/// Map a whole segment, its pages there from the start.
+/// Map a whole segment, with its pages present from the start.
 Segment* map_segment(int fd) noexcept {
   void* at = mmap(nullptr, sizeof(Segment), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   return at == MAP_FAILED ? nullptr : static_cast<Segment*>(at);
@@ -139,7 +139,7 @@ class ShmClient final : public ClientChannel {
     close(fd);
     if (segment_ == nullptr || segment_->magic.load(std::memory_order_acquire) != kSegmentMagic ||
         segment_->bytes != sizeof(Segment) || !alive(segment_->server.load())) {
-      return false;  // half made, left behind by a dead process, or of another version: whoever serves makes it anew
+      return false;  // incomplete, left by a dead process, or of another version: the server creates it again
     }
     return claim();
   }
@@ -158,7 +158,7 @@ class ShmClient final : public ClientChannel {
   bool wait(std::int64_t deadline_ns, int also_fd) noexcept override;
 
  private:
-  /// Take a free lane, or one whose owner died.
+  /// Take a free lane, or one with a dead owner.
   bool claim() {
     for (auto& lane : segment_->lanes) {
       auto owner = lane.owner.load();
@@ -169,7 +169,7 @@ class ShmClient final : public ClientChannel {
       return true;
     }
     throw UserError("transport: all " + std::to_string(kMaxPeers) + " lanes of " + text_ +
-                    " are taken by living processes");
+                    " are in use by living processes");
   }
 
   std::string path_, text_;
@@ -263,7 +263,7 @@ class ShmServer final : public ServerChannel {
   }
 
  private:
-  /// Remove what a dead process left; throw where a living one serves.
+  /// Remove the segment of a dead process; throw if a living one serves it.
   void refuse_if_served(const Address& address) const {
     const int fd = shm_open(path_.c_str(), O_RDWR | O_CLOEXEC, 0);
     if (fd < 0) return;

@@ -54,7 +54,7 @@ const Crypto& crypto() {
   return kCrypto;
 }
 
-/// The bytes of base64 text; empty where it is none.
+/// The bytes of base64 text; empty if it is not base64.
 std::vector<unsigned char> decode_base64(std::string_view text) {
   static constexpr std::string_view kSigns = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::vector<unsigned char> bytes;
@@ -74,7 +74,7 @@ std::vector<unsigned char> decode_base64(std::string_view text) {
   return bytes;
 }
 
-/// The key within SubjectPublicKeyInfo: a fixed head of 12 bytes (RFC 8410), then the 32 bytes of the point.
+/// The key within SubjectPublicKeyInfo: a fixed header of 12 bytes (RFC 8410), then the 32 bytes of the point.
 std::array<unsigned char, kKeyBytes> read_key(const std::filesystem::path& path) {
   static constexpr unsigned char kHead[] = {0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00};
   static constexpr std::string_view kBegin = "-----BEGIN PUBLIC KEY-----", kEnd = "-----END PUBLIC KEY-----";
@@ -87,11 +87,12 @@ std::array<unsigned char, kKeyBytes> read_key(const std::filesystem::path& path)
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   const auto begin = text.find(kBegin), end = text.find(kEnd);
-  if (begin == std::string::npos || end == std::string::npos || end < begin + kBegin.size()) fail("is no public key");
+  if (begin == std::string::npos || end == std::string::npos || end < begin + kBegin.size())
+    fail("is not a public key");
   const auto bytes = decode_base64(std::string_view(text).substr(begin + kBegin.size(), end - begin - kBegin.size()));
   std::array<unsigned char, kKeyBytes> key{};
   if (bytes.size() != sizeof(kHead) + kKeyBytes || std::memcmp(bytes.data(), kHead, sizeof(kHead)) != 0) {
-    fail("is no Ed25519 key");
+    fail("is not an Ed25519 key");
   }
   std::memcpy(key.data(), bytes.data() + sizeof(kHead), kKeyBytes);
   return key;

@@ -10,8 +10,8 @@
 
 namespace robot_rl {
 
-/// Whether `signature` (64 bytes) is that of `data` by the public key in a PEM file ("-----BEGIN PUBLIC KEY-----").
-/// Throws UserError where the key cannot be read or libcrypto cannot be had.
+/// Whether `signature` (64 bytes) is the signature of `data` by the public key in a PEM file ("-----BEGIN PUBLIC
+/// KEY-----"). Throws UserError if the key cannot be read or libcrypto is not available.
 bool is_signed_by(std::span<const std::byte> data, std::span<const std::byte> signature,
                   const std::filesystem::path& key);
 

@@ -36,7 +36,7 @@ std::vector<int> fit_robot(const Contract& contract, const RobotDescription& rob
 
 std::unique_ptr<Transport> make_transport(const std::string& address, const std::string& operator_address,
                                           std::uint64_t commander) {
-  if (commander == 0) throw UserError("commander: 0 means nobody, it must be another number");
+  if (commander == 0) throw UserError("commander=0: 0 means none; must be another number");
   if (parse_address(address, "transport").kind == "dds")
     return make_dds_transport(address, operator_address, commander);
   return make_frame_transport(address, operator_address, commander);

@@ -1,4 +1,4 @@
-// How states and commands travel. A transport resolves joints by name: what it gives and takes is in the contract's
+// Transports of states and commands. A transport resolves joints by name: its states and commands are in the contract's
 // order.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace robot_rl {
 
-/// What the robot says about itself.
+/// The robot's description of itself.
 struct RobotDescription {
   std::string robot;
   std::vector<std::string> joints;  // in the robot's own order
@@ -27,21 +27,23 @@ struct TransportCounters {
 class Transport {
  public:
   virtual ~Transport() = default;
-  /// Find the robot, learn its joints and resolve them. Throws ContractError where they do not fit, UserError after
+  /// Find the robot, get its joints and resolve them. Throws ContractError if they do not fit, UserError after
   /// `timeout_s` without an answer.
   virtual RobotDescription connect(const Contract& contract, double timeout_s) = 0;
-  /// Sleep until something arrived or the deadline (CLOCK_MONOTONIC) passed; whether something did. Never spins.
+  /// Sleep until something arrived or the deadline (CLOCK_MONOTONIC) passed; returns whether something did. Never
+  /// spins.
   virtual bool wait(std::int64_t deadline_ns) noexcept = 0;
-  /// The newest state that has not been taken, older ones are counted and dropped; false: none.
+  /// Take the newest state, if it was not taken before; older ones are counted and dropped; false: none.
   virtual bool take_state(LowState& state) noexcept = 0;
-  /// The newest message of the operator that has not been taken; a request to damp is never lost to a later message.
+  /// Take the newest message of the operator, if it was not taken before; a request to damp is never replaced by a
+  /// later message.
   virtual bool take_operator(OperatorInput& input) noexcept = 0;
-  /// Send; callers see to it that one thread sends at a time. False where the system refused.
+  /// Send; callers ensure that one thread sends at a time. False if the system refused.
   virtual bool send(const LowCommand& command) noexcept = 0;
-  /// Right after `send`, with the same command: what is said about it where its message has no room; the motors do not
-  /// wait for that.
+  /// Right after `send`, with the same command: send the information that its message has no field for; the motors do
+  /// not wait for that.
   virtual void follow(const LowCommand&) noexcept {}
-  /// Whether somebody else was seen commanding the robot within the last half second.
+  /// Whether another program commanded the robot within the last half second.
   virtual bool second_commander() const noexcept = 0;
   virtual TransportCounters counters() const noexcept = 0;
   /// "udp 127.0.0.1:9870", for log and messages.

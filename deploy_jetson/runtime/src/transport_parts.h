@@ -1,4 +1,4 @@
-// What every transport is made of: counters, the check that robot and contract fit, and who else commands the robot.
+// Parts of every transport: counters, the check that robot and contract fit, and detection of other commanders.
 #pragma once
 
 #include <atomic>
@@ -20,11 +20,11 @@ struct AtomicCounters {
 
 inline void count(std::atomic<std::uint64_t>& counter) noexcept { counter.fetch_add(1, std::memory_order_relaxed); }
 
-/// For every joint of the contract its place among the robot's. Throws ContractError where the robot is another one,
+/// For every joint of the contract its index among the robot's. Throws ContractError if the robot is another one,
 /// has other joints, or lacks feet or heights that the policy reads.
 std::vector<int> fit_robot(const Contract& contract, const RobotDescription& robot);
 
-/// Finds another commander in what the robot says about whom it obeyed last.
+/// Detects another commander from the commander that the robot obeyed last.
 class CommanderWatch {
  public:
   explicit CommanderWatch(std::uint64_t own) : own_(own) {}
@@ -32,8 +32,8 @@ class CommanderWatch {
   void sent(std::int64_t now_ns) noexcept {
     if (first_sent_ns_.load(std::memory_order_relaxed) == 0) first_sent_ns_.store(now_ns, std::memory_order_relaxed);
   }
-  /// `obeyed`: of one state. Whoever commanded before this end did may stand there until the robot obeys this end, or
-  /// until that should long have happened.
+  /// `obeyed`: from one state. It may be an earlier commander until the robot obeys this end, or until a grace period
+  /// is over.
   void see(std::uint64_t obeyed, std::int64_t now_ns) noexcept {
     if (obeyed == 0) return;
     if (obeyed == own_) {
@@ -46,7 +46,7 @@ class CommanderWatch {
     before_ = obeyed;
   }
   void found(std::int64_t now_ns) noexcept { found_ns_.store(now_ns, std::memory_order_relaxed); }
-  /// Whether there was another one a moment ago: once it is gone, the operator may go on.
+  /// Whether there was another one recently: after it has gone, the operator may continue.
   bool second(std::int64_t now_ns) const noexcept {
     const auto found = found_ns_.load(std::memory_order_relaxed);
     return found != 0 && now_ns - found < kPresent;
@@ -61,8 +61,8 @@ class CommanderWatch {
   std::atomic<std::int64_t> first_sent_ns_{0}, found_ns_{0};
 };
 
-/// Whether an operator's address names a socket to listen at; not so "robot" and "" (by way of the robot alone: frames
-/// that it hands on, or its remote control) and "none".
+/// Whether an operator's address is a socket to listen at; it is not for "robot" and "" (only through the robot:
+/// frames that it forwards, or its remote control) and "none".
 inline bool names_socket(const std::string& operator_address) {
   return !operator_address.empty() && operator_address != "robot" && operator_address != "none";
 }
@@ -70,7 +70,7 @@ inline bool names_socket(const std::string& operator_address) {
 /// Our own protocol over UDP or shared memory.
 std::unique_ptr<Transport> make_frame_transport(const std::string& address, const std::string& operator_address,
                                                 std::uint64_t commander);
-/// CycloneDDS; throws UserError where this program was built without it.
+/// CycloneDDS; throws UserError if this program was built without it.
 std::unique_ptr<Transport> make_dds_transport(const std::string& address, const std::string& operator_address,
                                               std::uint64_t commander);
 /// Whether this program was built with CycloneDDS.

@@ -1,4 +1,4 @@
-// What passes between robot, operator and policy. Plain data without pointers: copied through rings and shared memory.
+// Messages between robot, operator and policy. Plain data without pointers: copied through rings and shared memory.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ inline constexpr int kMaxFeet = 8;
 inline constexpr int kMaxHeights = 1024;
 inline constexpr int kMaxCommand = 16;
 
-/// One state of the robot. Joints stand in the contract's order; a transport resolves them by name.
+/// One state of the robot. Joints are in the contract's order; a transport resolves them by name.
 struct LowState {
   std::uint64_t sequence = 0;         // of the robot, one more with each state
   std::int64_t robot_time_ns = 0;     // the robot's own clock
   std::int64_t receive_time_ns = 0;   // CLOCK_MONOTONIC of this machine when it arrived
-  std::uint64_t commander = 0;        // whose command the robot obeyed last; 0: it does not say
+  std::uint64_t commander = 0;        // the one that the robot obeyed last; 0: not reported
   std::int32_t joints = 0, feet = 0, heights = 0;
   float quat_wxyz[4] = {1, 0, 0, 0};  // of the base in the world
   float gyro[3] = {};                 // [rad/s], base frame
@@ -23,14 +23,14 @@ struct LowState {
   float joint_pos[kMaxJoints] = {};   // [rad] or [m]
   float joint_vel[kMaxJoints] = {};   // [rad/s] or [m/s]
   float joint_effort[kMaxJoints] = {};       // [N m] or [N], estimated by the motor
-  float temperature_c[kMaxJoints] = {};      // of the motors; 0: the robot does not say
+  float temperature_c[kMaxJoints] = {};      // of the motors; 0: not reported
   std::uint32_t motor_fault[kMaxJoints] = {};  // fault bits of the motors, 0: none
   float foot_contact[kMaxFeet] = {};  // 0 or 1
   float foot_force[kMaxFeet] = {};    // [N]
   float height_scan[kMaxHeights] = {};  // [m], in the order of the contract's grid
 };
 
-/// What the operator asks for.
+/// Request of the operator.
 enum class Request : std::uint8_t { kNone = 0, kDamp = 1, kStand = 2, kPolicy = 3 };
 
 /// One message of the operator; each is a heartbeat, too.
@@ -42,15 +42,15 @@ struct OperatorInput {
   float command[kMaxCommand] = {};    // in the order of the contract's command
 };
 
-/// Where the state machine is; DAMPING is latched until the operator asks to stand, and only where nothing is wrong.
+/// Phase of the state machine; DAMPING is latched until the operator requests STAND, and only if nothing is wrong.
 enum class Phase : std::uint8_t { kBoot = 0, kDamping = 1, kStand = 2, kPolicy = 3 };
 
-/// Why the machine went to DAMPING. The numbers stand in messages and logs: a new one comes last.
+/// Why the machine went to DAMPING. Messages and logs contain the numbers: append new ones at the end.
 enum class Fault : std::uint8_t {
   kNone = 0,
   kNotFinite,        // a NaN or infinity in the state or in the action
   kStateAge,         // no new state for too long
-  kStateFrozen,      // states arrive, but their content or sequence stands still
+  kStateFrozen,      // states arrive, but their content or sequence does not change
   kDeadline,         // the policy missed too many control periods
   kTilt,             // the base leans too far
   kJointPosition,    // outside its limits
@@ -59,13 +59,13 @@ enum class Fault : std::uint8_t {
   kEffort,           // the motors' measured effort is beyond the limits
   kTemperature,      // a motor is too hot
   kMotorFault,       // a motor reports a fault
-  kSecondCommander,  // somebody else commands the robot
+  kSecondCommander,  // another program commands the robot
   kOperatorLost,     // the operator's heartbeat is late
-  kOperatorStop,     // the operator asked for damping
+  kOperatorStop,     // the operator requested damping
   kRefused,          // golden replay or contract
   kInternal,         // an exception, the death of the watchdog
   kSensorFrozen,     // a sensor repeats itself while another one moves
-  kImuDisagrees,     // gyroscope and orientation say different turns
+  kImuDisagrees,     // gyroscope and orientation show different rotations
   kStalled,          // this process was silent, and the watchdog had to take over
   kCount
 };

@@ -1,4 +1,4 @@
-// Datagrams: one frame each. The policy's socket is connected, so that it hears the robot's address alone.
+// Datagrams: one frame each. The policy's socket is connected, so that it receives only from the robot's address.
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -25,7 +25,7 @@ sockaddr_in resolve(const Address& address, const std::string& what) {
   hints.ai_socktype = SOCK_DGRAM;
   const int error = getaddrinfo(address.name.c_str(), nullptr, &hints, &found);
   if (error != 0 || found == nullptr) {
-    throw UserError(what + ": '" + address.name + "' is no IPv4 address or host known here (" + gai_strerror(error) +
+    throw UserError(what + ": '" + address.name + "' is not an IPv4 address or known host (" + gai_strerror(error) +
                     ")");
   }
   sockaddr_in result;
@@ -35,7 +35,7 @@ sockaddr_in resolve(const Address& address, const std::string& what) {
   return result;
 }
 
-/// A socket that never blocks; expedited forwarding is asked of the network.
+/// A socket that never blocks; requests expedited forwarding from the network.
 int make_socket(const std::string& what) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) throw UserError(what + ": cannot open a UDP socket: " + std::strerror(errno));
@@ -74,20 +74,20 @@ bool wait_readable(int first, int second, std::int64_t deadline_ns) noexcept {
   for (;;) {
     const auto left = std::max<std::int64_t>(0, deadline_ns - now_ns());
     const timespec time = {static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
-    const int ready = ppoll(list.data(), list.size(), &time, nullptr);  // a negative fd is passed over
+    const int ready = ppoll(list.data(), list.size(), &time, nullptr);  // a negative fd is ignored
     if (ready > 0) return true;
     if (ready == 0 || errno != EINTR || now_ns() >= deadline_ns) return false;
   }
 }
 
-/// One datagram; what is too long to be a frame is given cut and so found damaged.
+/// Read one datagram; one that is too long for a frame is truncated and so found damaged.
 std::size_t receive_one(int fd, std::span<std::byte> frame, sockaddr_in* from) noexcept {
   for (int attempt = 0; attempt < 16; ++attempt) {
     socklen_t size = sizeof(sockaddr_in);
     const auto got =
         recvfrom(fd, frame.data(), frame.size(), 0, reinterpret_cast<sockaddr*>(from), from ? &size : nullptr);
     if (got > 0) return static_cast<std::size_t>(got);
-    // A refused datagram of ours is told here, an empty datagram is nothing: look for the next one.
+    // The system reports a refused datagram of ours here, and an empty datagram is ignored: read the next one.
     if (got < 0 && errno != ECONNREFUSED && errno != EINTR) return 0;
   }
   return 0;
@@ -99,7 +99,7 @@ class UdpClient final : public ClientChannel {
   ~UdpClient() override { close(fd_); }
   bool open() override { return true; }
   bool send(std::span<const std::byte> frame) noexcept override {
-    // Where the last datagram was refused, that is told at the next call, which then sends nothing: once more.
+    // If the last datagram was refused, the next call reports that and sends nothing: send again.
     auto sent = ::send(fd_, frame.data(), frame.size(), MSG_DONTWAIT);
     if (sent < 0 && errno == ECONNREFUSED) sent = ::send(fd_, frame.data(), frame.size(), MSG_DONTWAIT);
     return sent == static_cast<ssize_t>(frame.size());
@@ -134,7 +134,7 @@ class UdpServer final : public ServerChannel {
       if (peers_[index].used && same(peers_[index].address, last_)) return index;
       if (peers_[index].heard < peers_[place].heard) place = index;
     }
-    peers_[place] = {last_, ++clock_, true};  // a free place, or whoever was silent longest
+    peers_[place] = {last_, ++clock_, true};  // a free place, or the peer that was silent longest
     return place;
   }
 
@@ -163,7 +163,7 @@ class UdpServer final : public ServerChannel {
 };
 
 Address udp_only(const Address& address) {
-  if (address.kind != "udp") throw UserError("operator: '" + address.text + "': it must be udp:HOST:PORT");
+  if (address.kind != "udp") throw UserError("operator=" + address.text + ": must be udp:HOST:PORT");
   return address;
 }
 

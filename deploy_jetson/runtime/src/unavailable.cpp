@@ -1,4 +1,4 @@
-// Stands in for what this build leaves out: each function here gives way to a definition elsewhere.
+// Replacements for the parts that this build leaves out: a definition elsewhere overrides each function here.
 #include "backend.h"
 #include "bundle.h"
 #include "options.h"

@@ -88,9 +88,9 @@ constexpr auto kCrc = [] {
 }();
 
 constexpr std::uint8_t kHead[2] = {0x55, 0x51};  // first bytes of the remote's 40 from a simulated robot
-constexpr float kDead = 0.05f;                   // of a stick's way
+constexpr float kDead = 0.05f;                   // of a stick's range
 
-/// Where each value lies in the 40 bytes.
+/// Offset of each value in the 40 bytes.
 constexpr std::size_t kButtons = 2, kLeftX = 4, kRightX = 8, kRightY = 12, kLeftY = 20, kRemote = 40;
 
 float stick(std::span<const std::uint8_t> remote, std::size_t at) {
@@ -132,7 +132,7 @@ Gamepad::Gamepad(const Contract& contract) : command_(contract.command) {}
 bool Gamepad::read(std::span<const std::uint8_t> remote, OperatorInput& input) noexcept {
   if (remote.size() < kRemote) return false;
   const auto buttons = static_cast<std::uint16_t>(remote[kButtons] | remote[kButtons + 1] << 8);
-  const bool heard = remote[0] != 0 || remote[1] != 0;  // the receiver writes a head in front of what it hears
+  const bool heard = remote[0] != 0 || remote[1] != 0;  // the receiver writes a header before the received data
   if (!heard && (buttons & kButtonB) == 0) return false;
   const float way[3] = {stick(remote, kLeftY), -stick(remote, kLeftX), -stick(remote, kRightX)};
   input.sequence = ++sequence_;

@@ -18,7 +18,7 @@ namespace robot_rl::unitree {
 struct Motor {
   int place;
   const char* joint;
-  std::uint8_t mode = 1;  // what LowCmd's motor mode has to be for the motor to obey
+  std::uint8_t mode = 1;  // LowCmd's motor mode in which the motor obeys
 };
 
 struct Robot {
@@ -27,23 +27,23 @@ struct Robot {
   int places;          // motors in a message
   int feet;            // with a contact sensor
   std::span<const Motor> motors;
-  /// For each place the joint's name, "" where no motor is.
+  /// For each place the joint's name, "" without a motor.
   std::vector<std::string> joint_names() const;
 };
 
-/// A robot by its name. Throws UserError that names those that are known.
+/// A robot by its name. Throws UserError that lists the known ones.
 const Robot& robot_of(std::string_view name);
 
 /// CRC-32 of polynomial 0x04c11db7 over little-endian words, highest bit first, from 0xffffffff; no final inversion.
 /// `bytes` is a multiple of 4.
 std::uint32_t crc(const void* data, std::size_t bytes) noexcept;
 
-/// The remote control as it lies in LowState's 40 bytes.
+/// The remote control's data in the 40 bytes of LowState.
 class Gamepad {
  public:
   explicit Gamepad(const Contract& contract);
   /// A message of the operator: sticks scaled to the contract's command ranges (forward, left, turn left), B: damp,
-  /// start: stand, A: policy. False where the receiver hears no remote control.
+  /// start: stand, A: policy. False if the receiver gets no signal of a remote control.
   bool read(std::span<const std::uint8_t> remote, OperatorInput& input) noexcept;
 
  private:

@@ -7,8 +7,8 @@
 
 namespace robot_rl {
 
-/// The next code point of a text from `at` on, which moves on; -1 where the bytes are no UTF-8. Surrogates, which
-/// JSON's escapes can give, are taken where `surrogates`.
+/// The next code point of a text from `at` on, which is advanced; -1 if the bytes are not UTF-8. Surrogates, which
+/// JSON's escapes can contain, are accepted with `surrogates`.
 inline std::int32_t next_code(std::string_view text, std::size_t& at, bool surrogates = false) {
   const auto first = static_cast<unsigned char>(text[at++]);
   if (first < 0x80) return first;

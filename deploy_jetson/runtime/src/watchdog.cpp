@@ -21,8 +21,8 @@ namespace robot_rl {
 
 namespace {
 
-constexpr std::int64_t kDampNs = 10'000'000'000;  // after the last sign of life
-constexpr std::int64_t kDrainNs = 20'000'000;     // how often states are taken off the connection
+constexpr std::int64_t kDampNs = 10'000'000'000;  // after the last heartbeat
+constexpr std::int64_t kDrainNs = 20'000'000;     // how often received states are discarded
 
 enum Stage : int { kStarting = 0, kReady = 1, kFailed = 2 };
 
@@ -36,12 +36,12 @@ struct Watchdog::Page {
   std::atomic<std::int64_t> beat_ns{0};
   std::atomic<std::uint64_t> sequence{0};
   std::atomic<bool> armed{false}, bye{false};
-  std::atomic<std::uint32_t> acknowledged{0};  // takeovers that it knows of; it damps by itself since
+  std::atomic<std::uint32_t> acknowledged{0};  // takeovers that it has acknowledged; it damps by itself since
   // The watchdog.
   std::atomic<int> stage{kStarting};
   std::atomic<std::uint32_t> takeovers{0};
   std::atomic<std::int64_t> longest_ns{0}, silence_ns{0};
-  char line[1024] = {};  // why it failed, or what it was not permitted
+  char line[1024] = {};  // why it failed, or what was not permitted
 };
 
 namespace {
@@ -56,7 +56,7 @@ class Guard {
       : contract_(contract), settings_(settings), options_(options), page_(page), pipe_(pipe) {}
 
   void prepare() {
-    // It only sends: with kp = 0 the measured positions do not matter, and the robot need not say everything twice.
+    // It only sends: with kp = 0 the measured positions do not matter, and the robot need not send each state twice.
     const std::string more = options_.transport.find('?') == std::string::npos ? "?states=0" : "&states=0";
     transport_ = make_transport(options_.transport + more, "", options_.commander);
     transport_->connect(contract_, options_.connect_timeout_s);
@@ -74,16 +74,16 @@ class Guard {
     page_.stage.store(stage, std::memory_order_release);
   }
 
-  /// Until the main process says bye, or is dead and was damped for long enough.
+  /// Run until the main process says bye, or is dead and was damped for long enough.
   void watch() {
     const std::int64_t period = to_ns(settings_.writer_period_s);
     std::int64_t deadline = now_ns() + period;
     while (!page_.bye.load(std::memory_order_acquire)) {
       if (!dead_) dead_ = pipe_closed(deadline);
-      if (dead_ && page_.bye.load(std::memory_order_acquire)) return;  // it said so before it closed the pipe
+      if (dead_ && page_.bye.load(std::memory_order_acquire)) return;  // it said bye before it closed the pipe
       if (dead_) sleep_until(acting_ ? deadline : 0);
       const std::int64_t now = now_ns();
-      // Where this process itself was held up, the other one may have been, too: its silence counts from here.
+      // If this process itself was delayed, the other one may have been, too: its silence counts from here.
       if (now - looked_ns_ > 3 * period) awake_ns_ = now;
       looked_ns_ = now;
       if (!page_.armed.load(std::memory_order_acquire)) {
@@ -97,7 +97,7 @@ class Guard {
   }
 
  private:
-  /// Wait until the deadline; whether the pipe closed before.
+  /// Wait until the deadline; returns whether the pipe closed before.
   bool pipe_closed(std::int64_t deadline) const {
     const std::int64_t left = std::max<std::int64_t>(deadline - now_ns(), 0);
     const timespec time = {static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
@@ -105,7 +105,7 @@ class Guard {
     return ppoll(&entry, 1, &time, nullptr) > 0 && (entry.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
   }
 
-  /// Send where a command is due; false: the end.
+  /// Send if a command is due; false: the end.
   bool look(std::int64_t now) {
     const std::int64_t beat = page_.beat_ns.load(std::memory_order_acquire);
     const std::int64_t silence = now - beat;
@@ -115,7 +115,7 @@ class Guard {
     const bool silent = now - std::max(beat, awake_ns_) > to_ns(options_.timeout_s);
     if (!acting_ && (dead_ || silent)) take_over(silence, now);
     if (!acting_) return true;
-    // Both damp now; this process takes its word back where the other one is awake and knows that it has to.
+    // Both damp now; this process stops if the other one is awake and has acknowledged the takeover.
     if (!dead_ && !silent && page_.acknowledged.load(std::memory_order_acquire) == page_.takeovers.load()) {
       acting_ = false;
       return true;
@@ -123,7 +123,7 @@ class Guard {
     if (!dead_ && !silent) last_life_ns_ = now;
     if (now - last_life_ns_ > kDampNs) {
       if (dead_) return false;
-      return true;  // it hangs, and was damped for long enough; it may wake up yet
+      return true;  // it hangs, and was damped for long enough; it may still wake up
     }
     send(now);
     return true;
@@ -145,7 +145,7 @@ class Guard {
   }
 
   void send(std::int64_t now) {
-    // Another's number may have passed ours: the main process woke up and damps, too.
+    // The main process may have used higher numbers: it woke up and damps, too.
     command_.sequence = std::max(command_.sequence, page_.sequence.load(std::memory_order_acquire)) + 1;
     command_.send_time_ns = now;
     command_.fault = dead_ ? Fault::kInternal : Fault::kStalled;
@@ -181,11 +181,11 @@ class Guard {
   std::int64_t last_life_ns_ = 0, drained_ns_ = 0, looked_ns_ = 0, awake_ns_ = 0;
 };
 
-/// What the child does from fork to end.
+/// The child process from fork to end.
 [[noreturn]] void guard(const Contract& contract, const Settings& settings, const WatchdogOptions& options,
                         Watchdog::Page& page, int pipe) {
   prctl(PR_SET_NAME, "robot-rl-watch", 0, 0, 0);
-  // A stop of the whole group, Ctrl-Z among them, is the main process's to handle; it says bye, or is silent.
+  // The main process handles a stop of the whole group, such as Ctrl-Z; it says bye, or is silent.
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU}) {
     signal(number, SIG_IGN);
   }
@@ -236,7 +236,7 @@ Watchdog::~Watchdog() {
   page_->bye.store(true, std::memory_order_release);
   close(pipe_);
   if (!ended_) {
-    // It looks at the page every period; where it cannot (it still connects), it is ended.
+    // It reads the page every period; if it cannot (it still connects), it is killed.
     for (int i = 0; i < 200 && alive(); ++i) sleep_until(now_ns() + 5'000'000);
     if (!ended_) {
       kill(pid_, SIGKILL);

@@ -95,7 +95,7 @@ def check_above(params: dict[str, float], name: str, bound: float, why: str = ""
 def check_share(params: dict[str, float], name: str) -> None:
     """Check that a parameter is in [0, 1]."""
     if not 0 <= params[name] <= 1:
-        raise ValueError(f"{name}={params[name]:g}: must lie in [0, 1]")
+        raise ValueError(f"{name}={params[name]:g}: must be in [0, 1]")
 
 
 def moving_body(params: dict[str, float], scene: Any, name: str = "body") -> int:

@@ -67,7 +67,7 @@ class TerrainCfg:
         self._check_lengths()
         if self.friction is not None:
             ok = is_number(self.friction) and 0 <= self.friction <= 10
-            _require(ok, "friction", self.friction, "must lie in [0, 10], or be null")
+            _require(ok, "friction", self.friction, "must be in [0, 10], or be null")
         used = [name for name, tile in self.tiles.items() if tile.proportion > 0]
         _require(bool(used), "tiles", sorted(self.tiles), "needs a tile with a proportion above 0")
         right = f"{len(used)} kinds of tile need a column each: at least {len(used)}, or proportion=0 for some of them"
@@ -89,7 +89,7 @@ class TerrainCfg:
         }
         for name, (low, high) in bounds.items():
             value = getattr(self, name)
-            _require(is_number(value) and low <= value <= high, name, value, f"must lie in [{low:g}, {high:g}] m")
+            _require(is_number(value) and low <= value <= high, name, value, f"must be in [{low:g}, {high:g}] m")
         for name in ("tile_size", "border"):
             cells = getattr(self, name) / self.resolution
             right = f"must be a whole number of cells of {self.resolution:g} m"

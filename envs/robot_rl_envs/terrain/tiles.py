@@ -46,7 +46,7 @@ class Tile:
                 continue
             low, high, unit = (common | self.limits)[field.name]
             value = getattr(self, field.name)
-            right = f"must lie in [{low:g}, {high:g}]{' ' * bool(unit)}{unit}"
+            right = f"must be in [{low:g}, {high:g}]{' ' * bool(unit)}{unit}"
             if isinstance(field.default, tuple):
                 right = f"must be two numbers, each in [{low:g}, {high:g}]{' ' * bool(unit)}{unit}"
                 ok = are_numbers(value, 2) and all(low <= v <= high for v in value)

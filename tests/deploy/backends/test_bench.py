@@ -39,4 +39,4 @@ def test_bench_of_a_damaged_bundle_is_refused(small, infer, tmp_path):
 def test_report_that_cannot_be_written_is_refused(small, infer):
     code, _, errors = infer("--bench", "--seconds", "0.1", "--bundle", small, "--report", "/nowhere/report.json")
     assert code == 2
-    assert "--report: '/nowhere/report.json' cannot be written" in errors
+    assert "--report=/nowhere/report.json: cannot be written" in errors

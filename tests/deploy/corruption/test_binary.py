@@ -25,7 +25,7 @@ CORE_WORDS = {
 
 
 def turned(*path, change):
-    """Change what stands at a place of the contract, such as a sign."""
+    """Change one value of the contract, such as a sign."""
 
     def apply(data):
         place = data
@@ -101,9 +101,9 @@ MORE = {
     "no effort": (turned("joints", 0, "effort_limit", change=lambda limit: 0.0), "effort_limit is 0"),
     "pose outside the limits": (turned("fallback_pose", "knee", change=lambda pose: 0.3), "fallback_pose.knee"),
     "period of no whole steps": (turned("control_period_s", change=lambda period: 0.017), "control_period_s"),
-    "a file is a folder": (as_folder, "golden.npz is a link or no plain file"),
-    "a file is a pipe": (as_pipe, "contract.json is a link or no plain file"),
-    "a folder besides": (sub_folder, "'..policy' is no file of a bundle"),
+    "a file is a folder": (as_folder, "golden.npz is not a regular file"),
+    "a file is a pipe": (as_pipe, "contract.json is not a regular file"),
+    "a folder besides": (sub_folder, "'..policy' is not a file of a bundle"),
     "the hash list a link": (sums_link, "SHA256SUMS is a link"),
     "a sparse tensor": (unit.edit_model(sparse), "sparse tensor"),
     "a function": (unit.edit_model(own_function), "functions"),
@@ -157,7 +157,7 @@ def test_no_bundle_is_bad_input(infer, tmp_path):
 
 
 def test_a_network_that_is_cut_anywhere_is_refused(rt, toy_bundle):
-    """Every length of the file's first 300 bytes, and every 97th from there on; without its end it is no policy."""
+    """Every length of the file's first 300 bytes, and every 97th from there on; a truncated one is not a policy."""
     model = (toy_bundle / "policy.onnx").read_bytes()
     contract = rt.read_contract((toy_bundle / "contract.json").read_bytes())
     digest = rt.sha256((toy_bundle / "contract.json").read_bytes())

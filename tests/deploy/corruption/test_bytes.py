@@ -16,7 +16,7 @@ KEPT = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 @pytest.fixture(scope="module")
 def scratch(toy_bundle, tmp_path_factory):
-    """A bundle whose files a test may change and puts back."""
+    """A bundle with files that a test may change and restores."""
     bundle = tmp_path_factory.mktemp("bytes") / "policy"
     shutil.copytree(toy_bundle, bundle)
     return bundle

@@ -100,10 +100,10 @@ def test_a_machine_that_is_set_up_well_is_all_good(look):
         ({"sys/class/hwmon/hwmon3/oc3_event_cnt": "2"}, "throttling", "bad", "(oc3: 2)"),
         ({f"{CPU}/cpu1/thermal_throttle/core_throttle_count": "7"}, "throttling", "advice", "7 times"),
         ({f"{CPU}/cpu3/cpufreq/scaling_governor": "schedutil"}, "governor", "advice", "schedutil on 3"),
-        ({f"{CPU}/cpu3/cpufreq/cpuinfo_cur_freq": "649000"}, "cpu_clock", "bad", "25 % of the clock"),
+        ({f"{CPU}/cpu3/cpufreq/cpuinfo_cur_freq": "649000"}, "cpu_clock", "bad", "25 % of the requested clock"),
         ({f"{CPU}/cpu4/cpufreq/scaling_max_freq": "972000"}, "cpu_clock", "advice", "processors 4 are kept below"),
         ({f"{CPU}/cpu0/cpuidle/state1/disable": "0"}, "idle_states", "advice", "'c7', 5000 us"),
-        ({f"{GPU}/min_freq": "315000000"}, "gpu_clock", "advice", "free to sink"),
+        ({f"{GPU}/min_freq": "315000000"}, "gpu_clock", "advice", "may be lowered"),
         ({"var/lib/nvpmodel/status": "pmode:0001"}, "power_mode", "advice", "mode 1"),
         (
             {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"},
@@ -113,7 +113,7 @@ def test_a_machine_that_is_set_up_well_is_all_good(look):
         ),
         ({"proc/self/limits": LIMITS.format(memlock="8388608", rtprio="95")}, "memlock", "bad", "8 MiB"),
         ({"proc/self/limits": LIMITS.format(memlock="unlimited", rtprio="0")}, "rtprio", "bad", "80 is needed"),
-        ({"proc/self/limits": "what is this"}, "memlock", "unknown", "does not say"),
+        ({"proc/self/limits": "what is this"}, "memlock", "unknown", "does not report"),
     ],
 )
 def test_each_trouble_has_a_line_that_says_what_to_do(look, changes, name, verdict, said):

@@ -1,4 +1,4 @@
-"""A recorded run of the Go2 policy that comes with the project, and a way to change what stands in a log."""
+"""A recorded run of the Go2 policy that comes with the project, and a way to change the content of a log."""
 
 import struct
 import zlib

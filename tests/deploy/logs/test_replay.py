@@ -39,7 +39,7 @@ def flipped(message, at):
 
 
 def first_float(message, sizes):
-    """Where a list's first number stands behind a head of that many bytes of numbers, aligned to 4."""
+    """Offset of a list's first number after this many bytes of numbers, aligned to 4."""
     return 4 + -(-sizes // 4) * 4 + 4
 
 
@@ -72,7 +72,7 @@ def test_another_backend_takes_the_logs_actions(rt, record, capfd):
     path = record(backend="mixture")
     assert main(["replay", str(path)]) == 0
     out = capfd.readouterr().out
-    assert "660 commands, 60 policy steps, every command again bit for bit" in out
+    assert "660 commands, 60 policy steps, every command reproduced bit for bit" in out
     result = rt.replay_log(path, "onnxruntime")
     assert result["difference"] == ""
     assert result["action_difference"] > 0
@@ -99,7 +99,7 @@ def test_the_command_line_says_what_is_wrong(record, change, capfd, tmp_path):
     assert main(["replay", str(path)]) == 3
     assert "robot-rl-infer: replay of" in capfd.readouterr().err
     (tmp_path / "noise.mcap").write_bytes(b"no log at all")
-    for name, words in (("noise.mcap", "it is no MCAP file"), ("none.mcap", "cannot be read")):
+    for name, words in (("noise.mcap", "not an MCAP file"), ("none.mcap", "cannot be read")):
         assert main(["replay", str(tmp_path / name)]) == 2
         assert words in capfd.readouterr().err
     assert main(["replay"]) == 2

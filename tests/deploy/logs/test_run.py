@@ -16,7 +16,7 @@ from robot_rl.latency.measure import histogram, split, stage
 
 
 class Robot:
-    """A Go2 that stands in the air at its default pose: the robot's end of UDP, and the binary as a process."""
+    """A Go2 in the air at its default pose: the robot's end of UDP, and the binary as a process."""
 
     def __init__(self, rt, bundle, env, *words):
         self.rt, contract = rt, bundle.contract

@@ -1,4 +1,4 @@
-"""A robot of the Go2's joints that obeys at once, served by a thread of this process, and the binary beside it."""
+"""A robot of the Go2's joints that obeys at once, served by a thread of this process, and the binary."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ class Seen:
 
 
 class Robot:
-    """Sends a state every `period_s` and takes commands; joints go where they are told."""
+    """Sends a state every `period_s` and takes commands; joints move to their targets at once."""
 
     def __init__(self, rt, address, contract, period_s=0.002):
         self.rt, self.period_s = rt, period_s

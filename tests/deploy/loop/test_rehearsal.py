@@ -10,7 +10,7 @@ NOW = 1_000_000_000 + 500 * PERIOD
 
 @pytest.fixture
 def rehearsal(rt):
-    """One that has seen a second of states whose arrival is held up by 0 to 100 us, the last one on time."""
+    """One that received a second of states, each delayed by 0 to 100 us, the last one on time."""
     rng = np.random.default_rng(3)
     found = rt.Rehearsal()
     for number in range(500):

@@ -200,12 +200,12 @@ def test_a_signal_before_the_robot_is_found_ends_it(start, robot, free_address):
 
 
 def test_a_log_that_cannot_be_written_on_stops_no_robot(robot, start, tmp_path):
-    """A file may hold 200 kB: the robot walks on, and the exit code says that the log is not whole."""
+    """A file may hold 200 kB: the robot walks on, and the exit code shows that the log is incomplete."""
     process = start("--seconds", "1.0", "--log", tmp_path / "run.mcap", limit=200_000)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 74, said
     lines = said.splitlines()
-    failed = next(i for i, line in enumerate(lines) if "the log is not whole" in line)
+    failed = next(i for i, line in enumerate(lines) if "the log is incomplete" in line)
     assert "DAMPING: operator_stop" in "".join(lines[failed:])  # said when it happened, not at the end
     assert "File too large" in lines[failed]
     assert max(i for i, c in enumerate(robot.commands) if c.phase == "POLICY") > 300

@@ -76,31 +76,31 @@ def test_a_hang_is_followed_by_damping_and_without_an_operator_the_run_is_over(r
 
 
 def test_after_a_hang_the_operator_has_it_walk_again(rt, robot, start, report, tmp_path):
-    wish, log = rt.OperatorInput(), tmp_path / "run.mcap"
-    wish.size = 3
+    message, log = rt.OperatorInput(), tmp_path / "run.mcap"
+    message.size = 3
 
     def change(_):
-        wish.sequence += 1
-        robot.end.send_operator(wish, 9)
+        message.sequence += 1
+        robot.end.send_operator(message, 9)
 
     def ask(request, phase):
-        since, wish.request = len(robot.commands), request
+        since, message.request = len(robot.commands), request
         return robot.wait_for(lambda c: c.phase == phase, since=since)
 
     robot.change = change
     process = start("--watchdog-timeout", "0.2", "--log", log, operator="robot", settings={"limits.operator_s": 30})
     for request, phase in ((rt.Request.STAND, "STAND"), (rt.Request.POLICY, "POLICY")):
         ask(request, phase)
-    wish.request, since = rt.Request.NONE, len(robot.commands)
+    message.request, since = rt.Request.NONE, len(robot.commands)
     process.send_signal(signal.SIGSTOP)
     assert robot.wait_for(lambda c: c.phase == "DAMPING", since=since).fault == "STALLED"
     process.send_signal(signal.SIGCONT)
     # A request to stand clears nothing; a request to damp does, once the policy has answered again.
     woke = robot.wait_for(lambda c: c.from_policy, since=len(robot.commands))
     assert (woke.phase, woke.fault) == ("DAMPING", "STALLED")
-    wish.request = rt.Request.STAND
+    message.request = rt.Request.STAND
     time.sleep(0.05)
-    wish.request = rt.Request.DAMP
+    message.request = rt.Request.DAMP
     robot.wait_for(lambda c: c.fault == "OPERATOR_STOP", since=len(robot.commands))
     ask(rt.Request.STAND, "STAND")
     walks = ask(rt.Request.POLICY, "POLICY")
@@ -220,8 +220,8 @@ def test_without_permission_it_says_so_and_runs(rt, robot, go2_bundle, binary_en
     assert ended.returncode in (0, 4), ended.stderr
     for needed in (
         "memory is not locked",
-        "SCHED_FIFO 80 is not given",
-        "SCHED_FIFO 70 is not given",
+        "SCHED_FIFO 80 is not permitted",
+        "SCHED_FIFO 70 is not permitted",
         "LimitRTPRIO=95",
     ):
         assert ended.stderr.count(needed) >= 1, ended.stderr

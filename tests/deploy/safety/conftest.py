@@ -44,7 +44,7 @@ def contract_text() -> bytes:
 
 
 class Rig:
-    """A commander, the robot's states, the policy's outputs and the operator, all healthy until told otherwise."""
+    """A commander, the robot's states, the policy's outputs and the operator, all healthy unless changed."""
 
     def __init__(self, runtime, **settings):
         self.runtime = runtime
@@ -88,7 +88,7 @@ class Rig:
         self.commander.on_operator(message, self.now)
 
     def output(self):
-        """The policy's next output, which starts anew where the commander asked for it."""
+        """The policy's next output, with a reset if the commander requested it."""
         out = self.runtime.PolicyOutput()
         out.ok, out.actions, out.action, out.target = True, 2, self.action, self.target
         out.state_sequence, out.state_receive_time_ns = self.sequence, self.now

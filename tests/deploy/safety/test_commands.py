@@ -143,11 +143,11 @@ def test_limited_efforts_obey_the_formula(runtime, contract, arrays, gains):
         two = [np.array(array[:2], float) for array in (c.kp, c.q, c.kd, c.dq, c.tau)]
         return two[0] * (two[1] - pos) + two[2] * (two[3] - vel) + two[4]
 
-    def asked(kp, q, kd, dq, tau):
+    def requested(kp, q, kd, dq, tau):
         two = [array[:2].astype(float) for array in (kp, q, kd, dq, tau)]
         return two[0] * (two[1] - pos) + two[2] * (two[3] - vel) + two[4]
 
-    wanted, given_ = asked(kp, q, kd, dq, tau), effort(command)
+    wanted, given_ = requested(kp, q, kd, dq, tau), effort(command)
     scale = np.abs(wanted) + np.abs(kd[:2] * (dq[:2] - velocity[:2])) + np.abs(tau[:2]) + limit
     assert np.all(np.abs(given_) <= limit + 1e-12 * scale)
     for i in range(2):

@@ -40,7 +40,7 @@ def frozen_content(rig):
 
 
 def frozen_sequence(rig):
-    """States whose number stands still, whatever they hold."""
+    """States with a constant sequence number, whatever their content."""
     rig.on.counter = False
     return rig.now + 50_000_000
 

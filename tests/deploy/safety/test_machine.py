@@ -210,7 +210,7 @@ def test_the_operators_command_stays_within_the_contract(runtime, make_rig):
     ("name", "value", "words"),
     [
         ("state_age_s", 0.0, "limits.state_age_s"),
-        ("tilt_rad", math.nan, "limits.tilt_rad: nan"),
+        ("tilt_rad", math.nan, "limits.tilt_rad=nan"),
         ("action_rate", -1.0, "more than 0"),
         ("missed_deadlines", 0, "1 or more"),
         ("operator_s", math.inf, "limits.operator_s"),

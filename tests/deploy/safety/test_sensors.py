@@ -1,4 +1,4 @@
-"""A sensor that stands still while the robot moves is found, by itself; what is healthy, coarse or absent is not."""
+"""A sensor that is frozen while the robot moves is found, and only that one; healthy, coarse or absent ones are not."""
 
 import random
 

@@ -29,7 +29,7 @@ AGE = {
     "freeze": ("limits.state_frozen_s", 0.25, "state_frozen"),
     "operator_silence": ("limits.operator_s", 0.25, "operator_lost"),
 }
-# What a sensor says stands still, or does not fit what another one says.
+# A sensor is frozen, or disagrees with another one.
 SENSORS = {"freeze_imu": "sensor_frozen", "freeze_encoder:2": "sensor_frozen", "gyro=6": "imu_disagrees"}
 
 

@@ -1,4 +1,4 @@
-// A stand-in for the header of TensorRT's ONNX parser; see NvInfer.h beside it.
+// A replacement of the header of TensorRT's ONNX parser; see NvInfer.h in this folder.
 #pragma once
 
 #include "NvInfer.h"

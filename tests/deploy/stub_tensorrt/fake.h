@@ -31,7 +31,7 @@ cudaError_t submit(cudaStream_t stream, Work work);
 bool is_device(const void* pointer);
 bool is_pinned(const void* pointer);
 
-/// Whether a test asked for a misbehaviour: FAKE_TRT names some, with commas between.
+/// Whether a test requested a misbehaviour: FAKE_TRT lists some, separated by commas.
 bool misbehaves(const std::string& how);
 
 }  // namespace fake

@@ -1,4 +1,4 @@
-// Opens a bundle with a backend of this build and says in JSON what was taken and what the fake was asked to do.
+// Opens a bundle with a backend of this build and reports as JSON the chosen backend and the calls of the fake.
 //   trt_probe BUNDLE BACKEND PRECISION CACHE
 #include <cstdio>
 #include <cstring>

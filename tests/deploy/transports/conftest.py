@@ -100,7 +100,7 @@ def take_command(end, seconds=5.0):
 
 
 def make_state(sequence=0, joints=3, **values):
-    """A state whose arrays hold what can be told apart."""
+    """A state with different values in its arrays."""
     state = rt.LowState()
     state.sequence, state.joints = sequence, joints
     state.joint_pos = np.arange(1, joints + 1)

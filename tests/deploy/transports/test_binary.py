@@ -1,4 +1,4 @@
-"""The binary over shared memory and DDS: it stands, walks, allocates nothing, is stopped by the remote control."""
+"""The binary over shared memory and DDS: standing, walking, no allocations, a stop by the remote control."""
 
 import importlib.util
 import json
@@ -64,17 +64,17 @@ def test_a_killed_binary_leaves_damping(robot, start):
 def test_the_robot_hands_the_operator_on(robot, start):
     """Over DDS that is the remote control in the robot's states, over shared memory a frame."""
     process = start(operator="robot", settings={"limits.operator_s": 5})
-    wish = rt.OperatorInput()
-    wish.size = 3
+    message = rt.OperatorInput()
+    message.size = 3
 
     def change(_):
-        wish.sequence += 1
-        robot.end.send_operator(wish, 9)
+        message.sequence += 1
+        robot.end.send_operator(message, 9)
 
     robot.change = change
     for request, phase in ((rt.Request.STAND, "STAND"), (rt.Request.POLICY, "POLICY"), (rt.Request.DAMP, "DAMPING")):
         since = len(robot.commands)
-        wish.request = request
+        message.request = request
         robot.wait_for(lambda command, phase=phase: command.phase == phase, since=since)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)

@@ -133,7 +133,7 @@ def test_states_and_commands_by_name(pair, tools):
 
 
 def test_equal_commands_keep_their_own_numbers(pair, tools):
-    """What has no field in LowCmd travels beside it and is found by the checksum, which equal commands share."""
+    """Information without a field in LowCmd is sent apart and found by the checksum, which equal commands share."""
     end, client, names, motors = pair
     state = tools.state(0, joints=len(names), feet=4 if "FL_hip_joint" in motors else 0, robot_time_ns=10**12)
     meet(end, client, state, tools.command(1, joints=len(names)), tools)
@@ -257,7 +257,7 @@ def test_somebody_else_on_the_command_topic_is_a_second_commander(domain, tools,
     ("address", "said"),
     [
         ("dds:unitree_hg", "speaks dds:unitree_go, not dds:unitree_hg"),
-        ("dds:unitree_go?interface=none0", "'none0' is no network interface"),
+        ("dds:unitree_go?interface=none0", "'none0' is not a network interface"),
         ("dds:unitree_go?robot=unitree_h1", "the transport leads to 'unitree_h1'"),
         ("dds:unitree_go?robot=spot", "'spot' has no table of motors here"),
         ("dds:unitree_go?domain={domain}", "no state on rt/lowstate within 0.05 s"),

@@ -208,7 +208,7 @@ for sequence in range(1, 10**9):
 
 @pytest.mark.parametrize("address", ["shm"], indirect=True)
 def test_a_client_killed_while_it_writes_holds_up_nobody(address, robot, contract, tools, tmp_path):
-    """Every lane of shared memory is taken by a client that is killed; the ninth client still gets in and is heard."""
+    """Clients that are killed occupy every lane of shared memory; the ninth client still connects."""
     path = tmp_path / "contract.json"
     path.write_text(contract)
     end = rt.RobotEnd(address, robot)

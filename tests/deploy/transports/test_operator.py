@@ -112,7 +112,7 @@ def test_an_operators_port_that_is_taken_is_said(channel, port):
 
 
 def test_a_strangers_datagrams_never_reach_a_connected_policy(robot, contract, tools, port):
-    """The policy's socket hears the robot's address alone."""
+    """The policy's socket receives only from the robot's address."""
     address = f"udp:127.0.0.1:{port()}"
     end = rt.RobotEnd(address, robot)
     client = rt.Transport(address, commander=7)

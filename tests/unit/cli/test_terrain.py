@@ -74,7 +74,7 @@ def test_numbers_are_set_by_name(run, in_tmp, gl):
             "terrain.form='boxes': the ground of terrain.tiles.waves is not made of level pieces",
         ),
         (("stairs", "terrain.tiles.stairs_up.thread=1"), "unknown key 'terrain.tiles.stairs_up.thread': did you mean"),
-        (("stairs", "terrain.tiles.stairs_up.tread=0"), "terrain.tiles.stairs_up.tread=0.0: must lie in [0.05, 5] m"),
+        (("stairs", "terrain.tiles.stairs_up.tread=0"), "terrain.tiles.stairs_up.tread=0.0: must be in [0.05, 5] m"),
         (
             ("stairs", "terrain.tiles.stairs_up.platform=1"),
             "terrain.tiles.stairs_up (row 0, column 0): leaves no spawn",

@@ -71,7 +71,7 @@ WRONG = [
     (("joints", 0, "lower"), 1.0, "lower is 1.0; it must be less than upper"),
     (("joints", 0, "default_pos"), 1.1, "default_pos is 1.1; the limits of 'hip'"),
     (("joints", 0, "gear"), 1.0, "joints[0].gear is unknown"),
-    (("joints", 1, "name"), "hip", "joints is 'hip'; that name stands there twice"),
+    (("joints", 1, "name"), "hip", "joints is 'hip'; the name is given twice"),
     (("joints",), {}, "joints is {}; a list"),
     (("joints",), [], "joints is []"),
     (("actions", 1, "joint"), "hip", "actions is 'hip'"),

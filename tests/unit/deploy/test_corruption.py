@@ -264,11 +264,11 @@ def in_fortran_order(bundle):
 NEW_LINES = {"CRLF": "\r\n", "form feeds": "\f", "U+2028": "\u2028"}
 
 MUTATIONS = {
-    "noise": (edit_model(noise), "the operator RandomNormalLike is in no policy"),
-    "backdoor": (edit_model(backdoor), "the operator Greater is in no policy"),
-    "batch mixed": (edit_model(mixed), "the operator ReduceMean is in no policy"),
+    "noise": (edit_model(noise), "the operator RandomNormalLike is not allowed"),
+    "backdoor": (edit_model(backdoor), "the operator Greater is not allowed"),
+    "batch mixed": (edit_model(mixed), "the operator ReduceMean is not allowed"),
     "batch mixed plainly": (edit_model(mixed_plainly), "it could mix the rows"),
-    "batch transposed": (insert("Transpose", "action", perm=[1, 0]), "the operator Transpose is in no policy"),
+    "batch transposed": (insert("Transpose", "action", perm=[1, 0]), "the operator Transpose is not allowed"),
     "batch sliced": (
         insert(
             "Slice",
@@ -294,8 +294,8 @@ MUTATIONS = {
     "kd 0": (all_joints("kd", lambda kd: 0.0), "kd is 0.0; it must be more than 0"),
     "kd 50": (all_joints("kd", lambda kd: 50.0), "kd is 50.0; it must be more than 0 and at most 0.5 s of kp"),
     "effort x 10": (all_joints("effort_limit", lambda limit: 10 * limit), "effort_limit is 237.0; gains and limits"),
-    "lower limits gone": (all_joints("lower", lambda limit: None), "lower is None; a joint that a position drives"),
-    "upper limits gone": (all_joints("upper", lambda limit: None), "upper is None; a joint that a position drives"),
+    "lower limits gone": (all_joints("lower", lambda limit: None), "lower is None; a joint with position targets"),
+    "upper limits gone": (all_joints("upper", lambda limit: None), "upper is None; a joint with position targets"),
     "speed limits gone": (all_joints("velocity_limit", lambda limit: None), "velocity_limit is None; a joint that"),
     "limits of 1e308": (all_joints("upper", lambda limit: 1e308), r"upper is 1e\+308; no policy has it"),
     "speeds of 1e308": (all_joints("velocity_limit", lambda limit: 1e308), r"velocity_limit is 1e\+308; no policy"),
@@ -361,13 +361,13 @@ MUTATIONS = {
     "hash list no text": (raw("SHA256SUMS", lambda data: bytes(range(256))), "SHA256SUMS names"),
     "network a link": (link, "is a link"),
     "network missing": (lambda bundle: (bundle / "policy.onnx").unlink(), "policy.onnx is missing"),
-    "file too many": (lambda bundle: (bundle / "run.so").write_bytes(b"x"), "'run.so' is no file of a bundle"),
+    "file too many": (lambda bundle: (bundle / "run.so").write_bytes(b"x"), "'run.so' is not a file of a bundle"),
     "network cut": (rehashed("policy.onnx", lambda data: data[: len(data) // 2]), "policy.onnx cannot be"),
     "network empty": (rehashed("policy.onnx", lambda data: b""), "policy.onnx"),
     "weight NaN": (set_weight(lambda values: first_value(values, np.nan)), "action 'hip' is nan"),
     "weight infinite": (set_weight(lambda values: first_value(values, np.inf)), "action 'hip'"),
     "weight changed": (set_weight(lambda values: first_value(values, 0.5)), "action 'hip'"),
-    "weights elsewhere": (edit_model(external), "lies in another file"),
+    "weights elsewhere": (edit_model(external), "is in another file"),
     "operators of its own": (edit_model(own_operators), "operators of .'com.example'"),
     "output renamed": (
         rehashed("policy.onnx", lambda data: data.replace(b"joint_target", b"joint_torque")),

@@ -144,7 +144,7 @@ def edited(bundle, tmp_path, change):
     [
         (lambda layout: layout.pop("state_size"), "the names are observation, state; a policy has observation"),
         (lambda layout: layout.update(state_size=11), r"'state' is .*; the contract needs float \(N, 11\)"),
-        (lambda layout: layout.update(state_size=-1), "layout.state_size is -1; it must lie in"),
+        (lambda layout: layout.update(state_size=-1), "layout.state_size is -1; it must be in"),
         (lambda layout: layout.update(state_size=1.5), "layout.state_size is 1.5; a whole number"),
     ],
 )

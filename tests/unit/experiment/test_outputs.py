@@ -228,7 +228,7 @@ def test_a_bundle_is_replaced_unless_something_was_put_into_it(bundle, tmp_path,
     for name in FILES:
         (out / name).write_text("{}")
     (out / "SHA256SUMS").unlink()
-    assert foreign_content(out) == "holds files of a bundle's names, but no bundle of ours"
+    assert foreign_content(out) == "holds files named as in a bundle, but is not a bundle"
     (tmp_path / "link").symlink_to("policy")
     assert foreign_content(tmp_path / "link") == "is a link to 'policy'"
     monkeypatch.chdir(out)

@@ -172,14 +172,14 @@ def test_a_terrain_without_a_spawn_point_is_refused(single, tile, where, what):
         ({"curriculum": 1}, "terrain.curriculum=1: must be true or false"),
         ({"form": "mesh"}, "terrain.form='mesh': must be one of hfield, boxes"),
         ({"seed": -1}, "terrain.seed=-1: must be a whole number of at least 0"),
-        ({"resolution": 0.0}, "terrain.resolution=0.0: must lie in [0.01, 1] m"),
+        ({"resolution": 0.0}, "terrain.resolution=0.0: must be in [0.01, 1] m"),
         ({"resolution": 0.01, "num_rows": 100}, "terrain.resolution=0.01: "),
         ({"tile_size": 8.05}, "terrain.tile_size=8.05: must be a whole number of cells of 0.1 m"),
         ({"border": 0.25}, "terrain.border=0.25: must be a whole number of cells of 0.1 m"),
-        ({"border": -1.0}, "terrain.border=-1.0: must lie in [0, 200] m"),
+        ({"border": -1.0}, "terrain.border=-1.0: must be in [0, 200] m"),
         ({"footprint": 5.0}, "terrain.footprint=5.0: must be at most half of tile_size=8 m"),
-        ({"friction": -0.1}, "terrain.friction=-0.1: must lie in [0, 10], or be null"),
-        ({"friction": "ice"}, "terrain.friction='ice': must lie in [0, 10], or be null"),
+        ({"friction": -0.1}, "terrain.friction=-0.1: must be in [0, 10], or be null"),
+        ({"friction": "ice"}, "terrain.friction='ice': must be in [0, 10], or be null"),
     ],
 )
 def test_a_field_out_of_range_is_named(changes, line):

@@ -1,4 +1,4 @@
-"""The robot binary's C++ core in Python, and the binary itself: the one implementation of everything on the robot."""
+"""The robot binary's C++ core in Python, and the binary itself: the only implementation of everything on the robot."""
 
 import os
 import sys
@@ -8,11 +8,11 @@ from pathlib import Path
 from robot_rl_runtime._core import *  # noqa: F403
 
 LIBRARY = "ROBOT_RL_ONNXRUNTIME"
-"""Names the library to the core, here and in the binary; set below where it is not."""
+"""Tells the core, here and in the binary, which library to load; set below if it is not set."""
 
 
 def binary() -> Path:
-    """Give the path of `robot-rl-infer`."""
+    """Return the path of `robot-rl-infer`."""
     return Path(__file__).parent / "bin" / "robot-rl-infer"
 
 
@@ -26,7 +26,7 @@ def onnxruntime_library() -> Path | None:
 
 
 def main() -> None:
-    """Become `robot-rl-infer`."""
+    """Replace this process by `robot-rl-infer`."""
     os.execv(binary(), ["robot-rl-infer", *sys.argv[1:]])
 
 
