@@ -94,7 +94,7 @@ def test_the_policy_s_description_is_json_and_fits_the_environment(env):
     assert description["physics_timestep_s"] == env.cfg.sim.timestep
 
 
-def test_the_description_tells_the_joint_targets(build):
+def test_the_description_contains_the_joint_targets(build):
     """offset + scale * action is what the engine is given."""
     env = build()
     actions = actions_at(0, env)

@@ -91,7 +91,7 @@ def test_a_step_moves_and_stays_finite(engine):
     assert 0.1 < engine["torque"] < 46
 
 
-def test_time_is_up_after_twenty_steps_and_the_last_observation_is_told(engine):
+def test_time_is_up_after_twenty_steps_and_the_last_observation_is_returned(engine):
     assert not np.array(engine["done"][:-1]).any()
     assert all(engine["done"][-1])
     assert all(engine["time_outs"])

@@ -181,7 +181,7 @@ def test_timed_jobs_run_alone_and_the_others_in_pairs(python, tmp_path):
     assert any("to go, about 0 h 00 min" in line for line in said)
 
 
-def test_a_timed_seed_may_run_beside_others_where_told_so(python, tmp_path):
+def test_a_timed_seed_may_run_together_with_others_if_requested(python, tmp_path):
     out = tmp_path / "runs.json"
     jobs = parse_jobs("Ant-v5:sb3:1,Ant-v5:sb3:2")
     assert Queue(python, out, steps=4096, parallel=2, timed=(), say=lambda _: None).run(jobs) == 2
@@ -212,7 +212,7 @@ def test_a_damaged_file_is_one_line(tmp_path):
         read_runs(tmp_path / "runs.json")
 
 
-def test_one_training_beside_ours(python):
+def test_one_training_of_a_rival(python):
     said = []
     run = train_one(python, Job("Ant-v5", "sb3", 2), 4096, said.append)
     assert (run["return"], run["load"], run["who"]) == (20.0, "alone", rivals.RIVALS["sb3"])

@@ -20,7 +20,7 @@ def recorded(tmp_path_factory):
     return min(env.quarantine_dir.iterdir())
 
 
-def test_a_table_a_page_and_a_picture(recorded, tmp_path, capsys, gl):
+def test_a_table_a_page_and_an_image(recorded, tmp_path, capsys, gl):
     out = tmp_path / "deep" / "page.html"
     assert main(["inspect", str(recorded), f"out={out}"]) == 0
     said = capsys.readouterr().out
@@ -31,7 +31,7 @@ def test_a_table_a_page_and_a_picture(recorded, tmp_path, capsys, gl):
     assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_page_lies_beside_the_file(recorded, tmp_path, capsys):
+def test_the_page_is_next_to_the_file(recorded, tmp_path, capsys):
     mine = tmp_path / recorded.name
     mine.write_bytes(recorded.read_bytes())
     assert main(["inspect", str(mine)]) == 0

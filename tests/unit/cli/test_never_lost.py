@@ -93,7 +93,7 @@ def test_a_torn_checkpoint_is_named_and_the_one_before_goes_on(run, in_tmp, tiny
     assert "000006" in torn.read_config()["resumed"][0]["told"][0]
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_anew(run, in_tmp, tiny):
+def test_a_run_killed_before_its_first_checkpoint_begins_from_scratch(run, in_tmp, tiny):
     words = ("task=cartpole", *tiny.but("max_iterations=3"))
     assert run("train", *words, "run_id=a")[0] == 0
     assert run("train", *words, "run_id=b")[0] == 0
@@ -168,7 +168,7 @@ def test_another_number_of_worlds(run, in_tmp, tiny):
     assert untimed(few)[-1]["env_steps"] == 2 * 4 * 4 + 6 * 4
 
 
-def test_worlds_begin_anew_where_that_is_asked_for(run, in_tmp, tiny):
+def test_worlds_begin_again_with_fresh_worlds(run, in_tmp, tiny):
     assert run("train", "task=cartpole", *tiny, "run_id=one")[0] == 0
     assert run("resume", "one", "fresh_worlds=perhaps")[0] == 2
     code, _, err = run("resume", "one", "max_iterations=3", "fresh_worlds=true")

@@ -109,7 +109,7 @@ def registered(folder, name):
     return site
 
 
-def test_a_project_is_a_package_whose_task_trains_and_whose_tests_pass(run, in_tmp, tiny, monkeypatch):
+def test_a_project_is_a_package_its_task_trains_and_its_tests_pass(run, in_tmp, tiny, monkeypatch):
     code, out, err = run("new", "project", "walkers")
     assert code == 0, err
     assert "cd walkers && pip install -e . && robot-rl train task=walkers_task" in out

@@ -31,7 +31,7 @@ def sent(monkeypatch):
     return calls
 
 
-def test_tensorboard_is_made_anew_from_the_rows(run, copied):
+def test_tensorboard_is_written_again_from_the_rows(run, copied):
     shutil.rmtree(copied / "tb")
     code, out, err = run("sync", copied.name)
     assert (code, err) == (0, "")

@@ -34,7 +34,7 @@ def test_stairs_are_drawn_and_described(run, in_tmp, gl):
         assert brown[:, part].mean() > 0.01
 
 
-def test_a_picture_of_boxes_is_much_like_that_of_the_height_field(run, in_tmp, gl):
+def test_an_image_of_boxes_is_similar_to_that_of_the_height_field(run, in_tmp, gl):
     from PIL import Image
 
     pictures = []

@@ -105,7 +105,7 @@ def resolved(monkeypatch):
 
 
 @pytest.mark.parametrize(("words", "says"), TRAIN)
-def test_train_refuses_what_it_would_take_wrongly(run, in_tmp, resolved, words, says):
+def test_train_refuses_what_it_would_misread(run, in_tmp, resolved, words, says):
     code, out, err = run("train", TASK, *words)
     assert (code, out, resolved, len(err.splitlines())) == (2, "", [], 1), err
     assert says in err

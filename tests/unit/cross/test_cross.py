@@ -72,7 +72,7 @@ def test_a_task_without_a_command_is_judged_by_its_return(write):
     assert far == {"tracking": pytest.approx(0.25), "survival": 0.0, "within": False}
 
 
-def test_the_picture_of_a_task_without_a_command(write, capsys):
+def test_the_plot_of_a_task_without_a_command(write, capsys):
     figures = {"fall_rate": {"mean": 0.5, "std": 0.5}, "return": {"mean": 3.0, "std": 1.0}}
     words = [write(f"{engine}.json", evaluation(engine, onnx=figures)) for engine in ("mujoco", "isaac")]
     assert main(["cross", *words, "out=cross.json"]) == 0
@@ -80,7 +80,7 @@ def test_the_picture_of_a_task_without_a_command(write, capsys):
     assert Path("cross.png").stat().st_size > 1000
 
 
-def test_the_command_writes_table_file_and_picture(write, capsys):
+def test_the_command_writes_table_file_and_plot(write, capsys):
     words = [
         write(f"{engine}.json", evaluation(engine, 0.1 + 0.03 * k)) for k, engine in enumerate(("mujoco", "isaac"))
     ]
@@ -112,7 +112,7 @@ def test_every_pair_of_two_policies(write, capsys):
     assert sum(cell["losses"] is None for cell in told["cells"]) == 2
 
 
-def test_a_bundle_is_told_where_it_learned(write, capsys):
+def test_where_a_bundle_was_trained_can_be_given(write, capsys):
     words = [write(f"{engine}.json", evaluation(engine, trained_on=None)) for engine in ("mujoco", "isaac")]
     assert main(["cross", *words, "home=isaac", "out=cross.json"]) == 0
     (cell,) = [cell for cell in json.loads(Path("cross.json").read_text())["cells"] if cell["losses"]]

@@ -77,7 +77,7 @@ def make_bonus(value):
     return bonus
 
 
-def test_a_term_written_anew_under_its_old_name_takes_effect(puppet, cart_task):
+def test_a_new_term_of_the_same_name_takes_effect(puppet, cart_task):
     values = [step(puppet(cart_task(rewards={"bonus": Reward(make_bonus(k), weight=1.0)})))[1][0] for k in (1, 2, 1)]
     assert [value.item() for value in values] == pytest.approx([0.1, 0.2, 0.1])
 

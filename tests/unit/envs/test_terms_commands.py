@@ -85,7 +85,7 @@ def test_a_draw_is_its_formula(drawn, stream):
     assert np.ptp(targets) > 5
 
 
-def test_a_range_that_has_not_grown_bounds_the_planar_command(drawn):
+def test_an_initial_range_bounds_the_planar_command(drawn):
     speed = np.abs(drawn.command[:, 0])
     scale = PARAMS["range_lo"] + (1 - PARAMS["range_lo"]) * drawn.command_range
     assert (speed <= 1.5 * scale + 1e-6).all()

@@ -153,7 +153,7 @@ def test_a_shadow_that_sees_nan_does_not_agree():
     assert shadow.observation_error is None
 
 
-def test_the_torch_policy_alone(scripted_env):
+def test_only_the_torch_policy(scripted_env):
     made = []
 
     def make_env():

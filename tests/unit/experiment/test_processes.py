@@ -76,7 +76,7 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch):
         resolve_device("auto")
 
 
-def test_what_another_process_has_to_say_is_told(capsys):
+def test_notices_of_another_process_are_printed(capsys):
     class Env:
         def pop_notices(self):
             return ["world 7: quarantined"]

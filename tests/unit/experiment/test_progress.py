@@ -38,7 +38,7 @@ def test_lines_in_a_log_and_a_bar_in_a_terminal(monkeypatch, terminal):
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_the_last_line_says_where_the_time_went(terminal):
+def test_the_last_line_shows_where_the_time_went(terminal):
     screen = io.StringIO()
     progress = Progress(2)
     progress._console = Console(file=screen, force_terminal=terminal, width=150)
@@ -51,7 +51,7 @@ def test_the_last_line_says_where_the_time_went(terminal):
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_what_the_environment_has_to_say_is_a_line_of_its_own(monkeypatch, terminal):
+def test_a_notice_of_the_environment_is_a_line_of_its_own(monkeypatch, terminal):
     """A quarantined world is named once, with the counts of the iteration; brackets are no markup."""
     screen, lines = io.StringIO(), [["world 3: [b] is nan; robot-rl inspect x.npz"], []]
     progress = Progress(5, lambda: lines.pop(0))

@@ -69,7 +69,7 @@ def test_what_was_learned_is_kept(tmp_path):
         assert (run_lock.run_dir.path / name).read_text() == "x"
 
 
-def test_an_earlier_run_is_set_aside_and_said(tmp_path, left, capsys):
+def test_an_earlier_run_is_set_aside_and_reported(tmp_path, left, capsys):
     before = content(left.path)
     with begin(tmp_path / "runs") as run_lock:
         run_lock.report()

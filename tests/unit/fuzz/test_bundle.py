@@ -122,7 +122,7 @@ def header(shape, kind="<f4", magic=b"\x93NUMPY\x01\x00"):
     ],
     ids=["no array", "twice", "huge", "negative", "formula", "objects", "deep", "bomb", "lzma", "empty zip", "empty"],
 )
-def test_a_sequence_that_would_hurt(data, bundle, refuses):
+def test_a_malicious_sequence_is_refused(data, bundle, refuses):
     found, line = refuses(ContractError, read_bundle, bundle({GOLDEN: data}))
     assert found is None
     assert "golden.npz" in line

@@ -188,7 +188,7 @@ def test_other_tensors(name, data, saved, lay, runner, refuses):
         (WORLDS, "env.state.time_out", torch.zeros(2, dtype=torch.int64), "must be torch.int32"),
     ],
 )
-def test_what_cannot_be_taken_over(name, tensor, value, says, saved, lay, runner, refuses):
+def test_what_cannot_be_loaded(name, tensor, value, says, saved, lay, runner, refuses):
     """The first is found out after networks, worlds and optimizer were taken over."""
     tensors = load(saved[name])
     assert tensor in tensors

@@ -174,7 +174,7 @@ def with_member(name, content):
         "bomb",
     ],
 )
-def test_a_file_that_would_hurt(content, look, refuses):
+def test_a_malicious_file_is_refused(content, look, refuses):
     found, line = refuses(UserError, look, content)
     assert found is None
     assert "file.npz" in line

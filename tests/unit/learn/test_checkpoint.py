@@ -147,7 +147,7 @@ def test_the_newest_is_found_and_hidden_ones_are_not(saved):
     assert latest_checkpoint(run) == newer
 
 
-def test_another_architecture_is_told_with_both_shapes(saved):
+def test_another_architecture_is_reported_with_both_shapes(saved):
     tensors, _ = load_checkpoint(saved)
     with pytest.raises(UserError, match=r"'actor.weight' has shape \(3, 2\), must be \(4, 2\)"):
         check_shapes(saved, tensors, {"actor.weight": torch.zeros(4, 2)})

@@ -160,7 +160,7 @@ def test_messages(trained):
 
 
 @pytest.mark.slow
-def test_a_process_that_loses_the_others_says_so_in_one_line(trained):
+def test_a_process_that_loses_the_others_reports_it_in_one_line(trained):
     assert (trained / "lost.txt").read_text().startswith("PeerError: process 0 of 2 lost the others (")
     assert len((trained / "lost.txt").read_text().splitlines()) == 1
 
@@ -174,7 +174,7 @@ def test_one_process_talks_to_nobody():
     assert (ALONE.seed(8), ALONE.share(7, "num_envs"), ALONE.is_first) == (8, 7, True)
 
 
-def test_what_torchrun_tells():
+def test_ranks_from_torchrun():
     told = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
     assert (find_rank(told), find_local_rank(told)) == ((5, 8), (1, 4))
     assert find_local_rank({"LOCAL_RANK": "1"}) == (0, 1)

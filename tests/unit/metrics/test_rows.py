@@ -73,7 +73,7 @@ def test_any_number_of_kills_leaves_every_row_once(tmp_path, said):
     assert (steps(tmp_path), said) == (list(range(1, 25)), [])
 
 
-def test_a_torn_line_is_cut_off_where_no_checkpoint_says_anything(tmp_path, killed):
+def test_a_torn_line_is_cut_off_without_a_checkpoint(tmp_path, killed):
     rows = Rows(tmp_path)
     fill(rows, 9, 9)
     assert steps(tmp_path) == list(range(1, 10))
@@ -89,7 +89,7 @@ def test_an_iteration_that_is_done_again_is_there_once(tmp_path, killed):
 
 
 @pytest.mark.parametrize("left", [0, 3, 5, 40, 72])
-def test_a_file_that_lost_its_end_keeps_its_whole_rows_and_says_so(tmp_path, killed, said, left):
+def test_a_file_that_lost_its_end_keeps_its_whole_rows_and_reports_it(tmp_path, killed, said, left):
     data = (tmp_path / NAME).read_bytes()[:left]
     (tmp_path / NAME).write_bytes(data)
     rows = Rows(tmp_path, killed, said.append)
@@ -102,7 +102,7 @@ def test_a_file_that_lost_its_end_keeps_its_whole_rows_and_says_so(tmp_path, kil
 
 
 @pytest.mark.parametrize("harm", ["flipped", "zeros", "gone", "twice", "text"])
-def test_a_row_that_is_damaged_in_the_middle_is_left_out_alone(tmp_path, killed, said, harm):
+def test_only_the_row_that_is_damaged_in_the_middle_is_left_out(tmp_path, killed, said, harm):
     path = tmp_path / NAME
     lines = path.read_bytes().split(b"\n")
     lines[2] = {
@@ -214,7 +214,7 @@ def test_a_disk_that_is_full_takes_no_part_of_a_row(tmp_path, monkeypatch):
     assert steps(tmp_path) == [1, 2, 3]
 
 
-def test_one_process_alone_writes(tmp_path):
+def test_only_one_process_writes(tmp_path):
     rows = Rows(tmp_path)
     with pytest.raises(UserError, match=r"metrics\.jsonl: another process is writing it"):
         Rows(tmp_path)

@@ -113,7 +113,7 @@ def test_wandb_that_cannot_be_had_is_one_line_and_leaves_the_run_to_others(tmp_p
     MetricsWriter(tmp_path).close()
 
 
-def test_tensorboard_made_anew_holds_every_row_at_its_time(tmp_path):
+def test_tensorboard_written_again_holds_every_row_at_its_time(tmp_path):
     board = Board(tmp_path / "tb")
     for row in make_rows(2, 3):
         board.write(row)

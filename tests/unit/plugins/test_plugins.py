@@ -42,7 +42,7 @@ def test_a_robot_and_a_task_of_another_package(install):
     assert plugins.find_plugins(plugins.TASKS)["their_swing"].packages == ("their-package",)
 
 
-def test_a_module_that_lies_here_need_not_be_installed(tmp_path, monkeypatch):
+def test_a_module_in_the_working_directory_need_not_be_installed(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lies_here.py").write_text(TASK.format(name="here"))

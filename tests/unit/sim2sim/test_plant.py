@@ -106,7 +106,7 @@ def test_the_gantry_holds_the_base_where_it_is(make):
     assert min(heights) < start[2] - 0.05
 
 
-def test_what_it_senses_between_control_steps_is_what_the_state_says_after_them(make):
+def test_measurements_between_control_steps_match_the_state_after_them(make):
     plant = make()
     told = Told(plant)
     for _ in range(5):
@@ -132,7 +132,7 @@ def test_the_physics_runs_at_the_rate_of_the_states(task):
     assert plant_task(task, 0.0)[0].sim is task.sim
 
 
-def test_an_actuator_of_training_alone_is_named(task):
+def test_an_actuator_only_for_training_is_named(task):
     from robot_rl_envs.actuation.actuators import DcMotor
 
     task.actions.actuator = DcMotor()

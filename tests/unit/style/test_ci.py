@@ -82,7 +82,7 @@ def test_make_run_goes_all_the_way():
     assert "robot-rl play" in said
 
 
-def test_pytorch_is_installed_first_and_from_where_it_is_told():
+def test_pytorch_is_installed_first_and_from_the_given_index():
     said = dry("run", "VENV=nowhere", "TORCH_INDEX=https://example.org/cpu")
     lines = [line for line in said.splitlines() if "pip" in line and " install " in line]
     assert lines[0].endswith("-c constraints.txt --index-url https://example.org/cpu torch")

@@ -24,7 +24,7 @@ def test_nothing_of_this_repository_is_imported_before(start_python):
     assert said == "[]\n"
 
 
-def test_an_error_is_said_on_the_same_pipe(start_python):
+def test_an_error_is_printed_on_the_same_pipe(start_python):
     process = start_python(["-c", "import sys; print('first'); raise ValueError('second')"])
     said, _ = process.communicate()
     assert said.startswith("first\n")

@@ -77,7 +77,7 @@ def test_a_planar_robot_is_followed_however_far_it_runs_and_a_cart_on_its_rail_i
         assert picture[-1].mean() > 60, "the ground goes on under it"
 
 
-def test_simulated_model_is_left_alone(gl, fake_env):
+def test_simulated_model_is_left_unchanged(gl, fake_env):
     model = fake_env().engine.model
     extent, width = model.stat.extent, model.vis.global_.offwidth
     with Renderer(model, 64, 48):
@@ -123,7 +123,7 @@ def test_camera_ranges():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the packages named are Debian's")
-def test_without_gl_one_line_says_what_to_install(monkeypatch, fake_env):
+def test_without_gl_one_line_names_what_to_install(monkeypatch, fake_env):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)
     monkeypatch.setattr(render.ctypes.util, "find_library", lambda name: None)

@@ -302,7 +302,7 @@ def test_observation_groups(make):
         make("cartpole", render_mode="human")
 
 
-def test_pictures(make, gl):
+def test_images(make, gl):
     env = make("cartpole", 2, render_mode="rgb_array")
     env.reset(seed=1)
     frames = env.render()

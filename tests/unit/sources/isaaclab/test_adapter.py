@@ -95,7 +95,7 @@ def test_a_finite_horizon_has_no_value_after_its_end():
     assert not extras["time_outs"].any()
 
 
-def test_a_world_that_breaks_ends_and_begins_anew():
+def test_a_world_that_breaks_ends_and_begins_again():
     lab = Counter()
     lab.breaks_at = {2: 3}
     env = IsaacEnv(lab, name="isaac/X")
@@ -150,7 +150,7 @@ def test_actions_that_cannot_be_learned_are_refused():
         IsaacEnv(Counter(space=gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(2)})), name="isaac/X")
 
 
-def test_pictures_come_with_their_channels_first():
+def test_images_come_with_their_channels_first():
     env = IsaacEnv(Counter(picture=True), name="isaac/X")
     assert env.get_observations()["camera"].shape == (3, 3, 8, 6)
 
