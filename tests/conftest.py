@@ -161,9 +161,9 @@ class Forked:
     def communicate(self, timeout=None):
         """Waits for the end; returns what it said, and None as there is no other pipe."""
         with self.stdout:
-            said = self.stdout.read()
+            output = self.stdout.read()
         self.wait(timeout)
-        return said, None
+        return output, None
 
     def wait(self, timeout=None):
         self.process.join(timeout)

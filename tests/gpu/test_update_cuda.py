@@ -141,11 +141,11 @@ def test_an_iteration_waits_for_nothing(graph, sick):
         runner._watch.start()
         runner.collect()
         runner._watch.lap("other")
-        said = runner.algorithm.update(runner.collector.rollout, 0.5)
+        metrics = runner.algorithm.update(runner.collector.rollout, 0.5)
         runner._watch.lap("learn")
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert all(bool(value.isfinite()) for value in said.values())
+    assert all(bool(value.isfinite()) for value in metrics.values())
 
 
 def test_memory_does_not_grow():

@@ -159,9 +159,9 @@ def test_a_wrong_job_is_one_line(text, line):
 
 
 def test_timed_jobs_run_alone_and_the_others_in_pairs(python, tmp_path):
-    out, said = tmp_path / "runs.json", []
+    out, lines = tmp_path / "runs.json", []
     jobs = parse_jobs("Ant-v5,Hopper-v5:sb3")
-    assert Queue(python, out, steps=4096, parallel=2, say=said.append).run(jobs) == 9
+    assert Queue(python, out, steps=4096, parallel=2, say=lines.append).run(jobs) == 9
     entries = diary(tmp_path)
     inside, most = {1: 0, 2: 0, 3: 0}, {"1": 0, "2": 0}
     for word, _, seed, *threads in entries:
@@ -178,7 +178,7 @@ def test_timed_jobs_run_alone_and_the_others_in_pairs(python, tmp_path):
     assert all("share_of_cpu_elsewhere" in run for run in alone)
     assert all(run["threads_tried_s"] == {"1": 4.0, "2": 2.0} for run in alone)
     assert len(out.read_text().splitlines()) == 9 + 3
-    assert any("to go, about 0 h 00 min" in line for line in said)
+    assert any("to go, about 0 h 00 min" in line for line in lines)
 
 
 def test_a_timed_seed_may_run_together_with_others_if_requested(python, tmp_path):
@@ -213,11 +213,11 @@ def test_a_damaged_file_is_one_line(tmp_path):
 
 
 def test_one_training_of_a_rival(python):
-    said = []
-    run = train_one(python, Job("Ant-v5", "sb3", 2), 4096, said.append)
+    lines = []
+    run = train_one(python, Job("Ant-v5", "sb3", 2), 4096, lines.append)
     assert (run["return"], run["load"], run["who"]) == (20.0, "alone", rivals.RIVALS["sb3"])
     with pytest.raises(UserError, match="code 3"):
-        train_one(python, Job("Ant-v5", "sb3", 13), 4096, said.append)
+        train_one(python, Job("Ant-v5", "sb3", 13), 4096, lines.append)
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_run_in_training_is_refused_before_its_checkpoints_are_looked_at(run, 
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("changed", "message"),
     [
         ("rewards.effort.weight=-0.02", "rewards.effort.weight=-0.02: run one has -0.01"),
         ("seed=2", "seed=2: run one has 1"),
@@ -134,13 +134,13 @@ def test_a_run_in_training_is_refused_before_its_checkpoints_are_looked_at(run, 
         ("run_id='../x'", "run_id=../x: must be"),
     ],
 )
-def test_what_is_not_that_run(run, in_tmp, tiny, changed, says):
+def test_what_is_not_that_run(run, in_tmp, tiny, changed, message):
     words = ("task=cartpole", *tiny.but("max_iterations=1"))
     assert run("train", *words, "run_id=one")[0] == 0
     name = () if changed.startswith("run_id") else ("run_id=one",)
     code, _, err = run("train", *words, *name, changed)
     assert (code, len(err.splitlines())) == (2, 1)
-    assert says in err
+    assert message in err
     assert len(list((in_tmp / "runs").glob("*/*"))) == 1
 
 

@@ -28,9 +28,9 @@ def in_copy(start_python, copy):
 
     def call(*words):
         process = start_python(words, cwd=copy, env=env)
-        said, _ = process.communicate()
-        assert process.returncode == 0, said
-        return said
+        output, _ = process.communicate()
+        assert process.returncode == 0, output
+        return output
 
     return call
 
@@ -50,7 +50,7 @@ def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy, in_copy):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["project", "torch"], "a package of that name can be imported here"),
         (["project", "My"], "a name is lower-case letters"),
@@ -68,11 +68,11 @@ def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy, in_copy):
         (["task", "x", "robt=unitree_go2"], "did you mean 'robot'?"),
     ],
 )
-def test_bad_names_write_nothing(run, words, says):
+def test_bad_names_write_nothing(run, words, message):
     before = sorted(path for name in ("tasks", "sim_assets") for path in (ROOT / name).glob("*/*"))
     code, _, err = run("new", *words)
     assert code == 2
-    assert says in err
+    assert message in err
     assert len(err.splitlines()) == 1
     assert sorted(path for name in ("tasks", "sim_assets") for path in (ROOT / name).glob("*/*")) == before
 

@@ -145,11 +145,11 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("words", "says"), BAD)
-def test_bad_input_is_one_line_exit_2_and_nothing_written(run, in_tmp, words, says):
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_bad_input_is_one_line_exit_2_and_nothing_written(run, in_tmp, words, message):
     code, out, err = run(*words)
     assert (code, out) == (2, "")
-    assert says in err
+    assert message in err
     assert len(err.splitlines()) == 1
     assert list(in_tmp.iterdir()) == []
 

@@ -75,7 +75,7 @@ def test_worlds_that_cannot_be_divided(start_python, in_tmp, tiny):
     words = ["-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny.but("num_envs=5")]
     environs = [{**os.environ, **SURROUNDINGS, **told, "RANK": str(rank)} for rank in range(2)]
     processes = [start_python(words, cwd=in_tmp, env=environ) for environ in environs]
-    said = [process.communicate(timeout=300)[0] for process in processes]
-    assert "robot-rl: num_envs=5: must be a multiple of the 2 processes that train together" in said[0]
-    assert [process.returncode for process in processes] == [2, 2], said
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    assert "robot-rl: num_envs=5: must be a multiple of the 2 processes that train together" in outputs[0]
+    assert [process.returncode for process in processes] == [2, 2], outputs
     assert not list(in_tmp.glob("runs/*/*"))

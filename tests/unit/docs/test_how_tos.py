@@ -53,8 +53,8 @@ def python(start_python, copy):
 
     def call(*words):
         process = start_python(words, cwd=copy, env={**os.environ, "PYTHONPATH": path})
-        said, _ = process.communicate()
-        assert process.returncode == 0, f"{' '.join(words)}\n{said}"
+        output, _ = process.communicate()
+        assert process.returncode == 0, f"{' '.join(words)}\n{output}"
 
     return call
 

@@ -160,8 +160,8 @@ def test_the_output_of_a_process_is_timed(tmp_path, monkeypatch):
         "iteration 5/9  steps",
         "done",
     )
-    said = "; ".join(f"echo '{line}'; sleep 0.05" for line in words)
-    acting(monkeypatch, tmp_path, f'{said}; echo "$@"; exit 85')
+    commands = "; ".join(f"echo '{line}'; sleep 0.05" for line in words)
+    acting(monkeypatch, tmp_path, f'{commands}; echo "$@"; exit 85')
     with Training(make_run(tmp_path), {"max_iterations": 9}) as training:
         first = training.wait_first(20.0)
         assert training.wait(20.0) == 85

@@ -46,8 +46,8 @@ def test_the_last_line_shows_where_the_time_went(terminal):
         for iteration, learn in ((1, 0.1), (2, 0.5)):
             times = {"perf/simulate_s": 1.0, "perf/infer_s": 0.2, "perf/learn_s": learn, "perf/other_s": 0.1}
             progress({**ROW, **times, "iteration": iteration})
-    said = "time: simulate 62%, infer 12%, learn 19%, other 6%; limited by simulate; a perfect overlap"
-    assert said in screen.getvalue().splitlines()[-1]
+    summary = "time: simulate 62%, infer 12%, learn 19%, other 6%; limited by simulate; a perfect overlap"
+    assert summary in screen.getvalue().splitlines()[-1]
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -44,7 +44,7 @@ def test_a_requested_gpu_that_is_missing_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "says"),
+    ("key", "value", "message"),
     [
         ("num_envs", 0, "num_envs=0: must be a whole number of at least 1"),
         ("num_envs", 10**11, "and at most 1048576"),
@@ -67,11 +67,11 @@ def test_a_requested_gpu_that_is_missing_is_refused(monkeypatch):
         ("task", "go2flat", "did you mean 'go2_flat'?"),
     ],
 )
-def test_bad_input_is_one_line_that_names_it(in_tmp, key, value, says):
+def test_bad_input_is_one_line_that_names_it(in_tmp, key, value, message):
     tree = trees.override(default_tree("cartpole", "cpu"), {key: value})
     with pytest.raises(UserError) as error:
         resolve(tree)
-    assert says in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 

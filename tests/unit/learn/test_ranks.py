@@ -138,22 +138,22 @@ def test_only_the_first_process_writes(trained):
 def test_a_loss_that_is_not_finite_in_one_process_ends_all(trained):
     for row in rows(trained, "broken"):
         assert row["iteration"] == 1
-        assert row["said"].startswith("FloatingPointError: the loss is not finite in iteration 2")
-        assert row["said"].endswith("not finite: the rollout's rewards in process 1")
+        assert row["error"].startswith("FloatingPointError: the loss is not finite in iteration 2")
+        assert row["error"].endswith("not finite: the rollout's rewards in process 1")
     assert not (trained / "broken" / "checkpoints").exists()
 
 
 @pytest.mark.slow
 def test_a_stop_of_one_process_stops_all_after_the_same_iteration(trained):
     for row in rows(trained, "stopped"):
-        assert row == {"said": "Interrupted: interrupted by SIGUSR1 after iteration 2", "saved": "True"}
+        assert row == {"error": "Interrupted: interrupted by SIGUSR1 after iteration 2", "saved": "True"}
 
 
 @pytest.mark.slow
 def test_messages(trained):
     first, second = rows(trained, "refused")
-    assert first["said"] == "UserError: root=/x: cannot make it"
-    assert second["said"] == "PeerError: ended with process 0 (UserError: root=/x: cannot make it)"
+    assert first["error"] == "UserError: root=/x: cannot make it"
+    assert second["error"] == "PeerError: ended with process 0 (UserError: root=/x: cannot make it)"
     for row in (first, second):
         assert row["divided"].startswith("UserError: num_envs=33: must be a multiple of the 2 processes")
         assert (row["answer"], row["everyone"], row["any"]) == ("there", 1, [True, False])

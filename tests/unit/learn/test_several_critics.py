@@ -101,16 +101,16 @@ def test_a_quarantined_sample_counts_for_no_critic():
 
 
 @pytest.mark.parametrize(
-    ("groups", "weights", "says"),
+    ("groups", "weights", "message"),
     [
         ((), (), "several_critics: the environment has 0 groups of rewards, must be 2 or more"),
         (("a", "b"), (1.0, 2.0, 3.0), "reward_weights: 3 of them, must be 2"),
     ],
 )
-def test_bad_input_is_named(make_point_env, small_cfg, groups, weights, says):
+def test_bad_input_is_named(make_point_env, small_cfg, groups, weights, message):
     env = make_point_env()
     env.reward_groups = groups
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UserError, match=message):
         make_dims(env, replace(small_cfg, several_critics=True, reward_weights=weights))
 
 

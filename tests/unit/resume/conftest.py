@@ -75,9 +75,9 @@ def in_two(make, cfg, directory, first=2, last=4):
     for _ in range(3):
         env.step(torch.ones(env.num_envs, env.num_actions))
     resumed = make_runner(env, cfg, run_dir=directory / "resumed", seed=99)
-    said = []
-    resumed.load(directory / "resumed" / "checkpoints" / f"{first:06d}", tell=said.append)
-    assert (resumed.iteration, said) == (first, [])
+    messages = []
+    resumed.load(directory / "resumed" / "checkpoints" / f"{first:06d}", tell=messages.append)
+    assert (resumed.iteration, messages) == (first, [])
     resumed.learn(last)
     return whole, resumed
 

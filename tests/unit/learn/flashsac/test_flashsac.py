@@ -211,7 +211,7 @@ def test_the_policy_of_a_checkpoint_is_the_policy(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"symmetry": "network"}, "symmetry=network: learner=flashsac has no symmetric networks; use augment or none"),
         ({"converter": "a:b"}, "converter=a:b: learner=flashsac takes none"),
@@ -219,10 +219,10 @@ def test_the_policy_of_a_checkpoint_is_the_policy(tmp_path):
         ({"batch": 1}, "batch: 1 is out of range"),
     ],
 )
-def test_settings_that_do_not_fit_are_one_line(settings, says):
+def test_settings_that_do_not_fit_are_one_line(settings, message):
     with pytest.raises(UserError) as error:
         Runner(PointEnv(), make_cfg(**settings))
-    assert str(error.value).startswith(says)
+    assert str(error.value).startswith(message)
 
 
 TINY = ("num_envs=4", "num_steps=4", "num_threads=1", "flashsac.batch=16", "flashsac.warm_up=16", "flashsac.replay=400")
@@ -231,8 +231,8 @@ TINY = ("num_envs=4", "num_steps=4", "num_threads=1", "flashsac.batch=16", "flas
 def test_from_the_command_line_it_trains_and_exports_a_bundle(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "task=go2_flat", "learner=flashsac", "run_id=a", "max_iterations=4", *TINY]) == 0
-    said = capsys.readouterr().err
-    assert "replay memory: 400 transitions, 0 MB in every checkpoint (flashsac.replay)" in said
+    output = capsys.readouterr().err
+    assert "replay memory: 400 transitions, 0 MB in every checkpoint (flashsac.replay)" in output
     assert main(["export", "run=go2_flat/a"]) == 0
     rows = [json.loads(line) for line in Path("runs/go2_flat/a/metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["loss/critic"] > 0.0

@@ -83,8 +83,8 @@ def test_the_checker_passes(task):
         warnings.simplefilter("always")
         check_env(env.unwrapped, skip_render_check=True)
     env.close()
-    said = [str(one.message) for one in heard if "gymnasium" in one.filename]
-    assert [line for line in said if not any(words in line for words in ADVICE)] == []
+    messages = [str(one.message) for one in heard if "gymnasium" in one.filename]
+    assert [line for line in messages if not any(words in line for words in ADVICE)] == []
 
 
 @pytest.mark.parametrize("task", TASKS)
