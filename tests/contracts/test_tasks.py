@@ -59,7 +59,7 @@ def test_a_robot_can_measure_all_that_the_actor_sees(env):
     if not env.cfg.deployable:
         signals = [getattr(term, "info", None) for term in env.cfg.observations["actor"].terms.values()]
         assert any(info is None or info.signal is None for info in signals), "deployable=False without a reason"
-        pytest.skip("the task says that no robot can measure what its actor sees; the exporter refuses it")
+        pytest.skip("by the task no robot can measure what its actor sees; the exporter refuses it")
     for name, term in env.cfg.observations["actor"].terms.items():
         assert not isinstance(term, TorchTerm), f"{name}: a torch term cannot be exported"
         assert term.info.signal in SIGNALS, f"{name}: no robot measures it; it belongs to the critic"

@@ -112,7 +112,7 @@ def test_with_a_memory(kind):
 
 
 def test_a_loaded_state_is_what_is_replayed(tmp_path):
-    """A checkpoint is loaded into a runner whose graphs are recorded: they read what was loaded."""
+    """A checkpoint is loaded into a runner with recorded graphs: they read what was loaded."""
     first = make(True)
     first.run_dir = tmp_path
     first._iterate(100)

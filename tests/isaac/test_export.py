@@ -1,4 +1,4 @@
-"""A bundle from Isaac Lab's own descriptors: what it says, what is refused by name, and that its policy replays."""
+"""A bundle from Isaac Lab's own descriptors: what it contains, what is refused by name, and that its policy replays."""
 
 import dataclasses
 import json
@@ -113,7 +113,7 @@ REFUSED = {
     "video run=tiny": "is filmed by Isaac Lab's own tools; robot-rl eval tells figures",
     "sim2sim run=tiny": "is not simulated by us, so that no binary could command its robot here",
 }
-"""What is not to be had of a run in an environment of Isaac Lab, and what is said of it."""
+"""Commands that a run in an environment of Isaac Lab does not support, and their error messages."""
 
 
 def test_a_run_from_training_to_a_bundle_that_replays(run, tmp_path):

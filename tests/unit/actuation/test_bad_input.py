@@ -1,4 +1,4 @@
-"""What cannot work is refused when the environment is built, in one line that says what would."""
+"""What cannot work is refused when the environment is built, in one line that names what would."""
 
 import itertools
 import json

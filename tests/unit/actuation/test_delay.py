@@ -15,7 +15,7 @@ def late(targets, steps, n):
 
 
 def test_explicit_delay_is_exact_to_the_substep(go2, frozen):
-    """Joints stand still, so the torque tells the target; one list entry a substep is the reference."""
+    """Joints stand still, so the torque determines the target; the reference is a list with one entry per substep."""
     env = go2(ExplicitPd(delay_s=(0.0, 11 * DT), delay_history=11), num_envs=64)
     seen = frozen(env)
     steps = env.state.delay_steps.numpy().copy()

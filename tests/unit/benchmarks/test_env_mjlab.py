@@ -38,7 +38,7 @@ def make_env():
 
 
 def interpreter(tmp_path, script):
-    """An executable that runs `script` whatever it is told to run."""
+    """An executable that runs `script` whatever its arguments are."""
     (tmp_path / "fake.py").write_text(script)
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\nexec {sys.executable} {tmp_path / 'fake.py'}\n")

@@ -40,7 +40,7 @@ print(result, flush=True)
 
 @pytest.fixture
 def python(tmp_path):
-    """An interpreter that runs the fake worker whatever it is told to run."""
+    """An interpreter that runs the fake worker whatever its arguments are."""
     (tmp_path / "fake.py").write_text(FAKE)
     path = tmp_path / "python"
     path.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "fake.py"} "$@"\n')
@@ -80,7 +80,7 @@ def test_the_return_is_that_of_the_last_hundred_episodes():
     assert (result["last"], result["episodes"], result["length"]) == (100, 270, 7)
     assert result["curve"]["steps"] == [*range(10, 951, 10), 960]
     assert result["curve"]["return"][:9] == [None] * 9
-    # Step 100 is told of at 192, after the first 30 episodes.
+    # Step 100 is reported at 192, after the first 30 episodes.
     assert result["curve"]["return"][9] == 214.5
     assert [point["step"] for point in points] == result["curve"]["steps"]
 

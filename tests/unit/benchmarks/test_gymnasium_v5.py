@@ -1,4 +1,4 @@
-"""Ours beside the rivals in Gymnasium's environments: what is counted, what is compared, what is drawn."""
+"""Ours compared with the rivals in Gymnasium's environments: what is counted, what is compared, what is drawn."""
 
 import json
 import xml.etree.ElementTree as ElementTree

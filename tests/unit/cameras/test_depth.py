@@ -44,7 +44,7 @@ def test_a_ball(rig):
 def test_the_step_of_a_height_field(rig):
     r = rig(pos=(0.0, 10.0, 0.0))
     depth = 8.0 * r.step()[0, 0]
-    # Up is x: the upper part of the image sees the higher half, whose edge rises from x = -0.2 to 0.
+    # Up is x: the upper part of the image sees the higher half; its edge rises from x = -0.2 to 0.
     np.testing.assert_allclose(depth[:11], 2.0 - 0.51, atol=1e-4)
     np.testing.assert_allclose(depth[15:], 2.0 - 0.01, atol=1e-4)
 
@@ -52,7 +52,7 @@ def test_the_step_of_a_height_field(rig):
 def test_right_in_the_image_is_right_of_the_camera(rig):
     r = rig(forward=(1, 0, 0), up=(0, 0, 1), pos=(0.0, 0.6, -1.5))
     image = r.step()[0, 0]
-    # The box lies ahead and to the right (-y) of it; the sky is above, the ground below.
+    # The box is ahead and to the right (-y) of it; the sky is above, the ground below.
     assert image[13, 20] < 3.0 / 8.0
     assert image[13, 11] > 3.0 / 8.0
     assert (image[0] == 1.0).all()

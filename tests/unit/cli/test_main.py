@@ -1,4 +1,4 @@
-"""The dispatcher: help, exit codes, one line for an error that is the user's to mend."""
+"""The dispatcher: help, exit codes, one line for an error that the user can fix."""
 
 import errno
 import os

@@ -23,7 +23,7 @@ def copy(tmp_path) -> Path:
 
 @pytest.fixture
 def in_copy(start_python, copy):
-    """Runs Python in the copy, whose packages come first; returns what it said."""
+    """Runs Python in the copy, with the copy's packages first on the path; returns the output."""
     env = {**os.environ, "PYTHONPATH": f"{copy / 'tasks'}{os.pathsep}{copy / 'sim_assets'}"}
 
     def call(*words):

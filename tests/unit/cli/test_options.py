@@ -13,7 +13,7 @@ class Options:
     run: str = option("latest", "the run")
     episodes: int = option(100, "how many")
     seconds: float = option(10.0, "how long")
-    quiet: bool = option(False, "say less")
+    quiet: bool = option(False, "print less")
 
 
 def test_values_get_the_type_of_their_field():

@@ -52,7 +52,7 @@ def test_needs_only_the_standard_library():
     assert done.stdout.strip() == "['robot_rl_deploy']"
 
 
-# A path into the contract, the value put there (or "del"), and what the one line must say.
+# A path into the contract, the value put there (or "del"), and what the one line must contain.
 WRONG = [
     (("schema_version",), 2, "schema_version is 2"),
     (("schema_version",), True, "schema_version is True"),

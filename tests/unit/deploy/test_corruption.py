@@ -216,7 +216,7 @@ def batch_of(rows):
 
 
 def inner_clip(model):
-    """The network clips its actions at 1000, where the contract says 10."""
+    """The network clips its actions at 1000, where the contract has 10."""
     found = 0
     for tensor in model.graph.initializer:
         values = onnx.numpy_helper.to_array(tensor)

@@ -1,4 +1,4 @@
-"""Policies of mjlab's: an ONNX file with its metadata becomes a contract and a bundle, or a line that says why not."""
+"""Policies of mjlab's: an ONNX file with its metadata becomes a contract and a bundle, or one line of error."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ WIDTH = 3 + 3 + 2 * 3 + 3 + 2 + 3
 
 
 def network(width=WIDTH, actions=2, metadata=METADATA, seed=0, second_input=False):
-    """An ONNX file as mjlab exports it: one fixed world, obs -> actions, metadata beside."""
+    """An ONNX file as mjlab exports it: one fixed world, obs -> actions, with metadata."""
     rng = np.random.default_rng(seed)
     weights = {
         "mlp.0.weight": rng.normal(size=(8, width)) / width**0.5,

@@ -29,7 +29,7 @@ def make_run(root, *, steps: Sequence[int] = range(1, TOTAL + 1), weight=1.0, ne
 
 @pytest.fixture
 def scene(tmp_path):
-    """A scene whose undisturbed run is there already."""
+    """A scene where the undisturbed run is there already."""
     make_run(tmp_path / "undisturbed")
     origin = RunDir(tmp_path / "runs" / "cartpole" / "one")
     return Scene(

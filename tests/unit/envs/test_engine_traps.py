@@ -156,7 +156,7 @@ def test_an_action_that_is_not_finite_costs_only_its_own_world(go2_task):
 
 
 def test_a_world_that_nobody_touched_is_never_rounded(go2_task):
-    """Fifty control steps give the bits of MuJoCo alone under the same float32 controls."""
+    """Fifty control steps give the bits of plain MuJoCo under the same float32 controls."""
     env = make_env(go2_task(), num_envs=4, engine="mujoco", num_threads=2)
     bare = Batch(env.scene.model, 4, 1)
     bare.state[...] = env.engine.get_state()
@@ -249,7 +249,7 @@ def icy(s: Any, i: int, rng: wp.uint32, low: float, high: float):
 
 
 def test_friction_of_one_s_own_acts(go2_task):
-    """Told to stop by the ground alone, a standing robot at 1 m/s slides on where its feet are slippery."""
+    """A standing robot at 1 m/s, stopped only by the ground, slides on where its feet are slippery."""
     env = make_env(go2_task(events={"icy": Event(icy, low=0.05, high=1.0)}), num_envs=2, engine="mujoco")
     zero = torch.zeros(2, 12)
     for _ in range(15):

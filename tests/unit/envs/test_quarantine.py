@@ -1,4 +1,4 @@
-"""What breaks a world costs that world alone, is counted by its reason, and leaves a file that names it."""
+"""What breaks a world costs only that world, is counted by its reason, and leaves a file that names it."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Curricula against NumPy: who is promoted, who is demoted, whose commands grow."""
+"""Curricula against NumPy: who is promoted, who is demoted, which command ranges grow."""
 
 import numpy as np
 import pytest

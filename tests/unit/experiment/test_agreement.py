@@ -1,4 +1,4 @@
-"""run.yaml beside the settings that a checkpoint holds."""
+"""run.yaml compared with the settings that a checkpoint holds."""
 
 import pytest
 import torch
@@ -103,7 +103,7 @@ def test_changes_are_kept_when_the_times_that_it_went_on_are_too_many(run_dir, m
 
 def test_runs_of_earlier_versions_are_not_compared(run_dir):
     config = {**CONFIG, "seed": 5}
-    run_dir.note_resumed(config, [], 10)  # Does not say what it changed.
+    run_dir.note_resumed(config, [], 10)  # Does not contain what it changed.
     check(run_dir)
     for settings in ({}, None):
         save(run_dir, 20, settings)

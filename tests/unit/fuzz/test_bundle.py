@@ -64,7 +64,7 @@ def test_other_bytes(name, data, bundle, broken, refuses):
 @FEW
 @given(data=st.data())
 def test_another_contract_of_the_network(data, bundle, damaged, refuses):
-    """Contract, hash and the network's copy of the hash all fit: what is wrong shows in the golden sequence alone."""
+    """Contract, hash and the network's copy of the hash all fit: what is wrong shows only in the golden sequence."""
     import onnx
 
     contract = damaged(data.draw, json.loads((BUNDLE / CONTRACT).read_text()))

@@ -55,7 +55,7 @@ def runner():
 
 @pytest.fixture(scope="module")
 def lay(tmp_path_factory):
-    """A function that lays down the files of a checkpoint, with checksums that fit unless it is told otherwise."""
+    """A function that writes the files of a checkpoint, with checksums that match unless others are given."""
     path = tmp_path_factory.mktemp("fuzz") / "run" / "checkpoints" / "000001"
 
     def write(files, forged=True):
@@ -189,7 +189,7 @@ def test_other_tensors(name, data, saved, lay, runner, refuses):
     ],
 )
 def test_what_cannot_be_loaded(name, tensor, value, message, saved, lay, runner, refuses):
-    """The first is found out after networks, worlds and optimizer were taken over."""
+    """The first is found after networks, worlds and optimizer were loaded."""
     tensors = load(saved[name])
     assert tensor in tensors
     path = lay(saved | {name: save(tensors | {tensor: value})})

@@ -81,7 +81,7 @@ def packed(about=ABOUT, arrays=WHOLE):
 
 @pytest.fixture(scope="module")
 def look(tmp_path_factory):
-    """A function that does with bytes what robot-rl inspect does, but for pictures."""
+    """A function that does with bytes what robot-rl inspect does, except for images."""
     path = tmp_path_factory.mktemp("fuzz") / "file.npz"
 
     def inspect(content):

@@ -1,4 +1,4 @@
-"""What a file tells: read and refused, replayed, in words and on a page."""
+"""Quarantine files: read and refused, replayed, described in text and on a page."""
 
 import json
 import re

@@ -175,8 +175,8 @@ def test_one_process_talks_to_nobody():
 
 
 def test_ranks_from_torchrun():
-    told = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
-    assert (find_rank(told), find_local_rank(told)) == ((5, 8), (1, 4))
+    environ = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+    assert (find_rank(environ), find_local_rank(environ)) == ((5, 8), (1, 4))
     assert find_local_rank({"LOCAL_RANK": "1"}) == (0, 1)
 
 

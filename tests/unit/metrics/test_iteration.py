@@ -21,7 +21,7 @@ def parts(simulate, infer, learn, other):
         ((1.0, 1.0, 6.0, 2.0), 0.6, "learn"),
         ((1.0, 5.0, 2.0, 2.0), 0.6, "infer"),
         ((1.0, 1.0, 1.0, 7.0), 0.2, "other"),
-        ((2.0, 0.0, 0.0, 0.0), 1.0, "simulate"),  # Nothing runs beside anything.
+        ((2.0, 0.0, 0.0, 0.0), 1.0, "simulate"),  # Nothing overlaps.
         ((0.0, 0.0, 0.0, 0.0), 1.0, "simulate"),
     ],
 )

@@ -1,4 +1,4 @@
-"""TensorBoard and Weights & Biases: rows once over kills, no training that ends with them, whole copies made anew."""
+"""TensorBoard and Weights & Biases: rows once over kills, no training that ends with them, copies written again."""
 
 import errno
 import sys

@@ -45,8 +45,8 @@ def test_a_robot_and_a_task_of_another_package(install):
 def test_a_module_in_the_working_directory_need_not_be_installed(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "lies_here.py").write_text(TASK.format(name="here"))
-    assert get_task("lies_here:make_task").name == "here"
+    (tmp_path / "local_tasks.py").write_text(TASK.format(name="here"))
+    assert get_task("local_tasks:make_task").name == "here"
 
 
 @pytest.mark.parametrize(

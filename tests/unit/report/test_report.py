@@ -1,4 +1,4 @@
-"""The report page: what it reads, what it says, what it survives."""
+"""The report page: what it reads, what it contains, what it survives."""
 
 import json
 import re

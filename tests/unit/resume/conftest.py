@@ -27,7 +27,7 @@ def _one_thread():
 
 @pytest.fixture
 def maker():
-    """maker(task) is a function that builds its environment anew; all are closed at the end."""
+    """maker(task) is a function that builds its environment again; all are closed at the end."""
     made = []
 
     def of(task, num_envs=WORLDS):
@@ -45,7 +45,7 @@ def maker():
 
 
 def learner(**settings):
-    """A learner's configuration, small where nothing else is said."""
+    """A learner's configuration, small by default."""
     return apply_overrides(get_learner(settings.pop("name", "ppo"))(), SMALL | settings)
 
 

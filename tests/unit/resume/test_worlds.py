@@ -1,4 +1,4 @@
-"""Worlds that go on elsewhere: in another number, in a task with other numbers, in no environment that could tell."""
+"""Worlds that go on elsewhere: another number of them, other numbers in the task, an environment that returns no state."""
 
 import pytest
 import torch
@@ -74,7 +74,7 @@ def test_a_parameter_that_was_changed_on_purpose_stays_changed(maker):
 
 
 def test_a_checkpoint_of_another_task_changes_nothing(maker, tmp_path):
-    """It has the same networks, so that only the worlds tell."""
+    """It has the same networks, so that only the worlds differ."""
     cfg = learner(critic_groups=["actor"])
     hopper = make_runner(maker("half_cheetah_v5")(), cfg, run_dir=tmp_path)
     hopper.learn(1)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def fake_ci(tmp_path):
-    """A tree with the CI script, and a PATH on which make, dpkg and apt-get write down what they are asked."""
+    """A tree with the CI script, and a PATH on which make, dpkg and apt-get record their arguments."""
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     tools = tmp_path / "tools"
     tools.mkdir()

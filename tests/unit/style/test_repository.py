@@ -1,4 +1,4 @@
-"""What the repository promises beside its code: versions, packages, the README's commands."""
+"""What the repository promises in addition to its code: versions, packages, the README's commands."""
 
 import re
 import subprocess

@@ -44,14 +44,14 @@ def make_cfg(**settings):
 def test_the_target_is_projected_onto_the_bins():
     values, probs = torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.5, 0.0, 0.5]])
     found = project_target(probs, values, torch.tensor([0.25, 0.5, 0.0]), torch.tensor([0.5, 0.5, 0.0]))
-    # 0.25 lies a quarter above 0; 0.5 + 0.5 = 1 is the last bin; without a next state all is at the reward.
+    # 0.25 is a quarter above 0; 0.5 + 0.5 = 1 is the last bin; without a next state all is at the reward.
     assert found.tolist() == [[0.0, 0.75, 0.25], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
     outside = project_target(probs[:1], values, torch.tensor([7.0]), torch.tensor([1.0]))
     assert outside.tolist() == [[0.0, 0.0, 1.0]]
 
 
 def make_ring(capacity=12, worlds=2, steps=4):
-    """A ring whose observations count: step 10 t + world."""
+    """A ring where the observations count: step 10 t + world."""
     sizes = {"actor": 1, "critic": 1, "action": 1}
     ring, time = Replay(capacity, worlds, sizes, "cpu"), 0
 
@@ -97,7 +97,7 @@ def test_what_the_clock_ended_and_what_was_quarantined_is_not_learned_from():
     add()
     batch = drawn(ring)
     weight = {float(obs): float(w) for obs, w in zip(batch["actor"], batch["weight"], strict=True)}
-    assert weight[0.0] == 1.0  # The episode ended here: nothing is asked of the next step.
+    assert weight[0.0] == 1.0  # The episode ended here: the next step does not count.
     assert weight[10.0] == 0.0  # It was cut short.
     assert weight[11.0] == 0.0  # The next observation was quarantined,
     assert weight[21.0] == 0.0  # as was this one.

@@ -31,7 +31,7 @@ def by_hand(walk, count):
 
 
 def through(env, steps):
-    """The transitions of each world that may be learned from, as the adapter tells them."""
+    """The transitions of each world that may be learned from, as the adapter returns them."""
     worlds = [[] for _ in range(env.num_envs)]
     obs = env.get_observations()["critic"].clone()
     for _ in range(steps):

@@ -23,7 +23,7 @@ from robot_rl.sources.gymnasium.adapter import GymEnv
 
 TASKS = list_tasks()
 MODES = ["NextStep", "SameStep", "Disabled"]
-# What the checker says about infinite boxes and about actions beyond one is advice.
+# The warnings of the checker about infinite boxes and about actions beyond one are advice.
 ADVICE = ("probably too", "recommend using a symmetric")
 
 

@@ -1,4 +1,4 @@
-"""What is said where Isaac Lab is missing, or another version, or has no such environment."""
+"""Error messages where Isaac Lab is missing, or another version, or has no such environment."""
 
 from importlib import metadata
 
