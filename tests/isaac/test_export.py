@@ -109,8 +109,8 @@ REFUSED = {
     "eval run=tiny form=onnx": "form=onnx: in isaac/Isaac-Cartpole the torch policy plays; leave form= out",
     "eval run=tiny assets=nowhere": "nowhere: is no folder",
     "cross tiny": "isaac/Isaac-Cartpole has physics of its own; cross compares our tasks",
-    "play run=tiny": "is not a scene that the browser can show; robot-rl eval tells figures",
-    "video run=tiny": "is filmed by Isaac Lab's own tools; robot-rl eval tells figures",
+    "play run=tiny": "is not a scene that the browser can show; robot-rl eval reports figures",
+    "video run=tiny": "is filmed by Isaac Lab's own tools; robot-rl eval reports figures",
     "sim2sim run=tiny": "is not simulated by us, so that no binary could command its robot here",
 }
 """Commands that a run in an environment of Isaac Lab does not support, and their error messages."""

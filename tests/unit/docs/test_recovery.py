@@ -1,4 +1,4 @@
-"""docs/recovery.md: its exit codes are those of the program, and its batch scripts work as described, with a stand-in."""
+"""docs/recovery.md: its exit codes are those of the program, and its batch scripts do as described, with a stand-in."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Worlds that go on elsewhere: another number of them, other numbers in the task, an environment that returns no state."""
+"""Worlds that go on elsewhere: another number of worlds, other numbers in the task, an environment without a state."""
 
 import pytest
 import torch

@@ -35,7 +35,7 @@ MODEL = """
 
 
 class FakeEnv:
-    """What the viewer needs of an environment; robots move at 0.9 of the command, and one falls where fall_next is set."""
+    """What the viewer needs of an environment; robots move at 0.9 of the command, one falls where fall_next is set."""
 
     step_dt = 0.02
     num_actions = 1
