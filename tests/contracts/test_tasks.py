@@ -1,4 +1,4 @@
-"""What every registered task keeps, whoever wrote it."""
+"""Properties of every registered task, whoever wrote it."""
 
 import json
 import math

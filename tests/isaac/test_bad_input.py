@@ -1,4 +1,4 @@
-"""What cannot be had in Isaac Lab is one line and exit code 2, and nothing is written."""
+"""What Isaac Lab does not support is one line and exit code 2, and nothing is written."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What holds for every registered robot, so that scenes, resets and exports need not ask."""
+"""Properties of every registered robot, which scenes, resets and exports rely on."""
 
 import math
 

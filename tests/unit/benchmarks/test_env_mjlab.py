@@ -1,4 +1,4 @@
-"""Our environment compared with mjlab's: who is measured when, and what is refused."""
+"""Our environment compared with mjlab's: the order of the measurements, and what is refused."""
 
 import json
 import stat

@@ -1,4 +1,4 @@
-"""Settings of the learner that fit no environment or no checkpoint: named whole, before anything is learned."""
+"""Settings of the learner that fit no environment or no checkpoint: named in full, before the training."""
 
 import warnings
 

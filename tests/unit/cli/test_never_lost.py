@@ -1,4 +1,4 @@
-"""A run that was killed, torn or requeued goes on as if nothing had been."""
+"""A run that was killed, torn or requeued goes on as if it had not been interrupted."""
 
 import json
 import time

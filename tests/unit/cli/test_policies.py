@@ -1,4 +1,4 @@
-"""export, eval, video, play, report and bench: a tiny run all the way, and what is refused."""
+"""export, eval, video, play, report and bench: a tiny run from start to end, and what is refused."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""record writes what a policy looks like, and a training takes it for its motion prior."""
+"""record writes the motion of a policy, and a training uses it as its motion prior."""
 
 import json
 

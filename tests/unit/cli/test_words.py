@@ -1,4 +1,4 @@
-"""Words of every command that mean nothing, or not what they seem to: one line that names them, and exit code 2."""
+"""Arguments of every command that are unknown or misleading: one line that names them, and exit code 2."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a learner's policy may be made of, in a bundle: encoders, mirrored networks, every distribution of actions."""
+"""The parts of a learner's policy in a bundle: encoders, mirrored networks, every distribution of actions."""
 
 import numpy as np
 import pytest

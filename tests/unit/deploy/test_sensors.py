@@ -1,4 +1,4 @@
-"""Signals of sensors in the contract, and a bundle of a Go2 that feels its feet and sees the ground, end to end."""
+"""Signals of sensors in the contract, and a bundle of a Go2 with foot contacts and a height scan, end to end."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What a drill notices about a run that went on: nothing of it may be taken on trust."""
+"""What a drill checks in a resumed run: every property is compared."""
 
 import json
 from collections.abc import Sequence

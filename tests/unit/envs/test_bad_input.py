@@ -1,4 +1,4 @@
-"""Whatever a user can get wrong is answered by one line that names the field, the value and what would be right."""
+"""Every mistake of a user gives one line that names the field, the value and what would be right."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The group "motion": what it holds by name, and that nobody who did not ask for it has it."""
+"""The group "motion": its content by name, and that it exists only on request."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""One grammar of settings: what a word means, and where it stands for nothing."""
+"""One grammar of settings: what an argument means, and which ones are refused."""
 
 import re
 

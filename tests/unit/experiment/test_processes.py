@@ -1,4 +1,4 @@
-"""What each of several processes takes: its worlds, its GPU, its cores, its word."""
+"""The share of each of several processes: its worlds, its GPU, its cores, its notices."""
 
 import pytest
 import torch

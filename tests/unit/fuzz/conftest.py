@@ -1,4 +1,4 @@
-"""What the fuzz tests share: how much they try, values that hurt, trees with damage, and a clock against hanging.
+"""Shared by the fuzz tests: number of examples, malicious values, damaged trees, and a time limit.
 
 Every run tries the same inputs. `make fuzz` tries many more, other ones each time: FUZZ is their number per test.
 """

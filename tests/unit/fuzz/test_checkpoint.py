@@ -1,4 +1,4 @@
-"""Any files as a checkpoint: taken over whole, or refused in one line and nothing is changed.
+"""Any files as a checkpoint: loaded completely, or refused in one line and nothing is changed.
 
 Where a file is damaged its checksum is made to fit, so that what stands behind the checksums has to find it.
 """

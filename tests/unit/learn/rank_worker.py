@@ -1,4 +1,4 @@
-"""One of the processes of test_ranks.py: trains a small task in several ways and writes down what came out.
+"""One of the processes of test_ranks.py: trains a small task in several ways and writes the results.
 
 RANK=.. WORLD_SIZE=.. MASTER_ADDR=.. MASTER_PORT=.. python rank_worker.py <directory> <case> ...
 """

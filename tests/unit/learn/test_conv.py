@@ -1,4 +1,4 @@
-"""Networks that see: what goes through an encoder, that mirrors still hold, and that nothing else changes."""
+"""Networks with encoders: what goes through an encoder, that mirrors still hold, and that nothing else changes."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Curiosity: what is new is rewarded, what is known is not, and nothing else gets in."""
+"""Curiosity: what is new is rewarded, what is known is not, and nothing else has an influence."""
 
 from dataclasses import replace
 

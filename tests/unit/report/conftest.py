@@ -1,4 +1,4 @@
-"""A made-up run to report on, and a browser to open the report in."""
+"""A synthetic run to report on, and a browser to open the report in."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""A run in one piece, and the same run in two: what comes out must be the same bits."""
+"""A run in one piece, and the same run in two: the results must be the same bits."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows, held over every module of the five packages."""
+"""The style rules that no linter checks, applied to every module of the five packages."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Driving by hand: the page's wishes reach the environment, and the page shows the robot."""
+"""Driving by hand: the page's inputs reach the environment, and the page shows the robot."""
 
 import signal
 import socket
