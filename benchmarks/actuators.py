@@ -1,4 +1,4 @@
-"""What each actuator costs, and how it answers a step: the table and the plot of docs/actuators.md.
+"""Cost of each actuator, and its response to a step: the table and the plot of docs/actuators.md.
 
     python benchmarks/actuators.py cost num_envs=512 rounds=15
     python benchmarks/actuators.py plot out=docs/img/actuators_step.png
@@ -38,7 +38,7 @@ frictionloss="0.2"/><inertial pos="0 0 0" mass="0.2" diaginertia="0.006 0.006 0.
 def fit_net(
     path: Path, lags: tuple[float, ...], widths: tuple[int, ...] = (32, 32), activation: str = "softsign"
 ) -> str:
-    """Fit ``40 error[t - lags[1]] - velocity[t]``, a PD law that is late, as logged data of a real joint would be."""
+    """Fit ``40 error[t - lags[1]] - velocity[t]``, a delayed PD law, as logged data of a real joint would be."""
     torch.manual_seed(0)
     kind = {"softsign": torch.nn.Softsign, "tanh": torch.nn.Tanh}[activation]
     sizes, parts = [2 * len(lags), *widths], []
@@ -186,7 +186,7 @@ def ticks(low: float, high: float) -> np.ndarray:
 
 
 def plot(out: str) -> None:
-    """Draw the answers to a step and the torque-speed curves."""
+    """Draw the step responses and the torque-speed curves."""
     from PIL import Image, ImageDraw, ImageFont
 
     net = fit_net(Path(tempfile.mkdtemp()) / "late.safetensors", (0.0, 0.01, 0.02))

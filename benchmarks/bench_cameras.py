@@ -73,7 +73,7 @@ def make_sensor(scene: Scene, kind: str, size: tuple[int, int], worlds: int, thr
 
 
 def gl_pass(sensor: CameraSensor, qpos: np.ndarray) -> Callable[[], None]:
-    """What renders a few worlds with OpenGL."""
+    """Return a function that renders a few worlds with OpenGL."""
     camera, model = sensor.group.camera, sensor._views.model
     renderer, data, option = (
         mujoco.Renderer(model, camera.height, camera.width),

@@ -1,4 +1,4 @@
-"""What a Go2's front camera sees in several worlds: docs/img/camera_depth.png and docs/img/camera_rgb.png.
+"""Images of a Go2's front camera in several worlds: docs/img/camera_depth.png and docs/img/camera_rgb.png.
 
     python benchmarks/camera_images.py folder=docs/img
 

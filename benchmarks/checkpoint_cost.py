@@ -1,4 +1,4 @@
-"""What checkpoints cost a training: how long the learner waits, and how much is written.
+"""Cost of checkpoints in a training: how long the learner waits, and how much is written.
 
     python benchmarks/checkpoint_cost.py worlds=4096 out=benchmarks/checkpoint_cost.json
 

@@ -1,4 +1,4 @@
-"""What convolutional encoders cost: the time of one core for a rollout's actions and for an update, by what is seen.
+"""Cost of convolutional encoders: the time of one core for a rollout's actions and for an update, by observation.
 
     python benchmarks/encoders.py > benchmarks/encoders.json
 

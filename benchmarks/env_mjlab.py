@@ -44,9 +44,9 @@ WORKER = Path(__file__).parent / "rivals" / "mjlab_worker.py"
 WORLDS = (64, 128, 256, 512, 1024)
 """Numbers of worlds tried for each of the rival's configurations; it is measured at its best."""
 BLOCK_S = 2.0
-"""Wished length of one of the rival's timed blocks [s]; at least two steps."""
+"""Target length of one of the rival's timed blocks [s]; at least two steps."""
 WARM_UP_STEPS = 25
-"""Control steps of both before the first timed block, so that robots have met the ground."""
+"""Control steps of both before the first timed block, so that robots touch the ground."""
 
 _QUICK = {"mujoco.jacobian": "sparse", "mujoco.cone": "pyramidal"}
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
@@ -133,7 +133,7 @@ class Rival:
         self._process.wait()
         self._log.seek(0)
         lines = [line.strip() for line in self._log if line.strip()]
-        return f"ended with code {self._process.returncode}: {lines[-1] if lines else 'without a word'}"
+        return f"ended with code {self._process.returncode}: {lines[-1] if lines else 'without output'}"
 
 
 class Contestant:
@@ -224,7 +224,7 @@ def bench_mjlab(
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Time our environment and mjlab's in turn, each under random actions, each alone while the others wait.
+    """Time our environment and mjlab's in turn, each under random actions, each on its own while the others wait.
 
     Args:
         make_env: builds our environment.
@@ -232,7 +232,7 @@ def bench_mjlab(
         repeats: timed blocks of each.
         worlds: numbers of worlds to try the rival at.
         seed: seed of worlds and actions.
-        say: takes a line of progress.
+        say: called with a line of progress.
 
     Returns:
         The result in the form of :func:`robot_rl.bench.result.make_result`; ``ratio`` is that to the rival's default,

@@ -196,7 +196,7 @@ class Training:
         self.process.wait()
         self.log.seek(0)
         lines = [line.strip() for line in self.log if line.strip()]
-        why = why or f"ended with code {self.process.returncode}: {lines[-1] if lines else 'without a word'}"
+        why = why or f"ended with code {self.process.returncode}: {lines[-1] if lines else 'without output'}"
         return UserError(f"jobs={self.job}: {why}")
 
     def close(self) -> None:
@@ -215,11 +215,11 @@ def train_one(python: Path, job: Job, steps: int, say: Callable[[str], None], wo
         python: the rivals' interpreter.
         job: what to train.
         steps: control steps.
-        say: takes a line of progress, about ten in all.
+        say: called with a line of progress, about ten in all.
         worker: the program.
 
     Returns:
-        The training as it stands in the file of rivals.
+        The training in the form of the file of rivals.
 
     Raises:
         UserError: the worker failed.
@@ -274,8 +274,8 @@ class Queue:
         out: the file that trainings are kept in.
         steps: control steps of a training.
         parallel: how many of those that are not timed run at a time, 1 or 2.
-        timed: seeds that run alone even so.
-        say: takes a line of progress.
+        timed: seeds that run alone even with parallel=2.
+        say: called with a line of progress.
         worker: the program that trains.
     """
 
@@ -294,7 +294,7 @@ class Queue:
         self.steps, self.parallel, self.timed = steps, parallel, tuple(timed)
         self._running: list[Training] = []
         self._answers: queue.Queue[tuple[Training, dict[str, Any] | None]] = queue.Queue()
-        self._spoken = time.perf_counter()
+        self._reported_at = time.perf_counter()
 
     def run(self, jobs: Sequence[Job]) -> int:
         """Train what the file does not hold yet; return how many were trained.
@@ -336,7 +336,7 @@ class Queue:
                 self._finish(training, answer)
             else:
                 training.point = answer
-            if "run" in answer or time.perf_counter() - self._spoken > 30.0:
+            if "run" in answer or time.perf_counter() - self._reported_at > 30.0:
                 self._report([*waiting, *later])
 
     def _start(self, job: Job, load: str) -> None:
@@ -365,7 +365,7 @@ class Queue:
         self.say(f"{training.job}: done, return {run['return']}, evaluated {mean:.0f}, {run['train_s']:.0f} s")
 
     def _report(self, waiting: Sequence[Job]) -> None:
-        self._spoken = time.perf_counter()
+        self._reported_at = time.perf_counter()
         for training in self._running:
             self.say(f"{training.job}: {_words(training.point)}")
         if (seconds := self._left(waiting)) is not None:
@@ -410,8 +410,8 @@ def _locked(out: Path) -> Iterator[None]:
 
 def _words(point: dict[str, Any]) -> str:
     value = point["return"]
-    said = "no episode yet" if value is None else f"return {value:.0f}"
-    return f"{point['step']:,} steps, {said}, {point['seconds']:.0f} s"
+    result = "no episode yet" if value is None else f"return {value:.0f}"
+    return f"{point['step']:,} steps, {result}, {point['seconds']:.0f} s"
 
 
 def main(arguments: list[str]) -> int:

@@ -6,7 +6,7 @@
 Ours trains in many worlds on our own engine, the rivals in one of Gymnasium's: PPO with CleanRL's settings, and
 stable-baselines3's. Two measures are the same for all: the return while training (``rivals.episodes.EpisodeLog``), and
 the final deterministic policy in Gymnasium's own environment (``rivals.episodes.evaluate``). Any setting of ``robot-rl
-train`` changes ours. Without words it trains 5 environments with 3 seeds; ``--help`` lists the options.
+train`` changes ours. Without arguments it trains 5 environments with 3 seeds; ``--help`` lists the options.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TASKS = {
 }
 COMMITTED = ROOT / "benchmarks" / "gymnasium_rivals.json"
 SPEEDS = "gymnasium_rivals_speed.json"
-"""Beside the rivals' file: shorter trainings of theirs, alone on the machine, for the wall-clock."""
+"""Next to the rivals' file: shorter trainings of theirs, alone on the machine, for the wall-clock."""
 LIVE_ENV = "HalfCheetah-v5"
 TIME_SHARE = 0.35
 """Share of the better rival's wall-clock that ours may take."""
@@ -75,7 +75,7 @@ def train_ours(
         env_id: Gymnasium's name of the environment.
         seed: of everything.
         steps: control steps over all worlds, rounded down to whole rollouts.
-        say: takes the points of the curve.
+        say: called with the points of the curve.
 
     Returns:
         The training in the form of the file of rivals.
@@ -104,10 +104,10 @@ def train_ours(
 
 
 def count_episodes(env: Env, log: EpisodeLog) -> None:
-    """Make an environment tell a log of every step and of every finished episode.
+    """Make an environment report every step and every finished episode to a log.
 
     An episode that the training cut short of the time limit at its start (so that worlds do not run out in step) is
-    left out, and so is one whose world broke.
+    left out, and so is one where the world broke.
     """
     step = env.step
     totals, lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, dtype=np.int64)
@@ -265,9 +265,9 @@ def make_table_result(
     """
     table, rows = [], []
     for env_id in envs:
-        beside = [run for run in live if run["env"] == env_id]
-        row = compare(env_id, ours, beside or committed, () if beside else speeds)
-        table.append(row | {"live": bool(beside)})
+        rivals = [run for run in live if run["env"] == env_id]
+        row = compare(env_id, ours, rivals or committed, () if rivals else speeds)
+        table.append(row | {"live": bool(rivals)})
         for name in ("ours", *RIVALS):
             if one := row[name]:
                 who = f"{env_id} {'robot-rl' if name == 'ours' else RIVALS[name]}"
@@ -299,13 +299,13 @@ class Options:
     envs: str = option("", "such as HalfCheetah-v5,Hopper-v5; all five by default")
     seeds: str = option("1,2,3", "a training for each")
     steps: int = option(1_000_000, "control steps of a training, over all worlds", least=2048)
-    num_envs: int = option(0, "worlds of ours; the task says how many by default", least=0, most=MAX_ENVS)
+    num_envs: int = option(0, "worlds of ours; the task's own number by default", least=0, most=MAX_ENVS)
     rival: str = option("committed", f"committed: their file; live: {LIVE_ENV}'s in this run too, in turn with ours")
     rival_runs: str = option("", "the rivals' file; benchmarks/gymnasium_rivals.json by default")
     rival_python: str = option("", "the rivals' interpreter; .venv-gymrivals/bin/python by default")
     resume: bool = option(False, "keep trainings that out= holds already, where their settings are the same")
     out: str = option("", "file for the figures as JSON, written after every training")
-    svg: str = option("", "file for the curves; beside out= by default")
+    svg: str = option("", "file for the curves; next to out= by default")
 
 
 class Board:
@@ -350,8 +350,8 @@ class Board:
             write_atomic(self.out, dump(self.result()))
         if self.svg:
             live = {one["env"] for one in self.live}
-            beside = [*self.live, *(one for one in self.committed if one["env"] not in live)]
-            write_atomic(self.svg, draw(self.result()["table"], [*self.ours, *beside]))
+            rivals = [*self.live, *(one for one in self.committed if one["env"] not in live)]
+            write_atomic(self.svg, draw(self.result()["table"], [*self.ours, *rivals]))
 
     def result(self) -> dict[str, Any]:
         """The benchmark's result as it stands."""
@@ -394,7 +394,7 @@ def _checked(options: Options) -> tuple[list[str], list[int], Path | None]:
     if options.rival not in ("committed", "live"):
         raise UserError(f"rival={options.rival}: must be committed or live")
     if options.resume and not options.out:
-        raise UserError("resume=true: needs out=, the file whose trainings are kept")
+        raise UserError("resume=true: needs out=, the file with the trainings to keep")
     python = None
     if options.rival == "live":
         default = ROOT / RIVALS_PYTHON
@@ -407,7 +407,7 @@ def _settings(changes: dict[str, Any], env_id: str) -> dict[str, Any]:
     """The settings of a training that the command changes.
 
     Raises:
-        UserError: one that there is not, or that the command has a word of its own for.
+        UserError: an unknown setting, or one that the command has an option of its own for.
     """
     if not changes:
         return {}
@@ -420,8 +420,8 @@ def _settings(changes: dict[str, Any], env_id: str) -> dict[str, Any]:
 
 
 def _ours(env_id: str, seed: int, options: Options, changed: Mapping[str, Any], board: Board) -> dict[str, Any]:
-    told = {"device": "cpu", "seed": seed, **({"num_envs": options.num_envs} if options.num_envs else {})}
-    cfg = resolve(change(default_tree(TASKS[env_id], "cpu"), {**told, **changed}))
+    overrides = {"device": "cpu", "seed": seed, **({"num_envs": options.num_envs} if options.num_envs else {})}
+    cfg = resolve(change(default_tree(TASKS[env_id], "cpu"), {**overrides, **changed}))
     rollout = cfg.num_envs * cfg.learner.num_steps
     # As JSON gives it back: tuples are lists there.
     tree = json.loads(json.dumps({key: value for key, value in cfg.tree.items() if key not in ("root", "metrics")}))
@@ -445,17 +445,17 @@ def _rivals(env_id: str, seed: int, options: Options, python: Path, board: Board
 
 
 def _tenth(env_id: str, seed: int):  # noqa: ANN202
-    """What says every tenth point of a curve."""
+    """Return a function that prints every tenth point of a curve."""
     count = 0
 
-    def tell(point: dict[str, Any]) -> None:
+    def report(point: dict[str, Any]) -> None:
         nonlocal count
         count += 1
         if count % 10 == 0:
             value = "no episode yet" if point["return"] is None else f"return {point['return']:.0f}"
             say(f"{env_id}:ours:{seed}: {point['step']:,} steps, {value}, {point['seconds']:.0f} s")
 
-    return tell
+    return report
 
 
 def say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""What training costs besides the simulation in an environment of Isaac Lab, against Isaac Lab's own rsl_rl runner.
+"""Cost of training beyond the simulation in an environment of Isaac Lab, against Isaac Lab's own rsl_rl runner.
 
     make isaac
     .venv-isaac/bin/python benchmarks/isaac_overhead.py task=isaac/Isaac-Cartpole num_envs=512 assets=own
@@ -42,7 +42,7 @@ class Options:
     """Options of the script."""
 
     task: str = option("isaac/Isaac-Cartpole-Direct", "the environment")
-    assets: str = option("", "a folder of USD files, or own, where Isaac Lab's store is out of reach")
+    assets: str = option("", "a folder of USD files, or own, where Isaac Lab's store cannot be reached")
     num_envs: int = option(64, "worlds", least=1, most=MAX_ENVS)
     device: str = option("auto", "auto, cpu, cuda or cuda:<index>")
     iterations: int = option(5, "iterations of a timed block", least=1, most=MAX_COUNT)
@@ -51,7 +51,7 @@ class Options:
 
 
 class StepClock:
-    """Counts the time that goes by inside of an environment's step.
+    """Counts the time spent inside of an environment's step.
 
     Attributes:
         spent: time inside so far [s].
@@ -59,7 +59,7 @@ class StepClock:
     """
 
     def __init__(self, env: Any, device: str) -> None:
-        """Take the place of the environment's step.
+        """Replace the environment's step.
 
         Args:
             env: the environment.
@@ -84,7 +84,7 @@ class StepClock:
         return result
 
     def overhead(self, run: Callable[[], object]) -> tuple[float, float]:
-        """What a run takes outside of the environment's steps, and inside [s]."""
+        """Return the time that a run takes outside of the environment's steps, and inside [s]."""
         start, before = self.now(), self.spent
         run()
         whole, inside = self.now() - start, self.spent - before
@@ -114,7 +114,7 @@ def bench_isaac(
 
     agent = task.load_agent()
     if agent is None:
-        raise UserError(f"task={task.name}: Isaac Lab has no rsl_rl agent for it, so there is nobody to compare with")
+        raise UserError(f"task={task.name}: Isaac Lab has no rsl_rl agent for it, so there is nothing to compare with")
     env = task.make_env(num_envs, seed=1, device=device)
     try:
         clock = StepClock(env.env, device)

@@ -1,4 +1,4 @@
-"""A run that is killed 200 times while it writes a checkpoint, and what it has lost by then.
+"""A run that is killed 200 times while it writes a checkpoint, and what it loses by that.
 
     python benchmarks/kill_loop.py [out=benchmarks/kill_loop.json] [kills=200] [seed=1]
 
@@ -50,12 +50,12 @@ STAGING = re.compile(r"\.(\d{6})-(?!replaced$|removed$)")
 POLL_S = 0.0003
 PATIENCE_S = 120.0
 PASSED = 4
-"""Saves that are let pass before a kill, at most."""
+"""Maximum number of undisturbed saves before a kill."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """What is counted over all lives."""
+    """Counts over all processes."""
 
     phases: Counter[str] = field(default_factory=Counter)
     unloadable: int = 0
@@ -110,7 +110,7 @@ def staged(checkpoints: Path) -> tuple[int, Path] | None:
 
 
 def phase(directory: Path) -> str:
-    """How far a save had come, by what is in its temporary directory."""
+    """Return how far a save was, by the content of its temporary directory."""
     try:
         files = {path.name: path.stat().st_size for path in directory.iterdir()}
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def phase(directory: Path) -> str:
 
 
 def live_and_die(run: RunDir, words: list[str], log: Path, tally: Tally, draw: random.Random) -> bool:
-    """Let a process go on with the run and kill it in a save; False where the save was done before."""
+    """Let a process resume the run and kill it in a save; return False where the save was done before."""
     old = staged(run.checkpoints)
     known = {old[1].name} if old else set()
     life = Life(words, log)
@@ -154,7 +154,7 @@ def live_and_die(run: RunDir, words: list[str], log: Path, tally: Tally, draw: r
 
 
 def take_stock(run: RunDir, writing: int, tally: Tally, *, is_in_save: bool) -> None:
-    """Read every checkpoint that there is, and count what a kill has cost."""
+    """Read every checkpoint, and count what a kill lost."""
     for path in list_checkpoints(run.path):
         try:
             verify_checkpoint(path)
@@ -179,7 +179,7 @@ def scratch() -> Iterator[Path]:
 
 
 def begin(root: Path, seed: int) -> RunDir:
-    """Train the run that everything begins with, and import what that took."""
+    """Train the first run, and import what that needs."""
     words = ["train", "task=cartpole", *SMALL, f"seed={seed}", f"root={root}", "max_iterations=5", "save_interval=5"]
     if Life(words, root.with_suffix(".log")).finish() != 0:
         raise SystemExit(root.with_suffix(".log").read_text())
@@ -191,13 +191,13 @@ def begin(root: Path, seed: int) -> RunDir:
 
 
 def resume_words(run: RunDir, last: int) -> list[str]:
-    """The command line that goes on with a run."""
+    """The command line that resumes a run."""
     settings = (f"max_iterations={last}", f"save_interval={SAVE_INTERVAL}")
     return ["resume", run.run_id, f"root={run.path.parent.parent}", *settings]
 
 
 def compare(run: RunDir, root: Path, folder: Path) -> dict[str, Any]:
-    """Take the run to an end, and also one that is never killed."""
+    """Finish the run, and also one that is never killed."""
     row = last_row(run)
     assert row is not None
     last = row["iteration"] + 2 * SAVE_INTERVAL
@@ -216,7 +216,7 @@ def compare(run: RunDir, root: Path, folder: Path) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """Kill, count, compare, and write it down."""
+    """Kill, count, compare, and write the result."""
     options = read_words(arguments, KNOWN, whole=("kills", "seed"))
     kills, seed, out = int(options["kills"]), int(options["seed"]), Path(options["out"])
     draw, tally, begun = random.Random(seed), Tally(), time.monotonic()

@@ -1,4 +1,4 @@
-"""What a memory costs: the time of one core for a rollout's actions, for an update, and for one layer by itself.
+"""Cost of a memory: the time of one core for a rollout's actions, for an update, and for one layer by itself.
 
     python benchmarks/memory.py > benchmarks/memory.json
 

@@ -1,12 +1,11 @@
-"""From a scheduler's notice to a checkpoint that is safe, and from a new process to its first step.
+"""Time from a scheduler's notice to a saved checkpoint, and from a new process to its first step.
 
     python benchmarks/notice.py [task=go2_flat] [num_envs=4096] [rounds=5] [out=benchmarks/notice.json] [key=value ...]
 
 A run goes on in a process of its own, gets SIGTERM at a random moment, and goes on in another. The iteration in hand is
 finished, or given up after `notice_s`; then the state, or the copy of the one before, is written and synced, and the
-process ends. Every process but the first is a warm start: Warp's kernels are
-compiled, the files are in memory. What the processor worked until the first step says what the start would take on a
-machine with nothing else to do; the load is kept with the figures.
+process ends. Every process but the first is a warm start: Warp's kernels are compiled, the files are in memory. The
+processor time until the first step is what the start would take on an idle machine; the load is kept with the figures.
 """
 
 import os

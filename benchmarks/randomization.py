@@ -2,9 +2,9 @@
 
     python benchmarks/randomization.py [worlds] [rounds]
 
-Physics is left out while a variant is timed, for randomized physics takes more or fewer solver iterations, which is no
-cost of randomizing; bare physics with every field per world, all at their nominal values, is beside that of go2_flat's
-own. Processor time, one thread, medians over rounds in turns. Worlds end by their time limit of 20 s, at random ages.
+Physics is left out while a variant is timed: randomized physics takes more or fewer solver iterations, which is no
+cost of randomizing. Physics with every field per world, all at their nominal values, is compared with go2_flat's own.
+Processor time, one thread, medians over rounds in turns. Worlds end by their time limit of 20 s, at random ages.
 """
 
 import copy
@@ -55,7 +55,7 @@ def variants() -> dict[str, tuple[dict[str, Event], dict[str, Any]]]:
     gravity = {"gravity": Event(randomize.gravity, lo=0.95, hi=1.05)}
     gains = {"gains": Event(randomize.motor_gains, kp_lo=0.9, kp_hi=1.1, kd_lo=0.8, kd_hi=1.2)}
     heading = {"commands": {"velocity": Command(commands.heading_velocity, resample_s=(4.0, 8.0), **RANGES, **HEADING)}}
-    grown = {"curricula": {"range": Curriculum(curricula.command_range, threshold=0.7, step=0.1, std=0.5)}}
+    growing_range = {"curricula": {"range": Curriculum(curricula.command_range, threshold=0.7, step=0.1, std=0.5)}}
     everything = inertial | contacts | joints | wrench | pushed | gravity | gains
     return {
         "nothing (again)": ({}, {}),
@@ -66,8 +66,8 @@ def variants() -> dict[str, tuple[dict[str, Event], dict[str, Any]]]:
         "gravity": (gravity, {}),
         "gains": (gains, {}),
         "wrench": (wrench, {}),
-        "heading command, command range": ({}, heading | grown),
-        "all of it": (everything, heading | grown),
+        "heading command, command range": ({}, heading | growing_range),
+        "all of it": (everything, heading | growing_range),
     }
 
 
@@ -129,7 +129,7 @@ def main() -> None:
     print(f"a control step: {1e6 * whole / worlds:.1f} us a world, {worlds} worlds, one thread")
     for name, values in times.items():
         share = np.median(np.array(values) - np.array(times["nothing"])) / whole
-        print(f"{name}: {100 * share:+.2f} % of a step" if name != "nothing" else "events of go2_flat's reset alone: 0")
+        print(f"{name}: {100 * share:+.2f} % of a step" if name != "nothing" else "only go2_flat's reset events: 0")
     pairs = [(bare(plain, STEPS), bare(envs["all of it"], STEPS)) for _ in range(rounds)]
     share = np.median([with_fields / without for without, with_fields in pairs]) - 1
     print(f"bare physics with every field per world: {100 * share:+.1f} %")

@@ -52,7 +52,7 @@ def train(name: str, directory: Path, settings: dict[str, Any], seed: int) -> No
 
 
 def curve(directory: Path) -> list[dict[str, float]]:
-    """What training logged, a row an iteration."""
+    """Return the rows that training logged, one per iteration."""
     keys = {"iteration": "iteration", "time_s": "time_s", "env_steps": "env_steps"}
     keys |= {"terrain_level": "tracking/terrain_level", "lin_vel_error": "tracking/lin_vel_error"}
     rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""What the robot's log costs the threads that must not be late: nanoseconds a tick, against a tick of 2 ms.
+"""Cost of the robot's log in the real-time threads: nanoseconds per tick, compared with a tick of 2 ms.
 
 python benchmarks/runtime_logging.py [ticks=20000] [out=benchmarks/runtime_logging.json]
 

@@ -1,4 +1,4 @@
-"""Whether a change of the code left the bits of a training as they were: checksums of every tensor of checkpoints.
+"""Whether a change of the code changed the bits of a training: checksums of every tensor of checkpoints.
 
     python benchmarks/same_bits.py ref=b547c1a out=benchmarks/same_bits.json
 
@@ -64,7 +64,7 @@ CASES: dict[str, list[list[str]]] = {
 
 
 def once(words: list[str]) -> list[str]:
-    """Return the words of a command where of two values for a key the last is kept."""
+    """Return the words of a command with only the last of several values for a key."""
     last = {word.split("=", 1)[0]: word for word in words}
     return list(last.values())
 

@@ -1,4 +1,4 @@
-"""How often the robot's binary is held up by other programs on its cores, with SCHED_FIFO and without.
+"""How often the robot's binary is delayed by other programs on its cores, with SCHED_FIFO and without.
 
     python benchmarks/stall.py out=benchmarks/stall.json runs=6 seconds=4 busy=0,2,4
 

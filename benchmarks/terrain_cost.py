@@ -1,4 +1,4 @@
-"""What ground costs the physics by its kind and its form: the table of docs/terrain.md.
+"""Cost of the ground in the physics by its kind and its form: the table of docs/terrain.md.
 
     python benchmarks/terrain_cost.py num_envs=256 rounds=7 out=benchmarks/terrain_cost.json
 
@@ -49,7 +49,7 @@ def _one(kind: Tile, **changes: Any) -> TerrainCfg:
 
 
 def grounds() -> dict[str, TerrainCfg | None]:
-    """The grounds by the names of the table; None is the endless plane."""
+    """The grounds by the names of the table; None is the infinite plane."""
     stairs = {"stairs_up": Stairs(up=True), "stairs_down": Stairs(up=False)}
     return {
         "endless plane": None,

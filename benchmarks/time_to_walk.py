@@ -45,7 +45,7 @@ KNOWN = {"learners": "ppo", "seeds": "1,2,3", "every": "20", "until": "end", "ou
 
 @dataclass(slots=True)
 class Watch:
-    """Evaluates the policy every so many iterations, on a clock that stands still meanwhile.
+    """Evaluates the policy every so many iterations, on a clock that is stopped meanwhile.
 
     Attributes:
         every: iterations between evaluations.
@@ -62,7 +62,7 @@ class Watch:
     begun: float = field(default_factory=time.perf_counter)
 
     def __call__(self, row: dict[str, float]) -> bool:
-        """Look at an iteration; true where the training may end."""
+        """Process an iteration; return true where the training may end."""
         if int(row["iteration"]) % self.every:
             return False
         entered = time.perf_counter()
@@ -103,7 +103,7 @@ def walks(point: dict[str, Any]) -> bool:
 
 
 def kept_from(points: list[dict[str, Any]]) -> float | None:
-    """Training time [s] from which every later policy walks, too; None where the last one does not."""
+    """Training time [s] after which every policy walks; None where the last one does not."""
     start = None
     for point in reversed(points):
         if not walks(point):
@@ -171,7 +171,7 @@ def read_curves(path: Path, names: list[str], options: dict[str, str]) -> dict[s
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"out={path}: damaged ({error}); name another file") from None
     if before.get("options") != options:
-        raise UserError(f"out={path}: is of other options, {before.get('options')}; name another file")
+        raise UserError(f"out={path}: was written with other options, {before.get('options')}; name another file")
     return curves
 
 

@@ -1,4 +1,4 @@
-"""The PPO update with and without torch.compile: what was measured before it was left out.
+"""The PPO update with and without torch.compile: the measurement that led to leaving it out.
 
     python benchmarks/torch_compile.py [out=benchmarks/torch_compile.json] [repeats=7] [num_envs=1024]
 

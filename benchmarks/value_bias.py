@@ -1,4 +1,4 @@
-"""How wrong a value function ends up by what is added at a time-out, on a task whose values are known.
+"""Error of a value function by what is added at a time-out, on a task where the values are known.
 
 The task goes on for ever and is cut every `limit` steps: x' = a x + b from x = 0, reward x. Its value is linear in x,
 V(x) = x / (1 - gamma a) + gamma b / ((1 - gamma) (1 - gamma a)), so a linear critic can hold it exactly and what is

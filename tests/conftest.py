@@ -56,7 +56,7 @@ def state_home(tmp_path_factory):
 
 
 def lacking(what: str) -> None:
-    """Skips the test that asked with one line; fails it where everything has to be there."""
+    """Skips the requesting test with one line; fails it where everything has to be installed."""
     if REQUIRE_ALL:
         pytest.fail(f"{what}, and ROBOT_RL_REQUIRE_ALL=1")
     pytest.skip(what)
@@ -135,7 +135,7 @@ def run(capsys, monkeypatch):
 
 
 class Forked:
-    """A running `python <words>`, to be used like a subprocess.Popen whose stdout and stderr are one pipe of text."""
+    """A running `python <words>`, used like a subprocess.Popen where stdout and stderr are one pipe of text."""
 
     def __init__(self, words, cwd=None, env=None, start_new_session=False):
         context = multiprocessing.get_context("forkserver")
@@ -159,11 +159,11 @@ class Forked:
         return self.process.exitcode
 
     def communicate(self, timeout=None):
-        """Waits for the end; returns what it said, and None as there is no other pipe."""
+        """Waits for the end; returns the output, and None as there is no other pipe."""
         with self.stdout:
-            said = self.stdout.read()
+            output = self.stdout.read()
         self.wait(timeout)
-        return said, None
+        return output, None
 
     def wait(self, timeout=None):
         self.process.join(timeout)

@@ -33,9 +33,9 @@ class EpisodeLog:
         """Prepare for a training.
 
         Args:
-            steps: control steps asked for, over all worlds.
+            steps: requested control steps, over all worlds.
             rollout: control steps of a rollout, over all worlds; training takes as many whole ones as fit.
-            say: takes every point of the curve as {"step", "seconds", "return"}.
+            say: called with every point of the curve as {"step", "seconds", "return"}.
         """
         self.steps, self._say = steps // rollout * rollout, say
         self._every = self._due = max(1, steps // POINTS)
@@ -54,7 +54,7 @@ class EpisodeLog:
         self._finished += 1
 
     def tick(self, step: int) -> None:
-        """Say how many control steps are done, after the episodes that they finished."""
+        """Report how many control steps are done, after the episodes that they finished."""
         while step >= self._due:
             self._point(self._due)
             self._due += self._every

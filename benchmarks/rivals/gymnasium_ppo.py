@@ -100,7 +100,7 @@ class Worlds:
         return torch.as_tensor(obs, dtype=torch.float32), float(reward[0]), over
 
     def normalize(self, obs: np.ndarray) -> np.ndarray:
-        """What the policy sees of an observation (D,), with the statistics as they are now."""
+        """The policy's input for an observation (D,), with the statistics as they are now."""
         known = self._normalizer.obs_rms
         return self._bounded((obs - known.mean) / np.sqrt(known.var + self._normalizer.epsilon))
 

@@ -38,7 +38,7 @@ def train_cleanrl(env_id: str, seed: int, log: EpisodeLog) -> Callable[[Any], An
 
 
 def train_sb3(env_id: str, seed: int, log: EpisodeLog) -> Callable[[Any], Any]:
-    """stable-baselines3's PPO as it comes: MlpPolicy, nothing else named but the seed and the CPU."""
+    """stable-baselines3's PPO by default: MlpPolicy, only the seed and the CPU are set."""
     import gymnasium
     from stable_baselines3 import PPO  # type: ignore[import-not-found]
     from stable_baselines3.common.callbacks import BaseCallback  # type: ignore[import-not-found]
@@ -68,7 +68,7 @@ def run(job: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> dict[str,
 
     Args:
         job: "env", "rival", "seed", "steps", "threads" of torch (0 leaves its default), "episodes" of the evaluation.
-        say: takes the points of the curve.
+        say: called with the points of the curve.
 
     Returns:
         What :meth:`EpisodeLog.finish` returned, with "evaluation" (returns of the deterministic policy in Gymnasium's
@@ -92,7 +92,7 @@ def run(job: dict[str, Any], say: Callable[[dict[str, Any]], None]) -> dict[str,
 
 
 def main() -> None:
-    """Keep stdout for answers alone."""
+    """Keep stdout for answers only."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

@@ -123,7 +123,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
 
 
 def main() -> None:
-    """Keep stdout for answers alone: what libraries print there goes to stderr."""
+    """Keep stdout for answers only: what libraries print there goes to stderr."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     serve(sys.stdin, answers)

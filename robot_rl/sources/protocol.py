@@ -17,8 +17,8 @@ from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 
 NEEDS_OUR_TASK = {
-    "play": "is not a scene that the browser can show; robot-rl eval tells figures",
-    "video": "cannot be filmed here; robot-rl eval tells figures",
+    "play": "is not a scene that the browser can show; robot-rl eval reports figures",
+    "video": "cannot be filmed here; robot-rl eval reports figures",
     "record": "has no observation group of terms to record, an environment of ours has",
     "sim2sim": "is not simulated by us, so that no binary could command its robot here",
     "export": "names no robot's joints and sensors, so there is no contract to write; eval needs none",

@@ -1,4 +1,4 @@
-"""Every registered task, built once: a new folder under tasks/ is tested by its presence."""
+"""Every registered task, built once: a new folder under tasks/ is tested without a change here."""
 
 import pytest
 from robot_rl_envs.make import make_env

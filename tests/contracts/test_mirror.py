@@ -94,7 +94,7 @@ def random_state(env, rng):
 
 
 def gait_period_steps(env):
-    """Control steps of a gait clock whose half period is a whole number of them; every clock is set to it."""
+    """Control steps in the period of a gait clock, an even number; every clock is set to it."""
     steps = 20
     for path in env.params():
         if path.endswith(".frequency_hz"):

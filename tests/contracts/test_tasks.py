@@ -1,4 +1,4 @@
-"""What every registered task keeps, whoever wrote it."""
+"""Properties of every registered task, whoever wrote it."""
 
 import json
 import math
@@ -59,7 +59,7 @@ def test_a_robot_can_measure_all_that_the_actor_sees(env):
     if not env.cfg.deployable:
         signals = [getattr(term, "info", None) for term in env.cfg.observations["actor"].terms.values()]
         assert any(info is None or info.signal is None for info in signals), "deployable=False without a reason"
-        pytest.skip("the task says that no robot can measure what its actor sees; the exporter refuses it")
+        pytest.skip("by the task no robot can measure what its actor sees; the exporter refuses it")
     for name, term in env.cfg.observations["actor"].terms.items():
         assert not isinstance(term, TorchTerm), f"{name}: a torch term cannot be exported"
         assert term.info.signal in SIGNALS, f"{name}: no robot measures it; it belongs to the critic"
@@ -94,7 +94,7 @@ def test_the_policy_s_description_is_json_and_fits_the_environment(env):
     assert description["physics_timestep_s"] == env.cfg.sim.timestep
 
 
-def test_the_description_tells_the_joint_targets(build):
+def test_the_description_contains_the_joint_targets(build):
     """offset + scale * action is what the engine is given."""
     env = build()
     actions = actions_at(0, env)

@@ -43,7 +43,7 @@ def test_the_images_of_the_same_states_are_those_of_the_cpu():
     assert image.std() > 0.05
 
 
-def test_a_captured_step_goes_on_taking_pictures_in_turns():
+def test_a_captured_step_renders_images_in_turns():
     env = make("cuda", every=3, delay_steps=(0, 2))
     seen = []
     for t in range(14):

@@ -109,7 +109,7 @@ def test_a_graph_follows_parameters_and_commands_that_change_later():
 
 
 def test_the_gpu_agrees_with_the_cpu():
-    """Ten control steps with the same draws (tests/parity says why no more); a few worlds' feet may land otherwise."""
+    """Ten control steps with the same draws (the reason is in tests/parity); a few worlds' feet may land otherwise."""
     envs = [make_env(task(), num_envs=N, device="cuda", seed=4), make_env(task(), num_envs=N, engine="mujoco", seed=4)]
     for name in ("command", "qpos", "qvel", "body_mass", "geom_friction", "actuator_gainprm"):
         one, two = (getattr(env.state, name).cpu() for env in envs)

@@ -112,7 +112,7 @@ def test_with_a_memory(kind):
 
 
 def test_a_loaded_state_is_what_is_replayed(tmp_path):
-    """A checkpoint is loaded into a runner whose graphs are recorded: they read what was loaded."""
+    """A checkpoint is loaded into a runner with recorded graphs: they read what was loaded."""
     first = make(True)
     first.run_dir = tmp_path
     first._iterate(100)
@@ -141,11 +141,11 @@ def test_an_iteration_waits_for_nothing(graph, sick):
         runner._watch.start()
         runner.collect()
         runner._watch.lap("other")
-        said = runner.algorithm.update(runner.collector.rollout, 0.5)
+        metrics = runner.algorithm.update(runner.collector.rollout, 0.5)
         runner._watch.lap("learn")
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert all(bool(value.isfinite()) for value in said.values())
+    assert all(bool(value.isfinite()) for value in metrics.values())
 
 
 def test_memory_does_not_grow():

@@ -1,4 +1,4 @@
-"""Isaac Lab's environments, made for real: on Newton, on the CPU, with the project's own USD files.
+"""Isaac Lab's real environments: on Newton, on the CPU, with the project's own USD files.
 
 Isaac Lab knows one simulation a process: a test closes its environment before the next makes one.
 """

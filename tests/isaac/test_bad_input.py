@@ -1,4 +1,4 @@
-"""What cannot be had in Isaac Lab is one line and exit code 2, and nothing is written."""
+"""What Isaac Lab does not support is one line and exit code 2, and nothing is written."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_bad_input_is_one_line(run, tmp_path, words, line):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_of_rubbish_is_named(run, tmp_path):
+def test_a_file_of_garbage_is_named(run, tmp_path):
     (tmp_path / "usd").mkdir()
     (tmp_path / "usd" / "cartpole.usd").write_bytes(bytes(range(1, 250)))
     code, _, err = run("train", CARTPOLE, "num_envs=2", "assets=usd")

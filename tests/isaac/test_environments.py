@@ -10,7 +10,7 @@ CARTPOLES = ("Isaac-Cartpole", "Isaac-Cartpole-Direct")
 
 
 @pytest.mark.parametrize("name", CARTPOLES)
-def test_a_cartpole_steps_and_tells_its_last_observations(make, name):
+def test_a_cartpole_steps_and_returns_its_last_observations(make, name):
     env = make(name, num_envs=5)
     assert env.get_observations()["policy"].shape == (5, 4)
     assert (env.num_actions, env.action_choices, env.max_episode_length) == (1, None, 300)

@@ -1,4 +1,4 @@
-"""A bundle from Isaac Lab's own descriptors: what it says, what is refused by name, and that its policy replays."""
+"""A bundle from Isaac Lab's own descriptors: what it contains, what is refused by name, and that its policy replays."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ def contract_of(env):
     return make_contract(env.describe_policy(), TRAINING)
 
 
-def test_a_contract_says_what_the_environment_is(make):
+def test_a_contract_describes_the_environment(make):
     contract = contract_of(make("Isaac-Cartpole", num_envs=2))
     assert contract.robot == "cartpole"
     assert contract.joint_names == ("slider_to_cart", "cart_to_pole")
@@ -90,7 +90,7 @@ def test_what_no_robot_measures_is_refused_by_name(make, function, name):
         contract_of(make("Isaac-Cartpole", num_envs=2, change=add))
 
 
-def test_actions_that_no_joint_controller_takes_are_refused_by_name(make):
+def test_actions_that_no_joint_controller_accepts_are_refused_by_name(make):
     def move(cfg):
         from isaaclab.envs import mdp
 
@@ -100,7 +100,7 @@ def test_actions_that_no_joint_controller_takes_are_refused_by_name(make):
         contract_of(make("Isaac-Cartpole", num_envs=2, change=move))
 
 
-def test_a_direct_environment_does_not_say_what_it_observes(make):
+def test_a_direct_environment_does_not_describe_its_observations(make):
     with pytest.raises(UserError, match="export: isaac/Isaac-Cartpole-Direct is a direct environment"):
         contract_of(make("Isaac-Cartpole-Direct", num_envs=2))
 
@@ -109,11 +109,11 @@ REFUSED = {
     "eval run=tiny form=onnx": "form=onnx: in isaac/Isaac-Cartpole the torch policy plays; leave form= out",
     "eval run=tiny assets=nowhere": "nowhere: is no folder",
     "cross tiny": "isaac/Isaac-Cartpole has physics of its own; cross compares our tasks",
-    "play run=tiny": "is not a scene that the browser can show; robot-rl eval tells figures",
-    "video run=tiny": "is filmed by Isaac Lab's own tools; robot-rl eval tells figures",
+    "play run=tiny": "is not a scene that the browser can show; robot-rl eval reports figures",
+    "video run=tiny": "is filmed by Isaac Lab's own tools; robot-rl eval reports figures",
     "sim2sim run=tiny": "is not simulated by us, so that no binary could command its robot here",
 }
-"""What is not to be had of a run in an environment of Isaac Lab, and what is said of it."""
+"""Commands that a run in an environment of Isaac Lab does not support, and their error messages."""
 
 
 def test_a_run_from_training_to_a_bundle_that_replays(run, tmp_path):

@@ -15,69 +15,69 @@ PRELUDE = """
 import json, sys, torch
 from robot_rl_tasks.registry import get_task
 from robot_rl_envs.make import make_env
-told = {}
+results = {}
 """
 EPILOGUE = """
-print("TOLD " + json.dumps(told))
+print("RESULTS " + json.dumps(results))
 """
 
 
-def tell(script, *words, timeout=900):
-    """Run a script; return what it put into `told`."""
+def run_script(script, *words, timeout=900):
+    """Run a script; return its `results`."""
     command = [sys.executable, "-c", PRELUDE + script + EPILOGUE, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("TOLD ")]
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULTS ")]
     assert lines, done.stderr[-3000:]
-    return json.loads(lines[-1].removeprefix("TOLD "))
+    return json.loads(lines[-1].removeprefix("RESULTS "))
 
 
 ENGINE = """
 task = get_task("go2_flat")
 task.episode_length_s = 0.4
 env = make_env(task, num_envs=4, engine="isaac", device="cpu", seed=3)
-told["start"] = env.reset()["actor"].tolist()
+results["start"] = env.reset()["actor"].tolist()
 before = env.state.qpos.clone()
-told["masses"] = env.engine._worlds.robot.data.body_mass.torch[:, 0].tolist()
-told["wanted_masses"] = env.state.body_mass[:, 1, 0].tolist()
-told["stiffness"] = env.engine._worlds.robot.data.joint_stiffness.torch[:, 0].tolist()
-told["wanted_stiffness"] = env.state.actuator_gainprm[:, 0, 0].tolist()
+results["masses"] = env.engine._worlds.robot.data.body_mass.torch[:, 0].tolist()
+results["wanted_masses"] = env.state.body_mass[:, 1, 0].tolist()
+results["stiffness"] = env.engine._worlds.robot.data.joint_stiffness.torch[:, 0].tolist()
+results["wanted_stiffness"] = env.state.actuator_gainprm[:, 0, 0].tolist()
 obs, _, _, _ = env.step(torch.zeros(4, 12))
-told["first"] = env.state.qpos.tolist()
-told["torque"] = env.state.joint_torque.abs().max().item()
+results["first"] = env.state.qpos.tolist()
+results["torque"] = env.state.joint_torque.abs().max().item()
 done = []
 for k in range(19):
     obs, reward, dones, extras = env.step(torch.zeros(4, 12))
     done.append(dones.tolist())
-told["done"] = done
-told["time_outs"] = extras["time_outs"].tolist()
-told["final_differs"] = (extras["final_obs"]["actor"] - obs["actor"]).abs().max(dim=1)[0].tolist()
-told["contact"] = env.state.foot_contact.sum().item()
-told["height"] = extras["final_obs"]["critic"][:, 50].tolist()
-told["describe"] = env.describe_policy()
+results["done"] = done
+results["time_outs"] = extras["time_outs"].tolist()
+results["final_differs"] = (extras["final_obs"]["actor"] - obs["actor"]).abs().max(dim=1)[0].tolist()
+results["contact"] = env.state.foot_contact.sum().item()
+results["height"] = extras["final_obs"]["critic"][:, 50].tolist()
+results["describe"] = env.describe_policy()
 state = env.state_dict()
 env.step(torch.ones(4, 12))
 env.load_state_dict(state)
-told["restored"] = bool(torch.equal(env.state.qpos, state["state.qpos"]))
+results["restored"] = bool(torch.equal(env.state.qpos, state["state.qpos"]))
 moved = env.engine._worlds.robot.data.root_link_pose_w.torch[:, :3] - env.engine._origins
-told["handed_over"] = (moved - env.state.qpos[:, :3]).abs().max().item()
+results["handed_over"] = (moved - env.state.qpos[:, :3]).abs().max().item()
 env.close()
 env = make_env(get_task("cartpole"), num_envs=2, engine="auto", device="cpu", seed=1)
 env.reset()
-told["speed"] = []
+results["speed"] = []
 for action in (1.0, 3.0):  # the second is beyond the motor's range
     env.reset()
     before = env.state.joint_vel[:, 0].clone()
     env.step(torch.full((2, 1), action))
-    told["speed"].append((env.state.joint_vel[:, 0] - before).tolist())
+    results["speed"].append((env.state.joint_vel[:, 0] - before).tolist())
 for _ in range(25):
     env.step(torch.ones(2, 1))
-told["second"] = [env.engine.name, env.state.joint_pos[:, 0].tolist()]
+results["second"] = [env.engine.name, env.state.joint_pos[:, 0].tolist()]
 """
 
 
 @pytest.fixture(scope="module")
 def engine():
-    return tell(ENGINE)
+    return run_script(ENGINE)
 
 
 def test_masses_and_gains_are_the_worlds_own(engine):
@@ -91,7 +91,7 @@ def test_a_step_moves_and_stays_finite(engine):
     assert 0.1 < engine["torque"] < 46
 
 
-def test_time_is_up_after_twenty_steps_and_the_last_observation_is_told(engine):
+def test_time_is_up_after_twenty_steps_and_the_last_observation_is_returned(engine):
     assert not np.array(engine["done"][:-1]).any()
     assert all(engine["done"][-1])
     assert all(engine["time_outs"])
@@ -147,27 +147,27 @@ name = "RobotRL-Go2-Flat-v0"
 cfg = parse_env_cfg(name, device="cpu", num_envs=4)
 cfg.compute_final_obs, cfg.seed, cfg.episode_length_s = True, 3, 0.2
 env = gymnasium.make(name, cfg=cfg).unwrapped
-told["direct"] = isinstance(env, DirectRLEnv)
-told["spaces"] = [env.single_observation_space["policy"].shape[0], env.single_action_space.shape[0]]
+results["direct"] = isinstance(env, DirectRLEnv)
+results["spaces"] = [env.single_observation_space["policy"].shape[0], env.single_action_space.shape[0]]
 obs, _ = env.reset()
-told["start"] = obs["policy"].tolist()
+results["start"] = obs["policy"].tolist()
 for k in range(10):
     obs, reward, terminated, truncated, extras = env.step(torch.zeros(4, 12))
-told["ended"] = [terminated.tolist(), truncated.tolist()]
-told["final"] = extras["final_obs"]["policy"].tolist()
-told["again"] = obs["policy"].tolist()
+results["ended"] = [terminated.tolist(), truncated.tolist()]
+results["final"] = extras["final_obs"]["policy"].tolist()
+results["again"] = obs["policy"].tolist()
 env.close()
 """
 
 
 def test_it_is_an_environment_of_isaac_lab(engine):
-    told = tell(LAB)
-    assert told["direct"]
-    assert told["spaces"] == [47, 12]
+    results = run_script(LAB)
+    assert results["direct"]
+    assert results["spaces"] == [47, 12]
     # Without noise the same seed would be the same numbers; with it they are, too.
-    np.testing.assert_allclose(told["start"], engine["start"], atol=1e-6)
-    assert told["ended"] == [[False] * 4, [True] * 4]
-    assert np.abs(np.array(told["final"]) - told["again"]).max(axis=1).min() > 0.01
+    np.testing.assert_allclose(results["start"], engine["start"], atol=1e-6)
+    assert results["ended"] == [[False] * 4, [True] * 4]
+    assert np.abs(np.array(results["final"]) - results["again"]).max(axis=1).min() > 0.01
 
 
 WALK = """
@@ -178,7 +178,7 @@ bundle = Path(sys.argv[1])
 def worlds():
     return make_env(task, num_envs=16, engine="isaac", device="cpu", seed=7)
 result = evaluate_run(worlds, policy=None, bundle=bundle, seconds=3)
-told["onnx"] = result["onnx"]
+results["onnx"] = result["onnx"]
 """
 
 
@@ -186,10 +186,10 @@ told["onnx"] = result["onnx"]
 def test_the_policy_that_comes_with_the_project_walks_there():
     """It was trained on MuJoCo: 0.11 m/s there."""
     folder = Path(__file__).parents[2] / "tasks" / "robot_rl_tasks" / "go2_flat" / "policy"
-    told = tell(WALK, folder)
-    assert told["onnx"]["fall_rate"]["mean"] == 0
-    assert told["onnx"]["lin_vel_error"]["mean"] < 0.2
-    assert told["onnx"]["torque_rms"]["mean"] == pytest.approx(5.8, rel=0.25)
+    results = run_script(WALK, folder)
+    assert results["onnx"]["fall_rate"]["mean"] == 0
+    assert results["onnx"]["lin_vel_error"]["mean"] < 0.2
+    assert results["onnx"]["torque_rms"]["mean"] == pytest.approx(5.8, rel=0.25)
 
 
 REFUSED = """
@@ -206,17 +206,17 @@ def refused(change, name="go2_flat"):
 def motor(task): task.actions.actuator = DcMotor(); task.events.pop("motors")
 def late(task): task.actions.actuator = PositionPd(delay_s=(0.01, 0.02))
 def nothing(task): pass
-told["lines"] = [refused(motor), refused(late), refused(nothing, "go2_rough"), refused(nothing, "hopper_v5")]
+results["lines"] = [refused(motor), refused(late), refused(nothing, "go2_rough"), refused(nothing, "hopper_v5")]
 for engine in ("mujoco", "mujoco_warp"):
     try:
         make_env(get_task("cartpole"), num_envs=1, engine=engine)
     except ValueError as error:
-        told["lines"].append(str(error))
+        results["lines"].append(str(error))
 """
 
 
 def test_what_it_does_not_do_is_one_line():
-    lines = tell(REFUSED)["lines"]
+    lines = run_script(REFUSED)["lines"]
     assert [line.partition(":")[0] for line in lines[:4]] == [
         "actions.actuator=DcMotor",
         "actions.actuator.delay_s",

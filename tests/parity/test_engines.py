@@ -1,7 +1,7 @@
 """The two engines against each other: one model, one state, one sequence of controls, contacts included.
 
 `mujoco` steps in float64 and `mujoco_warp` in float32. While the same contacts are open and closed on both, they differ
-by rounding alone: measured 5e-7 in positions, 2e-5 in velocities and 2e-4 N in forces (of 200 N) over 50 substeps of a
+only by rounding: measured 5e-7 in positions, 2e-5 in velocities and 2e-4 N in forces (of 200 N) over 50 substeps of a
 Go2 that is dropped and held; the bounds below are ten times that. A foot that lands or lifts within a rounding error of
 a substep's end does so one substep earlier on one engine than on the other; from there on the two are different
 motions. That is why the horizon is short: 50 substeps (0.25 s) for the bare engines, 10 control steps (0.2 s) for

@@ -1,8 +1,8 @@
-"""Gymnasium's MuJoCo tasks of version 5 on our CPU engine, beside Gymnasium itself, step by step.
+"""Gymnasium's MuJoCo tasks of version 5 on our CPU engine, compared with Gymnasium itself, step by step.
 
 Both are put into the same state and given the same actions. MuJoCo's arithmetic is the same on both sides to the last
 bit, so observations have to be Gymnasium's float64 numbers rounded to float32, each of them; a reward is a sum of a few
-float32 terms and may be off by their rounding; whether an episode ends is the same. Worlds whose episode ends go on
+float32 terms and may be off by their rounding; whether an episode ends is the same. Worlds where the episode ends go on
 from their reset, which is compared as well.
 """
 
@@ -26,9 +26,9 @@ IDS = {
 }
 N, STEPS = 4, 250
 ROUNDING = 2e-6
-"""Error of a reward, beside the size of its largest term."""
+"""Error of a reward relative to its largest term."""
 NORMAL = {"ant_v5", "half_cheetah_v5"}
-"""Tasks whose velocities start with normal noise; the others' is even."""
+"""Tasks where velocities start with normal noise; in the others it is uniform."""
 
 
 @pytest.fixture(scope="module", params=IDS)
@@ -153,7 +153,7 @@ def test_the_model_is_that_of_the_installed_package(name, env, theirs):
 
 
 def test_starts_are_spread_as_in_gymnasium(name, env, theirs):
-    """Deviation of each coordinate over 600 resets, and its largest value, which tells even from normal noise."""
+    """Deviation of each coordinate over 600 resets, and its largest value: uniform and normal noise differ in it."""
     resets = 150
     mine = np.stack([_start_state(env) for _ in range(resets)]).reshape(resets * N, -1)
     world, other = theirs[0], []

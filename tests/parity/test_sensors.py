@@ -101,7 +101,7 @@ def test_delayed_and_kept_values_are_those_of_the_substeps(envs):
         forces = seen[name][0, ..., 7:].reshape(6, N, 2, 4)
         np.testing.assert_allclose(seen[name][0, ..., 3:7], forces.max(axis=2), rtol=1e-6)
     one, two = (seen[name] for name in ENGINES)
-    # the first steps, before small differences have grown
+    # the first steps, before small differences grow
     np.testing.assert_allclose(one[:, :3], two[:, :3], rtol=0.02, atol=0.5)
     for late in (one[0], two[0]):
         assert np.abs(late[:, :, :3] - one[1][:, :, :3]).max() > 0.1, "the actor's value is the delayed one"

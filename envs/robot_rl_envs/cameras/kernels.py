@@ -46,7 +46,7 @@ class Shots:
     delay: wp.array(dtype=wp.int32)  # control steps
     dropout: wp.array(dtype=wp.float32)  # share of images that are lost
     taken: wp.array2d(dtype=wp.int32)  # (N, slots) step in which the image in a slot was taken, -1 empty
-    told: wp.array(dtype=wp.int32)  # step in which the image delivered now was taken
+    current: wp.array(dtype=wp.int32)  # step in which the image delivered now was taken
     slot: wp.array(dtype=wp.int32)  # where the image of this step goes; -1: none is taken
     show: wp.array(dtype=wp.int32)  # which one is delivered from this step on; -1: the one before
 
@@ -73,12 +73,12 @@ def draw_faults(c: Lens, a: Shots, i: int, rng: wp.uint32):
 def newest_due(a: Shots, i: int, step: int) -> int:
     """Return the slot of the newest image that is old enough to be delivered in ``step``; -1 keeps the current one."""
     best = int(-1)
-    latest = a.told[i]
+    latest = a.current[i]
     for k in range(a.taken.shape[1]):
         t = a.taken[i, k]
         if t > latest and t <= step - a.delay[i]:
             best, latest = k, t
-    a.told[i] = latest
+    a.current[i] = latest
     return best
 
 
@@ -113,7 +113,7 @@ def aim(
     lost = wp.randf(rng)
     if fresh:
         draw_faults(c, a, i, rng)
-        a.told[i] = -1
+        a.current[i] = -1
     due = fresh or (step % c.every == a.phase[i] and lost >= a.dropout[i])
     a.slot[i] = -1
     a.show[i] = -1
@@ -138,7 +138,7 @@ def aim(
     if fresh:
         # There is no older image: the first one is delivered at once, until the second is old enough.
         a.show[i] = a.slot[i]
-        a.told[i] = 0
+        a.current[i] = 0
     else:
         a.show[i] = newest_due(a, i, step)
 

@@ -147,9 +147,9 @@ class CameraSensor:
             tensor.copy_(tensors[name])
 
     def _tensors(self) -> dict[str, torch.Tensor]:
-        drawn = ("mount_pos", "mount_quat", "phase", "delay", "dropout", "taken", "told")
+        drawn = ("mount_pos", "mount_quat", "phase", "delay", "dropout", "taken")
         arrays = {name: getattr(self._shots, name) for name in drawn}
-        arrays |= {"kept": self._kept, "out": self.out}
+        arrays |= {"told": self._shots.current, "kept": self._kept, "out": self.out}  # names in checkpoints
         return {name: wp.to_torch(array) for name, array in arrays.items() if array.size}
 
     def close(self) -> None:

@@ -48,7 +48,7 @@ WORLD_FIELDS: Table = {
     "terrain_level": (wp.int32, (), "row of the terrain the world starts on: its difficulty"),
     "terrain_column": (wp.int32, (), "column of the terrain the world starts on: its kind"),
     "env_origin_w": (wp.vec3, (), "where the world's robot starts: the ground below its default pose [m]"),
-    "command_range": (wp.float32, (), "how far the commands' range has grown: 0 at first, 1 the whole"),
+    "command_range": (wp.float32, (), "growth of the commands' range: 0 at first, 1 the full range"),
     "command_left_s": (wp.float32, ("nc",), "time until each command is drawn again [s]"),
     "command_hold": (wp.int32, (), "1: commands are held by hand, nothing draws them"),
     "interval_left_s": (wp.float32, ("ni",), "time until each interval event [s]"),

@@ -35,5 +35,5 @@ def terrain_level(s: Any, i: int) -> float:
 
 @metric
 def command_range(s: Any, i: int) -> float:
-    """How far the world's command range has grown: 0 at first, 1 the whole."""
+    """Return the growth of the world's command range: 0 at first, 1 the full range."""
     return s.command_range[i]

@@ -208,7 +208,7 @@ def find_boxes(heights: np.ndarray, found: Callable[[int, int], None] | None = N
 
     Boxes reach down to a common level, so one may extend below higher ground: a pyramid of k steps needs k boxes, each
     step's square on the next lower one's. Greedy, height after height: from the first cell that has no box yet, the
-    rectangle over ground that is nowhere lower, grown right then down or down then right, whichever covers more.
+    rectangle over ground that is nowhere lower, extended right then down or down then right, whichever covers more.
 
     Args:
         heights: (ny, nx) map [m]; equal heights must be equal numbers.

@@ -16,7 +16,7 @@ Weights = Sequence[tuple[Tensor, Tensor]]
 """Weight (out, in) and bias (out,) of each layer."""
 Converter = Callable[[str, tuple[int, int]], nn.Module]
 """Takes a layer's name, such as "actor.body.0", and the shape (out, in) of its weight, and returns its arithmetic: a
-module whose forward takes input (B, in), weight (out, in) and bias (out,) and returns (B, out)."""
+module with a forward that takes input (B, in), weight (out, in) and bias (out,) and returns (B, out)."""
 
 
 class ConvertedLinear(nn.Module):

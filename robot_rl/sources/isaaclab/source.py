@@ -41,7 +41,7 @@ of an environment of Isaac Lab:
   env.<path>=                                        anything of its configuration: env.rewards.alive.weight=2
 """
     unsupported: ClassVar[Mapping[str, str]] = {key: why for key, why in NEEDS_OUR_TASK.items() if key != "export"} | {
-        "video": "is filmed by Isaac Lab's own tools; robot-rl eval tells figures"
+        "video": "is filmed by Isaac Lab's own tools; robot-rl eval reports figures"
     }
 
     def defaults(self, name: str, device: str) -> Defaults:

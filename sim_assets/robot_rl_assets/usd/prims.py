@@ -87,7 +87,7 @@ def prim_name(kind: str, name: str) -> str:
         ValueError: it is no identifier.
     """
     if not name.isascii() or not name.isidentifier():
-        raise ValueError(f"{kind} '{name}': a name in USD has letters, digits and _ alone")
+        raise ValueError(f"{kind} '{name}': a name in USD has only letters, digits and _")
     return name
 
 

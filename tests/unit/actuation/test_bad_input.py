@@ -1,4 +1,4 @@
-"""What cannot work is refused when the environment is built, in one line that says what would."""
+"""What cannot work is refused when the environment is built, in one line that names what would."""
 
 import itertools
 import json
@@ -190,7 +190,7 @@ def test_a_file_comes_back_as_it_was_saved(tmp_path, random_net):
         np.testing.assert_array_equal(bias, other_bias)
 
 
-def test_a_file_beside_the_robot_or_in_the_working_directory(tmp_path, monkeypatch, random_net):
+def test_a_file_next_to_the_robot_or_in_the_working_directory(tmp_path, monkeypatch, random_net):
     path, _ = random_net()
     (tmp_path / "mine.safetensors").write_bytes(path.read_bytes())
     monkeypatch.chdir(tmp_path)

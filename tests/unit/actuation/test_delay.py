@@ -15,7 +15,7 @@ def late(targets, steps, n):
 
 
 def test_explicit_delay_is_exact_to_the_substep(go2, frozen):
-    """Joints stand still, so the torque tells the target; one list entry a substep is the reference."""
+    """Joints stand still, so the torque determines the target; the reference is a list with one entry per substep."""
     env = go2(ExplicitPd(delay_s=(0.0, 11 * DT), delay_history=11), num_envs=64)
     seen = frozen(env)
     steps = env.state.delay_steps.numpy().copy()
@@ -64,14 +64,14 @@ def test_long_episodes_keep_the_delay_exact(go2):
     assert jumps.tolist() == [False, False, True, False]
 
 
-def test_engine_delay_lies_between_two_samples():
+def test_engine_delay_is_between_two_samples():
     assert engine_delay(0, DT) == 0.0
     assert engine_delay(1, DT) == pytest.approx(0.5 * DT)
     assert engine_delay(4, DT) == pytest.approx(3.5 * DT)
 
 
 @pytest.mark.parametrize("actuator", [PositionPd, ExplicitPd])
-def test_every_reset_draws_anew_within_the_range(actuator, go2):
+def test_every_reset_draws_again_within_the_range(actuator, go2):
     env = go2(actuator(delay_s=(0.01, 0.03)), num_envs=64)
     before = env.state.delay_steps.numpy().copy()
     env.reset()

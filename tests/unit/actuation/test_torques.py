@@ -109,7 +109,7 @@ def test_activations_without_a_call_are_exact_to_rounding():
 
 @pytest.mark.parametrize("hidden", [(5,), (40, 3, 17)])
 def test_networks_of_other_shapes(hidden, go2, put_states, random_net, frozen):
-    """One lag, and layers whose widths are no multiple of anything."""
+    """One lag, and layers of odd widths."""
     path, net = random_net("tanh", (0.0,), hidden)
     env = go2(ActuatorNet(file=str(path)), num_envs=4, sim={"decimation": 1})
     seen, state = frozen(env), put_states(env)

@@ -1,4 +1,4 @@
-"""What holds for every registered robot, so that scenes, resets and exports need not ask."""
+"""Properties of every registered robot, which scenes, resets and exports rely on."""
 
 import math
 
@@ -30,7 +30,7 @@ def in_default_pose(robot, model):
     return data
 
 
-def test_model_holds_the_robot_alone(robot, model):
+def test_model_contains_only_the_robot(robot, model):
     assert (model.nu, model.nsensor, model.nkey, model.nlight, model.nmesh) == (0, 0, 0, 0, 0)
     assert not (model.geom_type == int(mujoco.mjtGeom.mjGEOM_PLANE)).any()
 
@@ -50,7 +50,7 @@ def test_default_pose_is_within_ordered_limits(robot, model):
         assert lower < joint.default_pos < upper, joint.name
 
 
-def test_base_floats_or_is_fixed_as_said(robot, model):
+def test_base_floats_or_is_fixed_as_the_robot_specifies(robot, model):
     free = np.flatnonzero(model.jnt_type == int(mujoco.mjtJoint.mjJNT_FREE))
     if robot.base_body is None:
         assert free.size == 0

@@ -234,7 +234,7 @@ def test_it_looks_the_same_from_left_and_right(model):
         assert twins.any(), f"geom {i} of body {model.body(model.geom_bodyid[i]).name} at {data.geom_xpos[i]}"
 
 
-def test_picture_shows_a_grey_and_black_robot(gl):
+def test_image_shows_a_grey_and_black_robot(gl):
     """Seen from the side, a good part of the frame is the robot, and both its colours are there."""
     del gl
     spec = mujoco.MjSpec.from_file(str(ROBOT.model))

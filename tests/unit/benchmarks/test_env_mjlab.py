@@ -1,4 +1,4 @@
-"""Our environment compared with mjlab's: who is measured when, and what is refused."""
+"""Our environment compared with mjlab's: the order of the measurements, and what is refused."""
 
 import json
 import stat
@@ -38,7 +38,7 @@ def make_env():
 
 
 def interpreter(tmp_path, script):
-    """An executable that runs `script` whatever it is told to run."""
+    """An executable that runs `script` whatever its arguments are."""
     (tmp_path / "fake.py").write_text(script)
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\nexec {sys.executable} {tmp_path / 'fake.py'}\n")

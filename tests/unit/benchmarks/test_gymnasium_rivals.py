@@ -40,7 +40,7 @@ print(result, flush=True)
 
 @pytest.fixture
 def python(tmp_path):
-    """An interpreter that runs the fake worker whatever it is told to run."""
+    """An interpreter that runs the fake worker whatever its arguments are."""
     (tmp_path / "fake.py").write_text(FAKE)
     path = tmp_path / "python"
     path.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "fake.py"} "$@"\n')
@@ -80,7 +80,7 @@ def test_the_return_is_that_of_the_last_hundred_episodes():
     assert (result["last"], result["episodes"], result["length"]) == (100, 270, 7)
     assert result["curve"]["steps"] == [*range(10, 951, 10), 960]
     assert result["curve"]["return"][:9] == [None] * 9
-    # Step 100 is told of at 192, after the first 30 episodes.
+    # Step 100 is reported at 192, after the first 30 episodes.
     assert result["curve"]["return"][9] == 214.5
     assert [point["step"] for point in points] == result["curve"]["steps"]
 
@@ -159,9 +159,9 @@ def test_a_wrong_job_is_one_line(text, line):
 
 
 def test_timed_jobs_run_alone_and_the_others_in_pairs(python, tmp_path):
-    out, said = tmp_path / "runs.json", []
+    out, lines = tmp_path / "runs.json", []
     jobs = parse_jobs("Ant-v5,Hopper-v5:sb3")
-    assert Queue(python, out, steps=4096, parallel=2, say=said.append).run(jobs) == 9
+    assert Queue(python, out, steps=4096, parallel=2, say=lines.append).run(jobs) == 9
     entries = diary(tmp_path)
     inside, most = {1: 0, 2: 0, 3: 0}, {"1": 0, "2": 0}
     for word, _, seed, *threads in entries:
@@ -178,10 +178,10 @@ def test_timed_jobs_run_alone_and_the_others_in_pairs(python, tmp_path):
     assert all("share_of_cpu_elsewhere" in run for run in alone)
     assert all(run["threads_tried_s"] == {"1": 4.0, "2": 2.0} for run in alone)
     assert len(out.read_text().splitlines()) == 9 + 3
-    assert any("to go, about 0 h 00 min" in line for line in said)
+    assert any("to go, about 0 h 00 min" in line for line in lines)
 
 
-def test_a_timed_seed_may_run_beside_others_where_told_so(python, tmp_path):
+def test_a_timed_seed_may_run_together_with_others_if_requested(python, tmp_path):
     out = tmp_path / "runs.json"
     jobs = parse_jobs("Ant-v5:sb3:1,Ant-v5:sb3:2")
     assert Queue(python, out, steps=4096, parallel=2, timed=(), say=lambda _: None).run(jobs) == 2
@@ -212,12 +212,12 @@ def test_a_damaged_file_is_one_line(tmp_path):
         read_runs(tmp_path / "runs.json")
 
 
-def test_one_training_beside_ours(python):
-    said = []
-    run = train_one(python, Job("Ant-v5", "sb3", 2), 4096, said.append)
+def test_one_training_of_a_rival(python):
+    lines = []
+    run = train_one(python, Job("Ant-v5", "sb3", 2), 4096, lines.append)
     assert (run["return"], run["load"], run["who"]) == (20.0, "alone", rivals.RIVALS["sb3"])
     with pytest.raises(UserError, match="code 3"):
-        train_one(python, Job("Ant-v5", "sb3", 13), 4096, said.append)
+        train_one(python, Job("Ant-v5", "sb3", 13), 4096, lines.append)
 
 
 @pytest.mark.parametrize(

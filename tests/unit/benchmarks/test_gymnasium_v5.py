@@ -1,4 +1,4 @@
-"""Ours beside the rivals in Gymnasium's environments: what is counted, what is compared, what is drawn."""
+"""Ours compared with the rivals in Gymnasium's environments: what is counted, what is compared, what is drawn."""
 
 import json
 import xml.etree.ElementTree as ElementTree
@@ -48,7 +48,7 @@ class Counting:
         return None, torch.tensor([1.0, 2.0, 3.0]), done, {"time_outs": time_outs, "valid": self.valid}
 
 
-def test_whole_episodes_alone_are_counted():
+def test_only_whole_episodes_are_counted():
     env, log, found = Counting(), EpisodeLog(30, 30), []
     log.add = lambda value, length: found.append((float(value), int(length)))
     gymnasium_v5.count_episodes(env, log)
@@ -126,7 +126,7 @@ def test_the_table_is_shown(capsys):
         assert word in shown
 
 
-def test_the_clock_of_a_training_beside_others_is_scaled_to_one_alone():
+def test_the_clock_of_a_training_with_others_is_scaled_to_one_alone():
     busy = training("sb3", 10.0, seconds=400.0, load="pair")
     assert gymnasium_chart.curves([busy], 100.0)[1].tolist() == [0.25, 0.5, 100.0]
     assert gymnasium_chart.curves([training("sb3", 10.0, seconds=90.0)], 100.0)[1].tolist() == [1.0, 2.0, 90.0]

@@ -1,4 +1,4 @@
-"""What is added at a time-out decides where a value function ends up."""
+"""The value added at a time-out determines the bias of a value function."""
 
 import pytest
 from value_bias import value_bias

@@ -1,4 +1,4 @@
-"""A small world to look at: level ground, a step as height field, a red box, a ball, and a body that carries a camera.
+"""A small world for cameras: level ground, a step as height field, a red box, a ball, and a body that carries a camera.
 
 All tests of depth look at this one scene: which geom types there are is compiled into the renderer.
 """

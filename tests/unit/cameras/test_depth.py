@@ -44,22 +44,22 @@ def test_a_ball(rig):
 def test_the_step_of_a_height_field(rig):
     r = rig(pos=(0.0, 10.0, 0.0))
     depth = 8.0 * r.step()[0, 0]
-    # Up is x: the upper part of the image sees the higher half, whose edge rises from x = -0.2 to 0.
+    # Up is x: the upper part of the image sees the higher half; its edge rises from x = -0.2 to 0.
     np.testing.assert_allclose(depth[:11], 2.0 - 0.51, atol=1e-4)
     np.testing.assert_allclose(depth[15:], 2.0 - 0.01, atol=1e-4)
 
 
-def test_right_in_the_picture_is_right_of_the_camera(rig):
+def test_right_in_the_image_is_right_of_the_camera(rig):
     r = rig(forward=(1, 0, 0), up=(0, 0, 1), pos=(0.0, 0.6, -1.5))
     image = r.step()[0, 0]
-    # The box lies ahead and to the right (-y) of it; the sky is above, the ground below.
+    # The box is ahead and to the right (-y) of it; the sky is above, the ground below.
     assert image[13, 20] < 3.0 / 8.0
     assert image[13, 11] > 3.0 / 8.0
     assert (image[0] == 1.0).all()
     assert (image[-1] < 0.2).all()
 
 
-def test_near_and_far_bound_what_is_told(rig):
+def test_near_and_far_bound_the_depth(rig):
     poses = [[0, -4, z, 1, 0, 0, 0] for z in (0.05, 1.0, 7.9, 9.0, 100.0)]
     image = rig(poses, near=0.2).step()[:, 0, 12, 16]
     np.testing.assert_allclose(image, [0.2 / 8, 1 / 8, 7.9 / 8, 1.0, 1.0], rtol=1e-4)

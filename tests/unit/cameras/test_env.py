@@ -50,7 +50,7 @@ def env():
         one.close()
 
 
-def test_the_group_is_beside_the_others(env):
+def test_the_group_is_in_the_observations(env):
     one = env()
     obs = one.reset()
     assert obs["side"].shape == (5, 1, 32, 48)
@@ -75,7 +75,7 @@ def test_the_image_is_of_the_state_after_the_reset(env):
     assert done.all()
 
 
-def test_an_episodes_last_image_is_the_one_told_before_it_ended(env):
+def test_an_episodes_last_image_is_the_one_returned_before_it_ended(env):
     one = env()
     last = one.reset()["side"].clone()
     ended = 0
@@ -129,7 +129,7 @@ def test_the_other_groups_do_not_notice(env):
         assert torch.equal(seen, unseen)
 
 
-def test_the_policys_description_tells_the_camera(env):
+def test_the_policys_description_contains_the_camera(env):
     (row,) = env().describe_policy()["images"]
     assert (row["name"], row["camera"], row["kind"], row["shape"]) == ("side", "side", "depth", [1, 32, 48])
     focal = 16 / np.tan(np.radians(29))

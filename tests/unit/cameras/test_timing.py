@@ -1,6 +1,6 @@
 """When an image is taken and when it is delivered: rates, delays, losses, resets, and going on from a checkpoint.
 
-The carrier hangs over level ground, one centimetre higher each step: the depth in the image tells the step it is from.
+The carrier hangs over level ground, one centimetre higher each step: the depth in the image determines its step.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def test_a_slow_camera_holds_its_image_and_worlds_take_turns(rig):
 
 
 @pytest.mark.parametrize("every", [1, 2])
-def test_a_delayed_image_is_told_when_it_is_of_age(rig, every):
+def test_an_image_is_delivered_after_its_delay(rig, every):
     delivered = run(rig(num_envs=32, every=every, delay_steps=(3, 3), **OVER_GROUND), 16)
     assert (delivered[:3] == 0).all()
     age = np.arange(16)[:, None] - delivered
@@ -47,7 +47,7 @@ def test_a_delayed_image_is_told_when_it_is_of_age(rig, every):
         np.testing.assert_array_equal(delivered[3:, 0], np.arange(13))
 
 
-def test_each_world_draws_its_delay_anew_at_a_reset(rig):
+def test_each_world_draws_a_new_delay_at_a_reset(rig):
     r = rig(num_envs=64, delay_steps=(0, 3), **OVER_GROUND)
     delivered = run(r, 12)
     age = 11 - delivered[-1]

@@ -1,4 +1,4 @@
-"""robot-rl drill, where its trainings are forked from a process that has imported everything: real ones, but sooner.
+"""robot-rl drill, with trainings forked from a process that has imported everything: real ones that start sooner.
 
 The process with a disk of its own is one of them, with the namespaces that `unshare` would have given it.
 

@@ -46,13 +46,13 @@ def test_every_fault_is_survived(small_run, tmp_path, start_python):
     before = contents(root)
     words = ["latest", "fault=all", f"root={root}", "iterations=30", f"out={out}"]
     process = start_python([WORKER, *words])
-    said, _ = process.communicate()
-    assert process.returncode == 0, said
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
     assert contents(root) == before
     found = {one["fault"]: one for one in json.loads(out.read_text())["faults"]}
     assert list(found) == list(FAULTS)
     for fault, one in found.items():
-        assert f"{fault}: survived" in said
+        assert f"{fault}: survived" in output
         assert one["same"].startswith("no, as expected" if fault == "nan_world" else "yes, bit for bit"), one
         assert one["recovery_s"] > one["stepping_s"] > 0
     assert found["signal"]["lost_iterations"] == 0

@@ -20,18 +20,18 @@ def recorded(tmp_path_factory):
     return min(env.quarantine_dir.iterdir())
 
 
-def test_a_table_a_page_and_a_picture(recorded, tmp_path, capsys, gl):
+def test_a_table_a_page_and_an_image(recorded, tmp_path, capsys, gl):
     out = tmp_path / "deep" / "page.html"
     assert main(["inspect", str(recorded), f"out={out}"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in ("world 0 of cartpole", "the action was not finite (action of", "Not reproduced", "fastest growing"):
-        assert words in said
-    assert str(out) in said
+        assert words in output
+    assert str(out) in output
     assert "data:image/jpeg" in out.read_text()
     assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_page_lies_beside_the_file(recorded, tmp_path, capsys):
+def test_the_page_is_next_to_the_file(recorded, tmp_path, capsys):
     mine = tmp_path / recorded.name
     mine.write_bytes(recorded.read_bytes())
     assert main(["inspect", str(mine)]) == 0
@@ -50,9 +50,9 @@ def test_the_page_lies_beside_the_file(recorded, tmp_path, capsys):
 )
 def test_bad_input_is_one_line(words, line, capsys):
     assert main(["inspect", *words]) == 2
-    said = capsys.readouterr().err
-    assert line in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert line in output
+    assert output.count("\n") == 1
 
 
 def test_a_page_has_its_name(recorded, capsys):

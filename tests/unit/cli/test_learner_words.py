@@ -1,4 +1,4 @@
-"""Settings of the learner that fit no environment or no checkpoint: named whole, before anything is learned."""
+"""Settings of the learner that fit no environment or no checkpoint: named in full, before the training."""
 
 import warnings
 
@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["symmetry=network", "actor.hidden=[33]"], "actor.hidden: 33 is odd, a symmetric network needs even widths"),
         (["symmetry=network", "critic.hidden=[33]"], "critic.hidden: 33 is odd"),
@@ -14,9 +14,9 @@ import pytest
         (["rnd.weight=1", "rnd.minibatches=17"], "rnd.minibatches: 17 is more than the 16 samples"),
     ],
 )
-def test_what_does_not_fit_is_one_line_and_nothing_written(run, in_tmp, tiny, words, says):
+def test_what_does_not_fit_is_one_line_and_nothing_written(run, in_tmp, tiny, words, message):
     code, _, err = run("train", "task=cartpole", *tiny.but(*words))
-    assert (code, says in err.splitlines()[-1]) == (2, True), err
+    assert (code, message in err.splitlines()[-1]) == (2, True), err
     assert list(in_tmp.iterdir()) == []
 
 

@@ -15,7 +15,7 @@ def test_everything_is_listed(run, in_tmp):
     assert "runs:\n  none yet" in out
 
 
-def test_one_kind_alone(run):
+def test_only_one_kind(run):
     _, out, _ = run("list", "robots")
     assert out.splitlines()[0] == "robots:"
     assert len(out.splitlines()) == 1 + len(list_robots())

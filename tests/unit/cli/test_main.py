@@ -1,4 +1,4 @@
-"""The dispatcher: help, exit codes, one line for an error that is the user's to mend."""
+"""The dispatcher: help, exit codes, one line for an error that the user can fix."""
 
 import errno
 import os
@@ -59,7 +59,7 @@ def test_an_unknown_command_gets_a_suggestion(run):
 
 
 @pytest.mark.parametrize("error", [UserError("a: 1 is wrong\nfix it"), ContractError("a: 1 is wrong\nfix it")])
-def test_what_the_user_can_mend_is_one_line_and_exit_2(capsys, error):
+def test_what_the_user_can_fix_is_one_line_and_exit_2(capsys, error):
     def fail():
         raise error
 
@@ -75,7 +75,7 @@ def test_what_the_user_can_mend_is_one_line_and_exit_2(capsys, error):
         (PeerError("process 0 of 2 lost the others"), ExitCode.FAULT),
     ],
 )
-def test_what_would_fail_again_is_told_from_what_would_not(capsys, error, code):
+def test_what_would_fail_again_has_another_exit_code(capsys, error, code):
     def fail():
         raise error
 
@@ -141,7 +141,7 @@ def test_a_fault_of_the_program_keeps_its_traceback():
         guarded(fail)
 
 
-def test_an_interruption_says_how_to_go_on(capsys, tmp_path):
+def test_an_interruption_prints_how_to_resume(capsys, tmp_path):
     run = Path("cartpole") / "20260101-100000-1-aaaa"
     checkpoint, default = (root / run / "checkpoints" / "000007" for root in (tmp_path, Path("runs")))
 

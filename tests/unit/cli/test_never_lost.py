@@ -1,4 +1,4 @@
-"""A run that was killed, torn or requeued goes on as if nothing had been."""
+"""A run that was killed, torn or requeued goes on as if it had not been interrupted."""
 
 import json
 import time
@@ -93,7 +93,7 @@ def test_a_torn_checkpoint_is_named_and_the_one_before_goes_on(run, in_tmp, tiny
     assert "000006" in torn.read_config()["resumed"][0]["told"][0]
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_anew(run, in_tmp, tiny):
+def test_a_run_killed_before_its_first_checkpoint_begins_from_scratch(run, in_tmp, tiny):
     words = ("task=cartpole", *tiny.but("max_iterations=3"))
     assert run("train", *words, "run_id=a")[0] == 0
     assert run("train", *words, "run_id=b")[0] == 0
@@ -125,7 +125,7 @@ def test_a_run_in_training_is_refused_before_its_checkpoints_are_looked_at(run, 
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("changed", "message"),
     [
         ("rewards.effort.weight=-0.02", "rewards.effort.weight=-0.02: run one has -0.01"),
         ("seed=2", "seed=2: run one has 1"),
@@ -134,13 +134,13 @@ def test_a_run_in_training_is_refused_before_its_checkpoints_are_looked_at(run, 
         ("run_id='../x'", "run_id=../x: must be"),
     ],
 )
-def test_what_is_not_that_run(run, in_tmp, tiny, changed, says):
+def test_what_is_not_that_run(run, in_tmp, tiny, changed, message):
     words = ("task=cartpole", *tiny.but("max_iterations=1"))
     assert run("train", *words, "run_id=one")[0] == 0
     name = () if changed.startswith("run_id") else ("run_id=one",)
     code, _, err = run("train", *words, *name, changed)
     assert (code, len(err.splitlines())) == (2, 1)
-    assert says in err
+    assert message in err
     assert len(list((in_tmp / "runs").glob("*/*"))) == 1
 
 
@@ -168,7 +168,7 @@ def test_another_number_of_worlds(run, in_tmp, tiny):
     assert untimed(few)[-1]["env_steps"] == 2 * 4 * 4 + 6 * 4
 
 
-def test_worlds_begin_anew_where_that_is_asked_for(run, in_tmp, tiny):
+def test_worlds_begin_again_with_fresh_worlds(run, in_tmp, tiny):
     assert run("train", "task=cartpole", *tiny, "run_id=one")[0] == 0
     assert run("resume", "one", "fresh_worlds=perhaps")[0] == 2
     code, _, err = run("resume", "one", "max_iterations=3", "fresh_worlds=true")

@@ -23,14 +23,14 @@ def copy(tmp_path) -> Path:
 
 @pytest.fixture
 def in_copy(start_python, copy):
-    """Runs Python in the copy, whose packages come first; returns what it said."""
+    """Runs Python in the copy, with the copy's packages first on the path; returns the output."""
     env = {**os.environ, "PYTHONPATH": f"{copy / 'tasks'}{os.pathsep}{copy / 'sim_assets'}"}
 
     def call(*words):
         process = start_python(words, cwd=copy, env=env)
-        said, _ = process.communicate()
-        assert process.returncode == 0, said
-        return said
+        output, _ = process.communicate()
+        assert process.returncode == 0, output
+        return output
 
     return call
 
@@ -50,7 +50,7 @@ def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy, in_copy):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["project", "torch"], "a package of that name can be imported here"),
         (["project", "My"], "a name is lower-case letters"),
@@ -68,11 +68,11 @@ def test_a_new_robot_and_new_tasks_pass_their_tests(run, copy, in_copy):
         (["task", "x", "robt=unitree_go2"], "did you mean 'robot'?"),
     ],
 )
-def test_bad_names_write_nothing(run, words, says):
+def test_bad_names_write_nothing(run, words, message):
     before = sorted(path for name in ("tasks", "sim_assets") for path in (ROOT / name).glob("*/*"))
     code, _, err = run("new", *words)
     assert code == 2
-    assert says in err
+    assert message in err
     assert len(err.splitlines()) == 1
     assert sorted(path for name in ("tasks", "sim_assets") for path in (ROOT / name).glob("*/*")) == before
 
@@ -109,7 +109,7 @@ def registered(folder, name):
     return site
 
 
-def test_a_project_is_a_package_whose_task_trains_and_whose_tests_pass(run, in_tmp, tiny, monkeypatch):
+def test_a_project_is_a_package_its_task_trains_and_its_tests_pass(run, in_tmp, tiny, monkeypatch):
     code, out, err = run("new", "project", "walkers")
     assert code == 0, err
     assert "cd walkers && pip install -e . && robot-rl train task=walkers_task" in out

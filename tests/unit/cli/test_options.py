@@ -13,7 +13,7 @@ class Options:
     run: str = option("latest", "the run")
     episodes: int = option(100, "how many")
     seconds: float = option(10.0, "how long")
-    quiet: bool = option(False, "say less")
+    quiet: bool = option(False, "print less")
 
 
 def test_values_get_the_type_of_their_field():
@@ -29,7 +29,7 @@ def test_dotted_keys_are_handed_on():
 
 
 @pytest.mark.parametrize(
-    ("argument", "says"),
+    ("argument", "message"),
     [
         ("episode=3", "did you mean 'episodes'?"),
         ("episodes=3.5", "episodes=3.5: must be a whole number"),
@@ -40,10 +40,10 @@ def test_dotted_keys_are_handed_on():
         ("sim.timestep=1", "unknown key 'sim.timestep'"),
     ],
 )
-def test_a_mistake_is_named(argument, says):
+def test_a_mistake_is_named(argument, message):
     with pytest.raises(UserError) as error:
         read_all(Options, [argument])
-    assert says in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_key_is_given_once():

@@ -1,4 +1,4 @@
-"""export, eval, video, play, report and bench: a tiny run all the way, and what is refused."""
+"""export, eval, video, play, report and bench: a tiny run from start to end, and what is refused."""
 
 import json
 
@@ -46,7 +46,7 @@ def test_eval_exports_what_is_not_exported_or_outdated(run, mine):
     assert read_bundle(exported(mine)).contract.training.iteration == 3
 
 
-def test_eval_with_another_task_writes_only_where_told(run, mine, in_tmp):
+def test_eval_with_another_task_writes_only_to_out(run, mine, in_tmp):
     words = ["eval", "episodes=2", "seconds=1.5", "sim.timestep=0.02", "sim.decimation=2"]
     assert run(*words)[0] == 0
     assert not mine.eval_file.exists()
@@ -62,7 +62,7 @@ def test_a_bundle_is_evaluated_without_its_run(run, mine, in_tmp):
     assert "onnx" in out
 
 
-def test_a_disagreement_is_shouted(capsys):
+def test_a_disagreement_is_shown_in_capitals(capsys):
     good = {"mean": 1.0, "std": 0.1}
     agreement = {"actions": False, "metrics": True, "action_error": 0.1, "action_bound": 1e-4}
     result = {"torch": {"power": good}, "onnx": {"power": None}, "episodes": 2, "seconds": 5.0, "agreement": agreement}
@@ -80,7 +80,7 @@ def test_video_of_a_run_and_of_a_bundle(run, mine, in_tmp, gl):
     assert (in_tmp / "cartpole.mp4").stat().st_size > 0
 
 
-def test_a_machine_without_opengl_is_told_what_to_install(run, mine, monkeypatch):
+def test_without_opengl_the_error_names_what_to_install(run, mine, monkeypatch):
     def no_gl(*_, **__):
         raise render.NoGLError(render.NO_GL)
 
@@ -145,11 +145,11 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("words", "says"), BAD)
-def test_bad_input_is_one_line_exit_2_and_nothing_written(run, in_tmp, words, says):
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_bad_input_is_one_line_exit_2_and_nothing_written(run, in_tmp, words, message):
     code, out, err = run(*words)
     assert (code, out) == (2, "")
-    assert says in err
+    assert message in err
     assert len(err.splitlines()) == 1
     assert list(in_tmp.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Output that nobody takes: a training goes on without it."""
+"""Output that nobody reads: a training goes on without it."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""record writes what a policy looks like, and a training takes it for its motion prior."""
+"""record writes the motion of a policy, and a training uses it as its motion prior."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_a_prior_learns_from_it(run, in_tmp, tiny, recorded):
     rows = [json.loads(line) for line in (run_dir.path / "metrics.jsonl").read_text().splitlines()]
     assert all(0.0 <= row["amp/reward"] <= 1.0 and row["rnd/reward"] > 0.0 for row in rows)
     assert run_dir.read_config()["config"]["amp"]["motions"] == str(recorded)
-    # The group is the training's alone: what else looks at the run has its task as it is.
+    # Only training adds the group: everything else that reads the run has its task unchanged.
     code, _, err = run("resume", run_dir.run_id, "max_iterations=3")
     assert code == 0, err
     assert run("train", "task=cartpole", *tiny.but("num_steps=1"), *words, "learner=rsl_rl")[0] == 2

@@ -1,4 +1,4 @@
-"""robot-rl sync: copies of metrics.jsonl made anew, and what is refused."""
+"""robot-rl sync: copies of metrics.jsonl written again, and what is refused."""
 
 import shutil
 import sys
@@ -21,7 +21,7 @@ def copied(small_run, in_tmp):
 
 @pytest.fixture
 def sent(monkeypatch):
-    """What a made-up wandb was told: the options of a run, then its iterations."""
+    """What a fake wandb received: the options of a run, then its iterations."""
     calls = []
     made = SimpleNamespace(
         log=lambda row, step: calls.append(step), finish=lambda: None, starting_step=0, sync_dir="wandb/offline-run"
@@ -31,7 +31,7 @@ def sent(monkeypatch):
     return calls
 
 
-def test_tensorboard_is_made_anew_from_the_rows(run, copied):
+def test_tensorboard_is_written_again_from_the_rows(run, copied):
     shutil.rmtree(copied / "tb")
     code, out, err = run("sync", copied.name)
     assert (code, err) == (0, "")

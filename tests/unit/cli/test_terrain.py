@@ -25,26 +25,26 @@ def test_stairs_are_drawn_and_described(run, in_tmp, gl):
     assert "2 rows x 2 columns of 8 m, difficulty 0 to 1 rising by row, seed 0" in out
     assert "height field of 260 x 260 cells of 0.1 m, 26 x 26 m, border 5 m" in out
     assert out.splitlines()[-1] == "terrain_stairs.png"
-    picture = np.asarray(Image.open("terrain_stairs.png").convert("RGB")).astype(int)
-    assert picture.shape == (200, 400, 3)
+    image = np.asarray(Image.open("terrain_stairs.png").convert("RGB")).astype(int)
+    assert image.shape == (200, 400, 3)
     # Down is blue and up is brown, on the map as in the view.
-    blue, brown = picture[..., 2] - picture[..., 0] > 40, picture[..., 0] - picture[..., 2] > 40
+    blue, brown = image[..., 2] - image[..., 0] > 40, image[..., 0] - image[..., 2] > 40
     for part in (slice(None, 168), slice(168, None)):
         assert blue[:, part].mean() > 0.01
         assert brown[:, part].mean() > 0.01
 
 
-def test_a_picture_of_boxes_is_much_like_that_of_the_height_field(run, in_tmp, gl):
+def test_an_image_of_boxes_is_similar_to_that_of_the_height_field(run, in_tmp, gl):
     from PIL import Image
 
-    pictures = []
+    images = []
     for form in ("hfield", "boxes"):
         out = f"{form}.png"
         code, text, err = run("terrain", "gaps", "rows=1", "size=300", f"form={form}", "robot=none", f"out={out}")
         assert code == 0, err
-        pictures.append(np.asarray(Image.open(out).convert("RGB")).astype(float))
+        images.append(np.asarray(Image.open(out).convert("RGB")).astype(float))
     assert "boxes, from a map of" in text
-    assert np.abs(pictures[0] - pictures[1]).mean() < 25
+    assert np.abs(images[0] - images[1]).mean() < 25
 
 
 def test_numbers_are_set_by_name(run, in_tmp, gl):

@@ -1,4 +1,4 @@
-"""The command line under torchrun: one run of several processes, stopped by Ctrl-C, resumed by one alone."""
+"""The command line under torchrun: one run of several processes, stopped by Ctrl-C, resumed by a single one."""
 
 import json
 import os
@@ -71,11 +71,11 @@ def test_a_run_of_two_is_stopped_and_resumed_by_one(in_tmp, run, tiny):
 def test_worlds_that_cannot_be_divided(start_python, in_tmp, tiny):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+        group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
     words = ["-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny.but("num_envs=5")]
-    environs = [{**os.environ, **SURROUNDINGS, **told, "RANK": str(rank)} for rank in range(2)]
+    environs = [{**os.environ, **SURROUNDINGS, **group, "RANK": str(rank)} for rank in range(2)]
     processes = [start_python(words, cwd=in_tmp, env=environ) for environ in environs]
-    said = [process.communicate(timeout=300)[0] for process in processes]
-    assert "robot-rl: num_envs=5: must be a multiple of the 2 processes that train together" in said[0]
-    assert [process.returncode for process in processes] == [2, 2], said
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    assert "robot-rl: num_envs=5: must be a multiple of the 2 processes that train together" in outputs[0]
+    assert [process.returncode for process in processes] == [2, 2], outputs
     assert not list(in_tmp.glob("runs/*/*"))

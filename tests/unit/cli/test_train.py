@@ -102,14 +102,14 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("words", "says"), BAD)
-def test_bad_input_is_one_line_exit_2_and_nothing_written(run, in_tmp, monkeypatch, words, says):
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_bad_input_is_one_line_exit_2_and_nothing_written(run, in_tmp, monkeypatch, words, message):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     code, out, err = run("train", *words)
     assert (code, out) == (2, "")
     assert err.startswith("robot-rl: ")
     assert len(err.splitlines()) == 1
-    assert says in err
+    assert message in err
     assert list(in_tmp.iterdir()) == []
 
 
@@ -146,7 +146,7 @@ def test_resume_goes_on_in_the_same_directory(run, in_tmp, tiny):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["nope"], "no such run in"),
         (["../../etc"], "not a run in"),
@@ -155,10 +155,10 @@ def test_resume_goes_on_in_the_same_directory(run, in_tmp, tiny):
         (["latest", "ppo.lr=3"], "unknown key 'ppo.lr'"),
     ],
 )
-def test_resume_refuses_what_it_cannot_do(run, small_run, words, says):
+def test_resume_refuses_what_it_cannot_do(run, small_run, words, message):
     code, _, err = run("resume", *words, f"root={small_run.parent.parent}")
     assert code == 2
-    assert says in err
+    assert message in err
     assert len(err.splitlines()) == 1
 
 
@@ -211,7 +211,7 @@ def test_fine_tuning_with_another_network_is_refused(run, small_run, in_tmp, tin
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_and_says_how_to_resume(run, in_tmp, tiny):
+def test_ctrl_c_saves_and_prints_how_to_resume(run, in_tmp, tiny):
     command = [sys.executable, "-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny.but("max_iterations=1000000")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""Words of every command that mean nothing, or not what they seem to: one line that names them, and exit code 2."""
+"""Arguments of every command that are unknown or misleading: one line that names them, and exit code 2."""
 
 import json
 import os
@@ -104,23 +104,23 @@ def resolved(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize(("words", "says"), TRAIN)
-def test_train_refuses_what_it_would_take_wrongly(run, in_tmp, resolved, words, says):
+@pytest.mark.parametrize(("words", "message"), TRAIN)
+def test_train_refuses_what_it_would_misread(run, in_tmp, resolved, words, message):
     code, out, err = run("train", TASK, *words)
     assert (code, out, resolved, len(err.splitlines())) == (2, "", [], 1), err
-    assert says in err
+    assert message in err
     assert list(in_tmp.iterdir()) == []
 
 
-@pytest.mark.parametrize(("line", "says"), OTHERS)
-def test_other_commands_refuse_it_too(run, in_tmp, line, says):
+@pytest.mark.parametrize(("line", "message"), OTHERS)
+def test_other_commands_refuse_it_too(run, in_tmp, line, message):
     cell = {"task": "t", "policy": "p", "engine": "mujoco", "torch": {"fall_rate": {"mean": 0}}, "seconds": 1}
     files = {"deep.json": "[" * 100_000, "endless.json": json.dumps({**cell, "episodes": float("inf")})}
     for name, text in files.items():
         (in_tmp / name).write_text(text)
     code, out, err = run(*line.split())
     assert (code, out, len(err.splitlines())) == (2, "", 1), err
-    assert says in err
+    assert message in err
     assert sorted(path.name for path in in_tmp.iterdir()) == sorted(files)
 
 

@@ -14,7 +14,7 @@ def test_there_and_back_through_json():
     assert from_dict(PPOLearnerCfg, json.loads(json.dumps(to_dict(cfg)))) == cfg
 
 
-def test_overrides_leave_the_original_alone():
+def test_overrides_leave_the_original_unchanged():
     cfg = PPOLearnerCfg()
     changed = apply_overrides(cfg, {"ppo.learning_rate": 2e-3, "actor.hidden": [64, 32], "num_steps": 12})
     assert (changed.ppo.learning_rate, changed.actor.hidden, changed.num_steps) == (2e-3, (64, 32), 12)

@@ -1,4 +1,4 @@
-"""Evaluations of one policy in several engines become a table, a file and a picture."""
+"""Evaluations of one policy in several engines become a table, a file and a plot."""
 
 import json
 from pathlib import Path
@@ -17,8 +17,8 @@ def evaluation(engine, error=0.1, fell=0.0, **changes):
         "yaw_vel_error": {"mean": 0.07, "std": 0.02},
         "fall_rate": {"mean": fell, "std": 0.0},
     }
-    told = {"onnx": figures, "episodes": 100, "seconds": 10.0, "task": "go2_flat", "policy": "run-1"}
-    return told | {"engine": engine, "trained_on": "mujoco"} | changes
+    result = {"onnx": figures, "episodes": 100, "seconds": 10.0, "task": "go2_flat", "policy": "run-1"}
+    return result | {"engine": engine, "trained_on": "mujoco"} | changes
 
 
 @pytest.fixture
@@ -62,17 +62,17 @@ def test_a_policy_without_its_own_engine_has_no_losses(write):
 
 
 def test_a_task_without_a_command_is_judged_by_its_return(write):
-    def told(engine, total):
+    def with_return(engine, total):
         figures = {"fall_rate": {"mean": 0.5, "std": 0.5}, "return": {"mean": total, "std": 1.0}}
         return evaluation(engine, onnx=figures)
 
-    table = merge(cells(write, told("mujoco", 4.0), told("isaac", 3.6), told("mujoco_warp", 3.0)))
+    table = merge(cells(write, with_return("mujoco", 4.0), with_return("isaac", 3.6), with_return("mujoco_warp", 3.0)))
     near, far = (table.losses(table.cells["run-1", engine]) for engine in ("isaac", "mujoco_warp"))
     assert near == {"tracking": pytest.approx(0.1), "survival": 0.0, "within": True}
     assert far == {"tracking": pytest.approx(0.25), "survival": 0.0, "within": False}
 
 
-def test_the_picture_of_a_task_without_a_command(write, capsys):
+def test_the_plot_of_a_task_without_a_command(write, capsys):
     figures = {"fall_rate": {"mean": 0.5, "std": 0.5}, "return": {"mean": 3.0, "std": 1.0}}
     words = [write(f"{engine}.json", evaluation(engine, onnx=figures)) for engine in ("mujoco", "isaac")]
     assert main(["cross", *words, "out=cross.json"]) == 0
@@ -80,7 +80,7 @@ def test_the_picture_of_a_task_without_a_command(write, capsys):
     assert Path("cross.png").stat().st_size > 1000
 
 
-def test_the_command_writes_table_file_and_picture(write, capsys):
+def test_the_command_writes_table_file_and_plot(write, capsys):
     words = [
         write(f"{engine}.json", evaluation(engine, 0.1 + 0.03 * k)) for k, engine in enumerate(("mujoco", "isaac"))
     ]
@@ -89,14 +89,14 @@ def test_the_command_writes_table_file_and_picture(write, capsys):
     assert "0.130" in out
     assert "+30%" in out
     assert "!" in out
-    told = json.loads(Path("cross.json").read_text())
-    assert told["engines"] == ["mujoco", "isaac"]
-    assert [cell["losses"] for cell in told["cells"]][1]["within"] is False
+    table = json.loads(Path("cross.json").read_text())
+    assert table["engines"] == ["mujoco", "isaac"]
+    assert [cell["losses"] for cell in table["cells"]][1]["within"] is False
     from PIL import Image
 
-    with Image.open("cross.png") as picture:
-        assert picture.size[0] == 1100
-        colours = {colour for _, colour in picture.convert("RGB").getcolors(2**20)}
+    with Image.open("cross.png") as image:
+        assert image.size[0] == 1100
+        colours = {colour for _, colour in image.convert("RGB").getcolors(2**20)}
     assert {(11, 98, 196), (209, 102, 10)} <= colours  # home, and beyond the bounds
 
 
@@ -104,15 +104,15 @@ def test_every_pair_of_two_policies(write, capsys):
     words = []
     for policy, home in (("a", "mujoco"), ("b", "isaac")):
         for engine in ("mujoco", "isaac"):
-            told = evaluation(engine, policy=policy, trained_on=home)
-            words.append(write(f"{policy}-{engine}.json", told))
+            content = evaluation(engine, policy=policy, trained_on=home)
+            words.append(write(f"{policy}-{engine}.json", content))
     assert main(["cross", *words, "out=cross.json"]) == 0
-    told = json.loads(Path("cross.json").read_text())
-    assert told["policies"] == ["a", "b"]
-    assert sum(cell["losses"] is None for cell in told["cells"]) == 2
+    table = json.loads(Path("cross.json").read_text())
+    assert table["policies"] == ["a", "b"]
+    assert sum(cell["losses"] is None for cell in table["cells"]) == 2
 
 
-def test_a_bundle_is_told_where_it_learned(write, capsys):
+def test_where_a_bundle_was_trained_can_be_given(write, capsys):
     words = [write(f"{engine}.json", evaluation(engine, trained_on=None)) for engine in ("mujoco", "isaac")]
     assert main(["cross", *words, "home=isaac", "out=cross.json"]) == 0
     (cell,) = [cell for cell in json.loads(Path("cross.json").read_text())["cells"] if cell["losses"]]

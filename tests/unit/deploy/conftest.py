@@ -55,7 +55,7 @@ def toy_description():
 
 
 class ToyEnv:
-    """Worlds whose signals wander at random around the last targets; every 60 steps a world ends on its own."""
+    """Worlds with signals that wander at random around the last targets; every 60 steps a world ends on its own."""
 
     device = "cpu"
 

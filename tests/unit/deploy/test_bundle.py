@@ -26,7 +26,7 @@ def test_a_fresh_bundle_passes(toy_bundle):
     assert json.loads(json.dumps(report.to_dict()))["replay"]["steps"] == 256
 
 
-def test_what_lies_in_the_directory(toy_bundle):
+def test_content_of_the_directory(toy_bundle):
     names = sorted(path.name for path in toy_bundle.iterdir())
     assert names == ["SHA256SUMS", "contract.json", "golden.npz", "policy.onnx"]
     assert sorted(path.name for path in toy_bundle.parent.iterdir()) == ["policy"]

@@ -41,7 +41,7 @@ def test_clip_and_gate_are_filled_in(contract):
     assert by_name["clock"].params == {"frequency_hz": 2.0, "gate": "command", "gate_norm": 0.1}
 
 
-def test_needs_the_standard_library_alone():
+def test_needs_only_the_standard_library():
     root = Path(contract_module.__file__).parents[1]
     code = (
         f"import sys; sys.path.insert(0, {str(root)!r}); import robot_rl_deploy.contract; "
@@ -52,7 +52,7 @@ def test_needs_the_standard_library_alone():
     assert done.stdout.strip() == "['robot_rl_deploy']"
 
 
-# A path into the contract, the value put there (or "del"), and what the one line must say.
+# A path into the contract, the value put there (or "del"), and what the one line must contain.
 WRONG = [
     (("schema_version",), 2, "schema_version is 2"),
     (("schema_version",), True, "schema_version is True"),

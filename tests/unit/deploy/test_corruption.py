@@ -216,7 +216,7 @@ def batch_of(rows):
 
 
 def inner_clip(model):
-    """The network clips its actions at 1000, where the contract says 10."""
+    """The network clips its actions at 1000, where the contract has 10."""
     found = 0
     for tensor in model.graph.initializer:
         values = onnx.numpy_helper.to_array(tensor)
@@ -411,7 +411,7 @@ def test_a_damaged_bundle_is_refused(toy_bundle, tmp_path, name):
         assert "\n" not in str(caught.value)
 
 
-def test_the_forger_alone_breaks_nothing(toy_bundle, tmp_path):
+def test_the_forger_on_its_own_breaks_nothing(toy_bundle, tmp_path):
     """Without a change the tools above leave a bundle that passes: they hide no other damage."""
     bundle = tmp_path / "policy"
     shutil.copytree(toy_bundle, bundle)

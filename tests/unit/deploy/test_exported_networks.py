@@ -1,4 +1,4 @@
-"""What a learner's policy may be made of, in a bundle: encoders, mirrored networks, every distribution of actions."""
+"""The parts of a learner's policy in a bundle: encoders, mirrored networks, every distribution of actions."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.networks.layout import ObservationLayout
 
 TERM = "actor.joint_vel"
-"""Three values of three joints, components 15 to 23 of the toy's 30: a picture of 3 x 3."""
+"""Three values of three joints, components 15 to 23 of the toy's 30: an image of 3 x 3."""
 LAYOUT = ObservationLayout({"actor": (30,)}, {TERM: (15, 1, 3, 3)})
 CONV = {"conv": ConvCfg(groups=(TERM,), channels=(4, 8), features=6)}
 ROWS = torch.arange(9).view(3, 3).flip(0).reshape(-1)

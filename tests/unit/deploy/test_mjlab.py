@@ -1,4 +1,4 @@
-"""Policies of mjlab's: an ONNX file with its metadata becomes a contract and a bundle, or a line that says why not."""
+"""Policies of mjlab's: an ONNX file with its metadata becomes a contract and a bundle, or one line of error."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ WIDTH = 3 + 3 + 2 * 3 + 3 + 2 + 3
 
 
 def network(width=WIDTH, actions=2, metadata=METADATA, seed=0, second_input=False):
-    """An ONNX file as mjlab exports it: one fixed world, obs -> actions, metadata beside."""
+    """An ONNX file as mjlab exports it: one fixed world, obs -> actions, with metadata."""
     rng = np.random.default_rng(seed)
     weights = {
         "mlp.0.weight": rng.normal(size=(8, width)) / width**0.5,
@@ -120,7 +120,7 @@ def test_a_term_of_another_name_is_what_the_facts_call_it():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"observation_names": "base_lin_vel,projected_gravity,joint_pos,joint_vel,actions,command"}, "base_lin_vel"),
         ({"observation_names": "height_scan,projected_gravity,joint_pos,joint_vel,actions,command"}, "its grid"),
@@ -136,10 +136,10 @@ def test_a_term_of_another_name_is_what_the_facts_call_it():
         ({"run_path": "", "joint_names": ""}, "see hip, knee, tail"),
     ],
 )
-def test_what_cannot_be_imported_is_refused_in_a_line(changes, said):
+def test_what_cannot_be_imported_is_refused_in_a_line(changes, message):
     with pytest.raises(ContractError) as refused:
         contract_of(METADATA | changes)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_file_without_metadata_or_with_a_memory_is_refused():
@@ -227,10 +227,10 @@ def test_the_network_of_the_bundle_takes_any_number_of_worlds(tmp_path):
     ),
 )
 def test_metadata_that_holds_anything_is_a_contract_or_one_line(key, text):
-    said = ""
+    message = ""
     try:
         width = contract_of(METADATA | {key: text}).layout.observation_size
     except ContractError as error:
-        width, said = WIDTH, str(error)
+        width, message = WIDTH, str(error)
     assert width == WIDTH
-    assert len(said.splitlines()) <= 1
+    assert len(message.splitlines()) <= 1

@@ -1,4 +1,4 @@
-"""Signals of sensors in the contract, and a bundle of a Go2 that feels its feet and sees the ground, end to end."""
+"""Signals of sensors in the contract, and a bundle of a Go2 with foot contacts and a height scan, end to end."""
 
 import dataclasses
 
@@ -66,7 +66,7 @@ class Seeing:
         return self.net
 
 
-def test_what_the_contract_says_of_sensors(env, training):
+def test_sensors_in_the_contract(env, training):
     contract = make_contract(env.describe_policy(), training)
     rows = {term.name: term for term in contract.observations}
     frames = {name: (rows[name].signal, rows[name].frame, rows[name].size) for name in rows}

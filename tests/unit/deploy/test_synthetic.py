@@ -1,4 +1,4 @@
-"""The made-up robot that benchmarks and tests run."""
+"""The synthetic robot of benchmarks and tests."""
 
 import pytest
 from robot_rl_deploy.describe import make_contract

@@ -1,7 +1,7 @@
 """The how-tos are right: their files are written and their commands and code run, in order, in a copy of the tree.
 
-A block's first line says what is done with it: `python file=PATH` writes a file, `append=PATH` adds to one,
-`insert=PATH after="TEXT"` adds lines behind the first line with that text; `python` alone is run, and so is each line
+A block's first line specifies what is done with it: `python file=PATH` writes a file, `append=PATH` adds to one,
+`insert=PATH after="TEXT"` adds lines behind the first line with that text; a plain `python` is run, and so is each line
 of `console`. Trainings and evaluations are made small. `console skip` needs a screen or a person.
 """
 
@@ -53,8 +53,8 @@ def python(start_python, copy):
 
     def call(*words):
         process = start_python(words, cwd=copy, env={**os.environ, "PYTHONPATH": path})
-        said, _ = process.communicate()
-        assert process.returncode == 0, f"{' '.join(words)}\n{said}"
+        output, _ = process.communicate()
+        assert process.returncode == 0, f"{' '.join(words)}\n{output}"
 
     return call
 
@@ -70,7 +70,7 @@ def run_line(python, copy, line):
 
 
 def write(copy, attributes, content):
-    """Writes what a block says into a file; returns the file, None where the block says nothing of one."""
+    """Writes the content of a block into its file; returns the file, None where the block names none."""
     if "file" in attributes:
         path = copy / attributes["file"]
         path.parent.mkdir(parents=True, exist_ok=True)

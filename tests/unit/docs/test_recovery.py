@@ -1,4 +1,4 @@
-"""docs/recovery.md: its exit codes are those of the program, and its batch scripts do what it says, with a stand-in."""
+"""docs/recovery.md: its exit codes are those of the program, and its batch scripts do as described, with a stand-in."""
 
 import os
 import re
@@ -70,7 +70,7 @@ def test_a_job_is_requeued_where_its_state_was_saved(submit, code):
     assert any(call.startswith("srun robot-rl train task=") and " run_id=" in call for call in calls)
 
 
-def test_srun_tells_every_process_its_place(submit):
+def test_srun_gives_every_process_its_rank(submit):
     ended, calls = submit("several.sh", ExitCode.REQUEUE)
     started = [call.split()[1:4] for call in calls if call.startswith("robot-rl")]
     assert (ended, started) == (85, [["0/2", "0/2", "node7:29500"], ["1/2", "1/2", "node7:29500"]])

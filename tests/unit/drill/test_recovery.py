@@ -1,4 +1,4 @@
-"""What a drill notices about a run that went on: nothing of it may be taken on trust."""
+"""What a drill checks in a resumed run: every property is compared."""
 
 import json
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ def test_a_line_that_is_no_row_is_seen(copies, tmp_path):
     assert outcome.wrong == ["metrics.jsonl has invalid lines"]
 
 
-def test_another_run_is_wrong_unless_nobody_can_tell(copies, tmp_path):
+def test_another_run_is_wrong_unless_it_cannot_be_compared(copies, tmp_path):
     run, outcome = make_run(tmp_path / "copy", weight=1.5), Outcome(fault="kill")
     assert compare(copies, run, outcome).startswith("no, 1 differences, the first in model.safetensors: w")
     assert len(outcome.wrong) == 1
@@ -145,14 +145,14 @@ def acting(monkeypatch, folder, script):
     monkeypatch.setattr("sys.executable", str(actor))
 
 
-def test_a_process_that_ends_too_early_says_why(tmp_path, monkeypatch):
+def test_a_process_that_ends_too_early_is_reported_with_its_reason(tmp_path, monkeypatch):
     acting(monkeypatch, tmp_path, "echo 'robot-rl: no such run' >&2; exit 2")
     with Training(make_run(tmp_path), {}) as training, pytest.raises(DrillError) as error:
         training.wait_first(20.0)
     assert str(error.value) == "ended with exit code 2 before the first iteration; last line: robot-rl: no such run"
 
 
-def test_what_a_process_says_is_timed(tmp_path, monkeypatch):
+def test_the_output_of_a_process_is_timed(tmp_path, monkeypatch):
     words = (
         "robot-rl: 000006 is damaged",
         "",
@@ -160,8 +160,8 @@ def test_what_a_process_says_is_timed(tmp_path, monkeypatch):
         "iteration 5/9  steps",
         "done",
     )
-    said = "; ".join(f"echo '{line}'; sleep 0.05" for line in words)
-    acting(monkeypatch, tmp_path, f'{said}; echo "$@"; exit 85')
+    commands = "; ".join(f"echo '{line}'; sleep 0.05" for line in words)
+    acting(monkeypatch, tmp_path, f'{commands}; echo "$@"; exit 85')
     with Training(make_run(tmp_path), {"max_iterations": 9}) as training:
         first = training.wait_first(20.0)
         assert training.wait(20.0) == 85
@@ -180,7 +180,7 @@ def test_a_process_that_hangs_is_killed(tmp_path, monkeypatch):
     assert training.wait(1.0) == -9
 
 
-def test_a_process_whose_files_may_not_grow(tmp_path, monkeypatch):
+def test_a_process_with_a_limit_on_file_size(tmp_path, monkeypatch):
     acting(monkeypatch, tmp_path, f"head -c 4096 /dev/zero > {tmp_path}/big")
     with Training(make_run(tmp_path), {}, file_blocks=1) as training:
         assert training.wait(20.0) != 0

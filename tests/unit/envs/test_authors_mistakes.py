@@ -1,4 +1,4 @@
-"""What an author of a task or a robot gets wrong is one line that names the place, and never MuJoCo's or Warp's own."""
+"""A mistake in a task or a robot is one line that names the place, and never an error of MuJoCo or Warp."""
 
 import dataclasses
 import shutil

@@ -1,4 +1,4 @@
-"""Whatever a user can get wrong is answered by one line that names the field, the value and what would be right."""
+"""Every mistake of a user gives one line that names the field, the value and what would be right."""
 
 import dataclasses
 
@@ -145,7 +145,7 @@ def test_names_that_nothing_has_get_a_suggestion():
     assert "did you mean 'cartpole'" in refused(call=get_robot, name="cartpol")
 
 
-def test_a_robot_whose_model_lacks_what_it_names(cart_task, tmp_path):
+def test_a_robot_with_a_model_that_lacks_what_it_names(cart_task, tmp_path):
     robot = get_robot("cartpole")
     ghost = dataclasses.replace(robot.joints[1], name="elbow")
     wrong = dataclasses.replace(robot, joints=(robot.joints[0], ghost))

@@ -36,7 +36,7 @@ def test_another_version_is_one_line(pretend):
         resolve_engine("isaac", "cpu")
 
 
-def test_beside_an_older_mujoco_auto_is_isaac(pretend):
+def test_with_an_older_mujoco_auto_is_isaac(pretend):
     pretend(isaaclab="3.0.0", mujoco="3.12.0")
     assert resolve_engine("auto", "cpu") == "isaac"
     assert resolve_engine("isaac", "cuda:0") == "isaac"
@@ -45,7 +45,7 @@ def test_beside_an_older_mujoco_auto_is_isaac(pretend):
             resolve_engine(name, "cpu")
 
 
-def test_beside_our_own_mujoco_auto_is_as_ever(pretend):
+def test_with_our_own_mujoco_auto_is_unchanged(pretend):
     pretend(isaaclab="3.0.0")
     assert resolve_engine("auto", "cpu") == "mujoco"
     assert resolve_engine("auto", "cuda:0") == "mujoco_warp"

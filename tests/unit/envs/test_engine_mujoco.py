@@ -1,4 +1,4 @@
-"""The CPU engine's own services: rays, saved states, per-world model fields, and which engine a name means."""
+"""The CPU engine's own services: rays, saved states, per-world model fields, and the engine of a name."""
 
 import numpy as np
 import pytest

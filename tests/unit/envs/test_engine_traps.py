@@ -143,7 +143,7 @@ def test_an_absurd_velocity_is_taken_for_an_explosion(puppet, cart_task):
     assert doll.step(qpos=[0.0, 0.0], qvel=[[9e3, 0.0], [2e4, 0.0]])[3]["valid"].tolist() == [True, False]
 
 
-def test_an_action_that_is_not_finite_costs_its_own_world_alone(go2_task):
+def test_an_action_that_is_not_finite_costs_only_its_own_world(go2_task):
     env = make_env(go2_task(rewards={"rate": Reward(rewards.action_rate, weight=-1.0)}), num_envs=3, engine="mujoco")
     actions = torch.zeros(3, 12)
     actions[1, 5] = torch.nan
@@ -156,7 +156,7 @@ def test_an_action_that_is_not_finite_costs_its_own_world_alone(go2_task):
 
 
 def test_a_world_that_nobody_touched_is_never_rounded(go2_task):
-    """Fifty control steps give the bits of MuJoCo alone under the same float32 controls."""
+    """Fifty control steps give the bits of plain MuJoCo under the same float32 controls."""
     env = make_env(go2_task(), num_envs=4, engine="mujoco", num_threads=2)
     bare = Batch(env.scene.model, 4, 1)
     bare.state[...] = env.engine.get_state()
@@ -186,7 +186,7 @@ def test_a_reset_elsewhere_rounds_nothing_here(go2_task):
         np.testing.assert_array_equal(env.engine.batch.state[[0, 2, 3]], bare.state[[0, 2, 3]])
 
 
-def test_a_push_changes_the_velocity_of_the_pushed_world_alone(go2_task):
+def test_a_push_changes_the_velocity_of_the_pushed_world_only(go2_task):
     task = go2_task(events={"push": Event(events.push, mode="interval", interval_s=(50.0, 60.0), xy=0.5, yaw=0.3)})
     pushed, calm = (make_env(task, num_envs=4, engine="mujoco", seed=1) for _ in range(2))
     pushed.state.interval_left_s[2] = 0.05
@@ -249,7 +249,7 @@ def icy(s: Any, i: int, rng: wp.uint32, low: float, high: float):
 
 
 def test_friction_of_one_s_own_acts(go2_task):
-    """Told to stop by the ground alone, a standing robot at 1 m/s slides on where its feet are slippery."""
+    """A standing robot at 1 m/s, stopped only by the ground, slides on where its feet are slippery."""
     env = make_env(go2_task(events={"icy": Event(icy, low=0.05, high=1.0)}), num_envs=2, engine="mujoco")
     zero = torch.zeros(2, 12)
     for _ in range(15):

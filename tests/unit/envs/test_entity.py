@@ -1,4 +1,4 @@
-"""A named thing in a scene knows its part of the model, at any place in the model's arrays."""
+"""A named entity of a scene knows its part of the model, at any place in the model's arrays."""
 
 import numpy as np
 import pytest

@@ -115,7 +115,7 @@ def test_metrics_of_episodes_by_hand(doll):
     assert got["tracking/upright"] == pytest.approx((1 - 2) / 3, rel=1e-5)
 
 
-def test_metrics_start_anew_after_each_call(doll):
+def test_metrics_start_from_zero_after_each_call(doll):
     run(doll, 10)
     assert doll.env.pop_metrics()["termination/time_limit"] == 1.0
     again = doll.env.pop_metrics()

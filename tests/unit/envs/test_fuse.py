@@ -45,7 +45,7 @@ def test_the_same_names_may_mean_other_functions_and_weights(puppet, cart_task):
 
 
 def test_names_that_resemble_each_other_or_the_kernels_are_kept_apart(puppet, cart_task):
-    """Paths that differ in a dot alone, and a term called like the text's own functions."""
+    """Paths that differ only in a dot, and a term called like the text's own functions."""
     x, v = Observation(observations.one_joint_pos, joint=0), Observation(observations.one_joint_pos, joint=1)
     groups = {
         "actor": ObservationGroup(terms={"a_b": x, "observe_actor": v}),
@@ -77,7 +77,7 @@ def make_bonus(value):
     return bonus
 
 
-def test_a_term_written_anew_under_its_old_name_takes_effect(puppet, cart_task):
+def test_a_new_term_of_the_same_name_takes_effect(puppet, cart_task):
     values = [step(puppet(cart_task(rewards={"bonus": Reward(make_bonus(k), weight=1.0)})))[1][0] for k in (1, 2, 1)]
     assert [value.item() for value in values] == pytest.approx([0.1, 0.2, 0.1])
 

@@ -1,4 +1,4 @@
-"""The group "motion": what it holds by name, and that nobody who did not ask for it has it."""
+"""The group "motion": its content by name, and that it exists only on request."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_no_noise_and_a_mirror(env):
     assert names[int(perm[names.index("joint_pos.FL_calf_joint")])] == "joint_pos.FR_calf_joint"
 
 
-def test_only_where_it_is_asked_for():
+def test_the_motion_group_is_added_only_on_request():
     task = get_task("go2_flat")
     assert MOTION not in task.observations
     own = with_motion(task)

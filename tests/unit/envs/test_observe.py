@@ -43,7 +43,7 @@ def test_noise_is_uniform_within_its_bound_and_without_mean(doll):
     assert abs(np.corrcoef(noisy[0][:-1, 0], noisy[0][1:, 0])[0, 1]) < 0.06, "neighbouring worlds share their noise"
 
 
-def test_no_noise_where_the_group_or_the_figure_says_so(doll):
+def test_no_noise_where_the_group_or_the_figure_disables_it(doll):
     obs = doll.step(qpos=[0.1, 3.0], qvel=[0.5, -1.0])[0]
     np.testing.assert_allclose(obs["quiet"][:, :2], np.tile([1.0, -2.0], (4096, 1)), rtol=1e-6)
     doll.env.set_param("observations.actor.noisy.noise", 0.0)

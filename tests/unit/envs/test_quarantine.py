@@ -1,4 +1,4 @@
-"""What breaks a world costs that world alone, is counted by its reason, and leaves a file that names it."""
+"""What breaks a world costs only that world, is counted by its reason, and leaves a file that names it."""
 
 import json
 from typing import Any
@@ -145,7 +145,7 @@ def test_too_little_memory_costs_the_world_that_needs_more(sensitive, tmp_path, 
     assert REASONS[reason] == bit
 
 
-def test_the_first_cause_counts_and_bits_tell_all(puppet, cart_task):
+def test_the_first_cause_is_counted_and_the_bits_hold_all(puppet, cart_task):
     """A state that is not finite makes rewards and observations so, too: they are not to blame."""
     doll = puppet(cart_task(), num_envs=2)
     doll.step(qpos=[[0.0, 0.0], [np.nan, 0.0]], qvel=[0.0, 0.0], actions=[[0.0], [np.nan]])

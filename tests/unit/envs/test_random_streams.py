@@ -93,7 +93,7 @@ def test_another_term_leaves_a_term_s_draws_alone(make, busy_task):
         assert torch.equal(getattr(plain.state, name), getattr(more.state, name)), name
 
 
-def test_seeds_beside_each_other_share_no_stream(make):
+def test_adjacent_seeds_share_no_stream(make):
     draws = torch.stack([make(seed=seed, num_envs=64).state.geom_friction[:, -1, 0] for seed in range(4)])
     assert len(torch.unique(draws)) == draws.numel()
     assert torch.corrcoef(draws).fill_diagonal_(0).abs().max() < 0.5

@@ -158,7 +158,7 @@ def test_a_torque_turns_the_body(start):
     assert np.abs(torque).max() > 1.0
     run(env, 2)
     turn = env.state.base_ang_vel_b.numpy()
-    # about one axis of a body whose moments differ at most by a few times
+    # about one axis of a body where the moments differ at most by a few times
     assert (np.sum(turn * torque, axis=1) > 0).all()
 
 
@@ -178,7 +178,7 @@ def test_a_reset_lets_go(start, env):
 
 
 def test_a_kick_during_the_episode_is_another_body_s(start, env):
-    """An interval event on a calf leaves the base's wrench alone, and ends on its own."""
+    """An interval event on a calf leaves the base's wrench unchanged, and ends on its own."""
     start(height=2.0, wrench__force_xy=40.0, kick__force_z=30.0)
     run(env, 2)
     env.state.interval_left_s[2] = 0.0

@@ -23,10 +23,10 @@ PARAMS = {
 }
 
 
-def heading_velocity(draw, grown, yaw_now):
-    """(command, target heading or None) from a world's draws, its range's growth and its base's heading."""
+def heading_velocity(draw, command_range, yaw_now):
+    """(command, target heading or None) from a world's draws, its command range from 0 to 1 and its base's heading."""
     p = PARAMS
-    scale = p["range_lo"] + (1 - p["range_lo"]) * grown
+    scale = p["range_lo"] + (1 - p["range_lo"]) * command_range
     planar = scale * np.array([draw(p["vx_lo"], p["vx_hi"]), draw(p["vy_lo"], p["vy_hi"])])
     yaw = draw(p["yaw_lo"], p["yaw_hi"])
     target = draw(-np.pi, np.pi)
@@ -59,7 +59,7 @@ def doll(puppet, go2_task_once):
 
 @pytest.fixture
 def drawn(doll):
-    """Freshly drawn commands in worlds whose ranges have grown to different shares."""
+    """Freshly drawn commands in worlds with different command ranges."""
     doll.env.set_command(None)
     doll.put("command_range", np.linspace(0, 1, N))
     doll.env.reset()
@@ -85,7 +85,7 @@ def test_a_draw_is_its_formula(drawn, stream):
     assert np.ptp(targets) > 5
 
 
-def test_a_range_that_has_not_grown_bounds_the_planar_command(drawn):
+def test_an_initial_range_bounds_the_planar_command(drawn):
     speed = np.abs(drawn.command[:, 0])
     scale = PARAMS["range_lo"] + (1 - PARAMS["range_lo"]) * drawn.command_range
     assert (speed <= 1.5 * scale + 1e-6).all()

@@ -1,4 +1,4 @@
-"""Curricula against NumPy: who is promoted, who is demoted, whose commands grow."""
+"""Curricula against NumPy: who is promoted, who is demoted, which command ranges grow."""
 
 import numpy as np
 import pytest
@@ -116,7 +116,7 @@ def test_command_ranges_are_their_formula(ended):
     assert (after == 0).any() or (after == 1).any()
 
 
-def test_sums_start_anew_in_each_episode(doll):
+def test_sums_start_from_zero_in_each_episode(doll):
     """Also after a quarantine, at which no curriculum runs."""
     doll.env.reset()
     s = doll.snapshot()

@@ -205,7 +205,7 @@ def test_command_is_its_formula(command_term, drawn, stream):
 
 
 def test_pushes_and_commands_come_when_their_time_is_up(puppet, drawn, stream):
-    """A world alone is pushed when its interval ends, with its own draw, and then waits for another interval."""
+    """Only the world where the interval ends is pushed, with its own draw, and then waits for another interval."""
     doll = puppet(drawn.env.cfg, num_envs=N, seed=SEED, world_offset=OFFSET)
     first = doll.snapshot()
     for i in range(N):

@@ -44,7 +44,7 @@ def test_the_metric_is_used(metric_term, used):
     assert metric_term in used
 
 
-def test_without_the_package_a_task_is_not_listed_and_says_what_to_install(monkeypatch):
+def test_without_the_package_a_task_is_not_listed_and_the_error_names_what_to_install(monkeypatch):
     assert set(TASKS) <= set(registry.list_tasks())
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gymnasium" else find(name))

@@ -99,7 +99,7 @@ def test_formulas_are_of_terms_that_exist(library):
     assert set(METRICS) <= set(library("metric"))
 
 
-def test_a_term_that_a_robot_measures_says_how(observation_term, library):
+def test_a_term_that_a_robot_measures_names_its_sensor(observation_term, library):
     """What the exporter writes down: a signal, a frame, and a unit wherever the value has one."""
     info = library("observation")[observation_term].term_info
     assert info.summary.endswith(".") or ":" in info.summary

@@ -308,7 +308,7 @@ def derived(env):
     return {name: getattr(env.engine.warp_model, name).numpy().copy() for name in names}
 
 
-def test_recomputing_constants_leaves_every_state_s_bits_alone(task):
+def test_recomputing_constants_leaves_every_state_s_bits_unchanged(task):
     env = make_env(task, num_envs=4, engine="mujoco", seed=2)
     env.step(torch.zeros(4, 12))
     kept = env.engine.get_state()

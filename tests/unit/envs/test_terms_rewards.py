@@ -161,7 +161,7 @@ def test_reward_is_its_formula(reward_term, scored):
     assert same, f"rewards.{reward_term} takes other parameters than its formula in REWARDS"
     params, formula = REWARDS[reward_term]
     want = np.asarray(formula(scored, **params), float)
-    assert want.std() > 0 or reward_term == "alive", "the states do not tell this term from a constant"
+    assert want.std() > 0 or reward_term == "alive", "the states do not distinguish this term from a constant"
     np.testing.assert_allclose(scored.scores[reward_term], want, rtol=2e-4, atol=2e-4)
 
 
@@ -206,7 +206,7 @@ def ended(puppet, go2_states, library):
 
 
 def test_termination_is_its_formula(termination_term, ended, scored):
-    """Which worlds end tells the term's verdict, once the others are given parameters with which they never end one."""
+    """The worlds that end show the term's result: the others are given parameters with which they never end one."""
     name = termination_term
     assert name in TERMINATIONS, f"no NumPy formula for terminations.{name}: add one to TERMINATIONS"
     doll, states = ended

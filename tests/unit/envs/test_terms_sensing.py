@@ -150,7 +150,7 @@ def test_formulas_are_of_terms_that_exist(library):
     assert set(OBSERVATIONS) <= set(library("observation"))
 
 
-def test_a_term_that_a_robot_measures_says_how(observation_term, library):
+def test_a_term_that_a_robot_measures_names_its_sensor(observation_term, library):
     info = library("observation")[observation_term].term_info
     assert info.summary.endswith(".") or "]" in info.summary
     assert info.frame in ("imu", "heading", "joint", "world", "none")

@@ -20,7 +20,7 @@ def run(env, policy=still, seconds=2.0):
 
 
 def test_tracking_counts_after_the_first_second_and_against_the_command_in_force(scripted_env):
-    # Steps of 0.1 s: the first ten do not count. At step 11 both worlds are told to go at 1 m/s; the command that the
+    # Steps of 0.1 s: the first ten do not count. At step 11 both worlds get a command of 1 m/s; the command that the
     # step leaves behind holds from step 12 on. World 0 then goes at (0.4, 0.8), 1 m/s off; world 1 does not move.
     script = {
         3: {"base_lin_vel_b": [[5.0, 0, 0], [5.0, 0, 0]]},
@@ -153,7 +153,7 @@ def test_a_shadow_that_sees_nan_does_not_agree():
     assert shadow.observation_error is None
 
 
-def test_the_torch_policy_alone(scripted_env):
+def test_only_the_torch_policy(scripted_env):
     made = []
 
     def make_env():

@@ -1,4 +1,4 @@
-"""run.yaml beside the settings that a checkpoint holds."""
+"""run.yaml compared with the settings that a checkpoint holds."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def go_on(run_dir, iteration, **ppo):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         ("gamma: 0.99", "gamma: 0.19", r"ppo.gamma=0.19: checkpoint 000010 was trained with 0.99; put that back, and"),
         ("seed: 1", "seed: 2", r"seed=2: checkpoint 000010 was trained with 1; put that back$"),
@@ -49,14 +49,14 @@ def go_on(run_dir, iteration, **ppo):
         ("root: runs", "root: elsewhere", None),
     ],
 )
-def test_the_first_difference_is_named(run_dir, old, new, says):
+def test_the_first_difference_is_named(run_dir, old, new, message):
     text = run_dir.config_file.read_text()
     assert old in text
     run_dir.config_file.write_text(text.replace(old, new))
-    if says is None:
+    if message is None:
         check(run_dir)
     else:
-        with pytest.raises(UserError, match=says):
+        with pytest.raises(UserError, match=message):
             check(run_dir)
 
 
@@ -103,7 +103,7 @@ def test_changes_are_kept_when_the_times_that_it_went_on_are_too_many(run_dir, m
 
 def test_runs_of_earlier_versions_are_not_compared(run_dir):
     config = {**CONFIG, "seed": 5}
-    run_dir.note_resumed(config, [], 10)  # Does not say what it changed.
+    run_dir.note_resumed(config, [], 10)  # Does not contain what it changed.
     check(run_dir)
     for settings in ({}, None):
         save(run_dir, 20, settings)

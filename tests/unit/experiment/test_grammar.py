@@ -1,4 +1,4 @@
-"""One grammar of settings: what a word means, and where it stands for nothing."""
+"""One grammar of settings: what an argument means, and which ones are refused."""
 
 import re
 
@@ -28,7 +28,7 @@ def test_words_are_changes(words, changes):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["+seed=2"], "'+seed=2': settings can be changed, not added; leave out the +"),
         (["seed=1,2"], "'seed=1,2': several values are a sweep, which robot-rl train -m makes"),
@@ -38,8 +38,8 @@ def test_words_are_changes(words, changes):
         (["a.b=1", "~a"], "a.b=1 and ~a: a.b is given twice"),
     ],
 )
-def test_what_is_no_change_is_one_line(words, says):
-    with pytest.raises(UserError, match=re.escape(says) if "twice" not in says else "a.b is given twice"):
+def test_what_is_no_change_is_one_line(words, message):
+    with pytest.raises(UserError, match=re.escape(message) if "twice" not in message else "a.b is given twice"):
         read_changes(words)
 
 
@@ -63,7 +63,7 @@ def test_what_a_task_can_be_without_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         ("eval policy=go2_flat ~rewards", "~rewards: can be changed but not left out; leave out its parts, such as"),
         ("eval policy=go2_flat ~events.pushh", "unknown key 'events.pushh': did you mean 'events.push'?"),
@@ -78,8 +78,8 @@ def test_what_a_task_can_be_without_is_left_out():
         ("bench env task=cartpole ~sim.timestep", "~sim.timestep: can be changed but not left out"),
     ],
 )
-def test_every_command_reads_it(run, in_tmp, line, says):
+def test_every_command_reads_it(run, in_tmp, line, message):
     code, out, err = run(*line.split())
     assert (code, out, len(err.splitlines())) == (2, "", 1), err
-    assert says in err
+    assert message in err
     assert list(in_tmp.iterdir()) == []

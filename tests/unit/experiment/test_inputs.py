@@ -76,7 +76,7 @@ def test_a_reference_is_found_alike(small_run):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["learner=distill"], "teacher.run: '' names no policy, must be a run's directory or one of its checkpoints"),
         (["learner=distill", "teacher.run=nowhere"], "teacher.run=nowhere: no"),
@@ -94,12 +94,12 @@ def test_a_reference_is_found_alike(small_run):
         (["learner=rsl_rl", "reference.run={run}"], "reference.run: the rsl_rl learner does not have it here"),
     ],
 )
-def test_what_cannot_be_is_one_line(run, in_tmp, tiny, small_run, words, says):
+def test_what_cannot_be_is_one_line(run, in_tmp, tiny, small_run, words, message):
     code, out, err = run("train", "task=cartpole", *tiny, *(word.format(run=small_run) for word in words))
     assert (code, out) == (2, "")
     assert err.startswith("robot-rl: ")
     assert len(err.splitlines()) == 1
-    assert says in err
+    assert message in err
     assert list(in_tmp.iterdir()) == []
 
 

@@ -158,7 +158,7 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path, name):
     assert len(read[0]) > 10
 
 
-def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+def test_a_plot_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
     path = tmp_path / "a.png"
     save_image(Image.new("RGB", (4, 4)), path)
     before = path.read_bytes()
@@ -236,7 +236,7 @@ def test_a_bundle_is_replaced_unless_something_was_put_into_it(bundle, tmp_path,
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_tarball_replaces_tarballs_alone(run, bundle, in_tmp):
+def test_a_tarball_replaces_only_tarballs(run, bundle, in_tmp):
     words = ("deploy", f"policy={bundle}")
     code, _, err = run(*words)
     assert code == 0, err

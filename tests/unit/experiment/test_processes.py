@@ -1,4 +1,4 @@
-"""What each of several processes takes: its worlds, its GPU, its cores, its word."""
+"""The share of each of several processes: its worlds, its GPU, its cores, its notices."""
 
 import pytest
 import torch
@@ -17,8 +17,8 @@ class Second(Ranks):
     rank, size = 1, 2
 
 
-def make_cfg(**told):
-    return resolve(trees.override(default_tree("go2_flat", "cpu"), {"num_envs": 6, "num_threads": 1, **told}))
+def make_cfg(**settings):
+    return resolve(trees.override(default_tree("go2_flat", "cpu"), {"num_envs": 6, "num_threads": 1, **settings}))
 
 
 def test_a_process_has_its_part_of_the_worlds():
@@ -66,8 +66,8 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert [resolve_device(name) for name in ("auto", "cuda", "cuda:1")] == ["cuda:0", "cuda:0", "cuda:1"]
-    told = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    for name, value in told.items():
+    environ = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert [resolve_device(name) for name in ("auto", "cuda", "cuda:0")] == ["cuda:1"] * 3
     assert resolve_device("cpu") == "cpu"
@@ -76,7 +76,7 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(monkeypatch):
         resolve_device("auto")
 
 
-def test_what_another_process_has_to_say_is_told(capsys):
+def test_notices_of_another_process_are_printed(capsys):
     class Env:
         def pop_notices(self):
             return ["world 7: quarantined"]

@@ -38,7 +38,7 @@ def test_lines_in_a_log_and_a_bar_in_a_terminal(monkeypatch, terminal):
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_the_last_line_says_where_the_time_went(terminal):
+def test_the_last_line_shows_where_the_time_went(terminal):
     screen = io.StringIO()
     progress = Progress(2)
     progress._console = Console(file=screen, force_terminal=terminal, width=150)
@@ -46,12 +46,12 @@ def test_the_last_line_says_where_the_time_went(terminal):
         for iteration, learn in ((1, 0.1), (2, 0.5)):
             times = {"perf/simulate_s": 1.0, "perf/infer_s": 0.2, "perf/learn_s": learn, "perf/other_s": 0.1}
             progress({**ROW, **times, "iteration": iteration})
-    said = "time: simulate 62%, infer 12%, learn 19%, other 6%; limited by simulate; a perfect overlap"
-    assert said in screen.getvalue().splitlines()[-1]
+    summary = "time: simulate 62%, infer 12%, learn 19%, other 6%; limited by simulate; a perfect overlap"
+    assert summary in screen.getvalue().splitlines()[-1]
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_what_the_environment_has_to_say_is_a_line_of_its_own(monkeypatch, terminal):
+def test_a_notice_of_the_environment_is_a_line_of_its_own(monkeypatch, terminal):
     """A quarantined world is named once, with the counts of the iteration; brackets are no markup."""
     screen, lines = io.StringIO(), [["world 3: [b] is nan; robot-rl inspect x.npz"], []]
     progress = Progress(5, lambda: lines.pop(0))

@@ -50,7 +50,7 @@ def test_of_two_runs_in_one_second_the_later_is_the_latest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("run", "says"),
+    ("run", "message"),
     [
         ("", "run='': name a run"),
         ("20260101-100000-1-aaab", "did you mean '20260101-100000-1-aaaa'?"),
@@ -62,13 +62,13 @@ def test_of_two_runs_in_one_second_the_later_is_the_latest(tmp_path):
         (".", "no such run in"),
     ],
 )
-def test_a_run_that_is_not_there_or_leads_out(tmp_path, run, says):
+def test_a_run_that_is_not_there_or_leads_out(tmp_path, run, message):
     root = tmp_path / "runs"
     make_run(root, "20260101-100000-1-aaaa")
     make_run(tmp_path / "outside", "20260101-100000-1-cccc", "x")
     with pytest.raises(UserError) as error:
         RunDir.find(run, root)
-    assert says in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_link_out_of_the_runs_is_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""A run's directory while it is begun: whose files are removed, what is set aside, and what is refused."""
+"""A run's directory at the start: which files are removed, what is set aside, and what is refused."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ def content(folder):
 
 @pytest.fixture
 def left(tmp_path):
-    """A run whose checkpoints were given another name, and a file of the user's."""
+    """A run where the checkpoints were renamed, and a file of the user's."""
     path = tmp_path / "runs" / "cartpole" / "mine"
     for name in ("kept/000001/model.safetensors", "tb/events", "policy/policy.onnx", "notes.txt", "run.yaml"):
         (path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def test_what_was_learned_is_kept(tmp_path):
         assert (run_lock.run_dir.path / name).read_text() == "x"
 
 
-def test_an_earlier_run_is_set_aside_and_said(tmp_path, left, capsys):
+def test_an_earlier_run_is_set_aside_and_reported(tmp_path, left, capsys):
     before = content(left.path)
     with begin(tmp_path / "runs") as run_lock:
         run_lock.report()

@@ -1,4 +1,4 @@
-"""Sensors and what lies between them and the policy are settings like all others."""
+"""Sensors and what is between them and the policy are settings like all others."""
 
 import pytest
 from robot_rl_tasks.registry import get_task

@@ -36,7 +36,7 @@ def test_a_gpu_gets_its_own_presets(monkeypatch):
         resolve(tree | {"engine": "mujoco"})
 
 
-def test_no_gpu_where_one_is_asked_for(monkeypatch):
+def test_a_requested_gpu_that_is_missing_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device("auto") == "cpu"
     with pytest.raises(UserError, match="device=cuda: torch finds no GPU here; use device=cpu"):
@@ -44,7 +44,7 @@ def test_no_gpu_where_one_is_asked_for(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "says"),
+    ("key", "value", "message"),
     [
         ("num_envs", 0, "num_envs=0: must be a whole number of at least 1"),
         ("num_envs", 10**11, "and at most 1048576"),
@@ -67,11 +67,11 @@ def test_no_gpu_where_one_is_asked_for(monkeypatch):
         ("task", "go2flat", "did you mean 'go2_flat'?"),
     ],
 )
-def test_bad_input_is_one_line_that_names_it(in_tmp, key, value, says):
+def test_bad_input_is_one_line_that_names_it(in_tmp, key, value, message):
     tree = trees.override(default_tree("cartpole", "cpu"), {key: value})
     with pytest.raises(UserError) as error:
         resolve(tree)
-    assert says in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -85,7 +85,7 @@ def test_what_resolved_is_written_into_the_tree():
     assert (tree["device"], tree["engine"]) == ("cpu", "mujoco")
 
 
-def test_a_run_is_loaded_as_it_was_told(small_run):
+def test_a_run_is_loaded_with_its_settings(small_run):
     run_dir = RunDir(small_run)
     cfg = load(run_dir)
     assert (cfg.num_envs, cfg.learner.num_steps, cfg.learner.actor.hidden, cfg.num_threads) == (4, 4, (8,), 1)
@@ -96,7 +96,7 @@ def test_a_run_is_loaded_as_it_was_told(small_run):
         load(run_dir, {"rewards.uprigth.weight": 4})
 
 
-def test_a_run_whose_configuration_lacks_something(tmp_path):
+def test_a_run_with_a_configuration_that_lacks_something(tmp_path):
     run_dir = RunDir.create(tmp_path, "cartpole", 1)
     run_dir.write_config({"task": "cartpole"}, ["robot-rl"])
     with pytest.raises(UserError, match=r"run.yaml: damaged, 'config' lacks seed, num_envs"):

@@ -51,7 +51,7 @@ def test_a_term_that_the_tree_lacks_is_left_out(task):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value", "message"),
     [
         ("rewards.track.weight", "heavy", "rewards.track.weight='heavy': must be a number"),
         ("rewards.track.weight", True, "must be a number"),
@@ -66,14 +66,14 @@ def test_a_term_that_the_tree_lacks_is_left_out(task):
         ("episode_length_s", 0, "episode_length_s=0.0: must last at least a control step of 0.02 s"),
     ],
 )
-def test_a_bad_value_is_named(task, name, value, says):
+def test_a_bad_value_is_named(task, name, value, message):
     with pytest.raises(UserError) as error:
         apply_tree(task, override(task_tree(task), {name: value}))
-    assert says in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("rewards.trakc.weight", "did you mean 'rewards.track.weight'?"),
         ("reward.track.weight", "did you mean 'rewards.track.weight'?"),
@@ -81,10 +81,10 @@ def test_a_bad_value_is_named(task, name, value, says):
         ("rewards.track.weight.x", "unknown key 'rewards.track.weight.x'"),
     ],
 )
-def test_a_wrong_name_gets_a_suggestion(task, name, says):
+def test_a_wrong_name_gets_a_suggestion(task, name, message):
     with pytest.raises(UserError) as error:
         override(task_tree(task), {name: 1})
-    assert says in str(error.value)
+    assert message in str(error.value)
 
 
 def test_dotted_names_reach_every_value():

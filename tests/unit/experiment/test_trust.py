@@ -51,7 +51,7 @@ def test_what_settings_would_import(tree, code):
     assert trust.named_code(tree) == code
 
 
-def test_only_the_user_who_made_a_run_need_not_be_asked(at_home):
+def test_only_the_user_who_made_a_run_needs_no_trust_setting(at_home):
     sealed = trust.seal(GYM)["seal"]
     trust.require_trust(GYM, sealed, "run x", trust=False)
     for tree, seal in (({"task": "gym:other:Their-v0"}, sealed), (GYM, None), (GYM, "\u00e9"), (GYM, 3)):
@@ -145,7 +145,7 @@ def test_a_task_named_by_its_module_is_a_run_of_its_own_name(run, in_tmp, at_hom
 
 
 @pytest.mark.slow
-def test_a_bundle_of_such_a_task_is_asked_about(run, in_tmp, at_home, tiny, monkeypatch):
+def test_a_bundle_of_such_a_task_needs_trust(run, in_tmp, at_home, tiny, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     (in_tmp / "their_tasks.py").write_text(NATIVE)
     assert run("train", "task=their_tasks:make_task", *tiny, "run_id=one")[0] == 0

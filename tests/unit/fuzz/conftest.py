@@ -1,6 +1,6 @@
-"""What the fuzz tests share: how much they try, values that hurt, trees with damage, and a clock against hanging.
+"""Shared by the fuzz tests: number of examples, malicious values, damaged trees, and a time limit.
 
-Every run tries the same inputs. `make fuzz` tries many more, other ones each time: FUZZ says how many to a test.
+Every run tries the same inputs. `make fuzz` tries many more, other ones each time: FUZZ is their number per test.
 """
 
 import copy
@@ -146,7 +146,7 @@ def refuses():
             return function(*arguments), None
         except kind as error:
             line = str(error)
-            assert line, "a refusal says why"
+            assert line, "a refusal has a message"
             assert "\n" not in line, f"one line: {line[:500]!r}"
             assert len(line) < 2000, f"a line, no page: {line[:500]!r}"
             return None, line

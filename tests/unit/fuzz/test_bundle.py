@@ -64,7 +64,7 @@ def test_other_bytes(name, data, bundle, broken, refuses):
 @FEW
 @given(data=st.data())
 def test_another_contract_of_the_network(data, bundle, damaged, refuses):
-    """Contract, hash and the network's copy of the hash all fit: what is wrong shows in the golden sequence alone."""
+    """Contract, hash and the network's copy of the hash all fit: what is wrong shows only in the golden sequence."""
     import onnx
 
     contract = damaged(data.draw, json.loads((BUNDLE / CONTRACT).read_text()))
@@ -122,7 +122,7 @@ def header(shape, kind="<f4", magic=b"\x93NUMPY\x01\x00"):
     ],
     ids=["no array", "twice", "huge", "negative", "formula", "objects", "deep", "bomb", "lzma", "empty zip", "empty"],
 )
-def test_a_sequence_that_would_hurt(data, bundle, refuses):
+def test_a_malicious_sequence_is_refused(data, bundle, refuses):
     found, line = refuses(ContractError, read_bundle, bundle({GOLDEN: data}))
     assert found is None
     assert "golden.npz" in line

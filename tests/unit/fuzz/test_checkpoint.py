@@ -1,4 +1,4 @@
-"""Any files as a checkpoint: taken over whole, or refused in one line and nothing is changed.
+"""Any files as a checkpoint: loaded completely, or refused in one line and nothing is changed.
 
 Where a file is damaged its checksum is made to fit, so that what stands behind the checksums has to find it.
 """
@@ -55,7 +55,7 @@ def runner():
 
 @pytest.fixture(scope="module")
 def lay(tmp_path_factory):
-    """A function that lays down the files of a checkpoint, with checksums that fit unless it is told otherwise."""
+    """A function that writes the files of a checkpoint, with checksums that match unless others are given."""
     path = tmp_path_factory.mktemp("fuzz") / "run" / "checkpoints" / "000001"
 
     def write(files, forged=True):
@@ -179,7 +179,7 @@ def test_other_tensors(name, data, saved, lay, runner, refuses):
 
 
 @pytest.mark.parametrize(
-    ("name", "tensor", "value", "says"),
+    ("name", "tensor", "value", "message"),
     [
         (WEIGHTS, "random.order", torch.full((5056,), 255, dtype=torch.uint8), "tate"),
         (WEIGHTS, "actor.normalizer.mean", torch.zeros(5, dtype=torch.int64), "must be torch.float32"),
@@ -188,13 +188,13 @@ def test_other_tensors(name, data, saved, lay, runner, refuses):
         (WORLDS, "env.state.time_out", torch.zeros(2, dtype=torch.int64), "must be torch.int32"),
     ],
 )
-def test_what_cannot_be_taken_over(name, tensor, value, says, saved, lay, runner, refuses):
-    """The first is found out after networks, worlds and optimizer were taken over."""
+def test_what_cannot_be_loaded(name, tensor, value, message, saved, lay, runner, refuses):
+    """The first is found after networks, worlds and optimizer were loaded."""
     tensors = load(saved[name])
     assert tensor in tensors
     path = lay(saved | {name: save(tensors | {tensor: value})})
     assert not attempt(runner, path, refuses)
-    assert says in refuses(UserError, lambda: runner.load(path, tell=str))[1]
+    assert message in refuses(UserError, lambda: runner.load(path, tell=str))[1]
 
 
 OTHERS = ("nothing", "link", "dangling", "loop", "pipe", "folder", "device")

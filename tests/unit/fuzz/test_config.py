@@ -167,7 +167,7 @@ def test_any_words_of_an_ordinary_command(words, refuses):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("task=cartpole", "seed=" + "9" * 5000), "write a number, a word"),
         (("task=cartpole", "~seed"), "~seed: can be changed but not left out"),
@@ -179,7 +179,7 @@ def test_any_words_of_an_ordinary_command(words, refuses):
         (("task=gym:CartPole-v1", "env=3"), "env=3: is a group"),
     ],
 )
-def test_what_training_refuses(words, says, refuses):
+def test_what_training_refuses(words, message, refuses):
     found, line = refuses(UserError, launch, words, settings.resolve)
     assert found is None
-    assert says in line
+    assert message in line

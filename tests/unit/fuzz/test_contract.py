@@ -85,7 +85,7 @@ def put(*path):
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (put("observations", 4, "params", "grid", "resolution", 5e-324), "more than 1048576 points"),
         (put("physics_timestep_s", 5e-324), "a multiple of physics_timestep_s"),
@@ -98,8 +98,8 @@ def put(*path):
         (put("x" * 9999, 1), r"xxx \.\.\. "),
     ],
 )
-def test_what_fuzzing_found(data, says):
-    with pytest.raises(ContractError, match=says):
+def test_what_fuzzing_found(data, message):
+    with pytest.raises(ContractError, match=message):
         contracts.from_dict(data)
 
 

@@ -81,7 +81,7 @@ def packed(about=ABOUT, arrays=WHOLE):
 
 @pytest.fixture(scope="module")
 def look(tmp_path_factory):
-    """A function that does with bytes what robot-rl inspect does, but for pictures."""
+    """A function that does with bytes what robot-rl inspect does, except for images."""
     path = tmp_path_factory.mktemp("fuzz") / "file.npz"
 
     def inspect(content):
@@ -174,7 +174,7 @@ def with_member(name, content):
         "bomb",
     ],
 )
-def test_a_file_that_would_hurt(content, look, refuses):
+def test_a_malicious_file_is_refused(content, look, refuses):
     found, line = refuses(UserError, look, content)
     assert found is None
     assert "file.npz" in line

@@ -53,7 +53,7 @@ def make_files(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def exploded(make_files):
-    """The file of a world whose physics runs away by itself."""
+    """The file of a world where the physics diverges by itself."""
     return make_files(damping=-0.6)[0]
 
 

@@ -1,4 +1,4 @@
-"""What a file tells: read and refused, replayed, in words and on a page."""
+"""Quarantine files: read and refused, replayed, described in text and on a page."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def test_an_event_between_two_steps_is_followed(make_files):
     assert any("Events changed the state" in note for note in result.notes)
 
 
-def test_another_mujoco_s_model_is_left_alone(bad_action, tmp_path):
+def test_another_mujoco_s_model_is_left_unchanged(bad_action, tmp_path):
     record = read_record(rewrite(bad_action, tmp_path / "old.npz", mujoco="3.1.0"))
     assert "MuJoCo 3.1.0" in str(load_model(record))
     result = replay(record)
@@ -114,7 +114,7 @@ def test_what_is_no_such_file(bad_action, tmp_path):
             continue
 
 
-def test_the_page_stands_alone(exploded):
+def test_the_page_is_self_contained(exploded):
     record = read_record(exploded)
     page = render_page(record, replay(record), fastest(record), [(0, np.zeros((4, 4, 3), dtype=np.uint8))])
     assert not re.search(r"(src|href)=\"(?!data:)", page)

@@ -1,4 +1,4 @@
-"""A task small enough to be understood by looking: a point on a line is pushed toward the origin."""
+"""A task small enough to be understood at a glance: a point on a line is pushed toward the origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of the processes of test_ranks.py: trains a small task in several ways and writes down what came out.
+"""One of the processes of test_ranks.py: trains a small task in several ways and writes the results.
 
 RANK=.. WORLD_SIZE=.. MASTER_ADDR=.. MASTER_PORT=.. python rank_worker.py <directory> <case> ...
 """
@@ -208,7 +208,7 @@ def broken(ranks, directory):
 
     env.step = sick
     runner = Runner(env, CFG, run_dir=directory / "broken", seed=7, ranks=ranks)
-    return {}, {"said": error_line(lambda: runner.learn(5)), "iteration": runner.iteration}
+    return {}, {"error": error_line(lambda: runner.learn(5)), "iteration": runner.iteration}
 
 
 def stopped(ranks, directory):
@@ -220,8 +220,8 @@ def stopped(ranks, directory):
                 os.kill(os.getpid(), signal.SIGUSR1)
 
     runner = Runner(Line(ranks), CFG, run_dir=directory / "stopped", seed=7, ranks=ranks, observer=notify)
-    said = error_line(lambda: runner.learn(5))
-    return {}, {"said": said, "saved": str((directory / "stopped" / "checkpoints" / "000002").is_dir())}
+    error = error_line(lambda: runner.learn(5))
+    return {}, {"error": error, "saved": str((directory / "stopped" / "checkpoints" / "000002").is_dir())}
 
 
 def refused(ranks, directory):
@@ -232,7 +232,7 @@ def refused(ranks, directory):
 
     answer = ranks.first(lambda: {"path": "there"})
     return {}, {
-        "said": error_line(lambda: ranks.first(fail)),
+        "error": error_line(lambda: ranks.first(fail)),
         "divided": error_line(lambda: ranks.share(33, "num_envs")),
         "answer": answer["path"],
         "everyone": ranks.gather({"rank": ranks.rank, "nan": float("nan")})[-1]["rank"],

@@ -102,7 +102,7 @@ def test_the_loss_by_hand():
     torch.testing.assert_close(statistics, torch.stack(means).detach())
 
 
-def test_it_tells_two_motions_apart():
+def test_it_distinguishes_two_motions():
     """The recording's second pose goes on as the first one moves; the policy's poses are alike but unrelated."""
     first = torch.randn(2000, SIZE, generator=source())
     amp = make_amp(torch.stack((first, first + 0.1), dim=1), learning_rate=3e-3, gradient_penalty=0.1, steps=10)
@@ -371,7 +371,7 @@ def test_nothing_is_read_from_the_device():
 
 
 @pytest.mark.slow
-def test_the_policy_takes_over_the_speed(recording):
+def test_the_policy_learns_the_speed(recording):
     cfg = PPOLearnerCfg(
         num_steps=25,
         actor=NetworkCfg(hidden=(32,), init_std=0.5),

@@ -70,12 +70,12 @@ def test_the_weights_that_are_rounded_are_the_deployed_ones(runner):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("nothing", r"^converter=nothing: must be written module:name"),
         ("no_such_module:x", r"^converter=no_such_module:x: cannot import no_such_module"),
     ],
 )
-def test_a_converter_that_is_not_there(make_point_env, small_cfg, name, says):
-    with pytest.raises(UserError, match=says):
+def test_a_converter_that_is_not_there(make_point_env, small_cfg, name, message):
+    with pytest.raises(UserError, match=message):
         Runner(make_point_env(), replace(small_cfg, converter=name))

@@ -147,7 +147,7 @@ def test_the_newest_is_found_and_hidden_ones_are_not(saved):
     assert latest_checkpoint(run) == newer
 
 
-def test_another_architecture_is_told_with_both_shapes(saved):
+def test_another_architecture_is_reported_with_both_shapes(saved):
     tensors, _ = load_checkpoint(saved)
     with pytest.raises(UserError, match=r"'actor.weight' has shape \(3, 2\), must be \(4, 2\)"):
         check_shapes(saved, tensors, {"actor.weight": torch.zeros(4, 2)})
@@ -173,17 +173,17 @@ def test_the_newest_whole_one_is_found_and_the_others_are_named_and_left(tmp_pat
     paths = [save_checkpoint(tmp_path / "checkpoints" / f"{n:06d}", TENSORS, {}, worlds=TENSORS) for n in (1, 2, 3, 4)]
     (paths[3] / "env.safetensors").unlink()
     (paths[2] / "model.safetensors").write_bytes((paths[2] / "model.safetensors").read_bytes()[:-1])
-    said = []
-    assert good_checkpoint(tmp_path, said.append) == paths[1]
-    assert [line.endswith("going back to checkpoint 000002") for line in said] == [True, True]
-    assert "000004/env.safetensors: missing" in said[0]
-    assert "000003/model.safetensors: damaged" in said[1]
+    messages = []
+    assert good_checkpoint(tmp_path, messages.append) == paths[1]
+    assert [line.endswith("going back to checkpoint 000002") for line in messages] == [True, True]
+    assert "000004/env.safetensors: missing" in messages[0]
+    assert "000003/model.safetensors: damaged" in messages[1]
     assert list_checkpoints(tmp_path) == paths
     for path in paths[:2]:
         (path / "meta.json").unlink()
     with pytest.raises(UserError, match=r"000004/env\.safetensors: missing.*; the run has no checkpoint that is whole"):
-        good_checkpoint(tmp_path, said.append)
-    assert len(said) == 2
+        good_checkpoint(tmp_path, messages.append)
+    assert len(messages) == 2
 
 
 def test_checkpoints_are_in_the_order_of_their_iterations(tmp_path):
@@ -226,16 +226,16 @@ def rewrite(path, change):
 
 
 @pytest.mark.parametrize(
-    ("schema", "says"),
+    ("schema", "message"),
     [
         (4, "schema 4, made by a newer robot-rl"),
         (1, "schema 1, older than release 0.1.0"),
         ("2", "must be a whole number"),
     ],
 )
-def test_a_schema_that_is_not_known(saved, schema, says):
+def test_a_schema_that_is_not_known(saved, schema, message):
     rewrite(saved, lambda meta: meta.update(schema=schema))
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UserError, match=message):
         load_checkpoint(saved)
 
 

@@ -1,4 +1,4 @@
-"""Networks that see: what goes through an encoder, that mirrors still hold, and that nothing else changes."""
+"""Networks with encoders: what goes through an encoder, that mirrors still hold, and that nothing else changes."""
 
 import math
 from dataclasses import replace
@@ -70,14 +70,14 @@ def test_every_pixel_is_looked_at(shape):
 
 
 @pytest.mark.parametrize(("shape", "kernels", "strides"), [((11, 17), (3, 3), (2, 2)), ((64, 48), (7, 3), (4, 2))])
-def test_what_is_not_said_suits_the_picture(shape, kernels, strides):
+def test_kernels_that_are_not_given_fit_the_image(shape, kernels, strides):
     encoders = Encoders(ObservationLayout({"eye": shape}), make_cfg(ConvCfg(groups=("eye",))))
     found = [layer for layer in encoders.encoders[0].layers if isinstance(layer, torch.nn.Conv2d)]
     assert [layer.kernel_size for layer in found] == [(size, size) for size in kernels]
     assert [layer.stride for layer in found] == [(size, size) for size in strides]
 
 
-def test_a_term_inside_a_group_is_seen_as_a_picture():
+def test_a_term_inside_a_group_is_seen_as_an_image():
     actor, x = make_actor(), torch.randn(7, 83)
     with torch.no_grad():
         features = actor.encoders.encoders[0](x[:, 2:82].reshape(7, 1, 8, 10))
@@ -95,7 +95,7 @@ def test_a_long_batch_is_cut_without_changing_it(monkeypatch):
     assert sizes == [10] * 5
 
 
-def test_seeded_weights_leave_the_global_stream_alone():
+def test_seeded_weights_leave_the_global_stream_unchanged():
     before = torch.get_rng_state()
     first, second = make_actor(), make_actor()
     assert torch.equal(torch.get_rng_state(), before)
@@ -148,7 +148,7 @@ def test_gradients_reach_the_encoder_through_the_mirrored_body():
     assert float(actor.encoders.encoders[0].layers[0].weight.grad.abs().max()) > 0.0
 
 
-def test_a_mirror_that_leaves_the_picture_is_refused():
+def test_a_mirror_that_leaves_the_image_is_refused():
     perm = torch.arange(83)
     perm[0], perm[5] = 5, 0
     with pytest.raises(UserError, match=r"the mirror takes parts of 'actor\.scan' to elsewhere"):
@@ -189,7 +189,7 @@ def test_bad_input_is_named(fields, line):
     assert "\n" not in str(caught.value)
 
 
-def test_a_shape_that_is_its_own_may_be_said():
+def test_a_shape_equal_to_the_groups_own_may_be_given():
     assert conv_spans(LAYOUT, replace(SCAN, shape=(8, 10)))[0].shape == (1, 8, 10)
 
 

@@ -139,7 +139,7 @@ def test_weights_that_come_and_go_are_another_shape():
     assert all(torch.equal(a, b) for a, b in zip(weights(plain), weights(recorded), strict=True))
 
 
-def test_what_cannot_be_recorded_runs_as_it_is_and_says_so():
+def test_what_cannot_be_recorded_runs_as_it_is_with_a_notice():
     plain, recorded = make(), make(Replaying(fails=True))
     first, second = make_rollouts(2)
     with pytest.warns(UserWarning, match="without a CUDA graph, which failed: operation not permitted when stream"):

@@ -10,7 +10,7 @@ def row(iteration, bad):
     return {"iteration": iteration, "quarantined": bad, "quarantined/reward": bad - 1, "quarantined/state": 1.0}
 
 
-def test_several_in_a_row_end_it_and_the_line_says_why():
+def test_several_in_a_row_end_it_and_the_line_names_the_reason():
     limit = QuarantineLimit(0.5)
     limit.check(row(1, 3), 128)
     for iteration in range(2, PATIENCE + 1):

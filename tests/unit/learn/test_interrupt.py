@@ -146,5 +146,5 @@ def test_handlers_that_python_does_not_know_become_the_systems(monkeypatch):
         (signal.SIGUSR1, False, 138),
     ],
 )
-def test_the_exit_code_says_whether_the_state_was_saved(number, saved, code):
+def test_the_exit_code_depends_on_whether_the_state_was_saved(number, saved, code):
     assert Interrupted(None, 3, number, saved=saved).exit_code == code

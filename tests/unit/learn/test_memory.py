@@ -137,7 +137,7 @@ def test_arrays_are_kept_and_not_shared_with_copies():
 
 
 @KINDS
-def test_weights_come_from_the_generator_alone(kind):
+def test_weights_come_only_from_the_generator(kind):
     torch.manual_seed(5)
     before = torch.get_rng_state()
     one, other = (Recurrent(kind, 12, 8, torch.Generator().manual_seed(3)) for _ in range(2))

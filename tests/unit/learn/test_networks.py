@@ -122,7 +122,7 @@ def test_divergence_agrees_with_torch():
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_acting_draws_what_it_says():
+def test_acting_samples_the_distribution_it_returns():
     actor = Actor(4, 2, NetworkCfg(hidden=(8,), init_std=0.3), generator=torch.Generator().manual_seed(0))
     obs, noise = torch.randn(6, 4), torch.randn(6, 2)
     action, mean = actor.act(obs, noise)
@@ -139,7 +139,7 @@ def test_deviation_stays_in_its_range():
     torch.testing.assert_close(actor.distribution.current().exp(), torch.tensor([0.1, 2.0]))
 
 
-def test_seeded_weights_leave_the_global_stream_alone():
+def test_seeded_weights_leave_the_global_stream_unchanged():
     before = torch.get_rng_state()
     first = Actor(4, 2, NetworkCfg(hidden=(8,)), generator=torch.Generator().manual_seed(5))
     second = Actor(4, 2, NetworkCfg(hidden=(8,)), generator=torch.Generator().manual_seed(5))

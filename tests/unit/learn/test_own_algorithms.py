@@ -123,7 +123,7 @@ def test_what_is_installed_has_a_name(module, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("points", "name", "says"),
+    ("points", "name", "message"),
     [
         (
             [("bad", "breaks_rl:Cfg", "bad-package")],
@@ -140,11 +140,11 @@ def test_what_is_installed_has_a_name(module, monkeypatch):
         ([], "mine_rl:Nothing", "learner=mine_rl:Nothing: mine_rl has no 'Nothing'"),
     ],
 )
-def test_plug_ins_that_do_not_work_are_one_line_and_the_others_go_on(module, monkeypatch, points, name, says):
+def test_plug_ins_that_do_not_work_are_one_line_and_the_others_go_on(module, monkeypatch, points, name, message):
     module("mine_rl", REINFORCE)
     module("breaks_rl", "1 / 0")
     add_entry_points(monkeypatch, *points)
-    with pytest.raises(UserError, match=says) as error:
+    with pytest.raises(UserError, match=message) as error:
         get_learner(name)
     assert "\n" not in str(error.value)
     assert get_learner("distill").__name__ == "DistillLearnerCfg"

@@ -189,7 +189,7 @@ def test_a_normalizer_that_moves_before_the_update_would_show():
     assert float((log_prob - batch.log_prob).exp().sub(1.0).abs().max()) > 1e-3
 
 
-def test_minibatches_are_drawn_anew_in_each_epoch(monkeypatch):
+def test_minibatches_are_drawn_again_in_each_epoch(monkeypatch):
     algorithm, rollout = make_random(epochs=3, minibatches=4)
     drawn = []
     rows = Batch.rows

@@ -138,29 +138,29 @@ def test_only_the_first_process_writes(trained):
 def test_a_loss_that_is_not_finite_in_one_process_ends_all(trained):
     for row in rows(trained, "broken"):
         assert row["iteration"] == 1
-        assert row["said"].startswith("FloatingPointError: the loss is not finite in iteration 2")
-        assert row["said"].endswith("not finite: the rollout's rewards in process 1")
+        assert row["error"].startswith("FloatingPointError: the loss is not finite in iteration 2")
+        assert row["error"].endswith("not finite: the rollout's rewards in process 1")
     assert not (trained / "broken" / "checkpoints").exists()
 
 
 @pytest.mark.slow
 def test_a_stop_of_one_process_stops_all_after_the_same_iteration(trained):
     for row in rows(trained, "stopped"):
-        assert row == {"said": "Interrupted: interrupted by SIGUSR1 after iteration 2", "saved": "True"}
+        assert row == {"error": "Interrupted: interrupted by SIGUSR1 after iteration 2", "saved": "True"}
 
 
 @pytest.mark.slow
 def test_messages(trained):
     first, second = rows(trained, "refused")
-    assert first["said"] == "UserError: root=/x: cannot make it"
-    assert second["said"] == "PeerError: ended with process 0 (UserError: root=/x: cannot make it)"
+    assert first["error"] == "UserError: root=/x: cannot make it"
+    assert second["error"] == "PeerError: ended with process 0 (UserError: root=/x: cannot make it)"
     for row in (first, second):
         assert row["divided"].startswith("UserError: num_envs=33: must be a multiple of the 2 processes")
         assert (row["answer"], row["everyone"], row["any"]) == ("there", 1, [True, False])
 
 
 @pytest.mark.slow
-def test_a_process_that_loses_the_others_says_so_in_one_line(trained):
+def test_a_process_that_loses_the_others_reports_it_in_one_line(trained):
     assert (trained / "lost.txt").read_text().startswith("PeerError: process 0 of 2 lost the others (")
     assert len((trained / "lost.txt").read_text().splitlines()) == 1
 
@@ -174,9 +174,9 @@ def test_one_process_talks_to_nobody():
     assert (ALONE.seed(8), ALONE.share(7, "num_envs"), ALONE.is_first) == (8, 7, True)
 
 
-def test_what_torchrun_tells():
-    told = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
-    assert (find_rank(told), find_local_rank(told)) == ((5, 8), (1, 4))
+def test_ranks_from_torchrun():
+    environ = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+    assert (find_rank(environ), find_local_rank(environ)) == ((5, 8), (1, 4))
     assert find_local_rank({"LOCAL_RANK": "1"}) == (0, 1)
 
 

@@ -262,7 +262,7 @@ def test_a_resumed_learner_goes_on_to_the_bit(make_point_env, small_cfg, tmp_pat
         assert torch.equal(a, b)
 
 
-def test_worlds_that_begin_anew_remember_nothing(make_point_env, small_cfg, tmp_path):
+def test_worlds_that_begin_again_remember_nothing(make_point_env, small_cfg, tmp_path):
     """Resuming brings back the memories; fresh worlds, and another number of them, have no use for those."""
     cfg = remembering(small_cfg)
     first = Runner(make_point_env(), cfg, run_dir=tmp_path)

@@ -1,4 +1,4 @@
-"""What a memory is for: acting on what is seen no more."""
+"""The use of a memory: acting on what is no longer observed."""
 
 from dataclasses import replace
 

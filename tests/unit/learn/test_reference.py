@@ -1,4 +1,4 @@
-"""A penalty toward a frozen policy: none is no penalty, a huge one keeps the policy where it is."""
+"""A penalty toward a frozen policy: a weight of 0 is no penalty, a huge one keeps the policy where it is."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Curiosity: what is new is rewarded, what is known is not, and nothing else gets in."""
+"""Curiosity: what is new is rewarded, what is known is not, and nothing else has an influence."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def test_the_reward_by_hand():
     torch.testing.assert_close(rnd.reward(rollout_at(more)).flatten(), expected)
 
 
-def test_the_known_bores_and_the_new_does_not():
+def test_known_states_earn_less_than_new_ones():
     rnd = make_rnd(learning_rate=3e-3, epochs=4)
     first = float(rnd.reward(rollout_at(normal(0.0))).mean())
     for seed in range(60):

@@ -128,7 +128,7 @@ def test_checkpoints_and_metrics_are_written(make_point_env, small_cfg, tmp_path
     assert list((tmp_path / "tb").glob("events*"))
 
 
-def test_resuming_takes_over_everything(make_point_env, small_cfg, tmp_path):
+def test_resuming_restores_everything(make_point_env, small_cfg, tmp_path):
     first = Runner(make_point_env(), small_cfg, run_dir=tmp_path)
     first.learn(3)
     second = Runner(make_point_env(), small_cfg, run_dir=tmp_path, seed=9)
@@ -159,7 +159,7 @@ def test_a_resumed_learner_goes_on_to_the_bit(make_point_env, small_cfg, tmp_pat
         assert torch.equal(a, b)
 
 
-def test_starting_from_weights_begins_anew(make_point_env, small_cfg, tmp_path):
+def test_starting_from_weights_begins_from_iteration_zero(make_point_env, small_cfg, tmp_path):
     first = Runner(make_point_env(), small_cfg, run_dir=tmp_path)
     first.learn(2)
     second = Runner(make_point_env(), small_cfg, seed=9)

@@ -30,7 +30,7 @@ def gate(monkeypatch):
     return opened
 
 
-def test_what_is_written_is_what_was_when_it_was_asked_for(tmp_path, gate):
+def test_a_save_writes_the_state_at_the_request(tmp_path, gate):
     saver, weights, place = Saver(ALONE, 0), torch.ones(3), torch.zeros(2)
     path = tmp_path / "checkpoints" / "000001"
     saver.start(Package(path, {"weights": weights}, {}, {"env.place": place}))

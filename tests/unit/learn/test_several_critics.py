@@ -76,7 +76,7 @@ def test_a_loud_group_does_not_drown_a_quiet_one(make_point_env, small_cfg):
     assert distance(several=True) < 0.3 < distance(several=False)
 
 
-def test_weights_say_what_counts():
+def test_reward_weights_scale_the_groups_advantages():
     algorithm = PPO(Actor(2, 1, NetworkCfg(hidden=(4,))), Critic(2, NetworkCfg(hidden=(4,)), num_values=2), PPOCfg())
     algorithm.reward_weights = torch.tensor([1.0, 0.0])
     advantage = torch.stack((torch.arange(5.0), torch.tensor([9.0, -3.0, 4.0, 0.0, 1.0])), dim=1)
@@ -101,16 +101,16 @@ def test_a_quarantined_sample_counts_for_no_critic():
 
 
 @pytest.mark.parametrize(
-    ("groups", "weights", "says"),
+    ("groups", "weights", "message"),
     [
         ((), (), "several_critics: the environment has 0 groups of rewards, must be 2 or more"),
         (("a", "b"), (1.0, 2.0, 3.0), "reward_weights: 3 of them, must be 2"),
     ],
 )
-def test_bad_input_is_named(make_point_env, small_cfg, groups, weights, says):
+def test_bad_input_is_named(make_point_env, small_cfg, groups, weights, message):
     env = make_point_env()
     env.reward_groups = groups
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UserError, match=message):
         make_dims(env, replace(small_cfg, several_critics=True, reward_weights=weights))
 
 

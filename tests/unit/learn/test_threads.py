@@ -20,7 +20,7 @@ def test_a_checkpoint_knows_the_threads_and_they_are_restored(make_point_env, sm
     assert torch.get_num_threads() == 2
 
 
-def test_where_it_cannot_be_a_line_says_so(monkeypatch):
+def test_where_it_cannot_be_a_line_is_printed(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     lines = []
     for meta in ({}, {"threads": [4, 4]}, {"threads": [64]}):

@@ -84,7 +84,7 @@ def test_the_value_loss_is_in_deviations_of_the_returns(clip):
     assert float(deviation) > 500.0
 
 
-def test_values_are_told_in_units_of_the_reward():
+def test_values_are_returned_in_units_of_the_reward():
     algorithm = make()
     critic = algorithm.critic
     critic.value_normalizer.update(torch.randn(1000, 1) * 300.0 + 2000.0)

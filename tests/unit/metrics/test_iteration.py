@@ -21,7 +21,7 @@ def parts(simulate, infer, learn, other):
         ((1.0, 1.0, 6.0, 2.0), 0.6, "learn"),
         ((1.0, 5.0, 2.0, 2.0), 0.6, "infer"),
         ((1.0, 1.0, 1.0, 7.0), 0.2, "other"),
-        ((2.0, 0.0, 0.0, 0.0), 1.0, "simulate"),  # Nothing runs beside anything.
+        ((2.0, 0.0, 0.0, 0.0), 1.0, "simulate"),  # Nothing overlaps.
         ((0.0, 0.0, 0.0, 0.0), 1.0, "simulate"),
     ],
 )
@@ -30,7 +30,7 @@ def test_what_an_overlap_would_leave_and_what_limits(seconds, left, limits):
     assert limit(parts(*seconds)) == limits
 
 
-def test_a_row_says_where_its_time_went():
+def test_a_row_contains_where_its_time_went():
     row = {"perf/simulate_s": 0.6, "perf/infer_s": 0.1, "perf/learn_s": 0.2, "perf/other_s": 0.1, "loss/value": 3.0}
     assert time_parts(row) == parts(0.6, 0.1, 0.2, 0.1)
     assert time_parts({"perf/learn_s": None}) == parts(0.0, 0.0, 0.0, 0.0)
@@ -79,7 +79,7 @@ def test_rows_of_two_processes():
     }
 
 
-def test_the_report_says_what_limits(tmp_path):
+def test_the_report_names_the_bottleneck(tmp_path):
     rows = [
         {"iteration": i, "env_steps": i, "time_s": i, "perf/simulate_s": 1.0, "perf/infer_s": 0.5, "perf/learn_s": 2.5}
         for i in (1, 2)

@@ -34,7 +34,7 @@ def steps(directory):
 
 
 @pytest.fixture
-def said():
+def messages():
     return []
 
 
@@ -51,29 +51,29 @@ def killed(tmp_path):
     return mark
 
 
-def test_what_is_behind_the_checkpoint_is_cut_off(tmp_path, killed, said):
+def test_what_is_behind_the_checkpoint_is_cut_off(tmp_path, killed, messages):
     whole = (tmp_path / NAME).read_bytes().split(b"\n")[:8]
-    rows = Rows(tmp_path, killed, said.append)
+    rows = Rows(tmp_path, killed, messages.append)
     assert steps(tmp_path) == [1, 2, 3, 4, 5]
     fill(rows, 6, 8)
     assert (tmp_path / NAME).read_bytes().split(b"\n")[:-1] == whole
-    assert (said, killed["rows"], killed["bytes"]) == ([], 5, sum(len(line) + 1 for line in whole[:5]))
+    assert (messages, killed["rows"], killed["bytes"]) == ([], 5, sum(len(line) + 1 for line in whole[:5]))
     assert not (tmp_path / f"{NAME}.damaged").exists()
 
 
-def test_any_number_of_kills_leaves_every_row_once(tmp_path, said):
+def test_any_number_of_kills_leaves_every_row_once(tmp_path, messages):
     mark = None
     for kill in range(6):
-        rows = Rows(tmp_path, mark, said.append)
+        rows = Rows(tmp_path, mark, messages.append)
         fill(rows, 4 * kill + 1, 4 * kill + 4)
         mark = rows.mark()
         fill(rows, 4 * kill + 5, 4 * kill + 5 + kill)
         rows.close()
-    Rows(tmp_path, mark, said.append).close()
-    assert (steps(tmp_path), said) == (list(range(1, 25)), [])
+    Rows(tmp_path, mark, messages.append).close()
+    assert (steps(tmp_path), messages) == (list(range(1, 25)), [])
 
 
-def test_a_torn_line_is_cut_off_where_no_checkpoint_says_anything(tmp_path, killed):
+def test_a_torn_line_is_cut_off_without_a_checkpoint(tmp_path, killed):
     rows = Rows(tmp_path)
     fill(rows, 9, 9)
     assert steps(tmp_path) == list(range(1, 10))
@@ -89,20 +89,20 @@ def test_an_iteration_that_is_done_again_is_there_once(tmp_path, killed):
 
 
 @pytest.mark.parametrize("left", [0, 3, 5, 40, 72])
-def test_a_file_that_lost_its_end_keeps_its_whole_rows_and_says_so(tmp_path, killed, said, left):
+def test_a_file_that_lost_its_end_keeps_its_whole_rows_and_reports_it(tmp_path, killed, messages, left):
     data = (tmp_path / NAME).read_bytes()[:left]
     (tmp_path / NAME).write_bytes(data)
-    rows = Rows(tmp_path, killed, said.append)
+    rows = Rows(tmp_path, killed, messages.append)
     kept = data.count(b"\n")
     assert steps(tmp_path) == list(range(1, kept + 1))
-    (line,) = said
+    (line,) = messages
     assert f"{NAME}: damaged, {kept} of the checkpoint's 5 rows" in line
     fill(rows, 6, 7)
     assert steps(tmp_path) == [*range(1, kept + 1), 6, 7]
 
 
 @pytest.mark.parametrize("harm", ["flipped", "zeros", "gone", "twice", "text"])
-def test_a_row_that_is_damaged_in_the_middle_is_left_out_alone(tmp_path, killed, said, harm):
+def test_only_the_row_that_is_damaged_in_the_middle_is_left_out(tmp_path, killed, messages, harm):
     path = tmp_path / NAME
     lines = path.read_bytes().split(b"\n")
     lines[2] = {
@@ -114,19 +114,19 @@ def test_a_row_that_is_damaged_in_the_middle_is_left_out_alone(tmp_path, killed,
     }[harm]
     damaged = b"\n".join(lines)
     path.write_bytes(damaged)
-    rows = Rows(tmp_path, killed, said.append)
-    assert len(said) == 1
+    rows = Rows(tmp_path, killed, messages.append)
+    assert len(messages) == 1
     assert (tmp_path / f"{NAME}.damaged").read_bytes() == damaged
     fill(rows, 6, 8)  # Whatever was kept of these is replaced.
     assert steps(tmp_path) == [1, 2, 4, 5, 6, 7, 8]
     mark = rows.mark()
     rows.close()
-    Rows(tmp_path, mark, said.append).close()
-    assert len(said) == 1
+    Rows(tmp_path, mark, messages.append).close()
+    assert len(messages) == 1
 
 
 @pytest.mark.parametrize("wrong", [51, 1, 4])
-def test_a_wrong_iteration_costs_one_row(tmp_path, said, wrong):
+def test_a_wrong_iteration_costs_one_row(tmp_path, messages, wrong):
     rows = Rows(tmp_path)
     fill(rows, 1, 20)
     mark = rows.mark()
@@ -134,18 +134,20 @@ def test_a_wrong_iteration_costs_one_row(tmp_path, said, wrong):
     path = tmp_path / NAME
     damaged = path.read_bytes().replace(b'"iteration": 11,', b'"iteration": %d,' % wrong)
     path.write_bytes(damaged)
-    Rows(tmp_path, mark, said.append).close()
+    Rows(tmp_path, mark, messages.append).close()
     assert steps(tmp_path) == [*range(1, 11), *range(12, 21)]
-    assert "19 of the checkpoint's 20 rows are whole and kept; the file as it was is metrics.jsonl.damaged" in said[0]
+    assert (
+        "19 of the checkpoint's 20 rows are whole and kept; the file as it was is metrics.jsonl.damaged" in messages[0]
+    )
     assert (tmp_path / f"{NAME}.damaged").read_bytes() == damaged
 
 
-def test_what_is_dropped_is_kept_every_time(tmp_path, killed, said):
+def test_what_is_dropped_is_kept_every_time(tmp_path, killed, messages):
     path = tmp_path / NAME
     for number in ("", ".2", ".3"):
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:4]) + b"\0" * 20 + b"\n")
         damaged = path.read_bytes()
-        Rows(tmp_path, killed, said.append).close()
+        Rows(tmp_path, killed, messages.append).close()
         assert path.read_bytes() == damaged[:-21]
         assert (tmp_path / f"{NAME}.damaged{number}").read_bytes() == damaged
 
@@ -181,11 +183,11 @@ def test_a_lock_is_never_that_of_a_file_that_was_replaced(tmp_path, monkeypatch)
         assert os.path.samestat(os.fstat(file.fileno()), os.stat(path))
 
 
-def test_a_number_that_changed_is_found(tmp_path, killed, said):
+def test_a_number_that_changed_is_found(tmp_path, killed, messages):
     path = tmp_path / NAME
     path.write_bytes(path.read_bytes().replace(b"0.6666", b"0.7666", 1))
-    Rows(tmp_path, killed, said.append).close()
-    assert len(said) == 1
+    Rows(tmp_path, killed, messages.append).close()
+    assert len(messages) == 1
 
 
 def test_a_disk_that_is_full_takes_no_part_of_a_row(tmp_path, monkeypatch):
@@ -214,7 +216,7 @@ def test_a_disk_that_is_full_takes_no_part_of_a_row(tmp_path, monkeypatch):
     assert steps(tmp_path) == [1, 2, 3]
 
 
-def test_one_process_alone_writes(tmp_path):
+def test_only_one_process_writes(tmp_path):
     rows = Rows(tmp_path)
     with pytest.raises(UserError, match=r"metrics\.jsonl: another process is writing it"):
         Rows(tmp_path)

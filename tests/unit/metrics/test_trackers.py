@@ -1,4 +1,4 @@
-"""TensorBoard and Weights & Biases: rows once over kills, no training that ends with them, whole copies made anew."""
+"""TensorBoard and Weights & Biases: rows once over kills, no training that ends with them, copies written again."""
 
 import errno
 import sys
@@ -71,20 +71,20 @@ def test_tensorboard_has_the_rows_of_a_checkpoint_when_it_is_written(tmp_path):
 
 
 def test_a_tracker_that_fails_is_left_alone_and_training_goes_on(tmp_path, wandb, monkeypatch):
-    said = []
+    messages = []
 
     def fail(self, row, step):
         raise OSError(errno.EPIPE, "the service has ended\nmore of it")
 
     monkeypatch.setattr(FakeRun, "log", fail)
     monkeypatch.setattr(Board, "flush", lambda self: fail(self, None, 0))
-    with MetricsWriter(tmp_path, "online", say=said.append) as writer:
+    with MetricsWriter(tmp_path, "online", say=messages.append) as writer:
         writer.write(1, {"x": 1.0})
         writer.mark()
         writer.write(2, {"x": 2.0})
     assert [row["x"] for row in read_metrics(tmp_path)] == [1.0, 2.0]
-    assert [line.partition(" takes no more rows")[0] for line in said] == ["Weights & Biases", "TensorBoard"]
-    assert all("\n" not in line and "robot-rl sync" in line for line in said)
+    assert [line.partition(" takes no more rows")[0] for line in messages] == ["Weights & Biases", "TensorBoard"]
+    assert all("\n" not in line and "robot-rl sync" in line for line in messages)
 
 
 def test_a_resumed_training_goes_on_with_its_run_and_sends_no_row_twice(tmp_path, wandb):
@@ -113,7 +113,7 @@ def test_wandb_that_cannot_be_had_is_one_line_and_leaves_the_run_to_others(tmp_p
     MetricsWriter(tmp_path).close()
 
 
-def test_tensorboard_made_anew_holds_every_row_at_its_time(tmp_path):
+def test_tensorboard_written_again_holds_every_row_at_its_time(tmp_path):
     board = Board(tmp_path / "tb")
     for row in make_rows(2, 3):
         board.write(row)

@@ -42,15 +42,15 @@ def test_a_robot_and_a_task_of_another_package(install):
     assert plugins.find_plugins(plugins.TASKS)["their_swing"].packages == ("their-package",)
 
 
-def test_a_module_that_lies_here_need_not_be_installed(tmp_path, monkeypatch):
+def test_a_module_in_the_working_directory_need_not_be_installed(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "lies_here.py").write_text(TASK.format(name="here"))
-    assert get_task("lies_here:make_task").name == "here"
+    (tmp_path / "local_tasks.py").write_text(TASK.format(name="here"))
+    assert get_task("local_tasks:make_task").name == "here"
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         (
             "raises",
@@ -72,7 +72,7 @@ def test_a_module_that_lies_here_need_not_be_installed(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_one_that_cannot_be_used_is_one_line_and_the_others_work(install, name, says):
+def test_one_that_cannot_be_used_is_one_line_and_the_others_work(install, name, message):
     modules = {
         "good": TASK.format(name="fine"),
         "raises": "raise RuntimeError('no\\nluck')",
@@ -84,7 +84,7 @@ def test_one_that_cannot_be_used_is_one_line_and_the_others_work(install, name, 
     install("bad-two", {"robot_rl.tasks": {"twice": "good:make_task"}}, {})
     with pytest.raises(UserError) as error:
         plugins.load(plugins.TASKS, name, "x")
-    assert says in str(error.value)
+    assert message in str(error.value)
     assert plugins.load(plugins.TASKS, "fine", "x")().name == "fine"
     assert get_task("cartpole").name == "cartpole"
 
@@ -97,7 +97,7 @@ def test_a_name_that_leads_to_something_else(install):
         {"robot_rl.tasks": targets, "robot_rl.robots": {"number": "stuff:NUMBER"}},
         {"stuff": text + "    return task\n"},
     )
-    for find, name, says in (
+    for find, name, message in (
         (get_task, "other", "its name is 'their'; must be 'other'"),
         (get_task, "number", "must lead to a function that returns a Task, found 3"),
         (get_task, "stuff:up", "its name is '../up'; must be letters"),
@@ -105,7 +105,7 @@ def test_a_name_that_leads_to_something_else(install):
     ):
         with pytest.raises(ValueError, match="=") as error:
             find(name)
-        assert says in str(error.value)
+        assert message in str(error.value)
 
 
 def test_nothing_heavy_is_imported():

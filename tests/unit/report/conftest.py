@@ -1,4 +1,4 @@
-"""A made-up run to report on, and a browser to open the report in."""
+"""A synthetic run to report on, and a browser to open the report in."""
 
 import json
 import math
@@ -79,7 +79,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def dump_dom(chromium: Path, tmp_path: Path) -> Callable[[Path], str]:
-    """Opens a page in headless Chromium and returns its DOM after the scripts ran; REPORT_SHOTS keeps a picture."""
+    """Opens a page in headless Chromium and returns its DOM after the scripts ran; REPORT_SHOTS keeps a screenshot."""
 
     def dump(page: Path) -> str:
         switches = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"

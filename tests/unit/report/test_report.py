@@ -1,4 +1,4 @@
-"""The report page: what it reads, what it says, what it survives."""
+"""The report page: what it reads, what it contains, what it survives."""
 
 import json
 import re
@@ -116,7 +116,7 @@ def test_one_row(run_dir):
     assert all(len(s["values"]) == 1 for chart in data["charts"] for s in chart["series"])
 
 
-def test_nan_rows_become_gaps_and_are_told(run_dir):
+def test_nan_rows_become_gaps_and_are_reported(run_dir):
     lines = (run_dir / "metrics.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines[:5]]
     rows[1]["loss/value"] = float("nan")
@@ -163,7 +163,7 @@ def test_resumed_run_counts_the_last_version(run_dir):
     assert "2 iterations done twice" in data.notes[0]
 
 
-def test_missing_parts_say_how_to_make_them(run_dir):
+def test_missing_parts_are_reported_with_the_command_that_makes_them(run_dir):
     for name in ("eval.json", "run.yaml", "metrics.jsonl"):
         (run_dir / name).unlink()
     text = write_report(run_dir).read_text()

@@ -1,4 +1,4 @@
-"""A run in one piece, and the same run in two: what comes out must be the same bits."""
+"""A run in one piece, and the same run in two: the results must be the same bits."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ def _one_thread():
 
 @pytest.fixture
 def maker():
-    """maker(task) is a function that builds its environment anew; all are closed at the end."""
+    """maker(task) is a function that builds its environment again; all are closed at the end."""
     made = []
 
     def of(task, num_envs=WORLDS):
@@ -45,7 +45,7 @@ def maker():
 
 
 def learner(**settings):
-    """A learner's configuration, small where nothing else is said."""
+    """A learner's configuration, small by default."""
     return apply_overrides(get_learner(settings.pop("name", "ppo"))(), SMALL | settings)
 
 
@@ -75,9 +75,9 @@ def in_two(make, cfg, directory, first=2, last=4):
     for _ in range(3):
         env.step(torch.ones(env.num_envs, env.num_actions))
     resumed = make_runner(env, cfg, run_dir=directory / "resumed", seed=99)
-    said = []
-    resumed.load(directory / "resumed" / "checkpoints" / f"{first:06d}", tell=said.append)
-    assert (resumed.iteration, said) == (first, [])
+    messages = []
+    resumed.load(directory / "resumed" / "checkpoints" / f"{first:06d}", tell=messages.append)
+    assert (resumed.iteration, messages) == (first, [])
     resumed.learn(last)
     return whole, resumed
 

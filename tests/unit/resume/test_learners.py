@@ -48,7 +48,7 @@ def test_a_runner_goes_back_to_a_checkpoint_of_its_own(maker, tmp_path):
 
 
 class Drift(VecEnv):
-    """N points that are pushed about, rewarded for two things; it keeps no statistics and can tell its state."""
+    """N points that are pushed about, rewarded for two things; it keeps no statistics and can return its state."""
 
     reward_groups = ("place", "push")
 
@@ -82,7 +82,7 @@ class Drift(VecEnv):
 
 
 def test_several_critics_and_statistics_kept_by_the_learner(tmp_path):
-    """In an environment of another make: whichever tells its state is gone on with; returns go on in mid-episode."""
+    """In an environment of another make: one that returns its state goes on with it; returns go on in mid-episode."""
     cfg = learner(several_critics=True, critic_groups=["actor"])
     whole, resumed = in_two(Drift, cfg, tmp_path)
     assert whole.dims.num_values == 2

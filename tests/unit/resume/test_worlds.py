@@ -1,4 +1,4 @@
-"""Worlds that go on elsewhere: in another number, in a task with other numbers, in no environment that could tell."""
+"""Worlds that go on elsewhere: another number of worlds, other numbers in the task, an environment without a state."""
 
 import pytest
 import torch
@@ -44,9 +44,9 @@ def test_more_worlds_of_a_task(maker, tmp_path):
         more.load(few.checkpoint)
     assert more.iteration == 0
     assert all(torch.equal(tensor, more.env.state_dict()[name]) for name, tensor in before.items())
-    said = []
-    more.load(few.checkpoint, allow_resize=True, tell=said.append)
-    assert said == ["3 worlds in 1 process become 5 in 1 process: the first 3 go on, 2 begin again"]
+    messages = []
+    more.load(few.checkpoint, allow_resize=True, tell=messages.append)
+    assert messages == ["3 worlds in 1 process become 5 in 1 process: the first 3 go on, 2 begin again"]
     old, new = few.env.state_dict(), more.env.state_dict()
     for name in ("engine", "state.qpos", "state.counter", "state.episode_length", "obs.actor"):
         assert torch.equal(new[name][:3], old[name])
@@ -74,7 +74,7 @@ def test_a_parameter_that_was_changed_on_purpose_stays_changed(maker):
 
 
 def test_a_checkpoint_of_another_task_changes_nothing(maker, tmp_path):
-    """It has the same networks, so that only the worlds tell."""
+    """It has the same networks, so that only the worlds differ."""
     cfg = learner(critic_groups=["actor"])
     hopper = make_runner(maker("half_cheetah_v5")(), cfg, run_dir=tmp_path)
     hopper.learn(1)

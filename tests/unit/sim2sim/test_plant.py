@@ -1,4 +1,4 @@
-"""The simulated robot: its joints obey commands as the trainer's do targets, and it says what its sensors read."""
+"""The simulated robot: its joints follow commands as the trainer's follow targets, and it returns measurements."""
 
 import types
 
@@ -15,7 +15,7 @@ from robot_rl.sim2sim.plant import Plant, plant_task
 SEED = 11
 
 
-class Told:
+class Commander:
     """Gives one command at each tick, with the gains of the robot's joints."""
 
     def __init__(self, plant):
@@ -55,13 +55,13 @@ def make(task):
 @pytest.mark.parametrize("world", [0, 3])
 def test_with_the_trainers_step_a_commanded_world_is_the_trainers(task, make, world):
     plant = make(world=world, tick_s=0.0)
-    told = Told(plant)
+    commander = Commander(plant)
     env = make_env(task, num_envs=4, engine="mujoco", num_threads=1, seed=SEED)
     actions = 0.4 * torch.randn(60, 1, 12, generator=torch.Generator().manual_seed(1))
     scale = torch.tensor([row["scale"] for row in env.describe_policy()["actions"]])
     default = torch.tensor([joint.default_pos for joint in env.scene.robot.joints])
     for action in actions:
-        told.q = (default + scale * action[0]).numpy()
+        commander.q = (default + scale * action[0]).numpy()
         plant.env.step(action)
         env.step(action.expand(4, -1))
         np.testing.assert_allclose(plant.env.state.qpos[0], env.state.qpos[world], atol=1e-5)
@@ -71,15 +71,15 @@ def test_with_the_trainers_step_a_commanded_world_is_the_trainers(task, make, wo
 
 def test_a_command_is_torque_plus_gains_times_errors(make):
     plant = make()
-    told = Told(plant)
-    told.kp[:], told.kd[:], told.tau[:] = 10.0, 0.5, np.linspace(-3, 3, 12)
-    told.dq[:] = 0.2
+    commander = Commander(plant)
+    commander.kp[:], commander.kd[:], commander.tau[:] = 10.0, 0.5, np.linspace(-3, 3, 12)
+    commander.dq[:] = 0.2
     plant.hold(True)
     strength = plant._drawn["gainprm"][0, :, 0] / plant._nominal["kp"]
     plant.env.step(torch.zeros(1, 12))
-    before, after = told.seen[-1], types.SimpleNamespace(heights=0)
+    before, after = commander.seen[-1], types.SimpleNamespace(heights=0)
     plant.sense(after)
-    wanted = strength * (told.tau + 10.0 * (told.q - before.joint_pos) + 0.5 * (0.2 - before.joint_vel))
+    wanted = strength * (commander.tau + 10.0 * (commander.q - before.joint_pos) + 0.5 * (0.2 - before.joint_vel))
     np.testing.assert_allclose(after.joint_effort, wanted, rtol=2e-3, atol=2e-3)
 
 
@@ -106,13 +106,13 @@ def test_the_gantry_holds_the_base_where_it_is(make):
     assert min(heights) < start[2] - 0.05
 
 
-def test_what_it_senses_between_control_steps_is_what_the_state_says_after_them(make):
+def test_measurements_between_control_steps_match_the_state_after_them(make):
     plant = make()
-    told = Told(plant)
+    commander = Commander(plant)
     for _ in range(5):
         plant.env.step(torch.zeros(1, 12))
-    assert len(told.seen) == 50
-    first, next_ones = told.seen[40], told.seen[41:50]
+    assert len(commander.seen) == 50
+    first, next_ones = commander.seen[40], commander.seen[41:50]
     for low in next_ones:
         assert np.abs(np.asarray(low.quat_wxyz) - np.asarray(first.quat_wxyz)).max() < 0.1
         assert abs(np.linalg.norm(low.quat_wxyz) - 1) < 1e-6
@@ -132,7 +132,7 @@ def test_the_physics_runs_at_the_rate_of_the_states(task):
     assert plant_task(task, 0.0)[0].sim is task.sim
 
 
-def test_an_actuator_of_training_alone_is_named(task):
+def test_an_actuator_only_for_training_is_named(task):
     from robot_rl_envs.actuation.actuators import DcMotor
 
     task.actions.actuator = DcMotor()

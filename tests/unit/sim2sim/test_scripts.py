@@ -84,7 +84,7 @@ def test_a_joystick_moves_turns_and_asks(tmp_path):
     assert stick.take_request() == "stand"
     assert stick.take_request() == ""
     os.write(keep, EVENT.pack(3, 1, 1, 1) + EVENT.pack(4, 1, 1, 2))
-    assert stick.take_request() == "damp"  # whatever was asked for after it
+    assert stick.take_request() == "damp"  # whatever was requested after it
     stick.close()
     os.close(keep)
 

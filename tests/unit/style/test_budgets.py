@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows, held over every module of the five packages."""
+"""The style rules that no linter checks, applied to every module of the five packages."""
 
 import ast
 import re
@@ -79,7 +79,7 @@ def over_budget(text, name):
 
 
 def is_term(node):
-    """Whether a function is a Warp function, whose parameters beyond the fixed ones are a task's numbers."""
+    """Whether a function is a Warp function: its parameters beyond the fixed ones are a task's numbers."""
     return any(TERM_DECORATOR.search(ast.unparse(decorator)) for decorator in node.decorator_list)
 
 
@@ -114,7 +114,7 @@ def test_module_keeps_the_rules(path):
     assert over_budget(text, name) == []
     assert loads_code(text) == []
     assert heavy_at_import(text, name) == []
-    assert ast.get_docstring(ast.parse(text)), "a module says in its first line what it is"
+    assert ast.get_docstring(ast.parse(text)), "the first line of a module describes it"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / PACKAGES[3]).glob("*/robot.py")), ids=lambda path: path.parent.name)

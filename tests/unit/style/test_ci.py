@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def fake_ci(tmp_path):
-    """A tree with the CI script, and a PATH on which make, dpkg and apt-get write down what they are asked."""
+    """A tree with the CI script, and a PATH on which make, dpkg and apt-get record their arguments."""
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -75,16 +75,16 @@ def dry(*words):
 
 
 def test_make_run_goes_all_the_way():
-    said = dry("run", "TRAIN=seed=3")
+    commands = dry("run", "TRAIN=seed=3")
     steps = ["train task=go2_flat seed=3", "export", "eval", "video", "report"]
-    places = [said.index(f"robot-rl {step}") for step in steps]
+    places = [commands.index(f"robot-rl {step}") for step in steps]
     assert places == sorted(places)
-    assert "robot-rl play" in said
+    assert "robot-rl play" in commands
 
 
-def test_pytorch_is_installed_first_and_from_where_it_is_told():
-    said = dry("run", "VENV=nowhere", "TORCH_INDEX=https://example.org/cpu")
-    lines = [line for line in said.splitlines() if "pip" in line and " install " in line]
+def test_pytorch_is_installed_first_and_from_the_given_index():
+    commands = dry("run", "VENV=nowhere", "TORCH_INDEX=https://example.org/cpu")
+    lines = [line for line in commands.splitlines() if "pip" in line and " install " in line]
     assert lines[0].endswith("-c constraints.txt --index-url https://example.org/cpu torch")
     assert lines[1].endswith("-c constraints.txt -e '.'")
     assert "index-url" not in dry("run", "VENV=nowhere")

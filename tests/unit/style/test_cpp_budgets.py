@@ -74,7 +74,7 @@ def test_a_file_keeps_the_budgets(path):
     assert text.endswith("\n")
 
 
-def test_every_header_says_what_it_is():
+def test_every_header_describes_itself():
     for path in FILES:
         if path.suffix == ".h":
             assert path.read_text().startswith("// "), path.name

@@ -9,26 +9,26 @@ SAY = "import json, os, sys; print(json.dumps([sys.argv, os.getcwd(), os.environ
 
 
 def test_words_folder_surroundings_and_exit_code(start_python, tmp_path):
-    (tmp_path / "said.py").write_text(SAY)
-    for words in (["-m", "said"], ["-c", SAY], [tmp_path / "said.py"]):
+    (tmp_path / "script.py").write_text(SAY)
+    for words in (["-m", "script"], ["-c", SAY], [tmp_path / "script.py"]):
         process = start_python([*words, "b", "c"], cwd=tmp_path, env={**os.environ, "A": "1"})
-        said, _ = process.communicate()
-        argv, folder, value = json.loads(said)
+        output, _ = process.communicate()
+        argv, folder, value = json.loads(output)
         assert (argv[1:], folder, value, process.returncode) == (["b", "c"], str(tmp_path), "1", 3)
 
 
 def test_nothing_of_this_repository_is_imported_before(start_python):
-    said, _ = start_python(
+    output, _ = start_python(
         ["-c", "import sys; print(sorted(n for n in sys.modules if n.startswith('robot')))"]
     ).communicate()
-    assert said == "[]\n"
+    assert output == "[]\n"
 
 
-def test_an_error_is_said_on_the_same_pipe(start_python):
+def test_an_error_is_printed_on_the_same_pipe(start_python):
     process = start_python(["-c", "import sys; print('first'); raise ValueError('second')"])
-    said, _ = process.communicate()
-    assert said.startswith("first\n")
-    assert "ValueError: second" in said
+    output, _ = process.communicate()
+    assert output.startswith("first\n")
+    assert "ValueError: second" in output
     assert process.returncode == 1
 
 

@@ -1,4 +1,4 @@
-"""What the repository promises beside its code: versions, packages, the README's commands."""
+"""What the repository promises in addition to its code: versions, packages, the README's commands."""
 
 import re
 import subprocess
@@ -60,7 +60,7 @@ def test_make_help_lists_every_target():
     assert described == set(phony[1].split())
 
 
-def test_the_policy_contract_imports_the_standard_library_alone():
+def test_the_policy_contract_imports_only_the_standard_library():
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); before = set(sys.modules); import robot_rl_deploy.contract; "
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}; "

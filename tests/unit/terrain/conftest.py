@@ -46,7 +46,7 @@ def look_up(terrain: Any, points: np.ndarray) -> np.ndarray:
 
 
 def compile_terrain(terrain: Any) -> tuple[mujoco.MjModel, mujoco.MjData]:
-    """The terrain alone in a scene."""
+    """Only the terrain in a scene."""
     spec = mujoco.MjSpec()
     add_ground(terrain, spec)
     model = spec.compile()

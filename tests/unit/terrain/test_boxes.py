@@ -42,7 +42,7 @@ def test_few_boxes_are_enough(small):
     assert len(small("stairs", form="boxes").boxes) < 3 * (8 + 8 * 4 + 2) + 30
 
 
-def test_boxes_stand_where_the_map_says(small, compiled):
+def test_boxes_stand_where_the_map_has_them(small, compiled):
     terrain = small("gaps", form="boxes")
     model, _ = compiled(terrain)
     assert model.ngeom == len(terrain.boxes)

@@ -39,7 +39,7 @@ class Staged(Tile):
         return heights[1:] if self.what == "short" else heights
 
 
-def test_every_ready_terrain_is_built_and_says_what_it_is():
+def test_every_ready_terrain_is_built_and_described():
     for name, (text, make) in PRESETS.items():
         terrain = build_terrain(dataclasses.replace(make(), num_rows=2, border=1.0))
         assert terrain.heights.dtype == np.float32
@@ -48,7 +48,7 @@ def test_every_ready_terrain_is_built_and_says_what_it_is():
         assert len(text) > 5
 
 
-def test_a_ready_terrain_is_made_anew_each_time():
+def test_a_ready_terrain_is_a_new_object_each_time():
     for _, make in PRESETS.values():
         for name, tile in make().tiles.items():
             tile.platform = 0.5
@@ -62,14 +62,14 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(small):
     assert first.heights.tobytes() != other.heights.tobytes()
 
 
-def test_a_tile_does_not_depend_on_how_many_lie_around_it(small):
+def test_a_tile_does_not_depend_on_how_many_are_around_it(small):
     # Without a curriculum's difficulty by row, the first tiles of a longer terrain are those of the shorter one.
     short = small("obstacles", num_rows=2, difficulty=(1.0, 1.0), border=0.0)
     long = small("obstacles", num_rows=4, difficulty=(1.0, 1.0), border=0.0)
     assert np.array_equal(short.heights, long.heights[:, :160])
 
 
-def test_columns_lie_along_y_and_rows_of_rising_difficulty_along_x(small):
+def test_columns_are_along_y_and_rows_of_rising_difficulty_along_x(small):
     terrain = small("stairs", num_rows=3)
     assert terrain.kinds == ("stairs_up", "stairs_down")
     assert terrain.difficulty[:, 0].tolist() == [0.0, 0.5, 1.0]

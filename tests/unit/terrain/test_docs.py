@@ -1,4 +1,4 @@
-"""What the page about terrain shows works as it is written, and shows every kind there is."""
+"""The examples of the page about terrain run as written, and cover every kind."""
 
 import re
 import runpy

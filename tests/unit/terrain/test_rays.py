@@ -62,7 +62,7 @@ def test_the_lookup_at_the_points_of_the_map_is_the_map(small, lookup, form):
     assert found == pytest.approx(terrain.heights.ravel(), abs=1e-5)
 
 
-def test_spawn_points_lie_on_the_ground(small, lookup, rays):
+def test_spawn_points_are_on_the_ground(small, lookup, rays):
     terrain = small("stairs")
     origins = terrain.origins.reshape(-1, 3)
     assert lookup(terrain, origins[:, :2])[:, 0] == pytest.approx(origins[:, 2], abs=1e-5)

@@ -59,7 +59,7 @@ def test_flat_is_zero(ground):
 
 @pytest.mark.parametrize(("difficulty", "height"), [(0.0, 0.03), (0.5, 0.105), (1.0, 0.18)])
 @pytest.mark.parametrize("up", [True, False])
-def test_stairs_have_steps_of_the_height_and_tread_that_were_asked_for(ground, difficulty, height, up):
+def test_stairs_have_steps_of_the_requested_height_and_tread(ground, difficulty, height, up):
     heights, _ = ground(Stairs(up=up, step_height=(0.03, 0.18), tread=0.3), difficulty)
     # From the middle to the edge there are 10 cells of platform, 8 treads of 3 cells, and what is left of the rim.
     profile = heights[MIDDLE, MIDDLE:]
@@ -72,7 +72,7 @@ def test_stairs_have_steps_of_the_height_and_tread_that_were_asked_for(ground, d
 
 
 @pytest.mark.parametrize("up", [True, False])
-def test_a_slope_rises_as_it_says_and_its_platform_lies_at_its_end(ground, up):
+def test_a_slope_rises_as_specified_and_its_platform_is_at_its_end(ground, up):
     heights, _ = ground(Slope(up=up, slope=(0.1, 0.4), noise=(0.0, 0.0)), 1.0)
     profile = heights[MIDDLE, MIDDLE:]
     # Between platform (1 m from the middle) and rim (3.5 m) the run is 2.5 m.
@@ -83,7 +83,7 @@ def test_a_slope_rises_as_it_says_and_its_platform_lies_at_its_end(ground, up):
 
 
 @pytest.mark.parametrize(("difficulty", "width"), [(0.0, 0.2), (1.0, 0.5)])
-def test_gaps_are_as_wide_and_as_deep_as_they_say(ground, difficulty, width):
+def test_gaps_are_as_wide_and_as_deep_as_specified(ground, difficulty, width):
     heights, _ = ground(Gaps(width=(0.2, 0.5), ground_width=0.8, depth=0.7), difficulty)
     profile = heights[MIDDLE, MIDDLE:]
     runs = np.split(profile, np.flatnonzero(np.diff(profile)) + 1)
@@ -95,7 +95,7 @@ def test_gaps_are_as_wide_and_as_deep_as_they_say(ground, difficulty, width):
     assert len(runs[1::2]) == (3 if difficulty == 0.0 else 2)
 
 
-def test_stones_have_the_size_the_distance_and_the_height_that_were_asked_for(ground):
+def test_stones_have_the_requested_size_distance_and_height(ground):
     tile = SteppingStones(stone=(0.8, 0.3), gap=(0.1, 0.2), uneven=(0.0, 0.05), depth=0.9)
     heights, grid = ground(tile, 1.0)
     inner = grid.between[5 : 5 + 25]
@@ -132,7 +132,7 @@ def test_waves_repeat_with_their_wavelength(ground):
     assert heights[:, 10:][same] == pytest.approx(heights[:, :-10][same])
 
 
-def test_obstacles_are_no_higher_than_they_say_and_half_as_high_at_least(ground):
+def test_obstacles_are_no_higher_than_specified_and_half_as_high_at_least(ground):
     heights, _ = ground(Obstacles(height=(0.1, 0.3), count=30), 1.0)
     blocks = heights[heights > 0]
     assert blocks.size

@@ -166,7 +166,7 @@ def test_shapes_that_collide_have_size_pose_and_material(written):
         assert get(material, "physics:staticFriction") == friction[0]
 
 
-def test_the_ground_is_a_plane_of_the_friction_asked_for(tmp_path):
+def test_the_ground_is_a_plane_of_the_requested_friction(tmp_path):
     stage = Usd.Stage.Open(str(write_ground(tmp_path / "ground.usda", friction=0.7)))
     plane = stage.GetPrimAtPath("/ground/plane")
     assert plane.HasAPI(UsdPhysics.CollisionAPI)
@@ -206,7 +206,7 @@ def make_robot(tmp_path, body, joints=("swing",)):
         ),
     ],
 )
-def test_what_usd_cannot_say_is_one_line(tmp_path, body, line):
+def test_what_usd_cannot_express_is_one_line(tmp_path, body, line):
     with pytest.raises(ValueError, match=line):
         write_usd(make_robot(tmp_path, body), tmp_path / "odd.usda")
     assert not (tmp_path / "odd.usda").exists()

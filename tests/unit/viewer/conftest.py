@@ -1,4 +1,4 @@
-"""A small environment that moves as told, and a browser that can be asked questions."""
+"""A small environment that follows its command, and a browser that evaluates JavaScript."""
 
 import base64
 import json
@@ -35,7 +35,7 @@ MODEL = """
 
 
 class FakeEnv:
-    """What the viewer needs of an environment; the robots move at 0.9 of the command, and one falls when told to."""
+    """What the viewer needs of an environment; robots move at 0.9 of the command, one falls where fall_next is set."""
 
     step_dt = 0.02
     num_actions = 1
@@ -53,7 +53,7 @@ class FakeEnv:
         self.cfg = SimpleNamespace(name="fake", commands=commands)
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int32)
         self.fall_next = torch.zeros(num_envs, dtype=torch.bool)
-        self.actions, self.told, self.pushes = [], [], []
+        self.actions, self.commands, self.pushes = [], [], []
         self.state = SimpleNamespace(command=torch.zeros(num_envs, 3))
         self.reset()
 
@@ -74,7 +74,7 @@ class FakeEnv:
 
     def set_command(self, value, env_ids=None):
         self.state.command[:] = torch.tensor(value)
-        self.told.append(tuple(value))
+        self.commands.append(tuple(value))
 
     def push(self, delta_v, env_ids=None):
         self.pushes.append(delta_v)
@@ -142,7 +142,7 @@ class Page:
             assert time.monotonic() < end, f"never true: {code}\n{self.js('document.body.innerText')}"
             time.sleep(0.2)
 
-    def picture(self) -> np.ndarray:
+    def screenshot(self) -> np.ndarray:
         from io import BytesIO
 
         from PIL import Image

@@ -48,7 +48,7 @@ def test_bundle_gets_raw_state_and_its_action_is_used_not_its_target(fake_env):
     assert driver.resets == 1
 
 
-def test_a_network_that_remembers_is_told_of_ends(fake_env):
+def test_a_recurrent_network_is_reset_when_an_episode_ends(fake_env):
     class Remembering:
         def __init__(self):
             self.resets = []
@@ -71,7 +71,7 @@ def test_a_network_that_remembers_is_told_of_ends(fake_env):
     assert whole is None
 
 
-def test_return_starts_anew_with_the_episode(fake_env):
+def test_return_starts_from_zero_with_the_episode(fake_env):
     env = fake_env(2)
     driver = Driver(env, None)
     driver.step()

@@ -1,4 +1,4 @@
-"""Driving by hand: the page's wishes reach the environment, and the page shows the robot."""
+"""Driving by hand: the page's inputs reach the environment, and the page shows the robot."""
 
 import signal
 import socket
@@ -35,7 +35,7 @@ def test_sliders_command_the_robot(player):
     player.panel._sliders["yaw"].value = 0.2
     player.run(0.3)
     assert player.steps > 0
-    assert player.env.told[-1] == pytest.approx((-0.4, 0.0, 0.2))
+    assert player.env.commands[-1] == pytest.approx((-0.4, 0.0, 0.2))
     assert player.driver.time_s == pytest.approx(0.02 * player.steps)
     assert player.env.pushes == []
 
@@ -95,7 +95,7 @@ def test_task_without_command(fake_env):
     player = Player(fake_env(commanded=False), None, port=0)
     player.run(0.2)
     player.close()
-    assert player.env.told == []
+    assert player.env.commands == []
     assert "Return" in player.panel._figures.content
 
 
@@ -130,11 +130,11 @@ def test_page_in_a_browser(page, tmp_path):
         page.wait("/Simulated\\s+[1-9]/.test(document.body.innerText)")
         assert page.js("!!document.querySelector('canvas')")
         # The trunk is red, and nothing else is.
-        picture = page.picture().astype(int)
-        scene = picture[:, :900]
+        image = page.screenshot().astype(int)
+        scene = image[:, :900]
         assert ((scene[..., 0] - scene[..., 1]) > 60).sum() > 500
-        asked = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
-        assert all(a.startswith((url, "data:", f"blob:{url}")) for a in asked), asked
+        requested = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
+        assert all(a.startswith((url, "data:", f"blob:{url}")) for a in requested), requested
         assert not [e for e in page.events if e["method"] == "Runtime.exceptionThrown"]
         page.js("[...document.querySelectorAll('button')].find(b => b.innerText == 'Pause').click()")
         page.wait("/Speed\\s+paused/.test(document.body.innerText)")

@@ -1,4 +1,4 @@
-"""Pictures without a display."""
+"""Rendering without a display."""
 
 import sys
 
@@ -10,9 +10,9 @@ from robot_rl_envs.render import Arrow, CameraCfg, NoGLError, Renderer
 STAND = np.array([0, 0, 0.3, 1, 0, 0, 0, 0.0])
 
 
-def red(picture: np.ndarray) -> np.ndarray:
+def red(image: np.ndarray) -> np.ndarray:
     """Where the trunk is: pixels much more red than green."""
-    return picture[..., 0].astype(int) - picture[..., 1] > 60
+    return image[..., 0].astype(int) - image[..., 1] > 60
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def renderer(gl, fake_env):
 
 
 def test_robot_is_in_the_middle(renderer):
-    picture = renderer.frame(STAND)
-    assert picture.shape == (120, 160, 3)
-    assert picture.dtype == np.uint8
-    rows, columns = np.nonzero(red(picture))
-    assert 300 < len(rows) < 0.3 * red(picture).size
+    image = renderer.frame(STAND)
+    assert image.shape == (120, 160, 3)
+    assert image.dtype == np.uint8
+    rows, columns = np.nonzero(red(image))
+    assert 300 < len(rows) < 0.3 * red(image).size
     assert abs(rows.mean() - 60) < 25
     assert abs(columns.mean() - 80) < 25
-    assert picture[:15].mean() > picture[70:].mean()
+    assert image[:15].mean() > image[70:].mean()
 
 
 def test_collision_group_is_not_drawn(renderer):
@@ -40,8 +40,8 @@ def test_collision_group_is_not_drawn(renderer):
 def test_camera_follows_and_jumps_after_a_reset(renderer):
     renderer.frame(STAND)
     for x in np.linspace(0, 3, 60):
-        picture = renderer.frame(np.array([x, 0, 0.3, 1, 0, 0, 0, 0]))
-        assert red(picture).sum() > 300
+        image = renderer.frame(np.array([x, 0, 0.3, 1, 0, 0, 0, 0]))
+        assert red(image).sum() > 300
     home = renderer.frame(STAND)
     assert abs(np.nonzero(red(home))[1].mean() - 80) < 25
 
@@ -71,13 +71,13 @@ def test_a_planar_robot_is_followed_however_far_it_runs_and_a_cart_on_its_rail_i
     with Renderer(planar, 160, 120) as renderer:
         renderer.frame(np.zeros(4))
         for x in np.linspace(0, 50, 200):
-            picture = renderer.frame(np.array([x, 0, 0, 0]))
-        assert 300 < red(picture).sum() < 0.3 * red(picture).size
-        assert picture[-1].std(axis=0).max() < 30
-        assert picture[-1].mean() > 60, "the ground goes on under it"
+            image = renderer.frame(np.array([x, 0, 0, 0]))
+        assert 300 < red(image).sum() < 0.3 * red(image).size
+        assert image[-1].std(axis=0).max() < 30
+        assert image[-1].mean() > 60, "the ground goes on under it"
 
 
-def test_simulated_model_is_left_alone(gl, fake_env):
+def test_simulated_model_is_left_unchanged(gl, fake_env):
     model = fake_env().engine.model
     extent, width = model.stat.extent, model.vis.global_.offwidth
     with Renderer(model, 64, 48):
@@ -102,7 +102,7 @@ def test_arrow(renderer):
 def test_wrong_length_and_not_finite(renderer):
     with pytest.raises(ValueError, match=r"qpos has shape \(7,\), the model wants \(8,\)"):
         renderer.frame(STAND[:7])
-    # The infinite floor is drawn about where the camera was a picture ago.
+    # The infinite floor is drawn about where the camera was in the image before.
     renderer.frame(STAND)
     good = renderer.frame(STAND)
     np.testing.assert_array_equal(renderer.frame(np.full(8, np.nan)), good)
@@ -123,7 +123,7 @@ def test_camera_ranges():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the packages named are Debian's")
-def test_without_gl_one_line_says_what_to_install(monkeypatch, fake_env):
+def test_without_gl_one_line_names_what_to_install(monkeypatch, fake_env):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.delenv("PYOPENGL_PLATFORM", raising=False)
     monkeypatch.setattr(render.ctypes.util, "find_library", lambda name: None)

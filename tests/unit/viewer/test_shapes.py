@@ -57,7 +57,7 @@ def test_body_joins_shapes_by_colour_and_hides_collision_groups():
     np.testing.assert_allclose(red[2].vertices.max(0), [3, 1, 3.1], atol=1e-5)
 
 
-def test_turned_geom_lies_where_mujoco_puts_it():
+def test_turned_geom_is_where_mujoco_puts_it():
     model = mujoco.MjModel.from_xml_string("""
     <mujoco><worldbody><body><geom type="capsule" fromto="0 0 0 1 0 0" size="0.1"/></body></worldbody></mujoco>""")
     ((_, _, mesh),) = body_meshes(model, 1)

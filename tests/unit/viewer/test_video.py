@@ -32,11 +32,11 @@ def test_commanded_robot(gl, fake_env, tmp_path):
     assert (pixels, rate) == ("yuv420p", 10)
     assert codec in ("h264", "vp9", "mpeg4")
     np.testing.assert_allclose(
-        list(dict.fromkeys(env.told)),
+        list(dict.fromkeys(env.commands)),
         [(0.75, 0, 0), (0, 0.375, 0), (0, 0, 0.6), (0.525, 0, -0.42), (0, 0, 0)],
         atol=1e-12,
     )
-    # 1.9 s of 0.02 s: the last picture shows that moment.
+    # 1.9 s of 0.02 s: the last frame shows that moment.
     assert len(env.actions) == 95
     assert np.abs(frames[0].astype(int) - frames[10]).mean() > 1
     assert [p.name for p in path.parent.iterdir()] == ["video.mp4"]
@@ -91,7 +91,7 @@ def test_strip_marks_the_command():
         for c in (-0.5, 0.5, 7.0)
     ]
     assert strips[0].shape == (size[1], 640, 3)
-    # The mark alone reaches below the bar; the first gauge's moves right with the command, and stops at the end.
+    # Only the mark reaches below the bar; the first gauge's moves right with the command, and stops at the end.
     row = round(0.77 * size[1])
     marks = [np.nonzero((strip[row] == COMMAND).all(-1))[0][0] for strip in strips]
     width = (640 - marks[0]) / 3

@@ -33,9 +33,9 @@ class FlashSACCfg:
         critic_width: units of the critics' residual blocks.
         critic_blocks: residual blocks of each critic.
         expansion: inner units of a residual block, in widths.
-        bins: values that a critic's distribution of returns lies on.
+        bins: values of a critic's distribution of returns.
         value_bound: the bins span [-value_bound, value_bound], in units of normalized returns.
-        target_std: standard deviation of actions in (-1, 1) whose entropy the temperature steers to.
+        target_std: standard deviation of actions in (-1, 1); the temperature steers to its entropy.
         temperature: weight of the entropy at the start.
         max_action: largest magnitude of the environment's actions; their ranges are the joints' limits within it.
         noise_repeat: most steps for which exploration noise is held; held for k steps with a probability of 1 / k^2.

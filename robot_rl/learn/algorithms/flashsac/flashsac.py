@@ -77,7 +77,7 @@ class HeldNoise:
             fresh[t].copy_(self.noise)
 
     def forget(self, ended: Tensor) -> None:
-        """Hold no noise in worlds (N,) bool whose episode ended."""
+        """Hold no noise in worlds (N,) bool where the episode ended."""
         self.noise.masked_fill_(ended[:, None], 0.0)
         self.left.masked_fill_(ended, 0)
 

@@ -1,4 +1,4 @@
-"""Layers whose weights and features are bounded: unit weights, batch normalization before each nonlinearity.
+"""Layers with bounded weights and features: unit weights, batch normalization before each nonlinearity.
 
 Every layer is an ensemble of E independent ones: the critics are two, the policy one. After each
 gradient step `project` puts the weights back onto their spheres, so that no weight grows and the step size keeps its
@@ -21,7 +21,7 @@ EPSILON = 1e-5
 
 
 class UnitLinear(nn.Module):
-    """Linear maps whose rows have length 1.
+    """Linear maps with rows of length 1.
 
     Attributes:
         weight: (E, out, in).
@@ -59,7 +59,7 @@ class UnitLinear(nn.Module):
 
 
 class UnitBatchNorm(nn.Module):
-    """Batch normalization whose scales and biases together have length sqrt(D).
+    """Batch normalization where scales and biases together have length sqrt(D).
 
     Attributes:
         scale: (E, D).

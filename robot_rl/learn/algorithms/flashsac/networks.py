@@ -216,7 +216,7 @@ def project_target(probs: Tensor, values: Tensor, shift: Tensor, gamma: Tensor) 
         gamma: (B,) what the value is multiplied by.
 
     Returns:
-        (B, K) probabilities; what lies outside the bins goes to the first or the last.
+        (B, K) probabilities; what is outside the bins goes to the first or the last.
     """
     low, high = values[0], values[-1]
     place = (shift[:, None] + gamma[:, None] * values).clamp(low, high)

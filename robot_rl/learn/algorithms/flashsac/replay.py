@@ -28,7 +28,7 @@ class Replay:
             capacity: transitions, of all worlds together.
             worlds: worlds N.
             sizes: components of what is kept of each transition, by name: "actor", "critic" and "action".
-            device: where it lies.
+            device: of the memory.
         """
         self.rows = max(capacity // worlds, 2)
         self.worlds, self._device = worlds, torch.device(device)
@@ -44,7 +44,7 @@ class Replay:
 
     @property
     def size(self) -> int:
-        """Steps that can be drawn from: all but the newest, whose next one is not known."""
+        """Steps that can be drawn from: all but the newest, which has no next step yet."""
         return max(min(int(self.count), self.rows) - 1, 0)
 
     def add(self, rollout: Rollout, action: Tensor) -> None:

@@ -229,7 +229,7 @@ def test_same_seed_same_bits(teacher_run):
     assert rows[0] != rows[2]
 
 
-def test_the_checkpoint_says_who_taught(teacher_run, tmp_path):
+def test_the_checkpoint_names_the_teacher(teacher_run, tmp_path):
     runner = Runner(FallEnv(), student_cfg(teacher_run), run_dir=tmp_path / "student")
     runner.learn(1)
     teacher = load_checkpoint(runner.checkpoint)[1]["auxiliaries"]["teacher"]

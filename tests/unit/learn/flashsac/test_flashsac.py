@@ -44,14 +44,14 @@ def make_cfg(**settings):
 def test_the_target_is_projected_onto_the_bins():
     values, probs = torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.5, 0.0, 0.5]])
     found = project_target(probs, values, torch.tensor([0.25, 0.5, 0.0]), torch.tensor([0.5, 0.5, 0.0]))
-    # 0.25 lies a quarter above 0; 0.5 + 0.5 = 1 is the last bin; without a next state all is at the reward.
+    # 0.25 is a quarter above 0; 0.5 + 0.5 = 1 is the last bin; without a next state all is at the reward.
     assert found.tolist() == [[0.0, 0.75, 0.25], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
     outside = project_target(probs[:1], values, torch.tensor([7.0]), torch.tensor([1.0]))
     assert outside.tolist() == [[0.0, 0.0, 1.0]]
 
 
 def make_ring(capacity=12, worlds=2, steps=4):
-    """A ring whose observations count: step 10 t + world."""
+    """A ring where the observations count: step 10 t + world."""
     sizes = {"actor": 1, "critic": 1, "action": 1}
     ring, time = Replay(capacity, worlds, sizes, "cpu"), 0
 
@@ -97,7 +97,7 @@ def test_what_the_clock_ended_and_what_was_quarantined_is_not_learned_from():
     add()
     batch = drawn(ring)
     weight = {float(obs): float(w) for obs, w in zip(batch["actor"], batch["weight"], strict=True)}
-    assert weight[0.0] == 1.0  # The episode ended here: nothing is asked of the next step.
+    assert weight[0.0] == 1.0  # The episode ended here: the next step does not count.
     assert weight[10.0] == 0.0  # It was cut short.
     assert weight[11.0] == 0.0  # The next observation was quarantined,
     assert weight[21.0] == 0.0  # as was this one.
@@ -211,7 +211,7 @@ def test_the_policy_of_a_checkpoint_is_the_policy(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"symmetry": "network"}, "symmetry=network: learner=flashsac has no symmetric networks; use augment or none"),
         ({"converter": "a:b"}, "converter=a:b: learner=flashsac takes none"),
@@ -219,10 +219,10 @@ def test_the_policy_of_a_checkpoint_is_the_policy(tmp_path):
         ({"batch": 1}, "batch: 1 is out of range"),
     ],
 )
-def test_settings_that_do_not_fit_are_one_line(settings, says):
+def test_settings_that_do_not_fit_are_one_line(settings, message):
     with pytest.raises(UserError) as error:
         Runner(PointEnv(), make_cfg(**settings))
-    assert str(error.value).startswith(says)
+    assert str(error.value).startswith(message)
 
 
 TINY = ("num_envs=4", "num_steps=4", "num_threads=1", "flashsac.batch=16", "flashsac.warm_up=16", "flashsac.replay=400")
@@ -231,8 +231,8 @@ TINY = ("num_envs=4", "num_steps=4", "num_threads=1", "flashsac.batch=16", "flas
 def test_from_the_command_line_it_trains_and_exports_a_bundle(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "task=go2_flat", "learner=flashsac", "run_id=a", "max_iterations=4", *TINY]) == 0
-    said = capsys.readouterr().err
-    assert "replay memory: 400 transitions, 0 MB in every checkpoint (flashsac.replay)" in said
+    output = capsys.readouterr().err
+    assert "replay memory: 400 transitions, 0 MB in every checkpoint (flashsac.replay)" in output
     assert main(["export", "run=go2_flat/a"]) == 0
     rows = [json.loads(line) for line in Path("runs/go2_flat/a/metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["loss/critic"] > 0.0

@@ -1,4 +1,4 @@
-"""A world whose every observation is known: where it is, and in which episode.
+"""A world in which every observation is known: where it is, and in which episode.
 
 Its observation is 100 * episode + step. Episodes last 3, 4, 5, 3, 4, 5, ... steps; the even ones are cut short, the odd
 ones terminate. The reward of a step is its number in the episode.

@@ -31,7 +31,7 @@ def by_hand(walk, count):
 
 
 def through(env, steps):
-    """The transitions of each world that may be learned from, as the adapter tells them."""
+    """The transitions of each world that may be learned from, as the adapter returns them."""
     worlds = [[] for _ in range(env.num_envs)]
     obs = env.get_observations()["critic"].clone()
     for _ in range(steps):
@@ -131,7 +131,7 @@ def test_a_batch_of_last_observations_is_taken_too(walks):
     assert through(listed, 20) == through(batched, 20)
 
 
-def test_what_is_told_about_episodes(walks):
+def test_metrics_of_episodes(walks):
     for mode in MODES:
         env = walks(mode)
         ended = []
@@ -177,7 +177,7 @@ def test_wrappers_of_gymnasium_go_between():
     assert env.env.episode_count == 2
 
 
-def test_an_environment_that_does_not_say_how_it_resets_is_refused(walk_vector_class):
+def test_an_environment_without_a_reset_description_is_refused(walk_vector_class):
     with pytest.raises(UserError, match=r"autoreset_mode.*=None.*give autoreset= one of next_step, same_step"):
         GymEnv(walk_vector_class(2, metadata={}))
     assert GymEnv(walk_vector_class(2, metadata={}), autoreset="next_step").autoreset is AutoresetMode.NEXT_STEP

@@ -20,7 +20,7 @@ TINY = ("num_envs=3", "num_steps=8", "max_iterations=2", "ppo.minibatches=2", "a
 
 @pytest.fixture
 def run(run, monkeypatch, reach_folder):
-    """Calls the command line where reach_worlds.py lies; returns its exit code, stdout and stderr."""
+    """Calls the command line in the folder of reach_worlds.py; returns its exit code, stdout and stderr."""
     monkeypatch.chdir(reach_folder)
     return run
 

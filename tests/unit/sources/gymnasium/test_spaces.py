@@ -25,7 +25,7 @@ SHARED = [
     (spaces.MultiBinary(3), np.array([1, 0, 1], dtype=np.int8), [1.0, 0.0, 1.0]),
     (spaces.Tuple((spaces.Discrete(2), BOX)), (1, np.array([3.0, 4.0])), [0.0, 1.0, 3.0, 4.0]),
     (spaces.Box(0, 255, (3,), np.uint8), np.array([0, 51, 255], np.uint8), [0.0, 51.0, 255.0]),
-    # Pictures: from 0 to 1, channels first.
+    # Images: from 0 to 1, channels first.
     (spaces.Box(0, 255, (2, 2), np.uint8), np.array([[0, 51], [102, 255]], np.uint8), [[0.0, 0.2], [0.4, 1.0]]),
     (spaces.Box(0, 255, (2, 5, 3), np.uint8), IMAGE, (IMAGE.transpose(2, 0, 1) / 255.0).tolist()),
     (spaces.Box(0, 255, (3, 2, 5), np.uint8), IMAGE.transpose(2, 0, 1), (IMAGE.transpose(2, 0, 1) / 255).tolist()),

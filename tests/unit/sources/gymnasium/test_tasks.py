@@ -23,7 +23,7 @@ from robot_rl.sources.gymnasium.adapter import GymEnv
 
 TASKS = list_tasks()
 MODES = ["NextStep", "SameStep", "Disabled"]
-# What the checker says about infinite boxes and about actions beyond one is advice.
+# The warnings of the checker about infinite boxes and about actions beyond one are advice.
 ADVICE = ("probably too", "recommend using a symmetric")
 
 
@@ -83,8 +83,8 @@ def test_the_checker_passes(task):
         warnings.simplefilter("always")
         check_env(env.unwrapped, skip_render_check=True)
     env.close()
-    said = [str(one.message) for one in heard if "gymnasium" in one.filename]
-    assert [line for line in said if not any(words in line for words in ADVICE)] == []
+    messages = [str(one.message) for one in heard if "gymnasium" in one.filename]
+    assert [line for line in messages if not any(words in line for words in ADVICE)] == []
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -302,7 +302,7 @@ def test_observation_groups(make):
         make("cartpole", render_mode="human")
 
 
-def test_pictures(make, gl):
+def test_images(make, gl):
     env = make("cartpole", 2, render_mode="rgb_array")
     env.reset(seed=1)
     frames = env.render()

@@ -13,13 +13,13 @@ from robot_rl.sources.isaaclab.adapter import IsaacEnv
 class Counter:
     """An environment of Isaac Lab's kind that counts: a world's observation is its step, and 10 is the last."""
 
-    def __init__(self, num_envs=3, space=None, finite=False, picture=False):
+    def __init__(self, num_envs=3, space=None, finite=False, image=False):
         self.num_envs, self.device, self.extras = num_envs, "cpu", {}
         self.single_action_space = space or gymnasium.spaces.Box(-1, 1, (2,))
         self.cfg = SimpleNamespace(is_finite_horizon=finite)
         self.max_episode_length, self.step_dt = 10, 0.5
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.long)
-        self.falls_at, self.breaks_at, self.seen, self.picture = {}, {}, [], picture
+        self.falls_at, self.breaks_at, self.seen, self.image = {}, {}, [], image
         self.reset_worlds, self.closed = [], 0
 
     def _observe(self):
@@ -27,7 +27,7 @@ class Counter:
         for world, step in self.breaks_at.items():
             if self.episode_length_buf[world] == step:
                 count[world, 1] = torch.nan
-        return {"policy": count} | ({"camera": torch.zeros(self.num_envs, 8, 6, 3)} if self.picture else {})
+        return {"policy": count} | ({"camera": torch.zeros(self.num_envs, 8, 6, 3)} if self.image else {})
 
     def reset(self, seed=None):
         self.episode_length_buf[:] = 0
@@ -55,8 +55,8 @@ class Counter:
 
 def walk(env, steps, action=None):
     for _ in range(steps):
-        told = env.step(torch.zeros(env.num_envs, env.num_actions) if action is None else action)
-    return told
+        returned = env.step(torch.zeros(env.num_envs, env.num_actions) if action is None else action)
+    return returned
 
 
 def test_last_observations_time_outs_and_falls():
@@ -76,7 +76,7 @@ def test_last_observations_time_outs_and_falls():
     assert extras["final_obs"]["policy"][:, 0].tolist() == [4.0, 4.0, 4.0]
     assert obs["policy"][:, 0].tolist() == [4.0, 0.0, 4.0]
     assert extras["log"] == {"Episode_Reward/alive": torch.tensor(2.0)}
-    # Nothing of the last end is told again.
+    # Nothing of the last end is reported again.
     obs, _, done, extras = walk(env, 1)
     assert not done.any()
     assert extras["log"] == {}
@@ -95,7 +95,7 @@ def test_a_finite_horizon_has_no_value_after_its_end():
     assert not extras["time_outs"].any()
 
 
-def test_a_world_that_breaks_ends_and_begins_anew():
+def test_a_world_that_breaks_ends_and_begins_again():
     lab = Counter()
     lab.breaks_at = {2: 3}
     env = IsaacEnv(lab, name="isaac/X")
@@ -150,8 +150,8 @@ def test_actions_that_cannot_be_learned_are_refused():
         IsaacEnv(Counter(space=gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(2)})), name="isaac/X")
 
 
-def test_pictures_come_with_their_channels_first():
-    env = IsaacEnv(Counter(picture=True), name="isaac/X")
+def test_images_come_with_their_channels_first():
+    env = IsaacEnv(Counter(image=True), name="isaac/X")
     assert env.get_observations()["camera"].shape == (3, 3, 8, 6)
 
 

@@ -56,7 +56,7 @@ def test_every_setting_arrives():
     assert (ppo.value_coef, ppo.max_grad_norm, ppo.clip_value_loss) == (2.0, 0.5, False)
 
 
-def test_without_an_agent_only_the_groups_are_said():
+def test_without_an_agent_only_the_groups_are_given():
     assert learner_changes(None, {"policy": 1, "critic": 1}) == {
         "actor_groups": ["policy"],
         "critic_groups": ["critic"],

@@ -1,4 +1,4 @@
-"""What is said where Isaac Lab is missing, or another version, or has no such environment."""
+"""Error messages where Isaac Lab is missing, or another version, or has no such environment."""
 
 from importlib import metadata
 
@@ -70,7 +70,7 @@ def test_the_nearest_id_is_offered_also_for_names_of_version_2(name, near):
     assert lab._nearest(name, known) == near
 
 
-def test_what_starts_is_silent_and_speaks_again_afterwards(capfd):
+def test_output_is_hidden_at_the_start_and_shown_again_afterwards(capfd):
     with lab.hushed():
         print("hidden")
         lab.os.write(2, b"hidden, too")
