@@ -10,8 +10,9 @@ of those after every so many iterations; a later one may miss again, which ``unt
 from the first step of the training on, without the evaluations, for which the training waits.
 
 ``rsl_rl`` is rsl_rl's OnPolicyRunner on the same environment, networks and hyperparameters, with its mirrored samples
-in place of our symmetric network; ``+symmetry=none`` leaves these out. Every finished training is kept in the file at
-once; started again, with more seeds or learners if wanted, the script goes on with what is missing.
+in place of our symmetric network; ``+symmetry=none`` leaves these out. ``flashsac`` takes the task's settings for
+FlashSAC. Every finished training is kept in the file at once; started again, with more seeds or learners if wanted,
+the script goes on with what is missing.
 """
 
 from __future__ import annotations
@@ -34,11 +35,14 @@ from robot_rl.bench.result import make_result
 from robot_rl.config import apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluate_run
+from robot_rl.experiment.grammar import parse_value
 from robot_rl.files import write_atomic
+from robot_rl.learn.algorithms.flashsac.config import FlashSACLearnerCfg
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 from robot_rl.learn.policy import make_policy
 from robot_rl.learn.runner import make_runner
 
+LEARNERS = {"ppo": PPOLearnerCfg, "rsl_rl": PPOLearnerCfg, "flashsac": FlashSACLearnerCfg}
 ERROR_M_S, FALLS = 0.25, 0.02
 KNOWN = {"learners": "ppo", "seeds": "1,2,3", "every": "20", "until": "end", "out": ""}
 
@@ -80,16 +84,22 @@ class Watch:
         return self.only_first and walks(point)
 
 
+def read_changes(changes: list[str]) -> dict[str, Any]:
+    """Return settings by name, of words such as ``symmetry=none``."""
+    pairs = (change.split("=", 1) for change in changes)
+    return {key: parse_value(text, key) for key, text in pairs}
+
+
 def train(name: str, seed: int, every: int, *, only_first: bool) -> list[dict[str, Any]]:
     """Train once, ``<learner>[+setting=value]``, and return the points of its curve."""
     task = get_task("go2_flat")
     learner, *changes = name.split("+")
-    settings = {**task.learner, **task.learner_cpu, "save_interval": 10**6, "name": learner}
-    settings |= dict(change.split("=", 1) for change in changes)
+    ours = task.presets["flashsac"] if learner == "flashsac" else {**task.learner, **task.learner_cpu}
+    settings = {**ours, "save_interval": 10**6, "name": learner} | read_changes(changes)
     env = make_env(task, num_envs=task.num_envs[0], seed=seed)
     watch = Watch(name, seed, every, only_first)
     with tempfile.TemporaryDirectory() as scratch:
-        cfg = apply_overrides(PPOLearnerCfg(), settings)
+        cfg = apply_overrides(LEARNERS[learner](), settings)
         runner = watch.runner = make_runner(env, cfg, run_dir=Path(scratch), seed=seed, observer=watch)
         watch.begun = time.perf_counter()
         runner.learn()
@@ -153,9 +163,10 @@ def read_options(arguments: list[str]) -> dict[str, str]:
         raise UserError(f"until={options['until']}: must be first or end")
     for name in options["learners"].split(","):
         learner, *changes = name.split("+")
-        if learner not in ("ppo", "rsl_rl") or not all("=" in change for change in changes):
-            raise UserError(f"learners={name}: must be ppo or rsl_rl, and settings behind it, such as +symmetry=none")
-        apply_overrides(PPOLearnerCfg(), dict(change.split("=", 1) for change in changes))
+        if learner not in LEARNERS or not all("=" in change for change in changes):
+            known = ", ".join(LEARNERS)
+            raise UserError(f"learners={name}: must be of {known}, with settings behind it, such as +symmetry=none")
+        apply_overrides(LEARNERS[learner](), read_changes(changes))
     return options
 
 

@@ -119,7 +119,7 @@ const OptionRow kRows[] = {
      "address of the robot: udp:HOST:PORT, default udp:127.0.0.1:9870; shm:NAME;\n"
      "dds:unitree_go or dds:unitree_hg"},
     {"operator", "ADDRESS", [](O& o, V& v) { o.operator_address = some("operator", v); },
-     "address to listen at for the operator, default udp:127.0.0.1:9871; robot: only through the robot;\n"
+     "address to listen at for the operator, default udp:127.0.0.1:9871; robot: via the robot;\n"
      "none: no operator, the robot stands up and walks without one (simulation only)"},
     {"backend", "NAME", [](O& o, V& v) { o.backend.name = choice("backend", v, kBackends); },
      "auto, onnxruntime or tensorrt"},

@@ -28,6 +28,20 @@ LEARNER = {
 """What a trotting Go2 learns with, on any ground."""
 LEARNER_CPU = {"actor.hidden": [128, 128], "critic.hidden": [128, 128]}
 
+FLASHSAC = {
+    "symmetry": "augment",
+    "max_iterations": 400,
+    "flashsac.batch": 512,
+    "flashsac.learning_rate": 2e-3,
+    "flashsac.final_learning_rate": 2e-4,
+    "flashsac.tau": 0.1,
+    "flashsac.temperature": 0.001,
+    "flashsac.max_action": 1.5,
+    "flashsac.policy_width": 64,
+    "flashsac.critic_width": 64,
+}
+"""Many quick gradient steps of small networks on a CPU. A trained PPO policy stays below 1.5 in 99 of 100 actions."""
+
 
 def _observations() -> dict[str, ObservationGroup]:
     sensed = {
@@ -114,6 +128,6 @@ def make_task() -> Task:
         num_envs=(512, 4096),
         learner=LEARNER | {"max_iterations": 400},
         learner_cpu=dict(LEARNER_CPU),
-        presets={"flashsac": {"symmetry": "augment"}},
+        presets={"flashsac": dict(FLASHSAC)},
         solved=("tracking/lin_vel_error", 0.25),
     )

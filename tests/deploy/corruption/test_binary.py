@@ -104,7 +104,7 @@ MORE = {
     "a file is a folder": (as_folder, "golden.npz is not a regular file"),
     "a file is a pipe": (as_pipe, "contract.json is not a regular file"),
     "a folder besides": (sub_folder, "'..policy' is not a file of a bundle"),
-    "the hash list a link": (sums_link, "SHA256SUMS is a link"),
+    "the hash list a link": (sums_link, "SHA256SUMS is not a regular file"),
     "a sparse tensor": (unit.edit_model(sparse), "sparse tensor"),
     "a function": (unit.edit_model(own_function), "functions"),
     "a training graph": (unit.edit_model(training_graph), "functions"),
