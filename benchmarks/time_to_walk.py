@@ -77,9 +77,12 @@ class Watch:
                 bundle=None,
             )["torch"]
         point = {"iteration": int(row["iteration"]), "time_s": entered - self.begun, "env_steps": int(row["env_steps"])}
-        point |= {key: result[key]["mean"] for key in ("lin_vel_error", "yaw_vel_error", "fall_rate")}
+        for key in ("lin_vel_error", "yaw_vel_error", "fall_rate"):  # An error is None where every world fell at once.
+            point[key] = None if result[key] is None else result[key]["mean"]
         self.points.append(point)
-        print(f"{self.name} seed {self.seed}", {k: round(v, 3) for k, v in point.items()}, flush=True)
+        print(
+            f"{self.name} seed {self.seed}", {k: v if v is None else round(v, 3) for k, v in point.items()}, flush=True
+        )
         self.begun += time.perf_counter() - entered
         return self.only_first and walks(point)
 
@@ -109,7 +112,7 @@ def train(name: str, seed: int, every: int, *, only_first: bool) -> list[dict[st
 
 def walks(point: dict[str, Any]) -> bool:
     """Whether a policy is within both bounds."""
-    return point["lin_vel_error"] <= ERROR_M_S and point["fall_rate"] <= FALLS
+    return point["lin_vel_error"] is not None and point["lin_vel_error"] <= ERROR_M_S and point["fall_rate"] <= FALLS
 
 
 def kept_from(points: list[dict[str, Any]]) -> float | None:
