@@ -53,7 +53,8 @@ def test_the_binary_accepts_signed_ones_alone(infer, signed, toy_bundle, keys):
     done = infer("--bundle", signed, "--signed-by", public(keys[0]), "--check")
     assert done.returncode == 0, done.stderr
     assert ", signed" in done.stdout
-    for bundle, key, line in ((signed, keys[1], "is not a signature of"), (toy_bundle, keys[0], "SHA256SUMS.sig is missing")):
+    refused = ((signed, keys[1], "is not a signature of"), (toy_bundle, keys[0], "SHA256SUMS.sig is missing"))
+    for bundle, key, line in refused:
         done = infer("--bundle", bundle, "--signed-by", public(key), "--check")
         assert done.returncode == 3
         assert line in done.stderr

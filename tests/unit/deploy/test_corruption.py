@@ -296,7 +296,10 @@ MUTATIONS = {
     "effort x 10": (all_joints("effort_limit", lambda limit: 10 * limit), "effort_limit is 237.0; gains and limits"),
     "lower limits gone": (all_joints("lower", lambda limit: None), "lower is None; a joint with position targets"),
     "upper limits gone": (all_joints("upper", lambda limit: None), "upper is None; a joint with position targets"),
-    "speed limits gone": (all_joints("velocity_limit", lambda limit: None), "velocity_limit is None; a joint with position targets"),
+    "speed limits gone": (
+        all_joints("velocity_limit", lambda limit: None),
+        "velocity_limit is None; a joint with position targets",
+    ),
     "limits of 1e308": (all_joints("upper", lambda limit: 1e308), r"upper is 1e\+308; no policy has it"),
     "speeds of 1e308": (all_joints("velocity_limit", lambda limit: 1e308), r"velocity_limit is 1e\+308; no policy"),
     "kind effort": (edit_contract(efforts), "kind is 'effort'; it makes 2.5 of 23.7 at most"),
