@@ -14,6 +14,8 @@ import warp as wp
 
 CHUNK_WORLDS = 256
 """Worlds of one launch on a CPU."""
+BLOCK_THREADS = 64
+"""Threads of a block on a GPU: few, so that some thousand worlds reach as many multiprocessors as they can."""
 
 
 def _run(commands: Sequence[Any]) -> None:
@@ -84,6 +86,7 @@ class Recorder:
                     inputs=inputs(k, first),
                     device=self.device,
                     record_cmd=True,
+                    block_dim=BLOCK_THREADS,
                 )
             ]
             for k, first in enumerate(self.starts)

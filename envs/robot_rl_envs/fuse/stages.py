@@ -168,7 +168,11 @@ def write_after(w: Writer, task: Task) -> None:
 
 
 def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> None:
-    """Write the stage that observes, ends episodes and resets worlds."""
+    """Write the stage that observes, ends episodes and resets worlds.
+
+    A world is observed in the state that the step left it in and, where its episode ended, again where the next one
+    begins. Both go through one loop: the functions of the groups, most of the kernel's text, are inlined once.
+    """
     groups = list(task.vectors)
     w.add(0, "def observe(")
     w.add(1, "s: SceneState, f: Flight, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64),")
@@ -176,35 +180,38 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     for kind in ("out", "final"):
         w.add(1, " ".join(f"{kind}_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
     w.add(0, "):")
-    w.add(1, "i = first + wp.tid()", "code = int(1)")
-    _write_observe_running(w, groups)
-    w.add(1, "if done == 1:")
-    w.add(2, "if initial == 0:")
-    _write_final(w, groups)
+    w.add(1, "i = first + wp.tid()", "code = int(1)", "good = int(1)")
+    w.add(1, "done = wp.max(s.terminated[i], s.time_out[i])")
+    # A world without a state to observe, or without an episode that ended, begins with the reset.
+    w.add(1, "fresh = int(0)", "if done == 1 and (initial == 1 or s.quarantined[i] != 0):", "    fresh = 1")
+    w.add(1, "looking = int(1)", "while looking == 1:")
+    w.add(2, "if fresh == 1:")
+    w.add(3, "if initial == 0:")
     _write_quarantine(w, groups, fields)
     _write_end_of_episode(w, task)
     _write_reset(w, scene, task)
+    w.add(2, f"if fresh == 1 or (done == 0 and (s.dirty[i] & {engine.DIRTY_VELOCITY}) != 0):", "    derive(s, c, i)")
+    w.add(2, "if fresh == 1:", "    looking = 0")
+    _write_sensors_reset(w, task)
+    _write_commands(w, task, 3, timed=False)
     if scene.looks_again:
         # The engine has to look at the world where it starts before it can be observed there.
+        w.add(3, "break")
+    for name in groups:
+        w.add(2, f"to_{name} = wp.where(done == 1 and fresh == 0, final_{name}, out_{name})")
+        w.add(2, f"code = {GROUP}{name}(s, i, p, fresh, out_{name}, to_{name})", "if good == 1:", "    good = code")
+    w.add(2, "if fresh == 0:")
+    w.add(3, "if good != 1:")
+    _write_blind(w, 4)
+    w.add(4, "done = 1")
+    w.add(3, "fresh = done", "looking = done")
+    if scene.looks_again:
         w.add(0, "def observe_reset(s: SceneState, p: wp.array(dtype=wp.float32), first: int,")
         w.add(1, " ".join(f"out_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
         w.add(0, "):")
         w.add(1, "i = first + wp.tid()", "if wp.max(s.terminated[i], s.time_out[i]) == 1:")
-    for name in groups:
-        w.add(2, f"good = {GROUP}{name}(s, i, p, 1, out_{name}, out_{name})")
-
-
-def _write_observe_running(w: Writer, groups: list[str]) -> None:
-    """Observe the worlds that continue; one with an observation that is not finite ends here."""
-    w.add(1, "done = wp.max(s.terminated[i], s.time_out[i])", "good = int(1)", "if done == 0:")
-    w.add(2, f"if (s.dirty[i] & {engine.DIRTY_VELOCITY}) != 0:")
-    w.add(3, "derive(s, c, i)")
-    for name in groups:
-        w.add(2, f"code = {GROUP}{name}(s, i, p, 0, out_{name}, out_{name})", "if good == 1:")
-        w.add(3, "good = code")
-    w.add(2, "if good != 1:")
-    w.add(3, "done = 1")
-    _write_blind(w, 3)
+        for name in groups:
+            w.add(2, f"good = {GROUP}{name}(s, i, p, 1, out_{name}, out_{name})")
 
 
 def _write_blind(w: Writer, indent: int) -> None:
@@ -215,65 +222,53 @@ def _write_blind(w: Writer, indent: int) -> None:
     _clear_parts(w, indent)
 
 
-def _write_final(w: Writer, groups: list[str]) -> None:
-    """Write the observation that the episode ended in; it may be the first that is not finite."""
-    w.add(3, "if s.quarantined[i] == 0:")
-    for name in groups:
-        w.add(4, f"code = {GROUP}{name}(s, i, p, 0, out_{name}, final_{name})", "if good == 1:")
-        w.add(5, "good = code")
-    w.add(4, "if good != 1:")
-    _write_blind(w, 5)
-
-
 def _write_quarantine(w: Writer, groups: list[str], fields: list[str]) -> None:
     """Count a quarantined world before its reset and copy its last moments."""
-    w.add(3, "if s.quarantined[i] != 0:")
+    w.add(4, "if s.quarantined[i] != 0:")
     for name in groups:
-        w.add(4, f"for j in range(final_{name}.shape[1]):")
-        w.add(5, f"final_{name}[i, j] = 0.0")
-    w.add(4, f"wp.atomic_add(log, {LOG_FAULTS} + reason_of(s.quarantined[i]), wp.float64(1.0))")
-    w.add(4, "slot = dump(s, f, i, first)", "if slot >= 0:")
-    w.add(5, "at = int(0)")
+        w.add(5, f"for j in range(final_{name}.shape[1]):")
+        w.add(6, f"final_{name}[i, j] = 0.0")
+    w.add(5, f"wp.atomic_add(log, {LOG_FAULTS} + reason_of(s.quarantined[i]), wp.float64(1.0))")
+    w.add(5, "slot = dump(s, f, i, first)", "if slot >= 0:")
+    w.add(6, "at = int(0)")
     for name in fields:
-        w.add(5, f"for j in range(s.{name}.shape[1]):")
-        w.add(6, f"for k in range(s.{name}.shape[2]):")
-        w.add(7, f"f.models[slot, at] = s.{name}[i, j, k]", "at = at + 1")
+        w.add(6, f"for j in range(s.{name}.shape[1]):")
+        w.add(7, f"for k in range(s.{name}.shape[2]):")
+        w.add(8, f"f.models[slot, at] = s.{name}[i, j, k]", "at = at + 1")
 
 
 def _write_end_of_episode(w: Writer, task: Task) -> None:
     """Log the episode's sums and run the curricula."""
     if task.curricula:
-        w.add(3, "if s.quarantined[i] == 0:")
+        w.add(4, "if s.quarantined[i] == 0:")
     for name, term in task.curricula.items():
-        w.rng(4, f"curricula.{name}")
-        w.add(4, w.call(f"curricula.{name}", term, "s, i, rng"))
-    w.add(3, f"wp.atomic_add(log, {LOG_EPISODES}, wp.float64(1.0))")
-    w.add(3, f"wp.atomic_add(log, {LOG_RETURN}, wp.float64(s.episode_return[i]))")
-    w.add(3, f"wp.atomic_add(log, {LOG_LENGTH}, wp.float64(float(s.step_count[i]) * s.step_dt))")
+        w.rng(5, f"curricula.{name}")
+        w.add(5, w.call(f"curricula.{name}", term, "s, i, rng"))
+    w.add(4, f"wp.atomic_add(log, {LOG_EPISODES}, wp.float64(1.0))")
+    w.add(4, f"wp.atomic_add(log, {LOG_RETURN}, wp.float64(s.episode_return[i]))")
+    w.add(4, f"wp.atomic_add(log, {LOG_LENGTH}, wp.float64(float(s.step_count[i]) * s.step_dt))")
     for k, name in enumerate(w.layout.rewards):
-        w.add(3, f"wp.atomic_add(log, {w.layout.log[f'reward/{name}']}, wp.float64(s.episode_sums[i, {k}]))")
+        w.add(4, f"wp.atomic_add(log, {w.layout.log[f'reward/{name}']}, wp.float64(s.episode_sums[i, {k}]))")
 
 
 def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
-    """Write the default pose at the world's origin, then the reset events and a new command."""
-    w.add(2, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_STATE}", "for k in range(s.qpos.shape[1]):")
-    w.add(3, "s.qpos[i, k] = s.default_qpos[k]")
-    w.add(2, "for k in range(s.qvel.shape[1]):")
-    w.add(3, "s.qvel[i, k] = 0.0")
+    """Write the default pose at the world's origin, then the reset events."""
+    w.add(3, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_STATE}", "for k in range(s.qpos.shape[1]):")
+    w.add(4, "s.qpos[i, k] = s.default_qpos[k]")
+    w.add(3, "for k in range(s.qvel.shape[1]):")
+    w.add(4, "s.qvel[i, k] = 0.0")
     if task.terrain is not None:
-        w.add(2, "place_on_terrain(s, i)")
+        w.add(3, "place_on_terrain(s, i)")
     if any(term.info.writes == "wrench" for term in task.events.values()):
         w.functions["clear_wrench"] = clear_wrench
-        w.add(2, "clear_wrench(s, i)")
+        w.add(3, "clear_wrench(s, i)")
     for name, term in task.events.items():
         if term.mode == "reset":
-            w.rng(2, f"events.{name}")
-            _write_event(w, name, term, 2)
-    write_delay_draw(w, task, 2)
+            w.rng(3, f"events.{name}")
+            _write_event(w, name, term, 3)
+    write_delay_draw(w, task, 3)
     _write_sensor_delay(w, task, scene)
-    w.add(2, "clear_world(s, i)", "derive(s, c, i)")
-    _write_sensors_reset(w, task)
-    _write_commands(w, task, 2, timed=False)
+    w.add(3, "clear_world(s, i)")
 
 
 def write_startup(w: Writer, task: Task) -> None:
@@ -323,19 +318,19 @@ def _write_sensor_delay(w: Writer, task: Task, scene: Scene) -> None:
     timestep = w.layout.param("sim.timestep", task.sim.timestep)
     longest = float(round(task.sensors.imu.delay_s[1] / task.sim.timestep))
     w.functions["draw_sensor_delay"] = measure.draw_sensor_delay
-    w.rng(2, DELAY_PATH)
-    w.add(2, f"draw_sensor_delay(s, i, {accelerometer}, rng, {lo}, {hi}, {timestep}, {longest})")
-    w.add(2, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_MODEL}")
+    w.rng(3, DELAY_PATH)
+    w.add(3, f"draw_sensor_delay(s, i, {accelerometer}, rng, {lo}, {hi}, {timestep}, {longest})")
+    w.add(3, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_MODEL}")
 
 
 def _write_sensors_reset(w: Writer, task: Task) -> None:
     """Write the sensors' values at an episode's start, from the derived state."""
     used = used_sensors(task)
     if "encoders" in used:
-        _call_sensor(w, 2, "keep_joints_at_reset")
+        _call_sensor(w, 3, "keep_joints_at_reset")
     if "imu_acc" in used:
-        _call_sensor(w, 2, "rest_accelerometer")
+        _call_sensor(w, 3, "rest_accelerometer")
     if "foot_forces" in used:
-        _call_sensor(w, 2, "clear_foot_forces")
+        _call_sensor(w, 3, "clear_foot_forces")
     if "height_scan" in used and task.sensors.height_scan.source == "map":
-        _call_sensor(w, 2, "scan_heights")
+        _call_sensor(w, 3, "scan_heights")
