@@ -47,6 +47,7 @@ class Env(VecEnv):
         step_dt: control period [s].
         entities: the scene's entities by name; today one, "robot".
         state: torch views of every state field.
+        kernels: the stages of a step.
         seed: seed of all random streams.
     """
 
@@ -87,7 +88,7 @@ class Env(VecEnv):
         struct = make_struct(kinds | {name: (array.dtype, array.ndim) for name, array in watched.items()})
         self._drive = fuse.Drive(self.cfg, self.scene, self.num_envs, self.device)
         names = [buffers.struct_name(name) for name in self._model_fields]
-        self._kernels = fuse.make_kernels(
+        self.kernels = fuse.make_kernels(
             self.cfg, self.scene, self._layout, struct, Chain, drive=self._drive, fields=names
         )
         self._chain = make_chain(self.scene.entity, self.device)
@@ -121,14 +122,19 @@ class Env(VecEnv):
         self._torch_terms = TorchTerms(self.cfg, self._layout, self.state, wp.to_torch(self._log)[0])
         self._scan = RayScan(self.scene, self.engine, self._arrays)
         try:
+            self.kernels.load(self.device)
             self._record_stages(self._recorder)
         except Exception as error:  # Warp has a class of its own for each way in which a term cannot be compiled
-            raise self._kernels.blame(error, dir(self.state), dir(self.scene.model)) from None
+            raise self.blame(error) from None
         self._images = Images(
             self.cfg, self.scene, self.engine, self._arrays, seed=self.seed, world_offset=world_offset
         )
         groups = len(self._layout.reward_groups)
         self._results = buffers.StepResults(self._out | self._images.out, self._final, groups, self.device)
+
+    def blame(self, error: Exception) -> Exception:
+        """Return a line for Warp's error about a term that it cannot compile; ``error`` itself if it is another."""
+        return self.kernels.blame(error, dir(self.state), dir(self.scene.model))
 
     def _fill(self, s: Any, world_offset: int) -> Any:
         """Set the arrays and numbers of the struct that terms read."""
@@ -148,7 +154,7 @@ class Env(VecEnv):
         """Record each launch once; replaying a recorded launch skips packing its arguments."""
         s, f, c, p, log = self._s, self._quarantine.flight, self._chain, self._params, self._log
         groups = [*self._out.values(), *self._final.values()]
-        kernels, record = self._kernels, recorder.record
+        kernels, record = self.kernels, recorder.record
         self._act = record(kernels.act, lambda _, first: [s, f, p, self._actions, first])
         self._after = record(kernels.after_physics, lambda k, first: [s, f, c, p, log[k], first])
         self._observe = record(kernels.observe, lambda k, first: [s, f, c, p, log[k], first, 0, *groups])

@@ -19,6 +19,7 @@ settings:
   root=runs            where runs are written
   num_threads=0        threads of the CPU engine; 0 takes all cores
   learner_threads=0    threads of the learner on a CPU; 0 takes OMP_NUM_THREADS, or half of the cores
+  kernels=             folder of compiled kernels for a GPU, from robot-rl compile
   metrics.wandb=off    off, offline or online; JSON lines and TensorBoard are always written
 
 anything of the learner and of the task, by name:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from robot_rl.learn.ranks import Ranks
 
 FRONT = ("task", "seed", "num_envs", "device", "engine", "learner", "init_from", "root", "num_threads")
-OPTIONAL = {"run_id": None, "learner_threads": 0}
+OPTIONAL = {"run_id": None, "learner_threads": 0, "kernels": ""}
 """Further front keys, which runs of earlier versions do not have, and their values there."""
 MAX_THREADS = 4096
 
@@ -44,6 +44,7 @@ class TrainCfg:
         engine: The simulator of the task, such as "mujoco" or "mujoco_warp".
         num_threads: Threads of the CPU engine; 0 takes all cores.
         learner_threads: Threads of the learner on a CPU; 0 takes OMP_NUM_THREADS, or half of the cores.
+        kernels: The folder of compiled kernels that a GPU takes (`robot_rl.gpu.cache`); None: Warp's own cache.
         init_from: The run with the initial weights; None for new ones.
         run_id: The run's id, given by hand: an existing run of that id is continued. None generates one.
         root: The directory of all runs.
@@ -60,6 +61,7 @@ class TrainCfg:
     engine: str
     num_threads: int
     learner_threads: int
+    kernels: Path | None
     init_from: RunDir | None
     run_id: str | None
     root: Path
@@ -90,6 +92,7 @@ class TrainCfg:
             engine=self.engine,
             num_threads=threads,
             first=first,
+            kernels=self.kernels,
         )
 
     def make_env(self, num_envs: int | None = None, seed: int | None = None, ranks: "Ranks | None" = None) -> Any:
@@ -181,6 +184,7 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
         engine=found.engine,
         num_threads=_whole("num_threads", tree["num_threads"], 0, MAX_THREADS),
         learner_threads=_whole("learner_threads", tree["learner_threads"], 0, MAX_THREADS),
+        kernels=_kernels(tree["kernels"], source),
         init_from=RunDir.find(str(tree["init_from"]), root, key="init_from") if tree["init_from"] is not None else None,
         run_id=None if tree["run_id"] is None else check_run_id(tree["run_id"]),
         root=root,
@@ -211,7 +215,8 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
     root = str(run_dir.path.parent.parent)
     learner = to_dict(get_learner(str(tree["learner"]))())
     since = {**OPTIONAL, **{key: value for key, value in learner.items() if key != "name"}}
-    return resolve(change({**since, **tree, "root": root, "init_from": None}, changes or {}))
+    here = {"root": root, "init_from": None, "kernels": ""}
+    return resolve(change({**since, **tree, **here}, changes or {}))
 
 
 def resolve_device(device: Any) -> str:
@@ -256,6 +261,14 @@ def _own_cores() -> int:
 def _root(value: Any) -> Path:
     if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
         raise UserError(f"root={value}: must name the directory of all runs, such as root=runs")
+    return Path(str(value))
+
+
+def _kernels(value: Any, source: TaskSource) -> Path | None:
+    if value in ("", None):
+        return None
+    if source.name != "robot-rl":
+        raise UserError(f"kernels={value}: is for robot-rl's own tasks; leave it out")
     return Path(str(value))
 
 

@@ -21,7 +21,7 @@ from robot_rl.learn.threads import restore_threads, use_threads
 from robot_rl.metrics.rows import refuse_locked, to_stderr
 
 FREE = (
-    *("root", "run_id", "num_threads", "max_iterations", "metrics.wandb"),
+    *("root", "run_id", "num_threads", "kernels", "max_iterations", "metrics.wandb"),
     *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
 """Settings that may change when `train` continues a run by its id: none changes what is learned."""

@@ -71,8 +71,12 @@ class NativeSource(TaskSource):
         from robot_rl_envs.make import make_env
 
         start_warp()
+        if worlds.kernels is not None:
+            from robot_rl.gpu.cache import use_cache
+
+            use_cache(worlds.kernels, worlds.device)
         with as_user_error():
-            return make_env(
+            env = make_env(
                 task,
                 num_envs=worlds.num_envs,
                 device=worlds.device,
@@ -81,6 +85,11 @@ class NativeSource(TaskSource):
                 num_threads=worlds.num_threads,
                 world_offset=worlds.first,
             )
+        if worlds.kernels is not None:
+            from robot_rl.gpu.cache import check_cache
+
+            check_cache(worlds.kernels, env)
+        return env
 
     def optional_keys(self, name: str) -> set[str]:
         """Return the terms, groups and tiles of a task."""

@@ -72,6 +72,7 @@ class Worlds:
         engine: As `Resolved.engine`.
         num_threads: Threads of an engine on the CPU; 0 takes all cores.
         first: Index of the first one: other processes have those before. Its seed must depend on it.
+        kernels: The folder with kernels that were compiled for the GPU; None without one.
     """
 
     num_envs: int
@@ -80,6 +81,7 @@ class Worlds:
     engine: str = ""
     num_threads: int = 0
     first: int = 0
+    kernels: Path | None = None
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)

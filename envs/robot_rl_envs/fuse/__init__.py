@@ -47,6 +47,22 @@ class Kernels:
     source: str
     paths: dict[str, str]
     """Path of the term ("rewards.track") behind each function that the source calls."""
+    keys: dict[str, str]
+    """Name of the Warp function behind each of them."""
+
+    def stages(self) -> list[wp.Kernel]:
+        """Return the kernels that there are."""
+        found = (self.act, self.after_physics, self.observe, self.startup, self.actuate, self.observe_reset)
+        return [kernel for kernel in found if kernel is not None]
+
+    def load(self, device: str) -> None:
+        """Compile, or take from the cache, what the stages need, side by side."""
+        modules = [kernel.module for kernel in self.stages()]
+        wp.force_load(device, modules, block_dim=BLOCK_THREADS, max_workers=len(modules))
+
+    def path_of(self, function: str) -> str:
+        """Return the path of the first term that a Warp function computes; empty if it computes none."""
+        return next((self.paths[alias] for alias, key in self.keys.items() if key == function), "")
 
     def blame(self, error: Exception, fields: Iterable[str], model_fields: Iterable[str]) -> Exception:
         """Return a line for Warp's error about a term that it cannot compile; ``error`` itself if it is another.
@@ -116,4 +132,6 @@ def make_kernels(
     }
     for name in ("actuate", "observe_reset"):
         kernels.setdefault(name, None)
-    return Kernels(**kernels, source=renamed, paths={alias: path for path, alias in writer.aliases.items()})
+    keys = {alias: fn.key for alias, fn in writer.functions.items()}
+    paths = {alias: path for path, alias in writer.aliases.items()}
+    return Kernels(**kernels, source=renamed, paths=paths, keys=keys)

@@ -207,7 +207,7 @@ def test_the_same_bits_at_any_number_of_threads_and_after_a_restore(make_task):
 def test_a_plain_term_has_no_text_for_what_it_does_not_ask_for(puppet, cart_task):
     plain = ObservationGroup(terms={"speed": Observation(observations.joint_vel, noise=0.1, history=2)})
     env = puppet(cart_task(observations={"actor": plain}, rewards={"alive": Reward(rewards.alive, weight=1.0)})).env
-    assert "pipe_" not in env._kernels.source
+    assert "pipe_" not in env.kernels.source
     assert not [name for name in env.params() if name.endswith(("bias", "drift", "dropout", "delay_s.0"))]
 
 
