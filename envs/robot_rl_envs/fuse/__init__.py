@@ -29,7 +29,7 @@ from robot_rl_envs.task import Task
 from robot_rl_envs.terms.checks import nearest
 
 MAX_UNROLL = 4
-"""Longest loop that Warp unrolls in a stage: unrolled over 12 joints, a Go2's observe takes twice as long to compile."""
+"""Longest loop that Warp unrolls in a stage: over 12 joints, a Go2's observe takes twice as long to compile."""
 LAUNCH_BOUNDS = (BLOCK_THREADS, 6)
 """Threads of a block, and blocks that a multiprocessor must hold: at most 168 registers a thread, without spills."""
 
