@@ -98,7 +98,6 @@ class Engine(Protocol):
     Attributes:
         device: Warp device of the arrays.
         model: the MuJoCo model the worlds were built from.
-        capturable: whether :meth:`step` may be recorded in a CUDA graph.
     """
 
     name: str
@@ -106,7 +105,11 @@ class Engine(Protocol):
     device: str
     model: mujoco.MjModel
     data: EngineData
-    capturable: bool
+
+    @property
+    def capturable(self) -> bool:
+        """Whether :meth:`step` may be recorded in a CUDA graph."""
+        ...
 
     def step(self, substeps: int) -> None:
         """Apply ``data.ctrl`` and advance every world by ``substeps`` physics steps."""

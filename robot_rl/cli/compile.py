@@ -7,7 +7,7 @@ usage: robot-rl compile task=<name> [arch=sm_90,sm_110] [out=folder] [key=value 
 
 No GPU is needed. Compiled are the kernels of the environment (its stages, scans and cameras) and those of the engine
 for this robot; the table lists registers, spilled registers, shared memory and the share of a multiprocessor's threads
-that can be resident. With out= they stay there as a kernel cache, which a run on such a GPU takes with kernels=<folder>.
+that can be resident. With out= they stay there as a kernel cache; a run on such a GPU takes it with kernels=<folder>.
 """
 
 import os

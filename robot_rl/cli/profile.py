@@ -9,6 +9,9 @@ An iteration has four parts: simulate (the environment's steps), infer (the poli
 other (rollout recorded, metrics read, Python). The table shows each with its stages: milliseconds an iteration, and
 the share of it. What a perfect overlap of simulation and learning would leave is max(simulate + infer, learn) over the
 whole. Only the requested files are written.
+
+check=capture needs no GPU: it lists what a GPU would be waited for in an iteration, and what a CUDA graph could not
+hold, each with its line; the exit code is 1 where there is something.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +23,9 @@ from robot_rl.cli.table import print_table
 from robot_rl.errors import as_user_error
 from robot_rl.experiment.outputs import PROFILE, TRACE, check_optional
 
+CHECKED_WORLDS = 64
+"""Worlds of check=capture."""
+
 
 @dataclass(kw_only=True, slots=True)
 class Options:
@@ -28,6 +34,7 @@ class Options:
     iterations: int = option(5, "iterations that count; two more go before", least=1, most=100_000)
     out: str = option("", "file for the figures as JSON")
     trace: str = option("", "file (.json, .json.gz) for torch's trace of one more iteration (https://ui.perfetto.dev)")
+    check: str = option("", "capture: instead of the time, what a CUDA graph could not hold")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -43,6 +50,8 @@ def run(arguments: Sequence[str]) -> int:
     task = changes.pop("task", None)
     if task is None:
         raise missing_task()
+    if options.check:
+        return _check(options.check, str(task), changes)
     tree = default_tree(str(task), str(changes.get("device", "auto")), str(changes.get("learner", "ppo")))
     cfg = resolve_inputs(resolve(change(tree, changes)))
     env = cfg.make_env()
@@ -65,6 +74,26 @@ def run(arguments: Sequence[str]) -> int:
     for path in filter(None, (out, trace)):
         print(path)
     return 0
+
+
+def _check(what: str, task: str, changes: Mapping[str, Any]) -> int:
+    """Print what of an iteration a CUDA graph could not hold; return 1 where there is something, else 0."""
+    from robot_rl.errors import UserError
+    from robot_rl.experiment.inputs import resolve_inputs
+    from robot_rl.experiment.settings import change, default_tree, resolve
+    from robot_rl.gpu.capture import check_run
+
+    if what != "capture":
+        raise UserError(f"check={what}: must be capture")
+    on_cpu = {"num_envs": CHECKED_WORLDS, **changes, "device": "cpu", "engine": "mujoco_warp"}
+    tree = default_tree(task, "cpu", str(changes.get("learner", "ppo")))
+    cfg = resolve_inputs(resolve(change(tree, on_cpu)))
+    findings = check_run(cfg)
+    for finding in findings:
+        print(finding)
+    count = len(findings) or "nothing"
+    print(f"{count} found: {task}, learner={cfg.learner.name}, rollout and update as on a GPU")
+    return 1 if findings else 0
 
 
 def show(result: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -41,6 +42,8 @@ class LearnerCfg:
 
     presets: ClassVar[str] = ""
     """The learner for which tasks' own presets (`Task.learner`) are meant, where this one takes them over."""
+    brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4}
+    """Settings, by dotted name, with which an iteration does all that it ever does, but sooner."""
 
     name: str = ""
     num_steps: int = 24

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import torch
 import warp as wp
+from robot_rl_envs.engines.mujoco_warp import MujocoWarpEngine
 
 DEFAULT_THREADS = 256
 """Threads of a block where a launch names none."""
@@ -39,6 +43,13 @@ class _NoCommand:
 
     def launch(self, stream: Any = None) -> None:
         pass
+
+
+class _NoCapture(contextlib.nullcontext[Any]):
+    """A capture that records nothing."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__(SimpleNamespace(graph=object()))
 
 
 @contextmanager
@@ -87,14 +98,13 @@ def collecting() -> Iterator[list[Variant]]:
         "capture_if": capture_if,
         "force_load": lambda *_, **__: None,
     }
-    before = {name: getattr(wp, name) for name in replaced}
-    for name, function in replaced.items():
-        setattr(wp, name, function)
-    try:
+    # As on a GPU: a step is recorded once, and goes the way that a graph can hold.
+    replaced |= {"ScopedCapture": _NoCapture, "capture_launch": lambda *_, **__: None}
+    with contextlib.ExitStack() as stack:
+        for name, function in replaced.items():
+            stack.enter_context(mock.patch.object(wp, name, function))
+        stack.enter_context(mock.patch.object(MujocoWarpEngine, "capturable", True))
         yield variants
-    finally:
-        for name, function in before.items():
-            setattr(wp, name, function)
 
 
 def collect_kernels(make_env: Callable[[], Any]) -> list[Variant]:

@@ -140,7 +140,6 @@ class MujocoWarpEngine:
         self.model = scene.model
         self.num_envs = num_envs
         self.device = device
-        self.capturable = device.startswith("cuda")
         # It never resets a world by itself and refuses this flag.
         model = copy.copy(scene.model)
         model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
@@ -168,6 +167,11 @@ class MujocoWarpEngine:
         self._fresh_history = wp.array(scene.initial_history(), dtype=wp.float32, device=device)
         if scene.model.nhistory:
             d.history.assign(np.tile(scene.initial_history(), (num_envs, 1)))
+
+    @property
+    def capturable(self) -> bool:
+        """Whether steps may be recorded in a CUDA graph."""
+        return self.device.startswith("cuda")
 
     def step(self, substeps: int) -> None:
         """Advance every world by ``substeps`` physics steps; capturable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -99,6 +100,7 @@ class FlashSACLearnerCfg(LearnerCfg):
     """
 
     presets: ClassVar[str] = ""
+    brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "flashsac.warm_up": 0, "flashsac.replay": 4096}
 
     name: str = "flashsac"
     num_steps: int = 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -94,6 +95,7 @@ class PPOLearnerCfg(LearnerCfg):
     """
 
     presets: ClassVar[str] = "ppo"
+    brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "ppo.epochs": 1, "ppo.minibatches": 2}
 
     name: str = "ppo"
     ppo: PPOCfg = field(default_factory=PPOCfg)

@@ -1,0 +1,143 @@
+"""What a GPU would be waited for, or a graph could not hold, is found on a CPU and named."""
+
+from typing import Any
+
+import pytest
+import torch
+import warp as wp
+from robot_rl_envs.make import make_env
+from robot_rl_tasks.registry import get_task, list_tasks
+
+from robot_rl.experiment.settings import change, default_tree, resolve
+from robot_rl.gpu.capture import ALLOCATION, BRANCH, NUMBER, SYNC, check_capture, check_env, check_learner, watched_cfg
+from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.learn.runner import make_runner
+
+
+@pytest.fixture(scope="module")
+def cartpole():
+    return check_env(lambda: make_env(get_task("cartpole"), num_envs=4, engine="mujoco_warp"))[1]
+
+
+def learner_of(task, learner="ppo", **changes):
+    tree = change(default_tree(task, "cpu", learner), changes)
+    return watched_cfg(resolve(tree).learner)
+
+
+def found(env, **changes):
+    cfg = learner_of("cartpole", **{"actor.hidden": [8], "critic.hidden": [8], **changes})
+    return check_learner(env, lambda stub: make_runner(stub, cfg, seed=1))
+
+
+def test_nothing_is_waited_for_and_the_gpu_is_left_as_it_was(cartpole):
+    generator = torch.Generator
+    assert found(cartpole) == []
+    assert torch.Generator is generator
+
+
+@pytest.mark.parametrize(
+    ("read", "what"),
+    [
+        (lambda x: x.sum().item(), "a number read"),
+        (lambda x: bool((x > 0).any()), "a truth value read|a number read"),
+        (lambda x: x.nonzero(), "nonzero"),
+        (lambda x: x[x > 0], "indexed by a mask"),
+        (lambda x: x.cpu(), "copied to the host"),
+        (lambda x: torch.zeros(x.shape).copy_(x), "copied to the host"),
+        (lambda x: x.sum().tolist(), "a number read|copied to the host"),
+    ],
+)
+def test_what_waits_is_named_with_its_line(cartpole, monkeypatch, read, what):
+    loss = PPO.loss
+
+    def waits(self, batch, frozen):
+        read(batch.advantage)
+        return loss(self, batch, frozen)
+
+    monkeypatch.setattr(PPO, "loss", waits)
+    findings = found(cartpole)
+    assert {(one.kind, one.part) for one in findings} == {(SYNC, "update")}
+    assert all("in waits" in one.where or "in <lambda>" in one.where for one in findings)
+    assert any(word in str(findings[0]) for word in what.split("|"))
+
+
+def test_a_number_that_changes_and_another_way_are_found(cartpole, monkeypatch):
+    act, calls = Actor.act, []
+
+    def counts(self, obs, *args):
+        calls.append(0)
+        return act(self, obs * float(len(calls)), *args)
+
+    monkeypatch.setattr(Actor, "act", counts)
+    assert {(one.kind, one.part) for one in found(cartpole)} == {(NUMBER, "rollout")}
+
+    def turns(self, obs, *args):
+        calls.append(0)
+        return act(self, obs.abs() if len(calls) % 8 == 0 else obs, *args)
+
+    calls.clear()
+    monkeypatch.setattr(Actor, "act", turns)
+    assert (BRANCH, "rollout") in {(one.kind, one.part) for one in found(cartpole)}
+
+
+def waits_in_torch(env: Any) -> torch.Tensor:
+    return torch.full_like(env.reward, float(env.reward.numpy().sum()))
+
+
+def test_what_a_step_of_the_environment_asks_of_warp_is_found(monkeypatch):
+    from robot_rl_envs.buffers import StepResults
+
+    fill = StepResults.fill
+
+    def asks(self, state):
+        wp.zeros(3)
+        self._written["actor"].numpy()
+        return fill(self, state)
+
+    monkeypatch.setattr(StepResults, "fill", asks)
+    findings, _ = check_env(lambda: make_env(get_task("cartpole"), num_envs=4, engine="mujoco_warp"))
+    assert {(one.kind, one.part) for one in findings} == {(ALLOCATION, "environment"), (SYNC, "environment")}
+    assert all("in asks" in one.where for one in findings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", list_tasks())
+def test_every_task_can_be_captured(task):
+    cfg, found = learner_of(task), get_task(task)
+    solver = "newton" if found.sim.solver == "pgs" else found.sim.solver  # Which MuJoCo Warp lacks.
+    found = dataclasses.replace(found, sim=dataclasses.replace(found.sim, solver=solver))
+    findings = check_capture(
+        lambda: make_env(found, num_envs=4, engine="mujoco_warp"),
+        lambda stub: make_runner(stub, cfg, seed=1),
+    )
+    assert [str(one) for one in findings] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("learner", "changes"),
+    [
+        ("flashsac", {}),
+        ("ppo", {"actor.memory.kind": "gru", "critic.memory.kind": "gru", "symmetry": "none"}),
+        ("ppo", {"symmetry": "augment", "normalize_values": True}),
+        ("ppo", {"rnd.weight": 0.5, "symmetry": "none"}),
+    ],
+)
+def test_every_learner_can_be_captured(learner, changes):
+    env = check_env(lambda: make_env(get_task("go2_flat"), num_envs=4, engine="mujoco_warp"))[1]
+    cfg = learner_of("go2_flat", learner, **changes)
+    assert [str(one) for one in check_learner(env, lambda stub: make_runner(stub, cfg, seed=1))] == []
+
+
+def test_the_command_lists_nothing_for_a_task_of_ours_and_refuses_others(run):
+    code, out, err = run("profile", "task=cartpole", "check=capture")
+    assert code == 0, err
+    assert out.startswith("nothing found: cartpole, learner=ppo")
+    for words, line in (
+        (["task=cartpole", "check=everything"], "check=everything: must be capture"),
+        (["task=cartpole", "check=capture", "learner=rsl_rl"], "learner=rsl_rl: has a loop of its own"),
+    ):
+        code, out, err = run("profile", *words)
+        assert (code, out) == (2, "")
+        assert line in err
