@@ -1,5 +1,6 @@
 """What a GPU would be waited for, or a graph could not hold, is found on a CPU and named."""
 
+import dataclasses
 from typing import Any
 
 import pytest
