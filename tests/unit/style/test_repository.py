@@ -69,3 +69,9 @@ def test_the_policy_contract_imports_only_the_standard_library():
     words = [sys.executable, "-I", "-c", code, str(ROOT / "deploy_jetson")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["robot_rl_deploy"]
+
+
+def test_no_large_file_is_committed():
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    sizes = {name: (ROOT / name).stat().st_size for name in names.split("\0") if name and (ROOT / name).is_file()}
+    assert {name: size for name, size in sizes.items() if size > 1_000_000} == {}
