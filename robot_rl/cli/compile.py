@@ -12,15 +12,14 @@ that can be resident. With out= they stay there as a kernel cache; a run on such
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from robot_rl.cli.options import option, read
 from robot_rl.cli.table import print_table
-from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import check_folder
 
 if TYPE_CHECKING:
@@ -42,17 +41,22 @@ class Options:
 
 def run(arguments: Sequence[str]) -> int:
     """Compile, print the table, and write the cache's description."""
+    from robot_rl.cli.hydra_app import missing_task
+    from robot_rl.experiment.inputs import resolve_inputs
+    from robot_rl.experiment.settings import resolve_for_gpu
     from robot_rl.gpu.chips import read_archs
 
     options, changes = read(Options, arguments, every=True)
     chips = read_archs(options.arch)
     folder = check_folder("out", options.out) if options.out else None
-    cfg = _resolve(changes)
+    if "task" not in changes:
+        raise missing_task()
+    cfg = resolve_inputs(resolve_for_gpu(changes, "compile", num_envs=WORLDS))
     from robot_rl.gpu.cache import compile_run
 
     with nullcontext(str(folder)) if folder else tempfile.TemporaryDirectory() as name:
         results, seconds = compile_run(
-            cfg, chips, Path(name), worlds=WORLDS, jobs=options.jobs or os.cpu_count() or 1, keep=folder is not None
+            cfg, chips, Path(name), jobs=options.jobs or os.cpu_count() or 1, keep=folder is not None
         )
     for chip in chips:
         of_chip = [one for one in results if one.arch == chip.arch]
@@ -61,27 +65,6 @@ def run(arguments: Sequence[str]) -> int:
     if folder is not None:
         print(f"{folder}: a run on such a GPU takes it with kernels={folder}")
     return 0
-
-
-def _resolve(changes: Mapping[str, Any]) -> Any:
-    """Return the run's settings, for the CPU and the engine of GPUs."""
-    from robot_rl.cli.hydra_app import missing_task
-    from robot_rl.experiment.inputs import resolve_inputs
-    from robot_rl.experiment.settings import change, default_tree, resolve
-    from robot_rl.sources.registry import source_of
-
-    rest = dict(changes)
-    task = rest.pop("task", None)
-    if task is None:
-        raise missing_task()
-    source = source_of(task)
-    if source.name != "robot-rl":
-        raise UserError(f"task={task}: compiles kernels of robot-rl's own tasks; those of {source.name} are its own")
-    for key in ("device", "engine", "num_envs"):
-        if key in rest:
-            raise UserError(f"{key}={rest[key]}: has no effect on what is compiled; leave it out")
-    tree = default_tree(str(task), "cpu", str(rest.get("learner", "ppo")))
-    return resolve_inputs(resolve(change(tree, {**rest, "device": "cpu", "engine": "mujoco_warp"})))
 
 
 def show(results: "Sequence[Resources]", title: str, *, all_kernels: bool) -> None:

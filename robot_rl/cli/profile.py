@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     if task is None:
         raise missing_task()
     if options.check:
-        return _check(options.check, str(task), changes)
+        return _check(options.check, {"task": task, **changes})
     tree = default_tree(str(task), str(changes.get("device", "auto")), str(changes.get("learner", "ppo")))
     cfg = resolve_inputs(resolve(change(tree, changes)))
     env = cfg.make_env()
@@ -76,23 +76,21 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _check(what: str, task: str, changes: Mapping[str, Any]) -> int:
+def _check(what: str, changes: Mapping[str, Any]) -> int:
     """Print what of an iteration a CUDA graph could not hold; return 1 where there is something, else 0."""
     from robot_rl.errors import UserError
     from robot_rl.experiment.inputs import resolve_inputs
-    from robot_rl.experiment.settings import change, default_tree, resolve
+    from robot_rl.experiment.settings import resolve_for_gpu
     from robot_rl.gpu.capture import check_run
 
     if what != "capture":
         raise UserError(f"check={what}: must be capture")
-    on_cpu = {"num_envs": CHECKED_WORLDS, **changes, "device": "cpu", "engine": "mujoco_warp"}
-    tree = default_tree(task, "cpu", str(changes.get("learner", "ppo")))
-    cfg = resolve_inputs(resolve(change(tree, on_cpu)))
+    cfg = resolve_inputs(resolve_for_gpu(changes, "check=capture", num_envs=CHECKED_WORLDS))
     findings = check_run(cfg)
     for finding in findings:
         print(finding)
     count = len(findings) or "nothing"
-    print(f"{count} found: {task}, learner={cfg.learner.name}, rollout and update as on a GPU")
+    print(f"{count} found: {cfg.reference}, learner={cfg.learner.name}, rollout and update as on a GPU")
     return 1 if findings else 0
 
 

@@ -193,6 +193,28 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
     )
 
 
+def resolve_for_gpu(changes: Mapping[str, Any], why: str, **front: Any) -> TrainCfg:
+    """Return a run of our own tasks on the CPU with the engine of GPUs, to look at what a GPU would do.
+
+    Args:
+        changes: Changed settings, by dotted name, the task among them.
+        why: What looks at it, for errors.
+        front: Front keys that the run has in any case.
+
+    Raises:
+        UserError: The task is of another source, or a setting is given that has no effect here.
+    """
+    rest = dict(changes)
+    task = str(rest.pop("task"))
+    if (source := source_of(task)).name != "robot-rl":
+        raise UserError(f"task={task}: {why} is for robot-rl's own tasks, this one is of {source.name}")
+    fixed = {"device": "cpu", "engine": "mujoco_warp", **front}
+    for key in rest.keys() & fixed.keys():
+        raise UserError(f"{key}={rest[key]}: has no effect on {why}; leave it out")
+    tree = default_tree(task, "cpu", str(rest.get("learner", "ppo")))
+    return resolve(change(tree, {**rest, **fixed}))
+
+
 def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bool = False) -> TrainCfg:
     """Return the settings of an existing run, from its run.yaml.
 

@@ -26,7 +26,7 @@ PACKAGES = ("warp-lang", "mujoco-warp")
 
 
 def compile_run(
-    cfg: Any, chips: Sequence[Chip], folder: Path, *, worlds: int, jobs: int, keep: bool
+    cfg: Any, chips: Sequence[Chip], folder: Path, *, jobs: int, keep: bool
 ) -> tuple[list[Resources], float]:
     """Compile the kernels of a run into a folder; return what each needs, and the seconds that it took.
 
@@ -34,7 +34,6 @@ def compile_run(
         cfg: the run, with the engine of GPUs on the CPU.
         chips: what for.
         folder: the kernel cache.
-        worlds: worlds that are built to find the kernels.
         jobs: modules that compile at a time.
         keep: describe the folder, for runs.
 
@@ -45,7 +44,7 @@ def compile_run(
     envs: list[Any] = []
 
     def make_env() -> Any:
-        envs.append(cfg.make_env(worlds))
+        envs.append(cfg.make_env())
         return envs[0]
 
     variants = collect_kernels(make_env)
@@ -57,7 +56,10 @@ def compile_run(
     except UserError:
         raise
     except Exception as error:  # Warp has a class of its own for each way in which a term cannot be parsed.
-        raise UserError(str(envs[0].blame(error))) from None
+        blamed = envs[0].blame(error)
+        if blamed is error:
+            raise
+        raise UserError(str(blamed)) from None
     finally:
         progress.end()
     if keep:

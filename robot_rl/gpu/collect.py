@@ -111,7 +111,7 @@ def collect_kernels(make_env: Callable[[], Any]) -> list[Variant]:
     """Return what a run of an environment launches: built, reset, stepped and read, without a launch.
 
     Args:
-        make_env: builds the environment on the CPU, with the engine whose kernels are wanted.
+        make_env: builds the environment on the CPU, with the engine of the wanted kernels.
     """
     with collecting() as variants:
         env = make_env()

@@ -179,8 +179,8 @@ def test_the_command_refuses_what_it_cannot_compile(run):
     for words, line in (
         (["task=cartpole", "arch=sm_42"], "arch=sm_42: no chip of this name"),
         (["arch=sm_90"], "task: is missing"),
-        (["task=cartpole", "num_envs=8"], "num_envs=8: has no effect on what is compiled"),
-        (["task=gym:Pendulum-v1"], "task=gym:Pendulum-v1: compiles kernels of robot-rl's own tasks"),
+        (["task=cartpole", "num_envs=8"], "num_envs=8: has no effect on compile; leave it out"),
+        (["task=gym:Pendulum-v1"], "task=gym:Pendulum-v1: compile is for robot-rl's own tasks, this one is of "),
     ):
         code, out, err = run("compile", *words)
         assert (code, out) == (2, "")
@@ -201,3 +201,16 @@ def test_the_command_makes_a_cache(run, in_tmp):
     code, _, err = run("train", "task=cartpole", "device=cpu", "kernels=kernels")
     assert code == 2
     assert "kernels=kernels: is for a GPU, the run is on device=cpu" in err
+
+
+def test_an_error_of_neither_warp_nor_the_compiler_is_not_hidden(monkeypatch, tmp_path):
+    from robot_rl.experiment.settings import resolve_for_gpu
+    from robot_rl.gpu import cache
+
+    def breaks(*_, **__):
+        raise KeyError("not a term's fault")
+
+    monkeypatch.setattr(cache, "compile_all", breaks)
+    with pytest.raises(KeyError, match="not a term's fault"):
+        cache.compile_run(resolve_for_gpu({"task": "cartpole"}, "compile"), [CHIPS[90]], tmp_path, jobs=1, keep=True)
+    assert list(tmp_path.iterdir()) == []
