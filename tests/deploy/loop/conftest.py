@@ -131,12 +131,25 @@ def robot(rt, go2_bundle, free_address):
 
 @pytest.fixture
 def start(rt, go2_bundle, binary_env, robot, tmp_path):
-    """A function that starts the binary against the robot, with more options and settings; it is ended."""
+    """A function that starts the binary against the robot, with more options and settings; it is ended.
+
+    The watchdog waits as long as it may, or as long as the binary has it wait by default (watchdog_s=None).
+    """
     started = []
 
-    def run(*words, bundle=go2_bundle, operator="none", settings=None, limit=None, stderr=subprocess.PIPE):
+    def run(
+        *words,
+        bundle=go2_bundle,
+        operator="none",
+        settings=None,
+        limit=None,
+        stderr=subprocess.PIPE,
+        watchdog_s=10,
+    ):
         command = [rt.binary(), "--bundle", bundle, "--transport", robot.address, "--operator", operator]
         command += ["--backend", "onnxruntime", "--report", tmp_path / "report.json", *words]
+        if watchdog_s is not None:
+            command += ["--watchdog-timeout", watchdog_s]
         for name, value in (PATIENT | (settings or {})).items():
             command += ["--set", f"{name}={value}"]
         if limit:  # of bytes in a file

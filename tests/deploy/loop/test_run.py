@@ -97,7 +97,7 @@ def test_the_operator_leads(rt, robot, start, free_address, report):
 
 def test_after_a_second_commander_is_gone_the_operator_goes_on(rt, robot, start, free_address):
     address = free_address()
-    process = start("--watchdog-timeout", "5", operator=address, settings={"limits.operator_s": 5})
+    process = start(operator=address, settings={"limits.operator_s": 5})
     robot.wait_for(lambda c: c.phase == "DAMPING")
     time.sleep(0.6)  # until then whoever commanded before us is named
     operator = rt.OperatorEnd(address)

@@ -25,10 +25,10 @@ def gone(pid):
 
 @pytest.fixture
 def walking(robot, start):
-    """A function that starts the binary and waits until it walks."""
+    """A function that starts the binary, with its own default of the watchdog's timeout, and waits until it walks."""
 
-    def run(*words, **more):
-        process = start(*words, **more)
+    def run(*words, watchdog_s=None, **more):
+        process = start(*words, watchdog_s=watchdog_s, **more)
         robot.wait_for(lambda c: c.phase == "POLICY" and c.from_policy)
         return process
 
@@ -88,7 +88,7 @@ def test_after_a_hang_the_operator_has_it_walk_again(rt, robot, start, report, t
         return robot.wait_for(lambda c: c.phase == phase, since=since)
 
     robot.change = change
-    process = start("--watchdog-timeout", "0.2", "--log", log, operator="robot", settings={"limits.operator_s": 30})
+    process = start("--log", log, watchdog_s=0.2, operator="robot", settings={"limits.operator_s": 30})
     for request, phase in ((rt.Request.STAND, "STAND"), (rt.Request.POLICY, "POLICY")):
         ask(request, phase)
     message.request, since = rt.Request.NONE, len(robot.commands)
@@ -116,7 +116,7 @@ def test_after_a_hang_the_operator_has_it_walk_again(rt, robot, start, report, t
 
 
 def test_a_death_after_a_hang_is_damped_too(robot, walking):
-    process = walking("--watchdog-timeout", "0.2")
+    process = walking(watchdog_s=0.2)
     watchdog, since = child_of(process), len(robot.commands)
     process.send_signal(signal.SIGSTOP)
     robot.wait_for(lambda c: c.fault == "STALLED", since=since)
@@ -141,7 +141,7 @@ def test_ctrl_z_in_the_terminal_is_followed_by_damping(robot, walking):
 
 def test_without_its_watchdog_it_damps(robot, walking, damped, tmp_path):
     log = tmp_path / "run.mcap"
-    process = walking("--log", log)
+    process = walking("--log", log, watchdog_s=10)
     since = len(robot.commands)
     os.kill(child_of(process), signal.SIGKILL)
     assert robot.wait_for(lambda c: c.phase == "DAMPING", since=since).fault == "INTERNAL"
@@ -155,7 +155,7 @@ def test_without_its_watchdog_it_damps(robot, walking, damped, tmp_path):
 
 
 def test_a_run_that_ends_takes_its_watchdog_along(robot, walking):
-    process = walking("--watchdog-timeout", "5")
+    process = walking(watchdog_s=10)
     watchdog = child_of(process)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
@@ -171,7 +171,7 @@ def test_at_twenty_normal_ends_it_says_nothing(robot, start, report):
         by_clock = count % 3 == 0
         seconds = ["--seconds", f"{0.02 + 0.01 * count:.2f}"] if by_clock else []
         since = len(robot.commands)
-        process = start("--watchdog-timeout", "5", *seconds)
+        process = start(*seconds)
         if not by_clock:
             phase = "POLICY" if count % 2 else "STAND"
             robot.wait_for(lambda c, phase=phase: c.phase == phase, since=since)
@@ -187,7 +187,7 @@ def test_at_twenty_normal_ends_it_says_nothing(robot, start, report):
 
 
 def test_no_watchdog_means_no_second_process(robot, walking):
-    process = walking("--no-watchdog")
+    process = walking("--no-watchdog", watchdog_s=10)
     assert Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split() == []
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)

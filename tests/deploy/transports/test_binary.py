@@ -32,7 +32,7 @@ def robot(request, rt, go2_bundle):
 
 
 def test_it_stands_and_walks_and_allocates_nothing(robot, start, report):
-    process = start("--seconds", "1.0", "--watchdog-timeout", "5")
+    process = start("--seconds", "1.0")
     _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     got = report()
