@@ -151,6 +151,19 @@ class StepResults:
         """Begin with the same buffers as a new environment."""
         self._turn = 0
 
+    def rewind(self) -> TensorDict:
+        """Return the current observations in the first buffers; the next step writes to the second ones."""
+        if self._turn:
+            for name, array in self._copies[0].items():
+                wp.copy(array, self._copies[1][name])
+        self._turn = 0
+        return self.current
+
+    def skip(self, steps: int) -> TensorDict:
+        """Return the observations after ``steps`` steps from :meth:`rewind` that only a replay made."""
+        self._turn = steps % 2
+        return self.current
+
     def fill(self, state: State) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Copy the results of the step that ``state`` is after; see :meth:`robot_rl_envs.env.Env.step`."""
         self._turn = 1 - self._turn

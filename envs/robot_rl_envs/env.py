@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ class Env(VecEnv):
         self._model_fields = buffers.model_fields(task)
         self._build(world_offset)
         self._graph: Any = None
+        self._is_recording, self._recorded = False, None
         self._start()
 
     # -- building ----------------------------------------------------------------------------------------------------
@@ -209,11 +211,13 @@ class Env(VecEnv):
         if actions.shape != self._actions_torch.shape:
             raise ValueError(f"actions have shape {tuple(actions.shape)}, wants {tuple(self._actions_torch.shape)}")
         self._actions_torch.copy_(actions)
-        if self._graph is not None:
+        if self._is_recording:
+            self._advance()
+        elif self._graph is not None:
             wp.capture_launch(self._graph)
         else:
             self._advance()
-            if self.engine.capturable and not self._torch_terms:
+            if not self.why_not_recorded:
                 self._capture()
         return self._results.fill(self.state)
 
@@ -259,6 +263,46 @@ class Env(VecEnv):
     def get_observations(self) -> TensorDict:
         """The current observation groups, each (N, width)."""
         return self._results.current
+
+    # -- steps in a graph of the learner -----------------------------------------------------------------------------
+
+    @property
+    def why_not_recorded(self) -> str:
+        """Why steps cannot be recorded in a CUDA graph, in words; empty if they can."""
+        if not self.engine.capturable:
+            return f"engine={self.engine.name} on {self.device} has none"
+        return "the task has terms that are torch functions" if self._torch_terms else ""
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Queue steps on torch's current stream, which a graph of the caller records, instead of running them.
+
+        Call :meth:`rewind` before, and before every replay of that graph, and :meth:`skip` after it. Kernels must be
+        loaded: at least one step must have run.
+        """
+        self._is_recording = True
+        try:
+            if not self.device.startswith("cuda"):
+                yield
+                return
+            stream = wp.stream_from_torch(torch.cuda.current_stream(torch.device(self.device)))
+            # An event of the stream that Warp used until now would belong to another recording.
+            with (
+                wp.ScopedStream(stream, sync_enter=False),
+                wp.ScopedCapture(stream=stream, external=True, force_module_load=False) as capture,
+            ):
+                yield
+            self._recorded = capture.graph  # It keeps alive what the recorded launches use.
+        finally:
+            self._is_recording = False
+
+    def rewind(self) -> TensorDict:
+        """Return the current observations, in the buffers that a recording of steps begins with."""
+        return self._results.rewind()
+
+    def skip(self, steps: int) -> TensorDict:
+        """Return the observations after the ``steps`` recorded steps that were replayed."""
+        return self._results.skip(steps)
 
     # -- commands, parameters, metrics -------------------------------------------------------------------------------
 
@@ -423,7 +467,7 @@ class Env(VecEnv):
     def close(self) -> None:
         """Write the last quarantined worlds and end the threads."""
         self._quarantine.collect()
-        self._graph = None
+        self._graph = self._recorded = None
         self._recorder.close()
         self._images.close()
         self.engine.close()

@@ -152,7 +152,11 @@ def _notes(session: Session) -> dict[str, Any]:
         "epochs x minibatches": f"{session.cfg.ppo.epochs} x {session.cfg.ppo.minibatches}",
     }
     if _has_stages(session) and session.device.type == "cuda":
-        notes["cuda graph"] = "yes" if session.algorithm.graphed and not session.algorithm.graphed.problem else "no"
+        recorded, graphed = session.collector.recorded, session.algorithm.graphed
+        notes["cuda graphs"] = {
+            "rollout": "no" if recorded is None else recorded.problem or "yes",
+            "update": "no" if graphed is None else graphed.problem or "yes",
+        }
     return notes
 
 

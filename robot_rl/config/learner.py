@@ -12,6 +12,7 @@ from robot_rl.config.networks import NetworkCfg
 from robot_rl.errors import UserError
 
 SYMMETRIES = ("none", "augment", "network")
+GRAPHS = ("auto", "on", "off")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -35,6 +36,8 @@ class LearnerCfg:
             the layers of actor and critic, such as fake quantization; empty: none.
         symmetry: "none", "augment" (mirrored samples join the batch) or "network" (mirror-equivariant networks).
         normalize_obs: normalize observations by their running mean and deviation.
+        graph: on a GPU record the steps of a rollout as one CUDA graph, and those of the update as others, and replay
+            them: "auto" (where possible), "on" (refused where a rollout cannot be), "off".
         stagger_episodes: start the worlds at random times of their first episode, so that time-outs do not coincide.
         actor_groups: observation groups that the actor sees.
         critic_groups: observation groups that the critic sees.
@@ -58,6 +61,7 @@ class LearnerCfg:
     converter: str = ""
     symmetry: str = "none"
     normalize_obs: bool = True
+    graph: str = "auto"
     stagger_episodes: bool = True
     actor_groups: tuple[str, ...] = ("actor",)
     critic_groups: tuple[str, ...] = ("critic",)
@@ -72,6 +76,7 @@ class LearnerCfg:
         check_range("notice_s", self.notice_s, 0.0, 1e6)
         check_range("max_quarantined", self.max_quarantined, 0.0, 1.0)
         check_choice("symmetry", self.symmetry, SYMMETRIES)
+        check_choice("graph", self.graph, GRAPHS)
         for name in ("actor_groups", "critic_groups"):
             groups = tuple(getattr(self, name))
             setattr(self, name, groups)

@@ -106,8 +106,8 @@ def check_run(cfg: Any) -> list[Finding]:
 
 
 def watched_cfg(cfg: LearnerCfg) -> LearnerCfg:
-    """Return a learner's settings with fewer steps and no warm-up: the same operations, sooner."""
-    return apply_overrides(cfg, cfg.brief)
+    """Return a learner's settings with fewer steps and no warm-up: the same operations, sooner, outside of graphs."""
+    return apply_overrides(cfg, {**cfg.brief, "graph": "off"})
 
 
 def check_env(make_env: Callable[[], Any]) -> tuple[list[Finding], Any]:

@@ -58,7 +58,11 @@ class Snapshot:
     Attributes:
         version: iterations that the policy has learned for.
         frozen: its `Distribution.snapshot`.
+        capturable: a subclass's `act` may be recorded as a CUDA graph, with which later snapshots act, too: it reads
+            networks, `frozen` and the rollout only.
     """
+
+    capturable: bool = False
 
     def __init__(self, actor: Actor, version: int) -> None:
         self.actor, self.version = actor, version

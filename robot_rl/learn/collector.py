@@ -11,9 +11,11 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from robot_rl.config import LearnerCfg
+from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.dims import Dims
+from robot_rl.learn.graphs import CudaRecorder, RecordedRollout, why_not_recorded
 from robot_rl.learn.networks.layout import ObservationLayout, make_layout
 from robot_rl.learn.rollout import Rollout, RolloutSpec, make_rollout
 from robot_rl.learn.timing import Stopwatch
@@ -25,10 +27,13 @@ OnStep = Callable[[Tensor, Tensor, Mapping[str, Any]], None]
 class Collector:
     """Steps the worlds of an environment and records a rollout.
 
+    On a GPU the steps of a rollout are one CUDA graph where nothing stands against it (`why_not_recorded`).
+
     Attributes:
         rollout: filled by `collect`, always the same memory.
         noise: source of the actions' random numbers, on the environment's device.
         memory: (N, S) state of a recurrent policy in each world; None without one.
+        recorded: the rollouts that are replayed from a graph; None if there are none.
     """
 
     def __init__(
@@ -42,7 +47,10 @@ class Collector:
         on_step: OnStep | None = None,
         watch: Stopwatch | None = None,
     ) -> None:
-        """Allocate the rollout; `watch` measures "infer", "simulate" and "other", and `on_step` follows each step."""
+        """Allocate the rollout; `watch` measures "infer", "simulate" and "other", and `on_step` follows each step.
+
+        Raises UserError if the configuration requires a CUDA graph and there is none.
+        """
         self.env, self.noise, self._on_step = env, noise, on_step
         self._device = torch.device(env.device)
         self._watch = watch or Stopwatch(self._device)
@@ -67,6 +75,12 @@ class Collector:
         if spec.actor_memory:
             self.memory = torch.zeros(env.num_envs, spec.actor_memory, device=self._device)
         self._obs: TensorDict | None = None
+        reason = why_not_recorded(env, self._hooks, is_tracked=on_step is not None)
+        if reason and cfg.graph == "on":
+            raise UserError(f"graph=on: {reason}; use graph=auto")
+        self.recorded: RecordedRollout | None = None
+        if not reason and cfg.graph != "off":
+            self.recorded = RecordedRollout(env, cfg.num_steps, self._walk_recorded, CudaRecorder(self._device))
 
     @torch.no_grad()
     def collect(self, policy: Snapshot) -> Rollout:
@@ -74,7 +88,7 @@ class Collector:
 
         Nothing is read from the device; the environment's tensors are copied immediately.
         """
-        rollout, watch, memory = self.rollout, self._watch, self.memory
+        rollout, watch = self.rollout, self._watch
         if self._obs is None:
             self.start({}, is_first=False)
         obs = self._obs
@@ -82,30 +96,44 @@ class Collector:
         rollout.begin()
         policy.begin(rollout, self.noise)
         watch.lap("infer")
+        after = None if self.recorded is None else self.recorded.run(policy, rollout)
+        if after is None:
+            after = self._walk(obs, policy, watch.lap)
+        else:
+            watch.lap("simulate")
+        if rollout.has_invalid:
+            rollout.blank_invalid()
+        policy.record(rollout)
+        self._obs = after
+        return rollout
+
+    def _walk(self, obs: TensorDict, policy: Snapshot, lap: Callable[[str], None]) -> TensorDict:
+        """Take the steps of a rollout from observations, and return the observations after them."""
+        rollout, memory = self.rollout, self.memory
         for t in range(self._num_steps):
             self._observe(obs, t)
             self._actor_layout.gather(obs, rollout.actor_obs[t])
-            watch.lap("other")
+            lap("other")
             if memory is not None and rollout.actor_state is not None and t % rollout.sequence == 0:
                 rollout.actor_state[t // rollout.sequence].copy_(memory)
             action = policy.act(rollout, t, memory)
             for hook in self._hooks:
                 action = hook.act(obs, t, action, rollout)
-            watch.lap("infer")
+            lap("infer")
             obs, reward, done, extras = self.env.step(action)
-            watch.lap("simulate")
+            lap("simulate")
             self._record(t, reward, done, extras)
             if memory is not None:
                 memory.masked_fill_(rollout.ended(t)[:, None], 0.0)
             for hook in self._hooks:
                 hook.forget(rollout.ended(t))
-            watch.lap("other")
+            lap("other")
         self._observe(obs, self._num_steps)
-        if rollout.has_invalid:
-            rollout.blank_invalid()
-        policy.record(rollout)
-        self._obs = obs
-        return rollout
+        return obs
+
+    def _walk_recorded(self, obs: TensorDict, policy: Snapshot) -> TensorDict:
+        # The events of a stopwatch would be part of the graph.
+        return self._walk(obs, policy, lambda name: None)
 
     @property
     def has_started(self) -> bool:

@@ -95,7 +95,7 @@ class HeldSnapshot(Snapshot):
             is_random: act without the policy.
         """
         super().__init__(actor, version)
-        self._held, self._is_random = held, is_random
+        self._held, self._is_random, self.capturable = held, is_random, not is_random
 
     def begin(self, rollout: Rollout, generator: torch.Generator) -> None:
         """Draw the random numbers of a rollout's actions, and note who acts."""

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
+from robot_rl.learn.graphs import CudaRecorder
 from robot_rl.learn.rollout import Batch
 
 WARM_UP = 3
@@ -51,29 +52,6 @@ class Recording:
     statistics: Tensor | None = None
     steps: int = 0
     replays: list[Callable[[], Any]] = field(default_factory=list)
-
-
-class CudaRecorder:
-    """Runs and records on a stream of its own; each recording is a graph with memory of its own."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device)
-
-    def run(self, work: Callable[[], None]) -> None:
-        """Run a function in order with the current stream."""
-        current = torch.cuda.current_stream(self._stream.device)
-        self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            work()
-        current.wait_stream(self._stream)
-
-    def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Record a function without running it, and return its replay."""
-        graph = torch.cuda.CUDAGraph()
-        # Other threads (a metrics writer) may call CUDA meanwhile: only this one's calls are recorded and checked.
-        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
-            work()
-        return graph.replay
 
 
 class GraphedStep:

@@ -9,6 +9,7 @@ prior, a reference policy) is an object of `robot_rl.learn.auxiliaries.auxiliary
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -376,7 +377,7 @@ def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: t
     return kind(
         actor,  # type: ignore[arg-type]
         critic,  # type: ignore[arg-type]
-        cfg.ppo,
+        cfg.ppo if cfg.graph != "off" else replace(cfg.ppo, cuda_graph=False),
         symmetry=_augmentation(cfg, context),
         generator=context.generator(ORDER),
         auxiliaries=make_auxiliaries(cfg, context, first),
