@@ -114,7 +114,12 @@ def default_tree(name: str, device: str = "auto", learner: str = "ppo") -> dict[
         device: As the user gives it; on a CPU the task's preset for CPUs applies.
         learner: The learner; its settings join the task's.
     """
-    found = source_of(name).defaults(name, resolve_device(device))
+    return _tree(name, device, resolve_device(device), learner)
+
+
+def _tree(name: str, device: str, resolved: str, learner: str) -> dict[str, Any]:
+    """Return the tree of a task with a device as the user gives it, and the presets of a resolved one."""
+    found = source_of(name).defaults(name, resolved)
     own, parts = to_dict(preset_learner(learner, found.presets)), dict(found.settings)
     front = {
         "task": name,
@@ -194,7 +199,7 @@ def resolve(tree: Mapping[str, Any]) -> TrainCfg:
 
 
 def resolve_for_gpu(changes: Mapping[str, Any], why: str, **front: Any) -> TrainCfg:
-    """Return a run of our own tasks on the CPU with the engine of GPUs, to look at what a GPU would do.
+    """Return a run of our own tasks with the presets and the engine of GPUs, but on the CPU, to look at what they do.
 
     Args:
         changes: Changed settings, by dotted name, the task among them.
@@ -211,7 +216,7 @@ def resolve_for_gpu(changes: Mapping[str, Any], why: str, **front: Any) -> Train
     fixed = {"device": "cpu", "engine": "mujoco_warp", **front}
     for key in rest.keys() & fixed.keys():
         raise UserError(f"{key}={rest[key]}: has no effect on {why}; leave it out")
-    tree = default_tree(task, "cpu", str(rest.get("learner", "ppo")))
+    tree = _tree(task, "cpu", "cuda:0", str(rest.get("learner", "ppo")))
     return resolve(change(tree, {**rest, **fixed}))
 
 

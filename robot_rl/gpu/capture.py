@@ -132,8 +132,8 @@ def check_learner(env: Any, make_session: Callable[[VecEnv], Any]) -> list[Findi
         env: the environment, of which the shapes are taken.
         make_session: builds the learner's session for an environment on the GPU.
     """
-    watch, env = _Watch(), ShapeEnv(env)
-    with _without_cuda(), watch:
+    watch, env = Watch(), ShapeEnv(env)
+    with without_cuda(), watch:
         session = make_session(env)
         algorithm = session.algorithm
         with contextlib.ExitStack() as stack:
@@ -195,7 +195,7 @@ def _on_gpu(value: Any) -> Any:
     return torch.zeros(value.shape, dtype=value.dtype, device=DEVICE) if isinstance(value, Tensor) else value
 
 
-class _Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):
     """Runs operations on the GPU's device without data, and notes those that need a value."""
 
     def __init__(self) -> None:
@@ -273,8 +273,8 @@ class _Watch(TorchDispatchMode):
 
 
 @contextmanager
-def _without_cuda() -> Iterator[None]:
-    """Let code make generators of a GPU, and leave out the graphs, which are what is checked."""
+def without_cuda(make_graphed: Callable[..., Any] = lambda algorithm, device: None) -> Iterator[None]:
+    """Let code make generators of a GPU, and replace its CUDA graphs of an update, by none unless others are given."""
 
     class Generator(torch.Generator):
         device = DEVICE
@@ -286,7 +286,7 @@ def _without_cuda() -> Iterator[None]:
 
     with (
         mock.patch.object(torch, "Generator", lambda device="cpu": made(device)),
-        mock.patch("robot_rl.learn.algorithms.ppo.ppo.make_graphed", return_value=None),
+        mock.patch("robot_rl.learn.algorithms.ppo.ppo.make_graphed", make_graphed),
         mock.patch("torch.optim.adam._device_dtype_check_for_fused"),
     ):
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -38,11 +38,34 @@ class Variant:
         return self.module.get_module_identifier(self.threads)
 
 
-class _NoCommand:
-    """A recorded launch that does nothing."""
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch that did not happen.
+
+    Attributes:
+        kernel: the kernel.
+        dim: threads by dimension.
+        arguments: inputs and outputs.
+        in_loop: it is in a loop that ends by a value of the device; such a loop is gone through once.
+    """
+
+    kernel: Any
+    dim: tuple[int, ...]
+    arguments: tuple[Any, ...]
+    in_loop: bool
+
+
+OnLaunch = Callable[[Launch], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """A recorded launch, which is only noted."""
+
+    note: Callable[[], None]
 
     def launch(self, stream: Any = None) -> None:
-        pass
+        self.note()
 
 
 class _NoCapture(contextlib.nullcontext[Any]):
@@ -53,19 +76,20 @@ class _NoCapture(contextlib.nullcontext[Any]):
 
 
 @contextmanager
-def collecting() -> Iterator[list[Variant]]:
+def collecting(on_launch: OnLaunch | None = None) -> Iterator[list[Variant]]:
     """Note every kernel instead of launching it; loops and branches on the device are gone through once.
+
+    Args:
+        on_launch: called with each launch of a kernel, of recorded ones when they are replayed.
 
     Yields:
         The variants, filled while the context lasts.
     """
     found: dict[tuple[int, int], Variant] = {}
     variants: list[Variant] = []
+    loops = 0
 
-    def note(kernel: Any, dim: Any, threads: int) -> None:
-        sizes = dim if isinstance(dim, (tuple, list)) else (dim,)
-        if any(isinstance(size, int) and size == 0 for size in sizes):
-            return  # Warp loads nothing for a launch without threads.
+    def note(kernel: Any, threads: int) -> None:
         key = (id(kernel.module), threads)
         if key not in found:
             found[key] = Variant(kernel.module, threads)
@@ -73,13 +97,35 @@ def collecting() -> Iterator[list[Variant]]:
         if kernel not in found[key].kernels:
             found[key].kernels.append(kernel)
 
-    def launch(kernel: Any, dim: Any, *_: Any, block_dim: int = DEFAULT_THREADS, **options: Any) -> Any:
-        note(kernel, dim, block_dim)
-        return _NoCommand() if options.get("record_cmd") else None
+    def launch(
+        kernel: Any,
+        dim: Any,
+        inputs: Sequence[Any] = (),
+        outputs: Sequence[Any] = (),
+        *_: Any,
+        block_dim: int = DEFAULT_THREADS,
+        record_cmd: bool = False,
+        **__: Any,
+    ) -> Any:
+        sizes = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+
+        def run() -> None:
+            if on_launch is not None and 0 not in sizes:
+                on_launch(Launch(kernel, sizes, (*inputs, *outputs), loops > 0))
+
+        if 0 not in sizes:  # Warp loads nothing for a launch without threads.
+            note(kernel, block_dim)
+        if record_cmd:
+            return _Command(run)
+        run()
+        return None
 
     def capture_while(condition: Any, while_body: Callable[..., Any] | None = None, **arguments: Any) -> None:
+        nonlocal loops
         if while_body is not None:
+            loops += 1
             while_body(**{name: value for name, value in arguments.items() if name != "stream"})
+            loops -= 1
 
     def capture_if(
         condition: Any,
