@@ -30,7 +30,6 @@ from torch.utils._pytree import tree_flatten
 from robot_rl.config import LearnerCfg, apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.gpu.collect import collecting
-from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.runner import make_runner
 
 DEVICE = torch.device("meta")
@@ -137,16 +136,16 @@ def check_learner(env: Any, make_session: Callable[[VecEnv], Any]) -> list[Findi
         session = make_session(env)
         algorithm = session.algorithm
         with contextlib.ExitStack() as stack:
-            # What a graph holds: the rollout but for what is drawn and noted before it, and the step of a minibatch.
-            stack.enter_context(mock.patch.object(Snapshot, "begin", watch.paused(Snapshot.begin)))
+            # What a graph holds: the steps of a rollout, and the step of a minibatch.
+            walk = watch.repeated("rollout", session.collector._walk)
+            stack.enter_context(mock.patch.object(session.collector, "_walk", walk))
             if hasattr(algorithm, "step"):
                 stack.enter_context(mock.patch.object(algorithm, "step", watch.repeated("update", algorithm.step)))
-            collect = watch.repeated("rollout", session.collect)
             for iteration in range(2 + WARM_UP):
                 session.iteration = iteration
                 watch.is_on = iteration >= WARM_UP
                 watch.part = "rollout"
-                rollout = collect()
+                rollout = session.collect()
                 watch.part = "update"
                 algorithm.update(rollout, 0.1 * iteration)
     return list(dict.fromkeys(watch.found))
@@ -218,18 +217,6 @@ class Watch(TorchDispatchMode):
             return result
 
         return watched
-
-    def paused(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that compares none of its operations."""
-
-        def unwatched(*args: Any, **kwargs: Any) -> Any:
-            now, self._now = self._now, None
-            try:
-                return run(*args, **kwargs)
-            finally:
-                self._now = now
-
-        return unwatched
 
     def _compare(self, part: str, first: Sequence[Operation], second: Sequence[Operation]) -> None:
         for before, after in zip_longest(first, second, fillvalue=Operation("the end", (), "")):

@@ -95,6 +95,8 @@ class Collector:
         assert obs is not None
         rollout.begin()
         policy.begin(rollout, self.noise)
+        for hook in self._hooks:
+            hook.begin()
         watch.lap("infer")
         after = None if self.recorded is None else self.recorded.run(policy, rollout)
         if after is None:

@@ -19,12 +19,15 @@ class RolloutHook:
 
     Attributes:
         recorded: components of the tensors that it writes into `Rollout.recorded` in each step, by name.
-        capturable: both methods may be recorded as a CUDA graph: they draw no random numbers, read no number that
+        capturable: `act` and `forget` may be recorded as a CUDA graph: they draw no random numbers, read no number that
             changes from Python and nothing back from the device.
     """
 
     recorded: Mapping[str, int]
     capturable: bool = False
+
+    def begin(self) -> None:
+        """Prepare a rollout: draw its random numbers, and write to the device what changes from Python."""
 
     def act(self, obs: TensorDict, t: int, action: Tensor, rollout: Rollout) -> Tensor:
         """Return the actions (N, A) that the worlds take in step t of a rollout, and write `Rollout.recorded`.

@@ -12,6 +12,7 @@ from robot_rl_tasks.registry import get_task, list_tasks
 from robot_rl.experiment.settings import change, default_tree, resolve
 from robot_rl.gpu.capture import ALLOCATION, BRANCH, NUMBER, SYNC, check_capture, check_env, check_learner, watched_cfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO
+from robot_rl.learn.auxiliaries.motions import write_motion
 from robot_rl.learn.networks.actor_critic import Actor
 from robot_rl.learn.runner import make_runner
 
@@ -129,6 +130,24 @@ def test_every_learner_can_be_captured(learner, changes):
     env = check_env(lambda: make_env(get_task("go2_flat"), num_envs=4, engine="mujoco_warp"))[1]
     cfg = learner_of("go2_flat", learner, **changes)
     assert [str(one) for one in check_learner(env, lambda stub: make_runner(stub, cfg, seed=1))] == []
+
+
+def test_a_teacher_a_reference_and_a_motion_prior(cartpole, tmp_path):
+    """What is learned beside the task: each on the device, with the file or the run that it stems from."""
+    env = make_env(get_task("cartpole"), num_envs=4, engine="mujoco")
+    runner = make_runner(env, learner_of("cartpole"), run_dir=tmp_path / "teacher", seed=1)
+    runner.learn(1)
+    poses = torch.randn(200, env.get_observations()["actor"].shape[1])
+    write_motion(tmp_path / "motion.safetensors", poses, torch.zeros(200), env.components("actor"), env.step_dt)
+    teacher = str(tmp_path / "teacher")
+    for learner, changes in (
+        ("distill", {"teacher.run": teacher}),
+        ("ppo", {"reference.run": teacher}),
+        ("ppo", {"amp.weight": 0.5, "amp.group": "actor", "amp.motions": str(tmp_path / "motion.safetensors")}),
+    ):
+        cfg = learner_of("cartpole", learner, **changes)
+        findings = check_learner(cartpole, lambda stub, cfg=cfg: make_runner(stub, cfg, seed=1))
+        assert [str(one) for one in findings] == [], learner
 
 
 def test_the_command_lists_nothing_for_a_task_of_ours_and_refuses_others(run):

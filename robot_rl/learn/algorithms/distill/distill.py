@@ -139,6 +139,8 @@ class TeacherHook(RolloutHook):
         memory: (N, S) state of a recurrent teacher; None without one.
     """
 
+    capturable = True
+
     def __init__(self, frozen: FrozenPolicy, worlds: int, device: torch.device | str, *, seed: int) -> None:
         self.frozen, self.share, self.recorded = frozen, 0.0, {Teacher.name: frozen.size}
         self._obs = torch.zeros(worlds, frozen.layout.size, device=device)
@@ -146,15 +148,17 @@ class TeacherHook(RolloutHook):
         self.generator = torch.Generator(device).manual_seed(seed + SEED_OFFSET)
         self.memory = frozen.initial_state(worlds, device)
 
+    def begin(self) -> None:
+        """Draw the worlds that follow the teacher."""
+        drawn = torch.rand(self._follows.shape, generator=self.generator, device=self._follows.device)
+        torch.lt(drawn, self.share, out=self._follows)
+
     @torch.no_grad()
     def act(self, obs: TensorDict, t: int, action: Tensor, rollout: Rollout) -> Tensor:
         """Record the teacher's labels, and return the actions: its own in the worlds that follow it."""
-        if t == 0:
-            drawn = torch.rand(self._follows.shape, generator=self.generator, device=self._follows.device)
-            torch.lt(drawn, self.share, out=self._follows)
         label = self.frozen.label(self.frozen.layout.gather(obs, self._obs), self.memory)
         rollout.recorded[Teacher.name][t].copy_(label)
-        return torch.where(self._follows, self.frozen.action(label), action) if self.share > 0.0 else action
+        return torch.where(self._follows, self.frozen.action(label), action)
 
     def forget(self, ended: Tensor) -> None:
         """Clear a recurrent teacher's state of episodes that ended."""

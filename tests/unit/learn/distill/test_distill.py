@@ -73,14 +73,17 @@ def test_worlds_follow_the_teacher_or_the_student(teacher_run):
     (teacher,) = runner.algorithm.auxiliaries
     obs, action = runner.env.get_observations(), torch.full((64, 1), 7.0)
     hook, rollout = teacher.hook, runner.collector.rollout
+    hook.begin()
     taken = hook.act(obs, 0, action, rollout)
     follows = taken[:, 0] != 7.0
     assert 20 < int(follows.sum()) < 44
     torch.testing.assert_close(taken[follows], obs["state"][follows] @ GAIN.T)
     assert torch.equal(hook.act(obs, 1, action, rollout), taken)  # The same worlds until the rollout ends.
+    hook.begin()
     assert not torch.equal(hook.act(obs, 0, action, rollout), taken)
     teacher.share = 0.0
-    assert hook.act(obs, 0, action, rollout) is action
+    hook.begin()
+    assert torch.equal(hook.act(obs, 0, action, rollout), action)
 
 
 def test_the_loss_is_the_divergence(teacher_run):
