@@ -80,7 +80,8 @@ class Collector:
             raise UserError(f"graph=on: {reason}; use graph=auto")
         self.recorded: RecordedRollout | None = None
         if not reason and cfg.graph != "off":
-            self.recorded = RecordedRollout(env, cfg.num_steps, self._walk_recorded, CudaRecorder(self._device))
+            recorder = CudaRecorder(self._device, with_loops=True)
+            self.recorded = RecordedRollout(env, cfg.num_steps, self._walk_recorded, recorder)
 
     @torch.no_grad()
     def collect(self, policy: Snapshot) -> Rollout:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -30,8 +31,17 @@ Walk = Callable[[TensorDict, Snapshot], TensorDict]
 class CudaRecorder:
     """Runs and records on a stream of its own; each recording is a graph with memory of its own."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, with_loops: bool = False) -> None:
+        """Take a device.
+
+        Args:
+            device: the GPU.
+            with_loops: what is recorded has loops of Warp's that end by a value of the device. Warp interrupts the
+                recording for them, after which torch takes it for another one, and would hand out memory that is not
+                the graph's: this thread's memory then comes from a pool of its own.
+        """
         self._stream = torch.cuda.Stream(device)
+        self._pools: list[torch.cuda.MemPool] | None = [] if with_loops else None
 
     def run(self, work: Callable[[], None]) -> None:
         """Run a function in order with the current stream."""
@@ -45,9 +55,15 @@ class CudaRecorder:
         """Record a function without running it, and return its replay."""
         graph = torch.cuda.CUDAGraph()
         # Other threads (a metrics writer) may call CUDA meanwhile: only this one's calls are recorded and checked.
-        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"), self._memory():
             work()
         return graph.replay
+
+    def _memory(self) -> AbstractContextManager[None]:
+        if self._pools is None:
+            return nullcontext()
+        self._pools.append(torch.cuda.MemPool())  # It lasts as long as the recorder, and so does what is in it.
+        return torch.cuda.use_mem_pool(self._pools[-1], self._stream.device)
 
 
 class RecordedRollout:
