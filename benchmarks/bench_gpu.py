@@ -165,6 +165,8 @@ def run_part(name: str, options: Options, file: Path, limit_s: float) -> dict[st
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        for half_written in file.parent.glob(f".{file.name}.*"):
+            half_written.unlink()
         log.seek(0)
         last = [line.rstrip() for line in log if line.strip()][-LAST_LINES:]
     found: dict[str, Any] = read_json(file) if file.exists() else {}
