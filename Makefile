@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast runtime test-deploy isaac test-isaac isaac-python fuzz check format install install-dev bench bench-env bench-learner rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
+.PHONY: help run test test-fast runtime test-deploy isaac test-isaac isaac-python fuzz check format install install-dev bench bench-env bench-learner bench-gpu rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,6 +32,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TRAIN ?=
 TASK ?= go2_flat
 FUZZ ?= 1000
+# Options of make bench-gpu, e.g. make bench-gpu BENCH="kernels=kernels parts=env,rollout"
+BENCH ?=
+TOY ?=
 # How many processes make test divides the tests among, one a core up to four; 0: all in one, as a debugger needs it.
 WORKERS ?= logical
 SPREAD := -n $(WORKERS) --maxprocesses 4 --dist worksteal
@@ -79,6 +82,10 @@ bench-env: $(CORE)  ## environment steps against the bare physics
 
 bench-learner: $(CORE)  ## the PPO update against rsl_rl's
 	$(BIN)/robot-rl bench learner
+
+# Installs nothing: a GPU machine without a network has the packages in PYTHONPATH, and no .venv (docs/gpu.md).
+bench-gpu:  ## everything there is to measure on a GPU, in 9 minutes; TOY=1: at toy size on a CPU
+	$(if $(wildcard $(BIN)/python),$(BIN)/python,python3) benchmarks/bench_gpu.py $(if $(TOY),toy=true) $(BENCH)
 
 rival-mjlab: $(RIVAL)/.installed  ## .venv-mjlab with mjlab, a rival that pins other versions of MuJoCo
 

@@ -11,6 +11,7 @@ name, such as sim.timestep=0.004, changes ours. ``--help`` lists the options.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -91,16 +92,21 @@ class Rival:
     """The rival's process; a context manager that ends it.
 
     Args:
-        python: the interpreter of its virtual environment.
-        worker: the script it runs.
+        python: the interpreter that it is installed for.
+        path: a folder that it is installed in with what it pins, put before the interpreter's own packages.
+        device: where it simulates.
     """
 
-    def __init__(self, python: Path, worker: Path = WORKER):
+    def __init__(self, python: Path, path: str = "", device: str = "cpu"):
+        self.device = device
         self._log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by __exit__
         # Isolated, so that nothing of this project's environment is found there.
-        self._process = subprocess.Popen(
-            [str(python), "-I", str(worker)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
-        )
+        words, environ = [str(python), "-I"], dict(os.environ)
+        if path:
+            theirs = [path, *filter(None, [os.environ.get("PYTHONPATH")])]
+            words, environ["PYTHONPATH"] = [str(python), "-P"], os.pathsep.join(theirs)
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
+        self._process = subprocess.Popen([*words, str(WORKER)], env=environ, text=True, **pipes)
 
     def __enter__(self) -> Rival:
         return self
@@ -171,7 +177,8 @@ class Contestant:
         return self._rival.ask("contacts", self.who)
 
     def _make(self, num_envs: int, sim: dict[str, Any], seed: int) -> dict[str, Any]:
-        return self._rival.ask("make", self.who, num_envs=num_envs, sim=sim, seed=seed)
+        device = self._rival.device
+        return self._rival.ask("make", self.who, num_envs=num_envs, sim=sim, seed=seed, device=device)
 
     def _step(self, steps: int) -> float:
         return self._rival.ask("block", self.who, steps=steps)["seconds"]
@@ -217,10 +224,11 @@ def ours_settings(env: Env, sample: int = 64) -> dict[str, Any]:
 
 def bench_mjlab(
     make_env: Callable[[], Env],
-    python: Path,
+    rival: Rival,
     *,
     repeats: int = 7,
     worlds: Sequence[int] = WORLDS,
+    configurations: Sequence[str] = tuple(CONFIGURATIONS),
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
@@ -228,9 +236,10 @@ def bench_mjlab(
 
     Args:
         make_env: builds our environment.
-        python: the rival's interpreter, of :func:`find_python`.
+        rival: the rival's process.
         repeats: timed blocks of each.
         worlds: numbers of worlds to try the rival at.
+        configurations: those of :data:`CONFIGURATIONS` to measure.
         seed: seed of worlds and actions.
         say: called with a line of progress.
 
@@ -241,27 +250,26 @@ def bench_mjlab(
     Raises:
         UserError: the rival failed.
     """
-    with Rival(python) as rival:
-        say("the rival starts; with cold caches its kernels compile for some minutes")
-        rivals = [Contestant(rival, who, worlds, seed, say) for who in CONFIGURATIONS]
-        env = make_env()
-        generator = torch.Generator().manual_seed(seed)
+    say("the rival starts; with cold caches its kernels compile for some minutes")
+    rivals = [Contestant(rival, who, worlds, seed, say) for who in configurations]
+    env = make_env()
+    generator = torch.Generator().manual_seed(seed)
 
-        def ours() -> float:
-            actions = random_actions(env, generator)
-            return len(actions) * env.num_envs / seconds(lambda: [env.step(action) for action in actions], env.device)
+    def ours() -> float:
+        actions = random_actions(env, generator)
+        return len(actions) * env.num_envs / seconds(lambda: [env.step(action) for action in actions], env.device)
 
-        for _ in range(-(-WARM_UP_STEPS // BLOCK_STEPS)):
-            ours()
-        rows: dict[str, list[float]] = {f"{env.cfg.name} on {env.engine.name}": []}
-        rows |= {contestant.who: [] for contestant in rivals}
-        for k in range(repeats):
-            for values, block in zip(rows.values(), (ours, *(one.block for one in rivals)), strict=True):
-                values.append(block())
-            say(f"turn {k + 1} of {repeats}: " + ", ".join(f"{values[-1]:,.0f}" for values in rows.values()))
-        mine, *others = rows
-        settings = {mine: ours_settings(env), **{one.who: one.settings | one.contacts() for one in rivals}}
-        env.close()
+    for _ in range(-(-WARM_UP_STEPS // BLOCK_STEPS)):
+        ours()
+    rows: dict[str, list[float]] = {f"{env.cfg.name} on {env.engine.name}": []}
+    rows |= {contestant.who: [] for contestant in rivals}
+    for k in range(repeats):
+        for values, block in zip(rows.values(), (ours, *(one.block for one in rivals)), strict=True):
+            values.append(block())
+        say(f"turn {k + 1} of {repeats}: " + ", ".join(f"{values[-1]:,.0f}" for values in rows.values()))
+    mine, *others = rows
+    settings = {mine: ours_settings(env), **{one.who: one.settings | one.contacts() for one in rivals}}
+    env.close()
     notes = {
         "ratios": {
             who: round(statistics.median(a / b for a, b in zip(rows[mine], rows[who], strict=True)), 1)
@@ -291,7 +299,8 @@ def main(arguments: Sequence[str]) -> None:
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    result = bench_mjlab(cfg.make_env, python, repeats=options.repeats, worlds=worlds, seed=options.seed, say=say)
+    with Rival(python) as rival:
+        result = bench_mjlab(cfg.make_env, rival, repeats=options.repeats, worlds=worlds, seed=options.seed, say=say)
     show(result)
     if options.out:
         write_json(Path(options.out), result)

@@ -61,6 +61,8 @@ class Watch:
     seed: int
     every: int
     only_first: bool
+    device: str = "cpu"
+    episodes: int = 100
     runner: Any = None
     points: list[dict[str, Any]] = field(default_factory=list)
     begun: float = field(default_factory=time.perf_counter)
@@ -72,8 +74,10 @@ class Watch:
         entered = time.perf_counter()
         with torch.random.fork_rng(devices=[]):
             result = evaluate_run(
-                lambda: make_env(get_task("go2_flat"), num_envs=100, seed=10_000 + self.seed),
-                policy=make_policy(self.runner.run_dir, self.runner.save()),
+                lambda: make_env(
+                    get_task("go2_flat"), num_envs=self.episodes, device=self.device, seed=10_000 + self.seed
+                ),
+                policy=make_policy(self.runner.run_dir, self.runner.save(), self.device),
                 bundle=None,
             )["torch"]
         point = {"iteration": int(row["iteration"]), "time_s": entered - self.begun, "env_steps": int(row["env_steps"])}
@@ -93,14 +97,20 @@ def read_changes(changes: list[str]) -> dict[str, Any]:
     return {key: parse_value(text, key) for key, text in pairs}
 
 
-def train(name: str, seed: int, every: int, *, only_first: bool) -> list[dict[str, Any]]:
-    """Train once, ``<learner>[+setting=value]``, and return the points of its curve."""
-    task = get_task("go2_flat")
+def train(
+    name: str, seed: int, every: int, *, only_first: bool, device: str = "cpu", num_envs: int = 0, episodes: int = 100
+) -> list[dict[str, Any]]:
+    """Train once, ``<learner>[+setting=value]``, and return the points of its curve.
+
+    On a GPU the task's settings for GPUs apply; ``num_envs`` of 0 are the task's own, ``episodes`` are evaluated.
+    """
+    task, on_cpu = get_task("go2_flat"), device == "cpu"
     learner, *changes = name.split("+")
-    ours = task.presets["flashsac"] if learner == "flashsac" else {**task.learner, **task.learner_cpu}
+    ours = {**task.learner, **(task.learner_cpu if on_cpu else {})}
+    ours = task.presets["flashsac"] if learner == "flashsac" else ours
     settings = {**ours, "save_interval": 10**6, "name": learner} | read_changes(changes)
-    env = make_env(task, num_envs=task.num_envs[0], seed=seed)
-    watch = Watch(name, seed, every, only_first)
+    env = make_env(task, num_envs=num_envs or task.num_envs[0 if on_cpu else 1], device=device, seed=seed)
+    watch = Watch(name, seed, every, only_first, device, episodes)
     with tempfile.TemporaryDirectory() as scratch:
         cfg = apply_overrides(LEARNERS[learner](), settings)
         runner = watch.runner = make_runner(env, cfg, run_dir=Path(scratch), seed=seed, observer=watch)

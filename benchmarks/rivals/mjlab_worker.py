@@ -2,8 +2,9 @@
 
 Reads one JSON object a line from stdin and answers each with one on stdout; what the rival prints goes to stderr.
 
-- ``{"do": "make", "name": str, "num_envs": int, "sim": {...}, "seed": int}``: builds an environment with the fields
-  of ``sim`` set on its simulation settings (``mujoco.cone``, ``njmax``, ...), resets it and answers its settings.
+- ``{"do": "make", "name": str, "num_envs": int, "sim": {...}, "seed": int, "device": str}``: builds an environment with
+  the fields of ``sim`` set on its simulation settings (``mujoco.cone``, ``njmax``, ...), resets it and answers its
+  settings.
 - ``{"do": "block", "name": str, "steps": int}``: steps it under random actions; answers ``seconds``.
 - ``{"do": "contacts", "name": str}``: answers the contacts and constraint rows of a world, as means.
 - ``{"do": "drop", "name": str}``: forgets it. End of file ends the process.
@@ -33,8 +34,8 @@ def _set(target: Any, sim: dict[str, Any]) -> None:
         setattr(node, last, value)
 
 
-def make(num_envs: int, sim: dict[str, Any], seed: int) -> tuple[Any, dict[str, Any]]:
-    """Build the rival's flat quadruped task on the CPU; return it with the settings its physics runs under."""
+def make(num_envs: int, sim: dict[str, Any], seed: int, device: str) -> tuple[Any, dict[str, Any]]:
+    """Build the rival's flat quadruped task; return it with the settings its physics runs under."""
     import mjlab.tasks  # noqa: F401  # type: ignore[import-not-found]  # registers the tasks
     from mjlab.envs import ManagerBasedRlEnv  # type: ignore[import-not-found]
     from mjlab.tasks.registry import load_env_cfg  # type: ignore[import-not-found]
@@ -42,7 +43,7 @@ def make(num_envs: int, sim: dict[str, Any], seed: int) -> tuple[Any, dict[str, 
     cfg = load_env_cfg(TASK)
     cfg.scene.num_envs, cfg.seed = num_envs, seed
     _set(cfg.sim, sim)
-    env = ManagerBasedRlEnv(cfg=cfg, device="cpu")
+    env = ManagerBasedRlEnv(cfg=cfg, device=device)
     env.reset()
     return env, {"num_envs": num_envs, **_settings(env)}
 
@@ -79,11 +80,14 @@ def block(env: Any, steps: int, generator: Any) -> float:
     import torch
 
     width = env.action_manager.total_action_dim
-    actions = 0.5 * torch.randn((steps, env.num_envs, width), generator=generator)
+    actions = (0.5 * torch.randn((steps, env.num_envs, width), generator=generator)).to(env.device)
+    wait = torch.cuda.synchronize if actions.is_cuda else lambda: None
+    wait()
     start = time.perf_counter()
     with torch.inference_mode():
         for action in actions:
             env.step(action)
+    wait()
     return time.perf_counter() - start
 
 
@@ -107,7 +111,7 @@ def serve(requests: TextIO, answers: TextIO) -> None:
         name = request["name"]
         try:
             if request["do"] == "make":
-                envs[name], answer = make(request["num_envs"], request["sim"], request["seed"])
+                envs[name], answer = make(*(request[key] for key in ("num_envs", "sim", "seed", "device")))
             elif request["do"] == "block":
                 answer = {"seconds": block(envs[name], request["steps"], generator)}
             elif request["do"] == "contacts":

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import warp as wp
+from robot_rl_envs.engines import make_engine
 
 from robot_rl.bench.profile import profile_env
 from robot_rl.bench.result import make_result, seconds
@@ -24,24 +26,79 @@ PROFILE_BLOCKS = 10
 class BareBatch:
     """``mujoco.batch.Batch`` of the environment's own model with nothing bound but its state rows."""
 
+    who = "bare mujoco.batch.Batch.step"
+
     def __init__(self, env: Env):
         from mujoco.batch import Batch
 
         self.batch = Batch(env.scene.model, env.num_envs)
         self.ctrl = self.batch.bind("ctrl")
-        rows = env.describe_policy()["actions"]
-        self.offset = np.array([row["offset"] for row in rows])
-        self.scale = np.array([row["scale"] for row in rows])
+        self.offset, self.scale = _action_map(env)
         self.substeps = env.cfg.sim.decimation
 
-    def start(self, state: np.ndarray) -> None:
-        """Begin a block from the environment's state."""
+    def make_block(self, state: np.ndarray, actions: torch.Tensor) -> Callable[[], None]:
+        """Begin from the environment's state, and return the function that takes a control step an action."""
         self.batch.state[...] = state
+        rows = actions.numpy().astype(np.float64)
 
-    def step(self, actions: np.ndarray) -> None:
-        """Advance by one control period."""
-        self.ctrl[...] = self.offset + self.scale * actions
-        self.batch.step(nstep=self.substeps)
+        def run() -> None:
+            for row in rows:
+                self.ctrl[...] = self.offset + self.scale * row
+                self.batch.step(nstep=self.substeps)
+
+        return run
+
+
+class BareWarp:
+    """``mujoco_warp.step`` on the environment's own model; on a GPU the substeps of a control step are one graph."""
+
+    who = "bare mujoco_warp.step"
+
+    def __init__(self, env: Env):
+        self.engine: Any = make_engine("mujoco_warp", env.scene, num_envs=env.num_envs, device=env.device)
+        self.ctrl = wp.to_torch(self.engine.data.ctrl)
+        to_device = {"dtype": torch.float32, "device": env.device}
+        self.offset, self.scale = (torch.as_tensor(row, **to_device) for row in _action_map(env))
+        self.substeps, self._graph = env.cfg.sim.decimation, None
+        self._step()  # Loads the kernels, which a graph cannot.
+        if self.engine.capturable:
+            with wp.ScopedDevice(env.device), wp.ScopedCapture(force_module_load=False) as capture:
+                self._step()
+            self._graph = capture.graph
+
+    def make_block(self, state: np.ndarray, actions: torch.Tensor) -> Callable[[], None]:
+        """Begin from the environment's state, and return the function that takes a control step an action."""
+        self.engine.set_state(state)
+        rows = self.offset + self.scale * actions
+
+        def run() -> None:
+            for row in rows:
+                self.ctrl.copy_(row)
+                if self._graph is None:
+                    self._step()
+                else:
+                    wp.capture_launch(self._graph)
+
+        return run
+
+    def _step(self) -> None:
+        import mujoco_warp
+
+        with wp.ScopedDevice(self.engine.device):
+            for _ in range(self.substeps):
+                mujoco_warp.step(self.engine.warp_model, self.engine.warp_data)
+
+
+def make_bare(env: Env) -> BareBatch | BareWarp | None:
+    """Return the bare physics of an environment's engine: its model for all worlds alike; None for another engine."""
+    bare = {"mujoco": BareBatch, "mujoco_warp": BareWarp}.get(env.engine.name)
+    return None if bare is None else bare(env)
+
+
+def _action_map(env: Env) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offset and the scale from actions to controls, (num_actions,) each."""
+    rows = env.describe_policy()["actions"]
+    return np.array([row["offset"] for row in rows]), np.array([row["scale"] for row in rows])
 
 
 def random_actions(env: Env, generator: torch.Generator) -> torch.Tensor:
@@ -50,7 +107,7 @@ def random_actions(env: Env, generator: torch.Generator) -> torch.Tensor:
     return (0.5 * torch.randn(shape, generator=generator)).to(env.device)
 
 
-def _block(env: Env, bare: BareBatch | None, actions: torch.Tensor) -> tuple[float, float]:
+def _block(env: Env, bare: BareBatch | BareWarp | None, actions: torch.Tensor) -> tuple[float, float]:
     """Time one block of ours and one of the rival's, from the same states with the same actions [s]."""
     state = env.engine.get_state() if bare else None
 
@@ -58,24 +115,17 @@ def _block(env: Env, bare: BareBatch | None, actions: torch.Tensor) -> tuple[flo
         for action in actions:
             env.step(action)
 
-    def rival() -> None:
-        assert bare is not None
-        for action in numpy_actions:
-            bare.step(action)
-
     mine = seconds(ours, env.device)
     if bare is None or state is None:
         return mine, float("nan")
-    numpy_actions = actions.numpy().astype(np.float64)
-    bare.start(state)
-    return mine, seconds(rival, env.device)
+    return mine, seconds(bare.make_block(state, actions), env.device)
 
 
 def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0, profile: bool = True) -> dict[str, Any]:
-    """Time the environment under random actions; on the CPU engine in turn with bare ``Batch.step``.
+    """Time the environment under random actions, in turn with the bare steps of its engine.
 
     Both start each block from the same states and take the same actions, so the contacts they solve are the same. The
-    bare batch computes no forward stage after its steps, has nothing bound and shares one model among all worlds.
+    bare engine computes no forward stage after its steps, has nothing bound and shares one model among all worlds.
 
     Args:
         make_env: Builds the environment.
@@ -88,13 +138,13 @@ def bench_env(make_env: Callable[[], Env], *, repeats: int = 31, seed: int = 0, 
         is that of :func:`robot_rl.bench.profile.profile_env`.
     """
     env = make_env()
-    bare = BareBatch(env) if env.engine.name == "mujoco" else None
+    bare = make_bare(env)
     generator = torch.Generator().manual_seed(seed)
     times = [_block(env, bare, random_actions(env, generator)) for _ in range(repeats + 1)][1:]
     work = env.num_envs * BLOCK_STEPS
     rows = {f"{env.cfg.name} on {env.engine.name}": [work / mine for mine, _ in times]}
     if bare is not None:
-        rows["bare mujoco.batch.Batch.step"] = [work / other for _, other in times]
+        rows[bare.who] = [work / other for _, other in times]
     stages = profile_env(env, [random_actions(env, generator) for _ in range(PROFILE_BLOCKS)]) if profile else None
     env.close()
     notes = {

@@ -2,7 +2,7 @@
 
 usage: robot-rl bench env|learner|runtime [key=value ...]
 
-env: control steps a second under random actions, against bare mujoco.batch.Batch.step
+env: control steps a second under random actions, against the bare steps of the engine
 {EnvOptions}
 
 learner: the PPO update, against rsl_rl's at equal arithmetic

@@ -63,7 +63,7 @@ def compile_run(
     finally:
         progress.end()
     if keep:
-        write_json(folder / DESCRIPTION, _describe(cfg, chips, variants, results))
+        write_json(folder / DESCRIPTION, _describe(cfg, chips, results))
     return results, time.perf_counter() - start
 
 
@@ -88,10 +88,12 @@ def use_cache(folder: Path, device: str) -> None:
 
 
 def check_cache(folder: Path, env: Any) -> None:
-    """Raise UserError where the stages of an environment are not in the folder: it was compiled for other settings."""
-    present = _read(folder)["modules"]
+    """Raise UserError where the stages of an environment are not in the folder: it was compiled for other settings.
+
+    Several tasks may share a folder.
+    """
     for kernel in env.kernels.stages():
-        if Variant(kernel.module, BLOCK_THREADS).folder not in present:
+        if not (folder / Variant(kernel.module, BLOCK_THREADS).folder).is_dir():
             raise UserError(
                 f"kernels={folder}: was compiled for other settings of the task ({kernel.key} is not there); compile "
                 "it again with those of this run"
@@ -109,15 +111,12 @@ def _read(folder: Path) -> dict[str, Any]:
     return description
 
 
-def _describe(
-    cfg: Any, chips: Sequence[Chip], variants: Sequence[Variant], results: Sequence[Resources]
-) -> dict[str, Any]:
+def _describe(cfg: Any, chips: Sequence[Chip], results: Sequence[Resources]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "task": cfg.task.name,
         "archs": [chip.arch for chip in chips],
         "versions": {package: _version(package) for package in PACKAGES},
-        "modules": [variant.folder for variant in variants],
         "kernels": as_rows(results),
     }
 

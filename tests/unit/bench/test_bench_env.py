@@ -2,11 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
+import torch
 from robot_rl_envs.make import make_env as make
 from robot_rl_tasks.registry import get_task
 
-from robot_rl.bench.env import bench_env
+from robot_rl.bench.env import bench_env, make_bare, random_actions
 from robot_rl.bench.profile import MIRRORS, PHYSICS, REST, _watched
 from robot_rl.cli import bench as cli
 
@@ -24,6 +26,23 @@ def test_the_stages_add_up(make_env):
     assert sum(stage["share"] for stage in stages.values()) == pytest.approx(1.0, abs=0.001)
     assert all(stage["share"] >= 0.0 for stage in stages.values())
     assert "profile" not in bench_env(make_env, repeats=2, profile=False)
+
+
+@pytest.mark.parametrize("engine", ["mujoco", pytest.param("mujoco_warp", marks=pytest.mark.slow)])
+def test_the_bare_engine_does_the_same_physics(engine):
+    """A cart-pole's model is the same in every world: from the same state the same actions lead to the same state."""
+    env = make(get_task("cartpole"), num_envs=3, device="cpu", engine=engine, seed=1)
+    bare = make_bare(env)
+    actions = random_actions(env, torch.Generator().manual_seed(0))[:4]
+    for _ in range(2):
+        run = bare.make_block(env.engine.get_state(), actions)
+        run()
+        for action in actions:
+            _, _, done, _ = env.step(action)
+            assert not done.any()
+        state = bare.batch.state if engine == "mujoco" else bare.engine.get_state()
+        np.testing.assert_allclose(state, env.engine.get_state(), atol=1e-5)
+    assert bare.who in [row["who"] for row in bench_env(lambda: env, repeats=2, profile=False)["rows"]]
 
 
 def test_the_stopwatch_leaves_nothing_behind(make_env):

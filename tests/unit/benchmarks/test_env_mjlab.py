@@ -1,8 +1,6 @@
 """Our environment compared with mjlab's: the order of the measurements, and what is refused."""
 
 import json
-import stat
-import sys
 
 import env_mjlab
 import pytest
@@ -12,44 +10,16 @@ from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
 
-# A rival that answers as the worker does; the first configuration is quickest at 4 worlds, the others at 2.
-FAKE = """
-import json, sys
-made = {}
-for line in sys.stdin:
-    request = json.loads(line)
-    name, do = request["name"], request["do"]
-    if do == "make":
-        made[name] = request["num_envs"]
-        answer = {"num_envs": request["num_envs"], "cone": request["sim"].get("mujoco.cone", "elliptic")}
-    elif do == "block":
-        assert name in made
-        slow = made[name] if name.endswith("default") else made[name] ** 3
-        answer = {"seconds": request["steps"] * slow / (made[name] + 1) / 10}
-    else:
-        answer = {"contacts_per_world": 2.0}
-    print(json.dumps(answer), flush=True)
-"""
-
 
 @pytest.fixture
 def make_env():
     return lambda: make(get_task("go2_flat"), num_envs=8, device="cpu", seed=1)
 
 
-def interpreter(tmp_path, script):
-    """An executable that runs `script` whatever its arguments are."""
-    (tmp_path / "fake.py").write_text(script)
-    path = tmp_path / "python"
-    path.write_text(f"#!/bin/sh\nexec {sys.executable} {tmp_path / 'fake.py'}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-def test_the_rival_is_measured_in_turn_where_it_is_best(make_env, tmp_path):
+def test_the_rival_is_measured_in_turn_where_it_is_best(make_env, interpreter):
     lines = []
-    python = interpreter(tmp_path, FAKE)
-    result = env_mjlab.bench_mjlab(make_env, python, repeats=2, worlds=(2, 4), say=lines.append)
+    with env_mjlab.Rival(interpreter()) as rival:
+        result = env_mjlab.bench_mjlab(make_env, rival, repeats=2, worlds=(2, 4), say=lines.append)
     assert json.loads(json.dumps(result))["rows"] == result["rows"]
     assert [row["who"] for row in result["rows"]] == ["go2_flat on mujoco", *env_mjlab.CONFIGURATIONS]
     settings = result["notes"]["settings"]
@@ -78,8 +48,8 @@ def test_settings_are_those_of_the_model(make_env):
         ('input(); print(\'{"error": "KeyError: cone"}\', flush=True); input()', "KeyError: cone"),
     ],
 )
-def test_a_rival_that_fails_is_one_line(tmp_path, script, line):
-    with env_mjlab.Rival(interpreter(tmp_path, script)) as rival, pytest.raises(UserError, match=line):
+def test_a_rival_that_fails_is_one_line(interpreter, script, line):
+    with env_mjlab.Rival(interpreter(script)) as rival, pytest.raises(UserError, match=line):
         rival.ask("make", "mjlab, default", num_envs=1, sim={}, seed=0)
 
 
