@@ -26,7 +26,7 @@ GL_BACKENDS = (
 COMMANDS = (
     *("train", "resume", "eval", "export", "deploy", "import-mjlab", "sign", "video", "record", "play", "sim2sim"),
     *("report", "sync", "terrain", "inspect", "usd", "cross", "list", "replay", "latency", "drill", "profile", "bench"),
-    *("compile", "new"),
+    *("compile", "check", "new"),
 )
 """Each is the module robot_rl.cli.<command>, with _ for -: its docstring is the help, `run(arguments)` runs it."""
 

@@ -14,6 +14,7 @@ from robot_rl_assets.robot import Joint, Robot
 from robot_rl_envs.actuation.actuators import PositionPd, check_events
 from robot_rl_envs.engine import GROUND_GROUP
 from robot_rl_envs.entity.entity import ROBOT, Entity, one_line, read_model
+from robot_rl_envs.entity.robot_checks import require_sound
 from robot_rl_envs.entity.sensing import Sensing
 from robot_rl_envs.entity.watched import STATE, watched_fields
 from robot_rl_envs.sensing.sensors import used_sensors
@@ -33,6 +34,7 @@ _INTEGRATORS = {"implicitfast": "mjINT_IMPLICITFAST", "euler": "mjINT_EULER", "r
 def make_scene(task: Task) -> Scene:
     """Compile the scene of ``task``: its robot on its ground."""
     check_events(task.actions.actuator, task.events)
+    require_sound(task.robot)
     terrain = None
     if task.terrain is not None:
         from robot_rl_envs.terrain import build_terrain

@@ -1,0 +1,279 @@
+"""Whether the facts of a robot fit its model: names, default pose, height, left-right mirror and gains.
+
+What is wrong is a problem, with which no scene is built; what is unusual is a note.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from robot_rl_assets.robot import Robot
+
+from robot_rl_envs.entity.entity import one_line, read_model
+
+MIRROR_TOLERANCE = 0.01
+"""Largest distance of a mirrored body from its partner, as a share of the robot's size; CAD models are not exact."""
+SUNK, HOVERING = 0.01, 0.05
+"""How far the lowest point of a robot may be below and above the ground in the default pose [m]."""
+FREQUENCIES = (0.3, 60.0)
+"""Usual natural frequencies of a driven joint [Hz]."""
+DAMPING = (0.05, 20.0)
+"""Usual damping ratios of a driven joint."""
+POSES = 8
+"""Random poses that are mirrored."""
+STEP = 0.5
+"""How far a joint is moved by itself [rad or m]."""
+_SCALARS = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
+_FREE = int(mujoco.mjtJoint.mjJNT_FREE)
+_PLANES = {"left-right": np.array([1.0, -1.0, 1.0]), "front-back": np.array([-1.0, 1.0, 1.0])}
+
+
+_PAIRS = [
+    ("left", "right"),
+    ("l", "r"),
+    ("fl", "fr"),
+    ("rl", "rr"),
+    ("hl", "hr"),
+    ("bl", "br"),
+    ("lf", "rf"),
+    ("lh", "rh"),
+]
+_SIDES = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
+_SIDES |= {change(one): change(other) for one, other in list(_SIDES.items()) for change in (str.upper, str.title)}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about a robot.
+
+    Attributes:
+        is_problem: no scene is built with it.
+        text: a line that names the field, the value and what would be right.
+    """
+
+    is_problem: bool
+    text: str
+
+
+def require_sound(robot: Robot) -> None:
+    """Raise ValueError with the first problem of a robot, if it has any."""
+    for finding in check_robot(robot):
+        if finding.is_problem:
+            raise ValueError(f"robot {robot.name!r}: {finding.text}")
+
+
+@functools.lru_cache(maxsize=64)
+def check_robot(robot: Robot) -> tuple[Finding, ...]:
+    """Return what is wrong with a robot, and what is unusual.
+
+    Raises:
+        ValueError: its model cannot be read, or lacks what the robot names.
+    """
+    model = _compile(robot)
+    pose = _Pose(robot, model)
+    found = _check_mirror(robot, pose)
+    if not robot.complete:
+        found += [*_check_default_pose(robot, model), *_check_height(robot, pose)]
+        found += [*_check_gains(robot, pose), *_check_listed(robot, model)]
+    return tuple(sorted(found, key=lambda finding: not finding.is_problem))
+
+
+def describe_robot(robot: Robot) -> list[str]:
+    """Return lines about a robot: what it is made of, and what it stands on.
+
+    Raises:
+        ValueError: its model cannot be read, or lacks what the robot names.
+    """
+    pose = _Pose(robot, _compile(robot))
+    model = pose.model
+    driven = sum(not joint.passive for joint in robot.joints)
+    mass = float(model.body_mass[pose.bodies].sum())
+    pairs = sum(joint.mirror not in (None, joint.name) for joint in robot.joints) // 2
+    base = f"floating base {robot.base_body} at {robot.base_height:g} m" if robot.base_body else "fixed base"
+    feet = f"feet {', '.join(robot.feet)}" if robot.feet else "no feet"
+    return [
+        f"{robot.name}: {robot.model}",
+        f"{len(robot.joints)} joints ({driven} driven, {pairs} pairs), {len(pose.bodies)} bodies, {mass:.3f} kg",
+        f"{base}, {feet}, {f'IMU at {robot.imu_site}' if robot.imu_site else 'no IMU'}",
+    ]
+
+
+def _compile(robot: Robot) -> mujoco.MjModel:
+    spec = read_model(robot)
+    try:
+        return spec.compile()
+    except ValueError as error:
+        raise ValueError(f"robot {robot.name!r}: {robot.model} does not compile: {one_line(error)}") from None
+
+
+class _Pose:
+    """A robot by itself, in poses of its joints; its base stays where the default pose has it."""
+
+    def __init__(self, robot: Robot, model: mujoco.MjModel) -> None:
+        self.robot, self.model, self.data = robot, model, mujoco.MjData(model)
+        ids = [model.joint(joint.name).id for joint in robot.joints]
+        self.addresses, self.dofs = model.jnt_qposadr[ids], model.jnt_dofadr[ids]
+        self.default = np.array(robot.default_pos())
+        self.ranges = np.where(model.jnt_limited[ids, None] != 0, model.jnt_range[ids], [-math.pi, math.pi])
+        roots = {int(model.body_rootid[body]) for body in model.jnt_bodyid[ids]} - {0}
+        self.bodies = np.flatnonzero(np.isin(model.body_rootid, list(roots)))
+        self.take(self.default)
+
+    def take(self, joints: np.ndarray) -> np.ndarray:
+        """Move the joints, and return the centres of mass (n, 3) of the bodies [m]."""
+        model, data = self.model, self.data
+        data.qpos[:] = model.qpos0
+        if self.robot.base_body is not None:
+            free = int(model.body_jntadr[model.body(self.robot.base_body).id])
+            address = int(model.jnt_qposadr[free])
+            data.qpos[address : address + 7] = [0.0, 0.0, self.robot.base_height, 1.0, 0.0, 0.0, 0.0]
+        data.qpos[self.addresses] = joints
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        return data.xipos[self.bodies].copy()
+
+
+def _check_default_pose(robot: Robot, model: mujoco.MjModel) -> Iterator[Finding]:
+    for joint in robot.joints:
+        own = model.joint(joint.name)
+        lower, upper = own.range
+        if own.limited[0] and not lower <= joint.default_pos <= upper:
+            line = f"joint {joint.name!r}: default_pos={joint.default_pos:g} is outside of its range"
+            yield Finding(True, f"{line} in {robot.model}; must be within [{lower:.4g}, {upper:.4g}]")
+
+
+def _check_listed(robot: Robot, model: mujoco.MjModel) -> Iterator[Finding]:
+    own = {model.joint(i).name for i in range(model.njnt) if model.jnt_type[i] in _SCALARS}
+    if left := sorted(own - set(robot.joint_names)):
+        yield Finding(False, f"joints: {', '.join(left)} of {robot.model} are not listed: neither driven nor observed")
+
+
+def _check_height(robot: Robot, pose: _Pose) -> Iterator[Finding]:
+    """Compare the lowest point that touches the ground with the ground."""
+    if robot.base_body is None:
+        return
+    pose.take(pose.default)
+    model, data, lowest = pose.model, pose.data, math.inf
+    for geom in np.flatnonzero((model.geom_conaffinity != 0) | (model.geom_contype != 0)):
+        turn = data.geom_xmat[geom].reshape(3, 3)
+        centre, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
+        if model.geom_type[geom] == int(mujoco.mjtGeom.mjGEOM_SPHERE):
+            reach = float(model.geom_size[geom, 0])
+        else:
+            reach = float(np.abs(turn[2]) @ half)
+        lowest = min(lowest, float(data.geom_xpos[geom, 2] + turn[2] @ centre) - reach)
+    if not math.isfinite(lowest):
+        yield Finding(True, f"no geom of {robot.model} touches the ground; give one conaffinity=1 (docs/new_robot.md)")
+        return
+    right = f"{robot.base_height - lowest:.3f} puts it on the ground"
+    if lowest < -SUNK:
+        text = f"is {-lowest:.3f} m too low, the robot's lowest point is under the ground; {right}"
+    elif lowest > HOVERING:
+        text = f"is {lowest:.3f} m too high, the robot's lowest point is above the ground; {right}"
+    else:
+        return
+    yield Finding(True, f"base_height={robot.base_height:g}: in the default pose it {text}")
+
+
+def _check_gains(robot: Robot, pose: _Pose) -> Iterator[Finding]:
+    """Compare natural frequency and damping ratio of each driven joint with usual ones.
+
+    The inertia that a joint moves is the inverse of its diagonal element in the inverse mass matrix, in the default
+    pose: that of what follows it, with the rest of the robot free to give way.
+    """
+    pose.take(pose.default)
+    model, data = pose.model, pose.data
+    mujoco.mj_makeM(model, data)
+    mujoco.mj_factorM(model, data)
+    inverse = np.eye(model.nv)
+    mujoco.mj_solveM(model, data, inverse, np.eye(model.nv))
+    for joint, dof in zip(robot.joints, pose.dofs, strict=True):
+        if joint.kp == 0.0:
+            continue
+        inertia = 1.0 / float(inverse[dof, dof])
+        damping = float(model.dof_damping.flatten()[dof]) if model.dof_damping.ndim == 1 else 0.0
+        frequency = math.sqrt(joint.kp / inertia) / (2.0 * math.pi)
+        ratio = (joint.kd + damping) / (2.0 * math.sqrt(joint.kp * inertia))
+        for name, value, unit, (low, high) in (
+            ("natural frequency", frequency, " Hz", FREQUENCIES),
+            ("damping ratio", ratio, "", DAMPING),
+        ):
+            if not low <= value <= high:
+                line = f"joint {joint.name!r}: kp={joint.kp:g} and kd={joint.kd:g} give a {name} of {value:.3g}{unit}"
+                text = f"{line} at its {inertia:.3g} kg m^2; usual are {low:g} to {high:g}"
+                yield Finding(False, text)
+
+
+def _check_mirror(robot: Robot, pose: _Pose) -> list[Finding]:
+    """Mirror random poses by the robot's facts, and compare where the bodies are with the mirror image."""
+    declares = any(joint.mirror not in (None, joint.name) or joint.mirror_sign < 0 for joint in robot.joints)
+    declares = declares or robot.foot_mirror != tuple(range(len(robot.feet)))
+    planes = ["left-right"] if robot.base_body is not None else list(_PLANES)
+    if not declares:
+        own = {joint.name for joint in robot.joints}
+        sided = sorted(name for name in own if other_side(name) in own - {name})
+        if robot.complete or not sided:
+            return []
+        text = f"joints: none names a mirror, but '{sided[0]}' and '{other_side(sided[0])}' are of two sides"
+        return [Finding(True, f"{text}; give each its mirror and mirror_sign")]
+    distance, joint = min((_mirror_error(robot, pose, plane) for plane in planes), key=lambda error: error[0])
+    if distance <= MIRROR_TOLERANCE * _size(pose):
+        return []
+    line = f"mirrored poses are not mirror images: a body is up to {distance:.3f} m from its partner's image"
+    return [Finding(True, f"{line}, most by joint {joint!r}; check its mirror and mirror_sign")]
+
+
+def other_side(name: str) -> str:
+    """Return the name of the same thing on the other side, by the usual words; the name itself if it has none."""
+    parts = re.split(r"([_\-. ]|(?<=[a-z])(?=[A-Z]))", name)
+    for k, part in enumerate(parts):
+        if part in _SIDES:
+            return "".join((*parts[:k], _SIDES[part], *parts[k + 1 :]))
+    return name
+
+
+def _size(pose: _Pose) -> float:
+    centres = pose.take(pose.default)
+    return max(0.1, float(np.linalg.norm(np.ptp(centres, axis=0))))
+
+
+def _mirror_error(robot: Robot, pose: _Pose, plane: str) -> tuple[float, str]:
+    """Return the largest distance of a body's mirror image from its partner [m], and the joint that adds most to it."""
+    index, sign = (np.array(one) for one in robot.joint_mirror())
+    flip = _PLANES[plane]
+    partners = _partners(pose, flip)
+    random = np.random.default_rng(0)
+    low, high = pose.ranges.T
+
+    def error(joints: np.ndarray) -> float:
+        image = pose.take(joints) * flip
+        mirrored = pose.take(sign * joints[index])
+        return float(np.linalg.norm(mirrored[partners] - image, axis=1).max())
+
+    total = max(error(random.uniform(low, high)) for _ in range(POSES))
+    # One joint at a time, the others at zero, where a wrong sign of theirs makes no difference.
+    each = [error(STEP * row) for row in np.eye(len(robot.joints))]
+    return total, robot.joints[int(np.argmax(each))].name
+
+
+def _partners(pose: _Pose, flip: np.ndarray) -> Sequence[int]:
+    """Return the index of each body's partner: by its joint, else the body at its mirror image in the default pose."""
+    model, robot = pose.model, pose.robot
+    body_of = {joint.name: int(model.joint(joint.name).bodyid[0]) for joint in robot.joints}
+    by_joint = {body_of[joint.name]: body_of[joint.mirror or joint.name] for joint in robot.joints}
+    places = {int(body): k for k, body in enumerate(pose.bodies)}
+    centres, masses = pose.take(pose.default), model.body_mass[pose.bodies]
+    found = []
+    for body, centre, mass in zip(pose.bodies, centres * flip, masses, strict=True):
+        if int(body) in by_joint:
+            found.append(places[by_joint[int(body)]])
+            continue
+        distance = np.linalg.norm(centres - centre, axis=1) + np.abs(masses - mass) / max(float(mass), 1e-6)
+        found.append(int(np.argmin(distance)))
+    return found
