@@ -1,10 +1,13 @@
 """Write the skeleton of a task, a robot or a package of your own, with its tests.
 
 usage: robot-rl new task <name> [robot=<robot>]
-       robot-rl new robot <name>
+       robot-rl new robot <name> [from=<model.xml or .urdf>]
        robot-rl new project <name>
 
 {Options}
+
+With from= a robot is drafted from its own model: joints, limits, gains, default pose, feet and mirror; what was guessed
+is said. Without it a small arm is written, to be replaced.
 
 A task is one folder, and so is a robot: in robot-rl's source tree tasks/robot_rl_tasks/<name>/ and
 sim_assets/robot_rl_assets/<name>/, where nothing else is edited. A project is a package outside of it, with a robot, a
@@ -20,9 +23,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from robot_rl.cli.options import option, read_all, split_bare
 from robot_rl.errors import UserError, as_user_error, suggest
+
+if TYPE_CHECKING:
+    from robot_rl_assets.robot import Robot
 
 TEMPLATES = Path(__file__).parent / "templates"
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -34,6 +41,12 @@ class Options:
     """Options of robot-rl new."""
 
     robot: str = option("unitree_go2", "the robot of a new task")
+    from_: str = option("", "a new robot's own model: an .xml of MuJoCo's or a .urdf")
+    base: str = option("auto", "floating, fixed, or auto: as the model has it; a URDF with several limbs floats")
+    meshes: str = option("keep", "keep, primitives (boxes and capsules around them) or boxes (no mesh files needed)")
+    frequency: float = option(5.0, "natural frequency of the joints with their gains [Hz]", least=0.1, most=100.0)
+    damping: float = option(1.0, "damping ratio of the joints with their gains", least=0.0, most=100.0)
+    picture: str = option("", "a PNG with the source on the left and the new robot on the right")
     root: str = option("", "where to write; by default the current project, else robot-rl's source tree")
 
 
@@ -72,6 +85,10 @@ def run(arguments: Sequence[str]) -> int:
     else:
         place = find_place(options.root)
         check_free(kind, name, place)
+        if options.from_ and kind != "robot":
+            raise UserError(f"from={options.from_}: has no effect on new {kind}; leave it out")
+        if options.from_:
+            return _draft_robot(name, options, place)
         files = task_files(name, options.robot, place) if kind == "task" else robot_files(name, place)
         root = place.root
         entry = add_entry((root / "pyproject.toml").read_text(), kind, name, place) if place.package else ""
@@ -84,6 +101,57 @@ def run(arguments: Sequence[str]) -> int:
         print(root / path)
     print(f"next: {steps}")
     return 0
+
+
+def _draft_robot(name: str, options: Options, place: Place) -> int:
+    """Write a robot that is drafted from its own model, check it, and say what was guessed."""
+    from robot_rl.experiment.outputs import IMAGE, check_optional
+    from robot_rl.robots.draft import Gains
+    from robot_rl.robots.source import BASES, require_choice
+    from robot_rl.robots.writing import draft_robot, draw, make_robot, robot_text
+
+    require_choice("base", options.base, BASES)
+    picture = check_optional("picture", options.picture, IMAGE)
+    gains = Gains(options.frequency, options.damping)
+    path = Path(options.from_).expanduser()
+    draft, model = draft_robot(name, path, base=options.base, meshes=options.meshes, gains=gains)
+    folder = place.folder("robot", name)
+    mass = sum(float(body.mass) for body in draft.spec.bodies if body.name != "world")
+    words = {"name": name, "title": _title(name), "mass": f"{mass:.4f}"}
+    files: dict[str, str | bytes] = {
+        f"{folder}/__init__.py": f'"""{_title(name)}."""\n',
+        f"{folder}/robot.py": robot_text(draft, name, path),
+        **{f"{folder}/{file}": content for file, content in model.items()},
+        place.test("robot", name): fill("test_drafted_robot.txt", words),
+    }
+    root = place.root
+    entry = add_entry((root / "pyproject.toml").read_text(), "robot", name, place) if place.package else ""
+    write_new(root, files)
+    if entry:
+        (root / "pyproject.toml").write_text(entry)
+    for file in files:
+        print(root / file)
+    for line in draft.said:
+        print(f"  {line}")
+    robot = make_robot(draft, name, root / folder / "model.xml")
+    problems = _say_findings(robot)
+    if picture is not None:
+        with as_user_error():
+            missing = draw(picture, robot, draft, path)
+        print(picture, f"({missing})" if missing else "")
+    print(f"next: robot-rl check robot={name}, then robot-rl new task <name> robot={name}")
+    return int(problems > 0)
+
+
+def _say_findings(robot: "Robot") -> int:
+    """Print what is wrong with or unusual about a robot; return the number of problems."""
+    from robot_rl_envs.entity.robot_checks import check_robot
+
+    with as_user_error():
+        findings = check_robot(robot)
+    for finding in findings:
+        print(f"{'problem' if finding.is_problem else 'note'}: {finding.text}")
+    return sum(finding.is_problem for finding in findings)
 
 
 def find_place(root: str) -> Place:
@@ -199,7 +267,7 @@ def fill(template: str, words: Mapping[str, str]) -> str:
     return text
 
 
-def write_new(root: Path, files: Mapping[str, str]) -> None:
+def write_new(root: Path, files: Mapping[str, str | bytes]) -> None:
     """Write new files, all of them or none.
 
     Raises:
@@ -215,7 +283,7 @@ def write_new(root: Path, files: Mapping[str, str]) -> None:
             target = root / path
             made += [folder for folder in (target, *target.parents) if not folder.exists()]
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
+            target.write_bytes(text.encode() if isinstance(text, str) else text)
     except BaseException:
         for path in sorted(made, key=lambda path: len(path.parts), reverse=True):
             if path.is_dir():

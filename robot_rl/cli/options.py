@@ -85,10 +85,15 @@ class PolicyOptions:
         refuse_unsupported(find_task_name(self.run, self.policy, self.root), command)
 
 
+def _key(field: dataclasses.Field[Any]) -> str:
+    """Return the key of an option: its field's name, without the _ by which it differs from a word of Python's."""
+    return field.name.rstrip("_")
+
+
 def describe(cls: type) -> str:
     """Return the options of a dataclass as lines of help: name=default and its description."""
     rows = [
-        (f"{field.name}={_shown(field.default)}", field.metadata.get("help", "")) for field in dataclasses.fields(cls)
+        (f"{_key(field)}={_shown(field.default)}", field.metadata.get("help", "")) for field in dataclasses.fields(cls)
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"  {name:<{width}}  {text}" for name, text in rows)
@@ -113,14 +118,14 @@ def read(cls: type[T], arguments: Sequence[str], *, first: str = "", every: bool
         UserError: An unknown key, a value of the wrong type or out of range, or a key that is given twice.
     """
     hints = typing.get_type_hints(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    fields = {_key(field): field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     own: list[tuple[str, str, str]] = []
     rest: list[str] = []
     for word in arguments:
         key, equals, text = word.partition("=")
         if first and not equals and not word.startswith(("-", "~", "+")):
             key, equals, text, word = first, "=", word, f"{first}={word}"  # noqa: PLW2901
-        if key in hints and equals:
+        if key in fields and equals:
             own.append((key, text, word))
         elif word.startswith("~") or (equals and (every or "." in key) and not key.startswith("-")):
             rest.append(word)
@@ -129,7 +134,7 @@ def read(cls: type[T], arguments: Sequence[str], *, first: str = "", every: bool
         else:
             raise UserError(f"unknown key '{key}': {suggest(key, fields)}")
     refuse_twice((key, word) for key, _, word in own)
-    known = {key: _convert(hints[key], text, fields[key]) for key, text, _ in own}
+    known = {fields[key].name: _convert(hints[fields[key].name], text, fields[key]) for key, text, _ in own}
     return cls(**known), read_changes(rest)
 
 
@@ -137,7 +142,7 @@ def read_all(cls: type[T], arguments: Sequence[str], *, first: str = "") -> T:
     """Parse arguments into `cls`; raise UserError for any other key or a value of the wrong type."""
     options, changes = read(cls, arguments, first=first)
     for key in changes:
-        known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        known = [_key(field) for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         raise UserError(f"unknown key '{key}': {suggest(key, known)}")
     return options
 
@@ -153,7 +158,7 @@ def check_between(name: str, value: Any, least: float | None, most: float | None
 
 
 def _convert(hint: Any, text: str, field: dataclasses.Field[Any]) -> Any:
-    name = field.name
+    name = _key(field)
     if not text:
         raise UserError(f"{name}= is empty; give a value, or leave {name}= out for the default")
     value = convert(hint, text, name)

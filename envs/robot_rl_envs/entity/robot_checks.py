@@ -221,7 +221,7 @@ def _check_mirror(robot: Robot, pose: _Pose) -> list[Finding]:
         if robot.complete or not sided:
             return []
         text = f"joints: none names a mirror, but '{sided[0]}' and '{other_side(sided[0])}' are of two sides"
-        return [Finding(True, f"{text}; give each its mirror and mirror_sign")]
+        return [Finding(robot.base_body is not None, f"{text}; give each its mirror and mirror_sign")]
     distance, joint = min((_mirror_error(robot, pose, plane) for plane in planes), key=lambda error: error[0])
     if distance <= MIRROR_TOLERANCE * _size(pose):
         return []

@@ -1,0 +1,1 @@
+"""Robots from their own model files."""

@@ -1,0 +1,540 @@
+"""Makes our robot of one that was read: shapes, gains, default pose, feet and mirror."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robot_rl.errors import UserError
+from robot_rl.robots.source import Limits, Source, positions
+
+VISUAL, COLLISION = 2, 3
+FOOT_RADIUS = 0.02
+"""Radius of a foot's sphere where the source has none [m]."""
+CLEARANCE = 5e-4
+"""Height of the lowest point above the ground in the default pose [m]."""
+SPEED = 20.0
+"""Speed limit of a joint where the source says nothing [rad/s or m/s]."""
+HELD = 3.0
+"""Effort limit where the source says nothing, in efforts that hold the default pose."""
+STRETCH = 1.5
+"""A box longer than so many times its other sides becomes a capsule."""
+
+
+@dataclass(slots=True)
+class Gains:
+    """How stiff a joint is: its natural frequency [Hz] and damping ratio with the inertia that it moves."""
+
+    frequency: float
+    damping: float
+
+
+@dataclass(slots=True)
+class Draft:
+    """A robot in the form of ours.
+
+    Attributes:
+        spec: its model.
+        joints: by name the fields of `robot_rl_assets.robot.Joint`.
+        base: name of the base's body; None for a fixed one.
+        height: of the base in the default pose [m].
+        feet: names, in pairs where there are two sides.
+        radius: of a foot [m].
+        foot_mirror: index of each foot on the other side.
+        imu: name of the site of the IMU; None for a fixed base.
+        said: what was guessed, left out or replaced, in lines.
+    """
+
+    spec: Any
+    joints: dict[str, dict[str, Any]]
+    base: str | None
+    height: float = 0.0
+    feet: list[str] = field(default_factory=list)
+    radius: float = 0.0
+    foot_mirror: list[int] = field(default_factory=list)
+    imu: str | None = None
+    said: list[str] = field(default_factory=list)
+
+
+def make_draft(source: Source, meshes: str, gains: Gains, other_side: Callable[[str], str]) -> Draft:
+    """Make a robot of ours.
+
+    Args:
+        source: what was read; it is changed.
+        meshes: "keep", "primitives" or "boxes".
+        gains: of every joint.
+        other_side: the name of the same thing on the other side.
+
+    Raises:
+        UserError: the model does not compile, such as for a body without inertia.
+    """
+    spec = source.spec
+    model = _compile(source, without_meshes=meshes == "boxes")
+    _state_inertias(spec, model)
+    _shape(source, model, meshes)
+    names = [joint.name for joint in spec.joints if int(joint.type) in (2, 3)]
+    model = _compile(source)
+    ranges = {name: _range(model, name) for name in names}
+    draft = Draft(spec, {}, source.base, said=source.said)
+    default = positions(source, names, ranges)
+    if source.middle:
+        _bend(source, model, default, ranges)
+    _mirror_default(default, names, other_side)
+    poser = _Poser(model, source.base, default)
+    draft.joints = {name: {"default_pos": default[name]} for name in names}
+    _add_feet(draft, poser, other_side)
+    model = _compile(source)
+    poser = _Poser(model, source.base, default)
+    draft.height = max(0.0, round(poser.height(), 4)) if source.base else 0.0
+    _mirror(draft, poser, other_side)
+    _drive(draft, poser, source, gains)
+    _mount_imu(draft)
+    _settle(draft, source)
+    return draft
+
+
+def _compile(source: Source, *, without_meshes: bool = False) -> Any:
+    spec = source.spec.copy() if without_meshes else source.spec
+    if without_meshes:
+        _drop_meshes(spec)
+    try:
+        return spec.compile()
+    except ValueError as error:
+        raise UserError(f"from={source.path}: {' '.join(str(error).split())}") from None
+
+
+def _drop_meshes(spec: Any) -> int:
+    found = [geom for geom in spec.geoms if geom.meshname]
+    for geom in found:
+        spec.delete(geom)
+    for mesh in list(spec.meshes):
+        spec.delete(mesh)
+    return len(found)
+
+
+def _state_inertias(spec: Any, model: Any) -> None:
+    """Write every body's inertia, so that shapes may be replaced without a change of dynamics."""
+    for body in spec.bodies:
+        if body.name == "world":
+            continue
+        one = model.body(body.name)
+        body.explicitinertial = True
+        body.mass, body.ipos, body.iquat = float(one.mass[0]), one.ipos, one.iquat
+        body.inertia, body.fullinertia = one.inertia, [math.nan, 0, 0, 0, 0, 0]
+
+
+def _shape(source: Source, model: Any, meshes: str) -> None:
+    """Divide shapes into those that are seen and those that touch the ground, and replace meshes."""
+    import mujoco
+
+    spec, said = source.spec, source.said
+    touching = [bool(geom.contype or geom.conaffinity) for geom in spec.geoms]
+    if meshes == "boxes":
+        kept = [touches for touches, geom in zip(touching, spec.geoms, strict=True) if not geom.meshname]
+        count, touching = _drop_meshes(spec), kept
+        if count:
+            said.append(f"shapes: {count} meshes are replaced by boxes of the inertia of bodies without another shape")
+    elif meshes == "primitives":
+        count = 0
+        for k, geom in enumerate(spec.geoms):
+            if geom.meshname:
+                _fit(geom, model, k)
+                count += 1
+        for mesh in list(spec.meshes):
+            spec.delete(mesh)
+        if count:
+            said.append(f"shapes: {count} meshes are replaced by boxes and capsules around them")
+    for touches, geom in zip(touching, spec.geoms, strict=True):
+        geom.group, geom.contype, geom.conaffinity = (COLLISION, 0, 1) if touches else (VISUAL, 0, 0)
+        geom.classname = spec.default
+    for body in spec.bodies:
+        if body.name != "world" and not any(geom.group == VISUAL for geom in body.geoms):
+            size = _inertia_box(float(body.mass), np.array(body.inertia))
+            body.add_geom(
+                type=mujoco.mjtGeom.mjGEOM_BOX,
+                size=size,
+                pos=body.ipos,
+                quat=body.iquat,
+                group=VISUAL,
+                contype=0,
+                conaffinity=0,
+            )
+    if not any(touching):
+        for body in spec.bodies:
+            if body.name != "world" and body.joints:
+                size = _inertia_box(float(body.mass), np.array(body.inertia))
+                body.add_geom(
+                    type=mujoco.mjtGeom.mjGEOM_BOX,
+                    size=size,
+                    pos=body.ipos,
+                    quat=body.iquat,
+                    group=COLLISION,
+                    contype=0,
+                    conaffinity=1,
+                )
+        said.append("shapes: no shape touched anything; boxes of the bodies' inertia do")
+
+
+def _inertia_box(mass: float, inertia: np.ndarray) -> list[float]:
+    """Return half the sides of the box of uniform density with a mass and principal moments of inertia."""
+    squares = 1.5 * (inertia.sum() - 2.0 * inertia) / max(mass, 1e-9)
+    return [float(max(0.004, math.sqrt(max(square, 0.0)))) for square in squares]
+
+
+def _fit(geom: Any, model: Any, index: int) -> None:
+    """Make a mesh's shape the box around it, or a capsule where it is long."""
+    import mujoco
+
+    turn = np.zeros(9)
+    mujoco.mju_quat2Mat(turn, model.geom_quat[index])
+    centre, half = model.geom_aabb[index, :3], np.maximum(model.geom_aabb[index, 3:], 0.002)
+    pos, quat = model.geom_pos[index] + turn.reshape(3, 3) @ centre, model.geom_quat[index].copy()
+    longest = int(np.argmax(half))
+    others = np.delete(half, longest)
+    geom.meshname = ""
+    geom.fromto = [math.nan, 0, 0, 0, 0, 0]
+    if half[longest] > STRETCH * others.max() and others.max() < STRETCH * others.min():
+        radius = float(others.mean())
+        to_z = np.array([[0.70710678, 0.0, -0.70710678, 0.0], [0.70710678, 0.70710678, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
+        turned = np.zeros(4)
+        mujoco.mju_mulQuat(turned, quat, to_z[longest])
+        geom.type, geom.size, quat = mujoco.mjtGeom.mjGEOM_CAPSULE, [radius, float(half[longest]) - radius, 0.0], turned
+    else:
+        geom.type, geom.size = mujoco.mjtGeom.mjGEOM_BOX, half.tolist()
+    geom.pos, geom.quat = pos, quat
+
+
+def _range(model: Any, name: str) -> tuple[float, float]:
+    joint = model.joint(name)
+    low, high = joint.range
+    return (float(low), float(high)) if joint.limited[0] else (-math.inf, math.inf)
+
+
+def _mirror_default(default: dict[str, float], names: list[str], other_side: Callable[[str], str]) -> None:
+    """Give both of a pair the same magnitude, where the source's differ by rounding only."""
+    for name in names:
+        partner = other_side(name)
+        if partner in default and partner != name and abs(abs(default[name]) - abs(default[partner])) < 1e-3:
+            default[partner] = math.copysign(default[name], default[partner])
+
+
+def _bend(source: Source, model: Any, default: dict[str, float], ranges: dict[str, tuple[float, float]]) -> None:
+    """Turn the joint above a knee that cannot be straight, so that the end of the limb is below it."""
+    turned = []
+    for name in source.middle:
+        knee = model.joint(name)
+        poser = _Poser(model, source.base, default)
+        body = int(model.body_parentid[knee.bodyid[0]])
+        count, first = int(model.body_jntnum[body]), int(model.body_jntadr[body])
+        above = [first + k for k in range(count) if int(model.jnt_type[first + k]) == 3]
+        above = [k for k in above if abs(float(poser.data.xaxis[k] @ poser.data.xaxis[knee.id])) > 0.99]
+        if not above or source.base is None:
+            continue
+        hip = model.joint(above[0]).name
+        low, high = (max(-2.0, ranges[hip][0]), min(2.0, ranges[hip][1]))
+
+        def offset(angle: float, hip: str = hip, last: int = int(knee.bodyid[0]), k: int = above[0]) -> float:
+            data = _Poser(model, source.base, {**default, hip: angle}).data
+            ends = [b for b in range(last, model.nbody) if _is_below(model, b, last)]
+            lowest = min(ends, key=lambda b: float(data.xipos[b, 2]))
+            end = data.xipos[lowest] + (data.xipos[lowest] - data.xpos[lowest])
+            return float(np.linalg.norm((end - data.xanchor[k])[:2])) + 2.0 * max(
+                0.0, float(end[2] - data.xanchor[k][2])
+            )
+
+        default[hip] = round(float(min(np.linspace(low, high, 81), key=offset)), 3)
+        turned.append(hip)
+    said = f"default pose: {', '.join(source.middle)} in the middle of their ranges, which have no 0"
+    source.said.append(said + (f"; {', '.join(turned)} turned so that the limbs end below them" if turned else ""))
+
+
+def _is_below(model: Any, body: int, ancestor: int) -> bool:
+    while body > ancestor:
+        body = int(model.body_parentid[body])
+    return body == ancestor
+
+
+class _Poser:
+    """A compiled robot in its default pose, its base at the origin."""
+
+    def __init__(self, model: Any, base: str | None, default: dict[str, float]) -> None:
+        import mujoco
+
+        self.model, self.base, self.mj = model, base, mujoco
+        self.data = data = mujoco.MjData(model)
+        for name, value in default.items():
+            data.joint(name).qpos[0] = value
+        if base is not None:
+            address = model.jnt_qposadr[model.body_jntadr[model.body(base).id]]
+            data.qpos[address : address + 7] = [0, 0, 0, 1, 0, 0, 0]
+        mujoco.mj_forward(model, data)
+
+    def lowest(self, body: int) -> tuple[float, int]:
+        """Return the height of a body's lowest point that touches [m], and its geom; infinity where none does."""
+        model, data = self.model, self.data
+        found = (math.inf, -1)
+        for geom in np.flatnonzero((model.geom_bodyid == body) & (model.geom_group == COLLISION)):
+            turn = data.geom_xmat[geom].reshape(3, 3)
+            if model.geom_type[geom] == int(self.mj.mjtGeom.mjGEOM_SPHERE):
+                reach = float(model.geom_size[geom, 0])
+            else:
+                reach = float(np.abs(turn[2]) @ model.geom_aabb[geom, 3:])
+            height = float(data.geom_xpos[geom, 2] + turn[2] @ model.geom_aabb[geom, :3]) - reach
+            found = min(found, (height, int(geom)))
+        return found
+
+    def height(self) -> float:
+        """Return the height of the base at which the lowest point just touches the ground [m]."""
+        return CLEARANCE - min(self.lowest(body)[0] for body in range(1, self.model.nbody))
+
+
+def _add_feet(draft: Draft, poser: _Poser, other_side: Callable[[str], str]) -> None:
+    """Propose feet: the ends of limbs that reach the ground in the default pose."""
+    if draft.base is None:
+        return
+    import mujoco
+
+    model, spec = poser.model, draft.spec
+    ends = [body for body in range(1, model.nbody) if not _has_joints_below(model, body) and _limb(model, body) >= 2]
+    # What is fixed to the last link belongs to it.
+    reach: dict[int, tuple[float, int]] = {}
+    for body in ends:
+        last = body
+        while not model.body_jntnum[last]:
+            last = int(model.body_parentid[last])
+        reach[last] = min(reach.get(last, (math.inf, -1)), poser.lowest(body), poser.lowest(last))
+    ground = min((height for height, _ in reach.values()), default=math.inf)
+    feet = [(body, *found) for body, found in sorted(reach.items()) if found[0] < ground + 0.05]
+    if not math.isfinite(ground) or not feet:
+        draft.said.append("feet: none found, no end of a limb has a shape that touches; name them in robot.py")
+        return
+    names = _short_names([model.body(body).name for body, _, _ in feet])
+    spheres = [model.geom_type[geom] == int(mujoco.mjtGeom.mjGEOM_SPHERE) for _, _, geom in feet]
+    radii = {float(model.geom_size[geom, 0]) for _, _, geom in feet}
+    keep = all(spheres) and len(radii) == 1
+    draft.radius = radii.pop() if keep else FOOT_RADIUS
+    for name, (body, height, geom) in zip(names, feet, strict=True):
+        owner = spec.body(model.body(int(model.geom_bodyid[geom]) if keep else body).name)
+        if keep:
+            own = next(g for k, g in enumerate(spec.geoms) if k == geom)
+            own.name, place = name, model.geom_pos[geom]
+        else:
+            turn = poser.data.xmat[body].reshape(3, 3)
+            world = np.array([*poser.data.geom_xpos[geom][:2], height + draft.radius])
+            place = turn.T @ (world - poser.data.xpos[body])
+            shape = {
+                "type": mujoco.mjtGeom.mjGEOM_SPHERE,
+                "size": [draft.radius, 0, 0],
+                "pos": place,
+                "group": COLLISION,
+            }
+            owner.add_geom(name=name, contype=0, conaffinity=1, condim=3, **shape)
+        for site in [site for site in spec.sites if site.name == f"{name}_foot"]:
+            spec.delete(site)
+        owner.add_site(name=f"{name}_foot", pos=place)
+    draft.feet = names
+    draft.foot_mirror = [
+        names.index(other_side(name)) if other_side(name) in names else k for k, name in enumerate(names)
+    ]
+    kind = "their own spheres" if keep else f"spheres of {FOOT_RADIUS:g} m were added at their lowest points"
+    draft.said.append(f"feet: {', '.join(names)}, the ends of limbs that reach the ground; {kind}")
+
+
+def _has_joints_below(model: Any, body: int) -> bool:
+    return any(
+        model.body_parentid[k] == body and (model.body_jntnum[k] or _has_joints_below(model, k))
+        for k in range(body + 1, model.nbody)
+    )
+
+
+def _limb(model: Any, body: int) -> int:
+    """Return how many hinges and slides lead from the base to a body."""
+    count = 0
+    while body:
+        first = int(model.body_jntadr[body])
+        count += sum(int(model.jnt_type[first + k]) in (2, 3) for k in range(int(model.body_jntnum[body])))
+        body = int(model.body_parentid[body])
+    return count
+
+
+def _short_names(names: list[str]) -> list[str]:
+    """Return names without the words for the part of a leg, where they stay different."""
+    short = [
+        re.sub(r"(?i)[_.-]?(foot|calf|ankle|roll|pitch|link|toe|shank|lower|leg|lowerleg)(?=[_.-]|$)", "", name)
+        for name in names
+    ]
+    short = [name.strip("_.-") for name in short]
+    return short if len(set(short)) == len(names) and all(short) else names
+
+
+def _mirror(draft: Draft, poser: _Poser, other_side: Callable[[str], str]) -> None:
+    """Find each joint's partner by its name, and the sign by the axes: in a mirror a turn goes the other way."""
+    model, data, joints = poser.model, poser.data, draft.joints
+    flip = np.array([1.0, -1.0, 1.0])
+    sided = any(other_side(name) in joints and other_side(name) != name for name in joints)
+    if not sided:
+        return
+    for name, joint in joints.items():
+        partner = other_side(name)
+        partner = partner if partner in joints else name
+        one, two = model.joint(name), model.joint(partner)
+        axis = data.xaxis[one.id] * flip
+        if int(model.jnt_type[one.id]) == int(poser.mj.mjtJoint.mjJNT_HINGE):
+            axis = -axis
+        sign = 1.0 if float(axis @ data.xaxis[two.id]) >= 0 else -1.0
+        joint |= {"mirror": None if partner == name else partner, "mirror_sign": sign}
+        if partner == name and sign < 0 and abs(joint["default_pos"]) > 1e-9 and draft.base is not None:
+            draft.said.append(
+                f"default pose: joint '{name}' at 0 instead of {joint['default_pos']:g}, as its mirror wants"
+            )
+            joint["default_pos"] = 0.0
+    pairs = sum(joint["mirror"] is not None for joint in joints.values()) // 2
+    draft.said.append(f"mirror: {pairs} pairs of joints by their names, the signs by their axes")
+
+
+def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
+    """Give each joint limits and gains.
+
+    The stiffness is I (2 pi f)^2 and the damping 2 d I (2 pi f), less the joint's own, for the natural frequency f and
+    the damping ratio d, and the inertia I that the joint moves: the inverse of its element on the diagonal of the
+    inverse mass matrix in the default pose. A joint that would give way by more than 0.1 rad under what it carries is
+    stiffer, and damped alike.
+    """
+    mj, model, data = poser.mj, poser.model, poser.data
+    inverse = np.eye(model.nv)
+    mj.mj_solveM(model, data, inverse, np.eye(model.nv))
+    loads = np.maximum(np.abs(data.qfrc_bias), _standing_load(draft, poser))
+    guessed: dict[str, list[str]] = {"effort": [], "velocity": []}
+    for name, joint in draft.joints.items():
+        dof = int(model.joint(name).dofadr[0])
+        inertia, weight = 1.0 / float(inverse[dof, dof]), float(loads[dof])
+        limits = source.limits.get(name, Limits())
+        if limits.effort is None:
+            guessed["effort"].append(name)
+        if limits.velocity is None:
+            guessed["velocity"].append(name)
+        effort = limits.effort or max(HELD * weight, HELD * inertia * (2 * math.pi * gains.frequency) ** 2 * 0.1)
+        omega = 2.0 * math.pi * gains.frequency
+        kp = max(inertia * omega**2, weight / 0.1)
+        kd = max(0.0, 2.0 * gains.damping * math.sqrt(kp * inertia) - float(model.dof_damping.reshape(-1)[dof]))
+        joint |= {"effort_limit": _round(effort), "velocity_limit": _round(limits.velocity or SPEED)}
+        # An action of 1 takes a quarter of the effort, where that is known.
+        scale = 0.25 * limits.effort / kp if limits.effort else 0.25
+        joint |= {"kp": _round(kp), "kd": _round(kd), "action_scale": _round(scale)}
+    _share(draft)
+    for what, names in guessed.items():
+        if names:
+            which = "all joints" if len(names) == len(draft.joints) else ", ".join(names)
+            rule = f"{HELD:g} times what holds the default pose" if what == "effort" else f"{SPEED:g}"
+            draft.said.append(f"{what} limit: the file has none for {which}; guessed as {rule}; put the motor's there")
+    draft.said.append(
+        f"gains: {gains.frequency:g} Hz and a damping ratio of {gains.damping:g} with the inertia of each joint"
+    )
+
+
+def _standing_load(draft: Draft, poser: _Poser) -> np.ndarray:
+    """Return what the feet's shares of the weight load each degree of freedom with (nv,) [N m or N]."""
+    model, load = poser.model, np.zeros(poser.model.nv)
+    weight = 9.81 * float(model.body_mass.sum()) / max(1, len(draft.feet))
+    for foot in draft.feet:
+        jacobian = np.zeros((3, model.nv))
+        poser.mj.mj_jacGeom(model, poser.data, jacobian, None, model.geom(foot).id)
+        load += np.abs(weight * jacobian[2])
+    return load
+
+
+def _share(draft: Draft) -> None:
+    """Give both of a pair the mean of their limits and gains, which differ by small asymmetries of the model."""
+    for name, joint in draft.joints.items():
+        partner = draft.joints.get(joint.get("mirror") or name, joint)
+        for key in ("effort_limit", "velocity_limit", "kp", "kd", "action_scale"):
+            joint[key] = partner[key] = _round(0.5 * (joint[key] + partner[key]))
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _settle(draft: Draft, source: Source) -> None:
+    """Let a floating robot stand on a floor in its default pose; stiffen it if it sinks far, and say how far."""
+    if draft.base is None:
+        return
+    sunk = math.inf
+    for _ in range(4):
+        sunk, tilt = _stand(draft, source)
+        if sunk < 0.1 * draft.height:
+            break
+        if tilt > 0.5:
+            break
+        for joint in draft.joints.values():
+            joint["kp"], joint["kd"] = _round(2.0 * joint["kp"]), _round(math.sqrt(2.0) * joint["kd"])
+            joint["action_scale"] = _round(0.5 * joint["action_scale"])
+    else:
+        tilt = 0.0
+    if tilt > 0.5:
+        draft.said.append("standing: it falls within a second in its default pose; a policy has to balance it")
+    else:
+        draft.said.append(f"standing: it holds its default pose and sinks by {100 * sunk:.1f} cm with its gains")
+
+
+def _stand(draft: Draft, source: Source) -> tuple[float, float]:
+    """Return how far the base sinks in a second [m], and how far it tilts [rad]."""
+    import mujoco
+
+    spec = source.spec.copy()
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], contype=1, conaffinity=0)
+    spec.option.timestep = 0.001
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    base = int(model.jnt_qposadr[model.body_jntadr[model.body(draft.base).id]])
+    ids = [model.joint(name).id for name in draft.joints]
+    at, dofs = model.jnt_qposadr[ids], model.jnt_dofadr[ids]
+    column = {
+        key: np.array([joint[key] for joint in draft.joints.values()])
+        for key in ("default_pos", "kp", "kd", "effort_limit")
+    }
+    data.qpos[at] = column["default_pos"]
+    data.qpos[base : base + 7] = [0, 0, draft.height, 1, 0, 0, 0]
+    for _ in range(1000):
+        effort = column["kp"] * (column["default_pos"] - data.qpos[at]) - column["kd"] * data.qvel[dofs]
+        data.qfrc_applied[dofs] = np.clip(effort, -column["effort_limit"], column["effort_limit"])
+        mujoco.mj_step(model, data)
+        if not np.isfinite(data.qpos).all():
+            return math.inf, math.pi
+    up = 1.0 - 2.0 * (data.qpos[base + 4] ** 2 + data.qpos[base + 5] ** 2)
+    return draft.height - float(data.qpos[base + 2]), math.acos(min(1.0, max(-1.0, float(up))))
+
+
+def _mount_imu(draft: Draft) -> None:
+    if draft.base is None:
+        return
+    body = draft.spec.body(draft.base)
+    own = next((site for site in body.sites if "imu" in site.name.lower()), None)
+    if own is not None:
+        draft.imu, own.quat = own.name, [1, 0, 0, 0]
+        return
+    draft.imu = "imu"
+    body.add_site(name="imu")
+    draft.said.append(f"IMU: at the origin of {draft.base}; move the site to where it sits")
+
+
+def write_model(draft: Draft, name: str, source: Path) -> tuple[str, dict[str, bytes]]:
+    """Return the model as text, and the files of its meshes by their path in the robot's folder."""
+    spec, meshes = draft.spec, {}
+    spec.modelname = name
+    if list(spec.meshes):
+        here = Path(spec.meshdir or ".")
+        here = here if here.is_absolute() else source.parent / here
+        for mesh in spec.meshes:
+            meshes[f"meshes/{Path(mesh.file).name}"] = (here / mesh.file).read_bytes()
+            mesh.file = Path(mesh.file).name
+        spec.meshdir = str(here)
+    text = spec.to_xml()
+    return re.sub(r'meshdir="[^"]*"', 'meshdir="meshes"', text), meshes

@@ -1,0 +1,279 @@
+"""Reads a robot from a file of MuJoCo's or a URDF, and leaves of it what is a robot."""
+
+from __future__ import annotations
+
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robot_rl.errors import UserError, suggest
+
+BASES = ("auto", "floating", "fixed")
+MESHES = ("keep", "primitives", "boxes")
+
+
+@dataclass(slots=True)
+class Limits:
+    """What a source says of a joint's motor; None where it says nothing."""
+
+    effort: float | None = None
+    velocity: float | None = None
+
+
+@dataclass(slots=True)
+class Source:
+    """A robot that was read.
+
+    Attributes:
+        path: its file.
+        spec: the `mujoco.MjSpec`, with nothing in it but the robot.
+        limits: by joint.
+        default: positions of joints in the source's first keyframe; empty without one.
+        base: name of the floating base's body; None for a fixed one.
+        middle: joints that the default pose has in the middle of their range, since it has no zero.
+        said: what was left out or guessed, in lines.
+    """
+
+    path: Path
+    spec: Any
+    limits: dict[str, Limits] = field(default_factory=dict)
+    default: dict[str, float] = field(default_factory=dict)
+    base: str | None = None
+    middle: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+
+def read_source(path: Path, base: str, meshes: str) -> Source:
+    """Read a robot.
+
+    Args:
+        path: an .xml of MuJoCo's, or a .urdf.
+        base: "floating", "fixed", or "auto": as the file has it; of a URDF floating where it has several limbs.
+        meshes: "keep" and "primitives" need the mesh files, "boxes" does not.
+
+    Raises:
+        UserError: the file is missing or cannot be read, a mesh is missing, or it has no joint.
+    """
+    if not path.is_file():
+        raise UserError(f"from={path}: no such file")
+    if path.suffix not in (".xml", ".urdf", ".mjcf"):
+        raise UserError(f"from={path}: must be an .xml of MuJoCo's or a .urdf")
+    source = _read_urdf(path, base) if path.suffix == ".urdf" else _read_mjcf(path)
+    spec = source.spec
+    _check_meshes(source, meshes)
+    _note_motors(source)
+    _leave_the_robot(source)
+    roots = [body for body in spec.worldbody.bodies if _moves(body)]
+    if not roots:
+        raise UserError(f"from={path}: has no joint; a robot has some")
+    if len(roots) > 1:
+        names = ", ".join(body.name for body in roots)
+        raise UserError(f"from={path}: has {len(roots)} things that move ({names}); leave one of them in a copy")
+    _set_base(source, roots[0], base)
+    return source
+
+
+def _read_mjcf(path: Path) -> Source:
+    import mujoco
+
+    try:
+        spec = mujoco.MjSpec.from_file(str(path))
+    except ValueError as error:
+        raise UserError(f"from={path}: {_line(error)}") from None
+    source = Source(path, spec)
+    if spec.keys:
+        model = _compile_bare(spec, path)
+        if model is not None and len(spec.keys[0].qpos) == model.nq:
+            source.default = {
+                model.joint(i).name: float(spec.keys[0].qpos[model.jnt_qposadr[i]])
+                for i in range(model.njnt)
+                if model.jnt_type[i] in (2, 3)
+            }
+            source.said.append(f"default pose: that of the keyframe '{spec.keys[0].name}'")
+    return source
+
+
+def _compile_bare(spec: Any, path: Path) -> Any:
+    """Return the model without its meshes, for the addresses of its joints; None where it does not compile."""
+    copy = spec.copy()
+    for geom in [geom for geom in copy.geoms if geom.meshname]:
+        copy.delete(geom)
+    for mesh in list(copy.meshes):
+        copy.delete(mesh)
+    try:
+        return copy.compile()
+    except ValueError:
+        return None
+
+
+def _read_urdf(path: Path, base: str) -> Source:
+    """Read a URDF, with its meshes wherever they lie around it."""
+    import mujoco
+
+    try:
+        root = ET.parse(path).getroot()
+    except ET.ParseError as error:
+        raise UserError(f"from={path}: {_line(error)}") from None
+    if root.tag != "robot":
+        raise UserError(f"from={path}: has <{root.tag}> instead of <robot>")
+    _check_urdf(path, root)
+    joints = root.findall("joint")
+    children = {_name(joint.find("child"), "link") for joint in joints}
+    parents = [_name(joint.find("parent"), "link") for joint in joints]
+    limbs = len(children - set(parents))
+    is_floating = base == "floating" or (base == "auto" and limbs >= 2)
+    for old in root.findall("mujoco"):
+        root.remove(old)
+    names = {Path(str(mesh.get("filename"))).name for mesh in root.iter("mesh")}
+    folder = next((found.parent for name in sorted(names) for found in path.parent.parent.rglob(name)), path.parent)
+    compiler = ET.SubElement(ET.SubElement(root, "mujoco"), "compiler")
+    compiler.attrib |= {"meshdir": str(folder.resolve()), "strippath": "true", "discardvisual": "false"}
+    compiler.attrib |= {"fusestatic": "false", "balanceinertia": "true"}
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Path(temporary) / path.name
+        copy.write_text(ET.tostring(root, encoding="unicode"))
+        try:
+            spec = mujoco.MjSpec.from_file(str(copy))
+        except ValueError as error:
+            raise UserError(f"from={path}: {_line(error)}") from None
+    source = Source(path, spec)
+    if is_floating:
+        spec.worldbody.bodies[0].add_freejoint(name="base_joint")
+    for joint in joints:
+        if (limit := joint.find("limit")) is not None:
+            effort, velocity = (float(limit.get(key, 0)) or None for key in ("effort", "velocity"))
+            source.limits[str(joint.get("name"))] = Limits(effort, velocity)
+    if base == "auto":
+        kind = "floating" if is_floating else "fixed"
+        source.said.append(f"base: {kind}, since the file has {limbs} ends of limbs; base= says it otherwise")
+    return source
+
+
+def _check_urdf(path: Path, root: ET.Element) -> None:
+    names = [str(joint.get("name")) for joint in root.findall("joint")]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"from={path}: joint '{twice[0]}' is there twice; names must be unique")
+    moving = {_name(joint.find("child"), "link") for joint in root.findall("joint") if joint.get("type") != "fixed"}
+    for link in root.findall("link"):
+        if link.get("name") in moving and link.find("inertial") is None:
+            raise UserError(f"from={path}: link '{link.get('name')}' moves and has no <inertial>; give it one")
+
+
+def _name(element: ET.Element | None, key: str) -> str:
+    return "" if element is None else str(element.get(key))
+
+
+def _check_meshes(source: Source, meshes: str) -> None:
+    """Raise UserError for a mesh file that is missing and needed."""
+    if meshes == "boxes":
+        return
+    spec = source.spec
+    folder = Path(spec.meshdir or ".")
+    folder = folder if folder.is_absolute() else source.path.parent / folder
+    for mesh in spec.meshes:
+        if mesh.file and not (folder / mesh.file).is_file():
+            raise UserError(
+                f"from={source.path}: mesh '{mesh.name or Path(mesh.file).stem}' is missing: {folder / mesh.file}; "
+                "put it there, or write meshes=boxes, which replaces meshes by boxes of the bodies' inertia"
+            )
+
+
+def _note_motors(source: Source) -> None:
+    """Take the limits of the motors from actuators and joints."""
+    spec = source.spec
+    for actuator in spec.actuators:
+        joint = spec.joint(actuator.target) if actuator.target else None
+        if joint is None:
+            continue
+        gear = abs(float(actuator.gear[0])) or 1.0
+        found: float | None = None
+        if actuator.forcerange[1] > 0:
+            found = float(actuator.forcerange[1]) * gear
+        elif actuator.ctrlrange[1] > 0 and not actuator.biasprm[1]:
+            found = float(actuator.ctrlrange[1]) * gear * (float(actuator.gainprm[0]) or 1.0)
+        if found:
+            source.limits.setdefault(joint.name, Limits()).effort = found
+    for joint in spec.joints:
+        if joint.actfrcrange[1] > 0:
+            limits = source.limits.setdefault(joint.name, Limits())
+            limits.effort = limits.effort or float(joint.actfrcrange[1])
+
+
+def _leave_the_robot(source: Source) -> None:
+    """Take out actuators, sensors, keyframes, lights, cameras, contacts, and what stands still beside the robot."""
+    spec = source.spec
+    for kind in ("actuators", "sensors", "keys", "lights", "cameras", "excludes", "pairs"):
+        for element in list(getattr(spec, kind, ())):
+            spec.delete(element)
+    for kind in ("geoms", "sites"):
+        for element in list(getattr(spec.worldbody, kind)):
+            spec.delete(element)
+    for body in [body for body in spec.worldbody.bodies if not _moves(body)]:
+        source.said.append(f"left out: body '{body.name}', which does not move")
+        spec.delete(body)
+    for kind in ("tendons", "equalities"):
+        if elements := list(getattr(spec, kind, ())):
+            source.said.append(f"left out: {len(elements)} {kind}; our joints are driven one by one")
+            for element in elements:
+                spec.delete(element)
+
+
+def _moves(body: Any) -> bool:
+    return bool(body.joints) or any(_moves(child) for child in body.bodies)
+
+
+def _set_base(source: Source, root: Any, base: str) -> None:
+    import mujoco
+
+    spec = source.spec
+    free = [joint for joint in spec.joints if joint.type == mujoco.mjtJoint.mjJNT_FREE]
+    if any(joint.type == mujoco.mjtJoint.mjJNT_BALL for joint in spec.joints):
+        ball = next(joint for joint in spec.joints if joint.type == mujoco.mjtJoint.mjJNT_BALL)
+        raise UserError(f"from={source.path}: joint '{ball.name}' is a ball; joints must be hinges or slides")
+    if base == "fixed":
+        for joint in free:
+            spec.delete(joint)
+    elif base == "floating" and not free:
+        if root.joints:
+            raise UserError(
+                f"base=floating: body '{root.name}' of {source.path} has joints of its own; write base=fixed"
+            )
+        root.add_freejoint(name="base_joint")
+        free = [root]
+    if free and base != "fixed":
+        owner = next(body for body in spec.bodies if any(_is_free(joint) for joint in body.joints))
+        source.base = owner.name
+
+
+def _is_free(joint: Any) -> bool:
+    import mujoco
+
+    return joint.type == mujoco.mjtJoint.mjJNT_FREE
+
+
+def require_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise UserError for a value that is none of the choices."""
+    if value not in choices:
+        raise UserError(f"{key}={value}: must be one of {', '.join(choices)}; {suggest(value, choices)}")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def positions(source: Source, names: list[str], ranges: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """Return the default pose: that of the source, else zero, else the middle of a range that has no zero."""
+    found = {}
+    for name in names:
+        low, high = ranges[name]
+        value = source.default.get(name, 0.0)
+        if not low <= value <= high:
+            value = 0.5 * (low + high)
+            source.middle.append(name)
+        found[name] = float(np.round(value, 6))
+    return found

@@ -1,0 +1,152 @@
+"""Writes a drafted robot as the files of its folder, with a test, and draws it beside its source."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.robots.draft import Draft, Gains, make_draft, write_model
+from robot_rl.robots.source import MESHES, read_source, require_choice
+
+if TYPE_CHECKING:
+    from robot_rl_assets.robot import Robot
+
+PICTURE = (640, 480)
+"""Width and height of each half of a picture [pixels]."""
+COLUMNS = ("default_pos", "effort_limit", "velocity_limit", "kp", "kd", "action_scale", "mirror", "mirror_sign")
+
+
+def draft_robot(name: str, path: Path, *, base: str, meshes: str, gains: Gains) -> tuple[Draft, dict[str, bytes]]:
+    """Read a model and make a robot of ours of it; return the draft, and the files of its model by relative path.
+
+    A fixed base's mirror by names that is none by geometry, such as that of a gripper's fingers, is left out.
+
+    Raises:
+        UserError: the source cannot be read, or no robot can be made of it.
+    """
+    from robot_rl_envs.entity.robot_checks import other_side
+
+    require_choice("meshes", meshes, MESHES)
+    source = read_source(path, base, meshes)
+    draft = make_draft(source, meshes, gains, other_side)
+    text, files = write_model(draft, name, path)
+    if draft.base is None and _problems(draft, name, text, files):
+        for joint in draft.joints.values():
+            joint.pop("mirror", None)
+            joint.pop("mirror_sign", None)
+        draft.said = [line for line in draft.said if not line.startswith("mirror: ")]
+        draft.said.append("mirror: none; names of two sides are no mirror images of each other")
+    return draft, {"model.xml": text.encode(), **files}
+
+
+def _problems(draft: Draft, name: str, text: str, files: Mapping[str, bytes]) -> list[str]:
+    import tempfile
+
+    from robot_rl_envs.entity.robot_checks import check_robot
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_files(folder, {"model.xml": text.encode(), **files})
+        robot = make_robot(draft, name, folder / "model.xml")
+        return [finding.text for finding in check_robot(robot) if finding.is_problem]
+
+
+def make_robot(draft: Draft, name: str, model: Path) -> Robot:
+    """Return a draft as a robot with its model at a path."""
+    from robot_rl_assets.robot import Joint, Robot
+
+    return Robot(
+        name=name,
+        model=model,
+        joints=tuple(Joint(name=joint, **fields) for joint, fields in draft.joints.items()),
+        base_body=draft.base,
+        base_height=draft.height,
+        feet=tuple(draft.feet),
+        foot_radius=draft.radius,
+        foot_mirror=tuple(draft.foot_mirror),
+        imu_site=draft.imu,
+    )
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files below a folder."""
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+
+
+def robot_text(draft: Draft, name: str, path: Path) -> str:
+    """Return the text of robot.py."""
+    said = "\n".join(textwrap.fill(f"- {line}", 118, subsequent_indent="  ") for line in draft.said)
+    has_mirror = any("mirror" in joint for joint in draft.joints.values())
+    columns = COLUMNS if has_mirror else COLUMNS[:-2]
+    rows = "\n".join(f'    "{joint}": {_row(fields, columns)},' for joint, fields in draft.joints.items())
+    base = f'    base_body="{draft.base}",\n    base_height={draft.height:g},\n' if draft.base else ""
+    feet = (
+        f"    feet={_tuple(draft.feet)},\n    foot_radius={draft.radius:g},\n"
+        f"    foot_mirror={_tuple(draft.foot_mirror)},\n"
+        if draft.feet
+        else ""
+    )
+    imu = f'    imu_site="{draft.imu}",\n' if draft.imu else ""
+    return (
+        f'"""Facts of {name}, drafted from {path.name}. Put the data sheet\'s figures where a line says guess.\n\n'
+        f'{said}\n"""\n\n'
+        "from pathlib import Path\n\nfrom robot_rl_assets.robot import Joint, Robot\n\n"
+        f"FIELDS = {_tuple(columns)}\n# joint: the fields in this order; rad, N m and rad/s, of a slider m, N and m/s\n"
+        f"JOINTS = {{\n{rows}\n}}\n\n"
+        f'ROBOT = Robot(\n    name="{name}",\n    model=Path(__file__).parent / "model.xml",\n'
+        "    joints=tuple(Joint(name=name, **dict(zip(FIELDS, row, strict=True))) for name, row in JOINTS.items()),\n"
+        f"{base}{feet}{imu})\n"
+    )
+
+
+def _row(fields: Mapping[str, Any], columns: Sequence[str]) -> str:
+    return "(" + ", ".join(_plain(fields.get(key, 1.0 if key == "mirror_sign" else None)) for key in columns) + ")"
+
+
+def _tuple(values: Sequence[Any]) -> str:
+    return "(" + ", ".join(map(_plain, values)) + ("," if len(values) == 1 else "") + ")"
+
+
+def _plain(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def draw(path: Path, robot: Robot, draft: Draft, source: Path) -> str:
+    """Draw the source on the left, where it compiles, and the robot on the right, into a PNG; return what is missing.
+
+    Raises:
+        robot_rl_envs.render.NoGLError: nothing can be drawn here.
+    """
+    import mujoco
+    import numpy as np
+    from PIL import Image
+    from robot_rl_envs.entity.scene import Scene, add_surroundings
+    from robot_rl_envs.render import Renderer
+    from robot_rl_envs.task import Actions, Sim
+
+    from robot_rl.experiment.outputs import save_image
+
+    scene = Scene(robot, Sim(), Actions())
+    views, missing = [(scene.render_model, scene.default_qpos)], ""
+    try:
+        spec = mujoco.MjSpec.from_file(str(source))
+        add_surroundings(spec)
+        model = spec.compile()
+        data = mujoco.MjData(model)
+        for name, joint in draft.joints.items():
+            data.joint(name).qpos[0] = joint["default_pos"]
+        if draft.base is not None and model.jnt_type[0] == int(mujoco.mjtJoint.mjJNT_FREE):
+            data.qpos[:7] = [0.0, 0.0, draft.height, 1.0, 0.0, 0.0, 0.0]
+        views.insert(0, (model, data.qpos.copy()))
+    except (ValueError, KeyError) as error:
+        missing = f"the source is not in the picture: {' '.join(str(error).split())}"
+    images = []
+    for model, qpos in views:
+        with Renderer(model, *PICTURE) as renderer:
+            images.append(renderer.frame(qpos))
+    save_image(Image.fromarray(np.concatenate(images, axis=1)), path)
+    return missing

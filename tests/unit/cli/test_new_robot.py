@@ -1,0 +1,277 @@
+"""A robot is drafted from its own model: what is found, what is guessed and said, and what is refused."""
+
+import shutil
+
+import mujoco
+import numpy as np
+import pytest
+from robot_rl_envs.entity.robot_checks import check_robot, other_side
+
+from robot_rl.errors import UserError
+from robot_rl.robots.draft import Gains, make_draft
+from robot_rl.robots.source import read_source
+from robot_rl.robots.writing import draft_robot, make_robot, write_files
+
+LEG = """
+<body name="{side}_thigh" pos="{x} {y} 0">
+  <inertial pos="0 0 -0.1" mass="1" diaginertia="0.004 0.004 0.001"/>
+  <joint name="{side}_hip" axis="0 1 0" range="-1.5 1.5" damping="0.1"/>
+  <geom name="{side}_mesh" type="mesh" mesh="bar" contype="0" conaffinity="0" group="1"/>
+  <body name="{side}_calf" pos="0 0 -0.2">
+    <inertial pos="0 0 -0.1" mass="0.3" diaginertia="0.001 0.001 0.0002"/>
+    <joint name="{side}_knee" axis="0 {axis} 0" range="{low} {high}"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -0.18" size="0.015"/>
+    <geom {foot} pos="0 0 -0.2"/>
+  </body>
+</body>
+"""
+MODEL = """
+<mujoco>
+  <compiler meshdir="parts" angle="radian"/>
+  <asset><mesh name="bar" file="bar.obj"/></asset>
+  <worldbody>
+    <light pos="0 0 3"/><geom type="plane" size="5 5 1"/>
+    <body name="table" pos="2 0 0"><geom type="box" size="0.1 0.1 0.1"/></body>
+    <body name="trunk" pos="0 0 0.5">
+      <inertial pos="0 0 0" mass="5" diaginertia="0.05 0.1 0.1"/>
+      <freejoint/>
+      <geom type="box" size="0.2 0.1 0.05"/>
+      {legs}
+    </body>
+  </worldbody>
+  <actuator><motor joint="FL_hip" ctrllimited="true" ctrlrange="-2 2" gear="6"/>
+    <position joint="FL_knee" kp="30" forcerange="-9 9"/></actuator>
+  <sensor><gyro site="none"/></sensor>
+</mujoco>
+"""
+BAR = """
+v -0.01 -0.01 0
+v 0.01 -0.01 0
+v 0.01 0.01 0
+v -0.01 0.01 0
+v -0.01 -0.01 -0.2
+v 0.01 -0.01 -0.2
+v 0.01 0.01 -0.2
+v -0.01 0.01 -0.2
+f 1 2 3
+f 1 3 4
+f 5 7 6
+f 5 8 7
+f 1 6 2
+f 1 5 6
+f 3 8 4
+f 3 7 8
+"""
+
+
+def write_quadruped(folder, foot='type="sphere" size="0.025"'):
+    """A dog whose right knees turn about the opposite axis, with a mesh, a floor, a table and some actuators."""
+    legs = "".join(
+        LEG.format(
+            side=f"{end}{side}",
+            x=0.2 if end == "F" else -0.2,
+            y=0.1 if side == "L" else -0.1,
+            axis=1 if side == "L" else -1,
+            low=-2.5 if side == "L" else 0.5,
+            high=-0.5 if side == "L" else 2.5,
+            foot=foot,
+        )
+        for end in "FR"
+        for side in "LR"
+    )
+    (folder / "parts").mkdir()
+    (folder / "parts" / "bar.obj").write_text(BAR)
+    path = folder / "dog.xml"
+    path.write_text(MODEL.format(legs=legs).replace('<sensor><gyro site="none"/></sensor>', ""))
+    return path
+
+
+@pytest.fixture
+def quadruped(tmp_path):
+    return write_quadruped(tmp_path)
+
+
+def drafted(path, folder, *, base="auto", meshes="keep", gains=None):
+    draft, files = draft_robot("dog", path, base=base, meshes=meshes, gains=gains or Gains(5.0, 1.0))
+    write_files(folder, files)
+    return draft, make_robot(draft, "dog", folder / "model.xml")
+
+
+@pytest.mark.parametrize("meshes", ["keep", "primitives", "boxes"])
+def test_a_quadruped_is_drafted_and_sound(quadruped, tmp_path, meshes):
+    draft, robot = drafted(quadruped, tmp_path / "new", meshes=meshes)
+    assert check_robot(robot) == ()
+    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    source = mujoco.MjModel.from_xml_path(str(quadruped))
+    assert (model.nu, model.nsensor, model.nlight) == (0, 0, 0)
+    assert not (model.geom_type == int(mujoco.mjtGeom.mjGEOM_PLANE)).any()
+    assert model.nmesh == (1 if meshes == "keep" else 0)
+    assert (tmp_path / "new" / "meshes" / "bar.obj").exists() == (meshes == "keep")
+    for i in range(1, model.nbody):
+        name = model.body(i).name
+        assert model.body(name).mass == pytest.approx(source.body(name).mass)
+        assert np.sort(model.body(name).inertia) == pytest.approx(np.sort(source.body(name).inertia))
+    assert set(model.geom_group) <= {2, 3}
+    assert robot.base_body == "trunk"
+    assert any("table" in line for line in draft.said)
+
+
+def test_feet_pose_and_mirror(quadruped, tmp_path):
+    """Knees that cannot be straight are bent, with the foot below the hip; the right ones turn the other way."""
+    draft, robot = drafted(quadruped, tmp_path / "new")
+    assert robot.feet == ("FL", "FR", "RL", "RR")
+    assert robot.foot_radius == 0.025
+    assert robot.foot_mirror == (1, 0, 3, 2)
+    joints = {joint.name: joint for joint in robot.joints}
+    assert joints["FL_knee"].default_pos == -1.5
+    assert joints["FR_knee"].default_pos == 1.5
+    assert joints["FL_knee"].mirror == "FR_knee"
+    assert joints["FL_knee"].mirror_sign == -1.0
+    assert joints["FL_hip"].mirror_sign == 1.0
+    assert joints["FL_hip"].default_pos == pytest.approx(0.75, abs=0.1)  # Half of the knee's angle.
+    assert robot.base_height == pytest.approx(2 * 0.2 * np.cos(0.75) + 0.025, abs=0.01)
+    assert any(line.startswith("standing: it holds its default pose") for line in draft.said)
+
+
+def test_limits_are_taken_and_what_is_missing_is_said(quadruped, tmp_path):
+    draft, robot = drafted(quadruped, tmp_path / "new")
+    joints = {joint.name: joint for joint in robot.joints}
+    # A motor's control range times its gear; the force range of a position actuator; both of a pair get the mean.
+    assert joints["FL_hip"].effort_limit == joints["FR_hip"].effort_limit
+    efforts = {name: limits.effort for name, limits in read_source(quadruped, "auto", "keep").limits.items()}
+    assert efforts == {"FL_hip": 12.0, "FL_knee": 9.0}
+    said = next(line for line in draft.said if line.startswith("effort limit: the file has none for "))
+    assert "FR_hip" in said
+    assert "FL_hip" not in said
+    assert any(line.startswith("velocity limit: the file has none for all joints") for line in draft.said)
+
+
+def test_gains_follow_the_wanted_frequency_and_damping(quadruped):
+    """With a high frequency nothing carries more than the gain holds: kp grows with its square, kd with it."""
+
+    def gains(frequency, damping):
+        source = read_source(quadruped, "auto", "keep")
+        return make_draft(source, "keep", Gains(frequency, damping), other_side).joints["RL_knee"]
+
+    one, two, damped = gains(30.0, 1.0), gains(60.0, 1.0), gains(30.0, 2.0)
+    assert two["kp"] == pytest.approx(4.0 * one["kp"], rel=1e-3)
+    assert two["kd"] == pytest.approx(2.0 * one["kd"], rel=0.02)
+    assert damped["kp"] == one["kp"]
+    assert damped["kd"] == pytest.approx(2.0 * one["kd"], rel=0.02)
+
+
+def test_a_foot_without_a_sphere_gets_one(tmp_path):
+    path = write_quadruped(tmp_path, foot='type="box" size="0.03 0.02 0.01"')
+    draft, robot = drafted(path, tmp_path / "new")
+    assert check_robot(robot) == ()
+    assert robot.foot_radius == 0.02
+    assert any("spheres of 0.02 m were added" in line for line in draft.said)
+
+
+URDF = """
+<robot name="arm">
+  <link name="base"><inertial><mass value="2"/>
+    <inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial>
+    <collision><geometry><box size="0.1 0.1 0.1"/></geometry></collision></link>
+  <link name="upper"><inertial><origin xyz="0.1 0 0"/><mass value="1"/>
+    <inertia ixx="0.001" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="lower">{inertial}</link>
+  <joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><origin xyz="0 0 0.1"/>
+    <axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="20" velocity="3"/></joint>
+  <joint name="{second}" type="revolute"><parent link="upper"/><child link="lower"/><origin xyz="0.2 0 0"/>
+    <axis xyz="0 1 0"/><limit lower="-2" upper="-0.5" effort="7" velocity="4"/></joint>
+</robot>
+"""
+INERTIAL = """<inertial><origin xyz="0.1 0 0"/><mass value="0.5"/>
+    <inertia ixx="0.001" iyy="0.004" izz="0.004" ixy="0" ixz="0" iyz="0"/></inertial>"""
+
+
+def write_arm(folder, inertial=INERTIAL, second="elbow"):
+    path = folder / "arm.urdf"
+    path.write_text(URDF.format(inertial=inertial, second=second))
+    return path
+
+
+def test_an_arm_from_a_urdf(tmp_path):
+    draft, robot = drafted(write_arm(tmp_path), tmp_path / "new")
+    assert check_robot(robot) == ()
+    assert robot.base_body is None
+    assert robot.feet == ()
+    assert robot.joint_names == ("shoulder", "elbow")
+    assert [joint.effort_limit for joint in robot.joints] == [20.0, 7.0]
+    assert [joint.velocity_limit for joint in robot.joints] == [3.0, 4.0]
+    assert [joint.default_pos for joint in robot.joints] == [0.0, -1.25]
+    assert any("base: fixed, since the file has 1 ends of limbs" in line for line in draft.said)
+
+
+def test_a_base_can_be_said(quadruped, tmp_path):
+    _, robot = drafted(quadruped, tmp_path / "fixed", base="fixed")
+    assert (robot.base_body, robot.base_height, robot.feet) == (None, 0.0, ())
+    _, robot = drafted(write_arm(tmp_path), tmp_path / "floating", base="floating")
+    assert robot.base_body == "base"
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"inertial": ""}, "link 'lower' moves and has no <inertial>; give it one"),
+        ({"second": "shoulder"}, "joint 'shoulder' is there twice; names must be unique"),
+    ],
+)
+def test_a_urdf_that_cannot_be_used(tmp_path, change, line):
+    with pytest.raises(UserError, match=line):
+        read_source(write_arm(tmp_path, **change), "auto", "keep")
+
+
+def test_a_mesh_that_is_missing_is_named_and_boxes_need_none(quadruped, tmp_path):
+    shutil.rmtree(tmp_path / "parts")
+    with pytest.raises(UserError, match=r"mesh 'bar' is missing: .*bar.obj; put it there, or write meshes=boxes"):
+        draft_robot("dog", quadruped, base="auto", meshes="keep", gains=Gains(5.0, 1.0))
+    _, robot = drafted(quadruped, tmp_path / "new", meshes="boxes")
+    assert check_robot(robot) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("<mujoco><worldbody><body><geom size='1'/></body></worldbody></mujoco>", "has no joint; a robot has some"),
+        ("<mujoco><worldbody>", "from="),
+        (
+            "<mujoco><worldbody><body name='a'><joint/><geom size='1'/></body>"
+            "<body name='b'><joint/><geom size='1'/></body></worldbody></mujoco>",
+            r"has 2 things that move \(a, b\)",
+        ),
+        (
+            "<mujoco><worldbody><body name='a'><joint name='j' type='ball'/><geom size='1'/></body></worldbody>"
+            "</mujoco>",
+            "joint 'j' is a ball; joints must be hinges or slides",
+        ),
+    ],
+)
+def test_a_model_that_is_no_robot(tmp_path, text, line):
+    path = tmp_path / "model.xml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=line):
+        read_source(path, "auto", "keep")
+
+
+def test_the_command_in_a_project(run, in_tmp, quadruped):
+    assert run("new", "project", "mine")[0] == 0
+    code, out, err = run("new", "robot", "dog", f"from={quadruped}", "meshes=primitives", "root=mine")
+    assert code == 0, err
+    for word in ("mine/mine/dog/robot.py", "mirror: 4 pairs", "standing: ", "next: robot-rl check robot=dog"):
+        assert word in out
+    assert 'dog = "mine.dog.robot:ROBOT"' in (in_tmp / "mine" / "pyproject.toml").read_text()
+    facts = (in_tmp / "mine" / "mine" / "dog" / "robot.py").read_text()
+    assert facts.count("\n") <= 150
+    assert max(map(len, facts.splitlines())) <= 120
+    for words, line in (
+        (["new", "robot", "cat", "from=nowhere.xml", "root=mine"], "from=nowhere.xml: no such file"),
+        (["new", "robot", "cat", f"from={quadruped}", "meshes=none", "root=mine"], "meshes=none: must be one of keep"),
+        (["new", "robot", "cat", f"from={quadruped}", "base=up", "root=mine"], "base=up: must be one of auto"),
+        (["new", "task", "cat", f"from={quadruped}", "root=mine"], "has no effect on new task"),
+    ):
+        code, out, err = run(*words)
+        assert (code, out) == (2, "")
+        assert line in err
+        assert not (in_tmp / "mine" / "mine" / "cat").exists()
