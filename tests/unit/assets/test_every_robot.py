@@ -31,7 +31,7 @@ def in_default_pose(robot, model):
 
 
 def test_model_contains_only_the_robot(robot, model):
-    assert (model.nu, model.nsensor, model.nkey, model.nlight, model.nmesh) == (0, 0, 0, 0, 0)
+    assert (model.nu, model.nsensor, model.nkey, model.nlight) == (0, 0, 0, 0)
     assert not (model.geom_type == int(mujoco.mjtGeom.mjGEOM_PLANE)).any()
 
 
