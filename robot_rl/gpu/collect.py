@@ -75,6 +75,67 @@ class _NoCapture(contextlib.nullcontext[Any]):
         super().__init__(SimpleNamespace(graph=object()))
 
 
+class _Launches:
+    """Takes the place of Warp's launches, loops and branches; `variants` are what was launched."""
+
+    def __init__(self, on_launch: OnLaunch | None) -> None:
+        self.variants: list[Variant] = []
+        self._found: dict[tuple[int, int], Variant] = {}
+        self._on_launch, self._loops = on_launch, 0
+
+    def launch(
+        self,
+        kernel: Any,
+        dim: Any,
+        inputs: Sequence[Any] = (),
+        outputs: Sequence[Any] = (),
+        *_: Any,
+        block_dim: int = DEFAULT_THREADS,
+        record_cmd: bool = False,
+        **__: Any,
+    ) -> Any:
+        """Note a launch, or record it."""
+        sizes = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+
+        def run() -> None:
+            if self._on_launch is not None and 0 not in sizes:
+                self._on_launch(Launch(kernel, sizes, (*inputs, *outputs), self._loops > 0))
+
+        if 0 not in sizes:  # Warp loads nothing for a launch without threads.
+            self._note(kernel, block_dim)
+        if record_cmd:
+            return _Command(run)
+        run()
+        return None
+
+    def capture_while(self, condition: Any, while_body: Callable[..., Any] | None = None, **arguments: Any) -> None:
+        """Go through a loop once."""
+        if while_body is not None:
+            self._loops += 1
+            while_body(**{name: value for name, value in arguments.items() if name != "stream"})
+            self._loops -= 1
+
+    def capture_if(
+        self,
+        condition: Any,
+        on_true: Callable[..., Any] | None = None,
+        on_false: Callable[..., Any] | None = None,
+        **arguments: Any,
+    ) -> None:
+        """Go through both branches."""
+        for branch in (on_true, on_false):
+            if branch is not None:
+                branch(**{name: value for name, value in arguments.items() if name != "stream"})
+
+    def _note(self, kernel: Any, threads: int) -> None:
+        key = (id(kernel.module), threads)
+        if key not in self._found:
+            self._found[key] = Variant(kernel.module, threads)
+            self.variants.append(self._found[key])
+        if kernel not in self._found[key].kernels:
+            self._found[key].kernels.append(kernel)
+
+
 @contextmanager
 def collecting(on_launch: OnLaunch | None = None) -> Iterator[list[Variant]]:
     """Note every kernel instead of launching it; loops and branches on the device are gone through once.
@@ -85,63 +146,12 @@ def collecting(on_launch: OnLaunch | None = None) -> Iterator[list[Variant]]:
     Yields:
         The variants, filled while the context lasts.
     """
-    found: dict[tuple[int, int], Variant] = {}
-    variants: list[Variant] = []
-    loops = 0
-
-    def note(kernel: Any, threads: int) -> None:
-        key = (id(kernel.module), threads)
-        if key not in found:
-            found[key] = Variant(kernel.module, threads)
-            variants.append(found[key])
-        if kernel not in found[key].kernels:
-            found[key].kernels.append(kernel)
-
-    def launch(
-        kernel: Any,
-        dim: Any,
-        inputs: Sequence[Any] = (),
-        outputs: Sequence[Any] = (),
-        *_: Any,
-        block_dim: int = DEFAULT_THREADS,
-        record_cmd: bool = False,
-        **__: Any,
-    ) -> Any:
-        sizes = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
-
-        def run() -> None:
-            if on_launch is not None and 0 not in sizes:
-                on_launch(Launch(kernel, sizes, (*inputs, *outputs), loops > 0))
-
-        if 0 not in sizes:  # Warp loads nothing for a launch without threads.
-            note(kernel, block_dim)
-        if record_cmd:
-            return _Command(run)
-        run()
-        return None
-
-    def capture_while(condition: Any, while_body: Callable[..., Any] | None = None, **arguments: Any) -> None:
-        nonlocal loops
-        if while_body is not None:
-            loops += 1
-            while_body(**{name: value for name, value in arguments.items() if name != "stream"})
-            loops -= 1
-
-    def capture_if(
-        condition: Any,
-        on_true: Callable[..., Any] | None = None,
-        on_false: Callable[..., Any] | None = None,
-        **arguments: Any,
-    ) -> None:
-        for branch in (on_true, on_false):
-            if branch is not None:
-                branch(**{name: value for name, value in arguments.items() if name != "stream"})
-
+    launches = _Launches(on_launch)
     replaced = {
-        "launch": launch,
-        "launch_tiled": launch,
-        "capture_while": capture_while,
-        "capture_if": capture_if,
+        "launch": launches.launch,
+        "launch_tiled": launches.launch,
+        "capture_while": launches.capture_while,
+        "capture_if": launches.capture_if,
         "force_load": lambda *_, **__: None,
     }
     # As on a GPU: a step is recorded once, and goes the way that a graph can hold.
@@ -150,7 +160,7 @@ def collecting(on_launch: OnLaunch | None = None) -> Iterator[list[Variant]]:
         for name, function in replaced.items():
             stack.enter_context(mock.patch.object(wp, name, function))
         stack.enter_context(mock.patch.object(MujocoWarpEngine, "capturable", True))
-        yield variants
+        yield launches.variants
 
 
 def collect_kernels(make_env: Callable[[], Any]) -> list[Variant]:

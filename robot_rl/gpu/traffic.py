@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-import mujoco
 import numpy as np
 import torch
 import warp as wp
@@ -164,6 +163,8 @@ def _row(array: Any, contacts: int, used: float, limits: Mapping[int, float]) ->
 
 def _measure_use(env: Any) -> Use:
     """Return what a world uses of the engine's buffers with actions of zero, on the CPU."""
+    import mujoco
+
     model, seen = env.scene.model, []
     data = mujoco.MjData(model)
     try:
