@@ -169,12 +169,12 @@ def _check_height(robot: Robot, pose: _Pose) -> Iterator[Finding]:
             reach = float(np.abs(turn[2]) @ half)
         lowest = min(lowest, float(data.geom_xpos[geom, 2] + turn[2] @ centre) - reach)
     if not math.isfinite(lowest):
-        yield Finding(True, f"no geom of {robot.model} touches the ground; give one conaffinity=1 (docs/new_robot.md)")
+        yield Finding(False, f"no geom of {robot.model} touches the ground; one would with conaffinity=1")
         return
     right = f"{robot.base_height - lowest:.3f} puts it on the ground"
     if lowest < -SUNK:
         text = f"is {-lowest:.3f} m too low, the robot's lowest point is under the ground; {right}"
-    elif lowest > HOVERING:
+    elif lowest > HOVERING and robot.feet:  # What has no feet may fly.
         text = f"is {lowest:.3f} m too high, the robot's lowest point is above the ground; {right}"
     else:
         return

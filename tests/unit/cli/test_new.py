@@ -79,15 +79,15 @@ def test_bad_names_write_nothing(run, words, message):
 
 def test_what_cannot_be_written_whole_is_removed_again(run, copy, monkeypatch):
     before = sorted(copy.rglob("*"))
-    real, calls = Path.write_text, []
+    real, calls = Path.write_bytes, []
 
-    def full(path, text):
+    def full(path, content):
         calls.append(path)
         if len(calls) == 3:
             raise OSError(28, "No space left on device")
-        return real(path, text)
+        return real(path, content)
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     code, _, _ = run("new", "robot", "demo_arm", f"root={copy}")
     assert code == 74
     assert sorted(copy.rglob("*")) == before

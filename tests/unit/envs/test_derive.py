@@ -101,7 +101,7 @@ def test_a_chain_of_sliders_and_hinges_with_offsets_is_followed(puppet, cart_tas
         joints=tuple(Joint(name=n, default_pos=0.0, effort_limit=1.0, velocity_limit=9.0) for n in names),
         feet=("L", "R"),
         foot_radius=0.02,
-        foot_mirror=(1, 0),
+        foot_mirror=(0, 1),
     )
     terms = {"joint_pos": Observation(observations.joint_pos_rel)}
     task = cart_task(

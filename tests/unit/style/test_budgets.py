@@ -26,6 +26,7 @@ ABOUT = {
     "mujoco": (
         "envs/robot_rl_envs/entity/entity.py",
         "envs/robot_rl_envs/entity/scene.py",
+        "envs/robot_rl_envs/entity/robot_checks.py",
         "envs/robot_rl_envs/engines/mujoco.py",
         "envs/robot_rl_envs/engines/mujoco_warp.py",
         "envs/robot_rl_envs/cameras/views.py",
