@@ -42,6 +42,7 @@ from robot_rl.cli.options import describe, option, read_all  # noqa: E402
 from robot_rl.cli.process import cache_variables  # noqa: E402
 from robot_rl.cli.table import print_table  # noqa: E402
 from robot_rl.errors import UserError, suggest  # noqa: E402
+from robot_rl.experiment.outputs import check_folder  # noqa: E402
 from robot_rl.files import read_json, write_json  # noqa: E402
 from robot_rl.machine import git_state  # noqa: E402
 
@@ -105,8 +106,8 @@ def read_options(arguments: Sequence[str]) -> tuple[Options, list[str]]:
         value = getattr(options, key)
         if value and not (Path(value) / holds).exists():
             raise UserError(f"{key}={value}: has no {holds}" if holds else f"{key}={value}: no such file")
-    if options.out and Path(options.out).exists() and not Path(options.out).is_dir():
-        raise UserError(f"out={options.out}: is a file; name a folder")
+    if options.out:
+        check_folder("out", options.out)
     for key in ("out", "kernels", "mjlab_path", "mjlab_python"):  # Absolute, but a virtual environment's links stay.
         if value := getattr(options, key):
             setattr(options, key, os.path.abspath(value))

@@ -280,9 +280,14 @@ def measure_predicted(sizes: Sizes, report: Report) -> None:
     from robot_rl.gpu.cards import CARDS, get_card
     from robot_rl.gpu.predict import predict
 
-    has_gpu = sizes.device != "cpu"
-    title = torch.cuda.get_device_name().lower().replace(" ", "") if has_gpu else "h200"
-    card = next((card for name, card in CARDS.items() if name in title), get_card("h200"))
+    has_gpu, card = sizes.device != "cpu", get_card("h200")
+    if has_gpu:
+        title, memory = torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory
+        name = title.lower().replace(" ", "")
+        fitting = [one for key, one in CARDS.items() if key in name and abs(one.memory / memory - 1.0) < 0.12]
+        if not fitting:
+            raise NotPossible(f"robot_rl.gpu.cards knows no {title} with {memory / 1e9:.0f} GB")
+        card = fitting[0]
     changes = {} if has_gpu else {"ppo.epochs": 1, "num_steps": sizes.changes["num_steps"]}
     found = predict(resolve_for_gpu({"task": "go2_flat", "num_envs": sizes.rollout, **changes}, "a prediction"), card)
     step = f"a control step of {sizes.rollout} worlds on {card.title}: at least {1e3 * found.step_s:.2f} ms"

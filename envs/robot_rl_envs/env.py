@@ -78,7 +78,8 @@ class Env(VecEnv):
         self._model_fields = buffers.model_fields(task)
         self._build(world_offset)
         self._graph: Any = None
-        self._is_recording, self._recorded = False, None
+        self._is_recording = False
+        self._recorded: list[Any] = []
         self._start()
 
     # -- building ----------------------------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ class Env(VecEnv):
         """Apply ``actions`` (N, num_actions) for one control period.
 
         Returns:
-            observations: TensorDict of groups; valid until the step after the next.
+            observations: TensorDict of groups; valid until the step after the next. ``final_obs`` is until the next.
             rewards: (N,).
             dones: (N,) bool.
             extras: ``time_outs`` (N,) bool, ``final_obs`` TensorDict (rows valid where done: the observation of the
@@ -292,7 +293,7 @@ class Env(VecEnv):
                 wp.ScopedCapture(stream=stream, external=True, force_module_load=False) as capture,
             ):
                 yield
-            self._recorded = capture.graph  # It keeps alive what the recorded launches use.
+            self._recorded.append(capture.graph)  # It keeps alive what the recorded launches use.
         finally:
             self._is_recording = False
 
@@ -467,7 +468,8 @@ class Env(VecEnv):
     def close(self) -> None:
         """Write the last quarantined worlds and end the threads."""
         self._quarantine.collect()
-        self._graph = self._recorded = None
+        self._graph = None
+        self._recorded.clear()
         self._recorder.close()
         self._images.close()
         self.engine.close()

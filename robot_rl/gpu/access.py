@@ -52,36 +52,42 @@ class _Reader(ast.NodeVisitor):
     def __init__(self, adj: Any, parameters: list[str], seen: dict[int, dict[Path, Access]]) -> None:
         self.found: dict[Path, Access] = {}
         self._paths: dict[str, Path | None] = {name: name for name in parameters}
-        self._seen, self._loops = seen, 0
+        self._types = {arg.label: arg.type for arg in adj.args}
+        self._seen, self._times = seen, 1.0
+        self._places: set[tuple[Path, str, bool]] = set()
         variables = inspect.getclosurevars(adj.func)
         self._names: Mapping[str, Any] = {**adj.func.__globals__, **variables.nonlocals}
 
     def visit_If(self, node: ast.If) -> None:
         """Leave out what is rare."""
         self.visit(node.test)
-        names = {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}
-        names |= {one.attr for one in ast.walk(node.test) if isinstance(one, ast.Attribute)}
-        for statement in [*([] if names.intersection(RARE) else node.body), *node.orelse]:
+        body, orelse = node.body, node.orelse
+        if _names(node.test).intersection(RARE):
+            usual = any(_is_zero(one) and _names(one).intersection(RARE) for one in ast.walk(node.test))
+            body, orelse = (body, []) if usual else ([], orelse)
+        for statement in [*body, *orelse]:
             self.visit(statement)
 
     def visit_For(self, node: ast.For) -> None:
-        """Note that what follows is in a loop."""
-        self._visit_loop(node)
+        """Note that what follows is in a loop, of as many turns as the text says."""
+        times = ROW
+        if isinstance(node.iter, ast.Call) and all(isinstance(one, ast.Constant) for one in node.iter.args):
+            times = float(len(range(*(int(one.value) for one in node.iter.args))))  # type: ignore[attr-defined]
+        self._visit_loop(node, times)
 
     def visit_While(self, node: ast.While) -> None:
         """Note that what follows is in a loop; the one of `observe` goes over the beginning and the end of episodes."""
-        names = {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}
-        if "looking" in names:
+        if "looking" in _names(node.test):
             self.generic_visit(node)
         else:
-            self._visit_loop(node)
+            self._visit_loop(node, ROW)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """Note what is written, and other names of arrays."""
         self.visit(node.value)
         for target in node.targets:
             if isinstance(target, ast.Name):
-                self._paths[target.id] = self._path(node.value)
+                self._paths[target.id] = self._path(node.value) if self._is_array(node.value) else None
             else:
                 self._write(target)
 
@@ -89,15 +95,16 @@ class _Reader(ast.NodeVisitor):
         """Note what is read and written."""
         self.visit(node.value)
         if not isinstance(node.target, ast.Name):
-            self._note(self._path(node.target), read=self._much)
+            self._note(self._path(node.target), read=self._times)
             self._write(node.target)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         """Note what is read."""
-        self._note(self._path(node.value), read=self._much)
-        self.visit(node.slice)
-        if not isinstance(node.value, (ast.Name, ast.Attribute)):
+        if isinstance(node.value, (ast.Name, ast.Attribute)):
+            self._note(self._path(node.value), read=self._times, place=ast.dump(node))
+        else:
             self.visit(node.value)
+        self.visit(node.slice)
 
     def visit_Call(self, node: ast.Call) -> None:
         """Note what a function of Warp's or of the kernel's own does with the arrays that it is given."""
@@ -106,12 +113,14 @@ class _Reader(ast.NodeVisitor):
         if isinstance(called, wp.Function) and adj is not None and not called.is_builtin():
             parameters = list(called.input_types)
             inner = _analyze(adj, self._seen)
-            for name, argument in zip(parameters, node.args, strict=False):
+            given = [*zip(parameters, node.args, strict=False)]
+            given += [(str(keyword.arg), keyword.value) for keyword in node.keywords]
+            for name, argument in given:
                 self._pass_on(name, argument, inner)
         else:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if node.args and name.startswith("atomic_"):
-                self._note(self._path(node.args[0]), read=self._much, written=self._much)
+                self._note(self._path(node.args[0]), read=self._times, written=self._times)
             elif node.args and name in _LOADS:
                 self._note(self._path(node.args[0]), read=ROW)
             elif node.args and name in _STORES:
@@ -119,21 +128,32 @@ class _Reader(ast.NodeVisitor):
         for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
             self.visit(argument)
 
-    @property
-    def _much(self) -> float:
-        return ROW if self._loops else 1
-
-    def _visit_loop(self, node: ast.For | ast.While) -> None:
-        self._loops += 1
+    def _visit_loop(self, node: ast.For | ast.While, times: float) -> None:
+        before, self._times = self._times, self._times * max(times, 1.0)
         self.generic_visit(node)
-        self._loops -= 1
+        self._times = before
+
+    def _is_array(self, node: ast.expr) -> bool:
+        """Return whether an expression is an array, or a row of one, and no element."""
+        if isinstance(node, ast.Subscript):
+            path = self._path(node.value)
+            indices = len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 1
+            return path is not None and self._ndim(path) > indices
+        return True
+
+    def _ndim(self, path: Path) -> int:
+        name, _, field = path.partition(".")
+        kind = self._types.get(name)
+        if field:
+            kind = getattr(getattr(kind, "vars", {}).get(field), "type", None)
+        return int(getattr(kind, "ndim", 0))
 
     def _write(self, target: ast.expr) -> None:
         if isinstance(target, ast.Tuple):
             for one in target.elts:
                 self._write(one)
         elif isinstance(target, ast.Subscript):
-            self._note(self._path(target.value), written=self._much)
+            self._note(self._path(target.value), written=self._times, place=ast.dump(target))
             self.visit(target.slice)
 
     def _pass_on(self, name: str, argument: ast.expr, inner: Mapping[Path, Access]) -> None:
@@ -142,11 +162,13 @@ class _Reader(ast.NodeVisitor):
             return
         for own, access in inner.items():
             if own == name or own.startswith(f"{name}."):
-                read, written = (one * self._much if one else 0 for one in (access.read, access.written))
+                read, written = (one * self._times if one else 0 for one in (access.read, access.written))
                 self._note(path + own.removeprefix(name), read=read, written=written)
 
-    def _note(self, path: Path | None, *, read: float = 0, written: float = 0) -> None:
-        if path is not None:
+    def _note(self, path: Path | None, *, read: float = 0, written: float = 0, place: str = "") -> None:
+        """Add what is read and written; a place that the text names again comes from a register or the cache."""
+        if path is not None and (not place or (path, place, written > 0) not in self._places):
+            self._places.add((path, place, written > 0))
             access = self.found.setdefault(path, Access())
             access.read, access.written = access.read + read, access.written + written
 
@@ -168,3 +190,19 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node, ast.Attribute):
             return getattr(self._resolve(node.value), node.attr, None)
         return None
+
+
+def _names(node: ast.AST) -> set[str]:
+    """Return the names of variables and fields in an expression."""
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return names | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+
+
+def _is_zero(node: ast.AST) -> bool:
+    """Return whether an expression compares something with 0 for equality."""
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], ast.Eq)
+        and isinstance(node.comparators[0], ast.Constant)
+        and node.comparators[0].value == 0
+    )

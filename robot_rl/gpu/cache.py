@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -63,7 +64,7 @@ def compile_run(
     finally:
         progress.end()
     if keep:
-        write_json(folder / DESCRIPTION, _describe(cfg, chips, results))
+        write_json(folder / DESCRIPTION, _describe(cfg, folder, chips, results))
     return results, time.perf_counter() - start
 
 
@@ -90,10 +91,13 @@ def use_cache(folder: Path, device: str) -> None:
 def check_cache(folder: Path, env: Any) -> None:
     """Raise UserError where the stages of an environment are not in the folder: it was compiled for other settings.
 
-    Several tasks may share a folder.
+    Several tasks and chips may share a folder.
     """
+    device = wp.get_device(env.device)
+    chip = f"sm{device.arch}" if device.is_cuda else "*"
     for kernel in env.kernels.stages():
-        if not (folder / Variant(kernel.module, BLOCK_THREADS).folder).is_dir():
+        name = Variant(kernel.module, BLOCK_THREADS).folder
+        if not list((folder / name).glob(f"{name}.{chip}.cubin")):
             raise UserError(
                 f"kernels={folder}: was compiled for other settings of the task ({kernel.key} is not there); compile "
                 "it again with those of this run"
@@ -111,12 +115,17 @@ def _read(folder: Path) -> dict[str, Any]:
     return description
 
 
-def _describe(cfg: Any, chips: Sequence[Chip], results: Sequence[Resources]) -> dict[str, Any]:
+def _describe(cfg: Any, folder: Path, chips: Sequence[Chip], results: Sequence[Resources]) -> dict[str, Any]:
+    """Return the description of a folder; chips that it was compiled for before, with the same packages, stay in it."""
+    versions, archs = {package: _version(package) for package in PACKAGES}, {chip.arch for chip in chips}
+    with contextlib.suppress(UserError):
+        before = _read(folder)
+        archs |= set(before["archs"]) if before["versions"] == versions else set()
     return {
         "format": FORMAT,
         "task": cfg.task.name,
-        "archs": [chip.arch for chip in chips],
-        "versions": {package: _version(package) for package in PACKAGES},
+        "archs": sorted(archs),
+        "versions": versions,
         "kernels": as_rows(results),
     }
 

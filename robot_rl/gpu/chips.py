@@ -64,9 +64,9 @@ def read_archs(text: str) -> list[Chip]:
     chips = []
     known = {f"sm_{arch}": chip for arch, chip in CHIPS.items()}
     for word in text.split(","):
-        name = word.strip()
+        name = word.strip().lower()
         if name not in known:
-            raise UserError(f"arch={name}: no chip of this name; {suggest(name, known)}")
+            raise UserError(f"arch={text}: no chip of the name '{name}'; {suggest(name, known)}")
         if known[name] not in chips:
             chips.append(known[name])
     return chips

@@ -124,15 +124,18 @@ def compile_all(
     tasks = [(variant, chip) for chip in chips for variant in variants]
     with _stderr_kept() as log, ThreadPoolExecutor(jobs, "robot-rl-compile") as pool:
         futures = {pool.submit(_compile, variant, chip, folder): (variant, chip) for variant, chip in tasks}
-        for done, future in enumerate(as_completed(futures), 1):
-            variant, chip = futures[future]
-            try:
-                path, seconds = future.result()
-            except Exception as error:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise _explain(variant, chip, error, log(), folder) from None
-            results += _read(variant, chip, path, seconds, tools)
-            on_done(done, len(tasks), variant.module.name)
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                variant, chip = futures[future]
+                try:
+                    path, seconds = future.result()
+                except Exception as error:
+                    raise _explain(variant, chip, error, log(), folder) from None
+                results += _read(variant, chip, path, seconds, tools)
+                on_done(done, len(tasks), variant.module.name)
+        except BaseException:  # Ctrl-C, too: what compiles is waited for, the rest is not begun.
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
     order = {id(variant): k for k, variant in enumerate(variants)}
     names = {variant.folder: order[id(variant)] for variant in variants}
     return sorted(results, key=lambda one: (one.arch, names[one.module]))

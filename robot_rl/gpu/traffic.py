@@ -83,16 +83,16 @@ def measure_traffic(make_env: Any) -> tuple[list[Traffic], Use]:
             env.step(torch.zeros(WORLDS, env.num_actions))
         env.close()
     data = env.engine.warp_data
-    limits = {int(data.njmax): use.rows / max(int(data.njmax), 1)}
+    limits = {int(data.njmax): min(1.0, use.rows / max(int(data.njmax), 1))}
     contacts = int(data.naconmax)
-    found: dict[str, Traffic] = {}
+    found: dict[int, Traffic] = {}
     accesses: dict[int, dict[str, Access]] = {}
     shared: set[tuple[str, int]] = set()
     for launch in launches:
         kernel = launch.kernel
         name = kernel.key.replace("__locals__kernel", "").replace("__locals_", "")
         is_engine = str(kernel.func.__module__).startswith("mujoco_warp")
-        one = found.setdefault(kernel.key, Traffic(name, is_engine))
+        one = found.setdefault(id(kernel), Traffic(name, is_engine))
         times = use.iterations if launch.in_loop else 1.0
         one.launches += times
         if id(kernel) not in accesses:
@@ -101,7 +101,8 @@ def measure_traffic(make_env: Any) -> tuple[list[Traffic], Use]:
         for path, access in accesses[id(kernel)].items():
             for array in _arrays(launch, path):
                 size = _item(array)
-                rows, row = _row(array, contacts, use.contacts, limits)
+                is_of_solver = any(word in path for word in ("efc", "ctx"))
+                rows, row = _row(array, contacts, use.contacts, limits if is_of_solver else {})
                 if not row:
                     if (kernel.key, array.ptr) not in shared:
                         shared.add((kernel.key, array.ptr))
@@ -151,11 +152,11 @@ def _row(array: Any, contacts: int, used: float, limits: Mapping[int, float]) ->
     """Return how many rows of an array there are for a world, and the bytes of one; (0, 0) for what worlds share."""
     shape: Sequence[int] = array.shape
     size = float(array.size * _item(array))
-    if shape[0] == contacts:
-        return used, size / shape[0]
     if shape[0] == WORLDS:
         share = float(np.prod([limits.get(length, 1.0) for length in shape[1:]]))
         return 1.0, size / WORLDS * share
+    if shape[0] == contacts:
+        return used, size / shape[0]
     if len(shape) > 1 and shape[1] == WORLDS:  # A ring of states: one of them is written.
         return 1.0, size / WORLDS / shape[0]
     return 0.0, 0.0

@@ -81,7 +81,9 @@ class Collector:
         self.recorded: RecordedRollout | None = None
         if not reason and cfg.graph != "off":
             recorder = CudaRecorder(self._device, with_loops=True)
-            self.recorded = RecordedRollout(env, cfg.num_steps, self._walk_recorded, recorder)
+            self.recorded = RecordedRollout(
+                env, cfg.num_steps, self._walk_recorded, recorder, is_required=cfg.graph == "on"
+            )
 
     @torch.no_grad()
     def collect(self, policy: Snapshot) -> Rollout:

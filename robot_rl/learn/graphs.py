@@ -20,6 +20,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 
+from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Snapshot
 from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.rollout import Rollout
@@ -73,8 +74,12 @@ class RecordedRollout:
         problem: why recording failed, after which every rollout runs without a graph; else empty.
     """
 
-    def __init__(self, env: Any, num_steps: int, walk: Walk, recorder: Any) -> None:
-        """Record `num_steps` steps of `env` as `walk` takes them, when the first rollout has run."""
+    def __init__(self, env: Any, num_steps: int, walk: Walk, recorder: Any, *, is_required: bool = False) -> None:
+        """Record `num_steps` steps of `env` as `walk` takes them, when the first rollout has run.
+
+        If `is_required`, `run` raises UserError where recording fails.
+        """
+        self._is_required = is_required
         self._env, self._num_steps, self._walk, self._recorder = env, num_steps, walk, recorder
         self._rollouts = 0
         self._frozen: Tensor | None = None  # What the recorded policy reads, in memory of its own.
@@ -99,8 +104,11 @@ class RecordedRollout:
         if self._replay is None:
             try:
                 self._record(obs, policy, rollout)
-            except RuntimeError as error:
+            except Exception as error:  # whatever Warp, torch or CUDA raise; nothing was run
+                self._env.skip(0)
                 self.problem = (str(error).strip() or type(error).__name__).splitlines()[0]
+                if self._is_required:
+                    raise UserError(f"graph=on: recording a rollout failed: {self.problem}; use graph=auto") from error
                 warnings.warn(f"rollouts run without a CUDA graph, which failed: {self.problem}", stacklevel=2)
                 return None
         assert self._replay is not None

@@ -88,7 +88,7 @@ def test_parts_that_no_longer_fit_are_left_out(monkeypatch, tmp_path):
         (["toy=true", "kernels=k"], "kernels are for a GPU"),
         (["kernels=/not/there"], "kernels=/not/there: has no kernels.json"),
         (["mjlab_path=/not/there"], "mjlab_path=/not/there: has no mjlab"),
-        (["out=/dev/null"], "out=/dev/null: is a file"),
+        (["out=/dev/null"], "out=/dev/null: /dev/null is not a directory"),
     ],
 )
 def test_bad_input_is_one_line(words, line):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from robot_rl_envs.terms import reward
 from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
-from robot_rl.gpu.cache import DESCRIPTION, FORMAT, PACKAGES, _blame, _version, check_cache, use_cache
+from robot_rl.gpu.cache import DESCRIPTION, FORMAT, PACKAGES, _blame, _describe, _version, check_cache, use_cache
 from robot_rl.gpu.chips import CHIPS, occupancy, read_archs
 from robot_rl.gpu.collect import collect_kernels
 from robot_rl.gpu.compiled import CompileError, _count_reloads, compile_all
@@ -139,9 +140,9 @@ def test_the_occupancy_is_that_of_nvidias_table(arch, threads, registers, share)
 
 
 def test_an_unknown_chip_is_refused():
-    with pytest.raises(UserError, match=r"arch=sm_42: no chip of this name; "):
+    with pytest.raises(UserError, match=r"arch=sm_90,sm_42: no chip of the name 'sm_42'; "):
         read_archs("sm_90,sm_42")
-    assert [chip.arch for chip in read_archs("sm_90, sm_110,sm_90")] == [90, 110]
+    assert [chip.arch for chip in read_archs("sm_90, SM_110,sm_90")] == [90, 110]
 
 
 def description(**changes):
@@ -168,6 +169,14 @@ def test_a_cache_that_does_not_fit_is_refused(text, device, line, tmp_path):
     assert wp.config.kernel_cache_dir == before
 
 
+def test_a_folder_keeps_the_chips_that_it_was_compiled_for_before(tmp_path):
+    cfg = SimpleNamespace(task=SimpleNamespace(name="cartpole"))
+    (tmp_path / DESCRIPTION).write_text(json.dumps(description(archs=[90])))
+    assert _describe(cfg, tmp_path, [CHIPS[110]], [])["archs"] == [90, 110]
+    (tmp_path / DESCRIPTION).write_text(json.dumps(description(archs=[90], versions={})))
+    assert _describe(cfg, tmp_path, [CHIPS[110]], [])["archs"] == [110]
+
+
 def test_a_cache_of_other_settings_is_refused(tmp_path):
     (tmp_path / DESCRIPTION).write_text(json.dumps(description()))
     env = make_env(get_task("cartpole"), num_envs=4)
@@ -177,7 +186,7 @@ def test_a_cache_of_other_settings_is_refused(tmp_path):
 
 def test_the_command_refuses_what_it_cannot_compile(run):
     for words, line in (
-        (["task=cartpole", "arch=sm_42"], "arch=sm_42: no chip of this name"),
+        (["task=cartpole", "arch=sm_42"], "arch=sm_42: no chip of the name 'sm_42'"),
         (["arch=sm_90"], "task: is missing"),
         (["task=cartpole", "num_envs=8"], "num_envs=8: has no effect on compile; leave it out"),
         (["task=gym:Pendulum-v1"], "task=gym:Pendulum-v1: compile is for robot-rl's own tasks, this one is of "),

@@ -145,6 +145,14 @@ def test_where_recording_fails_rollouts_run_without():
     assert_same(runner, plain)
 
 
+def test_a_recording_that_is_required_and_fails_is_refused():
+    runner = make(recorder=Replaying(fails=True))
+    runner.collector.recorded._is_required = True
+    runner._iterate(100)
+    with pytest.raises(UserError, match=r"^graph=on: recording a rollout failed: operation not permitted when stream"):
+        runner._iterate(100)
+
+
 class Gpu:
     """What of an environment on a GPU is looked at."""
 
