@@ -275,7 +275,7 @@ def _tensor_bytes(device: str) -> int:
 
 
 def measure_predicted(sizes: Sizes, report: Report) -> None:
-    """Predict the time and the memory of go2_flat on this card, and measure the step beside it."""
+    """Predict the time and the memory of go2_flat on this card, and measure the step for comparison."""
     from robot_rl.experiment.settings import resolve_for_gpu
     from robot_rl.gpu.cards import CARDS, get_card
     from robot_rl.gpu.predict import predict

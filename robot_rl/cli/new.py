@@ -46,7 +46,7 @@ class Options:
     meshes: str = option("keep", "keep, primitives (boxes and capsules around them) or boxes (no mesh files needed)")
     frequency: float = option(5.0, "natural frequency of the joints with their gains [Hz]", least=0.1, most=100.0)
     damping: float = option(1.0, "damping ratio of the joints with their gains", least=0.0, most=100.0)
-    picture: str = option("", "a PNG with the source on the left and the new robot on the right")
+    image: str = option("", "a PNG with the source on the left and the new robot on the right")
     root: str = option("", "where to write; by default the current project, else robot-rl's source tree")
 
 
@@ -111,7 +111,7 @@ def _draft_robot(name: str, options: Options, place: Place) -> int:
     from robot_rl.robots.writing import draft_robot, draw, make_robot, robot_text
 
     require_choice("base", options.base, BASES)
-    picture = check_optional("picture", options.picture, IMAGE)
+    image = check_optional("image", options.image, IMAGE)
     gains = Gains(options.frequency, options.damping)
     path = Path(options.from_).expanduser()
     draft, model = draft_robot(name, path, base=options.base, meshes=options.meshes, gains=gains)
@@ -135,10 +135,9 @@ def _draft_robot(name: str, options: Options, place: Place) -> int:
         print(f"  {line}")
     robot = make_robot(draft, name, root / folder / "model.xml")
     problems = _say_findings(robot)
-    if picture is not None:
-        with as_user_error():
-            missing = draw(picture, robot, draft, path)
-        print(picture, f"({missing})" if missing else "")
+    if image is not None:
+        missing = draw(image, robot, draft, path)
+        print(f"{image} ({missing})" if missing else image)
     print(f"next: robot-rl check robot={name}, then robot-rl new task <name> robot={name}")
     return int(problems > 0)
 

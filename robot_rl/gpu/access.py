@@ -71,8 +71,13 @@ class _Reader(ast.NodeVisitor):
     def visit_For(self, node: ast.For) -> None:
         """Note that what follows is in a loop, of as many turns as the text says."""
         times = ROW
-        if isinstance(node.iter, ast.Call) and all(isinstance(one, ast.Constant) for one in node.iter.args):
-            times = float(len(range(*(int(one.value) for one in node.iter.args))))  # type: ignore[attr-defined]
+        turns = [one.value for one in getattr(node.iter, "args", ()) if isinstance(one, ast.Constant)]
+        if (
+            isinstance(node.iter, ast.Call)
+            and len(turns) == len(node.iter.args)
+            and _names(node.iter.func) == {"range"}
+        ):
+            times = float(len(range(*turns)))
         self._visit_loop(node, times)
 
     def visit_While(self, node: ast.While) -> None:

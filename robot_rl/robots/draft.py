@@ -131,8 +131,6 @@ def _state_inertias(spec: Any, model: Any) -> None:
 
 def _shape(source: Source, model: Any, meshes: str) -> None:
     """Divide shapes into those that are seen and those that touch the ground, and replace meshes."""
-    import mujoco
-
     spec, said = source.spec, source.said
     touching = [bool(geom.contype or geom.conaffinity) for geom in spec.geoms]
     if meshes == "boxes":
@@ -155,36 +153,23 @@ def _shape(source: Source, model: Any, meshes: str) -> None:
         geom.classname = spec.default
     for body in spec.bodies:
         if body.name != "world" and not any(geom.group == VISUAL for geom in body.geoms):
-            size = _inertia_box(float(body.mass), np.array(body.inertia))
-            body.add_geom(
-                type=mujoco.mjtGeom.mjGEOM_BOX,
-                size=size,
-                pos=body.ipos,
-                quat=body.iquat,
-                group=VISUAL,
-                contype=0,
-                conaffinity=0,
-            )
+            _add_inertia_box(body, group=VISUAL)
     if not any(touching):
         for body in spec.bodies:
             if body.name != "world" and body.joints:
-                size = _inertia_box(float(body.mass), np.array(body.inertia))
-                body.add_geom(
-                    type=mujoco.mjtGeom.mjGEOM_BOX,
-                    size=size,
-                    pos=body.ipos,
-                    quat=body.iquat,
-                    group=COLLISION,
-                    contype=0,
-                    conaffinity=1,
-                )
+                _add_inertia_box(body, group=COLLISION)
         said.append("shapes: no shape touched anything; boxes of the bodies' inertia do")
 
 
-def _inertia_box(mass: float, inertia: np.ndarray) -> list[float]:
-    """Return half the sides of the box of uniform density with a mass and principal moments of inertia."""
-    squares = 1.5 * (inertia.sum() - 2.0 * inertia) / max(mass, 1e-9)
-    return [float(max(0.004, math.sqrt(max(square, 0.0)))) for square in squares]
+def _add_inertia_box(body: Any, *, group: int) -> None:
+    """Add the box of uniform density with a body's mass and principal moments of inertia."""
+    import mujoco
+
+    inertia = np.array(body.inertia)
+    squares = 1.5 * (inertia.sum() - 2.0 * inertia) / max(float(body.mass), 1e-9)
+    half = [float(max(0.004, math.sqrt(max(square, 0.0)))) for square in squares]
+    placed = {"type": mujoco.mjtGeom.mjGEOM_BOX, "size": half, "pos": body.ipos, "quat": body.iquat}
+    body.add_geom(**placed, group=group, contype=0, conaffinity=int(group == COLLISION))
 
 
 def _fit(geom: Any, model: Any, index: int) -> None:
@@ -277,17 +262,10 @@ class _Poser:
 
     def lowest(self, body: int) -> tuple[float, int]:
         """Return the height of a body's lowest point that touches [m], and its geom; infinity where none does."""
-        model, data = self.model, self.data
-        found = (math.inf, -1)
-        for geom in np.flatnonzero((model.geom_bodyid == body) & (model.geom_group == COLLISION)):
-            turn = data.geom_xmat[geom].reshape(3, 3)
-            if model.geom_type[geom] == int(self.mj.mjtGeom.mjGEOM_SPHERE):
-                reach = float(model.geom_size[geom, 0])
-            else:
-                reach = float(np.abs(turn[2]) @ model.geom_aabb[geom, 3:])
-            height = float(data.geom_xpos[geom, 2] + turn[2] @ model.geom_aabb[geom, :3]) - reach
-            found = min(found, (height, int(geom)))
-        return found
+        from robot_rl_envs.entity.robot_checks import lowest_point
+
+        touching = np.flatnonzero((self.model.geom_bodyid == body) & (self.model.geom_group == COLLISION))
+        return lowest_point(self.model, self.data, touching)
 
     def height(self) -> float:
         """Return the height of the base at which the lowest point just touches the ground [m]."""
@@ -406,14 +384,15 @@ def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
     inverse mass matrix in the default pose. A joint that would give way by more than 0.1 rad under what it carries is
     stiffer, and damped alike.
     """
-    mj, model, data = poser.mj, poser.model, poser.data
-    inverse = np.eye(model.nv)
-    mj.mj_solveM(model, data, inverse, np.eye(model.nv))
+    from robot_rl_envs.entity.robot_checks import moved_inertia
+
+    model, data = poser.model, poser.data
+    moved = moved_inertia(model, data)
     loads = np.maximum(np.abs(data.qfrc_bias), _standing_load(draft, poser))
     guessed: dict[str, list[str]] = {"effort": [], "velocity": []}
     for name, joint in draft.joints.items():
         dof = int(model.joint(name).dofadr[0])
-        inertia, weight = 1.0 / float(inverse[dof, dof]), float(loads[dof])
+        inertia, weight = float(moved[dof]), float(loads[dof])
         limits = source.limits.get(name, Limits())
         if limits.effort is None:
             guessed["effort"].append(name)
@@ -422,7 +401,7 @@ def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
         effort = limits.effort or max(HELD * weight, HELD * inertia * (2 * math.pi * gains.frequency) ** 2 * 0.1)
         omega = 2.0 * math.pi * gains.frequency
         kp = max(inertia * omega**2, weight / 0.1)
-        kd = max(0.0, 2.0 * gains.damping * math.sqrt(kp * inertia) - float(model.dof_damping.reshape(-1)[dof]))
+        kd = max(0.0, 2.0 * gains.damping * math.sqrt(kp * inertia) - float(np.ravel(model.dof_damping[dof])[0]))
         joint |= {"effort_limit": _round(effort), "velocity_limit": _round(limits.velocity or SPEED)}
         # An action of 1 takes a quarter of the effort, where that is known.
         scale = 0.25 * limits.effort / kp if limits.effort else 0.25

@@ -13,8 +13,8 @@ from robot_rl.robots.source import MESHES, read_source, require_choice
 if TYPE_CHECKING:
     from robot_rl_assets.robot import Robot
 
-PICTURE = (640, 480)
-"""Width and height of each half of a picture [pixels]."""
+SIZE = (640, 480)
+"""Width and height of each half of an image [pixels]."""
 COLUMNS = ("default_pos", "effort_limit", "velocity_limit", "kp", "kd", "action_scale", "mirror", "mirror_sign")
 
 
@@ -116,16 +116,12 @@ def _plain(value: Any) -> str:
 
 
 def draw(path: Path, robot: Robot, draft: Draft, source: Path) -> str:
-    """Draw the source on the left, where it compiles, and the robot on the right, into a PNG; return what is missing.
-
-    Raises:
-        robot_rl_envs.render.NoGLError: nothing can be drawn here.
-    """
+    """Draw the source on the left, where it compiles, and the robot on the right, as PNG; return what is missing."""
     import mujoco
     import numpy as np
     from PIL import Image
     from robot_rl_envs.entity.scene import Scene, add_surroundings
-    from robot_rl_envs.render import Renderer
+    from robot_rl_envs.render import NoGLError, Renderer
     from robot_rl_envs.task import Actions, Sim
 
     from robot_rl.experiment.outputs import save_image
@@ -143,10 +139,13 @@ def draw(path: Path, robot: Robot, draft: Draft, source: Path) -> str:
             data.qpos[:7] = [0.0, 0.0, draft.height, 1.0, 0.0, 0.0, 0.0]
         views.insert(0, (model, data.qpos.copy()))
     except (ValueError, KeyError) as error:
-        missing = f"the source is not in the picture: {' '.join(str(error).split())}"
+        missing = f"the source is not in the image: {' '.join(str(error).split())}"
     images = []
-    for model, qpos in views:
-        with Renderer(model, *PICTURE) as renderer:
-            images.append(renderer.frame(qpos))
+    try:
+        for model, qpos in views:
+            with Renderer(model, *SIZE) as renderer:
+                images.append(renderer.frame(qpos))
+    except NoGLError as error:  # The robot is written already, and needs no image.
+        return f"not drawn: {error}"
     save_image(Image.fromarray(np.concatenate(images, axis=1)), path)
     return missing

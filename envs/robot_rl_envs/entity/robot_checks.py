@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -30,7 +30,6 @@ POSES = 8
 STEP = 0.5
 """How far a joint is moved by itself [rad or m]."""
 _SCALARS = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
-_FREE = int(mujoco.mjtJoint.mjJNT_FREE)
 _PLANES = {"left-right": np.array([1.0, -1.0, 1.0]), "front-back": np.array([-1.0, 1.0, 1.0])}
 
 
@@ -154,20 +153,36 @@ def _check_listed(robot: Robot, model: mujoco.MjModel) -> Iterator[Finding]:
         yield Finding(False, f"joints: {', '.join(left)} of {robot.model} are not listed: neither driven nor observed")
 
 
+def lowest_point(model: mujoco.MjModel, data: mujoco.MjData, geoms: Iterable[int]) -> tuple[float, int]:
+    """Return the height of the lowest point of geoms [m], world frame, and its geom; infinity and -1 without any."""
+    found = (math.inf, -1)
+    for geom in geoms:
+        down = data.geom_xmat[geom].reshape(3, 3)[2]
+        if model.geom_type[geom] == int(mujoco.mjtGeom.mjGEOM_SPHERE):
+            reach = float(model.geom_size[geom, 0])
+        else:
+            reach = float(np.abs(down) @ model.geom_aabb[geom, 3:])
+        found = min(found, (float(data.geom_xpos[geom, 2] + down @ model.geom_aabb[geom, :3]) - reach, int(geom)))
+    return found
+
+
+def moved_inertia(model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
+    """Return the inertia (nv,) that each degree of freedom moves in a pose [kg m^2, or kg], from `mj_forward`'s data.
+
+    It is the inverse of the diagonal element of the inverse mass matrix: the rest of the robot is free to give way.
+    """
+    inverse = np.eye(model.nv)
+    mujoco.mj_solveM(model, data, inverse, np.eye(model.nv))
+    return 1.0 / np.diag(inverse)
+
+
 def _check_height(robot: Robot, pose: _Pose) -> Iterator[Finding]:
     """Compare the lowest point that touches the ground with the ground."""
     if robot.base_body is None:
         return
     pose.take(pose.default)
-    model, data, lowest = pose.model, pose.data, math.inf
-    for geom in np.flatnonzero((model.geom_conaffinity != 0) | (model.geom_contype != 0)):
-        turn = data.geom_xmat[geom].reshape(3, 3)
-        centre, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
-        if model.geom_type[geom] == int(mujoco.mjtGeom.mjGEOM_SPHERE):
-            reach = float(model.geom_size[geom, 0])
-        else:
-            reach = float(np.abs(turn[2]) @ half)
-        lowest = min(lowest, float(data.geom_xpos[geom, 2] + turn[2] @ centre) - reach)
+    touching = np.flatnonzero((pose.model.geom_conaffinity != 0) | (pose.model.geom_contype != 0))
+    lowest, _ = lowest_point(pose.model, pose.data, touching)
     if not math.isfinite(lowest):
         yield Finding(False, f"no geom of {robot.model} touches the ground; one would with conaffinity=1")
         return
@@ -182,22 +197,15 @@ def _check_height(robot: Robot, pose: _Pose) -> Iterator[Finding]:
 
 
 def _check_gains(robot: Robot, pose: _Pose) -> Iterator[Finding]:
-    """Compare natural frequency and damping ratio of each driven joint with usual ones.
-
-    The inertia that a joint moves is the inverse of its diagonal element in the inverse mass matrix, in the default
-    pose: that of what follows it, with the rest of the robot free to give way.
-    """
+    """Compare natural frequency and damping ratio of each driven joint with usual ones, in the default pose."""
     pose.take(pose.default)
     model, data = pose.model, pose.data
-    mujoco.mj_makeM(model, data)
-    mujoco.mj_factorM(model, data)
-    inverse = np.eye(model.nv)
-    mujoco.mj_solveM(model, data, inverse, np.eye(model.nv))
+    mujoco.mj_forward(model, data)
+    moved = moved_inertia(model, data)
     for joint, dof in zip(robot.joints, pose.dofs, strict=True):
         if joint.kp == 0.0:
             continue
-        inertia = 1.0 / float(inverse[dof, dof])
-        damping = float(model.dof_damping.flatten()[dof]) if model.dof_damping.ndim == 1 else 0.0
+        inertia, damping = float(moved[dof]), float(np.ravel(model.dof_damping[dof])[0])
         frequency = math.sqrt(joint.kp / inertia) / (2.0 * math.pi)
         ratio = (joint.kd + damping) / (2.0 * math.sqrt(joint.kp * inertia))
         for name, value, unit, (low, high) in (

@@ -76,3 +76,25 @@ def small_cfg() -> PPOLearnerCfg:
         critic=NetworkCfg(hidden=(32, 32), output_gain=1.0),
         ppo=PPOCfg(learning_rate=3e-3, entropy_coef=0.0),
     )
+
+
+class Replaying:
+    """Records what to do, and does it again at every replay: from the memory that was there at the recording."""
+
+    def __init__(self, fails=False):
+        self.fails, self.runs, self.recorded, self.replays = fails, 0, 0, 0
+
+    def run(self, work):
+        self.runs += 1
+        work()
+
+    def record(self, work):
+        if self.fails:
+            raise RuntimeError("operation not permitted when stream is capturing\nsecond line")
+        self.recorded += 1
+
+        def replay():
+            self.replays += 1
+            work()
+
+        return replay

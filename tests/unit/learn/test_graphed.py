@@ -17,29 +17,9 @@ from robot_rl.learn.networks.distributions import Gaussian
 from robot_rl.learn.ranks import Ranks
 from robot_rl.learn.rollout import make_rollout
 
+from .conftest import Replaying
+
 DIMS = Dims(actor=5, critic=6, action=2)
-
-
-class Replaying:
-    """Records what to do, and does it again at every replay: from the memory that was there at the recording."""
-
-    def __init__(self, fails=False):
-        self.fails, self.runs, self.recorded, self.replays = fails, 0, 0, 0
-
-    def run(self, work):
-        self.runs += 1
-        work()
-
-    def record(self, work):
-        if self.fails:
-            raise RuntimeError("operation not permitted when stream is capturing\nsecond line")
-        self.recorded += 1
-
-        def replay():
-            self.replays += 1
-            work()
-
-        return replay
 
 
 class Pair(Ranks):

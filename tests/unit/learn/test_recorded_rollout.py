@@ -18,25 +18,9 @@ from robot_rl.learn.auxiliaries.auxiliary import RolloutHook
 from robot_rl.learn.graphs import RecordedRollout, can_be_recorded, why_not_recorded
 from robot_rl.learn.runner import Runner
 
+from .conftest import Replaying
+
 NETWORK = NetworkCfg(hidden=(16,))
-
-
-class Replaying:
-    """Records what to do, and does it again at every replay."""
-
-    def __init__(self, fails=False):
-        self.fails, self.recorded, self.replays = fails, 0, 0
-
-    def record(self, work):
-        if self.fails:
-            raise RuntimeError("operation not permitted when stream is capturing\nsecond line")
-        self.recorded += 1
-
-        def replay():
-            self.replays += 1
-            work()
-
-        return replay
 
 
 def make(cfg=None, task="cartpole", recorder=None, seed=3):
