@@ -71,13 +71,11 @@ class _Reader(ast.NodeVisitor):
     def visit_For(self, node: ast.For) -> None:
         """Note that what follows is in a loop, of as many turns as the text says."""
         times = ROW
-        turns = [one.value for one in getattr(node.iter, "args", ()) if isinstance(one, ast.Constant)]
-        if (
-            isinstance(node.iter, ast.Call)
-            and len(turns) == len(node.iter.args)
-            and _names(node.iter.func) == {"range"}
-        ):
-            times = float(len(range(*turns)))
+        loop = node.iter
+        if isinstance(loop, ast.Call) and _names(loop.func) == {"range"}:
+            turns = [one.value for one in loop.args if isinstance(one, ast.Constant) and isinstance(one.value, int)]
+            if len(turns) == len(loop.args):
+                times = float(len(range(*turns)))
         self._visit_loop(node, times)
 
     def visit_While(self, node: ast.While) -> None:
