@@ -55,8 +55,8 @@ test: $(DEV)  ## install with the tools for development, run every test but thos
 
 runtime: $(RUNTIME)  ## build the robot binary and its Python module, and install them
 
-test-deploy: $(RUNTIME)  ## the tests of the robot binary, built before
-	$(BIN)/python -m pytest tests/deploy
+test-deploy: $(RUNTIME)  ## the tests of the robot binary, built before; in real time, so a failed one runs once more
+	$(BIN)/python -m pytest tests/deploy --reruns 1
 
 test-fast: $(DEV)  ## the tests that take a moment
 	$(BIN)/python -m pytest --ignore=tests/deploy -m "not slow" $(SPREAD)

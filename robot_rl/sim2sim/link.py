@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from robot_rl.sim2sim.plant import Plant
 
 LOOPBACK = "127.0.0.1"
+FIRST_PORT = 20000
+"""`free_ports` gives none below."""
+_GIVEN: set[int] = set()
 REMEMBERED = 4096
 """Number of states for which the time of sending is kept."""
 COPIED = ("sequence", "commander", "state_sequence", "state_age_ns", "send_time_ns")
@@ -28,12 +32,29 @@ BEHIND_S = 0.1
 
 
 def free_ports(count: int) -> list[int]:
-    """Return UDP ports of the loopback that are free, all different."""
+    """Return ports of the loopback that neither UDP nor TCP uses, and that no earlier call of this process returned.
+
+    They lie below the range from which the system numbers sockets by itself, so that none of those, of this or of
+    another process, takes one before it is used.
+    """
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports: list[int] = []
+    while len(ports) < count:
+        port = FIRST_PORT + secrets.randbelow(max(first - FIRST_PORT, 1000))
+        if port not in _GIVEN and _is_free(port):
+            ports.append(port)
+            _GIVEN.add(port)
+    return ports
+
+
+def _is_free(port: int) -> bool:
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(count)]
-        for one in sockets:
-            one.bind((LOOPBACK, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+            try:
+                stack.enter_context(socket.socket(socket.AF_INET, kind)).bind((LOOPBACK, port))
+            except OSError:
+                return False
+    return True
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 
@@ -13,6 +12,7 @@ from robot_rl_envs.actuation.latency import read_latency
 
 from robot_rl.cli.main import main
 from robot_rl.latency.measure import histogram, split, stage
+from robot_rl.sim2sim.link import free_ports
 
 
 class Robot:
@@ -20,9 +20,7 @@ class Robot:
 
     def __init__(self, rt, bundle, env, *words):
         self.rt, contract = rt, bundle.contract
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"udp:127.0.0.1:{probe.getsockname()[1]}"
+        address = f"udp:127.0.0.1:{free_ports(1)[0]}"
         self.end = rt.RobotEnd(address, rt.RobotDescription(contract.robot, list(contract.joint_names), 4))
         fixed = ["--bundle", bundle.path, "--transport", address, "--operator", "none", "--set", "stand_s=0.2"]
         loose = ["--set", "limits.state_age_s=5", "--set", "limits.missed_deadlines=1000", "--no-watchdog"]

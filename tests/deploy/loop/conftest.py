@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
-import socket
 import subprocess
 import threading
 import time
 
 import numpy as np
 import pytest
+
+from robot_rl.sim2sim.link import free_ports
 
 # No fault may come from this machine's noise: what a test is about it sets itself.
 PATIENT = {
@@ -113,9 +114,7 @@ def free_address():
     """A UDP address of this machine that nobody uses; a function."""
 
     def give():
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.bind(("127.0.0.1", 0))
-            return f"udp:127.0.0.1:{probe.getsockname()[1]}"
+        return f"udp:127.0.0.1:{free_ports(1)[0]}"
 
     return give
 

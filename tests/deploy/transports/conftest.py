@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import socket
 import threading
 import uuid
 from pathlib import Path
@@ -14,15 +13,15 @@ import robot_rl_runtime as rt
 from robot_rl_deploy.contract import TrainingSpec, dumps
 from robot_rl_deploy.describe import make_contract
 
+from robot_rl.sim2sim.link import free_ports
+
 ROOT = Path(__file__).parents[3]
 # The robot's own order, another one than the contract's: hip, knee, tail.
 JOINTS = ["tail", "hip", "knee"]
 
 
 def free_port():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return free_ports(1)[0]
 
 
 @pytest.fixture(scope="session")

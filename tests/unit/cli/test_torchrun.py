@@ -3,12 +3,13 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 import pytest
+
+from robot_rl.sim2sim.link import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -69,9 +70,7 @@ def test_a_run_of_two_is_stopped_and_resumed_by_one(in_tmp, run, tiny):
 
 
 def test_worlds_that_cannot_be_divided(start_python, in_tmp, tiny):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0]), "WORLD_SIZE": "2"}
     words = ["-m", "robot_rl.cli.main", "train", "task=cartpole", *tiny.but("num_envs=5")]
     environs = [{**os.environ, **SURROUNDINGS, **group, "RANK": str(rank)} for rank in range(2)]
     processes = [start_python(words, cwd=in_tmp, env=environ) for environ in environs]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from safetensors.torch import load_file
 
 from robot_rl.errors import UserError
 from robot_rl.learn.ranks import ALONE, find_local_rank, find_rank, make_ranks
+from robot_rl.sim2sim.link import free_ports
 
 WORKER = Path(__file__).parent / "rank_worker.py"
 CASES = (
@@ -31,9 +31,7 @@ ALONE_CASES = ("equal", "quarantined", "mirrored", "distilled")
 
 
 def start(start_python, directory, size, cases):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_ports(1)[0]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     surroundings = {**os.environ, **shared, "WORLD_SIZE": str(size)}
     return [start_python([WORKER, directory, *cases], env={**surroundings, "RANK": str(rank)}) for rank in range(size)]
