@@ -77,7 +77,7 @@ def _observation(term: Mapping[str, Any], joint_names: Sequence[str], commanded:
         source = f"signal {signal!r}" if signal else "no signal of the robot"
         raise ContractError(
             f"actor observation '{name}' reads {source}, which no robot can measure; give it only to the critic, "
-            f"or build it from {', '.join(SIGNALS)}"
+            f"declare what measures it (measured=<name>), or build it from {', '.join(SIGNALS)}"
         )
     params = dict(term.get("params") or {})
     if "joint" in params and "joints" not in params:

@@ -35,7 +35,10 @@ def extra_fields(task: Task, scene: Scene, layout: TaskLayout, num_envs: int) ->
         for term in section.values():
             declared |= term.info.fields if hasattr(term, "info") else {}
     extra: Extra = actuator_fields(task, scene, num_envs) | scene.entity.sensing.fields(scene.sizes, num_envs)
+    extra |= scene.things.fields(num_envs)
     extra |= {f"pipe_{group}": (wp.float32, 2, (num_envs, columns)) for group, columns in layout.pipes.items()}
+    if layout.measured:
+        extra["measured"] = (wp.float32, 2, (num_envs, sum(size for _, size in layout.measured.values())))
     if layout.reward_groups:
         extra["reward_parts"] = (wp.float32, 2, (num_envs, len(layout.reward_groups)))
     for name, shape in declared.items():
@@ -107,6 +110,7 @@ def allocate(engine: Engine, scene: Scene, layout: TaskLayout, extra: Extra, fie
         if shape:
             arrays[name] = wp.zeros(shape, dtype=dtype, device=device)
     scene.entity.sensing.fill(arrays, scene.model, scene.robot.feet)
+    scene.things.fill(arrays)
     return arrays
 
 

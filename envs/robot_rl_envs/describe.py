@@ -30,15 +30,21 @@ def _observation_row(slot: ObservationSlot, scene: Scene) -> dict[str, Any]:
     if isinstance(slot.term, TorchTerm):
         return {"name": slot.name, "signal": None, "transform": "identity", "size": slot.size}
     info = slot.term.info
+    signal = info.signal
     params: dict[str, Any] = {name: v for name, v in slot.term.params.items() if name not in info.source.simulated}
     if info.signal == "height_scan":
         scan = scene.sensing.sensors.height_scan
         params["grid"] = {"size": list(scan.size), "resolution": scan.resolution, "offset": list(scan.offset)}
+    if slot.term.measured:
+        signal, params = f"measured/{slot.term.measured}", {}
     if info.signal == "clock":
         params |= {"gate": "command", "gate_norm": MOVING_COMMAND}
     return {
         "name": slot.name,
-        **{name: getattr(info, name) for name in ("signal", "transform", "unit", "frame")},
+        "signal": signal,
+        "transform": info.transform,
+        "unit": info.unit,
+        "frame": info.frame,
         "size": slot.size,
         "scale": slot.term.scale,
         "clip": slot.term.clip,

@@ -29,6 +29,11 @@ from robot_rl_envs.recorder.quarantine import Quarantine
 from robot_rl_envs.sensing.scan import RayScan
 from robot_rl_envs.task import Task
 
+_NOT_MEASURED = (
+    "observations.actor: only a simulator knows {}, so the policy cannot be exported; give it to the critic only, or "
+    "declare what measures it on the robot: Observation(..., measured=<name>)"
+)
+
 
 def _start_warp() -> None:
     """Initialize Warp without its banner and without a warning that there is no GPU."""
@@ -46,7 +51,7 @@ class Env(VecEnv):
         max_episode_length: largest number of control steps of an episode.
         device: torch device of everything returned.
         step_dt: control period [s].
-        entities: the scene's entities by name; today one, "robot".
+        entities: the scene's entities by name: "robot" and the task's objects.
         state: torch views of every state field.
         kernels: the stages of a step.
         seed: seed of all random streams.
@@ -80,6 +85,7 @@ class Env(VecEnv):
         self._graph: Any = None
         self._is_recording = False
         self._recorded: list[Any] = []
+        self._notices = [_NOT_MEASURED.format(", ".join(task.not_measured))] * bool(task.not_measured)
         self._start()
 
     # -- building ----------------------------------------------------------------------------------------------------
@@ -94,7 +100,7 @@ class Env(VecEnv):
         self.kernels = fuse.make_kernels(
             self.cfg, self.scene, self._layout, struct, Chain, drive=self._drive, fields=names
         )
-        self._chain = make_chain(self.scene.entity, self.device)
+        self._chain = make_chain(self.scene.entity, self.scene.things, self.device)
         self._arrays = buffers.allocate(self.engine, self.scene, self._layout, extra, self._model_fields) | watched
         self._drive.fill(self._arrays)
         self._s = self._fill(struct(), world_offset)
@@ -390,8 +396,9 @@ class Env(VecEnv):
         self._quarantine.set_directory(path)
 
     def pop_notices(self) -> list[str]:
-        """Return the new lines for the user about quarantined worlds, the first world of each reason."""
-        return self._quarantine.pop_notices()
+        """Return the new lines for the user: about the actor's terms, and the first bad world of each reason."""
+        lines, self._notices = self._notices, []
+        return lines + self._quarantine.pop_notices()
 
     # -- what others need to know ------------------------------------------------------------------------------------
 
@@ -411,8 +418,14 @@ class Env(VecEnv):
         return observation_terms(self.scene, self._layout)
 
     def robot_state(self) -> dict[str, torch.Tensor]:
-        """Return the robot's raw signals without noise, one row a world; see :meth:`.Sensing.signals`."""
-        return self.scene.entity.sensing.signals(self.state)
+        """Return the robot's raw signals without noise, one row a world; see :meth:`.Sensing.signals`.
+
+        Declared measurements are ``measured/<name>``, each (N, size) in the unit and frame of its term.
+        """
+        found = self.scene.entity.sensing.signals(self.state)
+        for name, (at, size) in self._layout.measured.items():
+            found[f"measured/{name}"] = self.state.measured[:, at : at + size].clone()
+        return found
 
     def components(self, group: str) -> list[str]:
         """Return the names of the components of an observation group; see :func:`.motion.component_names`."""

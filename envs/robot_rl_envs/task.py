@@ -8,11 +8,12 @@ from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuation.actuators import Actuator, PositionPd
 from robot_rl_envs.actuation.latency import Randomize, with_latency
+from robot_rl_envs.objects import Articulated, Contact, Object, check_objects
 from robot_rl_envs.sensing.camera import ImageGroup
 from robot_rl_envs.sensing.pipeline import OPTIONS, check_options
 from robot_rl_envs.sensing.sensors import Sensors
 from robot_rl_envs.terms import term_info
-from robot_rl_envs.terms.checks import check_length, check_ranges, figure, is_whole, require
+from robot_rl_envs.terms.checks import check_length, check_ranges, figure, is_number, is_whole, require
 
 if TYPE_CHECKING:
     from robot_rl_envs.terrain import TerrainCfg
@@ -21,8 +22,8 @@ SOLVERS = ("newton", "cg", "pgs")
 CONES = ("pyramidal", "elliptic")
 INTEGRATORS = ("implicitfast", "euler", "rk4")
 
-NAMED = ("body", "joint")
-"""Parameters that may be given by name instead of by index."""
+NAMED = ("body", "joint", "site", "object", "object_joint", "contact", "sensor")
+"""What a parameter may name: one that is called so, or ends so (``left_site``)."""
 
 WIDTHS = "all write the one command of a world, so they must declare the same size"
 
@@ -36,6 +37,15 @@ _SECTIONS = {
 }
 
 
+def _signal_of(term: Any) -> str | None:
+    return None if isinstance(term, TorchTerm) else term.info.signal
+
+
+def named_kind(param: str) -> str | None:
+    """Return the kind of thing that a parameter of this name may name; None for a plain number."""
+    return max((kind for kind in NAMED if param == kind or param.endswith(f"_{kind}")), key=len, default=None)
+
+
 def _check_terms(section: str, kind: str, terms: dict[str, Any]) -> None:
     for name, term in terms.items():
         require(str(name).isidentifier(), section, name, "a term's name must be letters, digits and _")
@@ -46,7 +56,9 @@ def _check_terms(section: str, kind: str, terms: dict[str, Any]) -> None:
 class _Term:
     """Base of the term entries: a function, its parameters, and a check that they fit.
 
-    A ``body`` or ``joint`` may be given by its name, which is looked up when the environment is built.
+    A parameter of a kind in :data:`NAMED` may be given by name, which is looked up when the environment is built: a
+    ``body`` or ``sensor`` of the compiled model, a ``joint`` of the robot, a ``site`` (or body), an ``object``, an
+    ``object_joint`` or a ``contact`` of the task.
     """
 
     kind = ""
@@ -66,14 +78,9 @@ class _Term:
         self.fn = fn
         self.params = {}
         for name in info.params:
-            named = name in self.named and isinstance(params[name], str)
+            named = named_kind(name) is not None and isinstance(params[name], str)
             self.params[name] = params[name] if named else figure(f"{self.kind} {info.name}: {name}", params[name])
         check_ranges(self.params)
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """Parameters that may be given as the name of a body or joint."""
-        return () if self.kind == "observation" else NAMED
 
     @property
     def info(self) -> Any:
@@ -126,8 +133,10 @@ class Observation(_Term):
         options: ``noise_kind`` "uniform" or "gaussian"; ``bias``: each element's own offset, drawn in +-bias at every
             reset; ``drift``: its random walk per sqrt(second); ``delay_s`` = (lo, hi) [s]: drawn by each world at
             every reset and rounded to control steps; ``delay_steps``: control steps kept for it, 0 for what hi needs;
-            ``dropout``: the probability that a step's value is lost and the last one that arrived is repeated. The
-            others are parameters of ``fn``.
+            ``dropout``: the probability that a step's value is lost and the last one that arrived is repeated;
+            ``measured``: for a value that only a simulator knows, the name under which something on or around the real
+            robot measures it, such as a camera's object detector: a robot delivers it as signal ``measured/<name>``.
+            The others are parameters of ``fn``.
     """
 
     kind = "observation"
@@ -137,6 +146,7 @@ class Observation(_Term):
     delay_s: tuple[float, float]
     delay_steps: int
     dropout: float
+    measured: str
 
     def __init__(
         self, fn: Any, *, noise: float = 0.0, scale: float = 1.0, clip: float = 100.0, history: int = 1, **options: Any
@@ -146,6 +156,9 @@ class Observation(_Term):
         require(noise >= 0, "noise", noise, "must be >= 0")
         require(clip > 0, "clip", clip, "must be > 0")
         require(is_whole(history, 1, 100), "history", history, "must be an int in [1, 100]")
+        if pipeline["measured"] and self.info.signal is not None:
+            line = f"{self.info.name} already is the robot's own {self.info.signal}; leave it out"
+            raise ValueError(f"measured={pipeline['measured']!r}: {line}")
         self.noise, self.scale, self.clip, self.history = float(noise), float(scale), float(clip), history
         for name, value in pipeline.items():
             setattr(self, name, value)
@@ -224,6 +237,7 @@ class Sim:
         cone: friction cone, "pyramidal" or "elliptic".
         integrator: "implicitfast", "euler" or "rk4".
         floor_friction: sliding friction of the floor.
+        floor_height: height of the floor where there is no terrain [m].
         nconmax, njmax: largest number of contacts and of constraint rows a world (mujoco_warp); 0: the engine's choice.
         memory: bytes for contacts and constraints (mujoco); 0: the engine's choice.
     """
@@ -236,6 +250,7 @@ class Sim:
     cone: str = "pyramidal"
     integrator: str = "implicitfast"
     floor_friction: float = 1.0
+    floor_height: float = 0.0
     nconmax: int = 0
     njmax: int = 0
     memory: int = 0
@@ -249,6 +264,7 @@ class Sim:
         for name in ("iterations", "ls_iterations"):
             require(1 <= getattr(self, name) <= 1000, f"sim.{name}", getattr(self, name), "must be in [1, 1000]")
         require(self.floor_friction >= 0, "sim.floor_friction", self.floor_friction, "must be >= 0")
+        require(is_number(self.floor_height), "sim.floor_height", self.floor_height, "must be a finite number [m]")
         for name in ("nconmax", "njmax", "memory"):
             value = getattr(self, name)
             require(value >= 0, f"sim.{name}", value, "must be 0 (the engine's own) or more")
@@ -300,6 +316,8 @@ class Task:
         observations: "actor" (what a robot can sense) and "critic" (anything); further groups may be of images.
         rewards, terminations, commands, events, curricula, metrics: named terms.
         terrain: the ground; None is an endless plane.
+        objects: what is in the scene in addition, by name: see :mod:`robot_rl_envs.objects`.
+        contacts: sensors of the contacts between parts of the scene, by name.
         sensors: poses and ranges of sensors; the observation terms decide which are read.
         randomize: randomization that is read from files: a measured latency.
         only_positive_rewards: floor the summed reward of a step at zero.
@@ -325,6 +343,8 @@ class Task:
     curricula: dict[str, Curriculum] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)
     terrain: "TerrainCfg | None" = None
+    objects: dict[str, Object | Articulated] = field(default_factory=dict)
+    contacts: dict[str, Contact] = field(default_factory=dict)
     sensors: Sensors = field(default_factory=Sensors)
     randomize: Randomize = field(default_factory=Randomize)
     only_positive_rewards: bool = False
@@ -338,6 +358,7 @@ class Task:
 
     def __post_init__(self) -> None:
         check_length(self.episode_length_s, self.sim.step_dt)
+        check_objects(self.objects, self.contacts)
         require("actor" in self.vectors, "observations", sorted(self.vectors), "needs a group 'actor' of terms")
         for section, kind in _SECTIONS.items():
             _check_terms(section, kind, getattr(self, section))
@@ -346,9 +367,40 @@ class Task:
         for name, group in self.vectors.items():
             require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
             _check_terms(f"observations.{name}", "observation", group.terms)
+        actor = getattr(self.observations["actor"], "terms", {})
+        names = [term.measured for term in actor.values() if getattr(term, "measured", "")]
+        twice = next((name for name in names if names.count(name) > 1), "")
+        require(not twice, "observations.actor: measured", twice, "two terms name it; each needs a name of its own")
         require(len({term.info.size for term in self.commands.values()}) <= 1, "commands", list(self.commands), WIDTHS)
         if self.randomize.latency_from:
             self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
+
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """Return the named terms by the path of their section, such as "rewards" or "observations.actor"."""
+        found = {name: getattr(self, name) for name in _SECTIONS}
+        return found | {f"observations.{name}": group.terms for name, group in self.vectors.items()}
+
+    def named(self, kind: str) -> dict[str, str]:
+        """Return the names that parameters of a kind give, each with the path of the first such parameter."""
+        found: dict[str, str] = {}
+        for section, terms in self.sections().items():
+            for name, term in terms.items():
+                for param, value in getattr(term, "params", {}).items():
+                    if isinstance(value, str) and named_kind(param) == kind:
+                        found.setdefault(value, f"{section}.{name}.{param}")
+        return found
+
+    @property
+    def measured(self) -> dict[str, Observation]:
+        """The actor's terms with a declared measurement, by the measurement's name."""
+        actor = getattr(self.observations["actor"], "terms", {})
+        return {term.measured: term for term in actor.values() if getattr(term, "measured", "")}
+
+    @property
+    def not_measured(self) -> list[str]:
+        """Names of the actor's terms that nothing on a robot measures; none of a task that is not for a robot."""
+        actor = getattr(self.observations["actor"], "terms", {}) if self.deployable else {}
+        return [name for name, term in actor.items() if not getattr(term, "measured", "") and not _signal_of(term)]
 
     @property
     def command_width(self) -> int:

@@ -48,6 +48,30 @@ def derive_joints(s: Any, i: int):
 
 
 @wp.func
+def pass_node(s: Any, c: Any, i: int, n: int, pos: wp.vec3, quat: wp.vec4, vel: wp.vec3, ang: wp.vec3):
+    """Return pose and velocities of world i's node n of the chain from those of the node above it."""
+    arm = quat_rotate(quat, c.pos[n])
+    pos = pos + arm
+    vel = vel + wp.cross(ang, arm)
+    quat = quat_multiply(quat, c.quat[n])
+    if c.kind[n] == 1:
+        rate = s.qvel[i, c.dof[n]] * quat_rotate(quat, c.axis[n])
+        anchor = quat_rotate(quat, c.anchor[n])
+        quat = quat_multiply(quat, quat_from_axis_angle(c.axis[n], s.qpos[i, c.qpos[n]] - c.ref[n]))
+        lever = anchor - quat_rotate(quat, c.anchor[n])
+        pos = pos + lever
+        # the body's origin turns about the anchor
+        vel = vel + wp.cross(ang, lever) + wp.cross(rate, lever - anchor)
+        ang = ang + rate
+    if c.kind[n] == 2:
+        axis = quat_rotate(quat, c.axis[n])
+        slide = (s.qpos[i, c.qpos[n]] - c.ref[n]) * axis
+        pos = pos + slide
+        vel = vel + wp.cross(ang, slide) + s.qvel[i, c.dof[n]] * axis
+    return pos, quat, vel, ang
+
+
+@wp.func
 def derive_feet(s: Any, c: Any, i: int):
     """Walk from the base down to each foot: its position, velocity and clearance in the world."""
     for f in range(c.foot_pos.shape[0]):
@@ -61,29 +85,75 @@ def derive_feet(s: Any, c: Any, i: int):
             vel = s.base_lin_vel_w[i]
             ang = quat_rotate(quat, s.base_ang_vel_b[i])
         for n in range(c.start[f], c.start[f + 1]):
-            arm = quat_rotate(quat, c.pos[n])
-            pos = pos + arm
-            vel = vel + wp.cross(ang, arm)
-            quat = quat_multiply(quat, c.quat[n])
-            if c.kind[n] == 1:
-                rate = s.qvel[i, c.dof[n]] * quat_rotate(quat, c.axis[n])
-                anchor = quat_rotate(quat, c.anchor[n])
-                quat = quat_multiply(quat, quat_from_axis_angle(c.axis[n], s.qpos[i, c.qpos[n]] - c.ref[n]))
-                lever = anchor - quat_rotate(quat, c.anchor[n])
-                pos = pos + lever
-                # the body's origin turns about the anchor
-                vel = vel + wp.cross(ang, lever) + wp.cross(rate, lever - anchor)
-                ang = ang + rate
-            if c.kind[n] == 2:
-                axis = quat_rotate(quat, c.axis[n])
-                slide = (s.qpos[i, c.qpos[n]] - c.ref[n]) * axis
-                pos = pos + slide
-                vel = vel + wp.cross(ang, slide) + s.qvel[i, c.dof[n]] * axis
+            pos, quat, vel, ang = pass_node(s, c, i, n, pos, quat, vel, ang)
         arm = quat_rotate(quat, c.foot_pos[f])
         centre = pos + arm
         s.foot_pos_w[i, f] = centre
         s.foot_vel_w[i, f] = vel + wp.cross(ang, arm)
         s.foot_height_w[i, f] = pos[2] + arm[2] - c.foot_radius - terrain_height(s, centre[0], centre[1])
+
+
+@wp.func
+def derive_objects(s: Any, i: int):
+    """Fill pose and velocity of world i's free objects from their free joints; fixed ones keep theirs."""
+    for k in range(s.object_qpos.shape[0]):
+        q, d = s.object_qpos[k], s.object_dof[k]
+        if q >= 0:
+            quat = wp.normalize(wp.vec4(s.qpos[i, q + 3], s.qpos[i, q + 4], s.qpos[i, q + 5], s.qpos[i, q + 6]))
+            s.object_pos_w[i, k] = wp.vec3(s.qpos[i, q], s.qpos[i, q + 1], s.qpos[i, q + 2])
+            s.object_quat_wxyz[i, k] = quat
+            s.object_lin_vel_w[i, k] = wp.vec3(s.qvel[i, d], s.qvel[i, d + 1], s.qvel[i, d + 2])
+            rate = wp.vec3(s.qvel[i, d + 3], s.qvel[i, d + 4], s.qvel[i, d + 5])
+            s.object_ang_vel_w[i, k] = quat_rotate(quat, rate)
+
+
+@wp.func
+def derive_object_joints(s: Any, i: int):
+    """Copy positions and velocities of the joints of world i's articulated objects."""
+    for j in range(s.object_joint_qpos.shape[0]):
+        s.object_joint_pos[i, j] = s.qpos[i, s.object_joint_qpos[j]]
+        s.object_joint_vel[i, j] = s.qvel[i, s.object_joint_dof[j]]
+
+
+@wp.func
+def derive_sites(s: Any, c: Any, i: int):
+    """Walk down to each named site: its pose and velocity in the world."""
+    feet = c.foot_pos.shape[0]
+    for k in range(c.site_pos.shape[0]):
+        pos = wp.vec3(0.0, 0.0, 0.0)
+        quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
+        vel = wp.vec3(0.0, 0.0, 0.0)
+        ang = wp.vec3(0.0, 0.0, 0.0)
+        q, d = c.site_qpos[k], c.site_dof[k]
+        if q >= 0:
+            pos = wp.vec3(s.qpos[i, q], s.qpos[i, q + 1], s.qpos[i, q + 2])
+            quat = wp.normalize(wp.vec4(s.qpos[i, q + 3], s.qpos[i, q + 4], s.qpos[i, q + 5], s.qpos[i, q + 6]))
+            vel = wp.vec3(s.qvel[i, d], s.qvel[i, d + 1], s.qvel[i, d + 2])
+            ang = quat_rotate(quat, wp.vec3(s.qvel[i, d + 3], s.qvel[i, d + 4], s.qvel[i, d + 5]))
+        for n in range(c.start[feet + k], c.start[feet + k + 1]):
+            pos, quat, vel, ang = pass_node(s, c, i, n, pos, quat, vel, ang)
+        arm = quat_rotate(quat, c.site_pos[k])
+        s.site_pos_w[i, k] = pos + arm
+        s.site_quat_wxyz[i, k] = quat_multiply(quat, c.site_quat[k])
+        s.site_lin_vel_w[i, k] = vel + wp.cross(ang, arm)
+        s.site_ang_vel_w[i, k] = ang
+
+
+@wp.func
+def read_contact_sensors(s: Any, i: int):
+    """Copy the size of the net force [N] of each of world i's contact sensors in the last substep."""
+    for k in range(s.contact_at.shape[0]):
+        at = s.contact_at[k]
+        s.contact_force[i, k] = wp.length(
+            wp.vec3(s.sensordata[i, at + 1], s.sensordata[i, at + 2], s.sensordata[i, at + 3])
+        )
+
+
+@wp.func
+def clear_contact_sensors(s: Any, i: int):
+    """Clear the contact forces from before world i's episode."""
+    for k in range(s.contact_at.shape[0]):
+        s.contact_force[i, k] = 0.0
 
 
 @wp.func
@@ -155,6 +225,15 @@ def place_on_terrain(s: Any, i: int):
     for k in range(3):
         at = s.base_qpos + k
         s.qpos[i, at] = s.qpos[i, at] + origin[k]
+
+
+@wp.func
+def place_objects_on_terrain(s: Any, i: int):
+    """Move world i's free objects to the start of its terrain tile."""
+    for j in range(s.object_qpos.shape[0]):
+        for k in range(3):
+            at = s.object_qpos[j] + k
+            s.qpos[i, at] = s.qpos[i, at] + s.env_origin_w[i][k]
 
 
 @wp.func

@@ -9,11 +9,9 @@ import mujoco
 import numpy as np
 from robot_rl_assets.robot import Robot
 
+from robot_rl_envs.entity.objects import chain_path, columns
 from robot_rl_envs.entity.sensing import Sensing
 from robot_rl_envs.terms.checks import nearest
-
-ROBOT = "robot"
-"""Name of a task's robot among the entities of its scene."""
 
 _JOINT_KINDS = {int(mujoco.mjtJoint.mjJNT_HINGE): 1, int(mujoco.mjtJoint.mjJNT_SLIDE): 2}
 _FREE = int(mujoco.mjtJoint.mjJNT_FREE)
@@ -82,36 +80,15 @@ class Entity:
         qpos[self.joint_qpos] = [joint.default_pos for joint in self.robot.joints]
 
     def _chain(self) -> dict[str, np.ndarray]:
-        paths = [self._path(int(self._model.geom_bodyid[geom])) for geom in self.foot_geoms]
-        names = ("pos", "quat", "kind", "axis", "anchor", "qpos", "dof", "ref")
-        columns = zip(*(node for path in paths for node in path), strict=True)
-        chain = {name: np.array(column) for name, column in zip(names, columns, strict=False)}
-        starts = np.cumsum([0, *(len(path) for path in paths)])
-        return chain | {"start": starts, "foot_pos": self._model.geom_pos[self.foot_geoms]}
-
-    def _path(self, body: int) -> list[tuple]:
-        """List the nodes from the base (or the world) down to ``body``."""
-        if body == self.base_body_id:
-            return []
-        model = self._model
-        nodes = self._path(int(model.body_parentid[body]))
-        pose = (model.body_pos[body], model.body_quat[body])
-        first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
-        if count == 0:
-            nodes.append((*pose, 0, np.array([0.0, 0.0, 1.0]), np.zeros(3), 0, 0, 0.0))
-        for joint in range(first, first + count):
-            kind = _JOINT_KINDS.get(int(model.jnt_type[joint]))
-            if kind is None:
-                raise ValueError(
-                    f"robot {self.robot.name!r}: joint {model.joint(joint).name!r} of its model must be a hinge or "
-                    "a slide; the one free joint is base_body's"
-                )
-            address = (int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint]))
-            nodes.append(
-                (*pose, kind, model.jnt_axis[joint], model.jnt_pos[joint], *address, float(model.qpos0[address[0]]))
-            )
-            pose = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
-        return nodes
+        nodes, starts = [], [0]
+        for geom in self.foot_geoms:
+            try:
+                path, _ = chain_path(self._model, int(self._model.geom_bodyid[geom]), {self.base_body_id})
+            except ValueError as error:
+                raise ValueError(f"robot {self.robot.name!r}: {error}; the one free joint is base_body's") from None
+            nodes += path
+            starts.append(len(nodes))
+        return columns(nodes) | {"start": np.array(starts), "foot_pos": self._model.geom_pos[self.foot_geoms]}
 
 
 def read_model(robot: Robot) -> mujoco.MjSpec:

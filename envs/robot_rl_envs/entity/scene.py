@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,12 @@ from robot_rl_assets.robot import Joint, Robot
 
 from robot_rl_envs.actuation.actuators import PositionPd, check_events
 from robot_rl_envs.engine import GROUND_GROUP
-from robot_rl_envs.entity.entity import ROBOT, Entity, one_line, read_model
+from robot_rl_envs.entity.entity import Entity, one_line, read_model
+from robot_rl_envs.entity.objects import ObjectEntity, Things
 from robot_rl_envs.entity.robot_checks import require_sound
 from robot_rl_envs.entity.sensing import Sensing
 from robot_rl_envs.entity.watched import STATE, watched_fields
+from robot_rl_envs.objects import ROBOT, Articulated, Contact, Object, add_contact
 from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Actions, Sim, Task
 
@@ -32,7 +34,7 @@ _INTEGRATORS = {"implicitfast": "mjINT_IMPLICITFAST", "euler": "mjINT_EULER", "r
 
 
 def make_scene(task: Task) -> Scene:
-    """Compile the scene of ``task``: its robot on its ground."""
+    """Compile the scene of ``task``: its robot and its objects on its ground."""
     check_events(task.actions.actuator, task.events)
     require_sound(task.robot)
     terrain = None
@@ -41,7 +43,18 @@ def make_scene(task: Task) -> Scene:
 
         terrain = build_terrain(task.terrain, task.robot)
     sensing, watched = make_sensing(task), watched_fields(task)
-    return Scene(task.robot, task.sim, task.actions, terrain, sensing, watched=watched, command=task.command_width)
+    return Scene(
+        task.robot,
+        task.sim,
+        task.actions,
+        terrain,
+        sensing,
+        watched=watched,
+        command=task.command_width,
+        objects=task.objects,
+        contacts=task.contacts,
+        sites=task.named("site"),
+    )
 
 
 def make_sensing(task: Task) -> Sensing:
@@ -56,18 +69,20 @@ def make_sensing(task: Task) -> Sensing:
 
 
 class Scene:
-    """A robot on a floor, compiled.
+    """A robot and objects on a floor, compiled.
 
     Attributes:
         model: the model to simulate; visual geoms are left out.
-        entities: its entities by name; today one, the robot.
+        entities: its entities by name: "robot" and the objects.
+        things: the objects, and the sites and contact sensors that terms read.
         entity: the robot. Its ``joint_qpos``, ``joint_dof``, ``joint_ctrl``, ``foot_geoms``, ``foot_sensor``, ``base``,
             ``base_body_id``, ``actuated`` and ``sensing`` are also attributes of the scene.
         robot: the facts of the robot's model.
         terrain: the ground, None on an endless plane.
         watched: MuJoCo's own fields that the task's terms read; see :mod:`robot_rl_envs.entity.watched`.
         default_qpos: (nq,) everything in its default pose.
-        sizes: widths that terms and state fields name: those of the robot, "bodies" and "command".
+        sizes: widths that terms and state fields name: those of the robot, "bodies", "command", "objects",
+            "object_joints" and "contacts".
     """
 
     def __init__(
@@ -80,20 +95,25 @@ class Scene:
         *,
         watched: tuple[str, ...] = (),
         command: int = 3,
+        objects: Mapping[str, Object | Articulated] | None = None,
+        contacts: Mapping[str, Contact] | None = None,
+        sites: Mapping[str, str] | None = None,
     ):
+        self.objects, self.contacts = dict(objects or {}), dict(contacts or {})
         self.robot, self.sim, self.actions, self.terrain = robot, sim, actions, terrain
         self.sensing, self.watched = sensing or Sensing(), watched
         self._check_complete()
         self.model = self.compile()
         self.entity = entity = Entity(ROBOT, robot, self.model, self.sensing)
-        self.entities = {entity.name: entity}
+        self.things = Things(self.model, list(self.objects), sites or {}, list(self.contacts))
+        self.entities: dict[str, Entity | ObjectEntity] = {entity.name: entity, **self.things.objects}
         self.joint_qpos, self.joint_dof, self.joint_ctrl = entity.joint_qpos, entity.joint_dof, entity.joint_ctrl
         self.foot_geoms, self.foot_sensor, self.actuated = entity.foot_geoms, entity.foot_sensor, entity.actuated
         self.base, self.base_body_id = entity.base, entity.base_body_id
         self.default_qpos = self.model.qpos0.copy()
-        for thing in self.entities.values():
+        for thing in (entity, self.things):
             thing.stand(self.default_qpos)
-        self.sizes = entity.sizes | {"bodies": self.model.nbody, "command": command}
+        self.sizes = entity.sizes | self.things.sizes | {"bodies": self.model.nbody, "command": command}
 
     @cached_property
     def looks_again(self) -> bool:
@@ -106,8 +126,26 @@ class Scene:
         ``extend`` adds to the ``mujoco.MjSpec`` what an engine needs and what no arrays of state depend on.
         """
         model = self._compile(visual=False, extend=extend)
-        model.geom_group[model.geom_bodyid == 0] = GROUND_GROUP
+        fixed = [model.body(name).id for name, thing in self.objects.items() if thing.fixed]
+        static = (model.body_weldid == 0) & (np.isin(model.body_rootid, fixed) | (np.arange(model.nbody) == 0))
+        model.geom_group[static[model.geom_bodyid]] = GROUND_GROUP
         return model
+
+    def index_of(self, kind: str) -> tuple[dict[str, int], str]:
+        """Return the index of each thing of a kind of :data:`robot_rl_envs.task.NAMED`, and the words for its owner."""
+        model, robot = self.model, repr(self.robot.name)
+        if kind == "body":
+            return {model.body(k).name: k for k in range(model.nbody)}, robot
+        if kind == "sensor":
+            return {model.sensor(k).name: int(model.sensor_adr[k]) for k in range(model.nsensor)}, robot
+        names = {
+            "joint": self.robot.joint_names,
+            "site": self.things.sites,
+            "object": self.objects,
+            "object_joint": self.things.joints,
+            "contact": self.contacts,
+        }
+        return {name: k for k, name in enumerate(names[kind])}, robot if kind == "joint" else "the task"
 
     def action_map(self, joint: Joint) -> tuple[float, float]:
         """Return offset and scale from a joint's action to its target [rad, m], its effort [N m, N] or control."""
@@ -153,6 +191,11 @@ class Scene:
                 if geom.contype == 0 and geom.conaffinity == 0:
                     spec.delete(geom)
         self._add_floor(spec, textured=textured)
+        for name, thing in self.objects.items():
+            taken = [body.name for body in spec.bodies if body.name == name]
+            if taken:
+                raise ValueError(f"objects.{name}: robot {self.robot.name!r} has a body of that name; take another")
+            thing.add_to(spec, name, visual=visual)
         return spec
 
     def _compile(self, *, visual: bool, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
@@ -199,9 +242,7 @@ class Scene:
         floor = spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
         floor.contype, floor.conaffinity = 1, 0
         floor.friction = [self.sim.floor_friction, 0.005, 0.0001]
-        if not self.robot.feet:
-            floor.contype = 0
-            floor.pos = [0.0, 0.0, -0.9]
+        floor.pos = [0.0, 0.0, self.sim.floor_height]
         if not textured:
             return
         spec.add_texture(
@@ -225,6 +266,12 @@ class Scene:
         if (kind == "direct") != self.robot.complete:
             right = "its own actuators; use direct" if self.robot.complete else "no actuators; use position or effort"
             raise ValueError(f"actions.kind={kind!r}: the model of robot {name!r} brings {right}")
+        if self.robot.complete and self.objects:
+            line = f"the model of robot {name!r} is a whole scene; add the objects to it"
+            raise ValueError(f"objects: {line}, and leave {', '.join(self.objects)} out")
+        if self.terrain is not None and any(thing.fixed for thing in self.objects.values()):
+            fixed = next(name for name, thing in self.objects.items() if thing.fixed)
+            raise ValueError(f"objects.{fixed}: fixed objects need the endless plane; leave the terrain out")
         if self.robot.complete and self.terrain is not None:
             raise ValueError(f"terrain: the model of robot {name!r} brings its own ground; leave the terrain out")
         if self.robot.complete and self.actions.actuator != PositionPd():
@@ -244,6 +291,11 @@ class Scene:
                 intprm=[spec_bits, net_force, 1],
             )
         self.sensing.add_to(spec, self.robot, self.sim.timestep)
+        if self.contacts:
+            top = next(body.name for body in spec.worldbody.bodies if body.name not in self.objects)
+            roots = {ROBOT: self.robot.base_body or top} | {name: name for name in self.objects}
+            for name, sensor in self.contacts.items():
+                add_contact(spec, name, sensor, roots)
 
     def initial_history(self) -> np.ndarray:
         """Return (nhistory,) the delay buffers at an episode's start, filled with the default pose."""

@@ -13,6 +13,7 @@ import numpy as np
 import warp as wp
 
 from robot_rl_envs.entity.entity import Entity
+from robot_rl_envs.entity.objects import Things
 from robot_rl_envs.terms.checks import nearest
 
 Table = dict[str, tuple[Any, tuple[str | int, ...], str]]
@@ -99,6 +100,9 @@ class Chain:
         ref: joint position at which the node's pose holds [rad or m].
         foot_pos: (nf,) the foot's centre in its last node [m].
         foot_sensor: (nf,) address of its contact sensor.
+        site_pos, site_quat: (ns,) pose of each site that terms read in its last node; the nodes of the sites follow
+            those of the feet.
+        site_qpos, site_dof: (ns,) addresses of the free joint where a site's nodes begin; -1: the world.
         foot_radius: of its sphere [m].
         floating: whether the base is.
     """
@@ -114,14 +118,23 @@ class Chain:
     ref: wp.array(dtype=wp.float32)
     foot_pos: wp.array(dtype=wp.vec3)
     foot_sensor: wp.array(dtype=wp.int32)
+    site_pos: wp.array(dtype=wp.vec3)
+    site_quat: wp.array(dtype=wp.vec4)
+    site_qpos: wp.array(dtype=wp.int32)
+    site_dof: wp.array(dtype=wp.int32)
     foot_radius: float
     floating: int
 
 
-def make_chain(entity: Entity, device: str) -> Any:
-    """Put an entity's kinematic chain on ``device``."""
+def make_chain(entity: Entity, things: Things, device: str) -> Any:
+    """Put the kinematic chains of the robot's feet and of the named sites on ``device``."""
     chain = Chain()
     values = entity.chain | {"foot_sensor": entity.foot_sensor}
+    sites = things.chain((entity.base_body_id, entity.base_qpos, entity.base_dof))
+    starts = values["start"][-1] + np.cumsum(sites.pop("count"))
+    values["start"] = np.concatenate([values["start"], starts])
+    for name, more in sites.items():
+        values[name] = np.concatenate([values[name], more]) if name in values else more
     for name, field in Chain.vars.items():
         if isinstance(field.type, wp.array):
             dtype = field.type.dtype

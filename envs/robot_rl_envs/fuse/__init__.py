@@ -98,7 +98,7 @@ def make_kernels(
     """
     writer = Writer(layout)
     write_act(writer, scene, task)
-    write_after(writer, task)
+    write_after(writer, scene, task)
     for name, group in task.vectors.items():
         write_group(writer, name, group)
     write_observe(writer, scene, task, fields)

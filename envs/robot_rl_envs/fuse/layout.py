@@ -9,7 +9,7 @@ from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.recorder.flight import REASONS
 from robot_rl_envs.rng import salt_of
 from robot_rl_envs.sensing.pipeline import Pipe, make_pipe
-from robot_rl_envs.task import NAMED, Task, TorchTerm
+from robot_rl_envs.task import Task, TorchTerm, named_kind
 from robot_rl_envs.terms.checks import nearest
 from robot_rl_envs.terms.declare import Size
 
@@ -48,6 +48,7 @@ class TaskLayout:
         reward_groups: groups of the reward terms in order; empty if there is only one.
         commands, intervals: names, in the order of their timers.
         resolved: path of a parameter given by a name ("events.load.body") -> its index.
+        measured: name of a declared measurement -> its first column and its size.
     """
 
     params: dict[str, int] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class TaskLayout:
     commands: list[str] = field(default_factory=list)
     intervals: list[str] = field(default_factory=list)
     resolved: dict[str, float] = field(default_factory=dict)
+    measured: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def observations(self) -> list[str]:
@@ -83,38 +85,30 @@ def resolve_size(size: Size, scene: Scene, path: str) -> int:
     return scene.sizes[size] if isinstance(size, str) else size if isinstance(size, int) else size(scene)
 
 
-def _sections(task: Task) -> dict[str, dict[str, Any]]:
-    """Return all terms of a task by the path of their section."""
-    names = ("rewards", "terminations", "commands", "events", "curricula", "metrics")
-    sections = {name: getattr(task, name) for name in names}
-    return sections | {f"observations.{name}": group.terms for name, group in task.vectors.items()}
-
-
-def _resolve(path: str, value: Any, names: list[str], robot: str) -> float:
+def _resolve(path: str, value: Any, kind: str, scene: Scene) -> float:
     """Return the index of ``value``, an index or a name, and check it: kernels do not."""
+    known, owner = scene.index_of(kind)
     if isinstance(value, str):
-        if value in names:
-            return float(names.index(value))
-        kind, hint = path.rpartition(".")[2], nearest(value, names)
-        raise ValueError(f"{path}={value!r}: {robot!r} has no {kind} of that name; {hint}")
-    if not (0 <= value < len(names) and value == int(value)):
-        kind = path.rpartition(".")[2]
-        raise ValueError(f"{path}={value!r}: {robot!r} has {kind} indices 0 to {len(names) - 1}")
+        if value in known:
+            return float(known[value])
+        raise ValueError(f"{path}={value!r}: {owner} has no {kind} of that name; {nearest(value, known)}")
+    if value not in known.values():
+        right = f"has {kind} indices 0 to {len(known) - 1}" if known else f"has no {kind}"
+        raise ValueError(f"{path}={value!r}: {owner} {right}")
     return value
 
 
 def _check_terms(task: Task, scene: Scene) -> dict[str, float]:
     """Check every term's parameters against the robot; return the indices of those given by name, by path."""
     model = scene.model
-    names = {"joint": list(scene.robot.joint_names), "body": [model.body(b).name for b in range(model.nbody)]}
     resolved = {}
-    for section, terms in _sections(task).items():
+    for section, terms in task.sections().items():
         for name, term in terms.items():
             params = dict(getattr(term, "params", {}))
-            for param in NAMED:
-                if param in params:
+            for param, value in params.items():
+                if (kind := named_kind(param)) is not None:
                     path = f"{section}.{name}.{param}"
-                    params[param] = resolved[path] = _resolve(path, params[param], names[param], scene.robot.name)
+                    params[param] = resolved[path] = _resolve(path, value, kind, scene)
             if isinstance(term, TorchTerm):
                 continue
             reads, width = term.info.reads_command, scene.sizes["command"]
@@ -139,7 +133,7 @@ def _check_overlaps(task: Task, resolved: dict[str, float]) -> None:
     """Refuse two events that draw the same of the model: each starts from the nominal, the second undoes the first."""
     owners: dict[str, list[tuple[float | None, str]]] = {}
     for name, event in task.events.items():
-        targets = [resolved[f"events.{name}.{param}"] for param in NAMED if param in event.params]
+        targets = [resolved[f"events.{name}.{param}"] for param in event.params if named_kind(param) is not None]
         target = targets[0] if targets else None
         for cover in event.info.covers:
             for other, before in owners.setdefault(cover, []):
@@ -169,6 +163,8 @@ def make_layout(task: Task, scene: Scene) -> TaskLayout:
                 pipe = make_pipe(f"observations.{group_name}.{name}", term, size, columns, task.sim.step_dt)
                 slot.pipe = pipe if group.noise else None
             columns += slot.pipe.width if slot.pipe else 0
+            if group_name == "actor" and getattr(term, "measured", ""):
+                layout.measured[term.measured] = (sum(size for _, size in layout.measured.values()), size)
             slots.append(slot)
             offset += size * history
         if columns:

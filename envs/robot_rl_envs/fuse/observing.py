@@ -43,6 +43,8 @@ def _write_term(w: Writer, group: str, slot: ObservationSlot, group_noise: bool)
     w.add(1, "odd = float(0.0)", f"for j in range({slot.size}):")
     value = w.call(path, term, "s, i, j", None if group_noise else term.info.source.clean)
     w.add(2, f"v = {value}")
+    if group == "actor" and term.measured:
+        w.add(2, f"s.measured[i, {w.layout.measured[term.measured][0]} + j] = v")
     if pipe.bias >= 0:
         w.add(2, f"v = v + {q}[i, {pipe.bias} + j]")
     if noisy:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from robot_rl_envs import engine
-from robot_rl_envs.entity.derive import clear_wrench
+from robot_rl_envs.entity import derive
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.sensing import ACCELEROMETER, DELAY_PATH
 from robot_rl_envs.fuse.actuating import write_delay_draw, write_jitter
@@ -137,7 +139,18 @@ def _write_interval_events(w: Writer, task: Task) -> None:
         _write_event(w, name, term, 2)
 
 
-def write_after(w: Writer, task: Task) -> None:
+def _write_derive(w: Writer, indent: int, scene: Scene) -> None:
+    """Write what follows from qpos and qvel: the robot's, the objects', the sites'."""
+    w.add(indent, "derive(s, c, i)")
+    if scene.objects:
+        _call(w, indent, derive.derive_objects)
+    if scene.things.joints:
+        _call(w, indent, derive.derive_object_joints)
+    if scene.things.sites:
+        _call(w, indent, derive.derive_sites, "s, c, i")
+
+
+def write_after(w: Writer, scene: Scene, task: Task) -> None:
     """Write the stage after the physics: terminations, rewards, metrics, commands, interval events."""
     w.add(0, "def after_physics(")
     w.add(1, "s: SceneState, f: Flight, c: Chain, p: wp.array(dtype=wp.float32),")
@@ -149,8 +162,11 @@ def write_after(w: Writer, task: Task) -> None:
     w.add(1, "s.fault_term[i] = -1", "faults = world_faults(s, i)", "if faults != 0:")
     w.add(2, "record_end(s, f, i)", "park_world(s, i)")
     if "encoders" in used_sensors(task):
-        _call_sensor(w, 1, "keep_joints")
-    w.add(1, "derive(s, c, i)", "update_contacts(s, c, i)")
+        _call(w, 1, measure.keep_joints)
+    _write_derive(w, 1, scene)
+    w.add(1, "update_contacts(s, c, i)")
+    if scene.contacts:
+        _call(w, 1, derive.read_contact_sensors)
     _write_sensors_update(w, task)
     _write_terminations(w, task)
     _write_rewards(w, task)
@@ -190,7 +206,8 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     _write_quarantine(w, groups, fields)
     _write_end_of_episode(w, task)
     _write_reset(w, scene, task)
-    w.add(2, f"if fresh == 1 or (done == 0 and (s.dirty[i] & {engine.DIRTY_VELOCITY}) != 0):", "    derive(s, c, i)")
+    w.add(2, f"if fresh == 1 or (done == 0 and (s.dirty[i] & {engine.DIRTY_VELOCITY}) != 0):")
+    _write_derive(w, 3, scene)
     w.add(2, "if fresh == 1:", "    looking = 0")
     _write_sensors_reset(w, task)
     _write_commands(w, task, 3, timed=False)
@@ -259,9 +276,10 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
     w.add(4, "s.qvel[i, k] = 0.0")
     if task.terrain is not None:
         w.add(3, "place_on_terrain(s, i)")
+        if scene.objects:
+            _call(w, 3, derive.place_objects_on_terrain)
     if any(term.info.writes == "wrench" for term in task.events.values()):
-        w.functions["clear_wrench"] = clear_wrench
-        w.add(3, "clear_wrench(s, i)")
+        _call(w, 3, derive.clear_wrench)
     for name, term in task.events.items():
         if term.mode == "reset":
             w.rng(3, f"events.{name}")
@@ -269,6 +287,8 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
     write_delay_draw(w, task, 3)
     _write_sensor_delay(w, task, scene)
     w.add(3, "clear_world(s, i)")
+    if scene.contacts:
+        _call(w, 3, derive.clear_contact_sensors)
 
 
 def write_startup(w: Writer, task: Task) -> None:
@@ -293,20 +313,21 @@ def write_startup(w: Writer, task: Task) -> None:
             _write_event(w, name, term, 1)
 
 
-def _call_sensor(w: Writer, indent: int, name: str) -> None:
-    w.functions[name] = getattr(measure, name)
-    w.add(indent, f"{name}(s, i)")
+def _call(w: Writer, indent: int, fn: Any, arguments: str = "s, i") -> None:
+    w.functions[fn.key] = fn
+    w.add(indent, f"{fn.key}({arguments})")
 
 
 def _write_sensors_update(w: Writer, task: Task) -> None:
     """Write what is computed once a step from the derived state."""
     used = used_sensors(task)
     if "imu_acc" in used:
-        _call_sensor(w, 1, "read_late_accelerometer" if task.sensors.imu.delay_s[1] > 0 else "read_accelerometer")
+        is_late = task.sensors.imu.delay_s[1] > 0
+        _call(w, 1, measure.read_late_accelerometer if is_late else measure.read_accelerometer)
     if "foot_forces" in used:
-        _call_sensor(w, 1, "read_foot_forces")
+        _call(w, 1, measure.read_foot_forces)
     if "height_scan" in used and task.sensors.height_scan.source == "map":
-        _call_sensor(w, 1, "scan_heights")
+        _call(w, 1, measure.scan_heights)
 
 
 def _write_sensor_delay(w: Writer, task: Task, scene: Scene) -> None:
@@ -327,10 +348,10 @@ def _write_sensors_reset(w: Writer, task: Task) -> None:
     """Write the sensors' values at an episode's start, from the derived state."""
     used = used_sensors(task)
     if "encoders" in used:
-        _call_sensor(w, 3, "keep_joints_at_reset")
+        _call(w, 3, measure.keep_joints_at_reset)
     if "imu_acc" in used:
-        _call_sensor(w, 3, "rest_accelerometer")
+        _call(w, 3, measure.rest_accelerometer)
     if "foot_forces" in used:
-        _call_sensor(w, 3, "clear_foot_forces")
+        _call(w, 3, measure.clear_foot_forces)
     if "height_scan" in used and task.sensors.height_scan.source == "map":
-        _call_sensor(w, 3, "scan_heights")
+        _call(w, 3, measure.scan_heights)

@@ -34,7 +34,7 @@ def make_task() -> Task:
         name="cartpole",
         summary="swing a pole up from hanging down and balance it",
         robot=get_robot("cartpole"),
-        sim=Sim(timestep=0.01, decimation=4),
+        sim=Sim(timestep=0.01, decimation=4, floor_height=-0.9),
         episode_length_s=4.0,
         actions=Actions(kind="effort"),
         observations={"actor": ObservationGroup(terms=sensed), "critic": ObservationGroup(terms=dict(sensed))},

@@ -33,7 +33,7 @@ def terms_of(kind):
     return found
 
 
-OWN_FILE = {"sensing": "test_terms_sensing", "gymnasium": "test_terms_gymnasium"}
+OWN_FILE = {name: f"test_terms_{name}" for name in ("gymnasium", "objects", "sensing")}
 """Modules of terms with a test file of their own; the others share one for each kind."""
 
 
