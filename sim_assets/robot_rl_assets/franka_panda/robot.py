@@ -10,19 +10,20 @@ its target with a lag of about 0.1 s, so the target offset of an action of 1, 0.
 joints' speed limit.
 
 Gravity: the real controller adds the torques that carry arm and hand to every command, and so does the model
-(`gravcomp`), as passive forces. A joint's torque is therefore that of its PD law only, what Franka's interface calls the
-desired torque; the motors give the arm's weight on top of it (up to 51 N m at joint 2, outstretched). What the hand holds
-is not compensated.
+(`gravcomp`), as passive forces. A joint's torque is therefore that of its PD law only, what Franka's interface calls
+the desired torque; the motors give the arm's weight on top of it (up to 57 N m, at joint 2 of the outstretched arm). What
+the hand holds is not compensated.
 
-Hand: one action opens and closes it. `finger_joint1` is driven, and `finger_joint2` follows it by an equality constraint
-of the model. The hand's usual actuator in MuJoCo pulls at the mean of both positions, half of its force on either finger;
-with equal positions that is the same force at one finger that drags the other along, so gains and limit carry over. An
-action of -1 closes the hand, 0 opens it; on a cube of 5 cm a closed target presses with kp 0.025 m / 2 = 1.25 N at each
-finger. The fingers' speed limit is the data sheet's travel speed, 50 mm/s each.
+Hand: one action opens and closes it. `finger_joint1` is driven, and `finger_joint2` follows it by an equality
+constraint of the model. The hand's usual actuator in MuJoCo pulls at the mean of both positions, half of its force on
+either finger; with equal positions that is the same force at one finger that drags the other along, so gains and limit
+carry over. An action of -1 closes the hand, 0 opens it; a closed target presses a cube of 5 cm with
+kp 0.025 m / 2 = 1.25 N at each finger, where the real hand has 70 N. The fingers' speed limit is the data sheet's
+travel speed, 50 mm/s each.
 
-There is no left-right mirror: the hand points along y with joint 7 at 45 degrees, a pose that is not its own mirror image
-(that would take `pi / 2 - q`), one finger is driven and the other is not, and the links' centres of mass lie up to 4 cm
-beside the plane of the arm.
+There is no left-right mirror: in the ready pose joint 7 is at 45 degrees, and its mirror image `pi / 2 - q` is more
+than a sign; one finger is driven and the other is not; and the links' centres of mass lie up to 4 cm beside the plane
+of the arm.
 """
 
 import math
