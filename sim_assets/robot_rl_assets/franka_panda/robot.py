@@ -11,8 +11,8 @@ joints' speed limit.
 
 Gravity: the real controller adds the torques that carry arm and hand to every command, and so does the model
 (`gravcomp`), as passive forces. A joint's torque is therefore that of its PD law only, what Franka's interface calls
-the desired torque; the motors give the arm's weight on top of it (up to 57 N m, at joint 2 of the outstretched arm). What
-the hand holds is not compensated.
+the desired torque; the motors give the arm's weight on top of it (up to 57 N m, at joint 2 of the outstretched arm).
+What the hand holds is not compensated.
 
 Hand: one action opens and closes it. `finger_joint1` is driven, and `finger_joint2` follows it by an equality
 constraint of the model. The hand's usual actuator in MuJoCo pulls at the mean of both positions, half of its force on
