@@ -47,7 +47,7 @@ def test_default_pose_is_within_ordered_limits(robot, model):
         if not model.joint(joint.name).limited[0]:
             continue
         lower, upper = model.joint(joint.name).range
-        assert lower < joint.default_pos < upper, joint.name
+        assert lower <= joint.default_pos <= upper, joint.name
 
 
 def test_base_floats_or_is_fixed_as_the_robot_specifies(robot, model):

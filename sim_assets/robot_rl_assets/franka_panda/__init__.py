@@ -1,0 +1,1 @@
+"""Franka Emika Panda, an arm of seven joints, with its two-finger hand."""
