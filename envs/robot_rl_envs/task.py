@@ -21,10 +21,10 @@ SOLVERS = ("newton", "cg", "pgs")
 CONES = ("pyramidal", "elliptic")
 INTEGRATORS = ("implicitfast", "euler", "rk4")
 
-NAMED = ("body", "joint")
+NAMED = ("body", "joint", "site")
 """Parameters that may be given by name instead of by index."""
 
-WIDTHS = "all write the one command of a world, so they must declare the same size"
+ONE_COMMAND = "all write the one command of a world, so they must declare the same components, frame and draws"
 
 _SECTIONS = {
     "rewards": "reward",
@@ -46,7 +46,7 @@ def _check_terms(section: str, kind: str, terms: dict[str, Any]) -> None:
 class _Term:
     """Base of the term entries: a function, its parameters, and a check that they fit.
 
-    A ``body`` or ``joint`` may be given by its name, which is looked up when the environment is built.
+    A ``body``, ``joint`` or ``site`` may be given by its name, which is looked up when the environment is built.
     """
 
     kind = ""
@@ -72,7 +72,7 @@ class _Term:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Parameters that may be given as the name of a body or joint."""
+        """Parameters that may be given as the name of a body, joint or site."""
         return () if self.kind == "observation" else NAMED
 
     @property
@@ -156,7 +156,7 @@ class Command(_Term):
 
     kind = "command"
 
-    def __init__(self, fn: Any, *, resample_s: tuple[float, float] = (10.0, 10.0), **params: float):
+    def __init__(self, fn: Any, *, resample_s: tuple[float, float] = (10.0, 10.0), **params: float | str):
         self._bind(fn, params)
         lo, hi = resample_s
         require(0 < lo <= hi, "resample_s", resample_s, "must be (lo, hi) with 0 < lo <= hi")
@@ -346,7 +346,8 @@ class Task:
         for name, group in self.vectors.items():
             require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
             _check_terms(f"observations.{name}", "observation", group.terms)
-        require(len({term.info.size for term in self.commands.values()}) <= 1, "commands", list(self.commands), WIDTHS)
+        kinds = [(term.info.components, term.info.frame, term.info.draws) for term in self.commands.values()]
+        require(all(kind == kinds[0] for kind in kinds), "commands", list(self.commands), ONE_COMMAND)
         if self.randomize.latency_from:
             self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
 

@@ -107,6 +107,7 @@ def _check_terms(task: Task, scene: Scene) -> dict[str, float]:
     """Check every term's parameters against the robot; return the indices of those given by name, by path."""
     model = scene.model
     names = {"joint": list(scene.robot.joint_names), "body": [model.body(b).name for b in range(model.nbody)]}
+    names["site"] = [model.site(k).name for k in range(model.nsite)]
     resolved = {}
     for section, terms in _sections(task).items():
         for name, term in terms.items():
