@@ -93,11 +93,14 @@ def _observation(term: Mapping[str, Any], joint_names: Sequence[str], commanded:
     if transform == "sin_cos_phase":
         params.setdefault("gate", "command" if commanded else "none")
         params.setdefault("gate_norm", DEFAULT_GATE_NORM if params["gate"] == "command" else 0.0)
+    unit = term.get("unit") or "1"
+    if signal == "command" and ", " in unit and unit not in TRANSFORMS[transform][signal]:
+        unit = "1"  # components of several units, for which the contract has no other word
     return {
         "name": name,
         "signal": signal,
         "transform": transform,
-        "unit": term.get("unit") or "1",
+        "unit": unit,
         "frame": term.get("frame") or "none",
         "size": term["size"],
         "scale": term.get("scale", 1.0),

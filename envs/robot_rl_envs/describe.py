@@ -12,7 +12,7 @@ from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout
 from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.task import Task, TorchTerm
-from robot_rl_envs.terms.declare import MirrorRule
+from robot_rl_envs.terms.declare import OWN_RANGES, MirrorRule, TermInfo
 
 JOINT_FACTS = ("default_pos", "kp", "kd", "effort_limit", "velocity_limit")
 
@@ -26,7 +26,37 @@ def _joint_rows(scene: Scene) -> list[dict[str, Any]]:
     return rows
 
 
-def _observation_row(slot: ObservationSlot, scene: Scene) -> dict[str, Any]:
+def describe_command(task: Task) -> dict[str, Any] | None:
+    """Describe the command of a task, None without one; JSON-able, floats unrounded.
+
+    Returns:
+        "name"; "components": name -> "unit", "lower" and "upper"; "frame" of its vectors; "draws", how to draw it (see
+        :data:`.declare.DRAWS`).
+    """
+    for name, term in task.commands.items():
+        info = term.info
+        own = OWN_RANGES.get(info.draws)
+        components = {}
+        for component, unit in info.components.items():
+            ends = [f"{component}_{end}" for end in ("lo", "hi")]
+            lower, upper = (term.params[end] for end in ends) if ends[0] in term.params else own
+            components[component] = {"unit": unit, "lower": lower, "upper": upper}
+        return {"name": name, "components": components, "frame": info.frame, "draws": info.draws}
+    return None
+
+
+def _quantity(info: TermInfo, task: Task, scene: Scene) -> dict[str, str]:
+    """Return unit and frame of an observation; where the base does not move, the world's frame is the base's."""
+    command, as_commanded = describe_command(task), {"unit": "1", "frame": "base"}
+    if command is not None:
+        units = [component["unit"] for component in command["components"].values()]
+        as_commanded["unit"] = units[0] if len(set(units)) == 1 else ", ".join(units)
+        as_commanded["frame"] = "world" if command["frame"] == "world" and scene.base else "base"
+    declared = {name: getattr(info, name) for name in as_commanded}
+    return {name: as_commanded[name] if value == "command" else value for name, value in declared.items()}
+
+
+def _observation_row(slot: ObservationSlot, scene: Scene, task: Task) -> dict[str, Any]:
     if isinstance(slot.term, TorchTerm):
         return {"name": slot.name, "signal": None, "transform": "identity", "size": slot.size}
     info = slot.term.info
@@ -43,8 +73,7 @@ def _observation_row(slot: ObservationSlot, scene: Scene) -> dict[str, Any]:
         "name": slot.name,
         "signal": signal,
         "transform": info.transform,
-        "unit": info.unit,
-        "frame": info.frame,
+        **_quantity(info, task, scene),
         "size": slot.size,
         "scale": slot.term.scale,
         "clip": slot.term.clip,
@@ -57,7 +86,10 @@ def describe_policy(task: Task, scene: Scene, layout: TaskLayout) -> dict[str, A
     """Describe joints, actions, observations, rates and command ranges; JSON-able, floats unrounded."""
     driven = [(joint.name, *scene.action_map(joint)) for joint in scene.robot.joints if not joint.passive]
     actions = [{"joint": name, "scale": scale, "offset": offset} for name, offset, scale in driven]
-    commands = [{"name": name, "ranges": dict(term.params)} for name, term in task.commands.items()]
+    command = describe_command(task)
+    if command is not None:
+        ranges = {name: [row["lower"], row["upper"]] for name, row in command["components"].items()}
+        command |= {"ranges": ranges}
     return {
         "task": task.name,
         "robot": scene.robot.name,
@@ -65,10 +97,10 @@ def describe_policy(task: Task, scene: Scene, layout: TaskLayout) -> dict[str, A
         "actions": actions,
         "action_kind": task.actions.kind,
         "action_clip": task.actions.clip,
-        "observations": [_observation_row(slot, scene) for slot in layout.groups["actor"]],
+        "observations": [_observation_row(slot, scene, task) for slot in layout.groups["actor"]],
         "control_period_s": task.sim.step_dt,
         "physics_timestep_s": task.sim.timestep,
-        "command": commands[0] if commands else None,
+        "command": command,
     }
 
 

@@ -15,7 +15,7 @@ from tensordict import TensorDict
 
 from robot_rl_envs import buffers, fuse
 from robot_rl_envs.cameras.group import Images
-from robot_rl_envs.describe import describe_policy, mirror_maps, observation_terms
+from robot_rl_envs.describe import describe_command, describe_policy, mirror_maps, observation_terms
 from robot_rl_envs.engine import DIRTY_MODEL
 from robot_rl_envs.engines import make_engine
 from robot_rl_envs.entity.scene import make_scene
@@ -341,6 +341,8 @@ class Env(VecEnv):
 
     def push(self, delta_v: tuple[float, float, float], env_ids: torch.Tensor | None = None) -> None:
         """Add a velocity step [m/s], world frame, to the base of the worlds ``env_ids`` (None: all)."""
+        if not self.scene.entity.base:
+            raise ValueError(f"push={delta_v!r}: robot {self.scene.robot.name!r} has a fixed base, which nothing moves")
         where = slice(None) if env_ids is None else env_ids
         at = self.scene.entity.base_dof
         self.state.qvel[where, at : at + 3] += torch.tensor(delta_v, device=self.device)
@@ -430,6 +432,10 @@ class Env(VecEnv):
     def components(self, group: str) -> list[str]:
         """Return the names of the components of an observation group; see :func:`.motion.component_names`."""
         return component_names(self._layout, group, self.scene)
+
+    def describe_command(self) -> dict[str, Any] | None:
+        """Return the command's components with units and ranges, its frame and how to draw it; None without one."""
+        return describe_command(self.cfg)
 
     def describe_policy(self) -> dict[str, Any]:
         """Return a JSON-able description of what the policy reads and drives, for the exported contract."""

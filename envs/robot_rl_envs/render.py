@@ -61,6 +61,15 @@ class Arrow:
     rgba: tuple[float, float, float, float] = (0.1, 0.45, 0.9, 1.0)
 
 
+@dataclass(kw_only=True, slots=True)
+class Sphere:
+    """A sphere in the image: centre (3,), world frame [m], radius [m], and colour in [0, 1]."""
+
+    centre: np.ndarray
+    radius: float = 0.03
+    rgba: tuple[float, float, float, float] = (0.1, 0.45, 0.9, 0.5)
+
+
 def choose_backend() -> str:
     """Return the OpenGL backend: MUJOCO_GL if it is set, else EGL, else OSMesa; off Linux "glfw" or "cgl".
 
@@ -177,8 +186,10 @@ class Renderer:
         """Point the camera at `point` (3,) [m], world frame, immediately."""
         self._view.lookat[:] = point
 
-    def frame(self, qpos: np.ndarray, *, arrows: list[Arrow] | None = None) -> np.ndarray:
-        """Draw one configuration ``qpos`` (nq,), with ``arrows`` on top of the scene.
+    def frame(
+        self, qpos: np.ndarray, *, arrows: list[Arrow] | None = None, spheres: list[Sphere] | None = None
+    ) -> np.ndarray:
+        """Draw one configuration ``qpos`` (nq,), with ``arrows`` and ``spheres`` in the scene.
 
         Returns:
             (height, width, 3) uint8, top row first; a new array.
@@ -199,6 +210,8 @@ class Renderer:
         self._light()
         for arrow in arrows or []:
             self._draw_arrow(arrow)
+        for sphere in spheres or []:
+            self._draw_sphere(sphere)
         mj.mjr_render(self._rect, self._scene, self._gl)
         mj.mjr_readPixels(self._pixels, None if self._sky is None else self._depth, self._rect, self._gl)
         if self._sky is not None:
@@ -245,6 +258,16 @@ class Renderer:
         mj.mjv_initGeom(geom, kind, zeros, zeros, np.eye(3).ravel(), np.array(arrow.rgba, dtype=np.float32))
         start = np.asarray(arrow.start, dtype=np.float64)
         mj.mjv_connector(geom, kind, 0.012, start, start + arrow.vector)
+        scene.ngeom += 1
+
+    def _draw_sphere(self, sphere: Sphere) -> None:
+        scene = self._scene
+        if scene.ngeom >= scene.maxgeom:
+            return
+        size, centre = np.full(3, sphere.radius), np.asarray(sphere.centre, dtype=np.float64)
+        rgba = np.array(sphere.rgba, dtype=np.float32)
+        kind = int(self._mj.mjtGeom.mjGEOM_SPHERE)
+        self._mj.mjv_initGeom(scene.geoms[scene.ngeom], kind, size, centre, np.eye(3).ravel(), rgba)
         scene.ngeom += 1
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ INTEGRATORS = ("implicitfast", "euler", "rk4")
 NAMED = ("body", "joint", "site", "object", "object_joint", "contact", "sensor")
 """What a parameter may name: one that is called so, or ends so (``left_site``)."""
 
-WIDTHS = "all write the one command of a world, so they must declare the same size"
+ONE_COMMAND = "all write the one command of a world, so they must declare the same components, frame and draws"
 
 _SECTIONS = {
     "rewards": "reward",
@@ -169,7 +169,7 @@ class Command(_Term):
 
     kind = "command"
 
-    def __init__(self, fn: Any, *, resample_s: tuple[float, float] = (10.0, 10.0), **params: float):
+    def __init__(self, fn: Any, *, resample_s: tuple[float, float] = (10.0, 10.0), **params: float | str):
         self._bind(fn, params)
         lo, hi = resample_s
         require(0 < lo <= hi, "resample_s", resample_s, "must be (lo, hi) with 0 < lo <= hi")
@@ -371,7 +371,8 @@ class Task:
         names = [term.measured for term in actor.values() if getattr(term, "measured", "")]
         twice = next((name for name in names if names.count(name) > 1), "")
         require(not twice, "observations.actor: measured", twice, "two terms name it; each needs a name of its own")
-        require(len({term.info.size for term in self.commands.values()}) <= 1, "commands", list(self.commands), WIDTHS)
+        kinds = [(term.info.components, term.info.frame, term.info.draws) for term in self.commands.values()]
+        require(all(kind == kinds[0] for kind in kinds), "commands", list(self.commands), ONE_COMMAND)
         if self.randomize.latency_from:
             self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
 

@@ -44,7 +44,9 @@ class Options(PolicyOptions):
     seconds: float = option(10.0, "how long the policy walks, or the length of an episode [s]; 0: until Ctrl-C")
     episodes: int = option(0, "instead of a session: worlds of a comparison with the trainer", least=0, most=MAX_ENVS)
     transport: str = option("udp", "udp, shm, or dds where the runtime was built with it")
-    command: str = option("task", "task (drawn), script, a joystick such as /dev/input/js0, or vx,vy,yaw")
+    command: str = option(
+        "task", "task (drawn), script, a joystick such as /dev/input/js0, or vx,vy,yaw (another command's own)"
+    )
     faults: str = option("", "what goes wrong, such as delay=0.03@2-4,nan@6, or a file.json")
     recover: bool = option(True, "after a fault or a fall hang the robot up and start again")
     viewer: bool = option(False, "show it in the browser, with buttons for the operator")

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import UserError
-from robot_rl.viewer.drive import AXES, make_script, segment_at, velocity_ranges
+from robot_rl.viewer.command import POSE, CommandInfo, command_info
+from robot_rl.viewer.drive import make_script, segment_at
 
 EVENT = struct.Struct("<IhBB")
 """One event of Linux's joystick interface: time [ms], value, type, number."""
 BUTTON, AXIS, INITIAL = 0x01, 0x02, 0x80
 FULL = 32767.0
 DEAD_ZONE = 0.08
-STICK = {"vx": (1, -1.0), "vy": (0, -1.0), "yaw": (3, -1.0)}
-"""Axis of the joystick and its sign for each component: left stick forward and sideways, right stick turns."""
+STICK = ((1, -1.0), (0, -1.0), (3, -1.0))
+"""Axis of the joystick and its sign for vx, vy and the yaw rate: left stick forward and sideways, right stick turns."""
+QUATERNION_TOLERANCE = 0.01
 BUTTONS = {0: "stand", 1: "damp", 2: "policy", 7: "policy"}
-
-Ranges = dict[str, tuple[float, float]]
 
 
 class Commands:
@@ -39,7 +39,7 @@ class Fixed(Commands):
     """One command all the time."""
 
     def __init__(self, values: tuple[float, ...]) -> None:
-        """Use a command (vx, vy, yaw)."""
+        """Use a command (width,)."""
         self._values = values
 
     def command(self, time_s: float) -> np.ndarray | None:
@@ -50,9 +50,9 @@ class Fixed(Commands):
 class Demonstration(Commands):
     """Forward, sideways, turning, a curve, standing: each a share of the time."""
 
-    def __init__(self, ranges: Ranges, seconds: float) -> None:
-        """Plan it within the ranges of the command."""
-        self._script = make_script(ranges, seconds)
+    def __init__(self, info: CommandInfo, seconds: float) -> None:
+        """Plan it within the ranges of a velocity command."""
+        self._script = make_script(info, seconds)
 
     def command(self, time_s: float) -> np.ndarray | None:
         """See `Commands`."""
@@ -62,9 +62,9 @@ class Demonstration(Commands):
 class Joystick(Commands):
     """A gamepad: left stick moves, right stick turns; A stands, B damps, X or Start lets the policy walk."""
 
-    def __init__(self, path: str, ranges: Ranges) -> None:
-        """Open a device such as /dev/input/js0; raise a UserError if there is none."""
-        self._ranges, self._axes, self._request = ranges, dict.fromkeys(range(8), 0.0), ""
+    def __init__(self, path: str, info: CommandInfo) -> None:
+        """Open a device such as /dev/input/js0 for a velocity command; raise a UserError if there is none."""
+        self._info, self._axes, self._request = info, dict.fromkeys(range(8), 0.0), ""
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
@@ -91,12 +91,11 @@ class Joystick(Commands):
     def command(self, time_s: float) -> np.ndarray | None:
         """See `Commands`."""
         self._read()
-        values = []
-        for axis in AXES:
-            number, sign = STICK[axis]
-            share, (low, high) = sign * self._axes.get(number, 0.0), self._ranges[axis]
-            values.append(share * high if share >= 0 else -share * low)
-        return np.array(values, np.float32)
+        values, ends = np.clip(np.zeros(len(self._info.names)), self._info.lower, self._info.upper), self._info
+        for k, (number, sign) in enumerate(STICK):
+            share = sign * self._axes.get(number, 0.0)
+            values[k] = share * ends.upper[k] if share >= 0 else -share * ends.lower[k]
+        return values.astype(np.float32)
 
     def take_request(self) -> str:
         """See `Commands`."""
@@ -113,7 +112,7 @@ def make_commands(text: str, env: Any, seconds: float) -> Commands:
     """Return the source of commands that a `command=` option specifies.
 
     Args:
-        text: "task", "script", the path of a joystick, or numbers such as "0.5,0,0".
+        text: "task", "script", the path of a joystick, or numbers such as "0.5,0,0", one a component.
         env: The environment.
         seconds: Length of the session [s].
 
@@ -122,15 +121,30 @@ def make_commands(text: str, env: Any, seconds: float) -> Commands:
     """
     if text in ("", "task"):
         return Commands()
+    info = command_info(env)
     if text == "script" or text.startswith("/"):
-        ranges = velocity_ranges(env)
-        if ranges is None:
+        if info is None or not info.is_velocity:
             raise UserError(f"command={text}: the task {env.cfg.name} has no velocity command; leave it out")
-        return Demonstration(ranges, seconds) if text == "script" else Joystick(text, ranges)
+        return Demonstration(info, seconds) if text == "script" else Joystick(text, info)
+    if info is None:
+        raise UserError(f"command={text}: the task {env.cfg.name} has no command; leave it out")
     try:
-        values = tuple(float(part) for part in text.strip("[]()").split(","))
+        values = np.array([float(part) for part in text.strip("[]()").split(",")])
     except ValueError:
-        values = ()
-    if len(values) != len(AXES) or not np.isfinite(values).all():
-        raise UserError(f"command={text}: must be task, script, a joystick such as /dev/input/js0, or vx,vy,yaw")
-    return Fixed(values)
+        values = np.zeros(0)
+    if len(values) != len(info.names) or not np.isfinite(values).all():
+        others = "script, a joystick such as /dev/input/js0, " if info.is_velocity else ""
+        raise UserError(f"command={text}: must be task, {others}or {','.join(info.names)}")
+    if not info.is_velocity:
+        _check_ranges(text, info, values)
+        values = info.clip(values)
+    return Fixed(tuple(values.tolist()))
+
+
+def _check_ranges(text: str, info: CommandInfo, values: np.ndarray) -> None:
+    """Refuse a component outside of its range, where the binary would take the end of the range, or no rotation."""
+    for name, value, low, high in zip(info.names, values, info.lower, info.upper, strict=True):
+        if not low <= value <= high:
+            raise UserError(f"command={text}: {name}={value:g} must be in [{low:g}, {high:g}]")
+    if info.draws == POSE and abs(np.linalg.norm(values[3:]) - 1) > QUATERNION_TOLERANCE:
+        raise UserError(f"command={text}: {','.join(info.names[3:])} must be a quaternion of length 1")

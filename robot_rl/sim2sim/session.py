@@ -22,6 +22,7 @@ from robot_rl.sim2sim.faults import Fault, check_faults
 from robot_rl.sim2sim.link import LOOPBACK, RealTime, free_ports, make_link, request_of
 from robot_rl.sim2sim.plant import TICK_S, Plant
 from robot_rl.sim2sim.proxy import ProxyProcess
+from robot_rl.viewer.command import command_info
 
 if TYPE_CHECKING:
     from robot_rl_envs.task import Task
@@ -124,6 +125,7 @@ class Session:
             arguments=[*(["--log", cfg.log] if cfg.log else []), *cfg.arguments],
         )
         stack.callback(self.binary.stop)
+        self._info = command_info(plant.env)
         self.commands: Commands = make_commands(cfg.command, plant.env, cfg.seconds or 60.0)
         self.exchange, self._idle_since = RealTime(self.link), plant.time_s
         plant.connect(self.exchange)
@@ -155,7 +157,7 @@ class Session:
                 if should_stop():
                     return
                 self._steer()
-                before = env.state.command[0].cpu().numpy().copy() if self._tracks else np.zeros(3)
+                before = env.state.command[0, :3].cpu().numpy().copy() if self._tracks else np.zeros(3)
                 done = bool(env.step(self._zeros)[2][0])
                 self._note_phase()
                 if done:
@@ -204,7 +206,8 @@ class Session:
 
     @property
     def _tracks(self) -> bool:
-        return getattr(self.plant.env.state, "command", torch.zeros(1, 0)).shape[1] == 3
+        """Whether the robot is to follow a velocity, so that an error can be measured."""
+        return self._info is not None and self._info.is_velocity
 
     def _operate(self, request: str, command: np.ndarray | None) -> None:
         """Send a message of the operator."""
@@ -213,7 +216,7 @@ class Session:
     def _steer(self) -> None:
         """Send the binary the command, and the request for the next phase."""
         command = self.commands.command(self.policy_s)
-        if command is not None and self._tracks:
+        if command is not None and self._info is not None:
             self.plant.env.set_command(torch.from_numpy(command))
         request = self.commands.take_request()
         if request:
@@ -222,7 +225,7 @@ class Session:
             request = self._next_request()
         if request:
             self._requested_at = self.plant.time_s
-        self._operate(request, self.plant.env.state.command[0].cpu().numpy() if self._tracks else None)
+        self._operate(request, self.plant.env.state.command[0].cpu().numpy() if self._info is not None else None)
 
     def _next_request(self) -> str:
         """Return the request that makes the robot walk, repeated until it is granted."""
@@ -261,7 +264,7 @@ class Session:
             self._operate("damp", None)
 
     def _track(self, command: np.ndarray) -> None:
-        """Add the tracking error of a step that was to follow a command (3,)."""
+        """Add the tracking error of a step that was to follow a velocity (3,)."""
         state, step_dt = self.plant.env.state, self.plant.env.step_dt
         self.policy_s += step_dt
         if not self._tracks:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from robot_rl.sim2sim.commands import Commands
-from robot_rl.viewer.drive import AXES, UNITS, heading, scene_model, velocity_ranges
+from robot_rl.viewer.command import command_info
+from robot_rl.viewer.drive import command_frame, heading, scene_model
+from robot_rl.viewer.panel import Sliders
 from robot_rl.viewer.play import Page
 
 if TYPE_CHECKING:
@@ -23,39 +25,43 @@ class View(Commands):
 
     def __init__(self, session: Session, host: str, port: int, *, drives: bool) -> None:
         """Start the page, with sliders for the command if it `drives`; raise a UserError as `Page` does."""
-        from robot_rl.viewer.scene import RobotScene
+        from robot_rl.viewer.scene import WORLD, RobotScene
+        from robot_rl.viewer.target import Target
 
         self._session, self._env, self._request = session, session.plant.env, ""
         self._page = Page(host, port, "sim2sim")
         self.url = self._page.url
         self._scene = RobotScene(self._page.server, scene_model(self._env))
         self._page.server.on_client_connect(self._scene.look_from)
-        self._ranges = velocity_ranges(self._env) if drives else None
+        self._info = info = command_info(self._env) if drives else None
         self._sliders = self._add_controls()
+        self._target = Target(self._page.server, WORLD, info) if info is not None and info.is_target else None
         self._figures = self._page.server.gui.add_html("")
         self._due = {"draw": 0.0, "read": 0.0}
         self._without = session.commands
         session.on_step, session.commands = self.update, self
 
-    def _add_controls(self) -> dict[str, Any]:
-        gui, sliders = self._page.server.gui, {}
+    def _add_controls(self) -> Sliders | None:
+        gui, info = self._page.server.gui, self._info
         gui.configure_theme(control_layout="fixed", show_logo=False, show_share_button=False)
         gui.set_panel_label(str(self._env.cfg.name))
         buttons = gui.add_button_group("operator", list(REQUESTS))
         buttons.on_click(lambda event: self._press(str(event.target.value)))
-        for axis, (low, high) in (self._ranges or {}).items():
-            start = min(max(0.0, low), high)
-            sliders[axis] = gui.add_slider(f"{axis} [{UNITS[axis]}]", low, high, 0.05, round(start / 0.05) * 0.05)
-        return sliders
+        if info is None:
+            return None
+        drawn = self._env.state.command[0].cpu().numpy()
+        return Sliders(gui, info, info.clip(np.zeros(len(drawn)) if info.is_velocity else drawn))
 
     def _press(self, button: str) -> None:
         self._request = REQUESTS[button]
 
     def command(self, time_s: float) -> np.ndarray | None:
         """Return the command of the sliders, else that of the session's own source."""
-        if not self._sliders:
+        if self._sliders is None:
             return self._without.command(time_s)
-        return np.array([float(self._sliders[axis].value) for axis in AXES], np.float32)
+        if self._target is not None and (dragged := self._target.take()) is not None:
+            self._sliders.move(dragged)
+        return self._sliders.command.astype(np.float32)
 
     def take_request(self) -> str:
         """Return the button that was pressed since the last call."""
@@ -70,7 +76,10 @@ class View(Commands):
             self._due["draw"] = now + 1 / DRAW_HZ
             with self._page.server.atomic():
                 self._scene.update(state.qpos[0].cpu().numpy().astype(np.float64), follow=True)
-                if self._ranges is not None:
+                if self._target is not None and self._info is not None:
+                    self._target.place(*command_frame(self._env, self._info))
+                    self._target.show(state.command[0].cpu().numpy().astype(np.float64))
+                elif self._info is not None and self._info.is_velocity:
                     quat = state.base_quat_wxyz[0].cpu().numpy()
                     measured = np.append(state.base_lin_vel_b[0, :2].cpu().numpy(), float(state.base_ang_vel_b[0, 2]))
                     self._scene.show_velocity(state.command[0].cpu().numpy().copy(), measured, heading(quat))

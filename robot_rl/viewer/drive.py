@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 import torch
 
-UNITS = {"vx": "m/s", "vy": "m/s", "yaw": "rad/s"}
-AXES = tuple(UNITS)
-"""The components of a velocity command: forward and leftward velocity [m/s], yaw rate [rad/s]."""
+from robot_rl.viewer.command import CommandInfo, command_info
+
 SMOOTHING_S = 0.15
 """Time constant of the measured velocity that is shown [s]; that of a single control step is noisy."""
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
 class Segment:
-    """A part of a demonstration: from `start_s` on, the command of every world is `command` (vx, vy, yaw)."""
+    """A part of a demonstration: from `start_s` on, the command of every world is `command` (width,)."""
 
     start_s: float
     label: str
-    command: tuple[float, float, float]
+    command: tuple[float, ...]
 
 
 class Driver:
@@ -30,7 +29,7 @@ class Driver:
 
     Attributes:
         env: the environment.
-        ranges: of its velocity command; see `velocity_ranges`.
+        info: what its command is; None without one.
         time_s: simulated time since the start [s].
         episode_return: (N,) reward summed over the current episodes.
         measured: (N, 3) smoothed planar velocity and yaw rate in the base frame; 0 without a velocity command.
@@ -47,12 +46,17 @@ class Driver:
                 None for zero actions.
         """
         self.env, self._policy = env, policy
-        self.ranges = velocity_ranges(env)
+        self.info = command_info(env)
         self.time_s, self.resets = 0.0, 0
         self.episode_return, self.measured = torch.zeros(env.num_envs), np.zeros((env.num_envs, 3))
         self._obs = env.get_observations()
         self._forget = getattr(policy, "reset", lambda mask=None: None)
         self._forget()
+
+    @property
+    def tracks(self) -> bool:
+        """Whether the robot is to follow a velocity, so that what it does can be compared with it."""
+        return self.info is not None and self.info.is_velocity
 
     @property
     def _is_bundle(self) -> bool:
@@ -76,7 +80,7 @@ class Driver:
         self.resets += int(mask.sum())
         if mask.any():
             self._forget(mask if self._is_bundle else done)
-        if self.ranges is not None:
+        if self.tracks:
             self.measured += (1 - math.exp(-self.env.step_dt / SMOOTHING_S)) * (self.velocity() - self.measured)
             self.measured[mask] = 0.0
         return mask
@@ -97,7 +101,7 @@ class Driver:
         return self.env.state.qpos.detach().cpu().numpy().astype(np.float64)
 
     def command(self) -> np.ndarray:
-        """Return the command (N, 3): vx, vy [m/s], yaw rate [rad/s]."""
+        """Return the command (N, width)."""
         return self.env.state.command.detach().cpu().numpy().copy()
 
     def velocity(self) -> np.ndarray:
@@ -113,18 +117,34 @@ def scene_model(env: Any) -> Any:
     return scene.render_model if scene is not None else env.engine.model
 
 
-def velocity_ranges(env: Any) -> dict[str, tuple[float, float]] | None:
-    """Return the ranges {"vx": (low, high), "vy": ..., "yaw": ...} of a task's velocity command, None without one."""
-    for term in getattr(env.cfg, "commands", {}).values():
-        params = term.params
-        if all(f"{axis}_{end}" in params for axis in AXES for end in ("lo", "hi")):
-            return {axis: (float(params[f"{axis}_lo"]), float(params[f"{axis}_hi"])) for axis in AXES}
-    return None
+def can_be_pushed(env: Any) -> bool:
+    """Whether an environment can push its robot: only one with a floating base moves."""
+    scene = getattr(env, "scene", None)
+    return hasattr(env, "push") and (scene is None or scene.base)
 
 
-def make_script(ranges: dict[str, tuple[float, float]], seconds: float) -> list[Segment]:
-    """Return a demonstration of some length [s] within the ranges: forward, sideways, turning, a curve, standing."""
-    vx, vy, yaw = (0.75 * max(ranges[axis][1], 0.0) for axis in AXES)
+def base_pose(env: Any, world: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pose of a base frame in the world: position (3,) [m] and orientation (4,) w, x, y, z."""
+    scene, state = getattr(env, "scene", None), env.state
+    if scene is not None and not scene.base:
+        return np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0])
+    parts = (state.base_pos_w[world], state.base_quat_wxyz[world])
+    position, quat = (part.detach().cpu().numpy().astype(np.float64) for part in parts)
+    return position, quat
+
+
+def command_frame(env: Any, info: CommandInfo, world: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pose of the frame of a command in the world, as `base_pose` does."""
+    return base_pose(env, world) if info.frame == "base" else (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+
+
+def make_script(info: CommandInfo, seconds: float) -> list[Segment]:
+    """Return a demonstration of a velocity command: forward, sideways, turning, a curve, standing.
+
+    It lasts `seconds` [s] and stays within the ranges; components after the first three are zero or next to it.
+    """
+    vx, vy, yaw = (0.75 * max(float(high), 0.0) for high in info.upper[:3])
+    rest = tuple(np.clip(0.0, info.lower, info.upper)[3:].tolist())
     parts = [
         ("forward", (vx, 0.0, 0.0), 0.26),
         ("sideways", (0.0, vy, 0.0), 0.2),
@@ -135,7 +155,7 @@ def make_script(ranges: dict[str, tuple[float, float]], seconds: float) -> list[
     segments, start = [], 0.0
     for label, command, share in parts:
         if label == "stand" or any(command):
-            segments.append(Segment(start_s=start, label=label, command=command))
+            segments.append(Segment(start_s=start, label=label, command=command + rest))
             start += share * seconds
     return segments
 
@@ -150,3 +170,15 @@ def heading(quat_wxyz: np.ndarray) -> np.ndarray:
     w, x, y, z = quat_wxyz
     angle = math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
     return np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+
+
+def rotation(quat: np.ndarray) -> np.ndarray:
+    """Return the rotation (3, 3) from the frame of a unit quaternion (4,) w, x, y, z to the one it is given in."""
+    w, x, y, z = quat
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )

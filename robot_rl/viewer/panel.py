@@ -2,48 +2,78 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robot_rl.viewer.drive import AXES, UNITS
+from robot_rl.viewer.command import CommandInfo
 
 if TYPE_CHECKING:
     import viser
 
-TITLES = {"vx": "forward", "vy": "left", "yaw": "turn left"}
+VELOCITY_STEP = 0.05
+"""Step of the sliders of a velocity command [m/s, rad/s]."""
 STYLE = "font: 13px system-ui, sans-serif; font-variant-numeric: tabular-nums; padding: 0 1em; width: 100%;"
+
+
+class Sliders:
+    """A slider for each component of a command.
+
+    Attributes:
+        handles: the sliders by the component's name.
+    """
+
+    def __init__(self, gui: viser.GuiApi, info: CommandInfo, start: np.ndarray) -> None:
+        """Add them to a page, at a command (width,)."""
+        self._info, self.handles = info, {}
+        rows = zip(info.names, info.labels, info.lower.tolist(), info.upper.tolist(), start.tolist(), strict=True)
+        for name, label, low, high, value in rows:
+            step = VELOCITY_STEP if info.is_velocity else _step_of(high - low)
+            rounded = round(round(value / step) * step, 4)
+            self.handles[name] = gui.add_slider(label, low, high, step, min(max(rounded, low), high))
+
+    @property
+    def command(self) -> np.ndarray:
+        """The command (width,) that they show."""
+        return self._info.clip([float(handle.value) for handle in self.handles.values()])
+
+    def move(self, values: np.ndarray) -> None:
+        """Move the first sliders to values, as far as their ranges reach."""
+        for handle, value in zip(self.handles.values(), values.tolist(), strict=False):
+            handle.value = min(max(round(value, 4), handle.min), handle.max)
+
+
+def _step_of(width: float) -> float:
+    """Return a power of ten of which a range has a hundred or more."""
+    return 10.0 ** math.floor(math.log10(width / 100)) if width > 0 else 0.01
 
 
 class Panel:
     """Sliders, buttons and figures of the page. Buttons leave a request that `take` collects."""
 
     def __init__(
-        self, server: viser.ViserServer, title: str, ranges: dict[str, tuple[float, float]] | None, *, can_push: bool
+        self, server: viser.ViserServer, title: str, info: CommandInfo | None, start: np.ndarray, *, can_push: bool
     ) -> None:
-        """Build the panel; it has sliders for a velocity command with ranges, and a button for pushes."""
-        self._gui = server.gui
+        """Build the panel; it has sliders for a command, which begin at `start` (width,), and a button for pushes."""
+        self._gui, self._info = server.gui, info
         self._requests: set[str] = set()
         self.paused = False
         self._gui.configure_theme(control_layout="fixed", show_logo=False, show_share_button=False)
         self._gui.set_panel_label(title)
-        self._sliders = self._add_command(ranges) if ranges else {}
+        self._sliders = self._add_command(info, start) if info is not None else None
         self._add_simulation(can_push)
-        with self._gui.add_folder("Measured"):
+        tracks = info is not None and info.is_velocity
+        with self._gui.add_folder("Measured" if info is None or tracks else "Figures"):
             self._figures = self._gui.add_html("")
-            self._plot = self._add_plot() if ranges else None
+            self._plot = self._add_plot(info) if info is not None and tracks else None
 
-    def _add_command(self, ranges: dict[str, tuple[float, float]]) -> dict[str, Any]:
-        sliders = {}
+    def _add_command(self, info: CommandInfo, start: np.ndarray) -> Sliders:
         with self._gui.add_folder("Command"):
-            for axis in AXES:
-                low, high = ranges[axis]
-                start = 0.5 * high if axis == "vx" else min(max(0.0, low), high)
-                label = f"{TITLES[axis]} [{UNITS[axis]}]"
-                sliders[axis] = self._gui.add_slider(label, low, high, 0.05, round(start / 0.05) * 0.05)
-            stand = self._gui.add_button("Stand still")
-        stand.on_click(lambda _: self._stand())
+            sliders = Sliders(self._gui, info, start)
+            if info.is_velocity:
+                self._gui.add_button("Stand still").on_click(lambda _: self.move(np.zeros(len(info.names))))
         return sliders
 
     def _add_simulation(self, can_push: bool) -> None:
@@ -55,10 +85,10 @@ class Panel:
             self._speed = self._gui.add_slider("speed [×]", 0.1, 4.0, 0.1, 1.0, hint="1 is real time")
             self._follow = self._gui.add_checkbox("Follow the robot", True)
 
-    def _add_plot(self) -> Any:
+    def _add_plot(self, info: CommandInfo) -> Any:
         from viser import uplot
 
-        self._axis = self._gui.add_dropdown("Shown", [TITLES[axis] for axis in AXES])
+        self._axis = self._gui.add_dropdown("Shown", info.labels[:3])
         empty = np.zeros(2)
         series = (
             uplot.Series(label="time [s]"),
@@ -67,9 +97,10 @@ class Panel:
         )
         return self._gui.add_uplot((empty, empty, empty), series, scales={"x": uplot.Scale(time=False)}, aspect=1.6)
 
-    def _stand(self) -> None:
-        for slider in self._sliders.values():
-            slider.value = min(max(0.0, slider.min), slider.max)
+    def move(self, values: np.ndarray) -> None:
+        """Move the first sliders of the command to values, as far as their ranges reach."""
+        if self._sliders is not None:
+            self._sliders.move(values)
 
     def _press(self, name: str) -> None:
         if name == "Pause":
@@ -85,10 +116,9 @@ class Panel:
         return False
 
     @property
-    def command(self) -> tuple[float, float, float]:
-        """The command of the sliders: vx, vy [m/s], yaw rate [rad/s]."""
-        vx, vy, yaw = (float(self._sliders[axis].value) for axis in AXES)
-        return vx, vy, yaw
+    def command(self) -> tuple[float, ...]:
+        """The command of the sliders; empty without one."""
+        return tuple(self._sliders.command.tolist()) if self._sliders is not None else ()
 
     @property
     def speed(self) -> float:
@@ -105,28 +135,28 @@ class Panel:
         """Whether the view follows the robot."""
         return bool(self._follow.value)
 
-    def write(self, rows: list[tuple[str, float, float]], facts: dict[str, str]) -> None:
-        """Show rows of (name, command, measured), and other figures by name."""
+    def write(self, rows: list[tuple[str, float, float | None]], facts: dict[str, str]) -> None:
+        """Show rows of (name, command, measured), measured None where nothing is, and other figures by name."""
         right = 'style="text-align: right"'
-        html = ""
+        html, errors = "", [command - measured for _, command, measured in rows if measured is not None]
         if rows:
-            cells = "".join(
-                f"<tr><td>{escape(name)}</td><td {right}>{_two(command)}</td><td {right}>{_two(measured)}</td>"
-                f"<td {right}>{_two(abs(command - measured))}</td></tr>"
-                for name, command, measured in rows
+            heads, cells = ["", "command", "measured", "error"] if errors else ["", "command"], ""
+            for name, command, measured in rows:
+                figures = [command] if measured is None else [command, measured, abs(command - measured)]
+                cells += f"<tr><td>{escape(name)}</td>{''.join(f'<td {right}>{_two(x)}</td>' for x in figures)}</tr>"
+            html += (
+                f'<table style="width: 100%"><tr>{"".join(f"<th {right}>{x}</th>" for x in heads)}</tr>{cells}</table>'
             )
-            error = float(np.hypot(rows[0][1] - rows[0][2], rows[1][1] - rows[1][2]))
-            facts = {"Planar velocity error": f"{error:.2f} m/s", **facts}
-            head = f"<tr><th></th><th {right}>command</th><th {right}>measured</th><th {right}>error</th></tr>"
-            html += f'<table style="width: 100%">{head}{cells}</table>'
+        if errors:
+            facts = {"Planar velocity error": f"{float(np.hypot(*errors[:2])):.2f} m/s", **facts}
         lines = "".join(f"<tr><td>{escape(k)}</td><td {right}>{escape(v)}</td></tr>" for k, v in facts.items())
         self._figures.content = f'<div style="{STYLE}">{html}<table style="width: 100%">{lines}</table></div>'
 
     def plot(self, history: list[tuple[float, np.ndarray, np.ndarray]]) -> None:
         """Plot the selected component of a history of (time [s], command, measured)."""
-        if self._plot is None or len(history) < 2:
+        if self._plot is None or self._info is None or len(history) < 2:
             return
-        k = [TITLES[axis] for axis in AXES].index(self._axis.value)
+        k = self._info.labels.index(self._axis.value)
         times = np.array([time for time, _, _ in history])
         command = np.array([float(point[k]) for _, point, _ in history])
         measured = np.array([float(point[k]) for _, _, point in history])

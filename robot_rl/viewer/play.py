@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import UserError
-from robot_rl.viewer.drive import UNITS, Driver, heading, scene_model
+from robot_rl.viewer.command import CommandInfo
+from robot_rl.viewer.drive import Driver, can_be_pushed, command_frame, heading, scene_model
 
 DRAW_HZ, READ_HZ, PLOT_HZ = 100.0, 5.0, 5.0
 HISTORY_S = 10.0
@@ -85,13 +86,15 @@ class Player:
         server, self.url = self._page.server, self._page.url
 
         from robot_rl.viewer.panel import Panel
-        from robot_rl.viewer.scene import RobotScene
+        from robot_rl.viewer.scene import WORLD, RobotScene
+        from robot_rl.viewer.target import Target
 
         self.env, self.driver = env, Driver(env, policy)
-        self._ranges = self.driver.ranges
+        self._info = info = self.driver.info
         self._scene = RobotScene(server, scene_model(env))
-        can_push = hasattr(env, "push") and self._ranges is not None
-        self.panel = Panel(server, str(env.cfg.name), self._ranges, can_push=can_push)
+        start = np.zeros(0) if info is None else first_command(info, self.driver.command()[0])
+        self.panel = Panel(server, str(env.cfg.name), info, start, can_push=can_be_pushed(env))
+        self._target = Target(server, WORLD, info) if info is not None and info.is_target else None
         self._scene.update(self.driver.qpos[0])
         server.on_client_connect(self._scene.look_from)
         self._history: deque[tuple[float, np.ndarray, np.ndarray]] = deque(maxlen=round(HISTORY_S * PLOT_HZ * 2))
@@ -138,9 +141,11 @@ class Player:
             angle = self._rng.uniform(0, 2 * math.pi)
             size = panel.push_speed
             self.env.push((size * math.cos(angle), size * math.sin(angle), 0.0))
+        if self._target is not None and (dragged := self._target.take()) is not None:
+            panel.move(dragged)
 
     def _step(self) -> None:
-        if self._ranges is not None:
+        if self._info is not None:
             self.env.set_command(self.panel.command)
         # An episode does not end by its time limit while somebody plays.
         self.env.episode_length_buf.zero_()
@@ -154,14 +159,17 @@ class Player:
         return True
 
     def _show(self, now: float) -> None:
-        commanded, measured = self._ranges is not None, self.driver.measured[0]
-        command = self.driver.command()[0] if commanded else np.zeros(3)
+        tracks, measured = self.driver.tracks, self.driver.measured[0]
+        command = self.driver.command()[0] if self._info is not None else np.zeros(0)
         if self._is_due("draw", now, DRAW_HZ):
             with self._page.server.atomic():
                 self._scene.update(self.driver.qpos[0], follow=self.panel.follow)
-                if commanded:
+                if tracks:
                     quat = self.env.state.base_quat_wxyz[0].cpu().numpy()
                     self._scene.show_velocity(command, measured, heading(quat))
+                if self._target is not None and self._info is not None:
+                    self._target.place(*command_frame(self.env, self._info))
+                    self._target.show(np.array(self.panel.command))
         if self._is_due("read", now, READ_HZ):
             span = self._ticks[-1] - self._ticks[0] if len(self._ticks) > 1 else math.inf
             rate = (len(self._ticks) - 1) / span
@@ -170,14 +178,31 @@ class Player:
                 "Speed": "paused" if self.panel.paused else f"{rate * self.env.step_dt:.2f} ×, {rate:.0f} steps/s",
                 "Falls": str(self.driver.resets),
             }
-            if not commanded:
+            if not tracks:
                 facts["Return"] = f"{float(self.driver.episode_return[0]):.1f}"
-            values = zip(UNITS.items(), command.tolist(), measured.tolist(), strict=True)
-            rows = [(f"{axis} [{unit}]", wanted, got) for (axis, unit), wanted, got in values] if commanded else []
-            self.panel.write(rows, facts)
-        if commanded and self._is_due("plot", now, PLOT_HZ):
+            self.panel.write(self._rows(command, measured), facts)
+        if tracks and self._is_due("plot", now, PLOT_HZ):
             self._history.append((self.driver.time_s, command.copy(), measured.copy()))
             self.panel.plot([point for point in self._history if point[0] > self.driver.time_s - HISTORY_S])
+
+    def _rows(self, command: np.ndarray, measured: np.ndarray) -> list[tuple[str, float, float | None]]:
+        """Return name, value and what was measured of each component of the command."""
+        if self._info is None:
+            return []
+        got = [*measured.tolist()] if self.driver.tracks else []
+        got += [None] * (len(command) - len(got))
+        names = zip(self._info.names, self._info.units, strict=True)
+        labels = [name if unit == "1" else f"{name} [{unit}]" for name, unit in names]
+        return list(zip(labels, command.tolist(), got, strict=True))
+
+
+def first_command(info: CommandInfo, drawn: np.ndarray) -> np.ndarray:
+    """Return the command (width,) that the page begins with: half of the forward speed, or what the task drew."""
+    if not info.is_velocity:
+        return info.clip(drawn)
+    start = np.zeros(len(info.names))
+    start[0] = 0.5 * info.upper[0]
+    return info.clip(start)
 
 
 def checked_port(host: str, port: int) -> int:

@@ -1,6 +1,6 @@
 """A video of a policy, made without a display: rendered by MuJoCo, encoded by PyAV while it is simulated.
 
-A strip below the images shows the command, the measured velocity and the time.
+A strip below the images shows the command, the time and, of a velocity command, the measured velocity.
 """
 
 from __future__ import annotations
@@ -18,10 +18,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robot_rl.errors import UserError
-from robot_rl.viewer.drive import UNITS, Driver, heading, make_script, scene_model, segment_at
+from robot_rl.viewer.command import POSE, CommandInfo
+from robot_rl.viewer.drive import (
+    Driver,
+    Segment,
+    command_frame,
+    heading,
+    make_script,
+    rotation,
+    scene_model,
+    segment_at,
+)
 
 if TYPE_CHECKING:
-    from robot_rl_envs.render import Arrow, Renderer
+    from robot_rl_envs.render import Arrow, Renderer, Sphere
 
 CODECS: tuple[tuple[str, dict[str, str]], ...] = (
     ("libx264", {"crf": "21", "preset": "veryfast"}),
@@ -31,7 +41,9 @@ CODECS: tuple[tuple[str, dict[str, str]], ...] = (
 """In order of preference. Browsers play the first two in an mp4, most players the third."""
 INK, FAINT, BACK = (20, 24, 28), (92, 102, 112), (250, 251, 252)
 COMMAND, MEASURED = (26, 115, 230), (46, 160, 90)
-NAMES = tuple(f"{axis}  {unit}" for axis, unit in UNITS.items())
+AXES_M, AXES_RGB = 0.1, ((0.85, 0.2, 0.2), (0.2, 0.65, 0.3), (0.1, 0.45, 0.9))
+"""Length [m] and colours of the axes of a pose: x, y, z."""
+NUMBERS_IN_A_ROW = 8
 
 
 @dataclass(kw_only=True, slots=True)
@@ -102,9 +114,8 @@ def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray
 
     env.reset()
     driver, shown = Driver(env, policy), cfg.num_robots
-    ranges = driver.ranges
-    script = make_script(ranges, cfg.seconds) if ranges else []
-    limits = np.array([max(abs(low), abs(high)) for low, high in ranges.values()]) if ranges else np.ones(3)
+    info = driver.info
+    script = make_script(info, cfg.seconds) if info is not None and driver.tracks else []
     size = (cfg.width, strip_height(cfg.height))
     rows, model = (1 if shown == 1 else 2), scene_model(env)
     with contextlib.ExitStack() as stack:
@@ -118,30 +129,57 @@ def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray
                     env.set_command(segment_at(script, driver.time_s).command)
                 driver.step()
             image = _draw(renderers, driver)
-            if ranges:
-                command, measured = driver.command()[:shown].mean(0), driver.measured[:shown].mean(0)
-                label = segment_at(script, driver.time_s).label
-                strip = draw_tracking(size, label, driver.time_s, command=command, measured=measured, limits=limits)
-            else:
-                value = float(driver.episode_return[:shown].mean())
-                strip = draw_progress(size, str(env.cfg.name), driver.time_s, f"return {value:.1f}")
+            strip = _strip(size, driver, script, shown)
             yield np.concatenate([image, strip])
 
 
+def _strip(size: tuple[int, int], driver: Driver, script: list[Segment], shown: int) -> np.ndarray:
+    """Draw what is written below the images of the first worlds."""
+    info, name = driver.info, str(driver.env.cfg.name)
+    if info is None:
+        value = float(driver.episode_return[:shown].mean())
+        return draw_progress(size, name, driver.time_s, f"return {value:.1f}")
+    command = driver.command()[:shown].mean(0)
+    if not driver.tracks:
+        return draw_numbers(size, name, driver.time_s, dict(zip(info.names, command.tolist(), strict=True)))
+    label = segment_at(script, driver.time_s).label
+    return draw_tracking(
+        size, label, driver.time_s, info=info, command=command, measured=driver.measured[:shown].mean(0)
+    )
+
+
 def _draw(renderers: Sequence[Renderer], driver: Driver) -> np.ndarray:
-    """Draw one robot or four tiles, with arrows of command and measured velocity if they have a velocity command."""
-    qpos, state, tiles = driver.qpos, driver.env.state, []
+    """Draw one robot or four tiles, with their commands and measured velocities."""
+    qpos, tiles = driver.qpos, []
     for k, renderer in enumerate(renderers):
-        arrows = None
-        if driver.ranges is not None:
-            position, quat = state.base_pos_w[k].cpu().numpy(), state.base_quat_wxyz[k].cpu().numpy()
-            arrows = _arrows(position, quat, driver.command()[k], driver.measured[k])
-        tiles.append(renderer.frame(qpos[k], arrows=arrows))
+        arrows, spheres = _markers(driver, k)
+        tiles.append(renderer.frame(qpos[k], arrows=arrows, spheres=spheres))
     if len(tiles) == 1:
         return tiles[0]
     for tile in tiles:
         tile[-1:], tile[:, -1:] = 255, 255
     return np.concatenate([np.concatenate(tiles[:2], axis=1), np.concatenate(tiles[2:], axis=1)])
+
+
+def _markers(driver: Driver, world: int) -> tuple[list[Arrow], list[Sphere]]:
+    """Return what shows the command of a world: two arrows of velocities, a point's sphere, a pose's axes as well."""
+    from robot_rl_envs.render import Arrow, Sphere
+
+    info, env = driver.info, driver.env
+    if info is None or not (driver.tracks or info.is_target):
+        return [], []
+    command = driver.command()[world].astype(np.float64)
+    if driver.tracks:
+        position, quat = (part[world].cpu().numpy() for part in (env.state.base_pos_w, env.state.base_quat_wxyz))
+        return _arrows(position, quat, command, driver.measured[world]), []
+    origin, quat = command_frame(env, info, world)
+    frame = rotation(quat)
+    centre = origin + frame @ command[:3]
+    axes = frame @ rotation(command[3:7]) if info.draws == POSE else np.zeros((3, 0))
+    colours = zip(axes.T, AXES_RGB, strict=False)
+    return [Arrow(start=centre, vector=AXES_M * axis, rgba=(*rgb, 1.0)) for axis, rgb in colours], [
+        Sphere(centre=centre)
+    ]
 
 
 def _arrows(position: np.ndarray, quat: np.ndarray, command: np.ndarray, velocity: np.ndarray) -> list[Arrow]:
@@ -202,17 +240,33 @@ def strip_height(height: int) -> int:
 
 
 def draw_tracking(
-    size: tuple[int, int], label: str, time_s: float, *, command: np.ndarray, measured: np.ndarray, limits: np.ndarray
+    size: tuple[int, int], label: str, time_s: float, *, info: CommandInfo, command: np.ndarray, measured: np.ndarray
 ) -> np.ndarray:
     """Draw the strip of a robot with a velocity command, (height, width, 3) uint8: a label, the time and three gauges.
 
-    `command`, `measured` and `limits`, the full deflection of the gauges, are vx, vy [m/s] and yaw rate [rad/s].
+    `command` (width,) and `measured` (3,) begin with vx, vy [m/s] and yaw rate [rad/s]; the larger end of a range is
+    the full deflection of its gauge.
     """
     canvas = _Strip(size)
     left = canvas.head(label, time_s)
     width = (canvas.width - left) / 3
     for k in range(3):
-        canvas.gauge(left + k * width, width * 0.88, k, float(command[k]), float(measured[k]), limit=float(limits[k]))
+        name, limit = f"{info.names[k]}  {info.units[k]}", float(max(abs(info.lower[k]), abs(info.upper[k])))
+        figures = (float(command[k]), float(measured[k]))
+        canvas.gauge(left + k * width, width * 0.88, name, *figures, limit=limit)
+    return canvas.done()
+
+
+def draw_numbers(size: tuple[int, int], label: str, time_s: float, values: dict[str, float]) -> np.ndarray:
+    """Draw the strip of a command that is no velocity, (height, width, 3) uint8: a label, the time [s] and numbers."""
+    canvas = _Strip(size)
+    left = canvas.head(label, time_s)
+    rows = -(-len(values) // NUMBERS_IN_A_ROW)
+    columns = -(-len(values) // rows)
+    for k, (name, value) in enumerate(values.items()):
+        x, y = left + (k % columns) * (canvas.width - left) / columns, (k // columns) / rows
+        canvas.text(x, y + 0.3 / rows, name, 0.19, FAINT)
+        canvas.text(x, y + 0.68 / rows, _signed(value), 0.26 / rows**0.5, COMMAND)
     return canvas.done()
 
 
@@ -265,9 +319,9 @@ class _Strip:
             1.9 * self._height, self._draw.textlength(label, font=_font(round(0.32 * self._height))) + margin
         )
 
-    def gauge(self, x: float, width: float, axis: int, command: float, measured: float, *, limit: float) -> None:
+    def gauge(self, x: float, width: float, name: str, command: float, measured: float, *, limit: float) -> None:
         """Draw measured and command as numbers; below them a bar for the one and a mark for the other."""
-        self.text(x, 0.3, NAMES[axis], 0.19, FAINT)
+        self.text(x, 0.3, name, 0.19, FAINT)
         shown = f" / {_signed(command)}"
         self.text(x + width, 0.3, shown, 0.21, COMMAND, anchor="rm")
         shown_width = self._draw.textlength(shown, font=_font(max(9, round(0.21 * self._height))))

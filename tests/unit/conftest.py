@@ -46,6 +46,14 @@ def in_tmp(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
+def arm_task(tmp_path):
+    """make(kind, **fields): the arm with a "position", "pose" or "moving" command, or one of one's own."""
+    from tests.unit.arm import KINDS, make_arm_task
+
+    return lambda kind, **fields: make_arm_task(tmp_path / "arm3.xml", KINDS.get(kind, kind), **fields)
+
+
+@pytest.fixture
 def install(tmp_path, monkeypatch):
     """install(distribution, {group: {name: target}}, {module: text}): becomes installed for this test."""
     folder, before = tmp_path / "site", set(sys.modules)

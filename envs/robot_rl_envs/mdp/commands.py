@@ -4,15 +4,23 @@ from typing import Any
 
 import warp as wp
 
-from robot_rl_envs.quat import yaw_of
+from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, yaw_of
 from robot_rl_envs.terms import command
-from robot_rl_envs.terms.checks import check_least, check_range, check_share
+from robot_rl_envs.terms.checks import check_above, check_least, check_range, check_reach, check_share
 
 PI = wp.constant(3.141592653589793)
 TWO_PI = wp.constant(6.283185307179586)
 
+VELOCITY = {"vx": "m/s", "vy": "m/s", "yaw": "rad/s"}
+POINT = {"x": "m", "y": "m", "z": "m"}
+QUATERNION = {"qw": "1", "qx": "1", "qy": "1", "qz": "1"}
+MIRRORED_VELOCITY = (1.0, -1.0, -1.0)
+MIRRORED_POINT = (1.0, -1.0, 1.0)
+MIRRORED_QUATERNION = (1.0, -1.0, 1.0, -1.0)
+"""The mirror image of a rotation turns about the mirrored axis the other way."""
 
-@command()
+
+@command(components=VELOCITY, draws="velocity", mirror=MIRRORED_VELOCITY)
 def uniform_velocity(
     s: Any,
     i: int,
@@ -79,7 +87,14 @@ def _check_heading(params: dict[str, float], scene: Any) -> None:
         )
 
 
-@command(fields={"heading_target": (), "has_heading": ()}, update=turn_to_heading, check=_check_heading)
+@command(
+    components=VELOCITY,
+    draws="velocity",
+    mirror=MIRRORED_VELOCITY,
+    fields={"heading_target": (), "has_heading": ()},
+    update=turn_to_heading,
+    check=_check_heading,
+)
 def heading_velocity(
     s: Any,
     i: int,
@@ -120,3 +135,125 @@ def heading_velocity(
         yaw = 0.0
         s.has_heading[i] = 0.0
     s.command[i] = wp.vec3(vx, vy, yaw)
+
+
+@command(components=POINT, draws="position", mirror=MIRRORED_POINT, check=check_reach)
+def uniform_position(
+    s: Any,
+    i: int,
+    rng: wp.uint32,
+    x_lo: float,
+    x_hi: float,
+    y_lo: float,
+    y_hi: float,
+    z_lo: float,
+    z_hi: float,
+    site: float,
+):
+    """Target for a site of the robot, uniform in a box [m] in the base frame; a fixed base must be able to reach it."""
+    x = x_lo + (x_hi - x_lo) * wp.randf(rng)
+    y = y_lo + (y_hi - y_lo) * wp.randf(rng)
+    z = z_lo + (z_hi - z_lo) * wp.randf(rng)
+    s.command[i] = wp.vec3(x, y, z)
+
+
+@command(components=POINT | QUATERNION, draws="pose", mirror=MIRRORED_POINT + MIRRORED_QUATERNION, check=check_reach)
+def uniform_pose(
+    s: Any,
+    i: int,
+    rng: wp.uint32,
+    x_lo: float,
+    x_hi: float,
+    y_lo: float,
+    y_hi: float,
+    z_lo: float,
+    z_hi: float,
+    roll_lo: float,
+    roll_hi: float,
+    pitch_lo: float,
+    pitch_hi: float,
+    yaw_lo: float,
+    yaw_hi: float,
+    site: float,
+):
+    """Target pose for a site of the robot: a point as of ``uniform_position``, and an orientation w, x, y, z.
+
+    The orientation turns the base frame by yaw about z, then by pitch about its new y, then by roll about its new x
+    [rad], each uniform in its range. Of the two quaternions of a rotation it is the one with w >= 0.
+    """
+    s.command[i][0] = x_lo + (x_hi - x_lo) * wp.randf(rng)
+    s.command[i][1] = y_lo + (y_hi - y_lo) * wp.randf(rng)
+    s.command[i][2] = z_lo + (z_hi - z_lo) * wp.randf(rng)
+    roll = quat_from_axis_angle(wp.vec3(1.0, 0.0, 0.0), roll_lo + (roll_hi - roll_lo) * wp.randf(rng))
+    pitch = quat_from_axis_angle(wp.vec3(0.0, 1.0, 0.0), pitch_lo + (pitch_hi - pitch_lo) * wp.randf(rng))
+    yaw = quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), yaw_lo + (yaw_hi - yaw_lo) * wp.randf(rng))
+    q = quat_multiply(yaw, quat_multiply(pitch, roll))
+    if q[0] < 0.0:
+        q = -q
+    for k in range(4):
+        s.command[i][3 + k] = q[k]
+
+
+@wp.func
+def move_to_goal(
+    s: Any,
+    i: int,
+    x_lo: float,
+    x_hi: float,
+    y_lo: float,
+    y_hi: float,
+    z_lo: float,
+    z_hi: float,
+    speed: float,
+    site: float,
+):
+    """Move the target towards its goal by ``speed`` [m/s] times a control step, and no further than the goal."""
+    way = s.target_goal[i] - s.command[i]
+    distance = wp.length(way)
+    step = speed * s.step_dt
+    if distance <= step:
+        s.command[i] = s.target_goal[i]
+    else:
+        s.command[i] = s.command[i] + way * (step / distance)
+
+
+def _check_moving(params: dict[str, float], scene: Any) -> None:
+    check_above(params, "speed", 0.0)
+    check_reach(params, scene)
+
+
+@command(
+    components=POINT,
+    draws="position",
+    mirror=MIRRORED_POINT,
+    fields={"target_goal": (3,)},
+    update=move_to_goal,
+    check=_check_moving,
+)
+def moving_position(
+    s: Any,
+    i: int,
+    rng: wp.uint32,
+    x_lo: float,
+    x_hi: float,
+    y_lo: float,
+    y_hi: float,
+    z_lo: float,
+    z_hi: float,
+    speed: float,
+    site: float,
+):
+    """Target that travels at ``speed`` [m/s] on a straight line to a goal, both uniform in the box.
+
+    At a reset it starts at a point of the box; later each draw is a new goal only. The box is as of
+    ``uniform_position``. Held by hand (``env.set_command``) it stays; released, it goes on to its goal from there.
+    """
+    x = x_lo + (x_hi - x_lo) * wp.randf(rng)
+    y = y_lo + (y_hi - y_lo) * wp.randf(rng)
+    z = z_lo + (z_hi - z_lo) * wp.randf(rng)
+    s.target_goal[i] = wp.vec3(x, y, z)
+    if s.step_count[i] == 0:
+        x = x_lo + (x_hi - x_lo) * wp.randf(rng)
+        y = y_lo + (y_hi - y_lo) * wp.randf(rng)
+        z = z_lo + (z_hi - z_lo) * wp.randf(rng)
+        s.command[i] = wp.vec3(x, y, z)

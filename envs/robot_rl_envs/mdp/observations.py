@@ -41,7 +41,7 @@ def last_action(s: Any, i: int, j: int) -> float:
     return s.action[i, j]
 
 
-@observation(size="command", unit="1", frame="base", signal="command", mirror="command")
+@observation(size="command", unit="command", frame="command", signal="command", mirror="command")
 def command(s: Any, i: int, j: int) -> float:
     """Every component of the command, of any width."""
     return s.command[i][j]

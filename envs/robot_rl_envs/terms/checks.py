@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 MAX_STEPS = 2**30
 """Control steps of an episode at most: kernels count them in 32 bits."""
 
@@ -106,6 +108,58 @@ def moving_body(params: dict[str, float], scene: Any, name: str = "body") -> int
         label = scene.model.body(body).name
         raise ValueError(f"{name}={body}: {label!r} has no mass; take a body of {scene.robot.name!r} that has one")
     return body
+
+
+def longest_reach(model: Any, body: int, pos: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return where the first joint that moves a point of a body is, and how far from there the point can get.
+
+    The first is (3,) [m] in the world frame, the second a distance [m]. It is the sum of those between the anchors of successive joints and the point, which hinges do not change,
+    and of what slides travel; 0 where no joint moves it. Bends of the links and the joints' limits can make the
+    true reach shorter, never longer.
+    """
+    import mujoco
+
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    point = data.xpos[body] + data.xmat[body].reshape(3, 3) @ pos
+    joints: list[int] = []
+    while body:
+        first = int(model.body_jntadr[body])
+        joints[:0] = range(first, first + int(model.body_jntnum[body]))
+        body = int(model.body_parentid[body])
+    points = np.array([*data.xanchor[joints], point])
+    reach = float(np.linalg.norm(np.diff(points, axis=0), axis=1).sum())
+    for joint in joints:
+        if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE:
+            limits = model.jnt_range[joint] - model.qpos0[model.jnt_qposadr[joint]]
+            reach += float(np.abs(limits).max()) if model.jnt_limited[joint] else math.inf
+    return points[0], reach
+
+
+def check_reach(params: dict[str, float], scene: Any) -> None:
+    """Refuse a box with a corner that a robot with a fixed base cannot reach with its ``site``.
+
+    Args:
+        params: x_lo, x_hi, y_lo, y_hi, z_lo, z_hi [m] of the box in the base frame, and site.
+        scene: the scene.
+    """
+    if scene.base:
+        return
+    (name, (body, pos, _)), robot = list(scene.things.sites.items())[int(params["site"])], scene.robot.name
+    start, reach = longest_reach(scene.model, body, pos)
+    if not reach:
+        raise ValueError(f"site={name!r}: no joint of robot {robot!r} moves it; take a site of the arm")
+    names = [(f"{axis}_lo", f"{axis}_hi") for axis in "xyz"]
+    field = [max(ends, key=lambda end, k=k: abs(params[end] - start[k])) for k, ends in enumerate(names)]
+    corner = np.array([params[end] for end in field])
+    distance = float(np.linalg.norm(corner - start))
+    if distance > reach:
+        worst = field[int(np.abs(corner - start).argmax())]
+        at = ", ".join(f"{value:g}" for value in corner)
+        raise ValueError(
+            f"{worst}={params[worst]:g}: the corner ({at}) is {distance:.3f} m from the first joint of robot "
+            f"{robot!r}; its site {name!r} reaches {reach:.3f} m at most"
+        )
 
 
 def movable_com(body: int, scene: Any) -> None:

@@ -43,6 +43,18 @@ MAX_COMMAND = 16
 """Components of a command at most, those that a robot's messages carry."""
 MODES = ("startup", "reset", "interval")
 """When an event may happen."""
+COMMAND_FRAMES = ("base", "world", "none")
+"""Frames of a command's vector quantities; the base frame of a robot that is bolted down is the world's."""
+DRAWS: dict[str, tuple[str, ...]] = {
+    "": (),
+    "velocity": ("m/s", "m/s", "rad/s"),
+    "position": ("m", "m", "m"),
+    "pose": ("m", "m", "m", "1", "1", "1", "1"),
+    "phase": ("1",),
+}
+"""How a viewer draws a command -> units of its first components; "pose" and "phase" have no others."""
+OWN_RANGES = {"pose": (-1.0, 1.0), "phase": (0.0, 1.0)}
+"""Range of the components with unit "1" that have no parameters, by how the command is drawn."""
 WRITES = ("state", "velocity", "model", "wrench", "nothing")
 """What an event may write of the engine's: qpos and qvel, only qvel, per-world model fields, forces on bodies."""
 Fields = dict[str, Any]
@@ -94,8 +106,11 @@ class TermInfo:
         summary: first line of the docstring.
         size: observation width: an int, one of ``Scene.sizes`` ("joints", "actions", "feet", "height_scan",
             "foot_forces", "command"), or a function of the scene; of a command an int, its number of components.
-        unit: SI unit of an observation.
-        frame: reference frame of an observation ("base", "imu", "heading", "world", "joint", "none").
+        components: of a command: the name of each component -> its unit, "1" for none.
+        draws: how a viewer draws a command, one of :data:`DRAWS`.
+        unit: SI unit of an observation; "command": as the task's command declares.
+        frame: reference frame of an observation ("base", "imu", "heading", "world", "joint", "none"; "command": as the
+            task's command declares), or of a command, one of :data:`COMMAND_FRAMES`.
         signal: the robot signal an observation comes from, one of :data:`SIGNALS`; None: privileged.
         transform: how the signal becomes the observation.
         reads_command: how many components of the command it reads by index; 0 for none, or for any number.
@@ -121,6 +136,8 @@ class TermInfo:
     params: tuple[str, ...]
     summary: str
     size: Size = 1
+    components: dict[str, str] = field(default_factory=dict)
+    draws: str = ""
     reads_command: int = 0
     unit: str = ""
     frame: str = "none"
@@ -240,7 +257,9 @@ def observation(
 
 def command(
     *,
-    size: int = 3,
+    components: dict[str, str],
+    frame: str = "base",
+    draws: str = "",
     mirror: tuple[float, ...] = (),
     fields: Fields | None = None,
     update: Any = None,
@@ -248,19 +267,60 @@ def command(
 ) -> Callable[[Any], Any]:
     """Mark ``(s, i, rng, *params)`` as a command term, which writes ``s.command[i]``; see :class:`TermInfo`.
 
+    A component ``x`` lies between the parameters ``x_lo`` and ``x_hi``; those of a quaternion and a phase need none.
+
     Args:
-        size: number of components; all command terms of a task agree.
-        mirror: sign of each component under the left-right mirror; () for a velocity command or for none.
+        components: the name of each component -> its unit, "1" for none; all command terms of a task agree.
+        frame: of the vector quantities: "base", "world", or "none" where there are none.
+        draws: how a viewer draws it: "" (only numbers), "velocity" (forward, leftward velocity and yaw rate come
+            first), "position" (a point comes first), "pose" (a point and a unit quaternion w, x, y, z) or "phase" (one
+            number in [0, 1)).
+        mirror: sign of each component under the left-right mirror; () for none.
         fields: its own state fields.
         update: called in every step in the worlds where the command is not held by hand.
         check: a check of its parameters.
+
+    Raises:
+        ValueError: the declaration contradicts itself, or a component has no range.
     """
-    if not isinstance(size, int) or not 1 <= size <= MAX_COMMAND:
-        raise ValueError(f"@command size={size!r}: must be an int in [1, {MAX_COMMAND}]")
-    if mirror and len(mirror) != size:
-        raise ValueError(f"@command mirror={mirror!r}: must have a sign for each of {size} components")
-    declared = {"size": size, "mirror": mirror, "update": update, "check": check}
-    return _marker("command", fields=dict(fields or {}), **declared)
+    components = dict(components)
+    _check_command(components, frame, draws, mirror)
+    declared: dict[str, Any] = {"size": len(components), "components": components, "frame": frame, "draws": draws}
+    declared |= {"mirror": mirror, "update": update, "check": check}
+    mark = _marker("command", fields=dict(fields or {}), **declared)
+
+    def mark_with_ranges(fn: Any) -> Any:
+        marked = mark(fn)
+        params, term = marked.term_info.params, marked.term_info.name
+        for name, unit in components.items():
+            if not {f"{name}_lo", f"{name}_hi"} <= {*params} and not (unit == "1" and draws in OWN_RANGES):
+                raise ValueError(f"@command {term}: component {name!r} needs parameters {name}_lo and {name}_hi")
+        return marked
+
+    return mark_with_ranges
+
+
+def _check_command(components: dict[str, str], frame: str, draws: str, mirror: tuple[float, ...]) -> None:
+    """Refuse the declaration of a command that contradicts itself."""
+    names, units = list(components), tuple(components.values())
+    if not 1 <= len(names) <= MAX_COMMAND:
+        raise ValueError(f"@command components={names!r}: must be 1 to {MAX_COMMAND} names with units")
+    for name, unit in components.items():
+        if not (isinstance(name, str) and name.isidentifier() and isinstance(unit, str) and unit):
+            right = "must be a name of letters, digits and _, and a unit ('1' for none)"
+            raise ValueError(f"@command components={ {name: unit} }: {right}")
+    if frame not in COMMAND_FRAMES:
+        raise ValueError(f"@command frame={frame!r}: must be one of {', '.join(COMMAND_FRAMES)}")
+    if draws not in DRAWS:
+        raise ValueError(f"@command draws={draws!r}: must be one of {', '.join(filter(None, DRAWS))}, or empty")
+    first, is_all = DRAWS[draws], draws in OWN_RANGES
+    if units[: len(first)] != first or (is_all and len(units) != len(first)):
+        what = f"{'exactly' if is_all else 'first'} {len(first)} components of {', '.join(first)}"
+        raise ValueError(f"@command draws={draws!r}: wants {what}; it has {len(units)} of {', '.join(units)}")
+    if draws in ("velocity", "position", "pose") and frame == "none":
+        raise ValueError(f"@command frame='none': a {draws} is in a frame; must be base or world")
+    if mirror and len(mirror) != len(names):
+        raise ValueError(f"@command mirror={mirror!r}: must have a sign for each of {len(names)} components")
 
 
 def curriculum(

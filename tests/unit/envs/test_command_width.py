@@ -15,14 +15,14 @@ from robot_rl_envs.task import Command, Observation, ObservationGroup, Reward
 from robot_rl_envs.terms import command, reward
 
 
-@command(size=1, mirror=(-1.0,))
+@command(components={"x": "m"}, mirror=(-1.0,))
 @wp.func
 def push_to(s: Any, i: int, rng: wp.uint32, x_lo: float, x_hi: float):
     """A place for the cart [m]."""
     s.command[i][0] = x_lo + (x_hi - x_lo) * wp.randf(rng)
 
 
-@command(size=5, mirror=(1.0, -1.0, -1.0, 1.0, -1.0))
+@command(components=dict.fromkeys("abcde", "1"), mirror=(1.0, -1.0, -1.0, 1.0, -1.0))
 @wp.func
 def five(
     s: Any,
@@ -150,19 +150,48 @@ def test_terms_that_read_more_than_there_is_are_refused(commanded):
         commanded(1, observations=seen)
 
 
-def test_commands_of_two_widths_do_not_share_a_task(cart_task):
+def test_commands_of_two_kinds_do_not_share_a_task(cart_task):
     ranges = dict.fromkeys(("vx_lo", "vx_hi", "vy_lo", "vy_hi", "yaw_lo", "yaw_hi", "standing"), 0.0)
-    both = {"one": CASES[1][0], "three": Command(commands.uniform_velocity, **ranges)}
-    with pytest.raises(ValueError, match=r"commands=.*same size"):
-        cart_task(commands=both)
+    three = Command(commands.uniform_velocity, **ranges)
+    box = dict.fromkeys(("x_lo", "x_hi", "y_lo", "y_hi", "z_lo", "z_hi", "site"), 0.0)
+    for other in (CASES[1][0], Command(commands.uniform_position, **box)):
+        with pytest.raises(ValueError, match=r"commands=.*same components"):
+            cart_task(commands={"one": other, "three": three})
+    cart_task(commands={"one": three, "three": three})
 
 
-@pytest.mark.parametrize("size", [0, 17, 2.5])
-def test_a_command_s_width_is_a_small_number(size):
-    with pytest.raises(ValueError, match=f"size={size}"):
-        command(size=size)
-    with pytest.raises(ValueError, match="a sign for each of 2"):
-        command(size=2, mirror=(1.0,))
+METRES = dict.fromkeys("xyz", "m")
+
+
+@pytest.mark.parametrize(
+    ("declared", "line"),
+    [
+        ({"components": {}}, r"components=\[\]: must be 1 to 16 names"),
+        ({"components": {f"c{k}": "1" for k in range(17)}}, "components=.*: must be 1 to 16 names"),
+        ({"components": {"a b": "m"}}, r"components=\{'a b': 'm'\}: must be a name of letters"),
+        ({"components": {"x": ""}}, "components=.*, and a unit"),
+        ({"components": METRES, "frame": "robot"}, "frame='robot': must be one of base, world, none"),
+        ({"components": METRES, "draws": "arrow"}, "draws='arrow': must be one of velocity, position, pose, phase"),
+        ({"components": METRES, "draws": "velocity"}, "draws='velocity': wants first 3 components of m/s, m/s, rad/s"),
+        ({"components": METRES | {"w": "1"}, "draws": "pose"}, "draws='pose': wants exactly 7 components .* it has 4"),
+        ({"components": {"a": "1", "b": "1"}, "draws": "phase"}, "draws='phase': wants exactly 1 components of 1"),
+        ({"components": METRES, "draws": "position", "frame": "none"}, "frame='none': a position is in a frame"),
+        ({"components": METRES, "mirror": (1.0,)}, "mirror=.*: must have a sign for each of 3 components"),
+    ],
+)
+def test_a_command_that_contradicts_itself_is_one_line(declared, line):
+    with pytest.raises(ValueError, match=f"^@command {line}") as error:
+        command(**declared)
+    assert "\n" not in str(error.value)
+
+
+def test_a_component_without_a_range_is_refused():
+    def lonely(s: Any, i: int, rng: wp.uint32, x_lo: float):
+        """One end of a range only."""
+
+    with pytest.raises(ValueError, match="@command lonely: component 'x' needs parameters x_lo and x_hi"):
+        command(components={"x": "m"})(lonely)
+    assert command(components={"turn": "1"}, draws="phase", frame="none")(lonely).term_info.size == 1
 
 
 @pytest.mark.parametrize("width", CASES)
@@ -174,4 +203,5 @@ def test_the_contract_of_a_policy_names_each_component(commanded, width):
         [("x", -1.0, 1.0)] if width == 1 else [(name, 0.5, 1.0) for name in "abcde"]
     )
     assert contract.observations[1].size == contract.signal_sizes()["command"] == width
+    assert (contract.observations[1].unit, contract.observations[1].frame) == ("m" if width == 1 else "1", "base")
     env.close()

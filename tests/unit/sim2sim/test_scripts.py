@@ -61,11 +61,12 @@ def test_bad_json_is_one_line(text):
         load_faults(text)
 
 
-def Env():
+def Env(draws="velocity", names=("vx", "vy", "yaw"), lower=(-1.0, -0.6, -1.0), upper=(1.5, 0.6, 1.0)):
     """As much of an environment as a command needs."""
-    limits = {"vx_lo": -1.0, "vx_hi": 1.5, "vy_lo": -0.6, "vy_hi": 0.6, "yaw_lo": -1.0, "yaw_hi": 1.0}
-    commands = {"velocity": types.SimpleNamespace(params=limits)}
-    return types.SimpleNamespace(cfg=types.SimpleNamespace(name="walker", commands=commands))
+    parts = {n: {"unit": "1", "lower": lo, "upper": hi} for n, lo, hi in zip(names, lower, upper, strict=True)}
+    described = {"components": parts, "frame": "base", "draws": draws}
+    cfg = types.SimpleNamespace(name="walker" if draws == "velocity" else "arm")
+    return types.SimpleNamespace(cfg=cfg, describe_command=lambda: described if names else None)
 
 
 def test_a_joystick_moves_turns_and_asks(tmp_path):
@@ -100,6 +101,43 @@ def test_a_demonstration_stays_within_the_ranges():
     assert script.command(0.0).tolist() == pytest.approx([1.125, 0, 0])
     assert script.command(9.9).tolist() == [0, 0, 0]
     assert make_commands("0.5,0,-0.1", Env(), 1.0).command(3.0).tolist() == pytest.approx([0.5, 0, -0.1])
+
+
+REACH = {"draws": "position", "names": ("x", "y", "z"), "lower": (0.2, -0.3, 0.1), "upper": (0.5, 0.3, 0.5)}
+POSE = {
+    "draws": "pose",
+    "names": ("x", "y", "z", "qw", "qx", "qy", "qz"),
+    "lower": (0.2, -0.3, 0.1, -1, -1, -1, -1),
+    "upper": (0.5, 0.3, 0.5, 1, 1, 1, 1),
+}
+
+
+def test_a_target_is_given_by_its_own_numbers():
+    assert make_commands("0.4,0.1,0.3", Env(**REACH), 1.0).command(0.0).tolist() == pytest.approx([0.4, 0.1, 0.3])
+    turned = make_commands("0.4,0.1,0.3,-0.6,0.8,0,0", Env(**POSE), 1.0).command(2.0).tolist()
+    assert turned == pytest.approx([0.4, 0.1, 0.3, 0.6, -0.8, 0, 0])
+    height = {"draws": "", "names": ("height",), "lower": (0.2,), "upper": (0.4,)}
+    assert make_commands("0.25", Env(**height), 1.0).command(2.0).tolist() == pytest.approx([0.25])
+    assert make_commands("task", Env(**REACH), 1.0).command(0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("env", "text", "line"),
+    [
+        (REACH, "script", "command=script: the task arm has no velocity command; leave it out"),
+        (REACH, "/dev/input/js0", "command=/dev/input/js0: the task arm has no velocity command"),
+        (REACH, "0.4,0.1", "command=0.4,0.1: must be task, or x,y,z"),
+        (REACH, "0.5,0,0", r"command=0.5,0,0: z=0 must be in \[0.1, 0.5\]"),
+        (POSE, "0.4,0,0.3", "must be task, or x,y,z,qw,qx,qy,qz"),
+        (POSE, "0.4,0,0.3,1,1,0,0", "qw,qx,qy,qz must be a quaternion of length 1"),
+        ({"draws": "", "names": (), "lower": (), "upper": ()}, "1,2,3", "the task arm has no command; leave it out"),
+        ({"draws": "", "names": (), "lower": (), "upper": ()}, "script", "has no velocity command; leave it out"),
+    ],
+)
+def test_what_is_no_command_of_a_task_is_one_line(env, text, line):
+    with pytest.raises(UserError, match=line) as error:
+        make_commands(text, Env(**env), 1.0)
+    assert "\n" not in str(error.value)
 
 
 def test_the_verdict_is_about_survival_and_relative_errors():

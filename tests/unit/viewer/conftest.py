@@ -45,12 +45,7 @@ class FakeEnv:
         self.num_envs = num_envs
         model = mujoco.MjModel.from_xml_string(MODEL)
         self.engine = SimpleNamespace(model=model)
-        names = ("vx", "vy", "yaw")
-        params = {
-            f"{n}_{e}": v for n, hi in zip(names, (1.0, 0.5, 0.8), strict=True) for e, v in (("lo", -hi), ("hi", hi))
-        }
-        commands = {"velocity": SimpleNamespace(params=params)} if commanded else {}
-        self.cfg = SimpleNamespace(name="fake", commands=commands)
+        self.cfg, self.commanded = SimpleNamespace(name="fake"), commanded
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int32)
         self.fall_next = torch.zeros(num_envs, dtype=torch.bool)
         self.actions, self.commands, self.pushes = [], [], []
@@ -65,6 +60,12 @@ class FakeEnv:
         self.state.base_pos_w, self.state.base_quat_wxyz = qpos[:, :3], qpos[:, 3:7]
         self.state.base_lin_vel_b, self.state.base_ang_vel_b = torch.zeros(n, 3), torch.zeros(n, 3)
         return self.get_observations()
+
+    def describe_command(self):
+        """A velocity, as robot_rl_envs.env.Env.describe_command does."""
+        limits = {"vx": (1.0, "m/s"), "vy": (0.5, "m/s"), "yaw": (0.8, "rad/s")}
+        parts = {name: {"unit": unit, "lower": -most, "upper": most} for name, (most, unit) in limits.items()}
+        return {"components": parts, "frame": "base", "draws": "velocity"} if self.commanded else None
 
     def get_observations(self):
         return {"actor": self.state.command.clone()}

@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from robot_rl.viewer.drive import Driver, heading, make_script, scene_model, segment_at, velocity_ranges
+from robot_rl.viewer.command import CommandInfo, command_info
+from robot_rl.viewer.drive import Driver, can_be_pushed, heading, make_script, rotation, scene_model, segment_at
+
+UNITS = ("m/s", "m/s", "rad/s")
+
+
+def velocity(*ranges, more=()):
+    """A velocity command with ranges, and further components without a unit."""
+    lower, upper = np.array([*ranges, *(limits for limits in more)]).T
+    names = ("vx", "vy", "yaw", *(f"c{k}" for k in range(len(more))))
+    units = UNITS + ("1",) * len(more)
+    return CommandInfo(names=names, units=units, lower=lower, upper=upper, frame="base", draws="velocity")
 
 
 class FakeBundle:
@@ -83,28 +94,53 @@ def test_return_starts_from_zero_with_the_episode(fake_env):
 
 
 def test_script_stays_in_the_ranges_and_ends_standing():
-    ranges = {"vx": (-1.0, 1.5), "vy": (-0.6, 0.6), "yaw": (-1.0, 1.0)}
-    script = make_script(ranges, 10.0)
+    ranges = [(-1.0, 1.5), (-0.6, 0.6), (-1.0, 1.0)]
+    script = make_script(velocity(*ranges), 10.0)
     assert [s.label for s in script] == ["forward", "sideways", "turn", "curve", "stand"]
     assert script[0].start_s == 0.0
     assert script[-1].start_s == pytest.approx(8.6)
     for segment in script:
-        assert all(lo <= c <= hi for c, (lo, hi) in zip(segment.command, ranges.values(), strict=True))
+        assert all(lo <= c <= hi for c, (lo, hi) in zip(segment.command, ranges, strict=True))
     assert segment_at(script, 0.0).label == "forward"
     assert segment_at(script, 2.6).label == "sideways"
     assert segment_at(script, 99.0).command == (0.0, 0.0, 0.0)
 
 
 def test_script_leaves_out_what_the_task_does_not_command():
-    script = make_script({"vx": (0.0, 1.0), "vy": (0.0, 0.0), "yaw": (0.0, 0.0)}, 10.0)
+    script = make_script(velocity((0.0, 1.0), (0.0, 0.0), (0.0, 0.0)), 10.0)
     assert [s.label for s in script] == ["forward", "curve", "stand"]
 
 
-def test_ranges_and_model_of_an_environment(fake_env):
+def test_script_keeps_what_is_beyond_a_velocity_next_to_zero():
+    script = make_script(velocity((-1.0, 1.0), (0.0, 0.0), (0.0, 0.0), more=[(0.2, 0.4), (-1.0, 1.0)]), 10.0)
+    assert script[0].command == pytest.approx((0.75, 0.0, 0.0, 0.2, 0.0))
+    assert script[-1].command == pytest.approx((0.0, 0.0, 0.0, 0.2, 0.0))
+
+
+def test_command_and_model_of_an_environment(fake_env):
     env = fake_env()
-    assert velocity_ranges(env) == {"vx": (-1.0, 1.0), "vy": (-0.5, 0.5), "yaw": (-0.8, 0.8)}
-    assert velocity_ranges(fake_env(commanded=False)) is None
+    info = command_info(env)
+    assert (info.names, info.units, info.draws) == (("vx", "vy", "yaw"), UNITS, "velocity")
+    assert (info.lower.tolist(), info.upper.tolist()) == ([-1.0, -0.5, -0.8], [1.0, 0.5, 0.8])
+    assert info.labels == ["forward [m/s]", "left [m/s]", "turn left [rad/s]"]
+    assert command_info(fake_env(commanded=False)) is None
     assert scene_model(env) is env.engine.model
+    assert can_be_pushed(env)
+
+
+def test_a_pose_is_clipped_to_its_box_and_to_a_rotation():
+    names = ("x", "y", "z", "qw", "qx", "qy", "qz")
+    lower, upper = np.array([0.2, -0.3, 0.1, -1, -1, -1, -1]), np.array([0.5, 0.3, 0.5, 1, 1, 1, 1])
+    units = ("m",) * 3 + ("1",) * 4
+    pose = CommandInfo(names=names, units=units, lower=lower, upper=upper, frame="base", draws="pose")
+    np.testing.assert_allclose(pose.clip([9, 0, 0, -0.3, 0.4, 0, 0]), [0.5, 0, 0.1, 0.6, -0.8, 0, 0])
+    np.testing.assert_allclose(pose.clip([0.3, 0, 0.2, 0, 0, 0, 0]), [0.3, 0, 0.2, 1, 0, 0, 0])
+    assert pose.labels == ["x [m]", "y [m]", "z [m]", "qw", "qx", "qy", "qz"]
+
+
+def test_rotation_of_a_quarter_turn_about_z():
+    half = np.sqrt(0.5)
+    np.testing.assert_allclose(rotation(np.array([half, 0, 0, half])) @ [1, 2, 3], [-2, 1, 3], atol=1e-12)
 
 
 def test_heading_of_a_tilted_robot_that_faces_left():

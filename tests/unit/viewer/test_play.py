@@ -31,8 +31,8 @@ def player(fake_env):
 
 
 def test_sliders_command_the_robot(player):
-    player.panel._sliders["vx"].value = -0.4
-    player.panel._sliders["yaw"].value = 0.2
+    player.panel._sliders.handles["vx"].value = -0.4
+    player.panel._sliders.handles["yaw"].value = 0.2
     player.run(0.3)
     assert player.steps > 0
     assert player.env.commands[-1] == pytest.approx((-0.4, 0.0, 0.2))
@@ -57,7 +57,7 @@ def test_buttons(player):
     steps = player.steps
     player.run(0.1)
     assert player.steps == steps
-    panel._stand()
+    panel.move(np.zeros(3))
     assert panel.command == (0.0, 0.0, 0.0)
 
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 from robot_rl_envs import render
-from robot_rl_envs.render import Arrow, CameraCfg, NoGLError, Renderer
+from robot_rl_envs.render import Arrow, CameraCfg, NoGLError, Renderer, Sphere
 
 STAND = np.array([0, 0, 0.3, 1, 0, 0, 0, 0.0])
 
@@ -97,6 +97,17 @@ def test_arrow(renderer):
     ]
     assert blue[0] == 0
     assert blue[1] > 20
+
+
+def test_sphere_is_as_large_as_its_radius(renderer):
+    counts = []
+    for radius in (0.05, 0.1):
+        sphere = Sphere(centre=np.array([0, 0, 0.6]), radius=radius, rgba=(0, 0, 1, 1))
+        image = renderer.frame(STAND, spheres=[sphere])
+        counts.append((image[..., 2].astype(int) - image[..., 0] > 60).sum())
+    assert counts[0] > 10
+    # Twice the radius, four times the area; a small circle is a few pixels.
+    assert counts[1] == pytest.approx(4 * counts[0], rel=0.3)
 
 
 def test_wrong_length_and_not_finite(renderer):

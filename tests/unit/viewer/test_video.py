@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import UserError
-from robot_rl.viewer.video import COMMAND, VideoCfg, draw_progress, draw_tracking, film, strip_height, write_video
+from robot_rl.viewer.command import CommandInfo
+from robot_rl.viewer.video import (
+    COMMAND,
+    VideoCfg,
+    draw_progress,
+    draw_tracking,
+    film,
+    strip_height,
+    write_video,
+)
 
 
 def record(env, policy, path, cfg):
@@ -85,9 +94,10 @@ def test_too_few_worlds(fake_env, tmp_path):
 
 def test_strip_marks_the_command():
     size = (640, strip_height(480))
-    limits = np.array([1.0, 1.0, 1.0])
+    ends = {"lower": -np.ones(3), "upper": np.ones(3)}
+    info = CommandInfo(names=("a", "b", "c"), units=("m/s", "m/s", "rad/s"), frame="base", draws="velocity", **ends)
     strips = [
-        draw_tracking(size, "go", 1.0, command=np.array([c, 0, 0]), measured=np.zeros(3), limits=limits)
+        draw_tracking(size, "go", 1.0, info=info, command=np.array([c, 0, 0]), measured=np.zeros(3))
         for c in (-0.5, 0.5, 7.0)
     ]
     assert strips[0].shape == (size[1], 640, 3)
