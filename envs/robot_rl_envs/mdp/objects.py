@@ -172,6 +172,12 @@ def object_lifted(s: Any, i: int, object: float, height: float) -> float:
     return 0.0
 
 
+@reward
+def object_raised(s: Any, i: int, object: float, rest: float, height: float) -> float:
+    """Height of an object above ``rest`` [m], where it lies, as a share of ``height`` [m], in [0, 1]."""
+    return wp.clamp((s.object_pos_w[i, int(object)][2] - rest) / height, 0.0, 1.0)
+
+
 @reward(reads_command=3)
 def object_at_target(s: Any, i: int, object: float, std: float, height: float) -> float:
     """1 - tanh(d / std) of the distance d [m] from an object to the commanded position; 0 below a height [m]."""

@@ -243,6 +243,15 @@ def joint_vel_sq(s: Any, i: int, joint: float) -> float:
 
 
 @reward
+def joint_vel_size(s: Any, i: int) -> float:
+    """Sum of squared joint velocities [m^2/s^2 or rad^2/s^2]."""
+    total = float(0.0)
+    for j in range(s.joint_vel.shape[1]):
+        total = total + s.joint_vel[i, j] * s.joint_vel[i, j]
+    return total
+
+
+@reward
 def action_size(s: Any, i: int) -> float:
     """Sum of squared actions."""
     total = float(0.0)

@@ -101,6 +101,7 @@ REWARDS = {
     "reach_object": (SITE | CUBE | {"std": 0.2}, lambda m: toward(far(m.tip, m.cube), 0.2)),
     "reach_site": (SITE | HANDLE | {"std": 0.5}, lambda m: toward(far(m.tip, m.handle), 0.5)),
     "object_lifted": (CUBE | {"height": 0.01}, lambda m: 1.0),
+    "object_raised": (CUBE | {"rest": 0.0, "height": 0.2}, lambda m: m.cube[2] / 0.2),
     "object_at_target": (CUBE | {"std": 0.4, "height": 0.0}, lambda m: toward(far(m.cube, TARGET), 0.4)),
     "object_joint_open": (SLIDE | {"goal": 0.4}, lambda m: m.slide / 0.4),
     "touches": ({"contact": "cube_floor", "force": 0.5}, lambda m: 1.0),

@@ -93,6 +93,7 @@ REWARDS = {
     "terminated": ({}, lambda s: (tilt(s) > np.pi / 3) / s.step_dt),
     "upright_pole": ({"joint": 4}, lambda s, joint: np.cos(s.joint_pos[:, joint] / 2) ** 2),
     "centred": ({"joint": 2}, lambda s, joint: s.joint_pos[:, joint] ** 2),
+    "joint_vel_size": ({}, lambda s: (s.joint_vel**2).sum(1)),
     "joint_vel_sq": ({"joint": 3}, lambda s, joint: s.joint_vel[:, joint] ** 2),
     "action_size": ({}, lambda s: squares(s.given)),
 }
