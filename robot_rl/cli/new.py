@@ -43,7 +43,9 @@ class Options:
     robot: str = option("unitree_go2", "the robot of a new task")
     from_: str = option("", "a new robot's own model: an .xml of MuJoCo's or a .urdf")
     base: str = option("auto", "floating, fixed, or auto: as the model has it; a URDF with several limbs floats")
-    meshes: str = option("keep", "keep, primitives (boxes and capsules around them) or boxes (no mesh files needed)")
+    collision: str = option(
+        "meshes", "meshes, primitives (boxes and capsules around them) or boxes (no mesh files needed)"
+    )
     frequency: float = option(5.0, "natural frequency of the joints with their gains [Hz]", least=0.1, most=100.0)
     damping: float = option(1.0, "damping ratio of the joints with their gains", least=0.0, most=100.0)
     image: str = option("", "a PNG with the source on the left and the new robot on the right")
@@ -114,7 +116,7 @@ def _draft_robot(name: str, options: Options, place: Place) -> int:
     image = check_optional("image", options.image, IMAGE)
     gains = Gains(options.frequency, options.damping)
     path = Path(options.from_).expanduser()
-    draft, model = draft_robot(name, path, base=options.base, meshes=options.meshes, gains=gains)
+    draft, model = draft_robot(name, path, base=options.base, collision=options.collision, gains=gains)
     folder = place.folder("robot", name)
     mass = sum(float(body.mass) for body in draft.spec.bodies if body.name != "world")
     words = {"name": name, "title": _title(name), "mass": f"{mass:.4f}"}

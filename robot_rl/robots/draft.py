@@ -62,12 +62,12 @@ class Draft:
     said: list[str] = field(default_factory=list)
 
 
-def make_draft(source: Source, meshes: str, gains: Gains, other_side: Callable[[str], str]) -> Draft:
+def make_draft(source: Source, collision: str, gains: Gains, other_side: Callable[[str], str]) -> Draft:
     """Make a robot of ours.
 
     Args:
         source: what was read; it is changed.
-        meshes: "keep", "primitives" or "boxes".
+        collision: "meshes", "primitives" or "boxes".
         gains: of every joint.
         other_side: the name of the same thing on the other side.
 
@@ -75,9 +75,9 @@ def make_draft(source: Source, meshes: str, gains: Gains, other_side: Callable[[
         UserError: the model does not compile, such as for a body without inertia.
     """
     spec = source.spec
-    model = _compile(source, without_meshes=meshes == "boxes")
+    model = _compile(source, without_meshes=collision == "boxes")
     _state_inertias(spec, model)
-    _shape(source, model, meshes)
+    _shape(source, model, collision)
     names = [joint.name for joint in spec.joints if int(joint.type) in (2, 3)]
     model = _compile(source)
     ranges = {name: _range(model, name) for name in names}
@@ -95,6 +95,7 @@ def make_draft(source: Source, meshes: str, gains: Gains, other_side: Callable[[
     _mirror(draft, poser, other_side)
     _drive(draft, poser, source, gains)
     _mount_imu(draft)
+    _add_hand(draft, poser, source)
     _settle(draft, source)
     return draft
 
@@ -129,16 +130,16 @@ def _state_inertias(spec: Any, model: Any) -> None:
         body.inertia, body.fullinertia = one.inertia, [math.nan, 0, 0, 0, 0, 0]
 
 
-def _shape(source: Source, model: Any, meshes: str) -> None:
+def _shape(source: Source, model: Any, collision: str) -> None:
     """Divide shapes into those that are seen and those that touch the ground, and replace meshes."""
     spec, said = source.spec, source.said
     touching = [bool(geom.contype or geom.conaffinity) for geom in spec.geoms]
-    if meshes == "boxes":
+    if collision == "boxes":
         kept = [touches for touches, geom in zip(touching, spec.geoms, strict=True) if not geom.meshname]
         count, touching = _drop_meshes(spec), kept
         if count:
             said.append(f"shapes: {count} meshes are replaced by boxes of the inertia of bodies without another shape")
-    elif meshes == "primitives":
+    elif collision == "primitives":
         count = 0
         for k, geom in enumerate(spec.geoms):
             if geom.meshname:
@@ -407,6 +408,9 @@ def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
         scale = 0.25 * limits.effort / kp if limits.effort else 0.25
         joint |= {"kp": _round(kp), "kd": _round(kd), "action_scale": _round(scale)}
     _share(draft)
+    for name in source.coupled:
+        draft.joints[name] |= {"effort_limit": 0.0, "kp": 0.0, "kd": 0.0}
+        guessed["effort"] = [other for other in guessed["effort"] if other != name]
     for what, names in guessed.items():
         if names:
             which = "all joints" if len(names) == len(draft.joints) else ", ".join(names)
@@ -502,6 +506,33 @@ def _mount_imu(draft: Draft) -> None:
     draft.imu = "imu"
     body.add_site(name="imu")
     draft.said.append(f"IMU: at the origin of {draft.base}; move the site to where it sits")
+
+
+def _add_hand(draft: Draft, poser: _Poser, source: Source) -> None:
+    """Propose a gripper: joints at the end of a chain that follow each other; a site goes between their tips."""
+    model, data = poser.model, poser.data
+    fingers = {leader: [leader] for leader, *_ in source.coupled.values()}
+    for follower, (leader, *_) in source.coupled.items():
+        fingers[leader].append(follower)
+    for leader, joints in fingers.items():
+        bodies = [int(model.joint(name).bodyid[0]) for name in joints]
+        palms = {int(model.body_parentid[body]) for body in bodies}
+        if len(palms) != 1 or any(_has_joints_below(model, body) for body in bodies):
+            continue
+        palm = palms.pop()
+        owned = [np.flatnonzero((model.geom_bodyid == body) & (model.geom_group == COLLISION)) for body in bodies]
+        points = [
+            data.geom_xpos[geoms].mean(0) if len(geoms) else data.xipos[body]
+            for geoms, body in zip(owned, bodies, strict=True)
+        ]
+        place = data.xmat[palm].reshape(3, 3).T @ (np.mean(points, axis=0) - data.xpos[palm])
+        name = f"{model.body(palm).name}_tcp"
+        if not any(site.name == name for site in draft.spec.sites):
+            draft.spec.body(model.body(palm).name).add_site(name=name, pos=place)
+        draft.said.append(
+            f"gripper: {', '.join(joints)} on {model.body(palm).name}, driven by {leader}; site '{name}' is in the "
+            "middle of its fingers; move it to where it holds things"
+        )
 
 
 def write_model(draft: Draft, name: str, source: Path) -> tuple[str, dict[str, bytes]]:

@@ -14,7 +14,7 @@ import numpy as np
 from robot_rl.errors import UserError, suggest
 
 BASES = ("auto", "floating", "fixed")
-MESHES = ("keep", "primitives", "boxes")
+COLLISIONS = ("meshes", "primitives", "boxes")
 
 
 @dataclass(slots=True)
@@ -35,6 +35,7 @@ class Source:
         limits: by joint.
         default: positions of joints in the source's first keyframe; empty without one.
         base: name of the floating base's body; None for a fixed one.
+        coupled: joint -> the joint that it follows, by an equality of the model, and its factor and offset.
         middle: joints that the default pose has in the middle of their range, since it has no zero.
         said: what was left out or guessed, in lines.
     """
@@ -44,17 +45,18 @@ class Source:
     limits: dict[str, Limits] = field(default_factory=dict)
     default: dict[str, float] = field(default_factory=dict)
     base: str | None = None
+    coupled: dict[str, tuple[str, float, float]] = field(default_factory=dict)
     middle: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
 
-def read_source(path: Path, base: str, meshes: str) -> Source:
+def read_source(path: Path, base: str, collision: str) -> Source:
     """Read a robot.
 
     Args:
         path: an .xml of MuJoCo's, or a .urdf.
         base: "floating", "fixed", or "auto": as the file has it; of a URDF floating where it has several limbs.
-        meshes: "keep" and "primitives" need the mesh files, "boxes" does not.
+        collision: "meshes" and "primitives" need the mesh files, "boxes" does not.
 
     Raises:
         UserError: the file is missing or cannot be read, a mesh is missing, or it has no joint.
@@ -65,7 +67,7 @@ def read_source(path: Path, base: str, meshes: str) -> Source:
         raise UserError(f"from={path}: must be an .xml of MuJoCo's or a .urdf")
     source = _read_urdf(path, base) if path.suffix == ".urdf" else _read_mjcf(path)
     spec = source.spec
-    _check_meshes(source, meshes)
+    _check_meshes(source, collision)
     _note_motors(source)
     _leave_the_robot(source)
     roots = [body for body in spec.worldbody.bodies if _moves(body)]
@@ -148,6 +150,17 @@ def _read_urdf(path: Path, base: str) -> Source:
         if (limit := joint.find("limit")) is not None:
             effort, velocity = (float(limit.get(key, 0)) or None for key in ("effort", "velocity"))
             source.limits[str(joint.get("name"))] = Limits(effort, velocity)
+    for joint in joints:
+        if (mimic := joint.find("mimic")) is not None:
+            factor, offset = float(mimic.get("multiplier", 1.0)), float(mimic.get("offset", 0.0))
+            pair = {"name1": str(joint.get("name")), "name2": str(mimic.get("joint"))}
+            if pair["name2"] not in [str(other.get("name")) for other in joints]:
+                line = f"joint '{pair['name1']}' mimics '{pair['name2']}', which is not there"
+                raise UserError(f"from={path}: {line}")
+            data = [offset, factor, *[0.0] * (len(spec.add_equality().data) - 2)]
+            equality = spec.equalities[-1]
+            equality.type, equality.data = mujoco.mjtEq.mjEQ_JOINT, data
+            equality.name1, equality.name2 = pair["name1"], pair["name2"]
     if base == "auto":
         kind = "floating" if is_floating else "fixed"
         source.said.append(f"base: {kind}, since the file has {limbs} ends of limbs; base= says it otherwise")
@@ -168,9 +181,9 @@ def _name(element: ET.Element | None, key: str) -> str:
     return "" if element is None else str(element.get(key))
 
 
-def _check_meshes(source: Source, meshes: str) -> None:
+def _check_meshes(source: Source, collision: str) -> None:
     """Raise UserError for a mesh file that is missing and needed."""
-    if meshes == "boxes":
+    if collision == "boxes":
         return
     spec = source.spec
     folder = Path(spec.meshdir or ".")
@@ -179,7 +192,7 @@ def _check_meshes(source: Source, meshes: str) -> None:
         if mesh.file and not (folder / mesh.file).is_file():
             raise UserError(
                 f"from={source.path}: mesh '{mesh.name or Path(mesh.file).stem}' is missing: {folder / mesh.file}; "
-                "put it there, or write meshes=boxes, which replaces meshes by boxes of the bodies' inertia"
+                "put it there, or write collision=boxes, which replaces meshes by boxes of the bodies' inertia"
             )
 
 
@@ -187,7 +200,7 @@ def _note_motors(source: Source) -> None:
     """Take the limits of the motors from actuators and joints."""
     spec = source.spec
     for actuator in spec.actuators:
-        joint = spec.joint(actuator.target) if actuator.target else None
+        joint = _driven_joint(spec, actuator)
         if joint is None:
             continue
         gear = abs(float(actuator.gear[0])) or 1.0
@@ -204,6 +217,36 @@ def _note_motors(source: Source) -> None:
             limits.effort = limits.effort or float(joint.actfrcrange[1])
 
 
+def _driven_joint(spec: Any, actuator: Any) -> Any:
+    """Return the joint that an actuator drives, of a fixed tendon its first; None where there is none."""
+    import mujoco
+
+    if actuator.trntype != mujoco.mjtTrn.mjTRN_TENDON:
+        return spec.joint(actuator.target) if actuator.target else None
+    tendon = spec.tendon(actuator.target)
+    wraps = [wrap for wrap in tendon.path if wrap.type == mujoco.mjtWrap.mjWRAP_JOINT] if tendon else []
+    return wraps[0].target if wraps else None
+
+
+def _note_couplings(source: Source) -> None:
+    """Take which joint follows which from the model's equalities; a driven one is followed, not a follower."""
+    import mujoco
+
+    spec = source.spec
+    names = [joint.name for joint in spec.joints]
+    for equality in list(spec.equalities):
+        if equality.type != mujoco.mjtEq.mjEQ_JOINT or equality.name1 not in names or equality.name2 not in names:
+            continue
+        offset, factor, *higher = (float(value) for value in equality.data[:5])
+        if any(higher) or not factor:
+            continue
+        follower, leader = equality.name1, equality.name2
+        if follower in source.limits and leader not in source.limits:
+            follower, leader, offset, factor = leader, follower, -offset / factor, 1.0 / factor
+        source.coupled[follower] = (leader, factor, offset)
+        source.said.append(f"coupled: joint '{follower}' follows '{leader}'; one action drives both")
+
+
 def _leave_the_robot(source: Source) -> None:
     """Take out actuators, sensors, keyframes, lights, cameras, contacts, and what stands still beside the robot."""
     spec = source.spec
@@ -216,8 +259,13 @@ def _leave_the_robot(source: Source) -> None:
     for body in [body for body in spec.worldbody.bodies if not _moves(body)]:
         source.said.append(f"left out: body '{body.name}', which does not move")
         spec.delete(body)
+    _note_couplings(source)
+    pairs = [{follower, leader} for follower, (leader, *_) in source.coupled.items()]
     for kind in ("tendons", "equalities"):
-        if elements := list(getattr(spec, kind, ())):
+        elements = [
+            e for e in getattr(spec, kind, ()) if {getattr(e, "name1", ""), getattr(e, "name2", "")} not in pairs
+        ]
+        if elements:
             source.said.append(f"left out: {len(elements)} {kind}; our joints are driven one by one")
             for element in elements:
                 spec.delete(element)
@@ -276,4 +324,6 @@ def positions(source: Source, names: list[str], ranges: Mapping[str, tuple[float
             value = 0.5 * (low + high)
             source.middle.append(name)
         found[name] = float(np.round(value, 6))
+    for name, (leader, factor, offset) in source.coupled.items():
+        found[name] = offset + factor * found[leader]
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.robots.draft import Draft, Gains, make_draft, write_model
-from robot_rl.robots.source import MESHES, read_source, require_choice
+from robot_rl.robots.source import COLLISIONS, read_source, require_choice
 
 if TYPE_CHECKING:
     from robot_rl_assets.robot import Robot
@@ -18,7 +18,7 @@ SIZE = (640, 480)
 COLUMNS = ("default_pos", "effort_limit", "velocity_limit", "kp", "kd", "action_scale", "mirror", "mirror_sign")
 
 
-def draft_robot(name: str, path: Path, *, base: str, meshes: str, gains: Gains) -> tuple[Draft, dict[str, bytes]]:
+def draft_robot(name: str, path: Path, *, base: str, collision: str, gains: Gains) -> tuple[Draft, dict[str, bytes]]:
     """Read a model and make a robot of ours of it; return the draft, and the files of its model by relative path.
 
     A fixed base's mirror by names that is none by geometry, such as that of a gripper's fingers, is left out.
@@ -28,9 +28,9 @@ def draft_robot(name: str, path: Path, *, base: str, meshes: str, gains: Gains) 
     """
     from robot_rl_envs.entity.robot_checks import other_side
 
-    require_choice("meshes", meshes, MESHES)
-    source = read_source(path, base, meshes)
-    draft = make_draft(source, meshes, gains, other_side)
+    require_choice("collision", collision, COLLISIONS)
+    source = read_source(path, base, collision)
+    draft = make_draft(source, collision, gains, other_side)
     text, files = write_model(draft, name, path)
     if draft.base is None and _problems(draft, name, text, files):
         for joint in draft.joints.values():

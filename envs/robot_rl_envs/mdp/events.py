@@ -9,8 +9,9 @@ import warp as wp
 
 from robot_rl_envs.quat import quat_from_axis_angle
 from robot_rl_envs.terms import event
-from robot_rl_envs.terms.checks import check_above, check_least, check_range, movable_com, moving_body
+from robot_rl_envs.terms.checks import check_above, check_least, check_range, check_share, movable_com, moving_body
 
+TWO_PI = wp.constant(6.283185307179586)
 MIN_FRICTION = wp.constant(0.01)
 """Contacts with less turn NaN: a Go2 on pyramidal cones at 0.001 in float32 and at 0.00001 in float64."""
 
@@ -36,6 +37,37 @@ def reset_base(s: Any, i: int, rng: wp.uint32, xy: float, yaw: float, velocity: 
         s.qpos[i, at + 3 + k] = q[k]
     for k in range(6):
         s.qvel[i, s.base_dof + k] = velocity * (2.0 * wp.randf(rng) - 1.0)
+
+
+def _check_fall(params: dict[str, float], scene: Any) -> None:
+    check_least(params, "height", 0.0)
+    check_share(params, "joints")
+    if not scene.base:
+        raise ValueError(f"height={params['height']:g}: robot {scene.robot.name!r} is bolted down; leave the event out")
+
+
+@event(writes="state", check=_check_fall)
+def reset_anyhow(s: Any, i: int, rng: wp.uint32, height: float, joints: float):
+    """Drop the robot: any orientation, its base ``height`` [m] above its start, joints anywhere in their limits.
+
+    Joints are uniform between the default pose and either limit, of which ``joints`` is the share that is used; without
+    a limit it is half a turn. Orientations are uniform: Shoemake, "Uniform random rotations", Graphics Gems III, 1992.
+    """
+    at = s.base_qpos
+    s.qpos[i, at + 2] = s.qpos[i, at + 2] + height
+    u = wp.randf(rng)
+    v = TWO_PI * wp.randf(rng)
+    w = TWO_PI * wp.randf(rng)
+    s.qpos[i, at + 3] = wp.sqrt(1.0 - u) * wp.sin(v)
+    s.qpos[i, at + 4] = wp.sqrt(1.0 - u) * wp.cos(v)
+    s.qpos[i, at + 5] = wp.sqrt(u) * wp.sin(w)
+    s.qpos[i, at + 6] = wp.sqrt(u) * wp.cos(w)
+    for j in range(s.joint_pos.shape[1]):
+        rest = s.default_joint_pos[j]
+        lower = wp.max(s.joint_lower[j], rest - wp.pi)
+        upper = wp.min(s.joint_upper[j], rest + wp.pi)
+        anywhere = lower + (upper - lower) * wp.randf(rng)
+        s.qpos[i, s.joint_qpos[j]] = rest + joints * (anywhere - rest)
 
 
 @event(writes="state", check=check_spread("position", "velocity"))

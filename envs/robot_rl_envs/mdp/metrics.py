@@ -22,6 +22,14 @@ def yaw_vel_error(s: Any, i: int) -> float:
 
 
 @metric
+def standing(s: Any, i: int, height: float, tilt_rad: float) -> float:
+    """1 where the base is at least ``height`` [m] high and leans less than ``tilt_rad`` [rad]."""
+    if s.base_pos_w[i][2] >= height and -s.projected_gravity_b[i][2] > wp.cos(tilt_rad):
+        return 1.0
+    return 0.0
+
+
+@metric
 def joint_cos(s: Any, i: int, joint: float) -> float:
     """Cos of one joint's angle: 1 upright."""
     return wp.cos(s.joint_pos[i, int(joint)])

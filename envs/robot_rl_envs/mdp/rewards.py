@@ -51,6 +51,30 @@ def flat_orientation(s: Any, i: int) -> float:
 
 
 @reward
+def upright(s: Any, i: int) -> float:
+    """(1 + cos tilt) / 2 of the base: 1 upright, 0 upside down."""
+    return 0.5 * (1.0 - s.projected_gravity_b[i][2])
+
+
+@reward
+def rise(s: Any, i: int, height: float) -> float:
+    """Height of the base as a share of ``height`` [m], in [0, 1], times ((1 + cos tilt) / 2)^2."""
+    up = 0.5 * (1.0 - s.projected_gravity_b[i][2])
+    return up * up * wp.clamp(s.base_pos_w[i][2] / height, 0.0, 1.0)
+
+
+@reward
+def stance(s: Any, i: int, std: float) -> float:
+    """exp(-|q - q_default|^2 / std^2) of all joints [rad], times max(cos tilt, 0)^2: the pose counts where it stands."""
+    up = wp.max(-s.projected_gravity_b[i][2], 0.0)
+    total = float(0.0)
+    for j in range(s.joint_pos.shape[1]):
+        d = s.joint_pos[i, j] - s.default_joint_pos[j]
+        total = total + d * d
+    return up * up * wp.exp(-total / (std * std))
+
+
+@reward
 def base_height(s: Any, i: int, target: float) -> float:
     """Squared deviation of the base's height from target [m]."""
     e = s.base_pos_w[i][2] - target

@@ -91,22 +91,22 @@ def quadruped(tmp_path):
     return write_quadruped(tmp_path)
 
 
-def drafted(path, folder, *, base="auto", meshes="keep", gains=None):
-    draft, files = draft_robot("dog", path, base=base, meshes=meshes, gains=gains or Gains(5.0, 1.0))
+def drafted(path, folder, *, base="auto", collision="meshes", gains=None):
+    draft, files = draft_robot("dog", path, base=base, collision=collision, gains=gains or Gains(5.0, 1.0))
     write_files(folder, files)
     return draft, make_robot(draft, "dog", folder / "model.xml")
 
 
-@pytest.mark.parametrize("meshes", ["keep", "primitives", "boxes"])
-def test_a_quadruped_is_drafted_and_sound(quadruped, tmp_path, meshes):
-    draft, robot = drafted(quadruped, tmp_path / "new", meshes=meshes)
+@pytest.mark.parametrize("collision", ["meshes", "primitives", "boxes"])
+def test_a_quadruped_is_drafted_and_sound(quadruped, tmp_path, collision):
+    draft, robot = drafted(quadruped, tmp_path / "new", collision=collision)
     assert check_robot(robot) == ()
     model = mujoco.MjModel.from_xml_path(str(robot.model))
     source = mujoco.MjModel.from_xml_path(str(quadruped))
     assert (model.nu, model.nsensor, model.nlight) == (0, 0, 0)
     assert not (model.geom_type == int(mujoco.mjtGeom.mjGEOM_PLANE)).any()
-    assert model.nmesh == (1 if meshes == "keep" else 0)
-    assert (tmp_path / "new" / "meshes" / "bar.obj").exists() == (meshes == "keep")
+    assert model.nmesh == (1 if collision == "meshes" else 0)
+    assert (tmp_path / "new" / "meshes" / "bar.obj").exists() == (collision == "meshes")
     for i in range(1, model.nbody):
         name = model.body(i).name
         assert model.body(name).mass == pytest.approx(source.body(name).mass)
@@ -225,9 +225,9 @@ def test_a_urdf_that_cannot_be_used(tmp_path, change, line):
 
 def test_a_mesh_that_is_missing_is_named_and_boxes_need_none(quadruped, tmp_path):
     shutil.rmtree(tmp_path / "parts")
-    with pytest.raises(UserError, match=r"mesh 'bar' is missing: .*bar.obj; put it there, or write meshes=boxes"):
-        draft_robot("dog", quadruped, base="auto", meshes="keep", gains=Gains(5.0, 1.0))
-    _, robot = drafted(quadruped, tmp_path / "new", meshes="boxes")
+    with pytest.raises(UserError, match=r"mesh 'bar' is missing: .*bar.obj; put it there, or write collision=boxes"):
+        draft_robot("dog", quadruped, base="auto", collision="meshes", gains=Gains(5.0, 1.0))
+    _, robot = drafted(quadruped, tmp_path / "new", collision="boxes")
     assert check_robot(robot) == ()
 
 
@@ -257,7 +257,7 @@ def test_a_model_that_is_no_robot(tmp_path, text, line):
 
 def test_the_command_in_a_project(run, in_tmp, quadruped):
     assert run("new", "project", "mine")[0] == 0
-    code, out, err = run("new", "robot", "dog", f"from={quadruped}", "meshes=primitives", "root=mine")
+    code, out, err = run("new", "robot", "dog", f"from={quadruped}", "collision=primitives", "root=mine")
     assert code == 0, err
     for word in ("mine/mine/dog/robot.py", "mirror: 4 pairs", "standing: ", "next: robot-rl check robot=dog"):
         assert word in out
@@ -267,7 +267,10 @@ def test_the_command_in_a_project(run, in_tmp, quadruped):
     assert max(map(len, facts.splitlines())) <= 120
     for words, line in (
         (["new", "robot", "cat", "from=nowhere.xml", "root=mine"], "from=nowhere.xml: no such file"),
-        (["new", "robot", "cat", f"from={quadruped}", "meshes=none", "root=mine"], "meshes=none: must be one of keep"),
+        (
+            ["new", "robot", "cat", f"from={quadruped}", "collision=none", "root=mine"],
+            "collision=none: must be one of meshes",
+        ),
         (["new", "robot", "cat", f"from={quadruped}", "base=up", "root=mine"], "base=up: must be one of auto"),
         (["new", "task", "cat", f"from={quadruped}", "root=mine"], "has no effect on new task"),
     ):
@@ -275,3 +278,83 @@ def test_the_command_in_a_project(run, in_tmp, quadruped):
         assert (code, out) == (2, "")
         assert line in err
         assert not (in_tmp / "mine" / "mine" / "cat").exists()
+
+
+GRIPPER = """
+<mujoco>
+  <compiler angle="radian"/>
+  <worldbody>
+    <body name="base">
+      <inertial pos="0 0 0" mass="1" diaginertia="0.01 0.01 0.01"/>
+      <body name="hand" pos="0 0 0.5">
+        <inertial pos="0 0 0" mass="0.5" diaginertia="0.001 0.001 0.001"/>
+        <joint name="wrist" axis="0 0 1" range="-1 1"/>
+        <body name="near" pos="0 0.02 0.05">
+          <inertial pos="0 0 0.02" mass="0.02" diaginertia="1e-5 1e-5 1e-5"/>
+          <joint name="near_slide" type="slide" axis="0 1 0" range="0 0.04"/>
+          <geom type="box" size="0.01 0.005 0.02" pos="0 0 0.03"/>
+        </body>
+        <body name="far" pos="0 -0.02 0.05">
+          <inertial pos="0 0 0.02" mass="0.02" diaginertia="1e-5 1e-5 1e-5"/>
+          <joint name="far_slide" type="slide" axis="0 -1 0" range="0 0.08"/>
+          <geom type="box" size="0.01 0.005 0.02" pos="0 0 0.03"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <tendon><fixed name="pull"><joint joint="near_slide" coef="1"/><joint joint="far_slide" coef="1"/></fixed></tendon>
+  <equality><joint joint1="far_slide" joint2="near_slide" polycoef="0 2 0 0 0"/></equality>
+  <actuator><position joint="wrist" kp="30" forcerange="-9 9"/>
+    <position tendon="pull" kp="30" forcerange="-40 40"/></actuator>
+  <keyframe><key qpos="0 0.02 0"/></keyframe>
+</mujoco>
+"""
+
+
+def test_a_gripper_is_driven_by_one_of_its_fingers(tmp_path):
+    path = tmp_path / "hand.xml"
+    path.write_text(GRIPPER)
+    draft, robot = drafted(path, tmp_path / "new")
+    near, far = draft.joints["near_slide"], draft.joints["far_slide"]
+    assert (near["default_pos"], near["effort_limit"]) == (0.02, 40.0)
+    assert (far["default_pos"], far["effort_limit"], far["kp"]) == (0.04, 0.0, 0.0)
+    assert [joint.name for joint in robot.joints if joint.passive] == ["far_slide"]
+    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    assert model.neq == 1
+    # between the fingers as they are in the default pose: y = (0.02 + 0.02 - 0.02 - 0.04) / 2
+    np.testing.assert_allclose(model.site("hand_tcp").pos, [0, -0.01, 0.08], atol=1e-6)
+    assert any("gripper: near_slide, far_slide on hand, driven by near_slide" in line for line in draft.said)
+    assert any("left out: 1 tendons" in line for line in draft.said)
+
+
+def write_mimic(folder, leader):
+    mimic = f'<mimic joint="{leader}" multiplier="-1" offset="0.1"/>'
+    inertial = '<inertial><mass value="1"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    links = "".join(f'<link name="{name}">{inertial}</link>' for name in ("base", "left", "right"))
+    joints = "".join(
+        f'<joint name="{name}_hinge" type="revolute"><parent link="base"/><child link="{name}"/><axis xyz="0 0 1"/>'
+        f'<origin xyz="0 {y} 0"/><limit lower="-1" upper="1" effort="5" velocity="2"/>{extra}</joint>'
+        for name, y, extra in (("left", 0.1, ""), ("right", -0.1, mimic))
+    )
+    path = folder / "jaws.urdf"
+    path.write_text(f'<robot name="jaws">{links}{joints}</robot>')
+    return path
+
+
+def test_a_urdfs_mimic_joint_follows(tmp_path):
+    draft, robot = drafted(write_mimic(tmp_path, "left_hinge"), tmp_path / "new", base="fixed", collision="boxes")
+    assert draft.joints["right_hinge"]["default_pos"] == pytest.approx(0.1)
+    assert [joint.name for joint in robot.joints if joint.passive] == ["right_hinge"]
+    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    data = mujoco.MjData(model)
+    data.joint("left_hinge").qpos[0] = 0.5
+    for _ in range(2000):
+        data.qfrc_applied[:] = -2.0 * data.qvel
+        mujoco.mj_step(model, data)
+    assert data.joint("right_hinge").qpos[0] == pytest.approx(0.1 - data.joint("left_hinge").qpos[0], abs=1e-3)
+
+
+def test_a_mimic_of_no_joint_is_one_line(tmp_path):
+    path = write_mimic(tmp_path, "lefty")
+    with pytest.raises(UserError, match=r"jaws.urdf: joint 'right_hinge' mimics 'lefty', which is not there"):
+        drafted(path, tmp_path / "new", base="fixed", collision="boxes")

@@ -43,6 +43,10 @@ OBSERVATIONS = {
 METRICS = {
     "lin_vel_error": ({}, lambda s: np.hypot(*(s.command - s.base_lin_vel_b)[:, :2].T)),
     "yaw_vel_error": ({}, lambda s: np.abs(s.command[:, 2] - s.qvel[:, 5])),
+    "standing": (
+        {"height": 0.2, "tilt_rad": 1.0},
+        lambda s, height, tilt_rad: (s.qpos[:, 2] >= height) & (-s.projected_gravity_b[:, 2] > np.cos(tilt_rad)),
+    ),
     "joint_cos": ({"joint": 1}, lambda s, joint: np.cos(s.qpos[:, 7 + joint])),
     "terrain_level": ({}, lambda s: s.terrain_level),
     "command_range": ({}, lambda s: s.command_range),

@@ -70,6 +70,15 @@ REWARDS = {
     "lin_vel_z": ({}, lambda s: s.base_lin_vel_b[:, 2] ** 2),
     "ang_vel_xy": ({}, lambda s: squares(s.base_ang_vel_b[:, :2])),
     "flat_orientation": ({}, lambda s: np.sin(tilt(s)) ** 2),
+    "upright": ({}, lambda s: (1 + np.cos(tilt(s))) / 2),
+    "rise": (
+        {"height": 0.3},
+        lambda s, height: ((1 + np.cos(tilt(s))) / 2) ** 2 * np.clip(s.qpos[:, 2] / height, 0, 1),
+    ),
+    "stance": (
+        {"std": 2.0},
+        lambda s, std: np.clip(np.cos(tilt(s)), 0, None) ** 2 * np.exp(-squares(s.joint_pos - DEFAULT) / std**2),
+    ),
     "base_height": ({"target": 0.31}, lambda s, target: (s.qpos[:, 2] - target) ** 2),
     "joint_torque": ({}, lambda s: squares(s.actuator_force)),
     "mechanical_power": ({}, lambda s: np.sum(np.clip(s.actuator_force * s.qvel[:, 6:], 0, None), axis=1)),

@@ -1,0 +1,79 @@
+"""Unitree Go2 gets up from wherever it fell: dropped in any orientation with its legs anyhow, it stands in 3 s."""
+
+import math
+
+from robot_rl_assets.registry import get_robot
+from robot_rl_envs.mdp import events, metrics, observations, rewards
+from robot_rl_envs.task import (
+    Actions,
+    Event,
+    Metric,
+    Observation,
+    ObservationGroup,
+    Reward,
+    Sim,
+    Task,
+)
+
+STANDING_M = 0.24
+"""Height of the base from which it stands; it is 0.27 m in the default pose under its weight."""
+DROPPED_M = 0.15
+"""Height above the default pose from which it falls: no leg can reach the ground at the start."""
+
+
+def _observations() -> dict[str, ObservationGroup]:
+    sensed = {
+        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),
+        "gravity": Observation(observations.projected_gravity, noise=0.05),
+        "joint_pos": Observation(observations.joint_pos_rel, noise=0.01),
+        "joint_vel": Observation(observations.joint_vel, noise=1.0, scale=0.05),
+        "last_action": Observation(observations.last_action),
+    }
+    privileged = {
+        "lin_vel": Observation(observations.base_lin_vel),
+        "height": Observation(observations.base_height, scale=3.0),
+        "contact": Observation(observations.foot_contact),
+    }
+    return {
+        "actor": ObservationGroup(terms=sensed),
+        "critic": ObservationGroup(terms=sensed | privileged, noise=False),
+    }
+
+
+def make_task() -> Task:
+    """Build the task."""
+    return Task(
+        name="go2_getup",
+        summary="Unitree Go2 gets up from any pose",
+        robot=get_robot("unitree_go2"),
+        sim=Sim(timestep=0.02 / 3, decimation=3, iterations=5, ls_iterations=8),
+        episode_length_s=4.0,
+        actions=Actions(kind="position", scale=2.0),
+        observations=_observations(),
+        rewards={
+            "upright": Reward(rewards.upright, weight=1.0),
+            "rise": Reward(rewards.rise, weight=2.0, height=0.27),
+            "stance": Reward(rewards.stance, weight=2.0, std=1.0),
+            "joint_vel": Reward(rewards.joint_vel_size, weight=-2e-4),
+            "torque": Reward(rewards.joint_torque, weight=-1e-4),
+            "action_rate": Reward(rewards.action_rate, weight=-0.01),
+            "limits": Reward(rewards.joint_limits, weight=-0.5, soft=0.95),
+        },
+        events={
+            "mass": Event(events.base_mass, mode="startup", body="base_link", mass=1.0, com=0.02),
+            "drop": Event(events.reset_anyhow, height=DROPPED_M, joints=0.8),
+            "friction": Event(events.foot_friction, lo=0.4, hi=1.2),
+            "motors": Event(events.motor_strength, lo=0.9, hi=1.1),
+        },
+        metrics={"standing": Metric(metrics.standing, height=STANDING_M, tilt_rad=math.radians(25.0))},
+        mirror=True,
+        num_envs=(512, 4096),
+        learner={
+            "num_steps": 24,
+            "max_iterations": 500,
+            "ppo.entropy_coef": 0.005,
+            "actor.init_std": 0.8,
+            "symmetry": "network",
+        },
+        learner_cpu={"actor.hidden": [128, 128], "critic.hidden": [128, 128]},
+    )
