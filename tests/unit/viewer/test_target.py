@@ -1,0 +1,178 @@
+"""A command that is a target: its sliders, what is drawn of it, and dragging it."""
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from robot_rl_envs.make import make_env
+
+from robot_rl.viewer.command import command_info
+from robot_rl.viewer.drive import can_be_pushed, command_frame
+from robot_rl.viewer.play import Player
+from robot_rl.viewer.video import COMMAND, VideoCfg, draw_numbers, film, strip_height
+
+SERVE = """
+import contextlib, sys
+from pathlib import Path
+from robot_rl_envs.make import make_env
+from robot_rl.viewer.play import play
+from tests.unit.arm import KINDS, make_arm_task
+task = make_arm_task(Path(sys.argv[1]) / "arm3.xml", KINDS["position"], episode_length_s=1e4)
+with contextlib.closing(make_env(task, num_envs=1, engine="mujoco", num_threads=1)) as env:
+    play(env, None, port=0, ready=lambda url: print(url, flush=True), seconds=300)
+"""
+ROW = r"/x \[m\]\s+{x}\s+y \[m\]\s+{y}\s+z \[m\]\s+{z}/.test(document.body.innerText)"
+
+
+@pytest.fixture
+def arm(arm_task):
+    """make(kind, num_envs=1): worlds of the arm with a command of a kind."""
+    return lambda kind, num_envs=1: make_env(arm_task(kind), num_envs=num_envs, engine="mujoco", num_threads=1, seed=3)
+
+
+@pytest.fixture
+def play_arm(arm):
+    """make(kind): a page for the arm."""
+    with contextlib.ExitStack() as stack:
+
+        def make(kind):
+            player = Player(stack.enter_context(contextlib.closing(arm(kind))), None, port=0)
+            stack.callback(player.close)
+            return player
+
+        yield make
+
+
+def drag(player, position, phase="update", wxyz=(1.0, 0.0, 0.0, 0.0)):
+    """What viser calls when the gizmo is dragged."""
+    target = player._target
+    handle = SimpleNamespace(position=np.array(position), wxyz=np.array(wxyz))
+    asyncio.run(target._drag(SimpleNamespace(target=handle, phase=phase)))
+
+
+def test_a_page_begins_with_the_target_that_was_drawn(play_arm):
+    player = play_arm("position")
+    drawn = player.env.state.command[0].tolist()
+    assert list(player.panel._sliders.handles) == ["x", "y", "z"]
+    assert [handle.label for handle in player.panel._sliders.handles.values()] == ["x [m]", "y [m]", "z [m]"]
+    assert player.panel.command == pytest.approx(drawn, abs=1e-3)
+    assert player.panel._buttons.options == ("Pause", "Reset")
+    player.run(0.2)
+    assert player.env.state.command[0].tolist() == pytest.approx(player.panel.command)
+    text = player.panel._figures.content
+    assert "x [m]" in text
+    assert "Return" in text
+    assert "measured" not in text
+    assert "velocity" not in text
+
+
+def test_a_dragged_target_stays_in_its_box_and_the_sliders_follow(play_arm):
+    player = play_arm("position")
+    target = player._target
+    drag(player, (9.0, 0.1, 0.3))
+    player.run(0.2)
+    assert player.panel.command == pytest.approx((0.5, 0.1, 0.3))
+    assert player.env.state.command[0].tolist() == pytest.approx([0.5, 0.1, 0.3])
+    np.testing.assert_allclose(target._ball.position, [0.5, 0.1, 0.3])
+    assert not np.allclose(target._gizmo.position, [0.5, 0.1, 0.3]), "the hand holds it"
+    drag(player, (9.0, 0.1, 0.3), "end")
+    player.run(0.2)
+    np.testing.assert_allclose(target._gizmo.position, [0.5, 0.1, 0.3])
+    player.panel._sliders.handles["z"].value = 0.2
+    player.run(0.2)
+    np.testing.assert_allclose(target._gizmo.position, [0.5, 0.1, 0.2])
+
+
+def test_a_dragged_pose_turns_as_well(play_arm):
+    player = play_arm("pose")
+    drag(player, (0.3, 0.0, 0.2), "end", wxyz=(-0.6, 0.0, 0.8, 0.0))
+    player.run(0.2)
+    want = [0.3, 0.0, 0.2, 0.6, 0.0, -0.8, 0.0]
+    assert player.env.state.command[0].tolist() == pytest.approx(want, abs=1e-4)
+    axes = player._target._nodes[1]
+    np.testing.assert_allclose([*axes.position, *axes.wxyz], want, atol=1e-4)
+
+
+def test_a_target_in_the_frame_of_a_floating_base_moves_with_it(fake_env, play_arm):
+    info = command_info(play_arm("position").env)
+    env = fake_env()
+    half = np.sqrt(0.5)
+    env.state.qpos[0, :7] = env.state.qpos.new_tensor([1.0, 2.0, 0.3, half, 0, 0, half])
+    position, quat = command_frame(env, info)
+    np.testing.assert_allclose([*position, *quat], [1, 2, 0.3, half, 0, 0, half], atol=1e-6)
+
+
+def test_an_arm_is_not_pushed_and_its_frame_is_the_world_s(arm):
+    env = arm("position")
+    assert not can_be_pushed(env)
+    position, quat = command_frame(env, command_info(env))
+    assert [*position, *quat] == [0, 0, 0, 1, 0, 0, 0]
+    env.close()
+
+
+def blue(image):
+    """Where the sphere of a target is seen."""
+    return image[..., 2].astype(int) - image[..., 0] > 40
+
+
+@pytest.mark.parametrize("kind", ["position", "pose"])
+def test_a_film_shows_the_targets_that_the_task_draws(gl, arm, kind):
+    env = arm(kind, num_envs=4)
+    cfg = VideoCfg(seconds=0.4, fps=5, num_robots=4, width=320, height=240)
+    with contextlib.closing(film(env, None, cfg)) as frames:
+        images = list(frames)
+    assert len(images) == 2
+    assert env.state.command_hold.tolist() == [0] * 4
+    scene = images[-1][: 240 - strip_height(240)]
+    half = len(scene) // 2
+    for quarter in (scene[:half, :160], scene[:half, 160:], scene[half:, :160], scene[half:, 160:]):
+        assert blue(quarter).sum() > 5
+    env.close()
+
+
+def test_the_strip_of_a_target_lists_its_numbers():
+    size = (640, strip_height(480))
+    names = ("x", "y", "z", "qw", "qx", "qy", "qz")
+    for count in (1, 3, 7, 16):
+        values = dict.fromkeys([*names, *(f"c{k}" for k in range(9))][:count], -0.25)
+        strip = draw_numbers(size, "reach", 1.0, values)
+        assert strip.shape == (size[1], 640, 3)
+        columns = np.nonzero((strip == COMMAND).all(-1).any(0))[0]
+        assert (np.diff(columns) > 12).sum() >= min(count, 8) - 1
+
+
+@pytest.mark.slow
+def test_a_target_is_dragged_in_a_browser(page, tmp_path):
+    command = [sys.executable, "-c", SERVE, str(tmp_path)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        url = server.stdout.readline().strip()
+        assert url.startswith("http://localhost:"), server.stderr.read()
+        page.call("Page.navigate", url=url)
+        page.wait(r"/Simulated\s+[1-9]/.test(document.body.innerText)")
+        assert not page.js("document.body.innerText.includes('Push')")
+        y, z = (page.js(rf"/{axis} \[m\]\s+(-?[\d.]+)\s+(y|z|Sim)/.exec(document.body.innerText)[1]") for axis in "yz")
+        # The gizmo's arrow along x is the only thing in this red, and points to the right.
+        image = page.screenshot().astype(int)[:, :900]
+        rows, columns = np.nonzero((image[..., 0] > 200) & (image[..., 1] < 80) & (image[..., 2] < 160))
+        x, at = int(columns.max()) - 4, int(np.median(rows[columns > columns.max() - 8]))
+        mouse = {"type": "mouseMoved", "x": x, "y": at, "button": "left"}
+        page.call("Input.dispatchMouseEvent", **mouse)
+        page.call("Input.dispatchMouseEvent", **(mouse | {"type": "mousePressed", "buttons": 1, "clickCount": 1}))
+        for k in range(1, 11):
+            page.call("Input.dispatchMouseEvent", **(mouse | {"x": x + 18 * k, "buttons": 1}))
+        page.call("Input.dispatchMouseEvent", **(mouse | {"type": "mouseReleased", "x": x + 180, "clickCount": 1}))
+        # Further than its box reaches: there it stays, and only the dragged component has changed.
+        page.wait(ROW.format(x="0.50", y=y, z=z))
+        assert not [e for e in page.events if e["method"] == "Runtime.exceptionThrown"]
+        server.send_signal(signal.SIGINT)
+        _, error = server.communicate(timeout=30)
+        assert server.returncode == 0, error
+    finally:
+        server.kill()
+        server.wait()
