@@ -65,7 +65,7 @@ def rise(s: Any, i: int, height: float) -> float:
 
 @reward
 def stance(s: Any, i: int, std: float) -> float:
-    """exp(-|q - q_default|^2 / std^2) of all joints [rad], times max(cos tilt, 0)^2: the pose counts where it stands."""
+    """exp(-|q - q_default|^2 / std^2) of all joints [rad], times max(cos tilt, 0)^2, so that it counts upright."""
     up = wp.max(-s.projected_gravity_b[i][2], 0.0)
     total = float(0.0)
     for j in range(s.joint_pos.shape[1]):

@@ -107,6 +107,6 @@ def test_a_term_that_a_robot_measures_names_its_sensor(observation_term, library
     """What the exporter writes down: a signal, a frame, and a unit wherever the value has one."""
     info = library("observation")[observation_term].term_info
     assert info.summary.endswith(".") or ":" in info.summary
-    assert info.frame in ("base", "world", "joint", "none")
+    assert info.frame in ("base", "world", "joint", "none", "command")  # the last: as the task's command has it
     privileged = {"base_lin_vel", "base_height", "foot_height", "foot_air_time", "joint_torque"}
     assert (info.signal is None) == (observation_term in privileged)

@@ -1,4 +1,7 @@
-"""Targets of an arm against NumPy: what is drawn, how a target travels, what is out of reach, what is described."""
+"""Targets of an arm, `uniform_position`, `uniform_pose` and `moving_position`, against NumPy.
+
+What is drawn, how a target travels, what is out of reach, what is described.
+"""
 
 import numpy as np
 import pytest
