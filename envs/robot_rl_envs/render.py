@@ -1,4 +1,4 @@
-"""Pictures of a scene without a display: MuJoCo's own renderer on EGL or OSMesa, the camera following the robot."""
+"""Images of a scene without a display: MuJoCo's own renderer on EGL or OSMesa, the camera following the robot."""
 
 from __future__ import annotations
 
@@ -322,12 +322,19 @@ def _prepare(model: mujoco.MjModel, width: int, height: int, reach: float) -> mu
 
 
 def travelling_joints(model: mujoco.MjModel) -> np.ndarray:
-    """Return the joints by which a robot travels: free ones, and a planar robot's slides without an end."""
+    """Return the joints by which a robot travels: a free one, and a planar robot's slides without an end."""
     import mujoco
 
     kind, slide = model.jnt_type, int(mujoco.mjtJoint.mjJNT_SLIDE)
     endless = (kind == slide) & (model.jnt_limited == 0) & (model.body_parentid[model.jnt_bodyid] == 0)
-    return np.flatnonzero((kind == int(mujoco.mjtJoint.mjJNT_FREE)) | endless)
+    travels = (kind == int(mujoco.mjtJoint.mjJNT_FREE)) | endless
+    return np.flatnonzero(travels & is_robots(model, model.jnt_bodyid))
+
+
+def is_robots(model: mujoco.MjModel, bodies: np.ndarray) -> np.ndarray:
+    """Return which bodies are the robot's, bool: it is the first thing in a scene that moves."""
+    first = model.jnt_bodyid[0] if model.njnt else 0
+    return model.body_rootid[bodies] == model.body_rootid[first]
 
 
 def _extent(model: mujoco.MjModel, *, floating: bool) -> tuple[np.ndarray, float]:
@@ -338,15 +345,17 @@ def _extent(model: mujoco.MjModel, *, floating: bool) -> tuple[np.ndarray, float
     import mujoco
 
     data = mujoco.MjData(model)
-    geoms = np.flatnonzero(model.body_weldid[model.geom_bodyid] > 0)
+    geoms = np.flatnonzero((model.body_weldid[model.geom_bodyid] > 0) & is_robots(model, model.geom_bodyid))
     if not geoms.size:
         return np.zeros(3), 1.0
+    single = np.isin(model.jnt_type, (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)))
     rng = np.random.default_rng(0)
     points = []
     for k in range(1 if floating else 64):
         if k:
             limits = np.where(model.jnt_limited[:, None] != 0, model.jnt_range, [-np.pi, np.pi])
-            data.qpos[model.jnt_qposadr] = rng.uniform(limits[:, 0], limits[:, 1])
+            drawn = rng.uniform(limits[:, 0], limits[:, 1])
+            data.qpos[model.jnt_qposadr[single]] = drawn[single]
         mujoco.mj_kinematics(model, data)
         points.append(data.geom_xpos[geoms])
     everything = np.concatenate(points)

@@ -154,3 +154,16 @@ def test_backend_is_the_users_or_what_is_there(monkeypatch):
     monkeypatch.setattr(render, "_egl_works", lambda: False)
     monkeypatch.setattr(render.ctypes.util, "find_library", lambda name: "libOSMesa.so.8")
     assert render.choose_backend() == "osmesa"
+
+
+def test_a_free_object_next_to_a_robot_is_not_followed(gl):
+    import mujoco
+
+    ball = '<body pos="{} 0 0.1"><freejoint/><geom size="0.02"/></body></worldbody>'
+    model = mujoco.MjModel.from_xml_string(PLANAR.format(range="-1 1").replace("</worldbody>", ball.format(1.0)))
+    assert render.travelling_joints(model).tolist() == [1]
+    with Renderer(model, 160, 120) as renderer:
+        near = renderer.frame(model.qpos0)
+        far = model.qpos0.copy()
+        far[4] = 30.0
+        assert red(renderer.frame(far)).sum() == pytest.approx(red(near).sum(), rel=0.05)
