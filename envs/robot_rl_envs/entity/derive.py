@@ -116,27 +116,38 @@ def derive_object_joints(s: Any, i: int):
 
 
 @wp.func
+def derive_site(s: Any, c: Any, i: int, k: int, pos: wp.vec3, quat: wp.vec4, vel: wp.vec3, ang: wp.vec3):
+    """Walk from a pose and its velocities down to world i's site k."""
+    first = c.foot_pos.shape[0] + k
+    for n in range(c.start[first], c.start[first + 1]):
+        pos, quat, vel, ang = pass_node(s, c, i, n, pos, quat, vel, ang)
+    arm = quat_rotate(quat, c.site_pos[k])
+    s.site_pos_w[i, k] = pos + arm
+    s.site_quat_wxyz[i, k] = quat_multiply(quat, c.site_quat[k])
+    s.site_lin_vel_w[i, k] = vel + wp.cross(ang, arm)
+    s.site_ang_vel_w[i, k] = ang
+
+
+@wp.func
 def derive_sites(s: Any, c: Any, i: int):
-    """Walk down to each named site: its pose and velocity in the world."""
-    feet = c.foot_pos.shape[0]
-    for k in range(c.site_pos.shape[0]):
-        pos = wp.vec3(0.0, 0.0, 0.0)
-        quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
-        vel = wp.vec3(0.0, 0.0, 0.0)
-        ang = wp.vec3(0.0, 0.0, 0.0)
-        q, d = c.site_qpos[k], c.site_dof[k]
-        if q >= 0:
-            pos = wp.vec3(s.qpos[i, q], s.qpos[i, q + 1], s.qpos[i, q + 2])
-            quat = wp.normalize(wp.vec4(s.qpos[i, q + 3], s.qpos[i, q + 4], s.qpos[i, q + 5], s.qpos[i, q + 6]))
-            vel = wp.vec3(s.qvel[i, d], s.qvel[i, d + 1], s.qvel[i, d + 2])
-            ang = quat_rotate(quat, wp.vec3(s.qvel[i, d + 3], s.qvel[i, d + 4], s.qvel[i, d + 5]))
-        for n in range(c.start[feet + k], c.start[feet + k + 1]):
-            pos, quat, vel, ang = pass_node(s, c, i, n, pos, quat, vel, ang)
-        arm = quat_rotate(quat, c.site_pos[k])
-        s.site_pos_w[i, k] = pos + arm
-        s.site_quat_wxyz[i, k] = quat_multiply(quat, c.site_quat[k])
-        s.site_lin_vel_w[i, k] = vel + wp.cross(ang, arm)
-        s.site_ang_vel_w[i, k] = ang
+    """Fill pose and velocity of each named site of world i's robot."""
+    zero = wp.vec3(0.0, 0.0, 0.0)
+    for k in range(c.site_object.shape[0]):
+        if c.site_object[k] < 0 and c.floating == 1:
+            rate = quat_rotate(s.base_quat_wxyz[i], s.base_ang_vel_b[i])
+            derive_site(s, c, i, k, s.base_pos_w[i], s.base_quat_wxyz[i], s.base_lin_vel_w[i], rate)
+        if c.site_object[k] < 0 and c.floating == 0:
+            derive_site(s, c, i, k, zero, wp.vec4(1.0, 0.0, 0.0, 0.0), zero, zero)
+
+
+@wp.func
+def derive_object_sites(s: Any, c: Any, i: int):
+    """Fill pose and velocity of each named site of world i's objects, from where these are now."""
+    for k in range(c.site_object.shape[0]):
+        o = c.site_object[k]
+        if o >= 0:
+            pos, quat = s.object_pos_w[i, o], s.object_quat_wxyz[i, o]
+            derive_site(s, c, i, k, pos, quat, s.object_lin_vel_w[i, o], s.object_ang_vel_w[i, o])
 
 
 @wp.func

@@ -13,7 +13,7 @@ from robot_rl_envs.terms.checks import nearest
 
 _ADDRESSES = ("object_qpos", "object_dof", "object_body", "object_geom", "object_geom_count")
 WORLD = -1
-"""Instead of an address in qpos: the thing is fixed in the world."""
+"""Instead of an address in qpos: the thing is fixed in the world; instead of an object: the robot."""
 
 
 class ObjectEntity:
@@ -38,11 +38,6 @@ class ObjectEntity:
         ids = [k for k in range(model.njnt) if model.jnt_bodyid[k] in bodies] if self.fixed else []
         self.joints = [model.joint(k).name for k in ids]
         self.joint_qpos, self.joint_dof = ([int(column[k]) for k in ids] for column in addresses)
-
-    @property
-    def root(self) -> tuple[int, int]:
-        """Addresses of its free joint in qpos and qvel; (WORLD, WORLD) where it is fixed."""
-        return self.qpos, self.dof
 
 
 class Things:
@@ -118,27 +113,31 @@ class Things:
                 array = arrays[name]
                 array.assign(np.tile(getattr(self._model, pose)[bodies].astype(np.float32), (array.shape[0], 1, 1)))
 
-    def chain(self, base: tuple[int, int, int]) -> dict[str, np.ndarray]:
-        """Return the nodes from the world, the robot's base or a free object down to each site.
+    def chain(self, base_body: int) -> dict[str, np.ndarray]:
+        """Return the nodes from the robot's base (0: the world) or an object down to each site.
 
-        ``base`` are the body, qpos and qvel address of the robot's base; body 0 without one. The arrays are fields of
-        :class:`.state.Chain`; ``count`` are the nodes of each site.
+        The arrays are fields of :class:`.state.Chain`; ``count`` are the nodes of each site.
         """
-        roots = {base[0]: base[1:]} if base[0] else {}
-        roots |= {thing.body: thing.root for thing in self.objects.values() if not thing.fixed}
-        nodes, counts, addresses = [], [], []
+        owners = {thing.body: k for k, thing in enumerate(self.objects.values())}
+        nodes, counts, objects = [], [], []
         for body, _, _ in self.sites.values():
-            path, root = chain_path(self._model, body, set(roots))
+            path, root = chain_path(self._model, body, {base_body, *owners})
             nodes += path
             counts.append(len(path))
-            addresses.append(roots.get(root, (WORLD, WORLD)))
+            objects.append(owners.get(root, WORLD))
         found = columns(nodes) | {"count": np.array(counts, dtype=np.int32)}
         if self.sites:
             found["site_pos"], found["site_quat"] = (
                 np.array([site[k] for site in self.sites.values()]) for k in (1, 2)
             )
-            found["site_qpos"], found["site_dof"] = np.array(addresses, dtype=np.int32).T
+            found["site_object"] = np.array(objects, dtype=np.int32)
         return found
+
+    @property
+    def has_object_sites(self) -> bool:
+        """Whether a named site belongs to an object."""
+        bodies = [thing.body for thing in self.objects.values()]
+        return any(int(self._model.body_rootid[body]) in bodies for body, _, _ in self.sites.values())
 
 
 def _pose_fields(kind: str, num_envs: int, count: int) -> dict[str, tuple[Any, int, tuple[int, ...]]]:

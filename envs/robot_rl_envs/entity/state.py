@@ -102,7 +102,7 @@ class Chain:
         foot_sensor: (nf,) address of its contact sensor.
         site_pos, site_quat: (ns,) pose of each site that terms read in its last node; the nodes of the sites follow
             those of the feet.
-        site_qpos, site_dof: (ns,) addresses of the free joint where a site's nodes begin; -1: the world.
+        site_object: (ns,) index of the object that a site belongs to; -1: the robot.
         foot_radius: of its sphere [m].
         floating: whether the base is.
     """
@@ -120,8 +120,7 @@ class Chain:
     foot_sensor: wp.array(dtype=wp.int32)
     site_pos: wp.array(dtype=wp.vec3)
     site_quat: wp.array(dtype=wp.vec4)
-    site_qpos: wp.array(dtype=wp.int32)
-    site_dof: wp.array(dtype=wp.int32)
+    site_object: wp.array(dtype=wp.int32)
     foot_radius: float
     floating: int
 
@@ -130,7 +129,7 @@ def make_chain(entity: Entity, things: Things, device: str) -> Any:
     """Put the kinematic chains of the robot's feet and of the named sites on ``device``."""
     chain = Chain()
     values = entity.chain | {"foot_sensor": entity.foot_sensor}
-    sites = things.chain((entity.base_body_id, entity.base_qpos, entity.base_dof))
+    sites = things.chain(entity.base_body_id)
     starts = values["start"][-1] + np.cumsum(sites.pop("count"))
     values["start"] = np.concatenate([values["start"], starts])
     for name, more in sites.items():

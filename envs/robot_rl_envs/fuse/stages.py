@@ -148,6 +148,8 @@ def _write_derive(w: Writer, indent: int, scene: Scene) -> None:
         _call(w, indent, derive.derive_object_joints)
     if scene.things.sites:
         _call(w, indent, derive.derive_sites, "s, c, i")
+    if scene.things.has_object_sites:
+        _call(w, indent, derive.derive_object_sites, "s, c, i")
 
 
 def write_after(w: Writer, scene: Scene, task: Task) -> None:

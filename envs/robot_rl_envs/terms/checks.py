@@ -113,9 +113,9 @@ def moving_body(params: dict[str, float], scene: Any, name: str = "body") -> int
 def longest_reach(model: Any, body: int, pos: np.ndarray) -> tuple[np.ndarray, float]:
     """Return where the first joint that moves a point of a body is, and how far from there the point can get.
 
-    The first is (3,) [m] in the world frame, the second a distance [m]. It is the sum of those between the anchors of successive joints and the point, which hinges do not change,
-    and of what slides travel; 0 where no joint moves it. Bends of the links and the joints' limits can make the
-    true reach shorter, never longer.
+    The first is (3,) [m] in the world frame, the second a distance [m]: the sum of those between the anchors of
+    successive joints and the point, which hinges do not change, and of what slides travel; 0 where no joint moves it.
+    Bends of the links and the joints' limits can make the true reach shorter, never longer.
     """
     import mujoco
 

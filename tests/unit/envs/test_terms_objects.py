@@ -319,6 +319,24 @@ def _moves_the_table(scene_task):
     np.testing.assert_allclose(cube[:, 2], table[:, 2] + 0.05 + 0.025, atol=3e-4)
 
 
+def test_a_site_goes_with_an_articulated_object_that_is_moved(scene_task):
+    moved = STILL | {"x_lo": 0.1, "x_hi": 0.2, "z_lo": -0.1}
+    env = make_env(
+        scene_task(
+            events={"place": Event(objects.place_fixed, object="drawer", **moved)},
+            metrics={"handle": Metric(objects.site_error, site="drawer/handle")},
+        ),
+        num_envs=3,
+    )
+    env.step(torch.zeros(3, 2))
+    drawer, slide = env.state.object_pos_w[:, 2], env.state.object_joint_pos[:, 0]
+    assert float(drawer[:, 0].min()) > 0.9
+    at = list(env.scene.things.sites).index("drawer/handle")
+    want = drawer + torch.tensor([-0.02, 0.0, 0.0])
+    want[:, 0] -= slide
+    torch.testing.assert_close(env.state.site_pos_w[:, at], want)
+
+
 def _draws_friction(scene_task):
     event = Event(objects.object_friction, object="drawer", lo=0.2, hi=0.4)
     env = make_env(scene_task(events={"e": event}), num_envs=50)
