@@ -225,6 +225,12 @@ def site_reached(s: Any, i: int, site: float, distance: float) -> float:
     return 0.0
 
 
+@metric
+def site_distance(s: Any, i: int, site: float, to_site: float) -> float:
+    """Distance between two sites [m]."""
+    return wp.length(s.site_pos_w[i, int(to_site)] - s.site_pos_w[i, int(site)])
+
+
 @metric(reads_command=3)
 def object_error(s: Any, i: int, object: float) -> float:
     """Distance of an object from the commanded position [m]."""

@@ -110,6 +110,7 @@ REWARDS = {
 METRICS = {
     "site_error": (SITE, lambda m: far(m.tip, TARGET)),
     "site_reached": (SITE | {"distance": 0.3}, lambda m: float(far(m.tip, TARGET) < 0.3)),
+    "site_distance": (SITE | HANDLE, lambda m: far(m.tip, m.handle)),
     "object_error": (CUBE, lambda m: far(m.cube, TARGET)),
     "object_reached": (CUBE | {"distance": 0.25}, lambda m: float(far(m.cube, TARGET) < 0.25)),
     "joint_opened": (SLIDE | {"goal": 0.1}, lambda m: float(m.slide >= 0.1)),
