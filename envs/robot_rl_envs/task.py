@@ -21,8 +21,14 @@ SOLVERS = ("newton", "cg", "pgs")
 CONES = ("pyramidal", "elliptic")
 INTEGRATORS = ("implicitfast", "euler", "rk4")
 
+OVER = ("mean", "end", "max", "min")
+"""What an evaluation takes of a metric over an episode's steps."""
+
 NAMED = ("body", "joint")
 """Parameters that may be given by name instead of by index."""
+
+MAX_TERMINATIONS = 31
+"""Terminations of a task at most: the bits of the state field ``termination_bits``."""
 
 WIDTHS = "all write the one command of a world, so they must declare the same size"
 
@@ -96,9 +102,28 @@ class Reward(_Term):
 
 
 class Metric(_Term):
-    """A quantity averaged over all worlds and steps for the log."""
+    """A quantity that the log averages over all worlds and steps, and that an evaluation measures in each episode.
+
+    A step's value is that after its physics, before a reset: an episode's last step counts.
+
+    Args:
+        fn: the term.
+        over: what an evaluation takes of an episode: the "mean" of its steps, the value in its last one ("end"), the
+            largest ("max") or the smallest ("min").
+        after_s: the first seconds of an episode, which do not count in an evaluation.
+        unit: SI unit where it is another than the one that ``fn`` declares, e.g. of a joint that slides.
+        params: parameters of ``fn``.
+    """
 
     kind = "metric"
+
+    def __init__(self, fn: Any, *, over: str = "mean", after_s: float = 0.0, unit: str = "", **params: float | str):
+        self._bind(fn, params)
+        require(over in OVER, "over", over, "must be mean, end, max or min")
+        self.over = over
+        self.after_s = figure(f"metric {self.info.name}: after_s", after_s)
+        require(self.after_s >= 0, "after_s", after_s, "must be >= 0")
+        self.unit = unit or self.info.unit
 
 
 class Termination(_Term):
@@ -307,7 +332,8 @@ class Task:
         num_envs: worlds by default (cpu, gpu).
         learner, learner_cpu: dotted learner settings, e.g. ``{"ppo.gamma": 0.99}``; the second, on top, on a CPU.
         presets: the same for learners that do not use PPO's, by their name, e.g. ``{"flashsac": {...}}``.
-        solved: ``(metric, bound)``: what counts as solved, for time-to-threshold figures.
+        solved: ``("tracking/<metric>", bound)``: what counts as solved, for time-to-threshold figures; the metric
+            declares which values are better.
         deployable: a robot can measure what the actor sees; the exporter refuses a task that is not.
     """
 
@@ -346,9 +372,22 @@ class Task:
         for name, group in self.vectors.items():
             require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
             _check_terms(f"observations.{name}", "observation", group.terms)
+        count = len(self.terminations)
+        require(count <= MAX_TERMINATIONS, "terminations", count, f"terms, must be {MAX_TERMINATIONS} or fewer")
+        self._check_solved()
         require(len({term.info.size for term in self.commands.values()}) <= 1, "commands", list(self.commands), WIDTHS)
         if self.randomize.latency_from:
             self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
+
+    def _check_solved(self) -> None:
+        if self.solved is None:
+            return
+        name = str(self.solved[0]).removeprefix("tracking/")
+        known = ", ".join(f"tracking/{name}" for name in self.metrics) or "None, since it has none"
+        is_known = name in self.metrics and self.solved[0] == f"tracking/{name}"
+        require(is_known, "solved", self.solved[0], f"is no metric that the task declares; must be one of {known}")
+        right = f"has no better values; declare @metric(better='smaller') or 'larger' at {self.metrics[name].info.name}"
+        require(bool(self.metrics[name].info.better), "solved", self.solved[0], right)
 
     @property
     def command_width(self) -> int:
