@@ -54,7 +54,7 @@ def train(cfg: TrainCfg) -> RunDir:
 
         def begin() -> str:
             locks.append(stack.enter_context(RunLock.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)))
-            locks[0].run_dir.write_config(cfg.tree, sys.argv)
+            locks[0].run_dir.write_config(cfg.tree, sys.argv, _described(env, cfg.task))
             return str(locks[0].run_dir.path)
 
         signals.ending.phase = signals.UNWIND  # A directory without results is left as it was found.
@@ -83,7 +83,8 @@ def _learn(
     options: dict[str, Any] = {"run_dir": run_dir.path, "seed": cfg.seed, "ranks": ranks}
     with contextlib.ExitStack() as stack:
         if ranks.is_first:
-            progress = Progress(cfg.learner.max_iterations, getattr(env, "pop_notices", list))
+            notices, metrics = getattr(env, "pop_notices", list), getattr(env, "describe_metrics", dict)()
+            progress = Progress(cfg.learner.max_iterations, notices, metrics)
             options["observer"] = stack.enter_context(progress)
         else:
             options["observer"] = print_notices(env, ranks.rank)
@@ -102,6 +103,13 @@ def _learn(
         signals.ending.check()
         runner.learn()
         signals.ending.phase = signals.OVER
+
+
+def _described(env: Any, task: Any) -> dict[str, Any]:
+    """Return what run.yaml has about a task for reports: what its metrics are, and what counts as solved."""
+    solved = getattr(task, "solved", None)
+    found = {"metrics": getattr(env, "describe_metrics", dict)(), "solved": solved and list(solved)}
+    return {name: value for name, value in found.items() if value}
 
 
 def print_notices(env: Any, rank: int) -> Callable[[Any], None]:

@@ -124,7 +124,7 @@ BAD = [
     (["eval", "policy=.", "run=latest"], "name one of the two"),
     (["eval", "policy=."], "contract.json is missing"),
     (["eval", "episodes=0"], "episodes=0: must be at least 1"),
-    (["eval", "seconds=1"], "seconds=1.0: must be in (1, 3600]"),
+    (["eval", "seconds=0"], "seconds=0.0: must be in (0, 3600]"),
     (["eval", "episods=3"], "did you mean 'episodes'?"),
     (["video", "seconds=-1"], "seconds=-1.0"),
     (["video", "out=x.gif"], "out=x.gif: must end in .mp4"),
