@@ -110,9 +110,11 @@ def _show_table(name: str, result: Mapping[str, Any]) -> None:
     kinds = [kind for kind in ("torch", "onnx") if kind in result]
     where = f" in {result['engine']}" if "engine" in result else ""
     print(f"{name}{where}: {result['episodes']} episodes of {result['seconds']:g} s, mean ± deviation over episodes")
+    metrics = dict(result.get("metrics", {}))  # A source of another package may leave it out.
+    metrics |= {name: {"unit": "", "meaning": ""} for name in result[kinds[0]] if name not in metrics}
     rows = [
-        (metric, *(_cell(result[kind].get(metric)) for kind in kinds), row["unit"], explain(row))
-        for metric, row in result["metrics"].items()
+        (name, *(_cell(result[kind].get(name)) for kind in kinds), row["unit"], explain(row))
+        for name, row in metrics.items()
     ]
     print_table(("metric", *kinds, "unit", "meaning"), rows, right=range(1, len(kinds) + 1), least=TABLE_WIDTH)
     agreement = result.get("agreement")

@@ -18,7 +18,7 @@ def explain(description: Mapping[str, Any]) -> str:
     if over is None:
         return meaning
     words = "; ".join(filter(None, (meaning, OVER.get(over, str(over)))))
-    return f"{words} after the first {after_s:g} s" if after_s else words
+    return f"{words} from {after_s:g} s on" if after_s else words
 
 
 def shown_unit(unit: str) -> str:

@@ -134,7 +134,7 @@ def test_evaluation_table_units_and_distance(run_dir):
     assert (velocity.label, velocity.unit, velocity.meaning) == (
         "Lin vel error",
         "m/s",
-        "how far off; time mean after the first 1 s",
+        "how far off; time mean from 1 s on",
     )
     assert (failures.unit, failures.meaning) == ("", "share of episodes")
     # |0.094 - 0.104| / sqrt((0.02^2 + 0.02^2) / 100) = 3.54 standard errors
