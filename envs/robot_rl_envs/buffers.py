@@ -91,6 +91,7 @@ def allocate(engine: Engine, scene: Scene, layout: TaskLayout, extra: Extra, fie
     n, device = engine.num_envs, engine.device
     sizes = {"nj": scene.sizes["joints"], "na": scene.sizes["actions"], "nf": scene.sizes["feet"]}
     sizes |= {"nc": len(layout.commands), "ni": len(layout.intervals), "nr": len(layout.rewards)}
+    sizes["nm"] = sum(name.startswith("tracking/") for name in layout.log)
     arrays = {name: getattr(engine.data, name) for name in ENGINE_ARRAYS}
     for name, (dtype, shape, _) in FIELDS.items():
         full = (n, *(sizes[k] if isinstance(k, str) else k for k in shape))

@@ -104,6 +104,20 @@ def describe_policy(task: Task, scene: Scene, layout: TaskLayout) -> dict[str, A
     }
 
 
+def describe_metrics(task: Task) -> dict[str, dict[str, Any]]:
+    """Describe a task's metrics; see :meth:`robot_rl_envs.env.Env.describe_metrics`."""
+    return {
+        name: {
+            "unit": term.unit,
+            "meaning": term.info.summary.removesuffix("."),
+            "over": term.over,
+            "after_s": term.after_s,
+            "better": term.info.better,
+        }
+        for name, term in task.metrics.items()
+    }
+
+
 def observation_terms(scene: Scene, layout: TaskLayout) -> dict[str, tuple[int, ...]]:
     """Return the position of each term in its group, by "group.term": its first component, then its shape.
 

@@ -15,11 +15,17 @@ from tensordict import TensorDict
 
 from robot_rl_envs import buffers, fuse
 from robot_rl_envs.cameras.group import Images
-from robot_rl_envs.describe import describe_command, describe_policy, mirror_maps, observation_terms
+from robot_rl_envs.describe import (
+    describe_command,
+    describe_metrics,
+    describe_policy,
+    mirror_maps,
+    observation_terms,
+)
 from robot_rl_envs.engine import DIRTY_MODEL
 from robot_rl_envs.engines import make_engine
 from robot_rl_envs.entity.scene import make_scene
-from robot_rl_envs.entity.state import CONSTANTS, Chain, State, check_indices, make_chain, make_struct
+from robot_rl_envs.entity.state import CONSTANTS, RECOMPUTED, Chain, State, check_indices, make_chain, make_struct
 from robot_rl_envs.fuse import layout
 from robot_rl_envs.fuse.torch_terms import TorchTerms
 from robot_rl_envs.launch import Recorder
@@ -441,9 +447,18 @@ class Env(VecEnv):
         """Return a JSON-able description of what the policy reads and drives, for the exported contract."""
         return describe_policy(self.cfg, self.scene, self._layout) | self._images.describe()
 
+    def describe_metrics(self) -> dict[str, dict[str, Any]]:
+        """Return what the task's metrics are, JSON-able, in the order of ``state.metric_values``.
+
+        Returns:
+            name -> "unit", "meaning", "over" and "after_s" (see :class:`.task.Metric`), and "better": "smaller",
+            "larger" or "" for neither.
+        """
+        return describe_metrics(self.cfg)
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return everything needed to continue from here, bit for bit on the CPU."""
-        shared = {*CONSTANTS, *(f"{buffers.struct_name(name)}_nominal" for name in self._model_fields)}
+        shared = {*CONSTANTS, *RECOMPUTED, *(f"{buffers.struct_name(name)}_nominal" for name in self._model_fields)}
         tensors = {f"state.{n}": wp.to_torch(a).clone() for n, a in self._arrays.items() if n not in shared}
         tensors["engine"] = torch.from_numpy(self.engine.get_state())
         tensors["params"] = wp.to_torch(self._params).clone()

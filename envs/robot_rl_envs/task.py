@@ -22,8 +22,14 @@ SOLVERS = ("newton", "cg", "pgs")
 CONES = ("pyramidal", "elliptic")
 INTEGRATORS = ("implicitfast", "euler", "rk4")
 
+OVER = ("mean", "end", "max", "min")
+"""What an evaluation takes of a metric over an episode's steps."""
+
 NAMED = ("body", "joint", "site", "object", "object_joint", "contact", "sensor")
 """What a parameter may name: one that is called so, or ends so (``left_site``)."""
+
+MAX_TERMINATIONS = 31
+"""Terminations of a task at most: the bits of the state field ``termination_bits``."""
 
 ONE_COMMAND = "all write the one command of a world, so they must declare the same components, frame and draws"
 
@@ -103,9 +109,28 @@ class Reward(_Term):
 
 
 class Metric(_Term):
-    """A quantity averaged over all worlds and steps for the log."""
+    """A quantity that the log averages over all worlds and steps, and that an evaluation measures in each episode.
+
+    A step's value is that after its physics, before a reset: an episode's last step counts.
+
+    Args:
+        fn: the term.
+        over: what an evaluation takes of an episode: the "mean" of its steps, the value in its last one ("end"), the
+            largest ("max") or the smallest ("min").
+        after_s: the first seconds of an episode, which do not count in an evaluation.
+        unit: SI unit where it is another than the one that ``fn`` declares, e.g. of a joint that slides.
+        params: parameters of ``fn``.
+    """
 
     kind = "metric"
+
+    def __init__(self, fn: Any, *, over: str = "mean", after_s: float = 0.0, unit: str = "", **params: float | str):
+        self._bind(fn, params)
+        require(over in OVER, "over", over, "must be mean, end, max or min")
+        self.over = over
+        self.after_s = figure(f"metric {self.info.name}: after_s", after_s)
+        require(self.after_s >= 0, "after_s", after_s, "must be >= 0")
+        self.unit = unit or self.info.unit
 
 
 class Termination(_Term):
@@ -325,7 +350,8 @@ class Task:
         num_envs: worlds by default (cpu, gpu).
         learner, learner_cpu: dotted learner settings, e.g. ``{"ppo.gamma": 0.99}``; the second, on top, on a CPU.
         presets: the same for learners that do not use PPO's, by their name, e.g. ``{"flashsac": {...}}``.
-        solved: ``(metric, bound)``: what counts as solved, for time-to-threshold figures.
+        solved: ``("tracking/<metric>", bound)``: what counts as solved, for time-to-threshold figures; the metric
+            declares which values are better.
         deployable: a robot can measure what the actor sees; the exporter refuses a task that is not.
     """
 
@@ -371,10 +397,23 @@ class Task:
         names = [term.measured for term in actor.values() if getattr(term, "measured", "")]
         twice = next((name for name in names if names.count(name) > 1), "")
         require(not twice, "observations.actor: measured", twice, "two terms name it; each needs a name of its own")
+        count = len(self.terminations)
+        require(count <= MAX_TERMINATIONS, "terminations", count, f"terms, must be {MAX_TERMINATIONS} or fewer")
+        self._check_solved()
         kinds = [(term.info.components, term.info.frame, term.info.draws) for term in self.commands.values()]
         require(all(kind == kinds[0] for kind in kinds), "commands", list(self.commands), ONE_COMMAND)
         if self.randomize.latency_from:
             self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
+
+    def _check_solved(self) -> None:
+        if self.solved is None:
+            return
+        name = str(self.solved[0]).removeprefix("tracking/")
+        known = ", ".join(f"tracking/{name}" for name in self.metrics) or "None, since it has none"
+        is_known = name in self.metrics and self.solved[0] == f"tracking/{name}"
+        require(is_known, "solved", self.solved[0], f"is no metric that the task declares; must be one of {known}")
+        right = f"has no better values; declare @metric(better='smaller') or 'larger' at {self.metrics[name].info.name}"
+        require(bool(self.metrics[name].info.better), "solved", self.solved[0], right)
 
     def sections(self) -> dict[str, dict[str, Any]]:
         """Return the named terms by the path of their section, such as "rewards" or "observations.actor"."""

@@ -19,7 +19,17 @@ from pathlib import Path
 
 from robot_rl.cli.options import option, read_all, split_bare
 from robot_rl.cli.table import print_table
-from robot_rl.cross.table import SURVIVAL_LOSS, TRACKING_LOSS, Table, draw_table, in_percent, merge, read_cell, to_json
+from robot_rl.cross.table import (
+    METRIC_LOSS,
+    SURVIVAL_LOSS,
+    Table,
+    draw_table,
+    in_percent,
+    merge,
+    read_cell,
+    to_json,
+    words,
+)
 from robot_rl.errors import UserError
 from robot_rl.experiment.outputs import CROSS, IMAGE, check_optional, check_output, save_image
 
@@ -33,7 +43,7 @@ class Options:
     root: str = option("runs", "where runs are")
 
 
-_BOUNDS = f"{TRACKING_LOSS:.0%} of tracking error or {100 * SURVIVAL_LOSS:.0f} points of survival"
+_BOUNDS = f"{METRIC_LOSS:.0%} of the metric or {100 * SURVIVAL_LOSS:.0f} points of survival"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -81,20 +91,18 @@ def show(table: Table) -> None:
         cells = [_cell(table, policy, engine) for engine in table.engines]
         rows.append((policy if home is None else f"{policy}\n{home.trained_on}", *cells))
     print_table(("policy, training engine", *table.engines), rows, right=range(1, len(table.engines) + 1))
-    tracked = any(cell.lin_vel_error is not None for cell in table.cells.values())
-    what = "m/s of velocity error" if tracked else "return of an episode"
-    print(f"{what} (how much worse than in the training engine), share of episodes that fell; ! beyond the bounds")
+    first = next(iter(table.cells.values()))
+    what = f"{words(first)}, {first.better} is better (how much worse than in the training engine)"
+    print(f"{what}, share of episodes that failed; ! beyond the bounds")
 
 
 def _cell(table: Table, policy: str, engine: str) -> str:
     cell = table.cells.get((policy, engine))
     if cell is None:
         return "-"
-    error = "-" if cell.episode_return is None else f"return {cell.episode_return:.3g}"
-    if cell.lin_vel_error is not None:
-        error = f"{cell.lin_vel_error:.3f} ± {2 * cell.standard_error:.3f}"
+    value = "-" if cell.mean is None else f"{cell.mean:.3g} ± {2 * cell.standard_error:.2g}"
     losses = table.losses(cell)
     if losses is None:
-        return f"{error}\n{cell.fall_rate:.1%} fell"
-    change = "" if losses["tracking"] is None else f" ({in_percent(losses['tracking'])})"
-    return f"{error}{change}\n{cell.fall_rate:.1%} fell{'' if losses['within'] else ' !'}"
+        return f"{value}\n{cell.failure_rate:.1%} failed"
+    change = "" if losses["metric"] is None else f" ({in_percent(losses['metric'])})"
+    return f"{value}{change}\n{cell.failure_rate:.1%} failed{'' if losses['within'] else ' !'}"

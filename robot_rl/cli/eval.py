@@ -40,6 +40,8 @@ class Options(PolicyOptions):
 
 
 FORMS = ("both", "torch", "onnx")
+TABLE_WIDTH = 120
+"""Least width of the table, so that most meanings fit into one line."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -48,8 +50,8 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.sources.protocol import EvaluationCfg
 
     options, changes = read(Options, arguments)
-    if options.seconds is not None and not 1 < options.seconds <= 3600:
-        raise UserError(f"seconds={options.seconds}: must be in (1, 3600]; errors count from the first second on")
+    if options.seconds is not None and not 0 < options.seconds <= 3600:
+        raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
     if options.form not in FORMS:
         raise UserError(f"form={options.form}: must be one of {', '.join(FORMS)}")
     moved = {key: value for key in ("engine", "assets") if (value := getattr(options, key))}
@@ -103,16 +105,18 @@ def show(name: str, result: Mapping[str, Any], episodes: int = 0) -> None:
 
 
 def _show_table(name: str, result: Mapping[str, Any]) -> None:
-    from robot_rl.evaluate.meter import METRICS
+    from robot_rl.metrics.description import explain
 
     kinds = [kind for kind in ("torch", "onnx") if kind in result]
     where = f" in {result['engine']}" if "engine" in result else ""
     print(f"{name}{where}: {result['episodes']} episodes of {result['seconds']:g} s, mean ± deviation over episodes")
+    metrics = dict(result.get("metrics", {}))  # A source of another package may leave it out.
+    metrics |= {name: {"unit": "", "meaning": ""} for name in result[kinds[0]] if name not in metrics}
     rows = [
-        (metric, *(_cell(result[kind].get(metric)) for kind in kinds), METRICS[metric][0].replace("1", ""))
-        for metric in result[kinds[0]]
+        (name, *(_cell(result[kind].get(name)) for kind in kinds), row["unit"], explain(row))
+        for name, row in metrics.items()
     ]
-    print_table(("", *kinds, "unit"), rows, right=range(1, len(kinds) + 1))
+    print_table(("metric", *kinds, "unit", "meaning"), rows, right=range(1, len(kinds) + 1), least=TABLE_WIDTH)
     agreement = result.get("agreement")
     if agreement:
         verdict = "agree" if agreement["actions"] and agreement["metrics"] else "DO NOT AGREE"

@@ -95,8 +95,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _check(options: Options) -> None:
-    if options.episodes and not 1 < options.seconds <= 3600:
-        raise UserError(f"seconds={options.seconds}: must be in (1, 3600]; errors count from the first second on")
+    if options.episodes and not 0 < options.seconds <= 3600:
+        raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
     if not 0 <= options.seconds <= DAY_S:
         raise UserError(f"seconds={options.seconds}: must be in [0, {DAY_S:g}]")
     if options.transport not in ("udp", "shm", "dds"):
@@ -208,7 +208,7 @@ def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: 
         seconds=options.seconds,
     )
     kind = "torch" if policy is not None else "onnx"
-    verdict = compare(binary["episodes"], trainer[kind])
+    verdict = compare(binary["episodes"], trainer[kind], trainer["metrics"])
     _show_parity(source.name, options, verdict, kind)
     about = {"episodes": options.episodes, "seconds": options.seconds, "all_states": options.all_states}
     return about | {"trainer": trainer} | binary | {"parity": verdict, "holds": verdict["holds"]}

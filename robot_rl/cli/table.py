@@ -7,12 +7,13 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Seque
     """Print a table at least `least` characters wide; the columns in `right` are aligned to the right."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table()
     for k, name in enumerate(head):
         table.add_column(name, justify="right" if k in right else "left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # Not as markup, which would take "[m]" for a style.
     console = Console()
     console.width = max(console.width, least)
     console.print(table)

@@ -13,20 +13,19 @@ from typing import Any
 
 from robot_rl.errors import UserError
 from robot_rl.files import read_json
+from robot_rl.metrics.description import judged, shown_unit
 from robot_rl.report.plot import BLUE, FAINT, GRID, INK, LIGHT_BLUE, ORANGE, Canvas
 from robot_rl.sources.registry import source_of
 
-TRACKING_LOSS, SURVIVAL_LOSS = 0.15, 0.03
-"""What a policy may lose in another engine than its own: a share of its tracking error, points of survival."""
+METRIC_LOSS, SURVIVAL_LOSS = 0.15, 0.03
+"""What a policy may lose in another engine than its own: a share of its metric, points of survival."""
 MAX_BYTES = 2**26
 """Bytes that an evaluation's file may have."""
 KINDS = ("onnx", "torch")
 """The forms of a policy; the first that was evaluated counts."""
 WIDTH, HEAD, ROW, GAP, FOOT = 1100, 76, 34, 42, 26
-ERROR = "velocity error [m/s], mean and two standard errors; smaller is better"
-RETURN = "return of an episode; larger is better"
 NAMES, LEFT, MIDDLE, FIGURES, RIGHT = 20, 190, 560, 572, 720
-"""Where names, the panel of errors, its figures and the panel of falls begin; the first panel ends at MIDDLE."""
+"""Where names, the panel of the metric, its figures and the panel of failures begin; the first one ends at MIDDLE."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -39,10 +38,11 @@ class Cell:
         engine: The engine of the evaluation.
         kind: The evaluated form, "onnx" or "torch".
         seconds: Length of each episode at most [s].
-        lin_vel_error, yaw_vel_error: Means over episodes [m/s, rad/s]; None where the task has no such command.
-        lin_vel_spread: Standard deviation over episodes [m/s].
-        fall_rate: Share of episodes that ended before their time.
-        episode_return: Mean sum of an episode's rewards; compared where nothing is tracked.
+        metric: The compared metric: the task's first one that has better values, else the return.
+        unit: Its unit.
+        better: "smaller" or "larger".
+        mean, std: Its mean and standard deviation over episodes; None where no episode has it.
+        failure_rate: Share of episodes that ended by a termination that is no time-out.
         file: The file of the evaluation.
     """
 
@@ -53,17 +53,18 @@ class Cell:
     kind: str
     episodes: int
     seconds: float
-    lin_vel_error: float | None
-    yaw_vel_error: float | None
-    lin_vel_spread: float | None
-    fall_rate: float
+    metric: str
+    unit: str
+    better: str
+    mean: float | None
+    std: float | None
+    failure_rate: float
     file: str
-    episode_return: float | None = None
 
     @property
     def standard_error(self) -> float:
-        """Return the standard error of the mean tracking error [m/s]; 0 where nothing is tracked."""
-        return (self.lin_vel_spread or 0.0) / math.sqrt(self.episodes)
+        """Return the standard error of the metric's mean."""
+        return (self.std or 0.0) / math.sqrt(self.episodes)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -83,21 +84,19 @@ class Table:
         """Return what a policy loses compared with its training engine.
 
         Returns:
-            "tracking", the relative increase of the tracking error, or, where nothing is tracked, the relative decrease
-            of the return; "survival", the increase of the fall rate; "within", whether both are within TRACKING_LOSS
-            and SURVIVAL_LOSS. None at home, or without a home.
+            "metric", by how much of its value at home the metric is worse; "survival", the increase of the failure
+            rate; "within", whether both are within METRIC_LOSS and SURVIVAL_LOSS. None at home, or without a home.
         """
         home = self.home(cell.policy)
         if home is None or home is cell:
             return None
-        tracking = None
-        if cell.lin_vel_error is not None and home.lin_vel_error:
-            tracking = cell.lin_vel_error / home.lin_vel_error - 1.0
-        elif cell.episode_return is not None and home.episode_return:
-            tracking = (home.episode_return - cell.episode_return) / abs(home.episode_return)
-        survival = cell.fall_rate - home.fall_rate
-        within = (tracking is None or tracking <= TRACKING_LOSS) and survival <= SURVIVAL_LOSS + 1e-9
-        return {"tracking": tracking, "survival": survival, "within": within}
+        worse = None
+        if cell.mean is not None and home.mean:
+            worse = (cell.mean - home.mean) / abs(home.mean)
+            worse = worse if cell.better == "smaller" else -worse
+        survival = cell.failure_rate - home.failure_rate
+        within = (worse is None or worse <= METRIC_LOSS) and survival <= SURVIVAL_LOSS + 1e-9
+        return {"metric": worse, "survival": survival, "within": within}
 
 
 def read_cell(path: Path, home: str = "") -> Cell:
@@ -121,10 +120,16 @@ def read_cell(path: Path, home: str = "") -> Cell:
     figures = data[kind]
     if not isinstance(figures, Mapping):
         raise UserError(f"{path}: damaged, '{kind}' holds no figures")
+    if "metrics" not in data:
+        raise UserError(f"{path}: does not say what its metrics are, an older version wrote it; evaluate again")
+    if figures.get("failure_rate", 0) is None:
+        raise UserError(f"{path}: all its episodes were quarantined; see docs/quarantine.md")
     for key in ("policy", "task", "engine", "trained_on"):
         if not isinstance(data.get(key) or "", str):
             raise UserError(f"{path}: damaged, {key}={data[key]} is no word")
     try:
+        metric = next(iter(judged(data["metrics"])), "return")
+        row = data["metrics"][metric]
         return Cell(
             policy=str(data["policy"]),
             task=str(data["task"]),
@@ -133,15 +138,22 @@ def read_cell(path: Path, home: str = "") -> Cell:
             kind=kind,
             episodes=int(data["episodes"]),
             seconds=_finite(float(data["seconds"])),
-            lin_vel_error=_figure(figures, "lin_vel_error", "mean"),
-            yaw_vel_error=_figure(figures, "yaw_vel_error", "mean"),
-            lin_vel_spread=_figure(figures, "lin_vel_error", "std"),
-            fall_rate=_finite(float(figures["fall_rate"]["mean"])),
+            metric=metric,
+            unit=str(row["unit"]),
+            better=str(row["better"]),
+            mean=_figure(figures, metric, "mean"),
+            std=_figure(figures, metric, "std"),
+            failure_rate=_finite(float(figures["failure_rate"]["mean"])),
             file=str(path),
-            episode_return=_figure(figures, "return", "mean"),
         )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{path}: damaged, {error} is missing or of the wrong kind") from None
+
+
+def words(cell: Cell) -> str:
+    """Return the name of a cell's metric in words, with its unit."""
+    name, unit = cell.metric.replace("_", " "), shown_unit(cell.unit)
+    return f"{name} [{unit}]" if unit else name
 
 
 def _finite(value: float) -> float:
@@ -158,6 +170,9 @@ def merge(cells: Sequence[Cell]) -> Table:
     for cell in cells:
         if cell.task != cells[0].task:
             raise UserError(f"{cell.file}: is of task {cell.task}, {cells[0].file} of {cells[0].task}; merge one task")
+        if cell.metric != cells[0].metric:
+            other = f"{cells[0].file} of {cells[0].metric}"
+            raise UserError(f"{cell.file}: is of the metric {cell.metric}, {other}; evaluate both again")
         key = (cell.policy, cell.engine)
         if key in table.cells:
             other = table.cells[key].file
@@ -174,7 +189,7 @@ def merge(cells: Sequence[Cell]) -> Table:
 def to_json(table: Table) -> dict[str, Any]:
     """Return the table as plain values: "policies", "engines", and "cells", each with its "losses"."""
     cells = [asdict(cell) | {"losses": table.losses(cell)} for cell in table.cells.values()]
-    bounds = {"tracking": TRACKING_LOSS, "survival": SURVIVAL_LOSS}
+    bounds = {"metric": METRIC_LOSS, "survival": SURVIVAL_LOSS}
     return {"policies": table.policies, "engines": table.engines, "bounds": bounds, "cells": cells}
 
 
@@ -193,12 +208,12 @@ def draw_table(table: Table) -> Any:
     rows = {policy: [cell for cell in table.cells.values() if cell.policy == policy] for policy in table.policies}
     height = HEAD + sum(GAP + ROW * len(cells) for cells in rows.values()) + FOOT
     canvas = Canvas(WIDTH, height)
-    task = next(iter(table.cells.values())).task
-    canvas.text((NAMES, 14), f"{task}: one policy in several engines", 20, INK)
-    canvas.text((RIGHT, 48), "episodes that fell", 13, FAINT)
-    tracked = any(cell.lin_vel_error is not None for cell in table.cells.values())
-    canvas.text((LEFT, 48), ERROR if tracked else RETURN, 13, FAINT)
-    most = max([abs(_plotted(cell) or 0.0) for cell in table.cells.values()] + [1e-9])
+    first = next(iter(table.cells.values()))
+    canvas.text((NAMES, 14), f"{first.task}: one policy in several engines", 20, INK)
+    canvas.text((RIGHT, 48), "episodes that failed", 13, FAINT)
+    what = f"{words(first)}, mean and two standard errors; {first.better} is better"
+    canvas.text((LEFT, 48), what, 13, FAINT)
+    most = max([abs(cell.mean or 0.0) for cell in table.cells.values()] + [1e-9])
     top = HEAD
     for policy, cells in rows.items():
         home = table.home(policy)
@@ -206,34 +221,30 @@ def draw_table(table: Table) -> Any:
         canvas.text((NAMES, top + 12), f"{policy}{trained}", 14, INK)
         top += GAP
         bottom = top + ROW * len(cells)
-        if home is not None and home.lin_vel_error:
-            x = LEFT + (1 + TRACKING_LOSS) * home.lin_vel_error / (1.25 * most) * (MIDDLE - LEFT)
+        if home is not None and home.mean and home.better == "smaller":
+            x = LEFT + (1 + METRIC_LOSS) * home.mean / (1.25 * most) * (MIDDLE - LEFT)
             canvas.line((x, top - 4, x, bottom - 4), FAINT)
-            canvas.text((x, top - 18), f"+{TRACKING_LOSS:.0%}", 11, FAINT, "ma")
+            canvas.text((x, top - 18), f"+{METRIC_LOSS:.0%}", 11, FAINT, "ma")
         for cell in sorted(cells, key=lambda cell: table.engines.index(cell.engine)):
             _draw_row(canvas, top, table, cell, most)
             top += ROW
     return canvas.image()
 
 
-def _plotted(cell: Cell) -> float | None:
-    return cell.episode_return if cell.lin_vel_error is None else cell.lin_vel_error
-
-
 def _draw_row(canvas: Canvas, top: float, table: Table, cell: Cell, most: float) -> None:
     losses = table.losses(cell)
     colour = BLUE if losses is None else LIGHT_BLUE if losses["within"] else ORANGE
     canvas.text((NAMES + 20, top + 5), cell.engine, 14, INK)
-    value = _plotted(cell)
+    value = cell.mean
     if value is not None:
         scale = (MIDDLE - LEFT) / (1.25 * most)
         end, spread = LEFT + max(0.0, value) * scale, 2 * cell.standard_error * scale
         canvas.box((LEFT, top + 3, end, top + ROW - 9), colour)
         canvas.line((end - spread, top + ROW / 2 - 3, end + spread, top + ROW / 2 - 3), INK)
-        change = "" if losses is None or losses["tracking"] is None else f"  {in_percent(losses['tracking'])}"
+        change = "" if losses is None or losses["metric"] is None else f"  {in_percent(losses['metric'])}"
         figure = f"{value:.3f}" if abs(value) < 1.0 else f"{value:.3g}"
         canvas.text((FIGURES, top + 5), f"{figure}{change}", 13, INK)
     room = WIDTH - RIGHT - 150
     canvas.box((RIGHT, top + 3, RIGHT + room, top + ROW - 9), GRID)
-    canvas.box((RIGHT, top + 3, RIGHT + max(1.0, room * cell.fall_rate), top + ROW - 9), colour)
-    canvas.text((RIGHT + room + 8, top + 5), f"{cell.fall_rate:.1%} of {cell.episodes}", 13, INK)
+    canvas.box((RIGHT, top + 3, RIGHT + max(1.0, room * cell.failure_rate), top + ROW - 9), colour)
+    canvas.text((RIGHT + room + 8, top + 5), f"{cell.failure_rate:.1%} of {cell.episodes}", 13, INK)

@@ -1,45 +1,64 @@
-"""The metrics of an evaluation, per episode, in SI units."""
+"""The metrics of an evaluation, per episode, in SI units: the task's own, and those that apply to any robot."""
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-SETTLING_S = 1.0
+from robot_rl.metrics.description import Descriptions
 
-# Metric -> unit and meaning.
-METRICS: dict[str, tuple[str, str]] = {
-    "lin_vel_error": ("m/s", "time mean of |v*_xy - v_xy| in the base frame, after the first second"),
-    "yaw_vel_error": ("rad/s", "time mean of |w*_z - w_z|, after the first second"),
-    "fall_rate": ("1", "share of episodes that ended before their time"),
-    "torque_rms": ("N m", "root of the mean square over time and driven joints (N for a slider)"),
-    "power": ("W", "time mean of the sum over joints of max(torque * velocity, 0)"),
-    "foot_slip": ("m/s", "mean horizontal speed of the feet while they touch the ground"),
-    "action_rate": ("rad/s", "time mean of the root mean square over joints of the target's rate of change"),
-    "return": ("1", "sum of the rewards of an episode"),
+GENERIC: dict[str, tuple[str, str, str]] = {
+    "failure_rate": ("1", "share of episodes that ended by a termination that is no time-out", "smaller"),
+    "torque_rms": ("N m", "root of the mean square over time and driven joints (N for a slider)", ""),
+    "power": ("W", "time mean of the sum over joints of max(torque * velocity, 0)", ""),
+    "foot_slip": ("m/s", "mean horizontal speed of the feet while they touch the ground", ""),
+    "action_rate": ("rad/s", "time mean of the root mean square over joints of the target's rate of change", ""),
+    "return": ("1", "sum of the rewards of an episode", "larger"),
+    "quarantine_rate": ("1", "share of episodes that were quarantined; they count in nothing else", "smaller"),
 }
+"""Metrics that apply to any robot: unit, meaning and which values are better."""
+
+
+def describe_metrics(env: Any) -> Descriptions:
+    """Return what an evaluation may measure in an environment, in the order in which it is shown.
+
+    The task's own metrics are the first ones; one with the name of a generic metric takes its place.
+    """
+    own = env.describe_metrics()
+    endings = {f"ended/{name}": ("1", f"share of episodes that ended by it{text}", "") for name, text in _endings(env)}
+    rest = {"failure_rate": GENERIC["failure_rate"]} | endings | GENERIC
+    keys = ("unit", "meaning", "better")
+    return own | {name: dict(zip(keys, row, strict=True)) for name, row in rest.items() if name not in own}
 
 
 class EpisodeMeter:
     """Measures the first episode of every world of an environment.
 
-    `env.state` gives torch views (N, ...) that the environment updates in every step. A world is reset within the step
-    that ends its episode, so the last state does not count; the last reward does.
+    The task's own metrics are `env.state.metric_values`, which a step writes after its physics and before a reset: the
+    last step of an episode counts. The rest of `env.state` is that after the reset, so that the generic metrics leave
+    the last step out; the return does not.
 
     Attributes:
         alive: (N,) bool, worlds in their first episode.
-        fell: (N,) bool, worlds in which the first episode terminated before its time limit.
+        failed: (N,) bool, worlds in which it ended by a termination that is no time-out.
+        quarantined: (N,) bool, worlds in which it ended in quarantine; it counts in nothing else.
     """
 
-    def __init__(self, env: Any, description: Mapping[str, Any]) -> None:
-        """Choose the metrics that apply to an environment, which has been reset, by its `describe_policy()`."""
-        self._env, state, n = env, env.state, env.num_envs
+    def __init__(self, env: Any) -> None:
+        """Choose the metrics that apply to an environment, which has been reset."""
+        self._env, n, description = env, env.num_envs, env.describe_policy()
         self._dt = env.step_dt
+        self._names = list(describe_metrics(env))
         self.alive = torch.ones(n, dtype=torch.bool, device=env.device)
-        self.fell = torch.zeros_like(self.alive)
+        self.failed, self.quarantined = torch.zeros_like(self.alive), torch.zeros_like(self.alive)
+        self._endings = [f"ended/{name}" for name, _ in _endings(env)]
+        self._ended = torch.zeros(n, dtype=torch.int32, device=env.device)
         self._return = torch.zeros(n, dtype=torch.float64, device=env.device)
-        self._sums: dict[str, tuple[Tensor, Tensor]] = {}
+        rows = env.describe_metrics().items()
+        self._own = [(name, row["after_s"], _Taken(row["over"], self._return)) for name, row in rows]
+        self._generic: dict[str, _Taken] = {}
         self._steps = 0
         # The controls of a model's own actuators need not be torques.
         self._has_torques = description.get("action_kind") != "direct"
@@ -48,61 +67,81 @@ class EpisodeMeter:
         self._scale = torch.tensor(scale, dtype=torch.float64, device=env.device)
         self._bound = description.get("action_clip") or float("inf")
         self._target: Tensor | None = None
-        self._tracks = bool(description.get("command")) and _width(state, "command") == 3
-        self._feet = _width(state, "foot_contact") > 0
-        self._command = torch.zeros(0)
+        self._has_feet = _width(env.state, "foot_contact") > 0
 
-    def before_step(self) -> None:
-        """Record the command that the next step is to follow; the step may draw the next one."""
-        if self._tracks:
-            self._command = self._env.state.command.clone()
-
-    def after_step(self, action: Tensor, reward: Tensor, done: Tensor, time_out: Tensor) -> None:
-        """Add a step: action (N, num_actions), and reward, done, time_out (N,)."""
+    def after_step(self, action: Tensor, reward: Tensor, done: Tensor, time_out: Tensor, valid: Tensor) -> None:
+        """Add a step: action (N, num_actions), and reward, done, time_out, valid (N,), as `env.step` returns them."""
         self._steps += 1
-        self._return += torch.where(self.alive, reward.double(), 0.0)
-        self.fell |= self.alive & done & ~time_out
-        self.alive &= ~done
-        state = self._env.state
-        if self._tracks:
-            self._track(state)
+        state, counts = self._env.state, self.alive & valid
+        for k, (_, after_s, taken) in enumerate(self._own):
+            if self._steps * self._dt > after_s + 1e-9:
+                taken.add(state.metric_values[:, k].double(), counts)
+        self._return += torch.where(counts, reward.double(), 0.0)
+        self.failed |= counts & done & ~time_out
+        self._ended |= torch.where(counts & done, state.termination_bits, 0)
+        self.quarantined |= self.alive & ~valid
+        self.alive &= ~done & valid
         if self._has_torques:
             torque, speed = state.joint_torque[:, self._driven].double(), state.joint_vel[:, self._driven].double()
-            self._add("torque_rms", torque.square().mean(1), self.alive)
-            self._add("power", (torque * speed).clamp(min=0).sum(1), self.alive)
-        if self._feet:
-            self._slip(state)
+            self._add("torque_rms", torque.square().mean(1))
+            self._add("power", (torque * speed).clamp(min=0).sum(1))
+        if self._has_feet:
+            speed, contact = state.foot_vel_w[..., :2].double().norm(dim=2), state.foot_contact.double()
+            self._add("foot_slip", (speed * contact).sum(1), weight=contact.sum(1))
         target = action.double().clamp(-self._bound, self._bound) * self._scale
         if self._target is not None:
-            rate = (target - self._target) / self._dt
-            self._add("action_rate", rate.square().mean(1).sqrt(), self.alive)
+            self._add("action_rate", ((target - self._target) / self._dt).square().mean(1).sqrt())
         self._target = target
 
     def episodes(self) -> dict[str, Tensor]:
-        """Return metric -> (N,) float64 on the CPU, NaN for an episode that was too short to have it."""
-        values = {name: total / count for name, (total, count) in self._sums.items()}
-        if self._has_torques:
+        """Return metric -> (N,) float64 on the CPU, in the order of `describe_metrics`.
+
+        NaN stands for an episode that does not have it: too short for it, quarantined, or it was not finite.
+        """
+        values = {name: taken.value() for name, taken in self._generic.items()}
+        if "torque_rms" in values:
             values["torque_rms"] = values["torque_rms"].sqrt()
-        values |= {"fall_rate": self.fell.double(), "return": self._return}
-        return {name: values[name].cpu() for name in METRICS if name in values}
+        values |= {name: ((self._ended >> k) & 1).double() for k, name in enumerate(self._endings)}
+        values |= {"failure_rate": self.failed.double(), "return": self._return}
+        values |= {name: taken.value() for name, _, taken in self._own}
+        values = {name: value.masked_fill(self.quarantined, math.nan) for name, value in values.items()}
+        values = {"quarantine_rate": self.quarantined.double()} | values
+        return {name: values[name].cpu() for name in self._names if name in values}
 
-    def _track(self, state: Any) -> None:
-        settled = self.alive & (self._steps * self._dt > SETTLING_S + 1e-9)
-        error = (self._command[:, :2] - state.base_lin_vel_b[:, :2]).double().norm(dim=1)
-        self._add("lin_vel_error", error, settled)
-        self._add("yaw_vel_error", (self._command[:, 2] - state.base_ang_vel_b[:, 2]).double().abs(), settled)
+    def _add(self, name: str, value: Tensor, weight: Tensor | None = None) -> None:
+        if name not in self._generic:
+            self._generic[name] = _Taken("mean", self._return)
+        self._generic[name].add(value, self.alive, weight)
 
-    def _slip(self, state: Any) -> None:
-        speed = state.foot_vel_w[..., :2].double().norm(dim=2)
-        contact = state.foot_contact.double()
-        self._add("foot_slip", (speed * contact).sum(1), self.alive, weight=contact.sum(1))
 
-    def _add(self, name: str, value: Tensor, where: Tensor, weight: Tensor | None = None) -> None:
-        if name not in self._sums:
-            self._sums[name] = (torch.zeros_like(self._return), torch.zeros_like(self._return))
-        total, count = self._sums[name]
-        total += torch.where(where, value, 0.0)
-        count += where.double() if weight is None else torch.where(where, weight, 0.0)
+class _Taken:
+    """What is taken of a quantity over the steps of each episode, as `Metric.over` names it.
+
+    Args:
+        over: "mean", "end", "max" or "min".
+        like: (N,) float64.
+    """
+
+    START: ClassVar[dict[str, float]] = {"mean": 0.0, "end": math.nan, "max": -math.inf, "min": math.inf}
+
+    def __init__(self, over: str, like: Tensor) -> None:
+        self._over, self._count = over, torch.zeros_like(like)
+        self._found = torch.full_like(like, self.START[over])
+
+    def add(self, value: Tensor, where: Tensor, weight: Tensor | None = None) -> None:
+        """Add a step's values (N,) in the worlds `where` (N,); for a mean, sums of `weight` (N,) values each."""
+        old, new = self._found, value
+        if self._over == "mean":
+            new = old + value
+            self._count += where.double() if weight is None else torch.where(where, weight, 0.0)
+        elif self._over != "end":
+            new = torch.maximum(old, value) if self._over == "max" else torch.minimum(old, value)
+        self._found = torch.where(where, new, old)
+
+    def value(self) -> Tensor:
+        """Return (N,), NaN where no step was added or one was not finite."""
+        found = self._found / self._count if self._over == "mean" else self._found
+        return found.where(found.isfinite(), math.nan)
 
 
 def summarize(episodes: Mapping[str, Tensor]) -> dict[str, dict[str, float] | None]:
@@ -126,3 +165,9 @@ def summarize(episodes: Mapping[str, Tensor]) -> dict[str, dict[str, float] | No
 def _width(state: Any, name: str) -> int:
     value = getattr(state, name, None)
     return 0 if value is None or value.ndim < 2 else value.shape[1]
+
+
+def _endings(env: Any) -> list[tuple[str, str]]:
+    """Return the names of the task's terminations, and what they are as the end of a sentence."""
+    texts = {name: getattr(getattr(term, "info", None), "summary", "") for name, term in env.cfg.terminations.items()}
+    return [(name, f": {text.removesuffix('.')}" if text else "") for name, text in texts.items()]

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from robot_rl.errors import UserError
 from robot_rl.evaluate.controllers import BundleController, Controller, Shadow, TorchController, TorchPolicy
-from robot_rl.evaluate.meter import EpisodeMeter, summarize
+from robot_rl.evaluate.meter import EpisodeMeter, describe_metrics, summarize
 from robot_rl.files import write_atomic
 
 EVALUATION_SEED = 20_261_103
@@ -29,6 +29,12 @@ PROGRESS_S = 10.0
 """Period of the progress lines of `evaluate_episodes` [s]."""
 MAX_STEPS = 10_000
 """Longest episode of an environment without a time limit."""
+
+WHOLE_EPISODES = {
+    "return": {"unit": "1", "meaning": "sum of the rewards of an episode", "better": "larger"},
+    "length": {"unit": "steps", "meaning": "length of an episode", "better": ""},
+}
+"""What `evaluate_episodes` measures."""
 
 Summary = dict[str, dict[str, float] | None]
 
@@ -52,21 +58,21 @@ def evaluate(env: Any, controller: Controller, *, seconds: float = SECONDS, shad
         shadow: A bundle to compare with on the same states.
 
     Returns:
-        Metric of `robot_rl.evaluate.meter.METRICS` that the task has -> {"mean", "std"} over episodes, or None.
+        Each metric of `robot_rl.evaluate.meter.describe_metrics` that applies -> {"mean", "std"} over episodes, or
+        None where no episode has it.
     """
     obs = env.reset()
-    meter = EpisodeMeter(env, env.describe_policy())
+    meter = EpisodeMeter(env)
     watchers = [watcher for watcher in (controller, shadow) if watcher is not None]
     for watcher in watchers:
         watcher.reset(torch.ones_like(meter.alive))
-    for _ in range(round(seconds / env.step_dt)):
+    for _ in range(max(1, round(seconds / env.step_dt))):
         action = controller.act(env, obs)
         if shadow is not None:
             shadow.compare(env, obs, action)
-        meter.before_step()
         obs, reward, done, extras = env.step(action)
         done = done.bool()
-        meter.after_step(action, reward, done, extras["time_outs"].bool())
+        meter.after_step(action, reward, done, extras["time_outs"].bool(), extras["valid"])
         for watcher in watchers:
             watcher.reset(done)
     return summarize(meter.episodes())
@@ -85,10 +91,10 @@ def evaluate_run(
         seconds: Maximum length of an episode [s].
 
     Returns:
-        The content of eval.json: "torch" and "onnx" (metric -> {"mean", "std"}), "episodes", "seconds" and, with both
-        policies, "agreement": "action_error" and "observation_error" on the same states, "action_bound", "actions" and
-        "metrics" (whether they agree) and "differences" (metric -> difference of the means and its bound of two
-        standard errors).
+        The content of eval.json: "torch" and "onnx" (metric -> {"mean", "std"}), "metrics" (metric -> what it is, see
+        `robot_rl.metrics.description`), "episodes", "seconds" and, with both policies, "agreement":
+        "action_error" and "observation_error" on the same states, "action_bound", "actions" and "metrics" (whether they
+        agree) and "differences" (metric -> difference of the means and its bound of two standard errors).
 
     Raises:
         ValueError: Both are None.
@@ -102,11 +108,13 @@ def evaluate_run(
         with contextlib.closing(make_env()) as env:
             shadow = None if bundle is None else Shadow(BundleController(bundle, env))
             result["torch"] = evaluate(env, TorchController(policy), seconds=seconds, shadow=shadow)
-            result["episodes"] = env.num_envs
+            result |= {"metrics": describe_metrics(env), "episodes": env.num_envs}
     if bundle is not None:
         with contextlib.closing(make_env()) as env:
             result["onnx"] = evaluate(env, BundleController(bundle, env), seconds=seconds)
-            result["episodes"] = env.num_envs
+            result |= {"metrics": describe_metrics(env), "episodes": env.num_envs}
+    measured = {name for kind in ("torch", "onnx") for name in result.get(kind, ())}
+    result["metrics"] = {name: row for name, row in result["metrics"].items() if name in measured}
     result["seconds"] = seconds
     if shadow is not None:
         result["agreement"] = agreement(shadow, result["torch"], result["onnx"], result["episodes"])
@@ -155,7 +163,7 @@ def evaluate_episodes(env: Any, policy: TorchPolicy, episodes: int, max_steps: i
 
     Returns:
         The content of eval.json: "torch" ("return", and "length" [steps], each {"mean", "std"} over episodes),
-        "episodes", the number that ended, and "max_steps".
+        "metrics" (what they are), "episodes", the number that ended, and "max_steps".
 
     Raises:
         UserError: No episode ended.
@@ -189,7 +197,8 @@ def evaluate_episodes(env: Any, policy: TorchPolicy, episodes: int, max_steps: i
     values = {name: torch.cat(parts).cpu() for name, parts in found.items()}
     if not len(values["return"]):
         raise UserError(f"steps={max_steps}: no episode ended within them; give more")
-    return {"torch": summarize(values), "episodes": len(values["return"]), "max_steps": max_steps}
+    result = {"torch": summarize(values), "metrics": dict(WHOLE_EPISODES)}
+    return result | {"episodes": len(values["return"]), "max_steps": max_steps}
 
 
 def record_motion(env: Any, controller: Controller, seconds: float, group: str) -> tuple[Tensor, Tensor]:

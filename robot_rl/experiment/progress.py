@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from robot_rl.metrics.description import Descriptions, shown_unit
 from robot_rl.metrics.iteration import PARTS, describe_time, time_parts
 
 LINE_EVERY_S = 10.0
@@ -12,26 +13,26 @@ SHOWN = (
     ("perf/steps_per_s", "{:,.0f} steps/s"),
     ("episode/return", "return {:.2f}"),
     ("episode/length_s", "length {:.1f} s"),
-    ("tracking/lin_vel_error", "error {:.2f} m/s"),
 )
 
 
 class Progress:
     """Shows the rows of metrics as they come; an observer for the runner, and a context manager.
 
-    In a terminal it is a bar (iterations, time left) over a line: steps/s, return, episode length, tracking error. At
-    the end a line reports where the time went and what limits the speed.
+    In a terminal it is a bar (iterations, time left) over a line: steps/s, return, episode length, the task's first
+    metric. At the end a line reports where the time went and what limits the speed.
 
     Args:
         last: Iterations in all.
         notices: Returns the environment's new lines for the user.
+        metrics: What the task's metrics are.
     """
 
-    def __init__(self, last: int, notices: Callable[[], list[str]] = list) -> None:
+    def __init__(self, last: int, notices: Callable[[], list[str]] = list, metrics: Descriptions | None = None) -> None:
         from rich.console import Console
 
         self._console = Console(stderr=True)
-        self._first, self._last, self._notices = 0, last, notices
+        self._first, self._last, self._notices, self._metrics = 0, last, notices, metrics or {}
         self._bar: Any = None
         self._live: Any = None
         self._seconds: dict[str, float] = dict.fromkeys(PARTS, 0.0)
@@ -67,7 +68,7 @@ class Progress:
         if now - self._printed >= LINE_EVERY_S or done in (self._first, self._last):
             self._printed = now
             left = int((now - self._start) / (done - self._first + 1) * (self._last - done))
-            line = f"iteration {done}/{self._last}  {facts(row)}  left {left // 60}:{left % 60:02d}"
+            line = f"iteration {done}/{self._last}  {facts(row, self._metrics)}  left {left // 60}:{left % 60:02d}"
             self._console.print(line, soft_wrap=True, highlight=False)
 
     def _show_bar(self) -> None:
@@ -93,9 +94,13 @@ class Progress:
         from rich.text import Text
 
         self._bar.update(self._bar.task_ids[0], completed=done)
-        self._live.update(Group(self._bar, Text(facts(row), no_wrap=True, overflow="ellipsis")))
+        self._live.update(Group(self._bar, Text(facts(row, self._metrics), no_wrap=True, overflow="ellipsis")))
 
 
-def facts(row: Mapping[str, float]) -> str:
-    """Return the main figures of a row of metrics in one line."""
-    return "  ".join(form.format(row[key]) for key, form in SHOWN if row.get(key) is not None)
+def facts(row: Mapping[str, float], metrics: Mapping[str, Any] | None = None) -> str:
+    """Return the main figures of a row in one line, with the first of the task's own `metrics`."""
+    shown = list(SHOWN)
+    for name, about in list((metrics or {}).items())[:1]:
+        form = f"{name.replace('_', ' ')} {{:.2f}} {shown_unit(about['unit'])}".rstrip()
+        shown.append((f"tracking/{name}", form))
+    return "  ".join(form.format(row[key]) for key, form in shown if row.get(key) is not None)

@@ -108,8 +108,16 @@ class RunDir:
     eval_file = property(lambda self: self.path / "eval.json", doc="The evaluation of the torch and the ONNX policy.")
     video_file = property(lambda self: self.path / "video.mp4", doc="The film.")
 
-    def write_config(self, config: dict[str, Any], command: list[str]) -> None:
-        """Write run.yaml: the resolved configuration and everything else that repeats the run."""
+    def write_config(
+        self, config: dict[str, Any], command: list[str], described: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write run.yaml: the resolved configuration and everything else that repeats the run.
+
+        Args:
+            config: The resolved configuration.
+            command: The command line.
+            described: Further entries that describe the task, for reports.
+        """
         record = {
             "run_id": self.run_id,
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -119,7 +127,7 @@ class RunDir:
             "git": git_state(),
             "machine": machine_facts(),
         }
-        self._write(record, config)
+        self._write(record | dict(described or {}), config)
 
     def note_resumed(
         self,

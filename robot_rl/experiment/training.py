@@ -21,10 +21,10 @@ from robot_rl.learn.threads import restore_threads, use_threads
 from robot_rl.metrics.rows import refuse_locked, to_stderr
 
 FREE = (
-    *("root", "run_id", "num_threads", "kernels", "max_iterations", "metrics.wandb"),
+    *("root", "run_id", "num_threads", "kernels", "max_iterations"),
     *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
-"""Settings that may change when `train` continues a run by its id: none changes what is learned."""
+"""Settings that may change when `train` continues a run by its id, and `metrics.*`: none changes what is learned."""
 COMMANDS = ("export", "eval", "video", "report", "play")
 """Commands for a run."""
 
@@ -54,7 +54,7 @@ def train(cfg: TrainCfg) -> RunDir:
 
         def begin() -> str:
             locks.append(stack.enter_context(RunLock.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)))
-            locks[0].run_dir.write_config(cfg.tree, sys.argv)
+            locks[0].run_dir.write_config(cfg.tree, sys.argv, _described(env, cfg.task))
             return str(locks[0].run_dir.path)
 
         signals.ending.phase = signals.UNWIND  # A directory without results is left as it was found.
@@ -83,7 +83,8 @@ def _learn(
     options: dict[str, Any] = {"run_dir": run_dir.path, "seed": cfg.seed, "ranks": ranks}
     with contextlib.ExitStack() as stack:
         if ranks.is_first:
-            progress = Progress(cfg.learner.max_iterations, getattr(env, "pop_notices", list))
+            notices, metrics = getattr(env, "pop_notices", list), getattr(env, "describe_metrics", dict)()
+            progress = Progress(cfg.learner.max_iterations, notices, metrics)
             options["observer"] = stack.enter_context(progress)
         else:
             options["observer"] = print_notices(env, ranks.rank)
@@ -102,6 +103,13 @@ def _learn(
         signals.ending.check()
         runner.learn()
         signals.ending.phase = signals.OVER
+
+
+def _described(env: Any, task: Any) -> dict[str, Any]:
+    """Return what run.yaml has about a task for reports: what its metrics are, and what counts as solved."""
+    solved = getattr(task, "solved", None)
+    found = {"metrics": getattr(env, "describe_metrics", dict)(), "solved": solved and list(solved)}
+    return {name: value for name, value in found.items() if value}
 
 
 def print_notices(env: Any, rank: int) -> Callable[[Any], None]:
@@ -143,7 +151,7 @@ def _find_begun(cfg: TrainCfg) -> str:
     check_settings(run_dir, record)
     before, now = dict(leaves(record["config"])), dict(leaves(cfg.tree))
     for key in dict.fromkeys((*now, *before)):
-        if key not in FREE and not _is_same(key, before.get(key), now.get(key)):
+        if not _is_free(key) and not _is_same(key, before.get(key), now.get(key)):
             how = "" if key in FIXED else f", or change it by robot-rl resume {cfg.run_id} {key}={now.get(key)}"
             why = f"run {cfg.run_id} has {before.get(key)}"
             raise UserError(f"{key}={now.get(key)}: {why}; choose another run_id={how}")
@@ -154,7 +162,7 @@ def _go_on_with(run_dir: RunDir, cfg: TrainCfg, ranks: Ranks) -> RunDir:
     """Continue a run that `train` was called for; where all iterations are done, do nothing."""
     given = dict(leaves(cfg.tree))
     known = dict(leaves(load(run_dir, trust=True).tree))  # The command line names the same modules.
-    free = {key: given[key] for key in FREE if key in known and key != "root"}
+    free = {key: value for key, value in given.items() if _is_free(key) and key in known and key != "root"}
     kept = resolve_inputs(load(run_dir, free, trust=True))
     go_on(run_dir, kept, ranks, is_requeued=True)
     return run_dir
@@ -238,6 +246,10 @@ def _choose(
     if ranks.is_first:
         print(f"done: {run_dir.path} has done {done} iterations, and max_iterations={last}")
     return None
+
+
+def _is_free(key: str) -> bool:
+    return key in FREE or key.startswith("metrics.")
 
 
 def _is_same(key: str, before: Any, now: Any) -> bool:

@@ -29,6 +29,8 @@ def apply_tree(task: Any, tree: Mapping[str, Any]) -> Any:
     """Return a copy of the task with the values of `tree`; a term that `tree` lacks is left out of the copy."""
     _known_keys(tree, task_tree(task), "")
     changes = {name: _apply(getattr(task, name), part, name) for name, part in tree.items()}
+    if "metrics" in changes and task.solved and task.solved[0].removeprefix("tracking/") not in changes["metrics"]:
+        changes["solved"] = None  # The user left out the metric that it is about.
     return _rebuild("task", lambda: dataclasses.replace(task, **changes))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.files import read_yaml
+from robot_rl.metrics.description import Descriptions
 from robot_rl.metrics.rows import iteration_of
 
 MAX_POINTS = 500
@@ -51,6 +52,23 @@ class RunData:
         """Number of iterations read."""
         return len(self.columns["iteration"]) if self.columns else 0
 
+    @property
+    def metrics(self) -> Descriptions:
+        """What the task's own metrics are, as run.yaml has it, else eval.json; empty for a run of an older version."""
+        found = read_descriptions(self.config.get("metrics")) or read_descriptions(
+            (self.evaluation or {}).get("metrics")
+        )
+        return {name: row for name, row in found.items() if "over" in row}
+
+    @property
+    def solved(self) -> tuple[str, float] | None:
+        """The metric and the bound that count as solved, None where the task declares none."""
+        value = self.config.get("solved")
+        if not isinstance(value, list) or len(value) != 2 or math.isnan(bound := _number(value[1])):
+            return None
+        name = str(value[0]).removeprefix("tracking/")
+        return (name, bound) if name in self.metrics else None
+
 
 def read_run(run_dir: Path) -> RunData:
     """Read metrics.jsonl, run.yaml, eval.json and video.mp4 of a run directory."""
@@ -70,6 +88,18 @@ def mappings(tree: Any) -> Iterator[dict[str, Any]]:
     while found := [node for node in level if isinstance(node, dict)]:
         yield from found
         level = [child for node in found for child in node.values()]
+
+
+def read_descriptions(tree: Any) -> Descriptions:
+    """Return what metrics are, of a tree that may be damaged; what is missing is empty."""
+    rows = {str(name): row for name, row in tree.items() if isinstance(row, dict)} if isinstance(tree, dict) else {}
+    found: Descriptions = {}
+    for name, row in rows.items():
+        found[name] = {key: str(row.get(key) or "") for key in ("unit", "meaning", "better")}
+        if "over" in row:
+            after_s = _number(row.get("after_s"))
+            found[name] |= {"over": str(row["over"]), "after_s": 0.0 if math.isnan(after_s) else after_s}
+    return found
 
 
 def find_value(tree: Any, name: str) -> Any:

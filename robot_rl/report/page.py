@@ -130,7 +130,8 @@ def _evaluation(data: RunData) -> str:
             far = row.distance is not None and row.distance > 2
             text = "–" if row.distance is None else f"{row.distance:.2f}"
             cells += f'<td class="far">{text}</td>' if far else f"<td>{text}</td>"
-        body += f'<tr><th scope="row">{escape(row.label)}{unit}</th>{cells}</tr>'
+        meaning = f'<span class="meaning">{escape(row.meaning)}</span>' if row.meaning else ""
+        body += f'<tr><th scope="row">{escape(row.label)}{unit}{meaning}</th>{cells}</tr>'
     under = "Mean ± standard deviation over episodes."
     if compare:
         under += " Δ/SE: difference of the two means in standard errors; up to 2 the policies agree."

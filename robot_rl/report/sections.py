@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from robot_rl.metrics.description import shown_unit
 from robot_rl.metrics.iteration import PARTS, describe_time
 from robot_rl.report.data import TIME_LIMITS, X_KEYS, RunData, find_value, last_mean, mappings, thin
 
@@ -73,7 +74,7 @@ def make_sections(data: RunData) -> tuple[dict[str, Any], list[Section], int]:
     columns, k = thin(data.columns)
     axes = {key: _values(columns[key]) for key in X_KEYS if key in columns and np.isfinite(columns[key]).any()}
     sections = [
-        _learning(columns),
+        _learning(columns, data),
         _rewards(columns, data.config),
         _terminations(columns),
         _learner(columns, data.config),
@@ -98,19 +99,19 @@ def _line(columns: dict[str, np.ndarray], key: str, title: str, unit: str, **kwa
     return Chart(title=title, unit=unit, series=[Series(name=key, values=_values(columns[key]))], **kwargs)
 
 
-def _learning(columns: dict[str, np.ndarray]) -> Section:
-    known = {
-        "tracking/lin_vel_error": ("Linear velocity error", "m/s"),
-        "tracking/yaw_vel_error": ("Yaw rate error", "rad/s"),
-    }
+def _learning(columns: dict[str, np.ndarray], data: RunData) -> Section:
+    known, solved = data.metrics, data.solved
     charts = [
         _line(columns, "episode/return", "Return", "per episode"),
         _line(columns, "episode/length_s", "Episode length", "s", zero=True),
     ]
     for key in columns:
         if key.startswith("tracking/"):
-            title, unit = known.get(key, (_words(key), ""))
-            charts.append(_line(columns, key, title, unit, zero=True))
+            name = key.removeprefix("tracking/")
+            about = known.get(name, {"unit": "", "meaning": ""})
+            target = (solved[1], "solved") if solved and solved[0] == name else None
+            options: dict[str, Any] = {"zero": True, "target": target, "note": about["meaning"]}
+            charts.append(_line(columns, key, _words(key).capitalize(), shown_unit(about["unit"]), **options))
     text = "Of the training worlds, with exploration noise. The evaluation above is without it."
     return Section(key="learning", title="Learning", text=text, charts=[c for c in charts if c])
 

@@ -8,22 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.report.data import TIME_LIMITS, RunData, last_mean, trailing_mean
+from robot_rl.metrics.description import explain, judged, shown_unit
+from robot_rl.report.data import TIME_LIMITS, RunData, last_mean, read_descriptions, trailing_mean
 
-THRESHOLD = 0.25
-"""Mean velocity error below which a walking policy counts as usable [m/s]."""
 NO_EPISODE = "no episode has ended yet"
-
-METRICS = {
-    "lin_vel_error": ("Linear velocity error", "m/s", 1.0),
-    "yaw_vel_error": ("Yaw rate error", "rad/s", 1.0),
-    "fall_rate": ("Falls", "% of episodes", 100.0),
-    "torque_rms": ("Joint torque, RMS", "N·m", 1.0),
-    "power": ("Mechanical power", "W", 1.0),
-    "foot_slip": ("Foot slip", "m/s", 1.0),
-    "action_rate": ("Action rate", "1/s", 1.0),
-    "return": ("Return", "", 1.0),
-}
 
 
 @dataclass(kw_only=True, slots=True)
@@ -44,40 +32,47 @@ class EvalRow:
     unit: str
     cells: list[tuple[float, float] | None]
     distance: float | None = None
+    meaning: str = ""
 
 
 def make_verdict(data: RunData) -> list[Figure]:
     """Return five key figures of a run; a missing one is a dash with the reason."""
-    tracks = "tracking/lin_vel_error" in data.columns or _metric(data.evaluation, "lin_vel_error") is not None
-    figures = [_final_return(data)]
-    figures.append(_tracking(data) if tracks else _episode_length(data))
-    figures.append(_falls(data))
-    figures.append(_time_to_threshold(data) if tracks else _time_to_best(data))
-    figures.append(_speed(data))
-    return figures
+    solved = data.solved
+    name = solved[0] if solved else next(iter(judged(data.metrics)), "")
+    is_known = f"tracking/{name}" in data.columns or _metric(data.evaluation, name) is not None
+    return [
+        _final_return(data),
+        _own_metric(data, name) if is_known else _episode_length(data),
+        _failures(data),
+        _time_to_best(data) if solved is None else _time_to_bound(data, *solved),
+        _speed(data),
+    ]
 
 
 def evaluation_table(evaluation: dict[str, Any]) -> tuple[list[str], list[EvalRow], dict[str, Any]]:
     """Return eval.json as a table.
 
     Args:
-        evaluation: {"torch": {metric: {"mean", "std"}}, "onnx": {...}, "episodes": n, ...}.
+        evaluation: {"torch": {metric: {"mean", "std"}}, "onnx": {...}, "metrics": {metric: {"unit", "meaning", ...}},
+            "episodes": n, ...}.
 
     Returns:
-        The policies' names, one row per metric in the unit shown, and the remaining scalar entries. `EvalRow.distance`
-        is |mean_0 - mean_1| in standard errors of the difference, for two policies.
+        The policies' names, one row per metric in the order of "metrics", and the remaining scalar entries.
+        `EvalRow.distance` is |mean_0 - mean_1| in standard errors of the difference, for two policies.
     """
     policies = [name for name, block in evaluation.items() if _is_block(block)]
     policies.sort(key=lambda name: ("torch", "onnx").index(name) if name in ("torch", "onnx") else 9)
     episodes = evaluation.get("episodes")
     metrics = list(dict.fromkeys(m for name in policies for m, v in evaluation[name].items() if _pair(v)))
-    metrics.sort(key=lambda m: list(METRICS).index(m) if m in METRICS else 99)
+    known = read_descriptions(evaluation.get("metrics"))
+    metrics.sort(key=lambda m: list(known).index(m) if m in known else len(known))
     rows = []
     for metric in metrics:
-        label, unit, factor = METRICS.get(metric, (metric.replace("_", " ").capitalize(), "", 1.0))
-        pairs = [_pair(evaluation[name].get(metric)) for name in policies]
-        cells = [None if p is None else (p[0] * factor, p[1] * factor) for p in pairs]
-        rows.append(EvalRow(label=label, unit=unit, cells=cells, distance=_distance(cells, episodes)))
+        about = known.get(metric, {"unit": "", "meaning": ""})
+        row = EvalRow(label=_label(metric), unit=shown_unit(about["unit"]), cells=[], meaning=explain(about))
+        row.cells = [_pair(evaluation[name].get(metric)) for name in policies]
+        row.distance = _distance(row.cells, episodes)
+        rows.append(row)
     rest = {k: v for k, v in evaluation.items() if not isinstance(v, dict | list)}
     for name in policies:
         extra = {k: v for k, v in evaluation[name].items() if not isinstance(v, dict | list)}
@@ -133,13 +128,16 @@ def _final_return(data: RunData) -> Figure:
     return figure
 
 
-def _tracking(data: RunData) -> Figure:
-    pair = _metric(data.evaluation, "lin_vel_error")
+def _own_metric(data: RunData, name: str) -> Figure:
+    pair = _metric(data.evaluation, name)
+    figure = Figure(label=_label(name), unit=shown_unit(data.metrics[name]["unit"]))
     if pair is not None:
-        mean, std = mean_and_std(*pair)
-        return Figure(label="Velocity error", value=mean, unit="m/s", source=f"evaluation, ± {std} over episodes")
-    value = last_mean(data.columns["tracking/lin_vel_error"])
-    return Figure(label="Velocity error", value=number(value), unit="m/s", source=f"training, last {_span(data)}")
+        figure.value, std = mean_and_std(*pair)
+        figure.source = f"evaluation, ± {std} over episodes"
+    else:
+        figure.value = number(last_mean(data.columns[f"tracking/{name}"]))
+        figure.source = f"training, last {_span(data)}"
+    return figure
 
 
 def _episode_length(data: RunData) -> Figure:
@@ -149,10 +147,10 @@ def _episode_length(data: RunData) -> Figure:
     return Figure(label=label, value=number(last_mean(values)), unit="s", source=f"mean of the last {_span(data)}")
 
 
-def _falls(data: RunData) -> Figure:
-    pair = _metric(data.evaluation, "fall_rate")
+def _failures(data: RunData) -> Figure:
+    pair = _metric(data.evaluation, "failure_rate")
     if pair is not None:
-        return Figure(label="Falls", value=number(100 * pair[0]), unit="%", source="of the evaluation's episodes")
+        return Figure(label="Failures", value=number(100 * pair[0]), unit="%", source="of the evaluation's episodes")
     endings = {k: v for k, v in data.columns.items() if k.startswith("termination/")}
     if not endings:
         return Figure(label="Early endings", source="no termination was logged")
@@ -162,14 +160,18 @@ def _falls(data: RunData) -> Figure:
     return Figure(label="Early endings", value=number(round(100 * share, 6)), unit="%", source=source)
 
 
-def _time_to_threshold(data: RunData) -> Figure:
-    figure = Figure(label=f"Time to {THRESHOLD:g} m/s", source="no tracking error was logged")
-    if (error := data.columns.get("tracking/lin_vel_error")) is not None:
-        good = trailing_mean(error) <= THRESHOLD
-        figure.value, figure.source = "not yet", "mean error of 5 iterations, while training"
+def _time_to_bound(data: RunData, name: str, bound: float) -> Figure:
+    about = data.metrics[name]
+    label = f"Time to {bound:g} {shown_unit(about['unit'])}".rstrip()
+    figure = Figure(label=label, source=f"no {_label(name).lower()} was logged")
+    if (values := data.columns.get(f"tracking/{name}")) is not None:
+        mean = trailing_mean(values)
+        good = mean <= bound if about["better"] == "smaller" else mean >= bound
+        what = f"{_label(name).lower()}, mean of 5 iterations"
+        figure.value, figure.source = "not yet", f"{what}, while training"
         if good.any():
             figure.value, figure.unit, iteration = _time_at(data, good)
-            figure.source = f"iteration {iteration}; mean error of 5 iterations"
+            figure.source = f"iteration {iteration}; {what}"
     return figure
 
 
@@ -202,6 +204,10 @@ def _speed(data: RunData) -> Figure:
     return Figure(
         label="Throughput", value=number(float(np.nanmedian(values))), unit="steps/s", source="; ".join(parts)
     )
+
+
+def _label(metric: str) -> str:
+    return metric.replace("_", " ").replace("/", ": ").capitalize()
 
 
 def _span(data: RunData) -> str:

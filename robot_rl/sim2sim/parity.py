@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from robot_rl.errors import PeerError
-from robot_rl.evaluate.meter import METRICS
+from robot_rl.errors import PeerError, UserError
+from robot_rl.evaluate.meter import describe_metrics
+from robot_rl.metrics.description import Descriptions, judged
 from robot_rl.sim2sim.binary import Binary
 from robot_rl.sim2sim.link import LOOPBACK, Link, Lockstep, free_ports, make_link
 from robot_rl.sim2sim.plant import TICK_S, Plant
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from robot_rl_envs.task import Task
 
 SURVIVAL_BOUND, ERROR_BOUND = 0.02, 0.05
-TRACKED = ("lin_vel_error", "yaw_vel_error")
 PATIENT = {
     "stand_s": 0.0,
     "blend_s": 0.0,
@@ -145,6 +145,7 @@ def evaluate_binary(
 
     contract = read_bundle(bundle).contract
     rows: list[dict[str, float]] = []
+    metrics: Descriptions = {}
     faults: list[list[str]] = []
     with contextlib.ExitStack() as stack:
         plant = Plant(task, seed=cfg.seed, tick_s=cfg.tick_s)
@@ -165,35 +166,46 @@ def evaluate_binary(
             if world:
                 plant = Plant(task, seed=cfg.seed, world=world, tick_s=cfg.tick_s)
             with contextlib.closing(plant):
+                metrics = describe_metrics(plant.env)
                 controller = BinaryController(plant, link, Lockstep(link, binary, states), contract)
                 summary = evaluate(plant.env, controller, seconds=cfg.seconds)
             del link.notes[:-1]
             values = {name: value["mean"] for name, value in summary.items() if value is not None}
             rows.append(values)
             faults.append(controller.faults)
-            say(f"world {world}: " + ", ".join(f"{name} {values[name]:.4g}" for name in values if name in TRACKED))
-    names = [name for name in METRICS if any(name in row for row in rows)]
+            shown = (f"{name} {values[name]:.4g}" for name in judged(metrics) if name in values)
+            say(f"world {world}: {', '.join(shown)}")
+    names = [name for name in metrics if any(name in row for row in rows)]
     episodes = {name: [row.get(name, float("nan")) for row in rows] for name in names}
     return {"episodes": episodes, "faults": faults, "binary": binary.report()}
 
 
-def compare(binary: Mapping[str, Sequence[float]], trainer: Mapping[str, Any]) -> dict[str, Any]:
+def compare(
+    binary: Mapping[str, Sequence[float]], trainer: Mapping[str, Any], metrics: Mapping[str, Any]
+) -> dict[str, Any]:
     """Compare the binary's metrics with the trainer's.
 
     Args:
         binary: Metric -> one value per world, of the binary.
         trainer: Metric -> {"mean", "std"} or None over the same worlds, as in `robot-rl eval`.
+        metrics: What they are, see `robot_rl.metrics.description`.
 
     Returns:
-        "survival" and each metric of `TRACKED`: {"binary", "trainer", "difference", "bound", "holds"}, and "holds":
-        whether all do. The difference is absolute for survival, relative to the trainer's mean for errors.
+        "survival" and each metric of the task that has better values: {"binary", "trainer", "difference", "bound",
+        "holds"}, and "holds": whether all do. The difference is absolute for survival, the share of episodes that did
+        not fail, else relative to the trainer's mean.
+
+    Raises:
+        UserError: All episodes of one of them were quarantined.
     """
-    survival = 1.0 - float(np.mean(binary["fall_rate"])), 1.0 - trainer["fall_rate"]["mean"]
+    if "failure_rate" not in binary or trainer["failure_rate"] is None:
+        raise UserError("all episodes were quarantined, so that there is nothing to compare; see docs/quarantine.md")
+    survival = 1.0 - float(np.nanmean(binary["failure_rate"])), 1.0 - trainer["failure_rate"]["mean"]
     result: dict[str, Any] = {"survival": _row(*survival, 1.0, SURVIVAL_BOUND)}
-    for name in TRACKED:
+    for name in judged(metrics):
         if name in binary and trainer.get(name) is not None:
             mean = float(trainer[name]["mean"])
-            result[name] = _row(float(np.nanmean(binary[name])), mean, max(mean, 1e-9), ERROR_BOUND)
+            result[name] = _row(float(np.nanmean(binary[name])), mean, max(abs(mean), 1e-9), ERROR_BOUND)
     result["holds"] = all(row["holds"] for row in result.values())
     return result
 

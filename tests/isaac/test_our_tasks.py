@@ -187,7 +187,7 @@ def test_the_policy_that_comes_with_the_project_walks_there():
     """It was trained on MuJoCo: 0.11 m/s there."""
     folder = Path(__file__).parents[2] / "tasks" / "robot_rl_tasks" / "go2_flat" / "policy"
     results = run_script(WALK, folder)
-    assert results["onnx"]["fall_rate"]["mean"] == 0
+    assert results["onnx"]["failure_rate"]["mean"] == 0
     assert results["onnx"]["lin_vel_error"]["mean"] < 0.2
     assert results["onnx"]["torque_rms"]["mean"] == pytest.approx(5.8, rel=0.25)
 

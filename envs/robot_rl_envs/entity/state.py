@@ -68,9 +68,14 @@ WORLD_FIELDS: Table = {
     "reward": (wp.float32, (), "this step's reward"),
     "episode_return": (wp.float32, (), "sum of rewards of the running episode"),
     "episode_sums": (wp.float32, ("nr",), "sum of each reward term over the running episode"),
+    "metric_values": (wp.float32, ("nm",), "each metric after this step's physics; the last known where quarantined"),
+    "termination_bits": (wp.int32, (), "the task's terminations that held in this step: 1 << k for the k-th"),
 }
 
 FIELDS = ENTITY_FIELDS | WORLD_FIELDS
+
+RECOMPUTED = ("metric_values", "termination_bits")
+"""Fields that each step writes before anything reads them: no part of a checkpoint."""
 
 CONSTANTS: dict[str, tuple[Any, int, str]] = {
     "default_joint_pos": (wp.float32, 1, "(nj,) default pose [rad or m]"),

@@ -53,15 +53,17 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
 
 def _write_terminations(w: Writer, task: Task) -> None:
     limit = w.layout.param("episode_length_s", task.episode_length_s)
-    w.add(1, "terminated = int(0)", "time_out = int(0)")
+    w.add(1, "terminated = int(0)", "time_out = int(0)", "held = int(0)")
     w.add(1, f"if float(s.episode_length[i]) * s.step_dt >= {limit} - 0.5 * s.step_dt:")
     w.add(2, "time_out = 1", f"wp.atomic_add(log, {w.layout.log['termination/time_limit']}, wp.float64(1.0))")
-    for name, term in task.terminations.items():
+    for k, (name, term) in enumerate(task.terminations.items()):
         if isinstance(term, TorchTerm):
             continue
         w.add(1, f"if {w.call(f'terminations.{name}', term, 's, i')} != 0:")
         w.add(2, "time_out = 1" if term.time_out else "terminated = 1")
+        w.add(2, f"held = held | {1 << k}")
         w.add(2, f"wp.atomic_add(log, {w.layout.log[f'termination/{name}']}, wp.float64(1.0))")
+    w.add(1, "s.termination_bits[i] = held")
 
 
 def _clear_parts(w: Writer, indent: int) -> None:
@@ -174,9 +176,10 @@ def write_after(w: Writer, scene: Scene, task: Task) -> None:
     _write_rewards(w, task)
     w.add(1, "if faults == 0:")
     w.add(2, f"wp.atomic_add(log, {LOG_STEPS}, wp.float64(1.0))")
-    for name, term in task.metrics.items():
+    for k, (name, term) in enumerate(task.metrics.items()):
         index = w.layout.log[f"tracking/{name}"]
-        w.add(2, f"wp.atomic_add(log, {index}, wp.float64({w.call(f'metrics.{name}', term, 's, i')}))")
+        w.add(2, f"m{k} = float({w.call(f'metrics.{name}', term, 's, i')})")
+        w.add(2, f"wp.atomic_add(log, {index}, wp.float64(m{k}))", f"s.metric_values[i, {k}] = m{k}")
     w.add(1, "for j in range(s.joint_vel.shape[1]):")
     w.add(2, "s.last_joint_vel[i, j] = s.joint_vel[i, j]")
     _write_updates(w, task)

@@ -55,6 +55,7 @@ class TorchTerms:
             target = state.time_out if term.time_out else state.terminated
             torch.maximum(target, hit, out=target)
             self.log[self.layout.log[f"termination/{name}"]] += hit.sum()
+            state.termination_bits.bitwise_or_((hit != 0).to(torch.int32) << list(self.task.terminations).index(name))
         if self.observations:
             self._check_observations()
         state.time_out.masked_fill_(state.terminated > 0, 0)

@@ -1,4 +1,4 @@
-"""Metric terms: averaged over worlds and steps, for the log and the progress bar."""
+"""Metric terms: averaged over worlds and steps for the log, measured per episode in an evaluation."""
 
 from typing import Any
 
@@ -7,21 +7,21 @@ import warp as wp
 from robot_rl_envs.terms import metric
 
 
-@metric(reads_command=2)
+@metric(unit="m/s", better="smaller", reads_command=2)
 def lin_vel_error(s: Any, i: int) -> float:
-    """|v*_xy - v_xy| in the base frame [m/s]."""
+    """|v*_xy - v_xy| in the base frame."""
     ex = s.command[i][0] - s.base_lin_vel_b[i][0]
     ey = s.command[i][1] - s.base_lin_vel_b[i][1]
     return wp.sqrt(ex * ex + ey * ey)
 
 
-@metric(reads_command=3)
+@metric(unit="rad/s", better="smaller", reads_command=3)
 def yaw_vel_error(s: Any, i: int) -> float:
-    """|w*_z - w_z| in the base frame [rad/s]."""
+    """|w*_z - w_z| in the base frame."""
     return wp.abs(s.command[i][2] - s.base_ang_vel_b[i][2])
 
 
-@metric
+@metric(better="larger")
 def standing(s: Any, i: int, height: float, tilt_rad: float) -> float:
     """1 where the base is at least ``height`` [m] high and leans less than ``tilt_rad`` [rad]."""
     if s.base_pos_w[i][2] >= height and -s.projected_gravity_b[i][2] > wp.cos(tilt_rad):
@@ -29,7 +29,7 @@ def standing(s: Any, i: int, height: float, tilt_rad: float) -> float:
     return 0.0
 
 
-@metric
+@metric(better="larger")
 def joint_cos(s: Any, i: int, joint: float) -> float:
     """Cos of one joint's angle: 1 upright."""
     return wp.cos(s.joint_pos[i, int(joint)])
@@ -43,5 +43,5 @@ def terrain_level(s: Any, i: int) -> float:
 
 @metric
 def command_range(s: Any, i: int) -> float:
-    """Return the growth of the world's command range: 0 at first, 1 the full range."""
+    """Growth of the world's command range: 0 at first, 1 the full range."""
     return s.command_range[i]

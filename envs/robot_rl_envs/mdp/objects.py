@@ -211,13 +211,13 @@ def grasps(s: Any, i: int, left_contact: float, right_contact: float, force: flo
 # -- metrics and terminations ----------------------------------------------------------------------------------------
 
 
-@metric(reads_command=3)
+@metric(unit="m", better="smaller", reads_command=3)
 def site_error(s: Any, i: int, site: float) -> float:
     """Distance of a site from the commanded position [m]."""
     return distance_to_target(s, i, site_in_base(s, i, int(site)))
 
 
-@metric(reads_command=3)
+@metric(better="larger", reads_command=3)
 def site_reached(s: Any, i: int, site: float, distance: float) -> float:
     """1 where a site is within ``distance`` [m] of the commanded position."""
     if distance_to_target(s, i, site_in_base(s, i, int(site))) < distance:
@@ -225,19 +225,19 @@ def site_reached(s: Any, i: int, site: float, distance: float) -> float:
     return 0.0
 
 
-@metric
+@metric(unit="m", better="smaller")
 def site_distance(s: Any, i: int, site: float, to_site: float) -> float:
     """Distance between two sites [m]."""
     return wp.length(s.site_pos_w[i, int(to_site)] - s.site_pos_w[i, int(site)])
 
 
-@metric(reads_command=3)
+@metric(unit="m", better="smaller", reads_command=3)
 def object_error(s: Any, i: int, object: float) -> float:
     """Distance of an object from the commanded position [m]."""
     return distance_to_target(s, i, object_in_base(s, i, int(object)))
 
 
-@metric(reads_command=3)
+@metric(better="larger", reads_command=3)
 def object_reached(s: Any, i: int, object: float, distance: float) -> float:
     """1 where an object is within ``distance`` [m] of the commanded position."""
     if distance_to_target(s, i, object_in_base(s, i, int(object))) < distance:
@@ -245,7 +245,7 @@ def object_reached(s: Any, i: int, object: float, distance: float) -> float:
     return 0.0
 
 
-@metric
+@metric(better="larger")
 def joint_opened(s: Any, i: int, object_joint: float, goal: float) -> float:
     """1 where a joint of an articulated object is at ``goal`` [m or rad] or beyond."""
     if s.object_joint_pos[i, int(object_joint)] >= goal:

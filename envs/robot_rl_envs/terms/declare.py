@@ -7,7 +7,7 @@ by its kind, the rest are float parameters with names that a task (or ``robot-rl
 kind           arguments                              returns
 =============  =====================================  ==========================================
 reward         ``s, i, *params``                      float, multiplied by weight and the step time
-metric         ``s, i, *params``                      float, averaged over time for the log
+metric         ``s, i, *params``                      float, logged and evaluated
 termination    ``s, i, *params``                      int, 1 where the episode ends
 observation    ``s, i, j, *params``                   float, element ``j`` of the term
 command        ``s, i, rng, *params``                 nothing; writes its fields of ``s``
@@ -41,6 +41,8 @@ RETURNING = ("reward", "metric", "termination", "observation")
 """Kinds with functions that return a number."""
 MAX_COMMAND = 16
 """Components of a command at most, those that a robot's messages carry."""
+BETTER = ("", "smaller", "larger")
+"""Which values of a metric are better; "" for neither."""
 MODES = ("startup", "reset", "interval")
 """When an event may happen."""
 COMMAND_FRAMES = ("base", "world", "none")
@@ -108,7 +110,8 @@ class TermInfo:
             "foot_forces", "command"), or a function of the scene; of a command an int, its number of components.
         components: of a command: the name of each component -> its unit, "1" for none.
         draws: how a viewer draws a command, one of :data:`DRAWS`.
-        unit: SI unit of an observation; "command": as the task's command declares.
+        unit: SI unit of an observation or a metric; of an observation "command": as the task's command declares.
+        better: which values of a metric are better: one of :data:`BETTER`.
         frame: reference frame of an observation ("base", "imu", "heading", "world", "joint", "none"; "command": as the
             task's command declares), or of a command, one of :data:`COMMAND_FRAMES`.
         signal: the robot signal an observation comes from, one of :data:`SIGNALS`; None: privileged.
@@ -140,6 +143,7 @@ class TermInfo:
     draws: str = ""
     reads_command: int = 0
     unit: str = ""
+    better: str = ""
     frame: str = "none"
     signal: str | None = None
     transform: str = "identity"
@@ -225,9 +229,14 @@ def reward(
     return _marker("reward", fn, fields=dict(fields or {}), data=data, reads_command=reads_command, before=before)
 
 
-def metric(fn: Any = None, *, reads_command: int = 0) -> Any:
-    """Mark ``(s, i, *params) -> float`` as a logged metric; see :class:`TermInfo`."""
-    return _marker("metric", fn, reads_command=reads_command)
+def metric(fn: Any = None, *, unit: str = "1", better: str = "", reads_command: int = 0) -> Any:
+    """Mark ``(s, i, *params) -> float`` as a metric, which is logged and evaluated; see :class:`TermInfo`.
+
+    The docstring's first line is its meaning, as evaluations and reports show it.
+    """
+    if better not in BETTER:
+        raise ValueError(f"@metric better={better!r}: must be smaller, larger, or empty for neither")
+    return _marker("metric", fn, unit=unit, better=better, reads_command=reads_command)
 
 
 def termination(fn: Any = None, *, data: tuple[str, ...] = ()) -> Any:

@@ -65,7 +65,12 @@ def make_task() -> Task:
             "friction": Event(events.foot_friction, lo=0.4, hi=1.2),
             "motors": Event(events.motor_strength, lo=0.9, hi=1.1),
         },
-        metrics={"standing": Metric(metrics.standing, height=STANDING_M, tilt_rad=math.radians(25.0))},
+        metrics={
+            "standing": Metric(
+                metrics.standing, over="min", after_s=3.0, height=STANDING_M, tilt_rad=math.radians(25.0)
+            )
+        },
+        solved=("tracking/standing", 0.6),
         mirror=True,
         num_envs=(512, 4096),
         learner={

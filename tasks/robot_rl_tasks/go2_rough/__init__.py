@@ -130,8 +130,8 @@ def make_task(*, sees: bool = True) -> Task:
         events=_events(),
         curricula={"levels": Curriculum(curricula.terrain_levels, promote_share=1.0, demote_share=0.25)},
         metrics={
-            "lin_vel_error": Metric(metrics.lin_vel_error),
-            "yaw_vel_error": Metric(metrics.yaw_vel_error),
+            "lin_vel_error": Metric(metrics.lin_vel_error, after_s=1.0),
+            "yaw_vel_error": Metric(metrics.yaw_vel_error, after_s=1.0),
             "terrain_level": Metric(metrics.terrain_level),
         },
         only_positive_rewards=True,

@@ -1,7 +1,7 @@
 """Franka Panda pulls a drawer open: it hooks its fingers behind the handle's bar from above.
 
-Where the cabinet stands is drawn in each world. The actor knows the place behind the bar as a camera's detector gives it:
-`handle_pos`, in the frame of the arm's root.
+Where the cabinet stands is drawn in each world. The actor knows the place behind the bar as a camera's
+detector gives it: `handle_pos`, in the frame of the arm's root.
 """
 
 from pathlib import Path
@@ -68,9 +68,10 @@ def make_task() -> Task:
             ),
         },
         metrics={
-            "open": Metric(objects.joint_opened, object_joint=SLIDE, goal=OPEN_M),
+            "success": Metric(objects.joint_opened, over="end", object_joint=SLIDE, goal=OPEN_M),
             "handle_error": Metric(objects.site_distance, site=HAND, to_site=HOOK),
         },
+        solved=("tracking/success", 0.5),
         num_envs=(512, 4096),
         learner={"num_steps": 24, "max_iterations": 400, "ppo.entropy_coef": 0.002, "actor.init_std": 0.5},
         learner_cpu={"actor.hidden": [128, 128], "critic.hidden": [128, 128]},

@@ -100,9 +100,10 @@ def make_task() -> Task:
             "mass": Event(randomize.body_mass, mode="startup", body=CUBE, lo=0.5, hi=1.5),
         },
         metrics={
-            "at_target": Metric(objects.object_reached, object=CUBE, distance=0.05),
-            "cube_error": Metric(objects.object_error, object=CUBE),
+            "success": Metric(objects.object_reached, over="end", object=CUBE, distance=0.05),
+            "cube_error": Metric(objects.object_error, after_s=2.0, object=CUBE),
         },
+        solved=("tracking/success", 0.5),
         num_envs=(512, 4096),
         learner={"num_steps": 24, "max_iterations": 1500, "ppo.entropy_coef": 0.002, "actor.init_std": 0.5},
         learner_cpu={"actor.hidden": [128, 128], "critic.hidden": [128, 128]},

@@ -49,9 +49,10 @@ def make_task() -> Task:
         commands={"target": Command(commands.uniform_position, resample_s=(4.0, 4.0), site=HAND, **REACH_M)},
         events={"joints": Event(events.reset_joints, position=0.3, velocity=0.0)},
         metrics={
-            "reached": Metric(objects.site_reached, site=HAND, distance=0.02),
-            "error": Metric(objects.site_error, site=HAND),
+            "success": Metric(objects.site_reached, over="end", site=HAND, distance=0.02),
+            "error": Metric(objects.site_error, after_s=2.0, site=HAND),
         },
+        solved=("tracking/success", 0.8),
         num_envs=(512, 4096),
         learner={
             "num_steps": 16,

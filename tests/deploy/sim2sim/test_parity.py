@@ -33,7 +33,7 @@ def test_at_the_trainers_step_the_figures_are_the_trainers(task, go2_bundle, tra
     cfg = ParityCfg(episodes=WORLDS, seconds=SECONDS, seed=EVALUATION_SEED, tick_s=0.0, transport=transport)
     result = evaluate_binary(task, go2_bundle, cfg, tmp_path)
     assert result["faults"] == [[], []]
-    for name in ("fall_rate", "lin_vel_error", "yaw_vel_error", "torque_rms"):
+    for name in ("failure_rate", "lin_vel_error", "yaw_vel_error", "torque_rms"):
         assert np.mean(result["episodes"][name]) == pytest.approx(trainers[name]["mean"], rel=0.02, abs=1e-9), name
 
 

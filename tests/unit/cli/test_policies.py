@@ -34,8 +34,17 @@ def test_export_eval_report_of_a_run(run, mine):
     assert {"mean", "std"} <= set(result["onnx"]["torque_rms"])
     assert result["agreement"]["actions"]
     assert "torch and ONNX agree" in out
+    assert list(result["metrics"]) == list(result["torch"])
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
+    assert rows[0][0] == "upright"
+    assert rows[0][3:] == ["1", "Cos of one joint's angle: 1 upright; time mean"]
+    assert [row[0] for row in rows[1:] if row[0]][:3] == ["failure_rate", "ended/off_rail", "torque_rms"]
+    assert "|position| exceeds limit [rad or m]" in out
     assert run("report")[0] == 0
-    assert mine.run_id in (mine.path / "report.html").read_text()
+    page = (mine.path / "report.html").read_text()
+    assert mine.run_id in page
+    assert "Time to 0.6" in page
+    assert "Cos of one joint&#x27;s angle: 1 upright; time mean" in page
 
 
 def test_eval_exports_what_is_not_exported_or_outdated(run, mine):
@@ -124,7 +133,7 @@ BAD = [
     (["eval", "policy=.", "run=latest"], "name one of the two"),
     (["eval", "policy=."], "contract.json is missing"),
     (["eval", "episodes=0"], "episodes=0: must be at least 1"),
-    (["eval", "seconds=1"], "seconds=1.0: must be in (1, 3600]"),
+    (["eval", "seconds=0"], "seconds=0.0: must be in (0, 3600]"),
     (["eval", "episods=3"], "did you mean 'episodes'?"),
     (["video", "seconds=-1"], "seconds=-1.0"),
     (["video", "out=x.gif"], "out=x.gif: must end in .mp4"),

@@ -26,6 +26,8 @@ def test_a_run_leaves_what_it_should(small_run):
     assert record["config"]["num_envs"] == 4
     assert record["config"]["rewards"]["upright"]["weight"] == 1.0
     assert [row["iteration"] for row in rows(small_run)] == [1, 2]
+    assert record["metrics"]["upright"]["unit"] == "1"
+    assert record["solved"] == ["tracking/upright", 0.6]
     assert latest_checkpoint(small_run).name == "000002"
     assert any((small_run / "tb").iterdir())
 
@@ -45,6 +47,15 @@ def test_overrides_by_name_reach_task_and_learner(run, in_tmp, tiny):
     assert run_dir.run_id.split("-")[2] == "4"
     meta = load_checkpoint(latest_checkpoint(run_dir.path))[1]
     assert meta["learner"]["ppo"]["learning_rate"] == 5e-4
+
+
+def test_what_an_evaluation_takes_of_a_metric_may_change_when_a_run_goes_on_by_its_id(run, in_tmp, tiny):
+    assert run("train", "task=cartpole", *tiny.but("max_iterations=1"), "run_id=mine")[0] == 0
+    code, _, err = run("train", "task=cartpole", *tiny, "run_id=mine", "metrics.upright.over=end")
+    assert code == 0, err
+    run_dir = RunDir.find("mine")
+    assert run_dir.read_config()["config"]["metrics"]["upright"]["over"] == "end"
+    assert [row["iteration"] for row in rows(run_dir.path)] == [1, 2]
 
 
 def test_a_sweep_makes_a_run_each(run, in_tmp, tiny):

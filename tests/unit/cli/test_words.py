@@ -114,7 +114,8 @@ def test_train_refuses_what_it_would_misread(run, in_tmp, resolved, words, messa
 
 @pytest.mark.parametrize(("line", "message"), OTHERS)
 def test_other_commands_refuse_it_too(run, in_tmp, line, message):
-    cell = {"task": "t", "policy": "p", "engine": "mujoco", "torch": {"fall_rate": {"mean": 0}}, "seconds": 1}
+    cell = {"task": "t", "policy": "p", "engine": "mujoco", "torch": {"failure_rate": {"mean": 0}}, "seconds": 1}
+    cell["metrics"] = {"return": {"unit": "1", "meaning": "", "better": "larger"}}
     files = {"deep.json": "[" * 100_000, "endless.json": json.dumps({**cell, "episodes": float("inf")})}
     for name, text in files.items():
         (in_tmp / name).write_text(text)

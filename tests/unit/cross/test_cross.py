@@ -9,15 +9,31 @@ from robot_rl.cli.main import main
 from robot_rl.cross.table import merge, read_cell
 from robot_rl.errors import UserError
 
+METRICS = {
+    "terrain_level": {"unit": "1", "meaning": "", "over": "mean", "after_s": 0.0, "better": ""},
+    "lin_vel_error": {"unit": "m/s", "meaning": "", "over": "mean", "after_s": 1.0, "better": "smaller"},
+    "yaw_vel_error": {"unit": "rad/s", "meaning": "", "over": "mean", "after_s": 1.0, "better": "smaller"},
+    "failure_rate": {"unit": "1", "meaning": "", "better": "smaller"},
+    "return": {"unit": "1", "meaning": "", "better": "larger"},
+}
+WITHOUT_OWN = {name: METRICS[name] for name in ("failure_rate", "return")}
 
-def evaluation(engine, error=0.1, fell=0.0, **changes):
+
+def evaluation(engine, error=0.1, failed=0.0, **changes):
     """What robot-rl eval writes."""
     figures = {
         "lin_vel_error": {"mean": error, "std": 0.04},
         "yaw_vel_error": {"mean": 0.07, "std": 0.02},
-        "fall_rate": {"mean": fell, "std": 0.0},
+        "failure_rate": {"mean": failed, "std": 0.0},
     }
-    result = {"onnx": figures, "episodes": 100, "seconds": 10.0, "task": "go2_flat", "policy": "run-1"}
+    result = {
+        "onnx": figures,
+        "metrics": METRICS,
+        "episodes": 100,
+        "seconds": 10.0,
+        "task": "go2_flat",
+        "policy": "run-1",
+    }
     return result | {"engine": engine, "trained_on": "mujoco"} | changes
 
 
@@ -39,20 +55,20 @@ def cells(write, *contents):
 
 def test_losses_are_against_the_engine_it_learned_in(write):
     near = evaluation("mujoco_warp", 0.11)
-    far = evaluation("isaac", 0.12, fell=0.05)
+    far = evaluation("isaac", 0.12, failed=0.05)
     table = merge(cells(write, far, near, evaluation("mujoco", 0.1)))
     assert table.engines[0] == "mujoco"
     losses = {engine: table.losses(table.cells["run-1", engine]) for engine in table.engines}
     assert losses["mujoco"] is None
-    assert losses["mujoco_warp"] == {"tracking": pytest.approx(0.1), "survival": 0.0, "within": True}
-    assert losses["isaac"] == {"tracking": pytest.approx(0.2), "survival": pytest.approx(0.05), "within": False}
+    assert losses["mujoco_warp"] == {"metric": pytest.approx(0.1), "survival": 0.0, "within": True}
+    assert losses["isaac"] == {"metric": pytest.approx(0.2), "survival": pytest.approx(0.05), "within": False}
 
 
 @pytest.mark.parametrize(
-    ("error", "fell", "within"), [(0.1149, 0.03, True), (0.1151, 0.0, False), (0.1, 0.031, False), (0.05, 0.0, True)]
+    ("error", "failed", "within"), [(0.1149, 0.03, True), (0.1151, 0.0, False), (0.1, 0.031, False), (0.05, 0.0, True)]
 )
-def test_the_bounds(write, error, fell, within):
-    table = merge(cells(write, evaluation("mujoco"), evaluation("isaac", error, fell)))
+def test_the_bounds(write, error, failed, within):
+    table = merge(cells(write, evaluation("mujoco"), evaluation("isaac", error, failed)))
     assert table.losses(table.cells["run-1", "isaac"])["within"] is within
 
 
@@ -61,22 +77,35 @@ def test_a_policy_without_its_own_engine_has_no_losses(write):
     assert table.losses(table.cells["run-1", "isaac"]) is None
 
 
-def test_a_task_without_a_command_is_judged_by_its_return(write):
+def test_a_task_without_metrics_is_judged_by_its_return(write):
     def with_return(engine, total):
-        figures = {"fall_rate": {"mean": 0.5, "std": 0.5}, "return": {"mean": total, "std": 1.0}}
-        return evaluation(engine, onnx=figures)
+        figures = {"failure_rate": {"mean": 0.5, "std": 0.5}, "return": {"mean": total, "std": 1.0}}
+        return evaluation(engine, onnx=figures, metrics=WITHOUT_OWN)
 
     table = merge(cells(write, with_return("mujoco", 4.0), with_return("isaac", 3.6), with_return("mujoco_warp", 3.0)))
     near, far = (table.losses(table.cells["run-1", engine]) for engine in ("isaac", "mujoco_warp"))
-    assert near == {"tracking": pytest.approx(0.1), "survival": 0.0, "within": True}
-    assert far == {"tracking": pytest.approx(0.25), "survival": 0.0, "within": False}
+    assert near == {"metric": pytest.approx(0.1), "survival": 0.0, "within": True}
+    assert far == {"metric": pytest.approx(0.25), "survival": 0.0, "within": False}
 
 
-def test_the_plot_of_a_task_without_a_command(write, capsys):
-    figures = {"fall_rate": {"mean": 0.5, "std": 0.5}, "return": {"mean": 3.0, "std": 1.0}}
-    words = [write(f"{engine}.json", evaluation(engine, onnx=figures)) for engine in ("mujoco", "isaac")]
+def test_a_metric_of_which_larger_values_are_better(write):
+    metrics = {"reached": {"unit": "1", "meaning": "", "over": "end", "after_s": 0.0, "better": "larger"}}
+
+    def reached(engine, share):
+        figures = {"reached": {"mean": share, "std": 0.0}, "failure_rate": {"mean": 0.0, "std": 0.0}}
+        return evaluation(engine, onnx=figures, metrics=metrics)
+
+    table = merge(cells(write, reached("mujoco", 0.8), reached("isaac", 0.6)))
+    assert table.losses(table.cells["run-1", "isaac"])["metric"] == pytest.approx(0.25)
+
+
+def test_the_plot_of_a_task_without_metrics(write, capsys):
+    figures = {"failure_rate": {"mean": 0.5, "std": 0.5}, "return": {"mean": 3.0, "std": 1.0}}
+    words = [
+        write(f"{engine}.json", evaluation(engine, onnx=figures, metrics=WITHOUT_OWN)) for engine in ("mujoco", "isaac")
+    ]
     assert main(["cross", *words, "out=cross.json"]) == 0
-    assert "return 3" in capsys.readouterr().out
+    assert "return, larger is better" in capsys.readouterr().out
     assert Path("cross.png").stat().st_size > 1000
 
 
@@ -86,7 +115,8 @@ def test_the_command_writes_table_file_and_plot(write, capsys):
     ]
     assert main(["cross", *words, "out=cross.json"]) == 0
     out = capsys.readouterr().out
-    assert "0.130" in out
+    assert "0.13" in out
+    assert "lin vel error [m/s], smaller is better" in out
     assert "+30%" in out
     assert "!" in out
     table = json.loads(Path("cross.json").read_text())
@@ -126,7 +156,14 @@ def test_where_a_bundle_was_trained_can_be_given(write, capsys):
         ("[]", "one.json: is no evaluation"),
         ({"seconds": 1.0}, "one.json: is no evaluation"),
         (evaluation(None), "one.json: does not say its engine"),
-        (evaluation("isaac", onnx={}), "one.json: damaged, 'fall_rate' is missing"),
+        (evaluation("isaac", onnx={}), "one.json: damaged, 'failure_rate' is missing"),
+        (evaluation("isaac", metrics=5), "one.json: damaged, "),
+        (evaluation("isaac", metrics={"return": 5}), "one.json: damaged, "),
+        (evaluation("isaac", onnx={"failure_rate": None}), "one.json: all its episodes were quarantined"),
+        (
+            {k: v for k, v in evaluation("isaac").items() if k != "metrics"},
+            "one.json: does not say what its metrics are",
+        ),
         (evaluation("isaac", onnx=5), "one.json: damaged, 'onnx' holds no figures"),
         (evaluation(["isaac"]), "one.json: damaged, engine=['isaac'] is no word"),
         (evaluation("isaac", policy={"a": 1}), "one.json: damaged, policy={'a': 1} is no word"),

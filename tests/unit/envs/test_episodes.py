@@ -69,6 +69,63 @@ def test_a_failure_in_the_last_step_is_a_failure(doll):
     assert extras["time_outs"].tolist() == [False, True, False]
 
 
+def test_the_state_has_each_metric_s_value_before_the_reset_and_what_ended_the_episode(doll):
+    """Worlds 0 and 1 meet one termination each, the second and the first one of the task; world 2 meets both."""
+    run(doll, 1, [[0.0, 11.0], [1.5, 1.0], [1.5, -12.0]])
+    upright = doll.state.metric_values
+    assert upright.shape == (3, 1)
+    torch.testing.assert_close(upright[:, 0], torch.tensor([11.0, 1.0, -12.0]).cos())
+    assert doll.state.termination_bits.tolist() == [2, 1, 3]
+    run(doll, 1, [[0.5, 0.25]] * 3)
+    torch.testing.assert_close(upright[:, 0], torch.full((3,), 0.25).cos())
+    assert doll.state.termination_bits.tolist() == [0, 0, 0]
+    assert not {"state.metric_values", "state.termination_bits"} & set(doll.env.state_dict())
+
+
+def test_metrics_are_described_as_the_task_declares_them(cart_task):
+    from robot_rl_envs.describe import describe_metrics
+
+    options = {"over": "end", "after_s": 2.0, "unit": "rad"}
+    own = {"upright": Metric(metrics.joint_cos, joint=HINGE), "last": Metric(metrics.joint_cos, joint=HINGE, **options)}
+    found = describe_metrics(cart_task(metrics=own))
+    meaning = "Cos of one joint's angle: 1 upright"
+    assert found == {
+        "upright": {"unit": "1", "meaning": meaning, "over": "mean", "after_s": 0.0, "better": "larger"},
+        "last": {**options, "meaning": meaning, "better": "larger"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"over": "median"}, "over='median': must be mean, end, max or min"),
+        ({"after_s": -1.0}, "after_s=-1.0: must be >= 0"),
+        ({"after_s": math.nan}, "after_s=nan: must be a finite number"),
+    ],
+)
+def test_a_metric_s_options_are_checked(options, line):
+    with pytest.raises(ValueError, match=line.replace("(", r"\(")):
+        Metric(metrics.joint_cos, joint=HINGE, **options)
+
+
+def test_what_counts_as_solved_is_a_metric_of_the_task_with_better_values(cart_task):
+    own = {"level": Metric(metrics.terrain_level), "upright": Metric(metrics.joint_cos, joint=HINGE)}
+    assert cart_task(metrics=own, solved=("tracking/upright", 0.6)).solved == ("tracking/upright", 0.6)
+    for solved in (("upright", 0.6), ("tracking/lin_vel_error", 0.25)):
+        with pytest.raises(
+            ValueError, match=f"solved='{solved[0]}': .* must be one of tracking/level, tracking/upright"
+        ):
+            cart_task(metrics=own, solved=solved)
+    with pytest.raises(ValueError, match="solved='tracking/level': has no better values; declare @metric"):
+        cart_task(metrics=own, solved=("tracking/level", 3.0))
+
+
+def test_more_terminations_than_bits_are_refused(cart_task):
+    many = {f"t{k}": Termination(terminations.joint_beyond, joint=SLIDER, limit=1.0) for k in range(32)}
+    with pytest.raises(ValueError, match="terminations=32: terms, must be 31 or fewer"):
+        cart_task(terminations=many)
+
+
 def test_a_reset_world_starts_from_nothing(doll):
     actions = torch.tensor([[0.3], [0.4], [0.5]])
     doll.step(actions, qpos=[[1.5, 2.0], [0.5, 2.0], [0.5, 2.0]], qvel=[3.0, 3.0])

@@ -62,6 +62,8 @@ def test_rewards_ends_and_figures_are_those_of_fused_terms(pair):
         torch.testing.assert_close(r2, r1)
         assert torch.equal(d2, d1)
         assert torch.equal(e2["time_outs"], e1["time_outs"])
+        bits = [doll.state.termination_bits.tolist() for doll in pair]
+        assert bits[0] == bits[1] == [0, int(step == 3), int(step == 5)]
     fused, plain = (doll.env.pop_metrics() for doll in pair)
     assert fused["episodes"] == 3
     assert plain == pytest.approx(fused, rel=1e-5)

@@ -4,6 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from robot_rl_envs.describe import describe_metrics
+from robot_rl_envs.mdp import metrics, terminations
+from robot_rl_envs.task import Metric, Termination, TorchTerm
 
 
 class ScriptedEnv:
@@ -11,8 +14,13 @@ class ScriptedEnv:
 
     device, step_dt = "cpu", 0.1
 
-    def __init__(self, num_envs=2, script=None, commanded=True, feet=2):
-        self.num_envs, self.script, self.commanded = num_envs, script or {}, commanded
+    def __init__(self, num_envs=2, script=None, feet=2, **own):
+        self.num_envs, self.script = num_envs, script or {}
+        ends = {
+            "low": Termination(terminations.base_below, height=0.1),
+            "mine": TorchTerm(kind="termination", fn=lambda state: state.done),
+        }
+        self.cfg = SimpleNamespace(metrics=own, terminations=ends)
         self.closed = False
         n = num_envs
         self.state = SimpleNamespace(
@@ -22,7 +30,8 @@ class ScriptedEnv:
             joint_vel=torch.zeros(n, 3),
             foot_vel_w=torch.zeros(n, feet, 3),
             foot_contact=torch.zeros(n, feet),
-            command=torch.zeros(n, 3),
+            metric_values=torch.zeros(n, len(own)),
+            termination_bits=torch.zeros(n, dtype=torch.int32),
         )
         self.actions = []
 
@@ -34,8 +43,10 @@ class ScriptedEnv:
             "joints": joints,
             "actions": [{"joint": "hip", "scale": 0.5, "offset": 0.0}, {"joint": "knee", "scale": 0.25, "offset": 0.0}],
             "action_clip": 2.0,
-            "command": {"name": "velocity", "ranges": {}} if self.commanded else None,
         }
+
+    def describe_metrics(self):
+        return describe_metrics(self.cfg)
 
     def reset(self):
         self.time = 0
@@ -45,15 +56,21 @@ class ScriptedEnv:
         self.actions.append(action.clone())
         self.time += 1
         done, time_out = torch.zeros(self.num_envs, dtype=torch.bool), torch.zeros(self.num_envs, dtype=torch.bool)
-        reward = torch.ones(self.num_envs)
+        reward, valid = torch.ones(self.num_envs), torch.ones(self.num_envs, dtype=torch.bool)
         for name, value in self.script.get(self.time, {}).items():
-            {"done": done, "time_out": time_out, "reward": reward}.get(name, getattr(self.state, name, None)).copy_(
-                torch.as_tensor(value)
-            )
-        return {"actor": torch.zeros(self.num_envs, 4)}, reward, done | time_out, {"time_outs": time_out}
+            flags = {"done": done, "time_out": time_out, "reward": reward, "valid": valid}
+            flags.get(name, getattr(self.state, name, None)).copy_(torch.as_tensor(value))
+        extras = {"time_outs": time_out, "valid": valid}
+        return {"actor": torch.zeros(self.num_envs, 4)}, reward, done | time_out, extras
 
     def close(self):
         self.closed = True
+
+
+@pytest.fixture
+def own():
+    """Make a metric of the task with these options; its values are the script's."""
+    return lambda **options: Metric(metrics.command_range, **options)
 
 
 @pytest.fixture

@@ -7,8 +7,11 @@ import torch
 
 from robot_rl.evaluate import evaluate, evaluate_run, evaluation_task, write_evaluation
 from robot_rl.evaluate.controllers import Shadow, TorchController
-from robot_rl.evaluate.meter import METRICS, EpisodeMeter, summarize
+from robot_rl.evaluate.meter import EpisodeMeter, describe_metrics, summarize
 from robot_rl.evaluate.rollout import agreement, compare_metrics
+from robot_rl.metrics.description import explain
+
+RATES = ("failure_rate", "quarantine_rate")
 
 
 def still(obs):
@@ -19,20 +22,84 @@ def run(env, policy=still, seconds=2.0):
     return evaluate(env, TorchController(policy), seconds=seconds)
 
 
-def test_tracking_counts_after_the_first_second_and_against_the_command_in_force(scripted_env):
-    # Steps of 0.1 s: the first ten do not count. At step 11 both worlds get a command of 1 m/s; the command that the
-    # step leaves behind holds from step 12 on. World 0 then goes at (0.4, 0.8), 1 m/s off; world 1 does not move.
+def measure(env, steps):
+    """A meter after so many steps without any action."""
+    env.reset()
+    meter = EpisodeMeter(env)
+    for _ in range(steps):
+        _, reward, done, extras = env.step(torch.zeros(env.num_envs, 2))
+        meter.after_step(torch.zeros(env.num_envs, 2), reward, done, extras["time_outs"], extras["valid"])
+    return meter
+
+
+def test_what_is_taken_of_an_episode_by_hand(scripted_env, own):
+    # World 0 is there for 4 steps of 0.1 s, world 1 fails in the third one, which counts.
+    values = [[5.0, 1.0], [2.0, -3.0], [4.0, 7.0], [3.0, 100.0]]
+    own_metrics = {over: own(over=over) for over in ("mean", "end", "max", "min")}
+    script = {k: {"metric_values": torch.tensor([row] * 4).T} for k, row in enumerate(values, start=1)}
+    script[3]["done"] = [False, True]
+    env = scripted_env(script=script, **own_metrics)
+    meter = measure(env, 4)
+    episodes = {name: value.tolist() for name, value in meter.episodes().items()}
+    assert episodes["mean"] == pytest.approx([14 / 4, 5 / 3])
+    assert episodes["end"] == [3.0, 7.0]
+    assert episodes["max"] == [5.0, 7.0]
+    assert episodes["min"] == [2.0, -3.0]
+    assert list(episodes)[:4] == list(own_metrics)
+
+
+def test_the_first_seconds_do_not_count(scripted_env, own):
+    # Steps end at 0.1, 0.2, ... s: those at 0.1, 0.2 and 0.3 s do not count, nor does an episode that ends by then.
+    script = {k: {"metric_values": [[10.0 - k] * 2, [10.0 - k] * 2]} for k in range(1, 6)}
+    script[3]["done"] = [False, True]
+    env = scripted_env(script=script, late=own(after_s=0.3), best=own(over="max", after_s=0.3))
+    episodes = measure(env, 5).episodes()
+    assert episodes["late"][0] == pytest.approx((6.0 + 5.0) / 2)
+    assert episodes["best"][0] == 6.0
+    assert episodes["late"][1].isnan()
+    assert episodes["best"][1].isnan()
+
+
+def test_a_quarantined_episode_counts_in_nothing_but_its_own_rate(scripted_env, own):
+    script = {k: {"metric_values": [[float(k)]] * 3} for k in range(1, 5)}
+    script[2] |= {"done": [True, True, False], "valid": [False, True, True], "termination_bits": [1, 1, 0]}
+    env = scripted_env(num_envs=3, script=script, value=own())
+    result = run(env, seconds=0.4)
+    assert result["quarantine_rate"]["mean"] == pytest.approx(1 / 3)
+    assert result["failure_rate"]["mean"] == pytest.approx(1 / 2)
+    assert result["ended/low"]["mean"] == pytest.approx(1 / 2)
+    assert result["value"]["mean"] == pytest.approx((1.5 + 2.5) / 2)
+    assert result["return"]["mean"] == pytest.approx((2.0 + 4.0) / 2)
+    all_broken = run(scripted_env(script={1: {"done": [True, True], "valid": [False, False]}}), seconds=0.2)
+    assert all_broken["quarantine_rate"]["mean"] == 1
+    assert all_broken["failure_rate"] is None
+
+
+def test_which_termination_ended_an_episode(scripted_env):
+    # Bits: 1 is "low", 2 is "mine". Both hold in world 0's last step; world 2 goes on although a bit is set later.
     script = {
-        3: {"base_lin_vel_b": [[5.0, 0, 0], [5.0, 0, 0]]},
-        11: {"command": [[1.0, 0, 0.5]] * 2, "base_lin_vel_b": torch.zeros(2, 3)},
-        12: {"base_lin_vel_b": [[0.4, 0.8, 9.0], [0, 0, 9.0]], "base_ang_vel_b": [[9.0, 9.0, 0.2], [0, 0, 0.5]]},
+        2: {"done": [True, False, False], "termination_bits": [3, 0, 0]},
+        3: {"time_out": [False, True, False], "termination_bits": [1, 2, 0]},
     }
-    result = run(scripted_env(script=script))
-    off = math.hypot(0.6, 0.8)
-    errors = (9 * off / 10, 9 * 1.0 / 10)  # nine of ten steps: step 11 still had no command and no speed
-    assert result["lin_vel_error"]["mean"] == pytest.approx(sum(errors) / 2)
-    assert result["yaw_vel_error"]["mean"] == pytest.approx((0.9 * 0.3 + 0.0) / 2, abs=1e-7)
-    assert result["yaw_vel_error"]["std"] == pytest.approx(0.27 / math.sqrt(2), abs=1e-7)
+    result = run(scripted_env(num_envs=3, script=script), seconds=0.4)
+    assert result["ended/low"]["mean"] == pytest.approx(1 / 3)
+    assert result["ended/mine"]["mean"] == pytest.approx(2 / 3)
+    assert result["failure_rate"]["mean"] == pytest.approx(1 / 3)
+
+
+def test_a_value_that_is_not_finite_is_none(scripted_env, own):
+    script = {2: {"metric_values": [[math.nan] * 2, [1.0] * 2]}, 3: {"metric_values": [[2.0] * 2] * 2}}
+    episodes = measure(scripted_env(script=script, mean=own(), most=own(over="max")), 3).episodes()
+    assert episodes["mean"].isnan().tolist() == episodes["most"].isnan().tolist() == [True, False]
+
+
+def test_a_metric_of_the_task_takes_the_place_of_a_generic_one(scripted_env, own):
+    env = scripted_env(script={1: {"metric_values": [[4.0]] * 2}}, power=own(unit="W"))
+    assert run(env, seconds=0.3)["power"] == {"mean": 4.0, "std": 0.0}
+    described = describe_metrics(env)
+    assert next(iter(described)) == "power"
+    assert (described["power"]["unit"], described["power"]["over"]) == ("W", "mean")
+    assert explain(described["power"]).startswith("Growth of the world's command range")
 
 
 def test_control_of_a_model_s_own_actuators_is_no_torque(scripted_env):
@@ -52,18 +119,12 @@ def test_torque_power_and_slip_by_hand(scripted_env):
         }
     }
     meter_env = scripted_env(script=script)
-    meter_env.reset()
-    meter = EpisodeMeter(meter_env, meter_env.describe_policy())
-    for _ in range(4):
-        meter.before_step()
-        _, reward, done, extras = meter_env.step(torch.zeros(2, 2))
-        meter.after_step(torch.zeros(2, 2), reward, done, extras["time_outs"])
-    episodes = meter.episodes()
+    episodes = measure(meter_env, 4).episodes()
     assert episodes["torque_rms"][0] == pytest.approx(math.sqrt((9 + 16) / 2))
     assert episodes["power"][0] == pytest.approx(6.0)  # 3*2, and -4*1 brakes
     assert episodes["foot_slip"][0] == pytest.approx(0.5)
     assert episodes["foot_slip"][1].isnan()  # never touched the ground
-    assert list(episodes) == [name for name in METRICS if name in episodes]
+    assert list(episodes) == [name for name in describe_metrics(meter_env) if name in episodes]
 
 
 def test_action_rate_is_that_of_the_target(scripted_env):
@@ -73,32 +134,37 @@ def test_action_rate_is_that_of_the_target(scripted_env):
     assert result["action_rate"]["mean"] == pytest.approx(5 / math.sqrt(2) / 2)
 
 
-def test_a_world_counts_until_its_first_episode_ends(scripted_env):
-    fast = [[9.0, 0, 0], [0, 0, 0], [0, 0, 0]]
+def test_a_world_counts_until_its_first_episode_ends(scripted_env, own):
+    fast = {"joint_vel": torch.full((3, 3), 9.0), "joint_torque": torch.full((3, 3), 9.0)}
     script = {
         2: {"reward": [2.0, 2.0, 2.0]},
-        12: {"done": [True, False, False], "base_lin_vel_b": fast, "reward": [-5.0, 1.0, 1.0]},
-        13: {"time_out": [False, True, False]},
+        12: {"done": [True, False, False], "reward": [-5.0, 1.0, 1.0], "metric_values": [[13.0], [0.0], [0.0]]},
+        13: {"time_out": [False, True, False], "metric_values": [[99.0], [26.0], [0.0]]},
+        14: {**fast, "metric_values": [[99.0], [99.0], [0.0]]},
         15: {"done": [True, True, False], "reward": [100.0, 100.0, 1.0]},
+        16: {"joint_vel": torch.zeros(3, 3)},
     }
-    result = run(scripted_env(num_envs=3, script=script))
-    assert result["fall_rate"] == {"mean": pytest.approx(1 / 3), "std": pytest.approx(math.sqrt(1 / 3))}
-    assert result["lin_vel_error"]["mean"] == 0  # the state after a fall is another episode's
+    env = scripted_env(num_envs=3, script=script, value=own(after_s=1.0))
+    result = run(env)
+    assert result["failure_rate"] == {"mean": pytest.approx(1 / 3), "std": pytest.approx(math.sqrt(1 / 3))}
+    # Of the steps after the first second world 0 has two, world 1 three; the last one counts, later ones do not.
+    assert result["value"]["mean"] == pytest.approx((13.0 / 2 + 26.0 / 3) / 3)
+    assert result["power"]["mean"] == pytest.approx(2 * 2 * 81.0 / 20 / 3)  # two of 20 steps, only in world 2
     returns = torch.tensor([10 + 2 - 5, 12 + 2, 19 + 2], dtype=torch.float64)
     assert result["return"]["mean"] == pytest.approx(returns.mean().item())
     assert result["return"]["std"] == pytest.approx(returns.std().item())
 
 
 def test_metrics_that_do_not_apply_are_left_out(scripted_env):
-    result = run(scripted_env(commanded=False, feet=0))
-    assert set(result) == {"torque_rms", "power", "action_rate", "fall_rate", "return"}
+    result = run(scripted_env(feet=0))
+    assert set(result) == {"ended/low", "ended/mine", "torque_rms", "power", "action_rate", *RATES, "return"}
 
 
-def test_a_metric_that_no_episode_has_is_none(scripted_env):
+def test_a_metric_that_no_episode_has_is_none(scripted_env, own):
     script = {3: {"done": [True, True]}}
-    result = run(scripted_env(script=script))
-    assert result["lin_vel_error"] is None
-    assert result["fall_rate"]["mean"] == 1
+    result = run(scripted_env(script=script, value=own(after_s=1.0)))
+    assert result["value"] is None
+    assert result["failure_rate"]["mean"] == 1
 
 
 def test_summary_of_one_episode_and_of_some_without():

@@ -16,21 +16,27 @@ ROW = {
 }
 
 
+METRICS = {"lin_vel_error": {"unit": "m/s"}, "yaw_vel_error": {"unit": "rad/s"}}
+
+
 def test_the_figures_worth_watching():
-    assert facts(ROW) == "20,123 steps/s  return 12.35  length 20.0 s  error 0.23 m/s"
+    shown = "20,123 steps/s  return 12.35  length 20.0 s"
+    assert facts(ROW) == shown
+    assert facts(ROW, METRICS) == f"{shown}  lin vel error 0.23 m/s"
+    assert facts(ROW | {"tracking/upright": 0.5}, {"upright": {"unit": "1"}}) == f"{shown}  upright 0.50"
     assert facts({"iteration": 1, "perf/steps_per_s": 7.0}) == "7 steps/s"
 
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_lines_in_a_log_and_a_bar_in_a_terminal(monkeypatch, terminal):
     screen = io.StringIO()
-    progress = Progress(12)
+    progress = Progress(12, metrics=METRICS)
     progress._console = Console(file=screen, force_terminal=terminal, width=150)
     with progress:
         for iteration in range(3, 13):
             progress({**ROW, "iteration": iteration})
     text = screen.getvalue()
-    assert "error 0.23 m/s" in text
+    assert "lin vel error 0.23 m/s" in text
     if terminal:
         assert "12/12" in text
     else:

@@ -50,9 +50,24 @@ def test_a_term_that_the_tree_lacks_is_left_out(task):
     assert set(apply_tree(task, tree).rewards) == set(task.rewards) - {"track"}
 
 
+def test_a_task_without_the_metric_that_counts_as_solved_has_no_bound(task):
+    tree = task_tree(task)
+    del tree["metrics"]["yaw_vel_error"]
+    assert apply_tree(task, tree).solved == task.solved
+    del tree["metrics"]["lin_vel_error"]
+    assert apply_tree(task, tree).solved is None
+
+
+def test_a_metric_of_an_older_run_has_the_task_s_options(task):
+    tree = task_tree(task) | {"metrics": {"lin_vel_error": {}}}
+    assert apply_tree(task, tree).metrics["lin_vel_error"].after_s == 1.0
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
+        ("metrics.lin_vel_error.over", "median", "metrics.lin_vel_error.over='median': must be mean, end, max or min"),
+        ("metrics.lin_vel_error.after_s", -1, "metrics.lin_vel_error.after_s=-1.0: must be >= 0"),
         ("rewards.track.weight", "heavy", "rewards.track.weight='heavy': must be a number"),
         ("rewards.track.weight", True, "must be a number"),
         ("rewards.track", 3, "rewards.track=3: is a group"),

@@ -24,7 +24,12 @@ config:
     track: {weight: 1.5}
 versions: {python: 3.11.2, robot-rl: 0.1.0, torch: 2.13.0}
 git: {commit: 0123456789abcdef, dirty: true}
+metrics:
+  lin_vel_error: {unit: m/s, meaning: how far off, over: mean, after_s: 1.0, better: smaller}
+  yaw_vel_error: {unit: rad/s, meaning: '', over: mean, after_s: 1.0, better: smaller}
+solved: [tracking/lin_vel_error, 0.25]
 """
+METRIC = {"unit": "m/s", "meaning": "how far off", "over": "mean", "after_s": 1.0, "better": "smaller"}
 
 
 def make_row(i: int, rng: np.random.Generator) -> dict[str, float]:
@@ -71,9 +76,11 @@ def run_dir(tmp_path: Path) -> Path:
     path.mkdir(parents=True)
     write_rows(path / "metrics.jsonl", 300)
     (path / "run.yaml").write_text(RUN_YAML)
-    torch = {"lin_vel_error": {"mean": 0.094, "std": 0.02}, "fall_rate": {"mean": 0.01, "std": 0.1}}
-    onnx = {"lin_vel_error": {"mean": 0.104, "std": 0.02}, "fall_rate": {"mean": 0.01, "std": 0.1}}
-    (path / "eval.json").write_text(json.dumps({"torch": torch, "onnx": onnx, "episodes": 100}))
+    torch = {"lin_vel_error": {"mean": 0.094, "std": 0.02}, "failure_rate": {"mean": 0.01, "std": 0.1}}
+    onnx = {"lin_vel_error": {"mean": 0.104, "std": 0.02}, "failure_rate": {"mean": 0.01, "std": 0.1}}
+    rate = {"unit": "1", "meaning": "share of episodes", "better": "smaller"}
+    metrics = {"lin_vel_error": METRIC, "failure_rate": rate}
+    (path / "eval.json").write_text(json.dumps({"torch": torch, "onnx": onnx, "metrics": metrics, "episodes": 100}))
     return path
 
 

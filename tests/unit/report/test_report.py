@@ -62,20 +62,50 @@ def test_every_metric_is_drawn_once(run_dir):
 
 def test_verdict_by_hand(run_dir):
     figures = {figure.label: figure for figure in make_verdict(read_run(run_dir))}
-    assert (figures["Velocity error"].value, figures["Velocity error"].unit) == ("0.094", "m/s")
-    assert figures["Falls"].value == "1.00"
+    assert (figures["Lin vel error"].value, figures["Lin vel error"].unit) == ("0.094", "m/s")
+    assert figures["Failures"].value == "1.00"
     # 0.1 + 0.8 exp(-i/60) <= 0.25 from i = 60 ln(0.8/0.15) = 100.4; the mean of 5 iterations lags by 2: i = 103.
     assert figures["Time to 0.25 m/s"].source.startswith("iteration 103;")
     assert (figures["Time to 0.25 m/s"].value, figures["Time to 0.25 m/s"].unit) == ("2:09", "min")
     assert figures["Throughput"].value == "19\u202f661"
 
 
-def test_verdict_of_a_task_without_velocity_command(run_dir):
+def test_what_counts_as_solved_is_the_task_s(run_dir):
+    config = (run_dir / "run.yaml").read_text()
+    config = (
+        config.replace("lin_vel_error", "upright").replace("0.25]", "0.6]").replace("better: smaller", "better: larger")
+    )
+    (run_dir / "run.yaml").write_text(config.replace("unit: m/s", "unit: '1'"))
+    rows = [{"iteration": i, "time_s": float(i), "tracking/upright": 0.1 * i} for i in range(1, 11)]
+    (run_dir / "metrics.jsonl").write_text("\n".join(json.dumps(r) for r in rows) + "\n")
+    (run_dir / "eval.json").unlink()
+    figures = {figure.label: figure for figure in make_verdict(read_run(run_dir))}
+    assert figures["Time to 0.6"].source.startswith("iteration 8;")  # the mean of 0.4 to 0.8
+    assert (figures["Upright"].value, figures["Upright"].unit) == ("0.550", "")
+    (chart,) = [chart for chart in page_data(write_report(run_dir))["charts"] if chart["title"] == "Upright"]
+    assert (chart["target"], chart["unit"], chart["note"]) == ([0.6, "solved"], "", "how far off")
+
+
+@pytest.mark.parametrize(
+    "lines", ["metrics: 3", "metrics: {a: 1, lin_vel_error: {}}", "solved: [x]", "solved: 3", "solved: [x, .nan]"]
+)
+def test_damaged_declarations_of_metrics_are_left_out(run_dir, lines):
+    config = (run_dir / "run.yaml").read_text()
+    (run_dir / "run.yaml").write_text(config[: config.index("metrics:")] + lines)
+    (run_dir / "eval.json").unlink()
+    labels = [figure.label for figure in make_verdict(read_run(run_dir))]
+    assert "Episode length" in labels
+    assert "Time to 90 % of best" in labels
+
+
+def test_verdict_of_a_task_without_metrics(run_dir):
     rows = [
         {"iteration": i, "env_steps": i * 10, "time_s": float(i), "episode/return": r}
         for i, r in [(1, 0.0), (2, 50.0), (3, 95.0), (4, 100.0)]
     ]
     (run_dir / "metrics.jsonl").write_text("\n".join(json.dumps(r) for r in rows) + "\n")
+    config = (run_dir / "run.yaml").read_text()
+    (run_dir / "run.yaml").write_text(config[: config.index("metrics:")])
     (run_dir / "eval.json").unlink()
     figures = {figure.label: figure for figure in make_verdict(read_run(run_dir))}
     assert figures["Time to 90 % of best"].value == "3.0"
@@ -100,11 +130,17 @@ def test_evaluation_table_units_and_distance(run_dir):
     policies, rows, rest = evaluation_table(json.loads((run_dir / "eval.json").read_text()))
     assert policies == ["torch", "onnx"]
     assert rest == {"episodes": 100}
-    velocity, falls = rows
+    velocity, failures = rows
+    assert (velocity.label, velocity.unit, velocity.meaning) == (
+        "Lin vel error",
+        "m/s",
+        "how far off; time mean from 1 s on",
+    )
+    assert (failures.unit, failures.meaning) == ("", "share of episodes")
     # |0.094 - 0.104| / sqrt((0.02^2 + 0.02^2) / 100) = 3.54 standard errors
     assert velocity.distance == pytest.approx(0.01 / np.sqrt(2 * 0.02**2 / 100))
-    assert falls.cells == [(1.0, 10.0), (1.0, 10.0)]
-    assert falls.distance == 0.0
+    assert failures.cells == [(0.01, 0.1), (0.01, 0.1)]
+    assert failures.distance == 0.0
     assert 'class="far">3.54' in write_report(run_dir).read_text()
 
 

@@ -140,20 +140,30 @@ def test_what_is_no_command_of_a_task_is_one_line(env, text, line):
     assert "\n" not in str(error.value)
 
 
-def test_the_verdict_is_about_survival_and_relative_errors():
-    trainer = {
-        name: {"mean": value} for name, value in (("fall_rate", 0.0), ("lin_vel_error", 0.1), ("yaw_vel_error", 0.2))
+def test_the_verdict_is_about_survival_and_the_task_s_own_metrics():
+    own = {"over": "mean", "better": "smaller"}
+    metrics = {
+        "lin_vel_error": own,
+        "yaw_vel_error": own,
+        "terrain_level": own | {"better": ""},
+        "power": {"better": ""},
     }
-    mine = {"fall_rate": [0.0] * 50, "lin_vel_error": [0.104] * 50, "yaw_vel_error": [0.2] * 49 + [math.nan]}
-    verdict = compare(mine, trainer)
+    trainer = {
+        name: {"mean": value} for name, value in (("failure_rate", 0.0), ("lin_vel_error", 0.1), ("yaw_vel_error", 0.2))
+    }
+    mine = {"failure_rate": [0.0] * 50, "lin_vel_error": [0.104] * 50, "yaw_vel_error": [0.2] * 49 + [math.nan]}
+    verdict = compare(mine, trainer, metrics)
     assert verdict["holds"]
     assert verdict["lin_vel_error"]["difference"] == pytest.approx(0.04)
-    mine["fall_rate"] = [0.0] * 48 + [1.0] * 2
-    assert not compare(mine, trainer)["survival"]["holds"]
-    mine["fall_rate"] = [0.0] * 49 + [1.0]
-    assert compare(mine, trainer)["survival"]["holds"]
+    mine["failure_rate"] = [0.0] * 48 + [1.0] * 2
+    assert not compare(mine, trainer, metrics)["survival"]["holds"]
+    mine["failure_rate"] = [0.0] * 49 + [1.0]
+    assert compare(mine, trainer, metrics)["survival"]["holds"]
     mine["lin_vel_error"] = [0.106] * 50
-    assert not compare(mine, trainer)["holds"]
+    assert not compare(mine, trainer, metrics)["holds"]
+    assert set(verdict) == {"survival", "lin_vel_error", "yaw_vel_error", "holds"}
+    with pytest.raises(UserError, match="all episodes were quarantined"):
+        compare({}, trainer, metrics)
 
 
 def test_a_command_that_names_a_state_again_is_no_second_answer():

@@ -1,0 +1,31 @@
+"""What metrics are, as a task declares them and as eval.json and run.yaml have them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+Descriptions = dict[str, dict[str, Any]]
+"""Metric -> "unit", "meaning" and "better" ("smaller", "larger" or "" for neither).
+
+A task's own metric has also "over" (what is taken of an episode) and "after_s" (the first seconds that do not count).
+"""
+
+OVER = {"mean": "time mean", "end": "in the last step", "max": "maximum", "min": "minimum"}
+
+
+def explain(description: Mapping[str, Any]) -> str:
+    """Return a metric's meaning in words, with what is taken of an episode."""
+    meaning, over, after_s = str(description["meaning"]), description.get("over"), description.get("after_s")
+    if over is None:
+        return meaning
+    words = "; ".join(filter(None, (meaning, OVER.get(over, str(over)))))
+    return f"{words} from {after_s:g} s on" if after_s else words
+
+
+def shown_unit(unit: str) -> str:
+    """Return a unit as it is shown after a number: nothing for "1"."""
+    return "" if unit == "1" else unit
+
+
+def judged(metrics: Mapping[str, Any]) -> list[str]:
+    """Return the names of a task's own metrics that have better values, in order."""
+    return [name for name, row in metrics.items() if "over" in row and row["better"]]
