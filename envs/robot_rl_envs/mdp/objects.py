@@ -201,6 +201,17 @@ def touches(s: Any, i: int, contact: float, force: float) -> float:
 
 
 @reward
+def closes(s: Any, i: int, site: float, object: float, joint: float, distance: float, opened: float) -> float:
+    """How far a finger has closed where the object is between the fingers, in [0, 1].
+
+    (1 - q / opened) exp(-(d / distance)^2) with the finger's position q, ``opened`` [m or rad] where it is open, and the
+    distance d [m] from a site between the fingers to the object.
+    """
+    d = wp.length(s.object_pos_w[i, int(object)] - s.site_pos_w[i, int(site)]) / distance
+    return wp.clamp(1.0 - s.joint_pos[i, int(joint)] / opened, 0.0, 1.0) * wp.exp(-d * d)
+
+
+@reward
 def grasps(s: Any, i: int, left_contact: float, right_contact: float, force: float) -> float:
     """1 where the forces at both contact sensors are more than ``force`` [N]."""
     if s.contact_force[i, int(left_contact)] > force and s.contact_force[i, int(right_contact)] > force:

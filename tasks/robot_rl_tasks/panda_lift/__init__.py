@@ -79,6 +79,10 @@ def make_task() -> Task:
         observations=_observations(),
         rewards={
             "reach": Reward(objects.reach_object, weight=1.0, site=HAND, object=CUBE, std=0.1),
+            # Without it some seeds hover over the cube to the end, with the hand open around it.
+            "close": Reward(
+                objects.closes, weight=2.0, site=HAND, object=CUBE, joint="finger_joint1", distance=0.03, opened=0.04
+            ),
             "grasp": Reward(objects.grasps, weight=0.5, left_contact="left", right_contact="right", force=0.2),
             "lift": Reward(objects.object_raised, weight=4.0, object=CUBE, rest=EDGE_M / 2, height=0.1),
             "carry": Reward(objects.object_at_target, weight=6.0, object=CUBE, std=0.2, height=LIFTED_M),

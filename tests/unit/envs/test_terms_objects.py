@@ -105,6 +105,10 @@ REWARDS = {
     "object_at_target": (CUBE | {"std": 0.4, "height": 0.0}, lambda m: toward(far(m.cube, TARGET), 0.4)),
     "object_joint_open": (SLIDE | {"goal": 0.4}, lambda m: m.slide / 0.4),
     "touches": ({"contact": "cube_floor", "force": 0.5}, lambda m: 1.0),
+    "closes": (
+        SITE | CUBE | {"joint": "elbow", "distance": 0.5, "opened": 2.0},
+        lambda m: (1 - m.elbow / 2.0) * np.exp(-((far(m.tip, m.cube) / 0.5) ** 2)),
+    ),
     "grasps": ({"left_contact": "cube_floor", "right_contact": "arm_cube", "force": 0.1}, lambda m: 0.0),
 }
 METRICS = {
@@ -179,6 +183,7 @@ def measured(env, world):
         cube_vel=data.joint("cube").qvel[:3],
         slide=data.qpos[slide.qposadr[0]],
         slide_vel=data.qvel[slide.dofadr[0]],
+        elbow=data.joint("elbow").qpos[0],
         spin=data.sensor("spin").data,
         bend=data.sensor("bend").data[0],
     )
