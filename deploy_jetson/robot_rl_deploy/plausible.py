@@ -16,7 +16,9 @@ MIN_PHYSICS_TIMESTEP_S = 1e-5
 MAX_POSITION, MAX_SPEED, MAX_EFFORT, MAX_COMMAND_VALUE = 1e3, 1e3, 1e4, 100.0
 """Largest magnitudes of a joint's position and speed, its effort, and a component of the command."""
 ONE_DEGREE = math.pi / 180
-"""Error [rad or m] at which no position controller requests the whole effort of its joint yet."""
+"""Error [rad or m] at which no position controller requests the whole effort of its joint yet..."""
+STIFF_DAMPING_S = 0.05
+"""...but one that is damped like an industrial arm's: least kd / kp [s] of a stiffer joint."""
 MAX_DAMPING_S = 0.5
 """Largest kd / kp [s]: the time in which a joint creeps to its target."""
 EFFORT_MARGIN = 3.0
@@ -84,9 +86,9 @@ def _check_gains(joint: JointSpec) -> None:
     assert joint.lower is not None
     assert joint.upper is not None
     assert joint.velocity_limit is not None
-    if joint.kp * ONE_DEGREE > joint.effort_limit:
-        stiffest = f"{joint.effort_limit / ONE_DEGREE:g}"
-        refuse(f"{where} kp", joint.kp, f"effort_limit is reached within a degree; {stiffest} is the most")
+    if joint.kp * ONE_DEGREE > joint.effort_limit and joint.kd < STIFF_DAMPING_S * joint.kp:
+        most = f"{joint.effort_limit / ONE_DEGREE:g} is the most with a kd of {joint.kd:g}"
+        refuse(f"{where} kp", joint.kp, f"effort_limit is reached within a degree; {most}")
     if not 0 < joint.kd <= MAX_DAMPING_S * joint.kp:
         refuse(f"{where} kd", joint.kd, f"it must be more than 0 and at most {MAX_DAMPING_S:g} s of kp ({joint.kp:g})")
     most = EFFORT_MARGIN * (joint.kp * (joint.upper - joint.lower) + joint.kd * joint.velocity_limit)

@@ -10,7 +10,8 @@ namespace {
 
 constexpr double kMinControlPeriod = 5e-4, kMaxControlPeriod = 1.0, kMinPhysicsTimestep = 1e-5;
 constexpr double kMaxPosition = 1e3, kMaxSpeed = 1e3, kMaxEffort = 1e4, kMaxCommandValue = 100.0;
-constexpr double kOneDegree = std::numbers::pi / 180, kMaxDamping = 0.5, kEffortMargin = 3.0, kEffortShare = 0.25;
+constexpr double kOneDegree = std::numbers::pi / 180, kStiffDamping = 0.05, kMaxDamping = 0.5;
+constexpr double kEffortMargin = 3.0, kEffortShare = 0.25;
 
 void between(const std::string& where, double value, double low, double high) {
   if (low <= value && value <= high) return;
@@ -32,9 +33,10 @@ void check_gains(const JointSpec& joint) {
        {std::pair{"lower", joint.lower}, {"upper", joint.upper}, {"velocity_limit", joint.velocity_limit}}) {
     if (!limit) refuse(where + name, "None", "a joint with position targets needs that limit");
   }
-  if (joint.kp * kOneDegree > joint.effort_limit) {
+  if (joint.kp * kOneDegree > joint.effort_limit && joint.kd < kStiffDamping * joint.kp) {
     refuse(where + "kp", shown(joint.kp),
-           "effort_limit is reached within a degree; " + json_number(joint.effort_limit / kOneDegree) + " is the most");
+           "effort_limit is reached within a degree; " + json_number(joint.effort_limit / kOneDegree) +
+               " is the most with a kd of " + json_number(joint.kd));
   }
   if (!(0 < joint.kd && joint.kd <= kMaxDamping * joint.kp)) {
     refuse(where + "kd", shown(joint.kd),

@@ -204,8 +204,8 @@ def touches(s: Any, i: int, contact: float, force: float) -> float:
 def closes(s: Any, i: int, site: float, object: float, joint: float, distance: float, opened: float) -> float:
     """How far a finger has closed where the object is between the fingers, in [0, 1].
 
-    (1 - q / opened) exp(-(d / distance)^2) with the finger's position q, ``opened`` [m or rad] where it is open, and the
-    distance d [m] from a site between the fingers to the object.
+    (1 - q / opened) exp(-(d / distance)^2) with the finger's position q, ``opened`` [m or rad] where it is open, and
+    the distance d [m] from a site between the fingers to the object.
     """
     d = wp.length(s.object_pos_w[i, int(object)] - s.site_pos_w[i, int(site)]) / distance
     return wp.clamp(1.0 - s.joint_pos[i, int(joint)] / opened, 0.0, 1.0) * wp.exp(-d * d)

@@ -16,9 +16,10 @@ What the hand holds is not compensated.
 
 Hand: one action opens and closes it. `finger_joint1` is driven, and `finger_joint2` follows it by an equality
 constraint of the model. The hand's usual actuator in MuJoCo pulls at the mean of both positions, half of its force on
-either finger; with equal positions that is the same force at one finger that drags the other along, so gains and limit
+either finger; with equal positions that is the same force at one finger that drags the other along, so the gains
 carry over. An action of -1 closes the hand, 0 opens it; a closed target presses a cube of 5 cm with
-kp 0.025 m / 2 = 1.25 N at each finger, where the real hand has 70 N. The fingers' speed limit is the data sheet's
+kp 0.025 m / 2 = 1.25 N at each finger, an action of -6 with the limit, 13 N, where the real hand has 70 N: what these
+soft gains can make in the fingers' range at most. The fingers' speed limit is the data sheet's
 travel speed, 50 mm/s each.
 
 There is no left-right mirror: in the ready pose joint 7 is at 45 degrees, and its mirror image `pi / 2 - q` is more
@@ -61,7 +62,7 @@ JOINTS = (
     Joint(
         name="finger_joint1",
         default_pos=OPEN,
-        effort_limit=100.0,
+        effort_limit=13.0,
         velocity_limit=0.05,
         kp=100.0,
         kd=10.0,

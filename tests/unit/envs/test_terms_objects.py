@@ -106,8 +106,8 @@ REWARDS = {
     "object_joint_open": (SLIDE | {"goal": 0.4}, lambda m: m.slide / 0.4),
     "touches": ({"contact": "cube_floor", "force": 0.5}, lambda m: 1.0),
     "closes": (
-        SITE | CUBE | {"joint": "elbow", "distance": 0.5, "opened": 2.0},
-        lambda m: (1 - m.elbow / 2.0) * np.exp(-((far(m.tip, m.cube) / 0.5) ** 2)),
+        SITE | CUBE | {"joint": "elbow", "distance": 0.5, "opened": 4.0},
+        lambda m: (1 - m.elbow / 4.0) * np.exp(-((far(m.tip, m.cube) / 0.5) ** 2)),
     ),
     "grasps": ({"left_contact": "cube_floor", "right_contact": "arm_cube", "force": 0.1}, lambda m: 0.0),
 }
