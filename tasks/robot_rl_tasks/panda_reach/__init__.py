@@ -43,8 +43,9 @@ def make_task() -> Task:
         rewards={
             "reach": Reward(objects.reach_target, weight=1.0, site=HAND, std=0.3),
             "precise": Reward(objects.reach_target, weight=2.0, site=HAND, std=0.03),
-            "action_rate": Reward(rewards.action_rate, weight=-0.005),
-            "joint_vel": Reward(rewards.joint_vel_size, weight=-0.005),
+            "action_rate": Reward(rewards.action_rate, weight=-0.03),
+            "joint_vel": Reward(rewards.joint_vel_size, weight=-0.01),
+            "torque": Reward(rewards.joint_torque, weight=-2e-5),
         },
         commands={"target": Command(commands.uniform_position, resample_s=(4.0, 4.0), site=HAND, **REACH_M)},
         events={"joints": Event(events.reset_joints, position=0.3, velocity=0.0)},
