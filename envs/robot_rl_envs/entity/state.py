@@ -99,7 +99,7 @@ class Chain:
         ref: joint position at which the node's pose holds [rad or m].
         foot_pos: (nf,) the foot's centre in its last node [m].
         foot_sensor: (nf,) address of its contact sensor.
-        foot_radius: of its sphere [m].
+        foot_radius: distance of its centre from its sole [m].
         floating: whether the base is.
     """
 
