@@ -40,8 +40,9 @@ def walk_contact(s: Any, i: int, frequency_hz: float, swing: float) -> float:
 def walk_height(s: Any, i: int, frequency_hz: float, swing: float, height: float) -> float:
     """Mean over the feet in swing of how well each follows its arc, in [0, 1]; 1 where none is in swing.
 
-    With the progress sigma in [0, 1) of the swing the foot's clearance z [m] is to be z* = height sin(pi sigma):
-    exp(-((z - z*) / (height / 2))^2). height [m].
+    With the progress sigma in [0, 1) of the swing: min(z / z*, 1) - 4 max(z / height - 1.5, 0), at least 0, of the
+    foot's clearance z [m] above zero and z* = height max(sin(pi sigma), 0.2). A foot that leaves the ground by a little
+    earns a little, so that steps are found from standing. height [m].
     """
     total = float(0.0)
     count = float(0.0)
@@ -49,8 +50,10 @@ def walk_height(s: Any, i: int, frequency_hz: float, swing: float, height: float
         for f in range(s.foot_height_w.shape[1]):
             sigma = walk_swing(s, i, f, frequency_hz, swing)
             if sigma >= 0.0:
-                e = 2.0 * (s.foot_height_w[i, f] / height - wp.sin(wp.pi * sigma))
-                total = total + wp.exp(-(e * e))
+                target = height * wp.max(wp.sin(wp.pi * sigma), 0.2)
+                z = wp.max(s.foot_height_w[i, f], 0.0)
+                value = wp.min(z / target, 1.0) - 4.0 * wp.max(z / height - 1.5, 0.0)
+                total = total + wp.max(value, 0.0)
                 count = count + 1.0
     if count == 0.0:
         return 1.0

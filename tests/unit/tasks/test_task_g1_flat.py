@@ -89,10 +89,14 @@ def test_both_feet_are_to_be_down_while_standing(earn, touching, value):
     ("turns", "raised", "value"),
     [
         (0.2, 0.1, 1.0),  # in the middle of the swing, at the top of the arc
-        (0.2, 0.05, 0.367879),  # half as high: exp(-1)
-        (0.2, 0.0, 0.018316),  # on the ground: exp(-4)
-        (0.7, 0.1, 1.0),  # the same of the right foot
+        (0.2, 0.05, 0.5),  # half as high
+        (0.2, 0.0, 0.0),  # on the ground
+        (0.2, 0.14, 1.0),  # higher costs nothing up to half as much again
+        (0.2, 0.16, 0.6),  # 1 - 4 * 0.1
+        (0.2, 0.3, 0.0),
+        (0.7, 0.05, 0.5),  # the same of the right foot
         (0.1, 0.0707107, 1.0),  # after a quarter of the swing: sin(pi / 4)
+        (0.0, 0.01, 0.5),  # at its start the arc is a fifth of the height
         (0.45, 0.3, 1.0),  # no foot is in swing
     ],
 )
