@@ -99,8 +99,9 @@ class Robot:
         joints: Joints in the policy's order; of a complete model the driven ones in its actuators' order.
         base_body: Name of the floating base's body; None for a robot bolted down.
         base_height: Height of the base's origin above the ground in the default pose [m]; 0 with a fixed base.
-        feet: Names of the feet: geom `<foot>` and site `<foot>_foot` at its centre.
-        foot_radius: Radius of a foot's sphere [m]; 0 without feet.
+        feet: Names of the feet: geom `<foot>`, a sphere or a box, and site `<foot>_foot` at its centre.
+        foot_radius: Distance of a foot's centre from its sole [m]: radius of a sphere, half the height of a box; 0
+            without feet.
         foot_mirror: For each foot the index of the one on the other side.
         imu_site: Site where the inertial measurement unit sits, None without one.
         complete: The model file is a whole scene, with ground and actuators of its own.

@@ -108,7 +108,7 @@ class Chain:
         site_pos, site_quat: (ns,) pose of each site that terms read in its last node; the nodes of the sites follow
             those of the feet.
         site_object: (ns,) index of the object that a site belongs to; -1: the robot.
-        foot_radius: of its sphere [m].
+        foot_radius: distance of its centre from its sole [m].
         floating: whether the base is.
     """
 

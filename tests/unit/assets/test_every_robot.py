@@ -63,8 +63,8 @@ def test_feet_stand_on_the_ground_in_the_default_pose(robot, model):
     data = in_default_pose(robot, model)
     for foot in robot.feet:
         geom = model.geom(foot)
-        assert geom.type[0] == int(mujoco.mjtGeom.mjGEOM_SPHERE)
-        assert geom.size[0] == robot.foot_radius
+        sole = {int(mujoco.mjtGeom.mjGEOM_SPHERE): geom.size[0], int(mujoco.mjtGeom.mjGEOM_BOX): geom.size[2]}
+        assert sole[geom.type[0]] == robot.foot_radius
         np.testing.assert_allclose(data.site(f"{foot}_foot").xpos, data.geom(foot).xpos, atol=1e-12)
         assert 0 <= data.geom(foot).xpos[2] - robot.foot_radius < 2e-3, foot
 

@@ -1,0 +1,1 @@
+"""The Unitree G1, a humanoid with 29 joints."""

@@ -1,0 +1,89 @@
+"""Reward terms of a humanoid that walks by a clock, foot after foot."""
+
+from typing import Any
+
+import warp as wp
+from robot_rl_envs.mdp.observations import clock_phase, is_moving
+from robot_rl_envs.quat import quat_rotate
+from robot_rl_envs.terms import reward
+
+LEG_JOINTS = wp.constant(6)
+
+
+@wp.func
+def walk_swing(s: Any, i: int, foot: int, frequency_hz: float, swing: float) -> float:
+    """Swing progress in [0, 1) of a foot by the gait clock, or -1 in stance; foot 1 is half a period after foot 0."""
+    phase = clock_phase(s, i, frequency_hz) + 0.5 * float(foot)
+    phase = phase - wp.floor(phase)
+    if phase < swing:
+        return phase / swing
+    return -1.0
+
+
+@reward
+def walk_contact(s: Any, i: int, frequency_hz: float, swing: float) -> float:
+    """Share of feet in contact in stance by the gait clock, and in the air in swing; standing: all down.
+
+    ``swing`` is the share of a period that a foot is in the air.
+    """
+    total = float(0.0)
+    moving = is_moving(s, i)
+    for f in range(s.foot_contact.shape[1]):
+        want = float(1.0)
+        if moving == 1 and walk_swing(s, i, f, frequency_hz, swing) >= 0.0:
+            want = 0.0
+        total = total + 1.0 - wp.abs(want - s.foot_contact[i, f])
+    return total / float(s.foot_contact.shape[1])
+
+
+@reward
+def walk_height(s: Any, i: int, frequency_hz: float, swing: float, height: float) -> float:
+    """Mean over the feet in swing of how well each follows its arc, in [0, 1]; 1 where none is in swing.
+
+    With the progress sigma in [0, 1) of the swing: min(z / z*, 1) - 4 max(z / height - 1.5, 0), at least 0, of the
+    foot's clearance z [m] above zero and z* = height max(sin(pi sigma), 0.2). A foot that leaves the ground by a little
+    earns a little, so that steps are found from standing. height [m].
+    """
+    total = float(0.0)
+    count = float(0.0)
+    if is_moving(s, i) == 1:
+        for f in range(s.foot_height_w.shape[1]):
+            sigma = walk_swing(s, i, f, frequency_hz, swing)
+            if sigma >= 0.0:
+                target = height * wp.max(wp.sin(wp.pi * sigma), 0.2)
+                z = wp.max(s.foot_height_w[i, f], 0.0)
+                value = wp.min(z / target, 1.0) - 4.0 * wp.max(z / height - 1.5, 0.0)
+                total = total + wp.max(value, 0.0)
+                count = count + 1.0
+    if count == 0.0:
+        return 1.0
+    return total / count
+
+
+@reward
+def feet_close(s: Any, i: int, distance: float) -> float:
+    """How much less than ``distance`` the left foot is to the left of the right one, in the base's frame [m]."""
+    left = quat_rotate(s.base_quat_wxyz[i], wp.vec3(0.0, 1.0, 0.0))
+    return wp.max(distance - wp.dot(s.foot_pos_w[i, 0] - s.foot_pos_w[i, 1], left), 0.0)
+
+
+@reward
+def hips_turned(s: Any, i: int) -> float:
+    """Sum of squared deviations of the hips' roll and yaw, joints 1 and 2 of a leg, from the default pose [rad^2]."""
+    total = float(0.0)
+    for k in range(2):
+        for j in range(2):
+            n = k * LEG_JOINTS + j + 1
+            d = s.joint_pos[i, n] - s.default_joint_pos[n]
+            total = total + d * d
+    return total
+
+
+@reward
+def upper_body(s: Any, i: int) -> float:
+    """Sum of squared deviations of waist and arms, the joints after both legs, from the default pose [rad^2]."""
+    total = float(0.0)
+    for j in range(2 * LEG_JOINTS, s.joint_pos.shape[1]):
+        d = s.joint_pos[i, j] - s.default_joint_pos[j]
+        total = total + d * d
+    return total
