@@ -103,8 +103,8 @@ def make_task() -> Task:
             "push": Event(events.push, mode="interval", interval_s=(6.0, 10.0), xy=0.3, yaw=0.2),
         },
         metrics={
-            "lin_vel_error": Metric(metrics.lin_vel_error),
-            "yaw_vel_error": Metric(metrics.yaw_vel_error),
+            "lin_vel_error": Metric(metrics.lin_vel_error, after_s=1.0),
+            "yaw_vel_error": Metric(metrics.yaw_vel_error, after_s=1.0),
         },
         only_positive_rewards=True,
         mirror=True,
