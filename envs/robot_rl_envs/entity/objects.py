@@ -141,7 +141,7 @@ class Things:
 
 
 def _pose_fields(kind: str, num_envs: int, count: int) -> dict[str, tuple[Any, int, tuple[int, ...]]]:
-    vectors = dict.fromkeys(
+    vectors: dict[str, Any] = dict.fromkeys(
         (f"{kind}_pos_w", f"{kind}_lin_vel_w", f"{kind}_ang_vel_w"), (wp.vec3, 2, (num_envs, count))
     )
     return vectors | {f"{kind}_quat_wxyz": (wp.vec4, 2, (num_envs, count))}

@@ -5,6 +5,7 @@ a camera's detector or motion capture tells it: `cube_pos`, in the frame of the 
 """
 
 import dataclasses
+from typing import Any
 
 from robot_rl_assets.registry import get_robot
 from robot_rl_assets.robot import Robot
@@ -28,7 +29,7 @@ LIFTED_M = 0.06
 """Height of the cube's middle from which it counts as lifted."""
 TARGET_M = {"x_lo": 0.4, "x_hi": 0.6, "y_lo": -0.2, "y_hi": 0.2, "z_lo": 0.15, "z_hi": 0.4}
 """Box of the targets in the frame of the arm's root."""
-REGION_M = {"x_lo": -0.1, "x_hi": 0.1, "y_lo": -0.15, "y_hi": 0.15, "z_lo": 0.0, "z_hi": 0.0}
+REGION_M: dict[str, Any] = {"x_lo": -0.1, "x_hi": 0.1, "y_lo": -0.15, "y_hi": 0.15, "z_lo": 0.0, "z_hi": 0.0}
 """Where the cube starts, from the place below the hand."""
 ABOVE_CUBE = (0.0, 0.1513, 0.0, -2.398, 0.0, 2.5494, 0.7854, 0.04, 0.04)
 """Joints with which the hand points down at (0.5, 0, 0.15) m: inverse kinematics of the model."""
