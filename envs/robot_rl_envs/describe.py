@@ -35,7 +35,7 @@ def describe_command(task: Task) -> dict[str, Any] | None:
     """
     for name, term in task.commands.items():
         info = term.info
-        own = OWN_RANGES.get(info.draws)
+        own = OWN_RANGES.get(info.draws, (-math.inf, math.inf))  # the declaration ensured that there is one
         components = {}
         for component, unit in info.components.items():
             ends = [f"{component}_{end}" for end in ("lo", "hi")]

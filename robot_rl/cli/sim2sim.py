@@ -45,7 +45,7 @@ class Options(PolicyOptions):
     episodes: int = option(0, "instead of a session: worlds of a comparison with the trainer", least=0, most=MAX_ENVS)
     transport: str = option("udp", "udp, shm, or dds where the runtime was built with it")
     command: str = option(
-        "task", "task (drawn), script, a joystick such as /dev/input/js0, or vx,vy,yaw (another command's own)"
+        "task", "task (drawn), script, a joystick such as /dev/input/js0, or one number for each component"
     )
     faults: str = option("", "what goes wrong, such as delay=0.03@2-4,nan@6, or a file.json")
     recover: bool = option(True, "after a fault or a fall hang the robot up and start again")

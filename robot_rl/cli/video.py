@@ -1,4 +1,4 @@
-"""Film a policy; a robot that follows commands walks forward, sideways, turns, and stands.
+"""Film a policy; one with a velocity command walks forward, sideways, turns, and stands.
 
 usage: robot-rl video [key=value ...]
 

@@ -46,7 +46,7 @@ class Record:
         about: the description; see docs/quarantine.md.
         step: (T + 1,) control steps since the reset.
         written: (T + 1,) nonzero where an event changed the state after the step before.
-        command: (T + 1, 3).
+        command: (T + 1, width).
         qpos, qvel: (T + 1, nq), (T + 1, nv).
         action: (T, na).
         ctrl: (T, S, nu); S is 1, or the number of substeps if each has its own.

@@ -148,7 +148,7 @@ class Panel:
                 f'<table style="width: 100%"><tr>{"".join(f"<th {right}>{x}</th>" for x in heads)}</tr>{cells}</table>'
             )
         if errors:
-            facts = {"Planar velocity error": f"{float(np.hypot(*errors[:2])):.2f} m/s", **facts}
+            facts = {"Planar velocity error": f"{math.hypot(*errors[:2]):.2f} m/s", **facts}
         lines = "".join(f"<tr><td>{escape(k)}</td><td {right}>{escape(v)}</td></tr>" for k, v in facts.items())
         self._figures.content = f'<div style="{STYLE}">{html}<table style="width: 100%">{lines}</table></div>'
 

@@ -29,7 +29,7 @@ class Target:
         self._gizmo = scene.add_transform_controls(
             f"{name}/gizmo", scale=GIZMO_M, disable_rotations=not self._turns, depth_test=False
         )
-        self._nodes = [self._ball]
+        self._nodes: list[viser.SceneNodeHandle] = [self._ball]
         if self._turns:
             axes = scene.add_frame(f"{name}/axes", axes_length=AXES_M, axes_radius=AXES_M / 25)
             self._nodes.append(axes)

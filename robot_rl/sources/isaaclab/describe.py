@@ -252,7 +252,8 @@ def _command(env: Any, groups: tuple[str, ...]) -> dict[str, Any] | None:
     found: dict[str, Any] = {ours: getattr(ranges, theirs, None) for ours, theirs in COMMAND.items()}
     if any(limits is None for limits in found.values()):
         raise UserError(f"export: the command '{name}' of {env.name} is no velocity of the base, as a robot needs it")
-    return {"name": name, "ranges": {key: [float(low), float(high)] for key, (low, high) in found.items()}}
+    limits = {key: [float(low), float(high)] for key, (low, high) in found.items()}
+    return {"name": name, "ranges": limits, "frame": "base", "draws": "velocity"}
 
 
 def _row(proxy: Any) -> list[float]:

@@ -68,6 +68,17 @@ def test_contracts_are_read_alike(rt, name):
     same(python, core)
 
 
+@pytest.mark.parametrize(("width", "units", "unit"), [(3, "m", "m"), (7, "m, m, m, 1, 1, 1, 1", "1"), (1, "1", "1")])
+def test_the_contract_of_a_command_of_another_kind_is_read_alike(rt, description, training, width, units, unit):
+    description["command"] = {"name": "target", "ranges": {f"c{k}": [-1.0, 1.0] for k in range(width)}}
+    description["observations"][2] |= {"unit": units, "size": width}
+    python, core, line = verdicts(rt, contracts.dumps(make_contract(description, training)).encode())
+    assert line is None
+    same(python, core)
+    assert python.observations[2].unit == unit
+    assert core.signal_size("command") == width
+
+
 @pytest.mark.parametrize(("path", "value", "line"), WRONG, ids=[f"{p[-1]}={v!r:.20}" for p, v, _ in WRONG])
 def test_a_wrong_field_is_named(rt, description, training, path, value, line):
     data = contracts.to_dict(make_contract(description, training))

@@ -50,3 +50,32 @@ def session(go2_task, go2_bundle, tmp_path):
     yield run
     for made in runs:
         made.close()
+
+
+@pytest.fixture
+def arm_session(tmp_path, toy_actor):
+    """A function that runs a session of an arm with a target of some kind and gives it, ended, with its report."""
+    from robot_rl_deploy.export import export_policy
+    from robot_rl_deploy.parts import TrainingSpec
+    from robot_rl_envs.make import make_env
+
+    from tests.unit.arm import KINDS, make_arm_task
+
+    runs = []
+
+    def run(kind, command):
+        task = make_arm_task(tmp_path / "arm3.xml", KINDS[kind], episode_length_s=86_400.0)
+        env = make_env(task, num_envs=1, engine="mujoco", num_threads=1)
+        size = env.get_observations()["actor"].shape[1]
+        training = TrainingSpec(run_id="a", task="reach", git_commit="unknown", iteration=1)
+        export_policy(env, type(toy_actor)(size, 3), tmp_path / "bundle", run=training, steps=200)
+        env.close()
+        cfg = SessionCfg(seconds=0.5, command=command, settings=LENIENT, arguments=NO_REALTIME, recover=False)
+        made = Session(task, tmp_path / "bundle", cfg, tmp_path)
+        runs.append(made)
+        made.run()
+        return made, made.report()
+
+    yield run
+    for made in runs:
+        made.close()

@@ -28,6 +28,21 @@ def test_a_robot_stands_up_and_walks(session, rt, transport):
     assert made.binary.process.returncode == 0
 
 
+def test_an_arm_gets_a_target_through_the_binary(arm_session):
+    """A pose of seven numbers: held by hand, sent as it is, and without an error of a velocity."""
+    made, report = arm_session("pose", "0.4,0.1,0.3,0.6,0,-0.8,0")
+    assert (report["faults"], report["falls"]) == ([], 0)
+    assert report["policy_s"] >= 0.5
+    assert (report["lin_vel_error"], report["yaw_vel_error"]) == (None, None)
+    assert made.plant.env.state.command[0].tolist() == pytest.approx([0.4, 0.1, 0.3, 0.6, 0, -0.8, 0])
+    assert made.binary.process.returncode == 0
+
+
+def test_an_arm_is_not_driven_by_a_script(arm_session):
+    with pytest.raises(UserError, match="command=script: the task reach has no velocity command; leave it out"):
+        arm_session("moving", "script")
+
+
 def test_joints_in_another_order_are_found_by_name(session, monkeypatch):
     """The robot reports and obeys its joints from last to first; contract and policy know nothing of it."""
     from robot_rl.sim2sim.plant import Plant
