@@ -1,0 +1,86 @@
+"""What a training run logged and how its policy was evaluated, as one small file and a plot.
+
+    robot-rl train task=panda_reach && robot-rl export run=latest && robot-rl eval run=latest
+    python benchmarks/curves.py run=runs/panda_reach/<run id> out=benchmarks/curves/panda_reach.json
+
+The curve is the mean over all worlds and steps of an iteration of the task's first metric, and the return of episodes
+that ended; the time is the training's own wall-clock time. The evaluation is that of `robot-rl eval`: 100 new worlds,
+randomization and pushes on. `note=` goes into the file: what else the machine did.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from words import read_words, run_script
+
+from robot_rl.errors import UserError
+from robot_rl.files import write_json
+from robot_rl.report.plot import BLUE, ORANGE, Axis, path, ticks
+
+KNOWN = {"run": "", "out": "", "note": ""}
+POINTS = 60
+"""Rows of a curve that are kept, evenly spaced."""
+SIZE, MARGIN = (520, 260), 46
+
+
+def read_run(directory: Path) -> dict[str, Any]:
+    """Return the curve of a run and its evaluation.
+
+    Raises:
+        UserError: the directory is no run, or it was not evaluated.
+    """
+    files = {name: directory / name for name in ("run.yaml", "metrics.jsonl", "eval.json")}
+    for name, file in files.items():
+        if not file.is_file():
+            raise UserError(f"run={directory}: has no {name}; train, export and evaluate first")
+    run = yaml.safe_load(files["run.yaml"].read_text())
+    rows = [json.loads(line) for line in files["metrics.jsonl"].read_text().splitlines()]
+    metric = next(iter(run["metrics"]), "") if run.get("metrics") else ""
+    keys = {"iteration": "iteration", "env_steps": "env_steps", "time_s": "time_s", "return": "episode/return"}
+    keys |= {metric: f"tracking/{metric}"} if metric else {}
+    every = max(1, len(rows) // POINTS)
+    kept = [row for k, row in enumerate(rows) if k % every == 0 or k == len(rows) - 1]
+    curve = [{short: row[name] for short, name in keys.items() if name in row} for row in kept]
+    evaluation = json.loads(files["eval.json"].read_text())
+    facts = {name: run.get(name) for name in ("machine", "versions")}
+    return {"task": directory.parent.name, "metric": metric, "curve": curve, "evaluation": evaluation, **facts}
+
+
+def plot(result: dict[str, Any]) -> str:
+    """Return the metric, or without one the return, over the minutes of training as an SVG."""
+    name = result["metric"] or "return"
+    points = [(row["time_s"] / 60, row[name]) for row in result["curve"] if name in row]
+    width, height = SIZE
+    low, high = min(0.0, *(y for _, y in points)), max(y for _, y in points)
+    x = Axis(low=0.0, high=points[-1][0], start=MARGIN, end=width - 12)
+    y = Axis(low=low, high=high, start=height - MARGIN, end=24)
+    parts = [f'<text x="{MARGIN}" y="15" font-size="13">{result["task"]}: {name}</text>']
+    for value in ticks(low, high)[:-1]:
+        parts.append(f'<text x="{MARGIN - 6}" y="{y(value) + 4:.1f}" font-size="11" text-anchor="end">{value:g}</text>')
+        parts.append(f'<path d="M{MARGIN} {y(value):.1f}H{width - 12}" stroke="#ddd"/>')
+    for value in ticks(0.0, points[-1][0])[:-1]:
+        parts.append(f'<text x="{x(value):.1f}" y="{height - 28}" font-size="11" text-anchor="middle">{value:g}</text>')
+    parts.append(f'<text x="{width / 2}" y="{height - 8}" font-size="12" text-anchor="middle">minutes</text>')
+    drawn = path([x(a) for a, _ in points], [y(b) for _, b in points])
+    parts.append(f'<path d="{drawn}" fill="none" stroke="{BLUE if result["metric"] else ORANGE}" stroke-width="2"/>')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">'
+    return f'{head}<rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n'
+
+
+def main(arguments: list[str]) -> None:
+    """Read the run, write the file and its plot."""
+    words = read_words(arguments, KNOWN)
+    result = read_run(Path(words["run"])) | {"note": words["note"]}
+    if words["out"]:
+        out = Path(words["out"])
+        write_json(out, result)
+        out.with_suffix(".svg").write_text(plot(result))
+    print(json.dumps({name: value for name, value in result["evaluation"].items() if name == "torch"}, indent=1))
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,23 @@
+"""The policies that come with the project, as bundles, do what their tasks are about."""
+
+import pytest
+from robot_rl_envs.make import make_env
+from robot_rl_tasks.registry import get_task
+
+from robot_rl.evaluate import evaluate, evaluation_task
+from robot_rl.evaluate.controllers import BundleController
+from robot_rl.experiment.policies import find_bundle
+
+WORLDS = 40
+PROMISES = {"panda_reach": ("success", 0.95)}
+"""Task -> a metric of its own, and the least mean of it over episodes."""
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_a_shipped_policy_keeps_its_promise(name):
+    metric, least = PROMISES[name]
+    task = evaluation_task(get_task(name))
+    env = make_env(task, num_envs=WORLDS, seed=12)
+    found = evaluate(env, BundleController(find_bundle(name), env), seconds=task.episode_length_s)
+    assert found[metric]["mean"] >= least
+    env.close()
