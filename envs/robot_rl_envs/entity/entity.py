@@ -27,6 +27,7 @@ class Entity:
         joint_qpos, joint_dof: (nj,) their addresses in qpos and qvel.
         joint_ctrl: (nj,) index into ctrl, -1 for a passive joint.
         joint_range: (nj, 2) limits, +-inf where unlimited.
+        joint_follows: (nj, 3) the joint that each follows by an equality of the model (-1: none), factor and offset.
         actuators: (na,) index into ctrl, in the order of the policy's actions.
         bodies, sites: ids of its bodies, and of the sites on them.
         base: whether it has a floating base.
@@ -46,6 +47,7 @@ class Entity:
         self.joint_dof = model.jnt_dofadr[ids].astype(np.int32)
         limits = np.where(model.jnt_limited[ids, None] != 0, model.jnt_range[ids], [-np.inf, np.inf])
         self.joint_range = limits.astype(np.float64)
+        self.joint_follows = self._followed()
         self.actuators = np.arange(len(self.actuated), dtype=np.int32)
         driven = dict(zip(self.actuated, self.actuators, strict=True))
         self.joint_ctrl = np.array([driven.get(joint.name, -1) for joint in robot.joints], dtype=np.int32)
@@ -69,6 +71,22 @@ class Entity:
     def actuated(self) -> list[str]:
         """Names of the driven joints, in the order of ctrl and of the policy's actions."""
         return [joint.name for joint in self.robot.joints if not joint.passive]
+
+    def _followed(self) -> np.ndarray:
+        """Find the driven joints that passive ones follow: q = offset + factor * q_driven."""
+        model, found = self._model, np.tile([-1.0, 0.0, 0.0], (len(self.joint_ids), 1))
+        places = {int(joint): k for k, joint in enumerate(self.joint_ids)}
+        is_driven = [not joint.passive for joint in self.robot.joints]
+        for k in np.flatnonzero(model.eq_type == int(mujoco.mjtEq.mjEQ_JOINT)):
+            one, two = places.get(int(model.eq_obj1id[k])), places.get(int(model.eq_obj2id[k]))
+            offset, factor, *higher = model.eq_data[k, :5]
+            if one is None or two is None or any(higher) or not factor:
+                continue
+            if is_driven[one]:
+                one, two, offset, factor = two, one, -offset / factor, 1.0 / factor
+            rest = model.qpos0[self.joint_qpos]
+            found[one] = two, factor, offset + rest[one] - factor * rest[two]
+        return found
 
     def _id(self, kind: str, name: str) -> int:
         return int(getattr(self._model, kind)(name).id)

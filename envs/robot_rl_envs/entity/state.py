@@ -86,6 +86,11 @@ CONSTANTS: dict[str, tuple[Any, int, str]] = {
     "joint_qpos": (wp.int32, 1, "(nj,) address in qpos"),
     "joint_dof": (wp.int32, 1, "(nj,) address in qvel"),
     "joint_ctrl": (wp.int32, 1, "(nj,) index in ctrl, -1 passive"),
+    "joint_follows": (
+        wp.vec3,
+        1,
+        "(nj,) the joint that it follows by an equality of the model (-1: none), factor and offset",
+    ),
     "foot_geoms": (wp.int32, 1, "(nf,) geom ids"),
     "terrain_heights": (wp.float32, 2, "(ny, nx) height map [m]; (1, 1) on an endless plane"),
     "terrain_origins": (wp.vec3, 2, "(rows, columns) where a robot may start on each tile [m]"),

@@ -411,3 +411,14 @@ def test_a_joint_responds_as_the_references_does(reference, name):
     deviation = np.abs(ours - theirs).max() / abs(step)
     print(f"{name}: largest deviation {deviation:.2e} of the step")
     assert deviation < 0.02
+
+
+def test_a_reset_puts_both_fingers_to_one_place():
+    from robot_rl_envs.make import make_env
+    from robot_rl_tasks.registry import get_task
+
+    env = make_env(get_task("panda_reach"), num_envs=50, num_threads=1)
+    near, far = env.state.joint_pos[:, 7], env.state.joint_pos[:, 8]
+    assert float(near.std()) > 0.005
+    assert (near == far).all()
+    assert (env.state.joint_vel[:, 7] == env.state.joint_vel[:, 8]).all()
