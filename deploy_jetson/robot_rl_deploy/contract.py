@@ -27,9 +27,12 @@ from robot_rl_deploy.terms import (
     FIXED_SIZES,
     MAX_COMMAND,
     MAX_JOINTS,
+    MAX_MEASURED,
     MAX_SIGNAL,
     MAX_SIZE,
+    MEASURED,
     ObservationSpec,
+    kind_of,
     term_size,
 )
 
@@ -106,7 +109,8 @@ class Contract:
         """Return the widths of the signals, without the clock, which is computed from the number of steps."""
         joints, action = len(self.joints), len(self.actions)
         sizes = {"joint_pos": joints, "joint_vel": joints, "command": len(self.command), "last_action": action}
-        declared = {term.signal: term.size for term in reversed(self.observations) if term.signal in DECLARED_SIGNALS}
+        terms = [term for term in self.observations if kind_of(term.signal) in DECLARED_SIGNALS]
+        declared = {term.signal: term.size for term in reversed(terms)}
         return FIXED_SIZES | declared | sizes
 
     def _check_actions(self) -> None:
@@ -136,6 +140,8 @@ class Contract:
                 refuse(f"{where} size", term.size, f"{term.transform} of {term.signal} is {size} wide")
             if term.size > (most := MAX_SIGNAL.get(term.signal, MAX_SIZE)):
                 refuse(f"{where} size", term.size, f"{most} are the most")
+        if (measured := sum(sizes[name] for name in sizes if kind_of(name) == MEASURED)) > MAX_MEASURED:
+            refuse("observations: number of measured values", measured, f"{MAX_MEASURED} are the most")
         total = sum(term.size * term.history for term in self.observations)
         if self.layout.observation_size != total:
             refuse("layout.observation_size", self.layout.observation_size, f"the terms add up to {total}")

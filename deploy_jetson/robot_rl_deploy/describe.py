@@ -7,7 +7,7 @@ from typing import Any
 from robot_rl_deploy.contract import Contract, from_dict
 from robot_rl_deploy.parts import LAYOUT, SCHEMA_VERSION, TrainingSpec
 from robot_rl_deploy.strict import ContractError
-from robot_rl_deploy.terms import SIGNALS, TRANSFORMS
+from robot_rl_deploy.terms import MEASURED, SIGNALS, TRANSFORMS, kind_of
 
 JOINT_FIELDS = ("name", "default_pos", "kp", "kd", "effort_limit", "velocity_limit", "lower", "upper")
 DEFAULT_GATE_NORM = 0.1
@@ -73,19 +73,21 @@ def _action(action: Mapping[str, Any], joints: Mapping[str, Mapping[str, Any]]) 
 
 def _observation(term: Mapping[str, Any], joint_names: Sequence[str], commanded: bool) -> dict[str, Any]:
     name, signal, transform = term["name"], term.get("signal"), term.get("transform", "identity")
-    if signal not in SIGNALS:
+    kind = kind_of(signal) if isinstance(signal, str) else ""
+    if not kind:
         source = f"signal {signal!r}" if signal else "no signal of the robot"
+        own = ", ".join(name for name in SIGNALS if name != MEASURED)
         raise ContractError(
             f"actor observation '{name}' reads {source}, which no robot can measure; give it only to the critic, "
-            f"declare what measures it (measured=<name>), or build it from {', '.join(SIGNALS)}"
+            f"declare what measures it (measured=<name>), or build it from {own}"
         )
     params = dict(term.get("params") or {})
     if "joint" in params and "joints" not in params:
         params["joints"] = [_joint_name(name, params.pop("joint"), joint_names)]
     if transform == "select":  # one element of a joint signal
         transform = "identity"
-    if signal not in TRANSFORMS.get(transform, {}):
-        fitting = ", ".join(key for key, signals in TRANSFORMS.items() if signal in signals)
+    if kind not in TRANSFORMS.get(transform, {}):
+        fitting = ", ".join(key for key, signals in TRANSFORMS.items() if kind in signals)
         raise ContractError(f"actor observation '{name}': transform is {transform!r}; for {signal} use {fitting}")
     clip = term.get("clip")
     if isinstance(clip, (int, float)) and not isinstance(clip, bool):

@@ -13,11 +13,19 @@ from numpy.typing import NDArray
 from robot_rl_deploy.contract import Contract
 from robot_rl_deploy.observe import needed_signals
 from robot_rl_deploy.strict import ContractError
+from robot_rl_deploy.terms import MEASURED, kind_of
 
 STANDING_STEPS = 4
 """Steps with a command of zero: more than one, so that the clock of an open gate would advance."""
 TILTS = ((0.5, 0.0), (-0.5, 0.0), (0.0, 0.5), (0.0, -0.5), (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0))
 """Roll and pitch of the tilted body [rad]."""
+DECLARED_ENDS = {
+    "foot_contact": (1.0, 0.0),
+    "foot_force": (50.0, 0.0),
+    "height_scan": (0.3, 0.1),
+    MEASURED: (0.3, -0.2),
+}
+"""Signal -> its value while the robot stands, and one that alternates with it while the body is tilted."""
 LEAST_TILT = 0.45
 """Tilt that a sequence has to reach [rad]."""
 
@@ -55,10 +63,9 @@ def forced_states(contract: Contract) -> dict[str, Array]:
         "imu_acc": _ends(steps, np.array([0, 0, 9.81]), 9.81 * _signs(3)),
         "command": np.concatenate([commands, commands[-2:][np.arange(len(TILTS)) % 2]]),
     }
-    for name, near, far in (("foot_contact", 1.0, 0.0), ("foot_force", 50.0, 0.0), ("height_scan", 0.3, 0.1)):
-        if name in sizes:
-            value = np.full(sizes[name], near)
-            signals[name] = _ends(steps, value, np.where(_signs(sizes[name]) > 0, near, far))
+    for name, size in sizes.items():
+        if ends := DECLARED_ENDS.get(kind_of(name)):
+            signals[name] = _ends(steps, np.full(size, ends[0]), np.where(_signs(size) > 0, *ends))
     return {name: signals[name].astype(np.float32) for name in needed_signals(contract)}
 
 

@@ -13,13 +13,20 @@ from robot_rl_deploy.contract import Contract, JointSpec
 from robot_rl_deploy.replay import apply_actions
 from robot_rl_deploy.session import Session
 from robot_rl_deploy.strict import ContractError
-from robot_rl_deploy.terms import JOINT_SIGNALS, ObservationSpec
+from robot_rl_deploy.terms import JOINT_SIGNALS, MEASURED, ObservationSpec, kind_of
 
 AMPLITUDES = (1.0, 1e2, 1e4)
 """Multiples of the range of a signal on a robot."""
 PATTERNS = 32
 """Patterns of signs for each of them."""
-REACH = {"imu_gyro": 35.0, "imu_acc": 160.0, "foot_force": 1e3, "height_scan": 10.0, "last_action": 100.0}
+REACH = {
+    "imu_gyro": 35.0,
+    "imu_acc": 160.0,
+    "foot_force": 1e3,
+    "height_scan": 10.0,
+    MEASURED: 10.0,
+    "last_action": 100.0,
+}
 """Largest magnitudes of signals; 1 for the others."""
 JOINT_SPEED, TURN = 30.0, 3.141592653589793
 """Speed [rad/s or m/s] and distance from the default pose [rad or m] of a joint without a limit."""
@@ -117,7 +124,7 @@ def _frame(term: ObservationSpec, contract: Contract) -> tuple[NDArray[np.float6
         joints = {joint.name: joint for joint in contract.joints}
         names = term.params.get("joints", contract.joint_names)
         return np.array([_joint_reach(term, joints[name]) for name in names]), term
-    return np.full(term.size, REACH.get(term.signal, 1.0)), term
+    return np.full(term.size, REACH.get(kind_of(term.signal), 1.0)), term
 
 
 def _joint_reach(term: ObservationSpec, joint: JointSpec) -> float:

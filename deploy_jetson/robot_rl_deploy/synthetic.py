@@ -26,11 +26,12 @@ def write_synthetic_bundle(
     joints: int | Sequence[str] = 29,
     hidden: Sequence[int] = (512, 512, 512),
     memory: int = 0,
+    measured: int = 0,
     seed: int = 0,
 ) -> BundleReport:
     """Write a bundle that every check accepts.
 
-    The observation has 11 + 3 * joints elements: 98 of them for 29 joints.
+    The observation has 11 + 3 * joints + measured elements: 98 of them for 29 joints.
 
     Args:
         out: Directory of the bundle.
@@ -38,6 +39,7 @@ def write_synthetic_bundle(
         joints: Number of joints, or their names; each is driven by one action.
         hidden: Widths of the hidden layers.
         memory: Width of a GRU before the layers; 0 for a policy without a memory.
+        measured: Width of a signal "measured/object" [m].
         seed: Seed of weights and signals.
 
     Returns:
@@ -48,18 +50,19 @@ def write_synthetic_bundle(
         ValueError: A size is less than 1.
     """
     names = [f"joint_{i:02d}" for i in range(joints)] if isinstance(joints, int) else list(joints)
-    if not names or min(hidden, default=1) < 1 or memory < 0:
+    if not names or min(hidden, default=1) < 1 or min(memory, measured) < 0:
         raise ValueError(f"joints is {joints}, hidden {tuple(hidden)}, memory {memory}; sizes of at least 1 are needed")
-    actor = _Actor(11 + 3 * len(names), tuple(hidden), len(names), memory, seed)
-    return export_policy(_Env(robot, names, seed), actor, Path(out), run=TRAINING)
+    actor = _Actor(11 + 3 * len(names) + measured, tuple(hidden), len(names), memory, seed)
+    return export_policy(_Env(robot, names, measured, seed), actor, Path(out), run=TRAINING)
 
 
-def describe(robot: str, names: Sequence[str]) -> dict[str, Any]:
+def describe(robot: str, names: Sequence[str], measured: int = 0) -> dict[str, Any]:
     """Describe the robot as an environment's `describe_policy()` does.
 
     Args:
         robot: Its name.
         names: Of its joints.
+        measured: Width of a signal "measured/object"; 0 for none.
 
     Returns:
         The description.
@@ -83,6 +86,7 @@ def describe(robot: str, names: Sequence[str]) -> dict[str, Any]:
             term("joint_vel", "joint_vel", "rad/s", "joint", joints, scale=0.05),
             term("last_action", "last_action", "1", "none", joints),
             term("clock", "clock", "1", "none", 2, transform="sin_cos_phase", params={"frequency_hz": 1.5}),
+            *([term("object", "measured/object", "m", "base", measured)] if measured else []),
         ],
         "control_period_s": 0.02,
         "physics_timestep_s": 0.005,
@@ -95,15 +99,15 @@ class _Env:
 
     num_envs, device = 1, "cpu"
 
-    def __init__(self, robot: str, names: Sequence[str], seed: int):
+    def __init__(self, robot: str, names: Sequence[str], measured: int, seed: int):
         import torch
 
-        self._robot, self._names, self._joints = robot, names, len(names)
+        self._robot, self._names, self._joints, self._measured = robot, names, len(names), measured
         self._random = torch.Generator().manual_seed(seed)
         self._signals: dict[str, torch.Tensor] = {}
 
     def describe_policy(self) -> dict[str, Any]:
-        return describe(self._robot, self._names)
+        return describe(self._robot, self._names, self._measured)
 
     def reset(self) -> None:
         self._draw()
@@ -132,6 +136,7 @@ class _Env:
             "imu_gyro": 0.3 * self._normal(3),
             "imu_quat_wxyz": torch.nn.functional.normalize(upright + 0.05 * self._normal(4)),
             "command": 0.3 * self._normal(3),
+            "measured/object": 0.5 * self._normal(self._measured),
         }
 
 

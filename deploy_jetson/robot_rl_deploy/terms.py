@@ -10,6 +10,10 @@ MAX_HISTORY, MAX_SIZE = 1000, 2**20
 # The largest number of values of a signal in one message of a robot.
 MAX_JOINTS, MAX_COMMAND = 64, 16
 MAX_SIGNAL = {"foot_contact": 8, "foot_force": 8, "height_scan": 1024}
+MAX_MEASURED = 64
+"""The largest number of values of all measured signals together."""
+MEASURED = "measured/<name>"
+"""The entry in `SIGNALS` and `TRANSFORMS` of what something on or around the robot measures, such as a camera."""
 
 # Signal -> its possible frames. Other signals cannot be measured on a robot. "imu" is the frame of the unit itself as
 # it is mounted, "heading" one at the base that is level and turns with it.
@@ -19,6 +23,7 @@ SIGNALS: dict[str, tuple[str, ...]] = {
     "imu_gyro": ("base", "imu"),
     "imu_quat_wxyz": ("base", "world", "imu"),
     "imu_acc": ("imu",),
+    MEASURED: ("base", "heading", "world", "imu", "joint", "none"),
     "foot_contact": ("none",),
     "foot_force": ("none",),
     "height_scan": ("heading",),
@@ -34,6 +39,7 @@ TRANSFORMS: dict[str, dict[str, tuple[str, ...]]] = {
         "imu_gyro": ("rad/s",),
         "imu_quat_wxyz": ("1",),
         "imu_acc": ("m/s^2",),
+        MEASURED: ("m", "m/s", "m/s^2", "rad", "rad/s", "rad/s^2", "N", "N m", "s", "1"),
         "foot_contact": ("1",),
         "foot_force": ("N",),
         "command": ("m/s, m/s, rad/s", "m/s", "rad/s", "m", "rad", "1"),
@@ -48,9 +54,18 @@ TRANSFORMS: dict[str, dict[str, tuple[str, ...]]] = {
 GATES = ("none", "command")
 JOINT_SIGNALS = ("joint_pos", "joint_vel")
 FIXED_SIZES = {"imu_gyro": 3, "imu_quat_wxyz": 4, "imu_acc": 3}
-# Signals with the width of the first term that reads them: one value a foot, or a point of the grid.
-DECLARED_SIGNALS = ("foot_contact", "foot_force", "height_scan")
+# Signals with the width of the first term that reads them: one value a foot, a point of the grid, or what is measured.
+DECLARED_SIGNALS = ("foot_contact", "foot_force", "height_scan", MEASURED)
 PARAMS = {"sin_cos_phase": {"frequency_hz", "gate", "gate_norm"}, "minus_offset": {"offset", "grid"}}
+
+
+def kind_of(signal: str) -> str:
+    """Return the entry of a signal in `SIGNALS` and `TRANSFORMS`; "" for one that no robot delivers."""
+    prefix = MEASURED.partition("<")[0]
+    if not signal.startswith(prefix):
+        return signal if signal in SIGNALS else ""
+    name = signal.removeprefix(prefix)
+    return MEASURED if name.isascii() and name.isidentifier() else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +108,7 @@ class ObservationSpec:
 
     Attributes:
         name: Name of the term.
-        signal: Robot signal it reads, one of `SIGNALS`.
+        signal: Robot signal it reads, one of `SIGNALS`; for `MEASURED` with a name of ASCII letters, digits and _.
         transform: One of `TRANSFORMS`.
         unit: Unit of the transformed value, before scale.
         frame: Frame of the signal.
@@ -120,16 +135,17 @@ class ObservationSpec:
     def __post_init__(self) -> None:
         """Check everything that does not need the rest of the contract."""
         where = f"observation '{self.name}':"
-        if self.signal not in SIGNALS:
+        kind = kind_of(self.signal)
+        if not kind:
             refuse(f"{where} signal", self.signal, f"no robot measures it; it must be one of {', '.join(SIGNALS)}")
         units = TRANSFORMS.get(self.transform, {})
-        if self.signal not in units:
-            fitting = [name for name, signals in TRANSFORMS.items() if self.signal in signals]
+        if kind not in units:
+            fitting = [name for name, signals in TRANSFORMS.items() if kind in signals]
             refuse(f"{where} transform", self.transform, f"for {self.signal} it must be one of {', '.join(fitting)}")
-        if self.unit not in units[self.signal]:
-            refuse(f"{where} unit", self.unit, f"it must be one of {', '.join(units[self.signal])}")
-        if self.frame not in SIGNALS[self.signal]:
-            refuse(f"{where} frame", self.frame, f"it must be one of {', '.join(SIGNALS[self.signal])}")
+        if self.unit not in units[kind]:
+            refuse(f"{where} unit", self.unit, f"it must be one of {', '.join(units[kind])}")
+        if self.frame not in SIGNALS[kind]:
+            refuse(f"{where} frame", self.frame, f"it must be one of {', '.join(SIGNALS[kind])}")
         if self.scale == 0:
             refuse(f"{where} scale", self.scale, "it must not be 0")
         if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):

@@ -379,9 +379,9 @@ CONTENT: dict[str, Callable[[Any, Fault], None]] = {
 """Kinds that change the content of a state, and how."""
 
 IMU, JOINTS = ("quat_wxyz", "gyro", "acc"), ("joint_pos", "joint_vel")
-FEET = ("foot_contact", "foot_force", "height_scan")
+AROUND = ("foot_contact", "foot_force", "height_scan", "measured")
 FROZEN: dict[str, tuple[str, ...]] = {
-    "freeze": (*IMU, *JOINTS, "joint_effort", "temperature_c", "motor_fault", *FEET),
+    "freeze": (*IMU, *JOINTS, "joint_effort", "temperature_c", "motor_fault", *AROUND),
     "freeze_imu": IMU,
     "freeze_orientation": ("quat_wxyz",),
     "freeze_gyro": ("gyro",),

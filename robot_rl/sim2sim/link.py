@@ -6,14 +6,14 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robot_rl.errors import PeerError
+from robot_rl.errors import PeerError, UserError
 from robot_rl.sim2sim.binary import Binary, load_runtime
 
 if TYPE_CHECKING:
@@ -85,18 +85,32 @@ class Link:
 
     Attributes:
         low: The state that `send` sends; the caller fills it.
+        measured: Measured signals that the states contain, in their order.
         command: The newest command, None before the first.
         notes: A note of every command, in the order of arrival.
     """
 
-    def __init__(self, address: str, robot: str, joints: Sequence[str], *, feet: int = 0, heights: int = 0) -> None:
+    def __init__(
+        self,
+        address: str,
+        robot: str,
+        joints: Sequence[str],
+        *,
+        feet: int = 0,
+        heights: int = 0,
+        measured: Mapping[str, int] | None = None,
+    ) -> None:
         """Listen at an address such as "udp:127.0.0.1:9870" or "shm:name" as a robot with these joints, in its order.
+
+        `measured`: measured signals in their order, and the number of values of each.
 
         Raises:
             UserError: The runtime is not installed, or the address is not available.
         """
         self._runtime = runtime = load_runtime()
-        self._end: Any = runtime.RobotEnd(address, runtime.RobotDescription(robot, list(joints), feet, heights))
+        self.measured = tuple(measured or ())
+        counts = (feet, heights, sum((measured or {}).values()))
+        self._end: Any = runtime.RobotEnd(address, runtime.RobotDescription(robot, list(joints), *counts))
         self.low = runtime.LowState()
         self.command: Any = None
         self.notes: list[Note] = []
@@ -165,11 +179,27 @@ class Link:
         self.notes.append(note)
 
 
-def make_link(plant: Plant, address: str) -> Link:
-    """Return the robot's end of the protocol for a simulated robot; raise as `Link` does."""
+def make_link(plant: Plant, address: str, bundle: Path) -> Link:
+    """Return the robot's end of the protocol for a simulated robot that runs the policy of a bundle.
+
+    Raises:
+        UserError: As `Link` does, or the policy reads a measured signal that the task does not have.
+        ContractError: The bundle is damaged.
+    """
+    from robot_rl_deploy.bundle import read_bundle
+    from robot_rl_deploy.observe import needed_signals
+    from robot_rl_deploy.terms import MEASURED, kind_of
+
     signals, robot = plant.env.robot_state(), plant.env.scene.robot
     heights = signals["height_scan"].shape[1] if "height_scan" in signals else 0
-    return Link(address, robot.name, plant.joint_names, feet=len(robot.feet), heights=heights)
+    measured = [name for name in needed_signals(read_bundle(bundle).contract) if kind_of(name) == MEASURED]
+    for name in measured:
+        if name not in signals:
+            has = ", ".join(other for other in signals if kind_of(other) == MEASURED) or "none"
+            right = f"its policy reads {name}; task={plant.env.cfg.name} measures {has}"
+            raise UserError(f"bundle={bundle}: {right}")
+    sizes = {name: signals[name].shape[1] for name in measured}
+    return Link(address, robot.name, plant.joint_names, feet=len(robot.feet), heights=heights, measured=sizes)
 
 
 def request_of(runtime: Any, request: str) -> Any:
@@ -192,7 +222,7 @@ class RealTime:
 
     def tick(self, plant: Plant) -> Any:
         """Send the state, sleep until the tick ends, return the newest command."""
-        plant.sense(self._link.low)
+        plant.sense(self._link.low, self._link.measured)
         self._link.send(plant.clock_s)
         now = time.monotonic()
         self._due = (self._due or now) + plant.tick_s
@@ -289,7 +319,7 @@ class Lockstep:
         raise self._silent()
 
     def _send(self, plant: Plant) -> int:
-        plant.sense(self._link.low)
+        plant.sense(self._link.low, self._link.measured)
         return self._link.send(plant.clock_s)
 
     def _send_between(self, plant: Plant) -> None:

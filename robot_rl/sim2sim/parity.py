@@ -150,7 +150,7 @@ def evaluate_binary(
     with contextlib.ExitStack() as stack:
         plant = Plant(task, seed=cfg.seed, tick_s=cfg.tick_s)
         address = f"udp:{LOOPBACK}:{free_ports(1)[0]}" if cfg.transport == "udp" else f"shm:sim2sim-{free_ports(1)[0]}"
-        link = make_link(plant, address)
+        link = make_link(plant, address, bundle)
         stack.callback(link.close)
         states = plant.env.cfg.sim.decimation if cfg.all_states else 1
         binary = Binary(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -146,10 +146,15 @@ class Plant:
         """The robot's own clock [s]; each reset takes RESET_S of it."""
         return self.time_s + self._unseen_s
 
-    def sense(self, low: Any) -> None:
+    def sense(self, low: Any, measured: Sequence[str] = ()) -> None:
         """Write the current signals into a `robot_rl_runtime.LowState`; the caller sets its sequence number and time.
 
-        Joints, IMU and feet are those of the last tick; accelerometer and heights those of the last control step.
+        Joints, IMU and feet are those of the last tick; accelerometer, heights and measured values those of the last
+        control step.
+
+        Args:
+            low: Where to write.
+            measured: Measured signals in the order in which the policy's contract first reads them.
         """
         scene = self.env.scene
         if self._is_fresh:
@@ -172,6 +177,9 @@ class Plant:
             low.acc = self._slow["imu_acc"]
         if "height_scan" in self._slow:
             low.heights, low.height_scan = len(self._slow["height_scan"]), self._slow["height_scan"]
+        if measured:
+            low.measured = values = np.concatenate([self._slow[name] for name in measured])
+            low.measured_count = len(values)
 
     def _imu(self) -> tuple[np.ndarray, np.ndarray]:
         """Return orientation (4,) and rate (3,) of the IMU between control steps."""

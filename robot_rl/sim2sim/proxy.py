@@ -286,7 +286,8 @@ class Relay(FaultProxy):
         if self._robot is None:
             return
         names = [joint["name"] for joint in json.loads(self._contract)["joints"]]
-        description = self._runtime.RobotDescription(described.robot, names, described.feet, described.heights)
+        counts = (described.feet, described.heights, described.measured)
+        description = self._runtime.RobotDescription(described.robot, names, *counts)
         self._layout = self._runtime.layout_of(description)
         self._front = self._runtime.RobotEnd(front, description)
         threads = [self._start(self._take_commands)]

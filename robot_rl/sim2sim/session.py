@@ -104,7 +104,7 @@ class Session:
         stack.callback(plant.close)
         robot, transport = self._addresses()
         check_faults(cfg.faults, transport, len(plant.joint_names))
-        self.link = make_link(plant, robot)
+        self.link = make_link(plant, robot, bundle)
         stack.callback(self.link.close)
         heard = operator = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
         self._proxy: ProxyProcess | None = None

@@ -101,6 +101,7 @@ void bind_contract(nb::module_& module) {
       .def_ro("observation_size", &Contract::observation_size)
       .def_ro("action_size", &Contract::action_size)
       .def_ro("state_size", &Contract::state_size)
+      .def_ro("measured_size", &Contract::measured_size)
       .def_ro("control_period_s", &Contract::control_period_s)
       .def_ro("physics_timestep_s", &Contract::physics_timestep_s)
       .def_ro("fallback_pose", &Contract::fallback_pose)

@@ -48,7 +48,7 @@ class Recorder {
     info.settings = settings;
     info.commander = 7;
     info.transport = "none";
-    info.robot = {contract_.robot, {}, 0, 0};
+    info.robot.robot = contract_.robot;
     for (const auto& joint : contract_.joints) info.robot.joints.push_back(joint.name);
     if (backend == "mixture") {
       backend_ = std::make_unique<MixBackend>(contract_);
@@ -133,6 +133,7 @@ std::vector<std::int64_t> time_logging(const Bundle& bundle, const std::filesyst
   output.actions = bundle.contract.action_size;
   state.feet = kMaxFeet;
   state.heights = bundle.contract.signal_size("height_scan");
+  state.measured_count = bundle.contract.measured_size;
   const std::vector<float> observation(static_cast<std::size_t>(bundle.contract.observation_size)), requested(3);
   std::vector<std::int64_t> cost(static_cast<std::size_t>(ticks));
   std::uint64_t order = 0;

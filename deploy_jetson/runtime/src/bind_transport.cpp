@@ -184,14 +184,16 @@ void bind_ends(nb::module_& module) {
   nb::class_<RobotDescription>(module, "RobotDescription", "A robot's description of itself; joints in its own order.")
       .def(
           "__init__",
-          [](RobotDescription* self, std::string robot, std::vector<std::string> joints, int feet, int heights) {
-            new (self) RobotDescription{std::move(robot), std::move(joints), feet, heights};
+          [](RobotDescription* self, std::string robot, std::vector<std::string> joints, int feet, int heights,
+             int measured) {
+            new (self) RobotDescription{std::move(robot), std::move(joints), feet, heights, measured};
           },
-          "robot"_a, "joints"_a, "feet"_a = 0, "heights"_a = 0)
+          "robot"_a, "joints"_a, "feet"_a = 0, "heights"_a = 0, "measured"_a = 0)
       .def_ro("robot", &RobotDescription::robot)
       .def_ro("joints", &RobotDescription::joints)
       .def_ro("feet", &RobotDescription::feet)
-      .def_ro("heights", &RobotDescription::heights);
+      .def_ro("heights", &RobotDescription::heights)
+      .def_ro("measured", &RobotDescription::measured);
 
   nb::class_<RobotEnd>(module, "RobotEnd",
                        "The robot's side of a transport: states out, commands in; joints in the robot's order.")

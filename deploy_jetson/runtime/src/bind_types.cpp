@@ -71,7 +71,8 @@ void bind_state(nb::module_& module) {
       .def_rw("commander", &LowState::commander)
       .def_rw("joints", &LowState::joints)
       .def_rw("feet", &LowState::feet)
-      .def_rw("heights", &LowState::heights);
+      .def_rw("heights", &LowState::heights)
+      .def_rw("measured_count", &LowState::measured_count);
   add_array(state, "quat_wxyz", &LowState::quat_wxyz);
   add_array(state, "gyro", &LowState::gyro);
   add_array(state, "acc", &LowState::acc);
@@ -83,6 +84,7 @@ void bind_state(nb::module_& module) {
   add_array(state, "foot_contact", &LowState::foot_contact);
   add_array(state, "foot_force", &LowState::foot_force);
   add_array(state, "height_scan", &LowState::height_scan);
+  add_array(state, "measured", &LowState::measured);
   add_copy(state);
 }
 
@@ -122,6 +124,7 @@ void bind_types(nb::module_& module) {
   module.attr("MAX_JOINTS") = kMaxJoints;
   module.attr("MAX_FEET") = kMaxFeet;
   module.attr("MAX_HEIGHTS") = kMaxHeights;
+  module.attr("MAX_MEASURED") = kMaxMeasured;
   module.attr("MAX_COMMAND") = kMaxCommand;
   bind_enums(module);
   bind_state(module);

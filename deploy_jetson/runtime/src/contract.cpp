@@ -180,6 +180,24 @@ void resolve_term(const Contract& contract, const ReadTerm& read, ObservationSpe
   }
 }
 
+/// Give every measured signal its place in the robot's state, in the order in which the terms first read them.
+void place_measured(Contract& contract) {
+  std::map<std::string_view, int> places;
+  long long size = 0;
+  for (auto& term : contract.observations) {
+    if (kind_of(term.signal) != kMeasured) continue;
+    const auto [found, is_new] = places.try_emplace(term.signal, static_cast<int>(size));
+    if (is_new) size += term.size;
+    if (size > kMaxMeasured) break;
+    term.place = found->second;
+  }
+  if (size > kMaxMeasured) {
+    refuse("observations: number of measured values", std::to_string(size),
+           std::to_string(kMaxMeasured) + " are the most");
+  }
+  contract.measured_size = static_cast<int>(size);
+}
+
 /// The largest number of values of a signal in one state of the robot.
 int most_of(const std::string& signal) {
   if (signal == "foot_contact" || signal == "foot_force") return kMaxFeet;
@@ -205,6 +223,7 @@ void check_observations(Contract& contract, const std::vector<ReadTerm>& terms, 
     }
     total += static_cast<long long>(term.size) * term.history;
   }
+  place_measured(contract);
   if (observation_size != total) {
     refuse("layout.observation_size", std::to_string(observation_size), "the terms add up to " + std::to_string(total));
   }
@@ -292,6 +311,13 @@ int Contract::signal_size(std::string_view signal) const {
     if (term.signal == signal && signal != "clock") return term.size;
   }
   return 0;
+}
+
+const ObservationSpec* Contract::measured_term(int place) const {
+  for (const auto& term : observations) {
+    if (term.place >= 0 && place >= term.place && place < term.place + term.size) return &term;
+  }
+  return nullptr;
 }
 
 std::vector<std::string> Contract::needed_signals() const {

@@ -45,6 +45,7 @@ struct ObservationSpec {
   double scale = 1;
   std::optional<std::pair<double, double>> clip;
   std::vector<int> joints;  // indices of the joints read; only of joint signals
+  int place = -1;           // of its first value in LowState::measured; -1: no measured signal
   double frequency_hz = 0, gate_norm = 0, offset = 0;
   bool gated = false;  // by the command's norm
   std::optional<GridSpec> grid;
@@ -66,13 +67,17 @@ struct Contract {
   std::vector<ActionSpec> actions;
   std::vector<ObservationSpec> observations;
   int observation_size = 0, action_size = 0, state_size = 0;
+  int measured_size = 0;  // values of all measured signals together
   double control_period_s = 0, physics_timestep_s = 0;
   std::vector<CommandSpec> command;
   std::vector<double> fallback_pose;  // in the joints' order
   TrainingSpec training;
 
-  /// Width of a signal by name, whether the policy reads it or not; of feet and height scan 0 if it does not.
+  /// Width of a signal by name, whether the policy reads it or not; of feet, height scan and what is measured 0 if
+  /// it does not.
   int signal_size(std::string_view signal) const;
+  /// The term that reads value `place` of LowState::measured; nullptr if none does.
+  const ObservationSpec* measured_term(int place) const;
   /// Names of the signals that a robot has to deliver, in the order in which the terms first read them.
   std::vector<std::string> needed_signals() const;
 };

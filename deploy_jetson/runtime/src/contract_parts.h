@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "contract.h"
@@ -11,6 +12,11 @@
 namespace robot_rl {
 
 inline constexpr int kMaxHistory = 1000, kMaxSize = 1 << 20;
+
+/// The entry for every signal measured/<name> in the vocabulary of terms.
+inline constexpr std::string_view kMeasured = "measured/<name>";
+/// The entry of a signal; empty for measured/ without a name of ASCII letters, digits and _.
+std::string_view kind_of(std::string_view signal);
 
 /// Refuse a value below `low`, or also equal to it with `strictly`.
 void at_least(const std::string& where, double value, double low, bool strictly);

@@ -20,6 +20,7 @@ const std::vector<Signal>& signals() {
   static const std::vector<Signal> kSignals = {
       {"joint_pos", {"joint"}},      {"joint_vel", {"joint"}},
       {"imu_gyro", {"base", "imu"}}, {"imu_quat_wxyz", {"base", "world", "imu"}},
+      {kMeasured, {"base", "heading", "world", "imu", "joint", "none"}},
       {"imu_acc", {"imu"}},          {"foot_contact", {"none"}},
       {"foot_force", {"none"}},      {"height_scan", {"heading"}},
       {"command", {"base"}},         {"last_action", {"none"}},
@@ -40,6 +41,7 @@ const std::vector<Transform>& transforms() {
       {"identity", "imu_gyro", {"rad/s"}},
       {"identity", "imu_quat_wxyz", {"1"}},
       {"identity", "imu_acc", {"m/s^2"}},
+      {"identity", kMeasured, {"m", "m/s", "m/s^2", "rad", "rad/s", "rad/s^2", "N", "N m", "s", "1"}},
       {"identity", "foot_contact", {"1"}},
       {"identity", "foot_force", {"N"}},
       {"identity", "command", {"m/s, m/s, rad/s", "m/s", "rad/s", "m", "rad", "1"}},
@@ -65,17 +67,18 @@ std::string joined(const Names& names) {
 
 void check_vocabulary(const ObservationSpec& term, const std::string& where) {
   Names known, fitting;
+  const auto kind = kind_of(term.signal);
   const Signal* signal = nullptr;
   for (const auto& each : signals()) {
     known.push_back(each.name);
-    if (each.name == term.signal) signal = &each;
+    if (each.name == kind) signal = &each;
   }
   if (!signal) {
     refuse(where + " signal", shown(term.signal), "no robot measures it; it must be one of " + joined(known));
   }
   const Transform* transform = nullptr;
   for (const auto& each : transforms()) {
-    if (each.signal != term.signal) continue;
+    if (each.signal != kind) continue;
     fitting.push_back(each.name);
     if (each.name == term.transform) transform = &each;
   }
@@ -182,6 +185,16 @@ int read_bounded(const Fields& fields, const std::string& where, const char* nam
 }
 
 }  // namespace
+
+std::string_view kind_of(std::string_view signal) {
+  constexpr auto kPrefix = kMeasured.substr(0, kMeasured.find('<'));
+  if (!signal.starts_with(kPrefix)) return signal;
+  const auto name = signal.substr(kPrefix.size());
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto fits = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
+  const bool good = !name.empty() && is_letter(name[0]) && std::all_of(name.begin(), name.end(), fits);
+  return good ? kMeasured : std::string_view();
+}
 
 void at_least(const std::string& where, double value, double low, bool strictly) {
   if (strictly ? value > low : value >= low) return;

@@ -66,7 +66,7 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
     throw UserError("transport: '" + std::string(robot.name) + "' speaks dds:" + robot.family +
                     ", not dds:" + address_.name);
   }
-  RobotDescription description{robot.name, {}, robot.feet, 0};
+  RobotDescription description{robot.name, {}, robot.feet, 0, 0};
   for (const auto& motor : robot.motors) description.joints.push_back(motor.joint);
   if (contract.signal_size("foot_force") != 0) {
     throw ContractError("foot_force: the policy reads forces in N, the robot's feet give readings without a unit");

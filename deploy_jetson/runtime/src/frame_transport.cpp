@@ -130,7 +130,8 @@ void FrameTransport::take_state_frame(const Frame& frame) noexcept {
   const auto now = now_ns();
   if (frame.layout != layout_) return count(counters_.foreign);
   if (!read_state(frame, scratch_) || scratch_.joints != static_cast<int>(robot_.joints.size()) ||
-      scratch_.feet != robot_.feet || scratch_.heights != robot_.heights) {
+      scratch_.feet != robot_.feet || scratch_.heights != robot_.heights ||
+      scratch_.measured_count != robot_.measured) {
     return count(counters_.damaged);
   }
   auto verdict = window_.see(scratch_.sequence, counters_.lost);

@@ -194,24 +194,36 @@ float stated_target(const ActionSpec& spec, float action) {
   return action * static_cast<float>(spec.scale) + static_cast<float>(spec.offset);
 }
 
+namespace {
+
+/// Where a recorded signal goes: a part of the state, or the command.
+float* target_of(const Contract& contract, std::string_view name, LowState& state, std::span<float> command) {
+  if (name == "joint_pos") return state.joint_pos;
+  if (name == "joint_vel") return state.joint_vel;
+  if (name == "imu_gyro") return state.gyro;
+  if (name == "imu_quat_wxyz") return state.quat_wxyz;
+  if (name == "imu_acc") return state.acc;
+  if (name == "foot_contact") return state.foot_contact;
+  if (name == "foot_force") return state.foot_force;
+  if (name == "height_scan") return state.height_scan;
+  for (const auto& term : contract.observations) {
+    if (term.place >= 0 && term.signal == name) return state.measured + term.place;
+  }
+  return command.data();
+}
+
+}  // namespace
+
 void golden_state(const Golden& golden, const Contract& contract, int step, LowState& state, std::span<float> command) {
   state = LowState{};
   state.sequence = static_cast<std::uint64_t>(step) + 1;
   state.joints = static_cast<std::int32_t>(contract.joints.size());
   state.feet = std::max(contract.signal_size("foot_contact"), contract.signal_size("foot_force"));
   state.heights = contract.signal_size("height_scan");
+  state.measured_count = contract.measured_size;
   for (const auto& [name, values] : golden.signals) {
     const auto part = row(values, step, contract.signal_size(name));
-    float* target = name == "joint_pos"       ? state.joint_pos
-                    : name == "joint_vel"     ? state.joint_vel
-                    : name == "imu_gyro"      ? state.gyro
-                    : name == "imu_quat_wxyz" ? state.quat_wxyz
-                    : name == "imu_acc"       ? state.acc
-                    : name == "foot_contact"  ? state.foot_contact
-                    : name == "foot_force"    ? state.foot_force
-                    : name == "height_scan"   ? state.height_scan
-                                              : command.data();
-    std::copy(part.begin(), part.end(), target);
+    std::copy(part.begin(), part.end(), target_of(contract, name, state, command));
   }
 }
 

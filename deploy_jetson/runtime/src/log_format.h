@@ -50,13 +50,14 @@ constexpr std::size_t channel_of(EventKind kind) {
   return kind <= EventKind::kCommand ? static_cast<std::size_t>(kind) : kLogChannels.size() - 1;
 }
 
-/// The fields of a channel's message, in order; see cdr.h.
+/// The fields of a channel's message, in order; see cdr.h. `measured`: whether states have measured values, which only
+/// the log of a policy that reads some contains.
 template <class Archive>
-void log_fields(Archive& a, std::size_t channel, LogEvent& e) {
+void log_fields(Archive& a, std::size_t channel, LogEvent& e, bool measured) {
   a.number("order", e.order);
   a.number("time_ns", e.time_ns);
   switch (channel) {
-    case 0: return state_fields(a, e.state);
+    case 0: return state_fields(a, e.state, measured);
     case 1: return operator_fields(a, e.input);
     case 2: return policy_fields(a, e);
     case 3: return command_fields(a, e.sent);
@@ -72,7 +73,7 @@ void log_fields(Archive& a, std::size_t channel, LogEvent& e) {
 }
 
 template <class Archive>
-void state_fields(Archive& a, LowState& s) {
+void state_fields(Archive& a, LowState& s, bool measured) {
   a.number("sequence", s.sequence);
   a.number("robot_time_ns", s.robot_time_ns);
   a.number("receive_time_ns", s.receive_time_ns);
@@ -88,6 +89,7 @@ void state_fields(Archive& a, LowState& s) {
   a.list("foot_contact", s.foot_contact, s.feet);
   a.list("foot_force", s.foot_force, s.feet);
   a.list("height_scan", s.height_scan, s.heights);
+  if (measured) a.list("measured", s.measured, s.measured_count);
 }
 
 template <class Archive>

@@ -57,7 +57,8 @@ std::size_t channel_named(const std::string& topic) {
 }
 
 /// Shorten the lists to the size that was read.
-void make_fresh(LogEvent& event) {
+void make_fresh(LogEvent& event, bool measured) {
+  event.state.measured_count = measured ? -1 : 0;
   event.state.joints = event.state.feet = event.state.heights = -1;
   event.input.size = event.output.actions = event.sent.joints = -1;
   event.finding = {};
@@ -183,11 +184,14 @@ void LogReader::take_schema(std::span<const std::byte> content) {
   const auto id = cursor.number<std::uint16_t>();
   const auto name = cursor.string(), encoding = cursor.string(), text = cursor.string();
   for (std::size_t k = 0; k < kLogChannels.size(); ++k) {
-    CdrDefinition definition;
-    LogEvent none;
-    log_fields(definition, k, none);
-    if (cursor.good && name == kLogChannels[k].schema && encoding == "ros2msg" && text == definition.definition()) {
+    if (!cursor.good || name != kLogChannels[k].schema || encoding != "ros2msg") continue;
+    for (const bool measured : {false, true}) {
+      CdrDefinition definition;
+      LogEvent none;
+      log_fields(definition, k, none, measured);
+      if (text != definition.definition()) continue;
       schemas_[k] = id;
+      if (k == channel_of(EventKind::kState)) measured_ = measured;
     }
   }
 }
@@ -243,8 +247,8 @@ bool LogReader::take_message(LogEvent& event) {
   for (std::size_t k = 0; k < channels_.size(); ++k) {
     if (channels_[k] != id || id == 0) continue;
     CdrReader reader(message.rest);
-    make_fresh(event);
-    log_fields(reader, k, event);
+    make_fresh(event, measured_);
+    log_fields(reader, k, event, measured_);
     if (k + 1 < kLogChannels.size()) event.kind = static_cast<EventKind>(k);
     if (!message.good || !reader.good() || event.kind > EventKind::kReady || channel_of(event.kind) != k) {
       refuse(std::string("damaged: a message of ") + kLogChannels[k].topic + " in the chunk at byte " +

@@ -63,6 +63,7 @@ class LogReader {
   Settings settings_;
   std::string contract_;
   std::vector<std::byte> model_;
+  bool measured_ = false;  // the states have measured values
   std::vector<std::uint16_t> schemas_, channels_;  // by index in kLogChannels; 0: not yet
 };
 

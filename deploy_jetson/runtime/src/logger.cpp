@@ -131,7 +131,7 @@ struct Logger::Parts {
     for (std::size_t k = 0; k < kLogChannels.size(); ++k) {
       CdrDefinition definition;
       LogEvent none;
-      log_fields(definition, k, none);
+      log_fields(definition, k, none, contract->measured_size > 0);
       channels[k] =
           file->add_channel(kLogChannels[k].topic, kLogChannels[k].schema, "ros2msg", definition.definition(), "cdr");
     }
@@ -217,7 +217,7 @@ struct Logger::Parts {
     }
     const auto channel = channel_of(header.kind);
     message.clear();
-    log_fields(message, channel, e);
+    log_fields(message, channel, e, contract->measured_size > 0);
     const auto time = static_cast<std::uint64_t>(std::max<std::int64_t>(0, header.time_ns + realtime_ns));
     file->message(channels[channel], static_cast<std::uint32_t>(header.order), time, message.bytes());
     events += 1;

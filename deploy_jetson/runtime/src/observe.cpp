@@ -32,7 +32,9 @@ void projected_gravity(const float* quat_wxyz, float* value) {
   value[2] = 2.0f * (x * x + y * y) - 1.0f;
 }
 
-const float* plain_signal(const LowState& state, std::string_view signal) {
+const float* plain_signal(const LowState& state, const ObservationSpec& term) {
+  if (term.place >= 0) return state.measured + term.place;
+  const std::string_view signal = term.signal;
   if (signal == "imu_gyro") return state.gyro;
   if (signal == "imu_acc") return state.acc;
   if (signal == "imu_quat_wxyz") return state.quat_wxyz;
@@ -111,7 +113,7 @@ void Observer::value_of(const ObservationSpec& term, const LowState& state, std:
     std::copy_n(source.begin(), size, value_.begin());
     return;
   }
-  std::copy_n(plain_signal(state, term.signal), size, value_.begin());
+  std::copy_n(plain_signal(state, term), size, value_.begin());
   if (term.transform != "minus_offset") return;
   const auto offset = static_cast<float>(term.offset);
   for (std::size_t i = 0; i < size; ++i) value_[i] = value_[i] - offset;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include "contract_parts.h"
 #include "golden.h"
 
 namespace robot_rl {
@@ -26,7 +27,7 @@ double signal_reach(const std::string& signal) {
   if (signal == "imu_gyro") return 35;
   if (signal == "imu_acc") return 160;
   if (signal == "foot_force") return 1e3;
-  return signal == "height_scan" ? 10 : 1;
+  return signal == "height_scan" || kind_of(signal) == kMeasured ? 10 : 1;
 }
 
 double joint_reach(const ObservationSpec& term, const JointSpec& joint) {

@@ -153,7 +153,7 @@ namespace {
 
 std::size_t pack_describe(const RobotDescription& robot, std::uint32_t layout, std::span<std::byte> out) {
   if (robot.joints.empty() || robot.joints.size() > kMaxJoints || !within(robot.feet, kMaxFeet) ||
-      !within(robot.heights, kMaxHeights)) {
+      !within(robot.heights, kMaxHeights) || !within(robot.measured, kMaxMeasured)) {
     return 0;
   }
   Packer pack(out, Message::kDescribe, layout);
@@ -162,6 +162,7 @@ std::size_t pack_describe(const RobotDescription& robot, std::uint32_t layout, s
   pack.put(static_cast<std::uint16_t>(robot.feet));
   pack.put(static_cast<std::uint16_t>(robot.heights));
   for (const auto& joint : robot.joints) pack.put_name(joint);
+  if (robot.measured > 0) pack.put(static_cast<std::uint16_t>(robot.measured));
   return pack.finish();
 }
 
@@ -189,12 +190,19 @@ bool read_describe(const Frame& frame, RobotDescription& robot) {
   if (in.failed() || joints < 1 || joints > kMaxJoints || robot.feet > kMaxFeet || robot.heights > kMaxHeights)
     return false;
   for (int joint = 0; joint < joints; ++joint) robot.joints.push_back(in.get_name());
+  robot.measured = 0;
+  if (!in.failed() && !in.done()) {
+    robot.measured = in.get<std::uint16_t>();
+    if (robot.measured < 1 || robot.measured > kMaxMeasured) return false;
+  }
   return in.done() && frame.layout == crc32(frame.payload);
 }
 
 std::size_t write_state(const LowState& state, std::uint32_t layout, std::span<std::byte> out) noexcept {
-  if (!within(state.joints, kMaxJoints) || !within(state.feet, kMaxFeet) || !within(state.heights, kMaxHeights))
+  if (!within(state.joints, kMaxJoints) || !within(state.feet, kMaxFeet) || !within(state.heights, kMaxHeights) ||
+      !within(state.measured_count, kMaxMeasured)) {
     return 0;
+  }
   Packer pack(out, Message::kState, layout);
   pack.put(state.sequence);
   pack.put(state.robot_time_ns);
@@ -202,7 +210,7 @@ std::size_t write_state(const LowState& state, std::uint32_t layout, std::span<s
   pack.put(static_cast<std::uint16_t>(state.joints));
   pack.put(static_cast<std::uint16_t>(state.feet));
   pack.put(static_cast<std::uint16_t>(state.heights));
-  pack.put(std::uint16_t{0});
+  pack.put(static_cast<std::uint16_t>(state.measured_count));
   pack.put_array(state.quat_wxyz, 4);
   pack.put_array(state.gyro, 3);
   pack.put_array(state.acc, 3);
@@ -214,6 +222,7 @@ std::size_t write_state(const LowState& state, std::uint32_t layout, std::span<s
   pack.put_array(state.foot_contact, state.feet);
   pack.put_array(state.foot_force, state.feet);
   pack.put_array(state.height_scan, state.heights);
+  pack.put_array(state.measured, state.measured_count);
   return pack.finish();
 }
 
@@ -223,11 +232,13 @@ bool read_state(const Frame& frame, LowState& state) noexcept {
   state.robot_time_ns = in.get<std::int64_t>();
   state.commander = in.get<std::uint64_t>();
   const int joints = in.get<std::uint16_t>(), feet = in.get<std::uint16_t>(), heights = in.get<std::uint16_t>();
-  const auto zero = in.get<std::uint16_t>();
-  if (in.failed() || zero != 0 || joints > kMaxJoints || feet > kMaxFeet || heights > kMaxHeights) return false;
+  const int measured = in.get<std::uint16_t>();
+  if (in.failed() || joints > kMaxJoints || feet > kMaxFeet || heights > kMaxHeights || measured > kMaxMeasured)
+    return false;
   state.joints = joints;
   state.feet = feet;
   state.heights = heights;
+  state.measured_count = measured;
   in.get_array(state.quat_wxyz, 4);
   in.get_array(state.gyro, 3);
   in.get_array(state.acc, 3);
@@ -239,6 +250,7 @@ bool read_state(const Frame& frame, LowState& state) noexcept {
   in.get_array(state.foot_contact, feet);
   in.get_array(state.foot_force, feet);
   in.get_array(state.height_scan, heights);
+  in.get_array(state.measured, measured);
   return in.done();
 }
 

@@ -2,7 +2,8 @@
 //
 // A message is one frame, little-endian: "RBRL", version (u16), kind (u8), 0 (u8), bytes of the payload (u32), layout
 // (u32), payload, CRC-32 of all before it (u32). The layout is the CRC-32 of the robot's description: a state or a
-// command of another layout has other joints and is never used.
+// command of another layout has other joints and is never used. The messages of a robot that measures nothing around it
+// are those of before there were measured values.
 #pragma once
 
 #include <cstddef>

@@ -58,11 +58,12 @@ struct Reader {
 }  // namespace
 
 bool push_state(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const LowState& s) noexcept {
-  const int n = used(s.joints, kMaxJoints), feet = used(s.feet, kMaxFeet), heights = used(s.heights, kMaxHeights);
+  const int n = used(s.joints, kMaxJoints), feet = used(s.feet, kMaxFeet), heights = used(s.heights, kMaxHeights),
+            measured = used(s.measured_count, kMaxMeasured);
   return ring.push(EventKind::kState, order, time_ns,
                    {head(s, kStateHead), part(s.joint_pos, n), part(s.joint_vel, n), part(s.joint_effort, n),
                     part(s.temperature_c, n), part(s.motor_fault, n), part(s.foot_contact, feet),
-                    part(s.foot_force, feet), part(s.height_scan, heights)});
+                    part(s.foot_force, feet), part(s.height_scan, heights), part(s.measured, measured)});
 }
 
 bool push_operator(EventRing& ring, std::uint64_t order, std::int64_t time_ns, const OperatorInput& input) noexcept {
@@ -106,6 +107,7 @@ bool unpack_state(Bytes payload, LowState& s) noexcept {
   reader.array(s.foot_contact, s.feet);
   reader.array(s.foot_force, s.feet);
   reader.array(s.height_scan, s.heights);
+  reader.array(s.measured, s.measured_count);
   return reader.done();
 }
 

@@ -19,7 +19,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 using Names = std::array<const char*, static_cast<std::size_t>(Signal::kCount)>;
 constexpr Names kSignals = {"",          "imu_quat_wxyz", "imu_gyro",   "imu_acc",      "joint_pos",  "joint_vel",
                             "joint_effort", "temperature", "foot_contact", "foot_force", "height_scan", "action",
-                            "joint_target", "command",  "joints",     "feet",         "heights",    "the whole IMU"};
+                            "joint_target", "command",  "joints",     "feet",         "heights",    "the whole IMU",
+                            "measured",  "measured values"};
 
 std::string shown(double value) {
   char text[32];
@@ -138,6 +139,8 @@ std::string place(const Finding& finding, const Contract& contract) {
   if (finding.joint >= 0 && joint && index < contract.joints.size()) return "'" + contract.joints[index].name + "'";
   const bool action = signal == Signal::kAction || signal == Signal::kTarget;
   if (finding.joint >= 0 && action && index < contract.actions.size()) return "'" + contract.actions[index].joint + "'";
+  const auto* term = signal == Signal::kMeasured ? contract.measured_term(finding.joint) : nullptr;
+  if (term != nullptr) return "component " + std::to_string(finding.joint - term->place);
   return finding.joint >= 0 ? "component " + std::to_string(finding.joint) : "";
 }
 
@@ -158,7 +161,8 @@ std::string details(const Finding& finding, const Contract& contract) {
   const std::string at = where + " at " + value, above = ", the limit is " + limit;
   switch (finding.fault) {
     case Fault::kNotFinite: {
-      std::string of = name_of(finding.signal);
+      const auto* term = finding.signal == Signal::kMeasured ? contract.measured_term(finding.joint) : nullptr;
+      std::string of = term != nullptr ? term->signal : name_of(finding.signal);
       if (!of.empty() && !where.empty()) of += " of ";
       return of + where + " is " + value;
     }
@@ -213,6 +217,7 @@ Safety::Safety(const Contract& contract, const SafetyLimits& limits)
   }
   check_size("foot signals", static_cast<std::size_t>(feet_), kMaxFeet);
   check_size("height_scan", static_cast<std::size_t>(heights_), kMaxHeights);
+  check_size("measured values", static_cast<std::size_t>(contract.measured_size), kMaxMeasured);
 }
 
 Finding Safety::check_counts(const LowState& state) const {
@@ -224,6 +229,11 @@ Finding Safety::check_counts(const LowState& state) const {
   }
   if (state.heights < heights_ || state.heights > kMaxHeights) {
     return {Fault::kRefused, -1, static_cast<double>(state.heights), static_cast<double>(heights_), Signal::kHeights};
+  }
+  const int measured = contract_->measured_size;
+  if (state.measured_count < measured || state.measured_count > kMaxMeasured) {
+    return {Fault::kRefused, -1, static_cast<double>(state.measured_count), static_cast<double>(measured),
+            Signal::kMeasuredCount};
   }
   return {};
 }
@@ -243,7 +253,9 @@ Finding Safety::check_finite(const LowState& state) const {
                         {Signal::kTemperature, state.temperature_c, joints_},
                         {Signal::kFootContact, state.foot_contact, state.feet},
                         {Signal::kFootForce, state.foot_force, state.feet},
-                        {Signal::kHeightScan, state.height_scan, state.heights}};
+                        {Signal::kHeightScan, state.height_scan, state.heights},
+                        // A log contains none that the policy does not read, and its replay must find the same.
+                        {Signal::kMeasured, state.measured, contract_->measured_size}};
   for (const Part& part : parts) {
     if (const Finding finding = not_finite(part.signal, part.values, part.count)) return finding;
   }

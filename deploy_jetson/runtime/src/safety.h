@@ -11,10 +11,11 @@
 
 namespace robot_rl {
 
-/// The array that a finding refers to, if the fault does not determine it.
+/// The array that a finding refers to, if the fault does not determine it. Logs contain the numbers: append new ones at
+/// the end.
 enum class Signal : std::uint8_t {
   kNone, kQuat, kGyro, kAcc, kJointPos, kJointVel, kJointEffort, kTemperature, kFootContact, kFootForce, kHeightScan,
-  kAction, kTarget, kCommand, kJoints, kFeet, kHeights, kImu, kCount
+  kAction, kTarget, kCommand, kJoints, kFeet, kHeights, kImu, kMeasured, kMeasuredCount, kCount
 };
 
 /// A finding: a fault, the joint (-1: none), value and limit, for one line in the log. With `signal` of

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "address.h"
+#include "contract_parts.h"
 #include "transport_parts.h"
 
 namespace robot_rl {
@@ -30,6 +31,14 @@ std::vector<int> fit_robot(const Contract& contract, const RobotDescription& rob
   if (heights != 0 && heights != robot.heights) {
     throw ContractError("height_scan: the policy reads " + std::to_string(heights) + " points, the robot gives " +
                         std::to_string(robot.heights));
+  }
+  if (contract.measured_size != 0 && contract.measured_size != robot.measured) {
+    std::string names;
+    for (const auto& signal : contract.needed_signals()) {
+      if (kind_of(signal) == kMeasured) names += (names.empty() ? "" : ", ") + signal;
+    }
+    throw ContractError(names + ": the policy reads " + std::to_string(contract.measured_size) +
+                        " measured values, the robot gives " + std::to_string(robot.measured));
   }
   return places;
 }

@@ -16,7 +16,7 @@ namespace robot_rl {
 struct RobotDescription {
   std::string robot;
   std::vector<std::string> joints;  // in the robot's own order
-  int feet = 0, heights = 0;
+  int feet = 0, heights = 0, measured = 0;  // numbers of values in each state
 };
 
 struct TransportCounters {

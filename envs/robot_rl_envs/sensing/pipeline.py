@@ -37,7 +37,7 @@ def check_options(options: dict[str, Any]) -> dict[str, Any]:
         require(made[name] >= 0, name, made[name], "must be >= 0")
     require(made["dropout"] < 1, "dropout", made["dropout"], "must be less than 1, or no value ever arrives")
     name, right = made["measured"], "must be a name of letters, digits and _"
-    require(isinstance(name, str) and (not name or name.isidentifier()), "measured", name, right)
+    require(isinstance(name, str) and (not name or (name.isascii() and name.isidentifier())), "measured", name, right)
     pair, right = made["delay_s"], "must be (lo, hi) with 0 <= lo <= hi [s]"
     require(are_numbers(pair, 2) and 0 <= pair[0] <= pair[1], "delay_s", pair, right)
     made["delay_s"] = (float(pair[0]), float(pair[1]))

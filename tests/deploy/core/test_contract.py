@@ -14,6 +14,7 @@ from tests.deploy.conftest import load
 fuzz = load("unit/fuzz/conftest.py")
 known = load("unit/fuzz/test_contract.py")
 WRONG = load("unit/deploy/test_contract.py").WRONG
+measured = load("unit/deploy/test_measured.py")
 
 
 def verdicts(rt, text):
@@ -93,6 +94,23 @@ def test_a_wrong_field_is_named(rt, description, training, path, value, line):
     assert core is None
     field = line.partition(";")[0].partition(" is ")[0]
     assert field in said, f"the line of the core: {said}"
+
+
+@pytest.mark.parametrize(("changes", "line"), measured.WRONG, ids=[line for _, line in measured.WRONG])
+def test_a_wrong_measured_signal_is_named(rt, description, training, changes, line):
+    data = contracts.to_dict(make_contract(measured.with_measured(description), training))
+    _, core, said = verdicts(rt, json.dumps(measured.changed(data, changes)).encode())
+    assert core is None
+    assert line.partition(";")[0].partition(" is ")[0] in said
+
+
+def test_measured_values_are_read_alike(rt, description, training):
+    data = contracts.to_dict(make_contract(measured.with_measured(description), training))
+    for size, total in ((4, 7), (61, 64)):
+        text = json.dumps(measured.changed(data, {"turn": {"size": size}})).encode()
+        python, core, _ = verdicts(rt, text)
+        same(python, core)
+        assert core.measured_size == total
 
 
 @pytest.mark.parametrize("name", known.CONTRACTS)

@@ -19,11 +19,12 @@ def go2(rt, go2_bundle):
 def drive(rt, go2):
     """drive(recorder, ticks, seed): states at 500 Hz, the policy at 50 Hz, up to walking; what went out."""
 
-    def run(recorder, ticks=600, seed=0):
+    def run(recorder, ticks=600, seed=0, measured=0):
         rng, joints = np.random.default_rng(seed), len(go2.contract.joints)
         pose = np.array([joint.default_pos for joint in go2.contract.joints])
         state, now, sent = rt.LowState(), 10**9, []
         state.joints, state.feet, state.acc = joints, 4, [0.0, 0.0, 9.81]
+        state.measured_count, state.measured = measured, np.arange(measured)
         recorder.ready(now)
         for k in range(ticks):
             now += TICK

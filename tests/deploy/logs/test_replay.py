@@ -1,5 +1,7 @@
 """A log played back gives every command again, bit for bit; one changed bit is found, and damage is said in a line."""
 
+import math
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,6 +34,41 @@ def test_faults_and_missed_deadlines_are_played_back(rt, record):
     result = rt.replay_log(record(after=hurt))
     assert result["difference"] == ""
     assert result["commands"] == 665
+
+
+@pytest.fixture(scope="module")
+def measured_log(rt, drive, settings, tmp_path_factory, go2):
+    """A log of a policy that reads 5 measured values; a NaN among them at last."""
+    from robot_rl_deploy.synthetic import write_synthetic_bundle
+
+    folder = tmp_path_factory.mktemp("measured")
+    write_synthetic_bundle(folder / "policy", joints=[joint.name for joint in go2.contract.joints], measured=5)
+    recorder = rt.Recorder(rt.read_bundle(folder / "policy"), settings, folder / "run.mcap", "mixture")
+    recorder.start()
+    now, state = drive(recorder, 400, measured=5), rt.LowState()
+    state.joints, state.measured_count, state.measured = 12, 5, [0.0, 1.0, 2.0, float("nan"), 4.0]
+    state.joint_pos = [joint.default_pos for joint in go2.contract.joints]
+    recorder.on_state(state, 10**10)
+    recorder.command(10**10)
+    recorder.stop()
+    assert now
+    return recorder.path
+
+
+def test_measured_values_are_logged_and_played_back(rt, measured_log, shared):
+    result = rt.replay_log(measured_log)
+    assert (result["difference"], result["states"]) == ("", 401)
+    read = shared("deploy/log_messages.py").messages
+    states = [message for _, message, _ in read(measured_log, ["/state"])]
+    assert states[0]["measured"] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert math.isnan(states[-1]["measured"][3])
+    sent = [message for _, message, _ in read(measured_log, ["/command"])]
+    assert (sent[-2]["fault"], sent[-1]["fault"]) == (0, 1)
+
+
+def test_the_log_of_a_policy_that_reads_none_is_as_before(record, shared):
+    _, state, _ = shared("deploy/log_messages.py").messages(record(), ["/state"])[0]
+    assert list(state)[-2:] == ["foot_force", "height_scan"]
 
 
 def flipped(message, at):

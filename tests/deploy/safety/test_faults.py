@@ -1,11 +1,15 @@
 """Every fault leads to damping within two writer ticks of its threshold, in STAND and in POLICY."""
 
+import json
 import math
 
 import pytest
 
+from tests.deploy.conftest import load
+
 TICK_NS = 2_000_000
 OTHER = 0xBAD
+contract_text = load("deploy/safety/conftest.py").contract_text
 
 
 def edit(**changes):
@@ -307,3 +311,43 @@ def test_a_fault_is_one_line_that_names_joint_value_and_limit(runtime, make_rig,
     rig = make_rig().go(runtime.Phase.POLICY)
     inject(rig)
     assert runtime.describe(rig.commander.finding, rig.contract) == line
+
+
+def measuring(runtime):
+    """The safety layer of a contract with two measured signals, and a healthy state of it."""
+    data = json.loads(contract_text())
+    term = next(item for item in data["observations"] if item["signal"] == "foot_contact")
+    for name, size in (("cube", 3), ("door", 2)):
+        more = {"name": name, "signal": f"measured/{name}", "unit": "m", "frame": "base", "size": size}
+        data["observations"].append(term | more)
+    data["layout"]["observation_size"] += 5
+    contract = runtime.read_contract(json.dumps(data).encode())
+    state = runtime.LowState()
+    state.joints, state.feet, state.measured_count = 3, 2, 5
+    state.joint_pos = [0.3, 0.0, 1.0]
+    return runtime.Safety(contract, runtime.SafetyLimits()), contract, state
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        (2, "not_finite: measured/cube of component 2 is nan"),
+        (4, "not_finite: measured/door of component 1 is nan"),
+        (5, ""),
+    ],
+)
+def test_a_measured_value_that_is_not_finite_is_named(runtime, place, line):
+    safety, contract, state = measuring(runtime)
+    assert safety.check_state(state).fault == runtime.Fault.NONE
+    state.measured[place] = math.nan
+    finding = safety.check_state(state)
+    assert finding.fault == (runtime.Fault.NOT_FINITE if line else runtime.Fault.NONE)
+    assert not line or runtime.describe(finding, contract) == line
+
+
+@pytest.mark.parametrize("count", [0, 4, 65])
+def test_a_state_with_another_number_of_measured_values_is_refused(runtime, count):
+    safety, contract, state = measuring(runtime)
+    state.measured_count = count
+    line = f"refused: the state has {count} measured values, the contract needs 5"
+    assert runtime.describe(safety.check_state(state), contract) == line

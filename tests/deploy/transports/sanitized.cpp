@@ -24,7 +24,7 @@ using namespace robot_rl;
 namespace {
 
 std::mt19937_64 draw(1);
-const RobotDescription kToy{"toy", {"tail", "hip", "knee"}, 0, 0};
+const RobotDescription kToy{"toy", {"tail", "hip", "knee"}, 0, 0, 0}, kSeeing{"toy", {"tail"}, 0, 0, 7};
 
 std::size_t random_frame(std::span<std::byte> room) {
   LowState state;
@@ -33,6 +33,7 @@ std::size_t random_frame(std::span<std::byte> room) {
   state.joints = static_cast<int>(draw() % 65);
   state.feet = static_cast<int>(draw() % 9);
   state.heights = static_cast<int>(draw() % 1025);
+  state.measured_count = static_cast<int>(draw() % 65);
   command.joints = static_cast<int>(draw() % 65);
   command.commander = 1;
   input.size = static_cast<int>(draw() % 17);
@@ -40,7 +41,7 @@ std::size_t random_frame(std::span<std::byte> room) {
     case 0: return write_state(state, static_cast<std::uint32_t>(draw()), room);
     case 1: return write_command(command, static_cast<std::uint32_t>(draw()), room);
     case 2: return write_operator(input, draw(), room);
-    case 3: return write_describe(kToy, room);
+    case 3: return write_describe(draw() % 2 != 0 ? kToy : kSeeing, room);
     case 4: return write_hello({draw(), true}, room);
     default: return write_bye(draw(), room);
   }
@@ -90,6 +91,7 @@ void fuzz_rooms() {
   LowState state;
   state.joints = kMaxJoints;
   state.heights = kMaxHeights;
+  state.measured_count = kMaxMeasured;
   for (std::size_t size = 0; size < kMaxFrame; ++size) {
     const std::unique_ptr<std::byte[]> room(new std::byte[size]);
     const auto written = write_state(state, 1, {room.get(), size}) + write_describe(kToy, {room.get(), size});

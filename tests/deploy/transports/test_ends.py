@@ -1,5 +1,6 @@
 """Both ends over UDP and shared memory: what goes in at one comes out at the other, or is counted."""
 
+import json
 import os
 import signal
 import subprocess
@@ -168,6 +169,41 @@ def test_a_robot_that_does_not_fit_is_refused(address, contract, tools, changes,
     end = rt.RobotEnd(address, rt.RobotDescription(**robot))
     with pytest.raises(rt.ContractError, match=said):
         tools.connect(end, rt.Transport(address), contract)
+
+
+def measuring(contract, size):
+    """The contract with measured signals: 3 values, and `size` more."""
+    data = json.loads(contract)
+    more = {"transform": "identity", "unit": "m", "frame": "base", "scale": 1.0, "clip": None, "history": 1}
+    more |= {"params": {}}
+    for name, width in (("cube", 3), ("door", size)):
+        data["observations"].append(more | {"name": name, "signal": f"measured/{name}", "size": width})
+    data["layout"]["observation_size"] += 3 + size
+    return json.dumps(data)
+
+
+def test_measured_values_arrive_in_their_order(address, contract, tools):
+    end = rt.RobotEnd(address, rt.RobotDescription("toy", ["tail", "hip", "knee"], measured=5))
+    client = rt.Transport(address, commander=7)
+    assert tools.connect(end, client, measuring(contract, 2)).measured == 5
+    assert end.send_state(tools.state(1)) == 0
+    end.send_state(tools.state(2, measured_count=5, measured=[0.5, 1.5, 2.5, 3.5, 4.5]))
+    state = tools.take_state(client)
+    assert state.measured_count == 5
+    assert state.measured[:6].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 0.0]
+
+
+def test_a_robot_that_measures_something_runs_a_policy_that_reads_none(address, contract, tools):
+    end = rt.RobotEnd(address, rt.RobotDescription("toy", ["tail", "hip", "knee"], measured=2))
+    tools.connect(end, rt.Transport(address), contract)
+
+
+@pytest.mark.parametrize("given", [0, 4, 6])
+def test_a_robot_that_measures_another_number_of_values_is_refused(address, contract, tools, given):
+    end = rt.RobotEnd(address, rt.RobotDescription("toy", ["tail", "hip", "knee"], measured=given))
+    line = f"measured/cube, measured/door: the policy reads 5 measured values, the robot gives {given}"
+    with pytest.raises(rt.ContractError, match=line):
+        tools.connect(end, rt.Transport(address), measuring(contract, 2))
 
 
 def test_nobody_there_is_said_in_one_line(address, contract):

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 READERS = ("read_state", "read_command", "read_operator", "read_describe", "read_hello")
 COUNTS = {"joint_pos": "joints", "joint_vel": "joints", "joint_effort": "joints", "temperature_c": "joints"}
 COUNTS |= {"motor_fault": "joints", "foot_contact": "feet", "foot_force": "feet", "height_scan": "heights"}
+COUNTS |= {"measured": "measured_count"}
 
 
-def random_state(seed, joints, feet, heights):
+def random_state(seed, joints, feet, heights, measured=0):
     rng = np.random.default_rng(seed)
     state = rt.LowState()
     state.sequence, state.commander = (int(x) for x in rng.integers(1, 2**63, 2))
     state.robot_time_ns = int(rng.integers(-(2**62), 2**62))
-    state.joints, state.feet, state.heights = joints, feet, heights
+    state.joints, state.feet, state.heights, state.measured_count = joints, feet, heights, measured
     for name in ("quat_wxyz", "gyro", "acc"):
         setattr(state, name, rng.normal(size=len(getattr(state, name))))
     for name, count in COUNTS.items():
@@ -39,6 +40,8 @@ def frames():
         rt.write_operator(operator, 5),
         rt.write_describe(rt.RobotDescription("robot", ["a", "bc"], 4, 7)),
         rt.write_hello(9),
+        rt.write_state(random_state(2, 3, 0, 0, 5), 78),
+        rt.write_describe(rt.RobotDescription("arm", ["a"], 0, 0, 6)),
     ]
 
 
@@ -48,14 +51,14 @@ def read_all(data):
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(0, 2**32), st.integers(0, 64), st.integers(0, 8), st.integers(0, 1024))
-def test_a_state_comes_back(seed, joints, feet, heights):
-    state = random_state(seed, joints, feet, heights)
+@given(st.integers(0, 2**32), st.integers(0, 64), st.integers(0, 8), st.integers(0, 1024), st.integers(0, 64))
+def test_a_state_comes_back(seed, joints, feet, heights, measured):
+    state = random_state(seed, joints, feet, heights, measured)
     data = rt.write_state(state, 0xDEADBEEF)
     assert len(data) <= rt.MAX_FRAME
     assert rt.frame_kind(data) == (rt.Message.STATE, 0xDEADBEEF)
     back = rt.read_state(data)
-    for name in ("sequence", "robot_time_ns", "commander", "joints", "feet", "heights"):
+    for name in ("sequence", "robot_time_ns", "commander", "joints", "feet", "heights", "measured_count"):
         assert getattr(back, name) == getattr(state, name)
     for name in ("quat_wxyz", "gyro", "acc", *COUNTS):
         np.testing.assert_array_equal(getattr(back, name), getattr(state, name))
@@ -68,6 +71,37 @@ def test_a_frame_byte_by_byte():
     assert data == body + struct.pack("<I", zlib.crc32(body))
 
 
+def names(*texts):
+    return b"".join(bytes([len(text)]) + text.encode() for text in texts)
+
+
+def test_without_measured_values_the_messages_are_those_of_before():
+    """By hand: a robot and a policy of an older version understand them, and the other way round."""
+    body = names("toy") + struct.pack("<HHH", 2, 4, 7) + names("a", "bc")
+    robot = rt.RobotDescription("toy", ["a", "bc"], 4, 7)
+    assert rt.write_describe(robot) == sealed(2, body, layout=zlib.crc32(body))
+    back = rt.read_describe(sealed(2, body, layout=zlib.crc32(body)))
+    assert (back.joints, back.feet, back.heights, back.measured) == (["a", "bc"], 4, 7, 0)
+    state = random_state(3, 1, 1, 2)
+    numbers = [state.joint_pos, state.joint_vel, state.joint_effort, state.temperature_c]
+    head = struct.pack("<QqQHHHH", state.sequence, state.robot_time_ns, state.commander, 1, 1, 2, 0)
+    head += b"".join(part.tobytes() for part in (state.quat_wxyz, state.gyro, state.acc))
+    head += b"".join(part[:1].tobytes() for part in (*numbers, state.motor_fault, state.foot_contact, state.foot_force))
+    assert rt.write_state(state, 7) == sealed(3, head + state.height_scan[:2].tobytes())
+
+
+def test_measured_values_stand_at_the_end():
+    body = names("arm") + struct.pack("<HHH", 1, 0, 0) + names("a") + struct.pack("<H", 5)
+    assert rt.write_describe(rt.RobotDescription("arm", ["a"], measured=5)) == sealed(2, body, layout=zlib.crc32(body))
+    for count in (0, 65, 5 << 8):
+        other = body[:-2] + struct.pack("<H", count)
+        assert rt.read_describe(sealed(2, other, layout=zlib.crc32(other))) is None
+    state = random_state(4, 2, 0, 0, 3)
+    data = rt.write_state(state, 7)
+    assert struct.unpack_from("<4H", data, 16 + 24) == (2, 0, 0, 3)
+    assert data[-4 - 12 : -4] == state.measured[:3].tobytes()
+
+
 def test_not_a_number_is_carried_as_it_is():
     """Finding it is the safety layer's work."""
     state = rt.LowState()
@@ -77,7 +111,9 @@ def test_not_a_number_is_carried_as_it_is():
     assert np.isposinf(back.joint_pos[1])
 
 
-@pytest.mark.parametrize(("name", "value"), [("joints", 65), ("joints", -1), ("feet", 9), ("heights", 1025)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("joints", 65), ("joints", -1), ("feet", 9), ("heights", 1025), ("measured_count", 65)]
+)
 def test_counts_out_of_range_are_not_written(name, value):
     state = rt.LowState()
     setattr(state, name, value)
@@ -86,7 +122,7 @@ def test_counts_out_of_range_are_not_written(name, value):
 
 
 def test_each_reader_takes_its_own_kind_alone():
-    for index, data in enumerate(frames()):
+    for index, data in enumerate(frames()[: len(READERS)]):
         assert [found is not None for found in read_all(data)] == [index == reader for reader in range(len(READERS))]
 
 
@@ -124,12 +160,12 @@ def test_any_payload_is_read_or_refused(kind, payload):
     assert len(found) <= 1
     state = rt.read_state(data)
     if state is not None:
-        assert len(payload) == 72 + 20 * state.joints + 8 * state.feet + 4 * state.heights
+        assert len(payload) == 72 + 20 * state.joints + 8 * state.feet + 4 * (state.heights + state.measured_count)
         assert rt.write_state(state, 7) == data
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.integers(0, 4), st.data())
+@given(st.integers(0, 6), st.data())
 def test_payloads_with_some_bytes_changed_are_read_or_refused(index, data):
     frame = frames()[index]
     payload = bytearray(frame[16:-4])
@@ -158,6 +194,7 @@ def test_another_version_is_not_read():
         ("r", [""]),
         ("r", [str(index) for index in range(65)]),
         ("r", ["a"], 9),
+        ("r", ["a"], 0, 0, 65),
     ],
 )
 def test_descriptions_that_cannot_be_sent_are_refused(robot, port):
@@ -168,6 +205,7 @@ def test_descriptions_that_cannot_be_sent_are_refused(robot, port):
 
 def test_the_layout_tells_robots_apart():
     robots = [("r", ["a", "b"]), ("r", ["b", "a"]), ("s", ["a", "b"]), ("r", ["a", "b"], 1), ("r", ["a", "b"], 0, 1)]
+    robots.append(("r", ["a", "b"], 0, 0, 1))
     assert len({rt.layout_of(rt.RobotDescription(*robot)) for robot in robots}) == len(robots)
 
 

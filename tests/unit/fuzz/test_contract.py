@@ -41,7 +41,11 @@ def full_contract():
         term("clock", "clock", "sin_cos_phase", "1", "none", 2, params={"frequency_hz": 2, "gate": "command"}),
     ]
     data["observations"][-1]["params"]["gate_norm"] = 0.1
-    data["layout"]["observation_size"] = 37
+    data["observations"] += [
+        term("cube", "measured/cube_pos", "identity", "m", "base", 3, clip=[-1.0, 1.0]),
+        term("turn", "measured/cube_quat", "identity", "1", "world", 4, history=2),
+    ]
+    data["layout"]["observation_size"] = 48
     data["layout"]["state_size"] = 8
     return data
 
