@@ -1,4 +1,7 @@
-"""Unitree G1 on flat ground walks as a velocity command says, and stands at command 0."""
+"""Unitree G1 on flat ground is to walk as a velocity command says, and to stand at command 0.
+
+With 512 worlds it learns to stand for 10 s in about 2 million control steps; no run has been long enough to walk yet.
+"""
 
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.mdp import commands, events, metrics, observations, rewards, terminations

@@ -4,7 +4,7 @@ from typing import Any
 
 import warp as wp
 from robot_rl_envs.mdp.observations import clock_phase, is_moving
-from robot_rl_envs.quat import quat_rotate
+from robot_rl_envs.quat import quat_rotate_inverse
 from robot_rl_envs.terms import reward
 
 LEG_JOINTS = wp.constant(6)
@@ -32,7 +32,8 @@ def walk_contact(s: Any, i: int, frequency_hz: float, swing: float) -> float:
         want = float(1.0)
         if moving == 1 and walk_swing(s, i, f, frequency_hz, swing) >= 0.0:
             want = 0.0
-        total = total + 1.0 - wp.abs(want - s.foot_contact[i, f])
+        missed = float(want - s.foot_contact[i, f])
+        total = total + 1.0 - missed * missed
     return total / float(s.foot_contact.shape[1])
 
 
@@ -63,8 +64,8 @@ def walk_height(s: Any, i: int, frequency_hz: float, swing: float, height: float
 @reward
 def feet_close(s: Any, i: int, distance: float) -> float:
     """How much less than ``distance`` the left foot is to the left of the right one, in the base's frame [m]."""
-    left = quat_rotate(s.base_quat_wxyz[i], wp.vec3(0.0, 1.0, 0.0))
-    return wp.max(distance - wp.dot(s.foot_pos_w[i, 0] - s.foot_pos_w[i, 1], left), 0.0)
+    apart = quat_rotate_inverse(s.base_quat_wxyz[i], s.foot_pos_w[i, 0] - s.foot_pos_w[i, 1])
+    return wp.max(distance - apart[1], 0.0)
 
 
 @reward
