@@ -97,6 +97,7 @@ ELSEWHERE = {
     "explicit_gains": "test_terms_actuation.py",
     "dc_motor_gains": "test_terms_actuation.py",
     "heading_velocity": "test_terms_commands.py",
+    **dict.fromkeys(("uniform_position", "uniform_pose", "moving_position"), "test_terms_targets.py"),
     **dict.fromkeys(("body_mass", "body_payload", "body_com", "body_inertia"), "test_terms_randomize.py"),
     **dict.fromkeys(("principal_inertia", "foot_spin_friction", "foot_solref"), "test_terms_randomize.py"),
     **dict.fromkeys(("foot_solimp", "joint_damping", "joint_friction"), "test_terms_randomize.py"),
