@@ -79,6 +79,7 @@ def test_a_pose_is_a_point_and_a_unit_quaternion_of_yaw_pitch_and_roll(made, str
 
 
 def test_a_target_travels_straight_at_its_speed_and_stops_at_its_goal(made):
+    assert KINDS["moving"].fn is commands.moving_position
     env, zeros = made("moving", events={}), torch.zeros(N, 3)
     step = 0.2 * env.step_dt
     start, goal = env.state.command.clone(), env.state.target_goal.clone()
