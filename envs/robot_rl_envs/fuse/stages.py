@@ -279,7 +279,7 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
     w.add(4, "s.qpos[i, k] = s.default_qpos[k]")
     w.add(3, "for k in range(s.qvel.shape[1]):")
     w.add(4, "s.qvel[i, k] = 0.0")
-    if task.terrain is not None:
+    if task.terrain is not None and scene.base:
         w.add(3, "place_on_terrain(s, i)")
         if scene.objects:
             _call(w, 3, derive.place_objects_on_terrain)
