@@ -73,7 +73,10 @@ def pass_node(s: Any, c: Any, i: int, n: int, pos: wp.vec3, quat: wp.vec4, vel: 
 
 @wp.func
 def derive_feet(s: Any, c: Any, i: int):
-    """Walk from the base down to each foot: its position, velocity and clearance in the world."""
+    """Walk from the base down to each foot: its position, velocity and clearance in the world.
+
+    What `pass_node` does is written out: called here, it costs the observe kernel of a Go2 two spilled registers.
+    """
     for f in range(c.foot_pos.shape[0]):
         pos = wp.vec3(0.0, 0.0, 0.0)
         quat = wp.vec4(1.0, 0.0, 0.0, 0.0)
@@ -85,7 +88,24 @@ def derive_feet(s: Any, c: Any, i: int):
             vel = s.base_lin_vel_w[i]
             ang = quat_rotate(quat, s.base_ang_vel_b[i])
         for n in range(c.start[f], c.start[f + 1]):
-            pos, quat, vel, ang = pass_node(s, c, i, n, pos, quat, vel, ang)
+            arm = quat_rotate(quat, c.pos[n])
+            pos = pos + arm
+            vel = vel + wp.cross(ang, arm)
+            quat = quat_multiply(quat, c.quat[n])
+            if c.kind[n] == 1:
+                rate = s.qvel[i, c.dof[n]] * quat_rotate(quat, c.axis[n])
+                anchor = quat_rotate(quat, c.anchor[n])
+                quat = quat_multiply(quat, quat_from_axis_angle(c.axis[n], s.qpos[i, c.qpos[n]] - c.ref[n]))
+                lever = anchor - quat_rotate(quat, c.anchor[n])
+                pos = pos + lever
+                # the body's origin turns about the anchor
+                vel = vel + wp.cross(ang, lever) + wp.cross(rate, lever - anchor)
+                ang = ang + rate
+            if c.kind[n] == 2:
+                axis = quat_rotate(quat, c.axis[n])
+                slide = (s.qpos[i, c.qpos[n]] - c.ref[n]) * axis
+                pos = pos + slide
+                vel = vel + wp.cross(ang, slide) + s.qvel[i, c.dof[n]] * axis
         arm = quat_rotate(quat, c.foot_pos[f])
         centre = pos + arm
         s.foot_pos_w[i, f] = centre
@@ -245,6 +265,17 @@ def place_objects_on_terrain(s: Any, i: int):
         for k in range(3):
             at = s.object_qpos[j] + k
             s.qpos[i, at] = s.qpos[i, at] + s.env_origin_w[i][k]
+
+
+@wp.func
+def couple_joints(s: Any, i: int):
+    """Put world i's joints that follow another one by an equality of the model where these are."""
+    for j in range(s.joint_follows.shape[0]):
+        leader = int(s.joint_follows[j][0])
+        if leader >= 0:
+            factor, offset = s.joint_follows[j][1], s.joint_follows[j][2]
+            s.qpos[i, s.joint_qpos[j]] = offset + factor * s.qpos[i, s.joint_qpos[leader]]
+            s.qvel[i, s.joint_dof[j]] = factor * s.qvel[i, s.joint_dof[leader]]
 
 
 @wp.func

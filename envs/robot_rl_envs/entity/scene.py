@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +52,7 @@ def make_scene(task: Task) -> Scene:
         sensing,
         watched=watched,
         command=task.command_width,
-        objects=task.objects,
-        contacts=task.contacts,
-        sites=task.named("site"),
+        contents=Contents(objects=task.objects, contacts=task.contacts, sites=task.named("site")),
     )
 
 
@@ -66,6 +65,21 @@ def make_sensing(task: Task) -> Sensing:
         if hasattr(term, "params") and term.info.frame == "base" and (term.info.signal or "").startswith("imu")
     ]
     return Sensing(task.sensors, used_sensors(task), task.sim.decimation, tuple(in_base))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a task puts into its scene in addition to the robot.
+
+    Attributes:
+        objects: by name.
+        contacts: sensors by name.
+        sites: names of the sites that terms read, each with the path of a parameter that names it.
+    """
+
+    objects: Mapping[str, Object | Articulated] = field(default_factory=dict)
+    contacts: Mapping[str, Contact] = field(default_factory=dict)
+    sites: Mapping[str, str] = field(default_factory=dict)
 
 
 class Scene:
@@ -95,17 +109,16 @@ class Scene:
         *,
         watched: tuple[str, ...] = (),
         command: int = 3,
-        objects: Mapping[str, Object | Articulated] | None = None,
-        contacts: Mapping[str, Contact] | None = None,
-        sites: Mapping[str, str] | None = None,
+        contents: Contents | None = None,
     ):
-        self.objects, self.contacts = dict(objects or {}), dict(contacts or {})
+        contents = contents or Contents()
+        self.objects, self.contacts = dict(contents.objects), dict(contents.contacts)
         self.robot, self.sim, self.actions, self.terrain = robot, sim, actions, terrain
         self.sensing, self.watched = sensing or Sensing(), watched
         self._check_complete()
         self.model = self.compile()
         self.entity = entity = Entity(ROBOT, robot, self.model, self.sensing)
-        self.things = Things(self.model, list(self.objects), sites or {}, list(self.contacts))
+        self.things = Things(self.model, list(self.objects), contents.sites, list(self.contacts))
         self.entities: dict[str, Entity | ObjectEntity] = {entity.name: entity, **self.things.objects}
         self.joint_qpos, self.joint_dof, self.joint_ctrl = entity.joint_qpos, entity.joint_dof, entity.joint_ctrl
         self.foot_geoms, self.foot_sensor, self.actuated = entity.foot_geoms, entity.foot_sensor, entity.actuated

@@ -289,6 +289,8 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
         if term.mode == "reset":
             w.rng(3, f"events.{name}")
             _write_event(w, name, term, 3)
+    if scene.entity.joint_follows[:, 0].max() >= 0:
+        _call(w, 3, derive.couple_joints)
     write_delay_draw(w, task, 3)
     _write_sensor_delay(w, task, scene)
     w.add(3, "clear_world(s, i)")

@@ -70,28 +70,13 @@ def reset_anyhow(s: Any, i: int, rng: wp.uint32, height: float, joints: float):
         s.qpos[i, s.joint_qpos[j]] = rest + joints * (anywhere - rest)
 
 
-@wp.func
-def couple_joints(s: Any, i: int):
-    """Put world i's joints that follow another one by an equality of the model where these are."""
-    for j in range(s.joint_follows.shape[0]):
-        leader = int(s.joint_follows[j][0])
-        if leader >= 0:
-            factor, offset = s.joint_follows[j][1], s.joint_follows[j][2]
-            s.qpos[i, s.joint_qpos[j]] = offset + factor * s.qpos[i, s.joint_qpos[leader]]
-            s.qvel[i, s.joint_dof[j]] = factor * s.qvel[i, s.joint_dof[leader]]
-
-
 @event(writes="state", check=check_spread("position", "velocity"))
 def reset_joints(s: Any, i: int, rng: wp.uint32, position: float, velocity: float):
-    """Put the joints at the default pose +-position [rad or m], within their limits, with +-velocity [rad/s or m/s].
-
-    A joint that follows another one by an equality of the model, such as a second finger, is put where it belongs.
-    """
+    """Put the joints at the default pose +-position [rad or m], within their limits, with +-velocity [rad/s or m/s]."""
     for j in range(s.joint_pos.shape[1]):
         q = s.default_joint_pos[j] + position * (2.0 * wp.randf(rng) - 1.0)
         s.qpos[i, s.joint_qpos[j]] = wp.clamp(q, s.joint_lower[j], s.joint_upper[j])
         s.qvel[i, s.joint_dof[j]] = velocity * (2.0 * wp.randf(rng) - 1.0)
-    couple_joints(s, i)
 
 
 @event(writes="state", check=check_spread("spread", "velocity"))

@@ -1,4 +1,4 @@
-"""Unitree Go2 gets up from wherever it fell: dropped in any orientation with its legs anyhow, it stands in 3 s."""
+"""Unitree Go2 gets up from wherever it fell: dropped in any pose, it stands within 3 s."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Franka Panda moves the point between its fingertips to a target anywhere in front of it, and holds it there."""
+"""Franka Panda moves the point between its fingertips to a target, and holds it there."""
 
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.mdp import commands, events, objects, observations, rewards

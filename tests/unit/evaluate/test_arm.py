@@ -14,10 +14,13 @@ from robot_rl.evaluate import evaluate
 from robot_rl.evaluate.controllers import TorchController
 
 
-@command(size=3)
-def point(s: Any, i: int, rng: wp.uint32, reach: float):
+@command(components={"x": "m", "y": "m", "z": "m"}, draws="position")
+def point(s: Any, i: int, rng: wp.uint32, x_lo: float, x_hi: float, y_lo: float, y_hi: float, z_lo: float, z_hi: float):
     """A point to reach [m]."""
-    s.command[i] = wp.vec3(reach, 0.0, 0.0)
+    s.command[i] = wp.vec3(x_lo, y_lo, z_lo)
+
+
+POINT = {"x_lo": 0.4, "x_hi": 0.4, "y_lo": 0.0, "y_hi": 0.0, "z_lo": 0.0, "z_hi": 0.0}
 
 
 @metric(unit="m", better="smaller", reads_command=1)
@@ -31,7 +34,7 @@ def arm():
     """Worlds of the cart-pole, which is given a point on its rail and does not move."""
     task = get_task("cartpole")
     task.events = {}
-    task.commands = {"point": Command(point, resample_s=(10.0, 10.0), reach=0.4)}
+    task.commands = {"point": Command(point, resample_s=(10.0, 10.0), **POINT)}
     task.metrics = {"distance": Metric(distance, over="end"), "nearest": Metric(distance, over="min", after_s=0.1)}
     env = make_env(task, num_envs=2, num_threads=1)
     yield env

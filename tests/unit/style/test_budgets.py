@@ -25,6 +25,7 @@ HEAVY = {"mujoco", "mujoco_warp", "isaaclab", "wandb", "ray", "viser", "av", "on
 ABOUT = {
     "mujoco": (
         "envs/robot_rl_envs/entity/entity.py",
+        "envs/robot_rl_envs/entity/objects.py",
         "envs/robot_rl_envs/entity/scene.py",
         "envs/robot_rl_envs/entity/robot_checks.py",
         "envs/robot_rl_envs/engines/mujoco.py",
