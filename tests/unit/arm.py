@@ -69,7 +69,7 @@ def make_arm_task(path: Path, command: Command, **fields: Any) -> Task:
         "robot": Robot(
             name="arm3", model=path, joints=tuple(Joint(name=n, **gains) for n in ("pan", "shoulder", "elbow"))
         ),
-        "sim": Sim(timestep=0.005, decimation=4),
+        "sim": Sim(timestep=0.005, decimation=4, floor_height=-0.9),  # it hangs down when nothing drives it
         "observations": {"actor": ObservationGroup(terms=sensed, noise=False)},
         "rewards": {"near": Reward(near_target, weight=1.0, std=0.2, body="fore")},
         "commands": {"target": command},

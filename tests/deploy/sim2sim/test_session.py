@@ -50,8 +50,8 @@ def test_joints_in_another_order_are_found_by_name(session, monkeypatch):
     names, sense, obey = Plant.joint_names, Plant.sense, Plant._obey
     arrays = ("joint_pos", "joint_vel", "joint_effort", "temperature_c")
 
-    def reversed_sense(self, low):
-        sense(self, low)
+    def reversed_sense(self, low, *measured):
+        sense(self, low, *measured)
         for name in arrays:
             setattr(low, name, getattr(low, name)[: low.joints][::-1].copy())
 
