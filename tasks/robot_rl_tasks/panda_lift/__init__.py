@@ -110,6 +110,6 @@ def make_task() -> Task:
         },
         solved=("tracking/success", 0.5),
         num_envs=(512, 4096),
-        learner={"num_steps": 24, "max_iterations": 1500, "ppo.entropy_coef": 0.002, "actor.init_std": 0.5},
+        learner={"num_steps": 24, "max_iterations": 1000, "ppo.entropy_coef": 0.002, "actor.init_std": 0.5},
         learner_cpu={"actor.hidden": [128, 128], "critic.hidden": [128, 128]},
     )
