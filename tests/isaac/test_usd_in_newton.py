@@ -36,10 +36,10 @@ def find(model, kind, name):
     objects = {"body": model.nbody, "joint": model.njnt, "geom": model.ngeom}
     code = getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}")
     names = [mujoco.mj_id2name(model, code, index) or "" for index in range(objects[kind])]
-    (index,) = [k for k, found in enumerate(names) if f"_{found.replace('/', '_')}_".endswith(f"_{name}_")] or [
+    matches = [k for k, found in enumerate(names) if f"_{found.replace('/', '_')}_".endswith(f"_{name}_")] or [
         k for k, found in enumerate(names) if found.rpartition("_")[0].endswith(f"/{name}")
     ]
-    return index
+    return min(matches, key=lambda k: len(names[k]))  # "joint1" is also the end of "finger_joint1", further down
 
 
 def inertia(model, body):
