@@ -22,9 +22,10 @@ def walk_swing(s: Any, i: int, foot: int, frequency_hz: float, swing: float) -> 
 
 @reward
 def walk_contact(s: Any, i: int, frequency_hz: float, swing: float) -> float:
-    """Share of feet in contact in stance by the gait clock, and in the air in swing; standing: all down.
+    """Mean over the feet of 1 where contact is as the gait clock says, down in stance and up in swing, and -1 elsewhere.
 
-    ``swing`` is the share of a period that a foot is in the air.
+    Whoever does not step at all gets next to nothing of it, and has as little to lose by a first step. At command 0
+    all feet are to be down. ``swing`` is the share of a period that a foot is in the air.
     """
     total = float(0.0)
     moving = is_moving(s, i)
@@ -33,7 +34,7 @@ def walk_contact(s: Any, i: int, frequency_hz: float, swing: float) -> float:
         if moving == 1 and walk_swing(s, i, f, frequency_hz, swing) >= 0.0:
             want = 0.0
         missed = float(want - s.foot_contact[i, f])
-        total = total + 1.0 - missed * missed
+        total = total + 1.0 - 2.0 * missed * missed
     return total / float(s.foot_contact.shape[1])
 
 
@@ -58,6 +59,34 @@ def walk_height(s: Any, i: int, frequency_hz: float, swing: float, height: float
                 count = count + 1.0
     if count == 0.0:
         return 1.0
+    return total / count
+
+
+@reward
+def walk_joints(s: Any, i: int, frequency_hz: float, swing: float, lift: float, std: float) -> float:
+    """Mean over the legs in swing of exp(-e / std^2), e the squared error of hip pitch, knee and ankle pitch.
+
+    With the progress sigma in [0, 1) of the swing, the joints are to leave the default pose by -l, 2 l and -l with
+    l = lift sin(pi sigma) [rad], which lifts the foot straight up, its sole level. A reference of the joints makes a
+    humanoid find its first step (humanoid-gym, arXiv 2404.05695, has one of all of its legs' joints). 0 where no foot
+    is in swing; 1 at command 0. lift, std [rad].
+    """
+    total = float(0.0)
+    count = float(0.0)
+    if is_moving(s, i) == 0:
+        return 1.0
+    for k in range(2):
+        sigma = walk_swing(s, i, k, frequency_hz, swing)
+        if sigma >= 0.0:
+            bend = lift * wp.sin(wp.pi * sigma)
+            n = k * LEG_JOINTS
+            hip = s.joint_pos[i, n] - s.default_joint_pos[n] + bend
+            knee = s.joint_pos[i, n + 3] - s.default_joint_pos[n + 3] - 2.0 * bend
+            ankle = s.joint_pos[i, n + 4] - s.default_joint_pos[n + 4] + bend
+            total = total + wp.exp(-(hip * hip + knee * knee + ankle * ankle) / (std * std))
+            count = count + 1.0
+    if count == 0.0:
+        return 0.0
     return total / count
 
 

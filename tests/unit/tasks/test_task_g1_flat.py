@@ -23,6 +23,7 @@ def env():
     task.rewards = {
         "walk_contact": Reward(gait.walk_contact, weight=1.0, **CLOCK),
         "walk_height": Reward(gait.walk_height, weight=1.0, **CLOCK, height=0.1),
+        "walk_joints": Reward(gait.walk_joints, weight=1.0, **CLOCK, lift=0.4, std=0.5),
         "feet_close": Reward(gait.feet_close, weight=1.0, distance=0.3),
         "hips_turned": Reward(gait.hips_turned, weight=1.0),
         "upper_body": Reward(gait.upper_body, weight=1.0),
@@ -66,12 +67,12 @@ def earn(env):
     ("turns", "touching", "value"),
     [
         (0.1, (0, 1), 1.0),  # the left foot swings in the first 0.4 of a turn
-        (0.1, (1, 1), 0.5),
-        (0.1, (1, 0), 0.0),
+        (0.1, (1, 1), 0.0),
+        (0.1, (1, 0), -1.0),
         (0.45, (1, 1), 1.0),  # both feet are down between the swings
-        (0.45, (0, 0), 0.0),
+        (0.45, (0, 0), -1.0),
         (0.6, (1, 0), 1.0),  # the right foot swings half a turn later
-        (0.6, (0, 1), 0.0),
+        (0.6, (0, 1), -1.0),
         (1.1, (0, 1), 1.0),
     ],
 )
@@ -79,7 +80,7 @@ def test_feet_touch_by_the_clock(earn, turns, touching, value):
     assert earn("walk_contact", turns=turns, touching=touching)[0] == pytest.approx(value, abs=1e-5)
 
 
-@pytest.mark.parametrize(("touching", "value"), [((1, 1), 1.0), ((0, 1), 0.5), ((0, 0), 0.0)])
+@pytest.mark.parametrize(("touching", "value"), [((1, 1), 1.0), ((0, 1), 0.0), ((0, 0), -1.0)])
 def test_both_feet_are_to_be_down_while_standing(earn, touching, value):
     got = earn("walk_contact", command=STAND, turns=0.1, touching=touching)[0]
     assert got == pytest.approx(value, abs=1e-5)
@@ -110,6 +111,25 @@ def test_the_swinging_foot_follows_its_arc(earn, turns, raised, value):
 
 def test_no_foot_has_an_arc_to_follow_while_standing(earn):
     assert earn("walk_height", command=STAND, turns=0.2)[0] == pytest.approx(1.0, abs=1e-5)
+
+
+LIFTED = {"left_hip_pitch_joint": -0.4, "left_knee_joint": 0.8, "left_ankle_pitch_joint": -0.4}
+
+
+@pytest.mark.parametrize(
+    ("command", "turns", "pose", "value"),
+    [
+        (FORWARD, 0.2, LIFTED, 1.0),  # in the middle of the left foot's swing, where it is highest
+        (FORWARD, 0.2, {}, math.exp(-(0.4**2 + 0.8**2 + 0.4**2) / 0.25)),
+        (FORWARD, 0.2, LIFTED | {"left_knee_joint": 0.5}, math.exp(-(0.3**2) / 0.25)),
+        (FORWARD, 0.2, LIFTED | {"right_knee_joint": 0.5}, 1.0),  # whatever the leg in stance does
+        (FORWARD, 0.7, LIFTED, math.exp(-(0.4**2 + 0.8**2 + 0.4**2) / 0.25)),  # the right foot's swing
+        (FORWARD, 0.45, LIFTED, 0.0),  # no foot is in swing
+        (STAND, 0.2, LIFTED, 1.0),
+    ],
+)
+def test_the_leg_in_swing_bends(earn, command, turns, pose, value):
+    assert earn("walk_joints", command=command, turns=turns, pose=pose)[0] == pytest.approx(value, abs=2e-3)
 
 
 @pytest.mark.parametrize("yaw", [0.0, 1.2])
