@@ -1,7 +1,7 @@
 """Unitree G1 on flat ground walks as a velocity command says, and stands at command 0.
 
-What is earned by stepping outweighs what is earned by standing: nothing is paid for being alive, and contacts against the
-gait clock cost as much as those by it bring. With as much paid for standing, policies stood still for as long as tried.
+What is earned by stepping outweighs what is earned by standing: nothing is paid for being alive, and contacts against
+the gait clock cost as much as those by it bring. With more paid for standing, policies stood still as long as tried.
 """
 
 from robot_rl_assets.registry import get_robot

@@ -22,7 +22,7 @@ def walk_swing(s: Any, i: int, foot: int, frequency_hz: float, swing: float) -> 
 
 @reward
 def walk_contact(s: Any, i: int, frequency_hz: float, swing: float) -> float:
-    """Mean over the feet of 1 where contact is as the gait clock says, down in stance and up in swing, and -1 elsewhere.
+    """Mean over the feet of 1 where contact is as the gait clock says, down in stance and up in swing, else -1.
 
     Whoever does not step at all gets next to nothing of it, and has as little to lose by a first step. At command 0
     all feet are to be down. ``swing`` is the share of a period that a foot is in the air.
