@@ -201,7 +201,7 @@ def test_an_arm_from_a_urdf(tmp_path):
     assert [joint.effort_limit for joint in robot.joints] == [20.0, 7.0]
     assert [joint.velocity_limit for joint in robot.joints] == [3.0, 4.0]
     assert [joint.default_pos for joint in robot.joints] == [0.0, -1.25]
-    assert any("base: fixed, since the file has 1 ends of limbs" in line for line in draft.said)
+    assert any("base: fixed, since the file has 1 limbs" in line for line in draft.said)
 
 
 def test_a_base_can_be_said(quadruped, tmp_path):
