@@ -131,9 +131,12 @@ def _state_inertias(spec: Any, model: Any) -> None:
         one = model.body(body.name)
         body.explicitinertial = True
         body.mass, body.ipos, body.iquat = float(one.mass[0]), one.ipos, one.iquat
-        body.inertia, body.fullinertia = one.inertia, [math.nan, 0, 0, 0, 0, 0]
+        # A file has six digits: the triangle inequality must hold after rounding, too.
+        inertia = np.array(one.inertia)
+        most = inertia.sum() - inertia.max()
+        body.inertia = np.minimum(inertia, most * (1.0 - 1e-5))
+        body.fullinertia = [math.nan, 0, 0, 0, 0, 0]
     compiler = spec.compiler
-    compiler.balanceinertia = True  # Rounded to the digits of a file, a triangle inequality may not hold.
     compiler.inertiafromgeom, compiler.inertiagrouprange = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO, [0, 5]
     compiler.settotalmass = -1.0
 

@@ -205,7 +205,7 @@ def _count_limbs(root: ET.Element) -> int:
     links = [link for link in below if link not in children][:1]
     while links:
         chains = [(child, moves + depth(child)) for child, moves in _branches(links[0], below)]
-        if len([length for _, length in chains if length]) != 1:
+        if len([length for _, length in chains if length]) > 1:
             return sum(length >= 2 for _, length in chains)
         links = [child for child, length in chains if length]
     return 1

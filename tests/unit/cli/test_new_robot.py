@@ -321,7 +321,7 @@ def test_classes_frames_textures_and_names_that_are_missing(tmp_path):
     )
     np.testing.assert_allclose(model.body_mass, source.body_mass, atol=1e-6)
     np.testing.assert_allclose(model.jnt_axis, source.jnt_axis, atol=1e-6)
-    np.testing.assert_allclose(model.jnt_range, np.radians([[-90, 90], [-45, 45]]), atol=1e-6)
+    np.testing.assert_allclose(model.jnt_range, np.radians([[-90, 90], [-45, 45]]), atol=1e-5)
     assert (model.nkey, model.ntex) == (0, 0)
 
 
