@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from robot_rl_envs.describe import (
     mirror_maps,
     observation_terms,
 )
-from robot_rl_envs.engine import DIRTY_MODEL
+from robot_rl_envs.engine import DIRTY_MODEL, DIRTY_STATE
 from robot_rl_envs.engines import make_engine
 from robot_rl_envs.entity.scene import make_scene
 from robot_rl_envs.entity.state import CONSTANTS, RECOMPUTED, Chain, State, check_indices, make_chain, make_struct
@@ -353,6 +353,30 @@ class Env(VecEnv):
         at = self.scene.entity.base_dof
         self.state.qvel[where, at : at + 3] += torch.tensor(delta_v, device=self.device)
         self.state.dirty[where] = 1
+        self.engine.write_back(self._arrays["dirty"])
+
+    def place_object(
+        self,
+        name: str,
+        pos: Sequence[float],
+        quat_wxyz: Sequence[float] = (1.0, 0.0, 0.0, 0.0),
+        env_ids: torch.Tensor | None = None,
+    ) -> None:
+        """Put a free object at a pose in the world [m], at rest, in the worlds ``env_ids`` (None: all).
+
+        Raises:
+            ValueError: there is no such object, or it is fixed.
+        """
+        things = {key: thing for key, thing in self.scene.things.objects.items() if not thing.fixed}
+        if name not in things:
+            raise ValueError(f"object={name!r}: must be a free object of task {self.cfg.name!r}: {', '.join(things)}")
+        where = slice(None) if env_ids is None else env_ids
+        at, dof = things[name].qpos, things[name].dof
+        pose = torch.tensor([*pos, *quat_wxyz], dtype=torch.float32, device=self.device)
+        pose[3:] /= pose[3:].norm()
+        self.state.qpos[where, at : at + 7] = pose
+        self.state.qvel[where, dof : dof + 6] = 0.0
+        self.state.dirty[where] = DIRTY_STATE
         self.engine.write_back(self._arrays["dirty"])
 
     def params(self) -> dict[str, float]:

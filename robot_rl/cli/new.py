@@ -1,10 +1,13 @@
 """Write the skeleton of a task, a robot or a package of your own, with its tests.
 
-usage: robot-rl new task <name> [robot=<robot>]
+usage: robot-rl new task <name> [robot=<robot>] [kind=velocity|reach|pose]
        robot-rl new robot <name> [from=<model.xml or .urdf>]
        robot-rl new project <name>
 
 {Options}
+
+A task is made for its robot: one with feet follows a velocity command, a fixed arm reaches for targets, another holds
+its default pose (kind=).
 
 With from= a robot is drafted from its own model: joints, limits, gains, default pose, feet and mirror; what was guessed
 is said. Without it a small arm is written, to be replaced.
@@ -41,6 +44,7 @@ class Options:
     """Options of robot-rl new."""
 
     robot: str = option("unitree_go2", "the robot of a new task")
+    kind: str = option("auto", "what a new task is about: velocity, reach, pose, or auto: as the robot can")
     from_: str = option("", "a new robot's own model: an .xml of MuJoCo's or a .urdf")
     base: str = option("auto", "floating, fixed, or auto: as the model has it; a URDF with several limbs floats")
     collision: str = option(
@@ -91,7 +95,7 @@ def run(arguments: Sequence[str]) -> int:
             raise UserError(f"from={options.from_}: has no effect on new {kind}; leave it out")
         if options.from_:
             return _draft_robot(name, options, place)
-        files = task_files(name, options.robot, place) if kind == "task" else robot_files(name, place)
+        files = task_files(name, options.robot, place, options.kind) if kind == "task" else robot_files(name, place)
         root = place.root
         entry = add_entry((root / "pyproject.toml").read_text(), kind, name, place) if place.package else ""
         write_new(root, files)
@@ -221,12 +225,25 @@ def add_entry(text: str, kind: str, name: str, place: Place) -> str:
     return text.replace(head, f'{head}{name} = "{target}"\n')
 
 
-def task_files(name: str, robot_name: str, place: Place) -> dict[str, str]:
-    """Return the files of a new task by path relative to the root; raise UserError where there is no such robot."""
+def task_files(name: str, robot_name: str, place: Place, kind: str = "auto") -> dict[str, str]:
+    """Return the files of a new task by path relative to the root.
+
+    Raises:
+        UserError: there is no such robot, or it cannot do a task of that kind.
+    """
     from robot_rl_assets.registry import get_robot
+
+    from robot_rl.robots.tasks import choose_kind, reach_words, velocity_words
 
     with as_user_error():
         robot = get_robot(robot_name)
+    if (kind := choose_kind(kind, robot)) != "pose":
+        words = velocity_words(robot) if kind == "velocity" else reach_words(robot)
+        words |= {"name": name, "robot": robot_name}
+        return {
+            f"{place.folder('task', name)}/__init__.py": fill(f"{kind}.txt", words),
+            place.test("task", name): fill(f"test_{kind}.txt", words),
+        }
     driven = any(joint.kp for joint in robot.joints)
     return _task_files(name, robot_name, place, is_driven=driven, has_base=robot.base_body is not None)
 

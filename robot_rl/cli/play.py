@@ -1,4 +1,4 @@
-"""Drive a policy in the browser: sliders of the command, targets to drag, reset, pushes, speed.
+"""Drive a policy in the browser: sliders of the command, targets and objects to drag, reset, pushes, speed.
 
 usage: robot-rl play [key=value ...]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
@@ -91,8 +92,9 @@ def make_draft(source: Source, collision: str, gains: Gains, other_side: Callabl
     _add_feet(draft, poser, other_side)
     model = _compile(source)
     poser = _Poser(model, source.base, default)
-    draft.height = max(0.0, round(poser.height(), 4)) if source.base else 0.0
     _mirror(draft, poser, other_side)
+    poser = _Poser(model, source.base, {name: joint["default_pos"] for name, joint in draft.joints.items()})
+    draft.height = max(0.0, round(poser.height(), 4)) if source.base else 0.0
     _drive(draft, poser, source, gains)
     _mount_imu(draft)
     _add_hand(draft, poser, source)
@@ -121,13 +123,22 @@ def _drop_meshes(spec: Any) -> int:
 
 def _state_inertias(spec: Any, model: Any) -> None:
     """Write every body's inertia, so that shapes may be replaced without a change of dynamics."""
+    import mujoco
+
     for body in spec.bodies:
         if body.name == "world":
             continue
         one = model.body(body.name)
         body.explicitinertial = True
         body.mass, body.ipos, body.iquat = float(one.mass[0]), one.ipos, one.iquat
-        body.inertia, body.fullinertia = one.inertia, [math.nan, 0, 0, 0, 0, 0]
+        # A file has six digits: the triangle inequality must hold after rounding, too.
+        inertia = np.array(one.inertia)
+        most = inertia.sum() - inertia.max()
+        body.inertia = np.minimum(inertia, most * (1.0 - 1e-5))
+        body.fullinertia = [math.nan, 0, 0, 0, 0, 0]
+    compiler = spec.compiler
+    compiler.inertiafromgeom, compiler.inertiagrouprange = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO, [0, 5]
+    compiler.settotalmass = -1.0
 
 
 def _shape(source: Source, model: Any, collision: str) -> None:
@@ -154,15 +165,15 @@ def _shape(source: Source, model: Any, collision: str) -> None:
         geom.classname = spec.default
     for body in spec.bodies:
         if body.name != "world" and not any(geom.group == VISUAL for geom in body.geoms):
-            _add_inertia_box(body, group=VISUAL)
+            _add_inertia_box(spec.default, body, group=VISUAL)
     if not any(touching):
         for body in spec.bodies:
             if body.name != "world" and body.joints:
-                _add_inertia_box(body, group=COLLISION)
+                _add_inertia_box(spec.default, body, group=COLLISION)
         said.append("shapes: no shape touched anything; boxes of the bodies' inertia do")
 
 
-def _add_inertia_box(body: Any, *, group: int) -> None:
+def _add_inertia_box(default: Any, body: Any, *, group: int) -> None:
     """Add the box of uniform density with a body's mass and principal moments of inertia."""
     import mujoco
 
@@ -170,7 +181,7 @@ def _add_inertia_box(body: Any, *, group: int) -> None:
     squares = 1.5 * (inertia.sum() - 2.0 * inertia) / max(float(body.mass), 1e-9)
     half = [float(max(0.004, math.sqrt(max(square, 0.0)))) for square in squares]
     placed = {"type": mujoco.mjtGeom.mjGEOM_BOX, "size": half, "pos": body.ipos, "quat": body.iquat}
-    body.add_geom(**placed, group=group, contype=0, conaffinity=int(group == COLLISION))
+    body.add_geom(default, **placed, group=group, contype=0, conaffinity=int(group == COLLISION))
 
 
 def _fit(geom: Any, model: Any, index: int) -> None:
@@ -302,6 +313,7 @@ def _add_feet(draft: Draft, poser: _Poser, other_side: Callable[[str], str]) -> 
         owner = spec.body(model.body(int(model.geom_bodyid[geom]) if keep else body).name)
         if keep:
             own = next(g for k, g in enumerate(spec.geoms) if k == geom)
+            _free_name(spec.geoms, name)
             own.name, place = name, model.geom_pos[geom]
         else:
             turn = poser.data.xmat[body].reshape(3, 3)
@@ -313,16 +325,24 @@ def _add_feet(draft: Draft, poser: _Poser, other_side: Callable[[str], str]) -> 
                 "pos": place,
                 "group": COLLISION,
             }
-            owner.add_geom(name=name, contype=0, conaffinity=1, condim=3, **shape)
+            _free_name(spec.geoms, name)
+            owner.add_geom(spec.default, name=name, contype=0, conaffinity=1, condim=3, **shape)
         for site in [site for site in spec.sites if site.name == f"{name}_foot"]:
             spec.delete(site)
-        owner.add_site(name=f"{name}_foot", pos=place)
+        owner.add_site(spec.default, name=f"{name}_foot", pos=place)
     draft.feet = names
     draft.foot_mirror = [
         names.index(other_side(name)) if other_side(name) in names else k for k, name in enumerate(names)
     ]
     kind = "their own spheres" if keep else f"spheres of {FOOT_RADIUS:g} m were added at their lowest points"
     draft.said.append(f"feet: {', '.join(names)}, the ends of limbs that reach the ground; {kind}")
+
+
+def _free_name(elements: Sequence[Any], name: str) -> None:
+    """Rename the element that has a name, so that another can take it."""
+    taken = {element.name: element for element in elements}
+    if name in taken:
+        taken[name].name = next(other for k in range(1, 10_000) if (other := f"{name}_{k}") not in taken)
 
 
 def _has_joints_below(model: Any, body: int) -> bool:
@@ -373,8 +393,28 @@ def _mirror(draft: Draft, poser: _Poser, other_side: Callable[[str], str]) -> No
                 f"default pose: joint '{name}' at 0 instead of {joint['default_pos']:g}, as its mirror wants"
             )
             joint["default_pos"] = 0.0
+    if draft.base is not None:
+        for name, joint in joints.items():
+            if joint["mirror"] and name < joint["mirror"]:
+                joints[joint["mirror"]]["default_pos"] = joint["mirror_sign"] * joint["default_pos"] + 0.0
+    _match_ranges(draft)
     pairs = sum(joint["mirror"] is not None for joint in joints.values()) // 2
     draft.said.append(f"mirror: {pairs} pairs of joints by their names, the signs by their axes")
+
+
+def _match_ranges(draft: Draft) -> None:
+    """Give both of a pair the range that both have, where the source's are no mirror images of each other."""
+    narrowed = []
+    for name, joint in draft.joints.items():
+        one, two = draft.spec.joint(name), draft.spec.joint(joint["mirror"] or name)
+        own, other = np.array(one.range), np.sort(joint["mirror_sign"] * np.array(two.range))
+        shared = [max(own[0], other[0]), min(own[1], other[1])]
+        if joint["mirror"] and name < joint["mirror"] and not np.array_equal(own, other) and shared[0] < shared[1]:
+            one.range, two.range = shared, np.sort(joint["mirror_sign"] * np.array(shared)).tolist()
+            if np.abs(own - other).max() > 1e-4:
+                narrowed.append(f"{name} and {joint['mirror']}")
+    if narrowed:
+        draft.said.append(f"ranges: {', '.join(narrowed)} got the range that both have")
 
 
 def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
@@ -504,7 +544,8 @@ def _mount_imu(draft: Draft) -> None:
         draft.imu, own.quat = own.name, [1, 0, 0, 0]
         return
     draft.imu = "imu"
-    body.add_site(name="imu")
+    _free_name(draft.spec.sites, "imu")
+    body.add_site(draft.spec.default, name="imu")
     draft.said.append(f"IMU: at the origin of {draft.base}; move the site to where it sits")
 
 
@@ -528,23 +569,26 @@ def _add_hand(draft: Draft, poser: _Poser, source: Source) -> None:
         place = data.xmat[palm].reshape(3, 3).T @ (np.mean(points, axis=0) - data.xpos[palm])
         name = f"{model.body(palm).name}_tcp"
         if not any(site.name == name for site in draft.spec.sites):
-            draft.spec.body(model.body(palm).name).add_site(name=name, pos=place)
+            draft.spec.body(model.body(palm).name).add_site(draft.spec.default, name=name, pos=place)
         draft.said.append(
             f"gripper: {', '.join(joints)} on {model.body(palm).name}, driven by {leader}; site '{name}' is in the "
             "middle of its fingers; move it to where it holds things"
         )
 
 
-def write_model(draft: Draft, name: str, source: Path) -> tuple[str, dict[str, bytes]]:
+def write_model(draft: Draft, name: str) -> tuple[str, dict[str, bytes]]:
     """Return the model as text, and the files of its meshes by their path in the robot's folder."""
-    spec, meshes = draft.spec, {}
+    spec, meshes, moved = draft.spec, {}, {}
     spec.modelname = name
-    if list(spec.meshes):
-        here = Path(spec.meshdir or ".")
-        here = here if here.is_absolute() else source.parent / here
-        for mesh in spec.meshes:
-            meshes[f"meshes/{Path(mesh.file).name}"] = (here / mesh.file).read_bytes()
-            mesh.file = Path(mesh.file).name
-        spec.meshdir = str(here)
+    for mesh in spec.meshes:
+        if mesh.file and mesh.file not in moved:
+            own, count = Path(mesh.file), 1
+            short = own.name
+            while f"meshes/{short}" in meshes:
+                count += 1
+                short = f"{own.stem}_{count}{own.suffix}"
+            meshes[f"meshes/{short}"], moved[mesh.file] = own.read_bytes(), short
     text = spec.to_xml()
-    return re.sub(r'meshdir="[^"]*"', 'meshdir="meshes"', text), meshes
+    for file, short in moved.items():
+        text = text.replace(f"file={quoteattr(file)}", f'file="{short}"')
+    return (text.replace("<compiler ", '<compiler meshdir="meshes" ', 1) if meshes else text), meshes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -14,6 +16,8 @@ import numpy as np
 from robot_rl.errors import UserError, suggest
 
 BASES = ("auto", "floating", "fixed")
+MESHES = (".obj", ".stl", ".msh")
+"""Files of meshes that MuJoCo reads."""
 COLLISIONS = ("meshes", "primitives", "boxes")
 
 
@@ -67,9 +71,12 @@ def read_source(path: Path, base: str, collision: str) -> Source:
         raise UserError(f"from={path}: must be an .xml of MuJoCo's or a .urdf")
     source = _read_urdf(path, base) if path.suffix == ".urdf" else _read_mjcf(path)
     spec = source.spec
+    _name_all(source)
+    _locate_meshes(source)
     _check_meshes(source, collision)
     _note_motors(source)
     _leave_the_robot(source)
+    _leave_plain(spec)
     roots = [body for body in spec.worldbody.bodies if _moves(body)]
     if not roots:
         raise UserError(f"from={path}: has no joint; a robot has some")
@@ -125,16 +132,14 @@ def _read_urdf(path: Path, base: str) -> Source:
         raise UserError(f"from={path}: has <{root.tag}> instead of <robot>")
     _check_urdf(path, root)
     joints = root.findall("joint")
-    children = {_name(joint.find("child"), "link") for joint in joints}
-    parents = [_name(joint.find("parent"), "link") for joint in joints]
-    limbs = len(children - set(parents))
+    limbs = _count_limbs(root)
     is_floating = base == "floating" or (base == "auto" and limbs >= 2)
     for old in root.findall("mujoco"):
         root.remove(old)
-    names = {Path(str(mesh.get("filename"))).name for mesh in root.iter("mesh")}
-    folder = next((found.parent for name in sorted(names) for found in path.parent.parent.rglob(name)), path.parent)
+    _leave_weightless(root)
+    files = _number_meshes(root, path)
     compiler = ET.SubElement(ET.SubElement(root, "mujoco"), "compiler")
-    compiler.attrib |= {"meshdir": str(folder.resolve()), "strippath": "true", "discardvisual": "false"}
+    compiler.attrib |= {"strippath": "true", "discardvisual": "false"}
     compiler.attrib |= {"fusestatic": "false", "balanceinertia": "true"}
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / path.name
@@ -143,6 +148,8 @@ def _read_urdf(path: Path, base: str) -> Source:
             spec = mujoco.MjSpec.from_file(str(copy))
         except ValueError as error:
             raise UserError(f"from={path}: {_line(error)}") from None
+    for mesh in spec.meshes:
+        mesh.file = files[mesh.file]
     source = Source(path, spec)
     if is_floating:
         spec.worldbody.bodies[0].add_freejoint(name="base_joint")
@@ -163,15 +170,95 @@ def _read_urdf(path: Path, base: str) -> Source:
             equality.name1, equality.name2 = pair["name1"], pair["name2"]
     if base == "auto":
         kind = "floating" if is_floating else "fixed"
-        source.said.append(f"base: {kind}, since the file has {limbs} ends of limbs; base= says it otherwise")
+        source.said.append(f"base: {kind}, since the file has {limbs} limbs; base= says it otherwise")
     return source
+
+
+def _leave_weightless(root: ET.Element) -> None:
+    """Take the inertias of zero out of links that are fixed to another; MuJoCo refuses them."""
+    moving = _moving_links(root)
+    for link in root.findall("link"):
+        inertial = link.find("inertial")
+        inertia = None if inertial is None else inertial.find("inertia")
+        if inertial is None or inertia is None or link.get("name") in moving:
+            continue
+        if min(float(inertia.get(axis, 0)) for axis in ("ixx", "iyy", "izz")) <= 0.0:
+            link.remove(inertial)
+
+
+def _moving_links(root: ET.Element) -> set[str]:
+    return {_name(joint.find("child"), "link") for joint in root.findall("joint") if joint.get("type") != "fixed"}
+
+
+def _count_limbs(root: ET.Element) -> int:
+    """Return how many chains of two moving joints or more begin at the first link that branches; fingers are none."""
+    below: dict[str, list[tuple[str, bool]]] = {}
+    for joint in root.findall("joint"):
+        parent, child = _name(joint.find("parent"), "link"), _name(joint.find("child"), "link")
+        below.setdefault(parent, []).append((child, joint.get("type") != "fixed"))
+    children = {child for pairs in below.values() for child, _ in pairs}
+
+    def depth(link: str, seen: tuple[str, ...] = ()) -> int:
+        pairs = [] if link in seen else below.get(link, [])
+        return max((moves + depth(child, (*seen, link)) for child, moves in pairs), default=0)
+
+    links = [link for link in below if link not in children][:1]
+    while links:
+        chains = [(child, moves + depth(child)) for child, moves in _branches(links[0], below)]
+        if len([length for _, length in chains if length]) > 1:
+            return sum(length >= 2 for _, length in chains)
+        links = [child for child, length in chains if length]
+    return 1
+
+
+def _branches(link: str, below: Mapping[str, list[tuple[str, bool]]]) -> list[tuple[str, bool]]:
+    """Return the links below one and whether each moves, through what is fixed to it."""
+    found = []
+    for child, moves in below.get(link, []):
+        found += [(child, True)] if moves else _branches(child, below)
+    return found
+
+
+def _number_meshes(root: ET.Element, path: Path) -> dict[str, str]:
+    """Give every mesh of a URDF a file name of its own; return by it the file, wherever it lies around the URDF.
+
+    MuJoCo takes meshes of one name in two folders for the same. A name is package://name/path, relative or absolute.
+    """
+    files: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for mesh in root.iter("mesh"):
+        own = str(mesh.get("filename"))
+        if own not in names:
+            short, count = Path(own).name, 1
+            while short in files:
+                count += 1
+                short = f"{Path(own).stem}_{count}{Path(own).suffix}"
+            names[own], files[short] = short, str(_find_mesh(own, path))
+        mesh.set("filename", names[own])
+    return files
+
+
+def _find_mesh(name: str, path: Path) -> Path:
+    """Return the file of a URDF's mesh: where its name says, else the one around with the longest common ending."""
+    own = Path(re.sub(r"^(package|file|model)://", "", name))
+    for folder in (path.parent, *path.parent.resolve().parents[:6]):
+        for relative in (own, Path(*own.parts[1:]) if len(own.parts) > 1 else own):
+            if (folder / relative).is_file():
+                return (folder / relative).resolve()
+
+    def common(found: Path) -> int:
+        pairs = zip(reversed(found.parts), reversed(own.parts), strict=False)
+        return next((k for k, (one, two) in enumerate(pairs) if one != two), len(own.parts))
+
+    around = sorted(path.resolve().parent.parent.rglob(own.name), key=common)
+    return around[-1] if around else (path.parent / own).resolve()
 
 
 def _check_urdf(path: Path, root: ET.Element) -> None:
     names = [str(joint.get("name")) for joint in root.findall("joint")]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"from={path}: joint '{twice[0]}' is there twice; names must be unique")
-    moving = {_name(joint.find("child"), "link") for joint in root.findall("joint") if joint.get("type") != "fixed"}
+    moving = _moving_links(root)
     for link in root.findall("link"):
         if link.get("name") in moving and link.find("inertial") is None:
             raise UserError(f"from={path}: link '{link.get('name')}' moves and has no <inertial>; give it one")
@@ -181,19 +268,83 @@ def _name(element: ET.Element | None, key: str) -> str:
     return "" if element is None else str(element.get(key))
 
 
-def _check_meshes(source: Source, collision: str) -> None:
-    """Raise UserError for a mesh file that is missing and needed."""
-    if collision == "boxes":
-        return
+def _name_all(source: Source) -> None:
+    """Give bodies and joints without a name one, so that lines about them can say which."""
+    spec = source.spec
+    for kind in ("bodies", "joints"):
+        taken, count = {element.name for element in getattr(spec, kind)}, 0
+        for element in getattr(spec, kind):
+            if element.name or (kind == "joints" and _is_free(element)):
+                continue
+            stem = f"{element.parent.name}_joint" if kind == "joints" else "body"
+            name = next(f"{stem}_{k}" for k in range(1, 10_000) if f"{stem}_{k}" not in taken)
+            element.name, count = name, count + 1
+            taken.add(name)
+        if count:
+            source.said.append(f"names: {count} {kind} had none and got one, such as '{name}'")
+
+
+def _locate_meshes(source: Source) -> None:
+    """Write each mesh's own path into it, and leave out what is only seen and no file that MuJoCo reads."""
     spec = source.spec
     folder = Path(spec.meshdir or ".")
     folder = folder if folder.is_absolute() else source.path.parent / folder
     for mesh in spec.meshes:
-        if mesh.file and not (folder / mesh.file).is_file():
+        if mesh.file:
+            mesh.name = mesh.name or Path(mesh.file).stem
+            mesh.file = str((folder / mesh.file).resolve())
+    spec.meshdir, spec.strippath = "", False
+    unread = {mesh.name for mesh in spec.meshes if mesh.file and Path(mesh.file).suffix.lower() not in MESHES}
+    seen_only = unread - {geom.meshname for geom in spec.geoms if geom.contype or geom.conaffinity}
+    for geom in [geom for geom in spec.geoms if geom.meshname in seen_only]:
+        spec.delete(geom)
+    for mesh in [mesh for mesh in spec.meshes if mesh.name in seen_only]:
+        spec.delete(mesh)
+    if seen_only:
+        source.said.append(
+            f"left out: {len(seen_only)} meshes that are only seen, in a format that MuJoCo does not read"
+        )
+
+
+def _check_meshes(source: Source, collision: str) -> None:
+    """Raise UserError for a mesh file that is missing or cannot be read, and is needed."""
+    if collision == "boxes":
+        return
+    right = "or write collision=boxes, which replaces meshes by boxes of the bodies' inertia"
+    for mesh in source.spec.meshes:
+        where = f"from={source.path}: mesh '{mesh.name}'"
+        if mesh.file and not Path(mesh.file).is_file():
+            raise UserError(f"{where} is missing: {mesh.file}; put it there, {right}")
+        if mesh.file and Path(mesh.file).suffix.lower() not in MESHES:
             raise UserError(
-                f"from={source.path}: mesh '{mesh.name or Path(mesh.file).stem}' is missing: {folder / mesh.file}; "
-                "put it there, or write collision=boxes, which replaces meshes by boxes of the bodies' inertia"
+                f"{where} is a {Path(mesh.file).suffix}, which MuJoCo does not read; make it an .obj or .stl, {right}"
             )
+
+
+def _leave_plain(spec: Any) -> None:
+    """Take out skins and textures from files, and reset what would reach elements that are added later.
+
+    Its defaults are in every element already.
+    """
+    import mujoco
+
+    for skin in list(getattr(spec, "skins", ())):
+        spec.delete(skin)
+    files = {texture.name for texture in spec.textures if texture.file or any(texture.cubefiles)}
+    for material in spec.materials:
+        if files & set(material.textures):
+            material.textures = ["" if name in files else name for name in material.textures]
+    for texture in [texture for texture in spec.textures if texture.name in files]:
+        spec.delete(texture)
+    default, nothing = spec.default, [math.nan, 0.0, 0.0, 0.0, 0.0, 0.0]
+    default.geom.fromto, default.geom.pos, default.geom.quat = nothing, [0.0] * 3, [1.0, 0.0, 0.0, 0.0]
+    default.geom.type, default.geom.size, default.geom.meshname = mujoco.mjtGeom.mjGEOM_SPHERE, [0.0] * 3, ""
+    default.site.fromto, default.site.pos, default.site.quat = nothing, [0.0] * 3, [1.0, 0.0, 0.0, 0.0]
+    default.actuator.ctrllimited = default.actuator.forcelimited = mujoco.mjtLimited.mjLIMITED_AUTO
+    default.actuator.ctrlrange = default.actuator.forcerange = [0.0, 0.0]
+    for element in (*spec.geoms, *spec.sites):
+        element.classname = default
+    spec.nkey = 0
 
 
 def _note_motors(source: Source) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 SIZE = (640, 480)
 """Width and height of each half of an image [pixels]."""
+WIDTH = 120
+"""Longest line of robot.py."""
 COLUMNS = ("default_pos", "effort_limit", "velocity_limit", "kp", "kd", "action_scale", "mirror", "mirror_sign")
 
 
@@ -31,7 +33,7 @@ def draft_robot(name: str, path: Path, *, base: str, collision: str, gains: Gain
     require_choice("collision", collision, COLLISIONS)
     source = read_source(path, base, collision)
     draft = make_draft(source, collision, gains, other_side)
-    text, files = write_model(draft, name, path)
+    text, files = write_model(draft, name)
     if draft.base is None and _problems(draft, name, text, files):
         for joint in draft.joints.values():
             joint.pop("mirror", None)
@@ -82,7 +84,7 @@ def robot_text(draft: Draft, name: str, path: Path) -> str:
     said = "\n".join(textwrap.fill(f"- {line}", 118, subsequent_indent="  ") for line in draft.said)
     has_mirror = any("mirror" in joint for joint in draft.joints.values())
     columns = COLUMNS if has_mirror else COLUMNS[:-2]
-    rows = "\n".join(f'    "{joint}": {_row(fields, columns)},' for joint, fields in draft.joints.items())
+    rows = "\n".join(_entry(joint, _row(fields, columns)) for joint, fields in draft.joints.items())
     base = f'    base_body="{draft.base}",\n    base_height={draft.height:g},\n' if draft.base else ""
     feet = (
         f"    feet={_tuple(draft.feet)},\n    foot_radius={draft.radius:g},\n"
@@ -101,6 +103,13 @@ def robot_text(draft: Draft, name: str, path: Path) -> str:
         "    joints=tuple(Joint(name=name, **dict(zip(FIELDS, row, strict=True))) for name, row in JOINTS.items()),\n"
         f"{base}{feet}{imu})\n"
     )
+
+
+def _entry(joint: str, row: str) -> str:
+    line = f'    "{joint}": {row},'
+    if len(line) <= WIDTH:
+        return line
+    return f'    "{joint}": (\n        ' + ",\n        ".join(row[1:-1].split(", ")) + ",\n    ),"
 
 
 def _row(fields: Mapping[str, Any], columns: Sequence[str]) -> str:

@@ -123,6 +123,14 @@ def can_be_pushed(env: Any) -> bool:
     return hasattr(env, "push") and (scene is None or scene.base)
 
 
+def free_objects(env: Any, world: int = 0) -> dict[str, np.ndarray]:
+    """Return the poses (7,) of a world's free objects: position [m] and orientation w, x, y, z."""
+    things = getattr(getattr(env, "scene", None), "things", None)
+    found = {name: thing.qpos for name, thing in things.objects.items() if not thing.fixed} if things else {}
+    qpos = env.state.qpos[world].detach().cpu().numpy().astype(np.float64)
+    return {name: qpos[at : at + 7] for name, at in found.items()}
+
+
 def base_pose(env: Any, world: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return the pose of a base frame in the world: position (3,) [m] and orientation (4,) w, x, y, z."""
     scene, state = getattr(env, "scene", None), env.state

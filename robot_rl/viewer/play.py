@@ -15,7 +15,7 @@ import numpy as np
 
 from robot_rl.errors import UserError
 from robot_rl.viewer.command import CommandInfo
-from robot_rl.viewer.drive import Driver, can_be_pushed, command_frame, heading, scene_model
+from robot_rl.viewer.drive import Driver, can_be_pushed, command_frame, free_objects, heading, scene_model
 
 DRAW_HZ, READ_HZ, PLOT_HZ = 100.0, 5.0, 5.0
 HISTORY_S = 10.0
@@ -85,6 +85,7 @@ class Player:
         self._page = Page(host, port, str(env.cfg.name))
         server, self.url = self._page.server, self._page.url
 
+        from robot_rl.viewer.handles import Handles
         from robot_rl.viewer.panel import Panel
         from robot_rl.viewer.scene import WORLD, RobotScene
         from robot_rl.viewer.target import Target
@@ -95,6 +96,7 @@ class Player:
         start = np.zeros(0) if info is None else first_command(info, self.driver.command()[0])
         self.panel = Panel(server, str(env.cfg.name), info, start, can_push=can_be_pushed(env))
         self._target = Target(server, WORLD, info) if info is not None and info.is_target else None
+        self._handles = Handles(server, WORLD, list(free_objects(env)))
         self._scene.update(self.driver.qpos[0])
         server.on_client_connect(self._scene.look_from)
         self._history: deque[tuple[float, np.ndarray, np.ndarray]] = deque(maxlen=round(HISTORY_S * PLOT_HZ * 2))
@@ -143,6 +145,8 @@ class Player:
             self.env.push((size * math.cos(angle), size * math.sin(angle), 0.0))
         if self._target is not None and (dragged := self._target.take()) is not None:
             panel.move(dragged)
+        for name, pose in self._handles.take().items():
+            self.env.place_object(name, pose[:3], pose[3:])
 
     def _step(self) -> None:
         if self._info is not None:
@@ -164,6 +168,7 @@ class Player:
         if self._is_due("draw", now, DRAW_HZ):
             with self._page.server.atomic():
                 self._scene.update(self.driver.qpos[0], follow=self.panel.follow)
+                self._handles.show(free_objects(self.env))
                 if tracks:
                     quat = self.env.state.base_quat_wxyz[0].cpu().numpy()
                     self._scene.show_velocity(command, measured, heading(quat))

@@ -244,3 +244,36 @@ def test_cartpole_is_the_same_on_both_engines():
         for name in ("mujoco", "mujoco_warp")
     ]
     assert_alike(envs, 100, tolerance=2e-5)
+
+
+def test_objects_fall_slide_and_are_pushed_alike():
+    """A cube is dropped, a ball thrown, a cylinder stands on a fixed table; 25 control steps of 0.02 s."""
+    from robot_rl_envs.objects import Box, Cylinder, Sphere
+
+    task = get_task("cartpole")
+    task.objects = {
+        "cube": Box(size=(0.1, 0.1, 0.1), pos=(0.0, -1.0, 0.3)),
+        "ball": Sphere(radius=0.05, pos=(1.0, -1.0, 0.2)),
+        "can": Cylinder(radius=0.04, height=0.1, pos=(2.0, -1.0, 0.25)),
+        "table": Box(size=(0.4, 0.4, 0.2), pos=(2.0, -1.0, 0.1), fixed=True),
+    }
+    envs = [make_env(task, num_envs=N, engine=name, seed=3, num_threads=1) for name in ("mujoco", "mujoco_warp")]
+    for env in envs:
+        at = env.scene.things.objects["ball"].dof
+        env.state.qvel[:, at] = 1.0
+        env.state.dirty.fill_(DIRTY_STATE)
+        env.engine.write_back(env._arrays["dirty"])
+    for step in range(25):
+        for env in envs:
+            env.step(torch.zeros(N, env.num_actions) + 0.01 * step)
+        one, two = (env.state for env in envs)
+        torch.testing.assert_close(two.object_pos_w, one.object_pos_w, atol=5e-5, rtol=0)
+        torch.testing.assert_close(two.object_quat_wxyz, one.object_quat_wxyz, atol=5e-4, rtol=0)
+        torch.testing.assert_close(two.object_lin_vel_w, one.object_lin_vel_w, atol=5e-3, rtol=0)
+    start = torch.tensor([thing.pos for thing in task.objects.values()])
+    moved = (one.object_pos_w - start).norm(dim=-1)
+    assert (moved[:, 0] > 0.2).all(), "the cube was to fall"
+    assert (moved[:, 1] > 0.3).all(), "the ball was to fly"
+    assert (moved[:, 3] == 0).all()
+    for env in envs:
+        env.close()

@@ -223,3 +223,17 @@ def deliver(
     if k >= 0:
         for channel in range(out.shape[2]):
             out[i, 0, channel, pixel] = images[i, k, channel, pixel]
+
+
+@wp.kernel(enable_backward=False)
+def paint(
+    owners: wp.array(dtype=wp.int32),
+    tint: wp.array3d(dtype=wp.float32),
+    # outputs
+    geom_rgba: wp.array2d(dtype=wp.vec4),
+):
+    """Give the geoms of objects the colour that their world drew; the opacity stays."""
+    row, geom = wp.tid()
+    o = owners[geom]
+    if o >= 0 and tint[row, o, 3] > 0.0:
+        geom_rgba[row, geom] = wp.vec4(tint[row, o, 0], tint[row, o, 1], tint[row, o, 2], geom_rgba[row, geom][3])

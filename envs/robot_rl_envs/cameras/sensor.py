@@ -43,12 +43,14 @@ class CameraSensor:
         """Build the sensor; raise a ValueError if the camera does not fit the robot's model.
 
         ``state`` are live arrays of the worlds: "qpos" (num_envs, nq), "step_count" (num_envs,) control steps since the
-        reset, "counter" (num_envs,) control steps ever.
+        reset, "counter" (num_envs,) control steps ever; "object_tint" (num_envs, objects, 4), if colours are drawn.
         """
         self.name, self.group, self._device = name, group, device
         self._qpos = state["qpos"]
         worlds = self._qpos.shape[0]
-        self._views = Views(scene, group, num_envs=worlds, device=device, num_threads=num_threads)
+        self._views = Views(
+            scene, group, num_envs=worlds, device=device, num_threads=num_threads, tint=state.get("object_tint")
+        )
         camera = group.camera
         slots = math.ceil(camera.delay_steps[1] / camera.every) + 2 if camera.delay_steps[1] else 0
         channels, height, width = group.shape

@@ -15,6 +15,7 @@ import numpy as np
 import warp as wp
 from mujoco_warp._src.bvh import build_scene_bvh
 
+from robot_rl_envs.cameras.kernels import paint
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.sensing.camera import ImageGroup
 
@@ -101,11 +102,28 @@ class View:
     def __init__(self, model: Any, data: Any, context: Any, first: int, count: int, *, rgb: bool):
         self._model, self.data, self._context = model, data, context
         self.first, self.count = first, count
-        self._rgb = rgb
+        self._rgb, self._paint = rgb, []
         self.image = context.rgb_data if rgb else context.depth_data
 
+    def paint_by(self, model: Any, owners: np.ndarray, tint: wp.array) -> None:
+        """Colour geoms from now on by ``tint`` (num_envs, objects, 4), where its last number is not 0.
+
+        Args:
+            model: the compiled scene, with the colours of geoms without a drawn one.
+            owners: (ngeom,) index of the object that a geom belongs to, -1 without one.
+            tint: red, green, blue, and whether they were drawn.
+        """
+        # The renderer reads one row a world; worlds of other parts have arrays of their own.
+        self._model = copy.copy(self._model)
+        own = np.tile(model.geom_rgba.astype(np.float32), (self.count, 1, 1))
+        self._model.geom_rgba = wp.array(own, dtype=wp.vec4)
+        mine = tint[self.first : self.first + self.count]
+        self._paint = [wp.array(owners, dtype=wp.int32), mine, self._model.geom_rgba]
+
     def place(self, qpos: Any) -> None:
-        """Set the worlds' bodies, geoms and lights from ``qpos`` (num_envs, nq)."""
+        """Set the worlds' bodies, geoms, lights and drawn colours; ``qpos`` is (num_envs, nq)."""
+        if self._paint:
+            wp.launch(paint, dim=self._model.geom_rgba.shape, inputs=self._paint)
         wp.copy(self.data.qpos, qpos[self.first : self.first + self.count])
         mjw.kinematics(self._model, self.data)
         if self._rgb:
@@ -125,7 +143,16 @@ class Views:
         model: the rendered scene.
     """
 
-    def __init__(self, scene: Scene, group: ImageGroup, *, num_envs: int, device: str, num_threads: int):
+    def __init__(
+        self,
+        scene: Scene,
+        group: ImageGroup,
+        *,
+        num_envs: int,
+        device: str,
+        num_threads: int,
+        tint: wp.array | None = None,
+    ):
         self.model = camera_model(scene, group)
         self.camera = mujoco.mj_name2id(self.model, mujoco.mjtObj.mjOBJ_CAMERA, group.camera.name)
         self._device = device
@@ -145,6 +172,8 @@ class Views:
                     context = _context_like(context, self.model, worlds)
                 data = mjw.make_data(self.model, nworld=worlds, nconmax=1, njmax=1)
                 self.parts.append(View(warp_model, data, context, first, worlds, rgb=rgb))
+                if rgb and tint is not None:
+                    self.parts[-1].paint_by(self.model, owners_of(self.model, list(scene.objects)), tint)
 
     def _make_context(self, group: ImageGroup, worlds: int) -> Any:
         rgb = group.kind == "rgb"
@@ -178,6 +207,18 @@ class Views:
         """End the threads."""
         if self._pool is not None:
             self._pool.shutdown(wait=False)
+
+
+def owners_of(model: mujoco.MjModel, objects: list[str]) -> np.ndarray:
+    """Return the index of the object that each geom belongs to (ngeom,), -1 without one."""
+    roots = {model.body(name).id: k for k, name in enumerate(objects)}
+    owners = np.full(model.ngeom, -1, dtype=np.int32)
+    for geom in range(model.ngeom):
+        body = int(model.geom_bodyid[geom])
+        while body and body not in roots:
+            body = int(model.body_parentid[body])
+        owners[geom] = roots.get(body, -1)
+    return owners
 
 
 def _context_like(context: Any, model: mujoco.MjModel, worlds: int) -> Any:

@@ -393,3 +393,17 @@ def object_size(s: Any, i: int, rng: wp.uint32, object: float, lo: float, hi: fl
         s.body_inertia[i, b, k] = s.body_inertia_nominal[b, k] * wp.pow(factor, 5.0)
     s.geom_rbound[i, g, 0] = s.geom_rbound_nominal[g, 0] * factor
     s.body_mass[i, b, 0] = s.body_mass_nominal[b, 0] * factor * factor * factor
+
+
+@event(
+    writes="nothing",
+    fields={"object_tint": ("objects", 4)},
+    covers=("colour of an object",),
+    check=lambda params, _: check_range(params, "lo", "hi", least=0.0, most=1.0),
+)
+def object_color(s: Any, i: int, rng: wp.uint32, object: float, lo: float, hi: float):
+    """Draw red, green and blue of an object in [lo, hi], for colour images; physics does not see it."""
+    o = int(object)
+    for k in range(3):
+        s.object_tint[i, o, k] = lo + (hi - lo) * wp.randf(rng)
+    s.object_tint[i, o, 3] = 1.0

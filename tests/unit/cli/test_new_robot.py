@@ -201,7 +201,7 @@ def test_an_arm_from_a_urdf(tmp_path):
     assert [joint.effort_limit for joint in robot.joints] == [20.0, 7.0]
     assert [joint.velocity_limit for joint in robot.joints] == [3.0, 4.0]
     assert [joint.default_pos for joint in robot.joints] == [0.0, -1.25]
-    assert any("base: fixed, since the file has 1 ends of limbs" in line for line in draft.said)
+    assert any("base: fixed, since the file has 1 limbs" in line for line in draft.said)
 
 
 def test_a_base_can_be_said(quadruped, tmp_path):
@@ -278,6 +278,82 @@ def test_the_command_in_a_project(run, in_tmp, quadruped):
         assert (code, out) == (2, "")
         assert line in err
         assert not (in_tmp / "mine" / "mine" / "cat").exists()
+
+
+CLASSES = """
+<mujoco>
+  <compiler angle="degree" settotalmass="6" inertiafromgeom="true"/>
+  <size nkey="3"/>
+  <option timestep="0.002"/>
+  <default>
+    <general ctrllimited="true"/>
+    <default class="pole">
+      <joint type="hinge" axis="0 1 0" range="-90 90"/>
+      <geom type="capsule" fromto="0 0 0 0 0 0.3" size="0.02" mass="1" material="paint"/>
+      <default class="tip"><site type="capsule" fromto="0 0 0 0 0 0.1" size="0.01"/></default>
+    </default>
+  </default>
+  <asset><texture name="paint" type="2d" file="paint.png"/><material name="paint" texture="paint"/></asset>
+  <worldbody>
+    <body name="stand">
+      <geom type="box" size="0.1 0.1 0.1" mass="2"/>
+      <body childclass="pole" pos="0 0 0.1">
+        <frame pos="0 0 0.05" euler="0 0 90"><joint/><geom name="imu"/></frame>
+        <body pos="0 0 0.3"><joint name="second" range="-45 45"/><geom/><site class="tip" name="end"/></body>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_classes_frames_textures_and_names_that_are_missing(tmp_path):
+    """What is read again is the source: its masses, its axes in frames, its ranges in degrees."""
+    path = tmp_path / "arm.xml"
+    path.write_text(CLASSES)
+    draft, robot = drafted(path, tmp_path / "new")
+    assert check_robot(robot) == ()
+    assert [joint.name for joint in robot.joints] == ["body_1_joint_1", "second"]
+    assert any(line.startswith("names: 2 bodies had none") for line in draft.said)
+    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    source = mujoco.MjModel.from_xml_string(
+        CLASSES.replace('<texture name="paint" type="2d" file="paint.png"/>', "").replace(' texture="paint"', "")
+    )
+    np.testing.assert_allclose(model.body_mass, source.body_mass, atol=1e-6)
+    np.testing.assert_allclose(model.jnt_axis, source.jnt_axis, atol=1e-6)
+    np.testing.assert_allclose(model.jnt_range, np.radians([[-90, 90], [-45, 45]]), atol=1e-5)
+    assert (model.nkey, model.ntex) == (0, 0)
+
+
+def test_meshes_of_one_name_in_two_folders_stay_two(tmp_path):
+    arm = URDF.format(inertial=INERTIAL, second="elbow")
+    for folder, link in (("big", "upper"), ("small", "lower")):
+        (tmp_path / "meshes" / folder).mkdir(parents=True)
+        bar = BAR if folder == "big" else BAR.replace("0.01", "0.005")
+        (tmp_path / "meshes" / folder / "bar.obj").write_text(bar)
+        mesh = f'<collision><geometry><mesh filename="package://arm/meshes/{folder}/bar.obj"/></geometry></collision>'
+        arm = arm.replace(f'<link name="{link}">', f'<link name="{link}">{mesh}', 1)
+    path = tmp_path / "arm.urdf"
+    path.write_text(arm)
+    _, robot = drafted(path, tmp_path / "new")
+    assert sorted(file.name for file in (tmp_path / "new" / "meshes").iterdir()) == ["bar.obj", "bar_2.obj"]
+    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    assert model.nmesh == 2
+    widths = sorted(float(np.sort(model.geom_aabb[k, 3:])[0]) for k in range(model.ngeom) if model.geom_dataid[k] >= 0)
+    assert widths == pytest.approx([0.005, 0.01], rel=1e-3)
+
+
+def test_a_mesh_that_mujoco_does_not_read(tmp_path):
+    """One that is only seen is left out; one that touches is named."""
+    arm, look = URDF.format(inertial=INERTIAL, second="elbow"), '<geometry><mesh filename="look.dae"/></geometry>'
+    (tmp_path / "look.dae").write_text("<COLLADA/>")
+    path = tmp_path / "arm.urdf"
+    path.write_text(arm.replace('<link name="upper">', f'<link name="upper"><visual>{look}</visual>', 1))
+    draft, _ = drafted(path, tmp_path / "new")
+    assert any(line.startswith("left out: 1 meshes that are only seen") for line in draft.said)
+    path.write_text(arm.replace('<link name="upper">', f'<link name="upper"><collision>{look}</collision>', 1))
+    with pytest.raises(UserError, match=r"mesh 'look' is a .dae, which MuJoCo does not read; make it an .obj or .stl"):
+        drafted(path, tmp_path / "new")
 
 
 GRIPPER = """

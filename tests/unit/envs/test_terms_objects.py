@@ -282,6 +282,7 @@ def test_event_draws_in_its_range(event_term, scene_task):
         "reset_object_joint": _opens_the_drawer,
         "object_friction": _draws_friction,
         "object_size": _scales_the_cube,
+        "object_color": _draws_a_colour,
     }
     checks[event_term](scene_task)
 
@@ -298,6 +299,14 @@ def _draws_a_pose(scene_task):
     yaw = 2 * np.arctan2(quat[:, 3], quat[:, 0])
     assert np.abs(yaw).max() == pytest.approx(1.0, abs=0.05)
     assert np.abs(quat[:, 1:3]).max() == 0
+
+
+def _draws_a_colour(scene_task):
+    env = make_env(scene_task(events={"e": Event(objects.object_color, object="cube", lo=0.2, hi=0.8)}), num_envs=200)
+    tint = env.state.object_tint
+    assert (tint[:, 0, :3].min(), tint[:, 0, :3].max()) == (pytest.approx(0.2, abs=0.01), pytest.approx(0.8, abs=0.01))
+    assert tint[:, 0, 3].eq(1).all()
+    assert not tint[:, 1:].any()
 
 
 def _opens_the_drawer(scene_task):

@@ -1,0 +1,100 @@
+"""What a first task of a robot needs to know of it: whether it walks or reaches, how fast, with what, and where."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.errors import UserError
+from robot_rl.robots.source import require_choice
+
+if TYPE_CHECKING:
+    from robot_rl_assets.robot import Robot
+
+TASK_KINDS = ("auto", "pose", "velocity", "reach")
+TURN = 0.6
+"""How far from the default pose joints are turned to see where a hand gets [rad or m]."""
+SIZE_M = 0.3
+"""Height of a base for which the speeds of a walking task were chosen; others scale with the root of theirs."""
+
+
+def choose_kind(kind: str, robot: Robot) -> str:
+    """Return what a task of a robot is about: "velocity" with feet, "reach" for a fixed arm, else "pose".
+
+    Raises:
+        UserError: the robot cannot do what is requested.
+    """
+    require_choice("kind", kind, TASK_KINDS)
+    walks = bool(robot.feet) and robot.base_body is not None
+    driven = [joint for joint in robot.joints if joint.kp]
+    reaches = robot.base_body is None and len(driven) >= 3
+    if kind == "velocity" and not walks:
+        raise UserError(f"kind=velocity: robot '{robot.name}' has no feet to walk on; write kind=pose or kind=reach")
+    if kind == "reach" and not reaches:
+        raise UserError(
+            f"kind=reach: robot '{robot.name}' is no arm: it needs a fixed base and 3 driven joints; write kind=pose"
+        )
+    if kind != "auto":
+        return kind
+    return "velocity" if walks and driven else "reach" if reaches else "pose"
+
+
+def velocity_words(robot: Robot) -> dict[str, str]:
+    """Return what the template of a walking task needs: gait, heights and speeds that fit the robot's size."""
+    import mujoco
+
+    height = robot.base_height
+    speed = math.sqrt(height / SIZE_M)
+    trots = len(robot.feet) == 4 and robot.foot_mirror == (1, 0, 3, 2)
+    swing = f"weight=1.5, frequency_hz=GAIT_HZ, height={0.27 * height:.2g}"
+    clock = (
+        '            "gait": Reward(rewards.trot_contact, weight=1.0, frequency_hz=GAIT_HZ),\n'
+        f'            "swing": Reward(rewards.trot_height, {swing}),\n'
+    )
+    air = '            "air": Reward(rewards.foot_air_time, weight=1.0, target_s=0.3),\n'
+    mirrored = any(joint.mirror for joint in robot.joints)
+    mass = float(mujoco.MjModel.from_xml_path(str(robot.model)).body_mass.sum())
+    return {
+        "gait": clock if trots else air,
+        "low": f"{0.5 * height:.2g}",
+        "slow": f"{speed:.1f}",
+        "fast": f"{1.5 * speed:.1f}",
+        "sideways": f"{0.6 * speed:.1f}",
+        "base": str(robot.base_body),
+        "load": f"{0.07 * mass:.2g}",
+        "mirror": str(mirrored),
+        "symmetry": '            "symmetry": "network",\n' if mirrored else "",
+    }
+
+
+def reach_words(robot: Robot) -> dict[str, str]:
+    """Return what the template of a reaching task needs: the hand, and a box of targets around it."""
+    import mujoco
+    import numpy as np
+
+    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    data = mujoco.MjData(model)
+    hand, position = _find_hand(robot, model, data)
+    rng = np.random.default_rng(0)
+    points = []
+    for _ in range(2000):
+        for joint in robot.joints:
+            own, turn = model.joint(joint.name), rng.uniform(-TURN, TURN)
+            low, high = own.range if own.limited[0] else (-math.inf, math.inf)
+            value = joint.default_pos if joint.passive else joint.default_pos + turn
+            data.joint(joint.name).qpos[0] = min(max(value, low), high)
+        mujoco.mj_kinematics(model, data)
+        points.append(position().copy())
+    low, high = np.percentile(np.array(points), [15, 85], axis=0).round(3)
+    ends = {f"{axis}_{end}": float(v[k]) for k, axis in enumerate("xyz") for end, v in (("lo", low), ("hi", high))}
+    return {"hand": hand, "box": "{" + ", ".join(f'"{name}": {value:g}' for name, value in ends.items()) + "}"}
+
+
+def _find_hand(robot: Robot, model: Any, data: Any) -> tuple[str, Any]:
+    """Return the name of a site between fingers, else of the last body in a chain, and where it is."""
+    sites = [model.site(k).name for k in range(model.nsite)]
+    tips = [name for name in sites if name.endswith("tcp")] or [name for name in sites if "grasp" in name]
+    if tips:
+        return tips[0], lambda: data.site(tips[0]).xpos
+    last = model.body(int(max(model.joint(joint.name).bodyid[0] for joint in robot.joints if not joint.passive))).name
+    return last, lambda: data.body(last).xpos

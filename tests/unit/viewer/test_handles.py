@@ -1,0 +1,89 @@
+"""Objects are held, moved and let go by their gizmos."""
+
+import asyncio
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from robot_rl_assets.registry import get_robot
+from robot_rl_envs.make import make_env
+from robot_rl_envs.mdp import observations, rewards
+from robot_rl_envs.objects import Box
+from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
+
+from robot_rl.viewer.play import Player
+
+POSE = [0.3, -1.0, 1.5, 0.6, 0.0, 0.0, 0.8]
+
+
+@pytest.fixture
+def player():
+    """A page for a cart-pole with a cube that falls and a table that is fixed."""
+    task = Task(
+        name="dragged",
+        robot=get_robot("cartpole"),
+        sim=Sim(timestep=0.01, decimation=2),
+        actions=Actions(kind="effort"),
+        objects={
+            "cube": Box(size=(0.1, 0.1, 0.1), pos=(0.0, -1.0, 2.0)),
+            "table": Box(size=(0.2, 0.2, 0.2), pos=(1.0, -1.0, 0.1), fixed=True),
+        },
+        observations={"actor": ObservationGroup(terms={"angle": Observation(observations.joint_pos_rel)})},
+        rewards={"alive": Reward(rewards.alive, weight=1.0)},
+    )
+    env = make_env(task, num_envs=1, engine="mujoco", num_threads=1)
+    player = Player(env, None, port=0)
+    yield player
+    player.close()
+    env.close()
+
+
+def drag(player, pose, phase="update"):
+    handle = SimpleNamespace(position=np.array(pose[:3]), wxyz=np.array(pose[3:]))
+    asyncio.run(player._handles._follow("cube")(SimpleNamespace(target=handle, phase=phase)))
+
+
+def cube(player):
+    at = player.env.scene.things.objects["cube"]
+    state = player.env.state
+    return state.qpos[0, at.qpos : at.qpos + 7].tolist(), state.qvel[0, at.dof : at.dof + 6].tolist()
+
+
+def test_a_held_object_stays_at_its_gizmo_and_falls_once_it_is_let_go(player):
+    assert list(player._handles._gizmos) == ["cube"]
+    for _ in range(10):
+        player._step()
+    drag(player, POSE)
+    for _ in range(10):
+        player._apply_requests()
+        assert cube(player) == (pytest.approx(POSE), [0.0] * 6)
+        player._step()
+    drag(player, POSE, "end")
+    player._apply_requests()
+    assert cube(player)[0] == pytest.approx(POSE)
+    for _ in range(10):
+        player._apply_requests()
+        player._step()
+    # 0.2 s of free fall by semi-implicit Euler: g h^2 n (n + 1) / 2 with 20 steps of 0.01 s.
+    assert cube(player)[0][2] == pytest.approx(1.5 - 9.81 * 0.01**2 * 20 * 21 / 2, abs=1e-4)
+
+
+def test_the_gizmo_goes_with_its_object_unless_it_is_held(player):
+    player._step()
+    player._show(1e9)
+    np.testing.assert_allclose(player._handles._gizmos["cube"].position, cube(player)[0][:3], atol=2e-5)
+    drag(player, POSE)
+    player._apply_requests()
+    player._step()
+    player._show(2e9)
+    assert player._handles._gizmos["cube"].position[2] > 1.9, "the hand holds it"
+
+
+def test_only_a_free_object_can_be_placed(player):
+    with pytest.raises(ValueError, match="object='table': must be a free object of task 'dragged': cube"):
+        player.env.place_object("table", (0, 0, 0))
+    with pytest.raises(ValueError, match="object='cup'"):
+        player.env.place_object("cup", (0, 0, 0))
+    player.env.place_object("cube", (0.0, 0.0, 1.0), (2.0, 0.0, 0.0, 0.0), torch.tensor([0]))
+    assert cube(player)[0] == [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
