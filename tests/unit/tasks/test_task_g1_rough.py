@@ -24,12 +24,14 @@ def test_its_height_counts_from_the_ground_below():
 
 def test_it_is_the_flat_task_with_a_scan_and_gentler_ground_than_the_go2_s():
     rough, flat, go2 = (get_task(name) for name in ("g1_rough", "g1_flat", "go2_rough"))
-    seen = rough.observations["actor"].terms
-    assert list(seen) == [*flat.observations["actor"].terms, "scan"]
+    seen = rough.vectors["actor"].terms
+    assert list(seen) == [*flat.vectors["actor"].terms, "scan"]
     assert list(rough.rewards) == list(flat.rewards)
+    assert rough.terrain is not None
+    assert go2.terrain is not None
     for name in ("slope", "step_height"):
         mine, theirs = (
-            max(getattr(tile, name)[1] for tile in task.terrain.tiles.values() if hasattr(tile, name))
-            for task in (rough, go2)
+            max(getattr(tile, name)[1] for tile in terrain.tiles.values() if hasattr(tile, name))
+            for terrain in (rough.terrain, go2.terrain)
         )
         assert mine <= theirs / 2
