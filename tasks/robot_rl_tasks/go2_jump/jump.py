@@ -1,3 +1,5 @@
+# Warp types its vectors more loosely than pyright reads them.
+# pyright: reportOperatorIssue=false, reportReturnType=false, reportCallIssue=false, reportArgumentType=false
 """Terms of a robot that jumps onto a box: where its top is, the leap, the landing, and whether it stands there.
 
 The box is an object whose frame is in its middle and not turned; ``up`` is half its height and ``half`` half its length
