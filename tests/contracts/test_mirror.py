@@ -59,8 +59,8 @@ def reflect(env, state):
     seen["command"] = state["command"] * [1, -1, -1]
     if robot.feet:
         feet = list(robot.foot_mirror)
-        sensors = state["sensordata"].reshape(N, -1, 4)[:, feet]
-        seen["sensordata"] = (sensors * [1, 1, -1, 1]).reshape(N, -1)
+        sensors = state["sensordata"][:, : 4 * len(feet)].reshape(N, -1, 4)[:, feet]
+        seen["sensordata"][:, : 4 * len(feet)] = (sensors * [1, 1, -1, 1]).reshape(N, -1)
         for name in ("foot_contact", "foot_air_time_s"):
             seen[name] = state[name][:, feet]
     return seen
@@ -79,6 +79,7 @@ def random_state(env, rng):
         qpos[:, :3] += rng.uniform(-0.02, 0.02, size=(N, 3))
     touching = rng.random((N, feet, 1)) < 0.5
     sensors = touching * np.concatenate([np.ones((N, feet, 1)), rng.uniform(2, 40, size=(N, feet, 3))], axis=2)
+    others = np.zeros((N, env.scene.model.nsensordata - 4 * feet))  # the task's own contact sensors touch nothing
     return {
         "qpos": qpos,
         "qvel": rng.normal(size=(N, env.scene.model.nv)) * 0.5,
@@ -86,7 +87,7 @@ def random_state(env, rng):
         "before": rng.normal(size=(N, driven)),
         "earlier": rng.normal(size=(N, driven)),
         "actuator_force": rng.normal(size=(N, driven)) * 5.0,
-        "sensordata": sensors.reshape(N, -1),
+        "sensordata": np.concatenate([sensors.reshape(N, -1), others], axis=1),
         "command": rng.uniform(-1, 1, size=(N, 3)) * (rng.random((N, 1)) < 0.7),
         "foot_contact": (rng.random((N, feet)) < 0.5).astype(float),
         "foot_air_time_s": rng.uniform(0, 0.4, size=(N, feet)),
