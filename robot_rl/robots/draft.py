@@ -24,6 +24,8 @@ SPEED = 20.0
 """Speed limit of a joint where the source says nothing [rad/s or m/s]."""
 HELD = 3.0
 """Effort limit where the source says nothing, in efforts that hold the default pose."""
+HELD_BY_LEGS = 8.0
+"""The same of a robot with feet: in a trot two of four carry it, and throw it up. Unitree's quadrupeds have 8 to 10."""
 STRETCH = 1.5
 """A box longer than so many times its other sides becomes a capsule."""
 
@@ -431,6 +433,7 @@ def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
     moved = moved_inertia(model, data)
     loads = np.maximum(np.abs(data.qfrc_bias), _standing_load(draft, poser))
     guessed: dict[str, list[str]] = {"effort": [], "velocity": []}
+    held = HELD_BY_LEGS if draft.feet else HELD
     for name, joint in draft.joints.items():
         dof = int(model.joint(name).dofadr[0])
         inertia, weight = float(moved[dof]), float(loads[dof])
@@ -439,7 +442,7 @@ def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
             guessed["effort"].append(name)
         if limits.velocity is None:
             guessed["velocity"].append(name)
-        effort = limits.effort or max(HELD * weight, HELD * inertia * (2 * math.pi * gains.frequency) ** 2 * 0.1)
+        effort = limits.effort or max(held * weight, held * inertia * (2 * math.pi * gains.frequency) ** 2 * 0.1)
         omega = 2.0 * math.pi * gains.frequency
         kp = max(inertia * omega**2, weight / 0.1)
         kd = max(0.0, 2.0 * gains.damping * math.sqrt(kp * inertia) - float(np.ravel(model.dof_damping[dof])[0]))
@@ -454,7 +457,7 @@ def _drive(draft: Draft, poser: _Poser, source: Source, gains: Gains) -> None:
     for what, names in guessed.items():
         if names:
             which = "all joints" if len(names) == len(draft.joints) else ", ".join(names)
-            rule = f"{HELD:g} times what holds the default pose" if what == "effort" else f"{SPEED:g}"
+            rule = f"{held:g} times what holds the default pose" if what == "effort" else f"{SPEED:g}"
             draft.said.append(f"{what} limit: the file has none for {which}; guessed as {rule}; put the motor's there")
     draft.said.append(
         f"gains: {gains.frequency:g} Hz and a damping ratio of {gains.damping:g} with the inertia of each joint"
@@ -495,9 +498,10 @@ def _settle(draft: Draft, source: Source) -> None:
             break
         if tilt > 0.5:
             break
-        for joint in draft.joints.values():
+        for name, joint in draft.joints.items():
             joint["kp"], joint["kd"] = _round(2.0 * joint["kp"]), _round(math.sqrt(2.0) * joint["kd"])
-            joint["action_scale"] = _round(0.5 * joint["action_scale"])
+            if name in source.limits and source.limits[name].effort:
+                joint["action_scale"] = _round(0.5 * joint["action_scale"])
     else:
         tilt = 0.0
     if tilt > 0.5:
