@@ -14,6 +14,8 @@ from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.task import Task, TorchTerm
 from robot_rl_envs.terms.declare import OWN_RANGES, MirrorRule, TermInfo
 
+MIXED = "mixed"
+"""Unit of a whole command of many different ones, which its components declare."""
 JOINT_FACTS = ("default_pos", "kp", "kd", "effort_limit", "velocity_limit")
 
 
@@ -35,11 +37,11 @@ def describe_command(task: Task) -> dict[str, Any] | None:
     """
     for name, term in task.commands.items():
         info = term.info
-        own = OWN_RANGES.get(info.draws, (-math.inf, math.inf))  # the declaration ensured that there is one
+        own = OWN_RANGES.get(info.draws, {})  # the declaration ensured that there is one of each unit
         components = {}
-        for component, unit in info.components.items():
+        for component, unit in task.command_components.items():
             ends = [f"{component}_{end}" for end in ("lo", "hi")]
-            lower, upper = (term.params[end] for end in ends) if ends[0] in term.params else own
+            lower, upper = (term.params[end] for end in ends) if ends[0] in term.params else own[unit]
             components[component] = {"unit": unit, "lower": lower, "upper": upper}
         return {"name": name, "components": components, "frame": info.frame, "draws": info.draws}
     return None
@@ -50,7 +52,8 @@ def _quantity(info: TermInfo, task: Task, scene: Scene) -> dict[str, str]:
     command, as_commanded = describe_command(task), {"unit": "1", "frame": "base"}
     if command is not None:
         units = [component["unit"] for component in command["components"].values()]
-        as_commanded["unit"] = units[0] if len(set(units)) == 1 else ", ".join(units)
+        mixed = MIXED if command["draws"] == "motion" else ", ".join(units)
+        as_commanded["unit"] = units[0] if len(set(units)) == 1 else mixed
         as_commanded["frame"] = "world" if command["frame"] == "world" and scene.base else "base"
     declared = {name: getattr(info, name) for name in as_commanded}
     return {name: as_commanded[name] if value == "command" else value for name, value in declared.items()}

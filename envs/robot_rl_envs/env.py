@@ -30,6 +30,7 @@ from robot_rl_envs.fuse import layout
 from robot_rl_envs.fuse.torch_terms import TorchTerms
 from robot_rl_envs.launch import Recorder
 from robot_rl_envs.motion import component_names
+from robot_rl_envs.motions import clips
 from robot_rl_envs.recorder.flight import REASONS
 from robot_rl_envs.recorder.quarantine import Quarantine
 from robot_rl_envs.sensing.scan import RayScan
@@ -458,7 +459,7 @@ class Env(VecEnv):
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return everything needed to continue from here, bit for bit on the CPU."""
-        shared = {*CONSTANTS, *RECOMPUTED, *(f"{buffers.struct_name(name)}_nominal" for name in self._model_fields)}
+        shared = {*CONSTANTS, *RECOMPUTED, *clips.FIELDS, *(f"{buffers.struct_name(name)}_nominal" for name in self._model_fields)}
         tensors = {f"state.{n}": wp.to_torch(a).clone() for n, a in self._arrays.items() if n not in shared}
         tensors["engine"] = torch.from_numpy(self.engine.get_state())
         tensors["params"] = wp.to_torch(self._params).clone()

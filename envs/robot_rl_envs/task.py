@@ -348,6 +348,8 @@ class Task:
         terrain: the ground; None is an endless plane.
         objects: what is in the scene in addition, by name: see :mod:`robot_rl_envs.objects`.
         contacts: sensors of the contacts between parts of the scene, by name.
+        motions: reference motions by name: one of the robot's library, or a file; see :mod:`robot_rl_envs.motions`.
+        tracked: bodies (or sites) of the robot that terms compare with those of the reference motion.
         sensors: poses and ranges of sensors; the observation terms decide which are read.
         randomize: randomization that is read from files: a measured latency.
         only_positive_rewards: floor the summed reward of a step at zero.
@@ -376,6 +378,8 @@ class Task:
     terrain: "TerrainCfg | None" = None
     objects: dict[str, Object | Articulated] = field(default_factory=dict)
     contacts: dict[str, Contact] = field(default_factory=dict)
+    motions: dict[str, str] = field(default_factory=dict)
+    tracked: tuple[str, ...] = ()
     sensors: Sensors = field(default_factory=Sensors)
     randomize: Randomize = field(default_factory=Randomize)
     only_positive_rewards: bool = False
@@ -405,7 +409,10 @@ class Task:
         count = len(self.terminations)
         require(count <= MAX_TERMINATIONS, "terminations", count, f"terms, must be {MAX_TERMINATIONS} or fewer")
         self._check_solved()
-        kinds = [(term.info.components, term.info.frame, term.info.draws) for term in self.commands.values()]
+        for name, value in self.motions.items():
+            require(str(name).isidentifier(), "motions", name, "a motion's name must be letters, digits and _")
+            require(isinstance(value, str) and bool(value), f"motions.{name}", value, "must be a name or a file")
+        kinds = [(self._components(term), term.info.frame, term.info.draws) for term in self.commands.values()]
         require(all(kind == kinds[0] for kind in kinds), "commands", list(self.commands), ONE_COMMAND)
         if self.randomize.latency_from:
             self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
@@ -447,10 +454,19 @@ class Task:
         actor = getattr(self.observations["actor"], "terms", {}) if self.deployable else {}
         return [name for name, term in actor.items() if not getattr(term, "measured", "") and not _signal_of(term)]
 
+    def _components(self, term: Command) -> dict[str, str]:
+        components = term.info.components
+        return components(self.robot) if callable(components) else components
+
+    @property
+    def command_components(self) -> dict[str, str]:
+        """The command's components with their units; empty where there is no command."""
+        return next((self._components(term) for term in self.commands.values()), {})
+
     @property
     def command_width(self) -> int:
         """Number of components of the command; 3, all zero, where there is no command."""
-        return next((term.info.size for term in self.commands.values()), 3)
+        return len(self.command_components) or 3
 
     @property
     def vectors(self) -> dict[str, ObservationGroup]:

@@ -37,6 +37,9 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
     for name, term in task.rewards.items():
         if not isinstance(term, TorchTerm) and term.info.before is not None:
             w.add(1, w.call(f"rewards.{name}", term, "s, i", term.info.before))
+    for name, term in task.curricula.items():
+        if term.info.before is not None:
+            w.add(1, w.call(f"curricula.{name}", term, "s, i", term.info.before, "before"))
     output = "joint_target" if task.actions.actuator.explicit else "ctrl"
     for j, joint in enumerate(joint for joint in scene.robot.joints if not joint.passive):
         offset, scale = scene.action_map(joint)
