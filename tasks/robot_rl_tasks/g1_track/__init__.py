@@ -80,7 +80,6 @@ def make_task() -> Task:
             "torque": Reward(rewards.joint_torque, weight=-1e-5),
             "limits": Reward(rewards.joint_limits, weight=-1.0, soft=0.98),
             "slip": Reward(rewards.foot_slip, weight=-0.1),
-            "failed": Reward(rewards.terminated, weight=-50.0),
         },
         terminations={
             "ended": Termination(motions.motion_ended, time_out=True),

@@ -21,6 +21,10 @@ from robot_rl_envs.motions.kinematics import Solver, Targets
 RATE_HZ = 30.0
 STAND_Z = 0.74
 """Height of the pelvis while standing [m]: a little below the default pose, for legs that can lengthen."""
+SHIFT_S = 1.0
+"""Time in which the weight moves to the other foot: the zero moment point stays within the soles."""
+OVER_FOOT = 0.42
+"""How far from the middle between the feet it moves, in distances of the feet: a little inside of the sole's middle."""
 FEET = ("left_foot_foot", "right_foot_foot")
 ARMS_DOWN = {"left_shoulder_roll_joint": 0.2, "right_shoulder_roll_joint": -0.2}
 
@@ -116,11 +120,10 @@ class Library:
             up = bump(t, 0.3, 4.7, 1.0)
             swing = bump(t, 1.2, 3.8, 0.4) * np.sin(2.0 * np.pi * (t - 1.2) / 0.867)
             arms = {
-                "right_shoulder_pitch_joint": 0.2 - 0.9 * up,
-                "right_shoulder_roll_joint": -0.2 - 1.0 * up,
-                "right_shoulder_yaw_joint": 0.9 * up + 0.35 * swing,
-                "right_elbow_joint": 0.6 - 0.9 * up + 0.15 * swing,
-                "right_wrist_roll_joint": 0.3 * swing,
+                "right_shoulder_pitch_joint": 0.2 - 0.4 * up,
+                "right_shoulder_roll_joint": -0.2 - 1.1 * up,
+                "right_shoulder_yaw_joint": -1.3 * up,
+                "right_elbow_joint": 0.6 - 0.8 * up + 0.45 * swing,
             }
             return self._standing(joints=ARMS_DOWN | arms)
 
@@ -142,9 +145,8 @@ class Library:
                 pos[2] = self.home[k][2] + lift
                 places.append(pos[:2])
                 feet[foot] = (pos, turn)
-            over = sum((1 - 2 * s.foot) * bump(t, s.start - 0.5, s.end + 0.5, 0.5) for s in steps)
-            # over is -1 above the left foot and 1 above the right one; 0.85 keeps it off the outer edge
-            share = 0.5 + 0.42 * over
+            over = sum((1 - 2 * s.foot) * bump(t, s.start - SHIFT_S, s.end + SHIFT_S, SHIFT_S) for s in steps)
+            share = 0.5 + OVER_FOOT * over  # 0 above the left foot, 1 above the right one
             com = (1.0 - share) * places[0] + share * places[1]
             heading = yaw_quat(0.5 * (yaw(t, 0) + yaw(t, 1)))
             return self._standing(feet=feet, com_xy=com, base_quat=heading, body_quat={"torso_link": heading})
@@ -153,14 +155,14 @@ class Library:
 
     def step(self) -> Motion:
         """Lift the right foot, then the left one, in place."""
-        return self._walk("step", 3.6, [Step(1, 0.7, 1.3), Step(0, 2.3, 2.9)])
+        return self._walk("step", 4.4, [Step(1, 1.1, 1.7), Step(0, 2.7, 3.3)])
 
     def turn(self) -> Motion:
         """Turn left by 60 degrees in four steps."""
         turn = np.radians(30.0)
         feet = (0, 1, 0, 1)
-        steps = [Step(foot, 0.7 + 1.6 * k, 1.3 + 1.6 * k, turn, 0.05) for k, foot in enumerate(feet)]
-        return self._walk("turn", 6.8, steps)
+        steps = [Step(foot, 1.1 + 1.6 * k, 1.7 + 1.6 * k, turn, 0.05) for k, foot in enumerate(feet)]
+        return self._walk("turn", 7.6, steps)
 
 
 def main() -> None:
