@@ -84,9 +84,9 @@ def gravity_of(q: wp.vec4) -> wp.vec3:
 # -- where an episode starts -----------------------------------------------------------------------------------------
 
 
-def _needs_motions(scene: Any) -> None:
+def _needs_motions(param: str, value: float, scene: Any) -> None:
     if not scene.clips.names:
-        raise ValueError("needs motions; give the task motions={name: file}")
+        raise ValueError(f"{param}={value:g}: the task has no motion; set motions.<name>=<file>")
 
 
 @wp.func
@@ -122,7 +122,7 @@ def fold_counts(s: Any, i: int, memory_s: float, spread: float):
 
 
 def _check_failures(params: dict[str, float], scene: Any) -> None:
-    _needs_motions(scene)
+    _needs_motions("memory_s", params["memory_s"], scene)
     check_above(params, "memory_s", 0.0)
     check_share(params, "spread")
 
@@ -140,7 +140,7 @@ def failing_starts(s: Any, i: int, rng: wp.uint32, memory_s: float, spread: floa
 
 
 def _check_reset(params: dict[str, float], scene: Any) -> None:
-    _needs_motions(scene)
+    _needs_motions("only", params["only"], scene)
     for name in ("position", "velocity"):
         check_least(params, name, 0.0)
     check_share(params, "uniform")
@@ -238,7 +238,7 @@ def send_frame(s: Any, i: int):
 
 def _check_command(params: dict[str, float], scene: Any) -> None:
     if not scene.clips.names:
-        raise ValueError("motion: needs motions; give the task motions={name: file}")
+        raise ValueError("draws=motion: the task has no motion; set motions.<name>=<file>")
 
 
 @command(components=motion_components, draws="motion", update=send_frame, check=_check_command)
