@@ -145,6 +145,8 @@ def _joint_mirror(robot: Robot, *, driven: bool) -> tuple[list[int], list[float]
 def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[int], list[float]]:
     rule: MirrorRule = () if isinstance(slot.term, TorchTerm) else slot.term.info.mirror
     robot = scene.robot
+    if rule == "command":
+        rule = next((term.info.mirror for term in task.commands.values()), ())
     if not isinstance(rule, str | tuple):
         return rule(scene)
     if rule in ("joints", "actions"):
@@ -154,8 +156,6 @@ def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[in
         return [start + k for start in range(0, slot.size, feet) for k in robot.foot_mirror], [1.0] * slot.size
     if isinstance(rule, str) and (sensor := scene.sensing.mirror(rule)) is not None:
         return sensor
-    if rule == "command":
-        rule = next((term.info.mirror for term in task.commands.values()), ())
     if isinstance(rule, tuple) and len(rule) == slot.size:
         return list(range(slot.size)), [float(k) for k in rule]
     raise ValueError(

@@ -7,10 +7,12 @@ for a robot that lies. Rewards are exp(-e^2 / std^2) of an error, as in Peng et 
 with bodies relative to an anchor, as in Liao et al., "BeyondMimic", 2025.
 """
 
+import re
 from typing import Any
 
 import warp as wp
 
+from robot_rl_envs.entity import mirrors
 from robot_rl_envs.quat import quat_multiply, quat_rotate, quat_rotate_inverse
 from robot_rl_envs.terms import command, curriculum, event, metric, observation, reward, termination
 from robot_rl_envs.terms.checks import check_above, check_least, check_share
@@ -217,6 +219,28 @@ def motion_components(robot: Any) -> dict[str, str]:
     return joints | BASE_COMPONENTS
 
 
+def mirror_frame(scene: Any) -> mirrors.Mirror:
+    """Return the left-right mirror of a frame of a motion."""
+    perm, sign = scene.robot.joint_mirror()
+    count = len(perm)
+    base = (*mirrors.POLAR, *mirrors.AXIAL, *mirrors.POLAR, 1.0)
+    whole = [*perm, *(count + k for k in perm), *range(2 * count, 2 * count + len(base))]
+    return whole, [*map(float, sign), *map(float, sign), *base]
+
+
+def mirror_tracked(scene: Any) -> mirrors.Mirror:
+    """Return the left-right mirror of a vector for each tracked body; sides are told apart by the names."""
+    names = scene.clips.tracked
+    perm = []
+    for name in names:
+        other = {"left": "right", "right": "left"}
+        partner = re.sub("left|right", lambda found: other[found[0]], name)
+        if partner not in names:
+            raise ValueError(f"tracked={names}: {name!r} has no partner {partner!r}; add it, or set mirror=False")
+        perm += [3 * names.index(partner) + k for k in range(3)]
+    return perm, [*mirrors.POLAR] * len(names)
+
+
 @wp.func
 def send_frame(s: Any, i: int):
     """Write world i's reference as its command."""
@@ -241,7 +265,7 @@ def _check_command(params: dict[str, float], scene: Any) -> None:
         raise ValueError("draws=motion: the task has no motion; set motions.<name>=<file>")
 
 
-@command(components=motion_components, draws="motion", update=send_frame, check=_check_command)
+@command(components=motion_components, draws="motion", mirror=mirror_frame, update=send_frame, check=_check_command)
 def reference_motion(s: Any, i: int, rng: wp.uint32):
     """The current frame of the reference motion, as a player of motions sends it.
 
@@ -378,7 +402,7 @@ def track_contact(s: Any, i: int) -> float:
 # -- observations ----------------------------------------------------------------------------------------------------
 
 
-@observation(size=lambda scene: 3 * scene.sizes["tracked"], unit="m", frame="base")
+@observation(size=lambda scene: 3 * scene.sizes["tracked"], unit="m", frame="base", mirror=mirror_tracked)
 def body_errors(s: Any, i: int, j: int) -> float:
     """Vectors from where the reference has each tracked body to where it is, in the base's frame [m]: privileged."""
     k = reference(s, i)
@@ -387,13 +411,13 @@ def body_errors(s: Any, i: int, j: int) -> float:
     return quat_rotate_inverse(s.base_quat_wxyz[i], offset)[j - 3 * b]
 
 
-@observation(size="feet")
+@observation(size="feet", mirror="feet")
 def reference_contact(s: Any, i: int, j: int) -> float:
     """1 for each foot that is in contact in the reference: privileged."""
     return s.reference_foot_contact[reference(s, i), j]
 
 
-@observation(unit="1")
+@observation(unit="1", mirror=(1.0,))
 def motion_phase(s: Any, i: int, j: int) -> float:
     """Share of the motion that is over: privileged."""
     return float(motion_frame(s, i)) / float(s.motion_frames[s.motion_id[i]])

@@ -276,7 +276,7 @@ def command(
     components: Components,
     frame: str = "base",
     draws: str = "",
-    mirror: tuple[float, ...] = (),
+    mirror: MirrorRule = (),
     fields: Fields | None = None,
     update: Any = None,
     check: Check | None = None,
@@ -291,7 +291,7 @@ def command(
         draws: how a viewer draws it: "" (only numbers), "velocity" (forward, leftward velocity and yaw rate come
             first), "position" (a point comes first), "pose" (a point and a unit quaternion w, x, y, z), "phase" (one
             number in [0, 1)) or "motion" (a frame of a reference motion).
-        mirror: sign of each component under the left-right mirror; () for none.
+        mirror: sign of each component under the left-right mirror, or a function of the scene; () for none.
         fields: its own state fields.
         update: called in every step in the worlds where the command is not held by hand.
         check: a check of its parameters.
@@ -301,7 +301,7 @@ def command(
     """
     known = {} if callable(components) else dict(components)
     if not callable(components):
-        check_command(known, frame, draws, mirror)
+        check_command(known, frame, draws, mirror if isinstance(mirror, tuple) else ())
     declared: dict[str, Any] = {"components": components if callable(components) else known}
     declared |= {"frame": frame, "draws": draws}
     declared |= {"mirror": mirror, "update": update, "check": check}

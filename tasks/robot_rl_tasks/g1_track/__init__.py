@@ -44,7 +44,7 @@ def _observations() -> dict[str, ObservationGroup]:
         "height": Observation(observations.base_height),
         "contact": Observation(observations.foot_contact),
         "reference_contact": Observation(motions.reference_contact),
-        "bodies": Observation(motions.body_errors, scale=5.0),
+        "bodies": Observation(motions.body_errors),
         "phase": Observation(motions.motion_phase),
     }
     return {
@@ -103,6 +103,8 @@ def make_task() -> Task:
             "body_error": Metric(motions.body_error),
             "contact_agreement": Metric(motions.contact_agreement),
         },
+        # What follows a motion in the mirror is the mirror image of what follows it, whichever motions there are.
+        mirror=True,
         num_envs=(512, 4096),
         learner={
             "max_iterations": 2000,
@@ -111,6 +113,7 @@ def make_task() -> Task:
             "ppo.schedule": "linear",
             "ppo.learning_rate": 1e-3,
             "actor.init_std": 0.4,
+            "symmetry": "network",
         },
         learner_cpu={"actor.hidden": [256, 128], "critic.hidden": [256, 128]},
         solved=("tracking/joint_error", 0.1),
