@@ -459,7 +459,12 @@ class Env(VecEnv):
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return everything needed to continue from here, bit for bit on the CPU."""
-        shared = {*CONSTANTS, *RECOMPUTED, *clips.FIELDS, *(f"{buffers.struct_name(name)}_nominal" for name in self._model_fields)}
+        shared = {
+            *CONSTANTS,
+            *RECOMPUTED,
+            *clips.FIELDS,
+            *(f"{buffers.struct_name(name)}_nominal" for name in self._model_fields),
+        }
         tensors = {f"state.{n}": wp.to_torch(a).clone() for n, a in self._arrays.items() if n not in shared}
         tensors["engine"] = torch.from_numpy(self.engine.get_state())
         tensors["params"] = wp.to_torch(self._params).clone()

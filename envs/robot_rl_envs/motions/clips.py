@@ -90,18 +90,16 @@ class Clips:
 
     def _frames(self, motion: Motion, dt: float) -> dict[str, np.ndarray]:
         """Return what terms read of each frame of one motion."""
-        wraps = motion.loops
         poses = [self._pose(motion, k) for k in range(len(motion.joint_pos))]
         body_pos, body_quat, foot_height, foot_pos = (np.array([pose[k] for pose in poses]) for k in range(4))
-
-        def rate(values: np.ndarray) -> np.ndarray:
-            return _closed(rotation.velocity(values, dt), values, dt, wraps=wraps)
-
+        joint_vel = rotation.velocity(motion.joint_pos, dt)
+        if motion.loops:  # over the seam: the last frame is the first
+            joint_vel[0] = joint_vel[-1] = (motion.joint_pos[1] - motion.joint_pos[-2]) / (2.0 * dt)
         base_pos, base_quat = motion.base_pos, rotation.normalize(motion.base_quat_wxyz)
         slow = np.linalg.norm(rotation.velocity(foot_pos, dt), axis=-1) < CONTACT_M_S
         return {
             "joint_pos": motion.joint_pos,
-            "joint_vel": rate(motion.joint_pos),
+            "joint_vel": joint_vel,
             "base_pos_w": base_pos,
             "base_quat_wxyz": base_quat,
             "base_lin_vel_w": rotation.velocity(base_pos, dt),
@@ -165,13 +163,6 @@ class Clips:
         if self.names:
             for name, value in self.values.items():
                 arrays[name].assign(value.astype(np.int32 if value.dtype.kind == "i" else np.float32))
-
-
-def _closed(rates: np.ndarray, values: np.ndarray, dt: float, *, wraps: bool) -> np.ndarray:
-    """Return rates with those of the two ends over the seam, of a motion that loops: its last frame is its first."""
-    if wraps:
-        rates[0] = rates[-1] = (values[1] - values[-2]) / (2.0 * dt)
-    return rates
 
 
 def _body(model: mujoco.MjModel, name: str) -> int:

@@ -119,7 +119,9 @@ class Solver:
             row = np.zeros((1, model.nv))
             row[0, dof] = 1.0
             want = targets.joints.get(joint.name, joint.default_pos)
-            rows.append((row, np.array([want - data.qpos[at]]), weights["joints" if joint.name in targets.joints else "others"]))
+            rows.append(
+                (row, np.array([want - data.qpos[at]]), weights["joints" if joint.name in targets.joints else "others"])
+            )
         return (
             np.concatenate([weight * jacobian for jacobian, _, weight in rows]),
             np.concatenate([weight * error for _, error, weight in rows]),

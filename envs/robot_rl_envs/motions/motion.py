@@ -65,7 +65,9 @@ class Motion:
         off = np.abs(lengths - 1.0)
         if off.max() > 0.02:
             line = f"frame {int(off.argmax())} has length {lengths[off.argmax()]:.3g}"
-            raise ValueError(f"base_quat_wxyz: {line}; a unit quaternion is needed, in the order that the file declares")
+            raise ValueError(
+                f"base_quat_wxyz: {line}; a unit quaternion is needed, in the order that the file declares"
+            )
 
     @property
     def seconds(self) -> float:
@@ -119,9 +121,7 @@ class Motion:
         columns = {name: self.joint_pos[:, k] for k, name in enumerate(self.joint_names)}
         still = np.ones(len(self.joint_pos))
         joints = [columns.get(joint.name, joint.default_pos * still) for joint in robot.joints]
-        return replace(
-            self, robot=robot.name, joint_names=tuple(robot.joint_names), joint_pos=np.stack(joints, axis=1)
-        )
+        return replace(self, robot=robot.name, joint_names=tuple(robot.joint_names), joint_pos=np.stack(joints, axis=1))
 
     def save(self, path: Path | str) -> None:
         """Write the motion as a compressed npz in float32; see :mod:`robot_rl_envs.motions.files`."""

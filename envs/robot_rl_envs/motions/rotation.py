@@ -55,30 +55,27 @@ def slerp(a: Array, b: Array, t: Array) -> Array:
     return normalize(multiply(a, from_rotvec(t[..., None] * step)))
 
 
-def angular_velocity(q: Array, dt: float, *, body: bool, wraps: bool = False) -> Array:
-    """Return angular velocities [rad/s] of orientations (T, ..., 4) by central differences.
+def angular_velocity(q: Array, dt: float, *, body: bool) -> Array:
+    """Return angular velocities [rad/s] of orientations (T, ..., 4) by central differences, one-sided at the ends.
 
     Args:
         q: orientations at equal steps in time.
         dt: time between them [s].
         body: in the body's own frame; else in the world's.
-        wraps: the frame after the last one is the first; else both ends are differences to one side.
     """
-    before, after, span = neighbours(q, dt, wraps=wraps)
+    before, after, span = _neighbours(q, dt)
     there = conjugate(before)
-    turn = multiply(there, after) if body else multiply(after, there)
-    return to_rotvec(turn) / span.reshape(-1, *([1] * (q.ndim - 1)))
+    return to_rotvec(multiply(there, after) if body else multiply(after, there)) / span
 
 
-def velocity(x: Array, dt: float, *, wraps: bool = False) -> Array:
-    """Return rates of values (T, ...) by central differences, as `angular_velocity`."""
-    before, after, span = neighbours(x, dt, wraps=wraps)
-    return (after - before) / span.reshape(-1, *([1] * (x.ndim - 1)))
+def velocity(x: Array, dt: float) -> Array:
+    """Return rates of values (T, ...) by central differences, one-sided at the ends."""
+    before, after, span = _neighbours(x, dt)
+    return (after - before) / span
 
 
-def neighbours(x: Array, dt: float, *, wraps: bool) -> tuple[Array, Array, Array]:
+def _neighbours(x: Array, dt: float) -> tuple[Array, Array, Array]:
     """Return the values before and after each frame, and the time between these two [s]."""
     k = np.arange(len(x))
-    before, after = (k - 1, k + 1) if wraps else (np.maximum(k - 1, 0), np.minimum(k + 1, len(x) - 1))
-    steps = np.full(len(x), 2) if wraps else after - before
-    return x[before % len(x)], x[after % len(x)], steps * dt
+    low, high = np.maximum(k - 1, 0), np.minimum(k + 1, len(x) - 1)
+    return x[low], x[high], ((high - low) * dt).reshape(-1, *([1] * (x.ndim - 1)))
