@@ -15,8 +15,8 @@ import numpy as np
 
 from robot_rl.errors import UserError
 from robot_rl.viewer.command import CommandInfo
-from robot_rl.viewer.ghost import Motions
 from robot_rl.viewer.drive import Driver, can_be_pushed, command_frame, heading, scene_model
+from robot_rl.viewer.ghost import Motions
 
 DRAW_HZ, READ_HZ, PLOT_HZ = 100.0, 5.0, 5.0
 HISTORY_S = 10.0

@@ -47,7 +47,7 @@ def motion_bin(s: Any, i: int) -> int:
     """Return the bin that world i's reference is in."""
     m = s.motion_id[i]
     at = motion_frame(s, i)
-    found = int(0)
+    found = wp.int32(0)
     for b in range(s.bin_motion.shape[0]):
         if s.bin_motion[b] == m and s.bin_first[b] <= at:
             found = b
@@ -115,10 +115,9 @@ def fold_counts(s: Any, i: int, memory_s: float, spread: float):
             weight = float(0.0)
             share = float(1.0)
             for u in range(LOOKED_BACK):
-                if b + u < bins:
-                    if s.bin_motion[b + u] == s.bin_motion[b]:
-                        hazard = (s.bin_failed[b + u] + PRIOR_FAILURES) / (s.bin_seconds[b + u] + PRIOR_S)
-                        weight = weight + share * hazard
+                if b + u < bins and s.bin_motion[wp.min(b + u, bins - 1)] == s.bin_motion[b]:
+                    hazard = (s.bin_failed[b + u] + PRIOR_FAILURES) / (s.bin_seconds[b + u] + PRIOR_S)
+                    weight = weight + share * hazard
                 share = share * spread
             s.bin_weight[b] = weight
 
@@ -175,14 +174,14 @@ def reset_to_motion(
     ``phase`` the share of it that an episode leaves out (negative: drawn).
     """
     bins = s.bin_motion.shape[0]
-    by_time = int(0)
+    by_time = wp.int32(0)
     if wp.randf(rng) < uniform or s.bin_weight[0] <= 0.0:
         by_time = 1
     total = float(0.0)
     for b in range(bins):
         total = total + bin_share(s, b, only, by_time)
     left = total * wp.randf(rng)
-    chosen = int(-1)
+    chosen = wp.int32(-1)
     for b in range(bins):
         share = bin_share(s, b, only, by_time)
         if share > 0.0 and left >= 0.0:
@@ -215,7 +214,7 @@ def reset_to_motion(
 def motion_components(robot: Any) -> dict[str, str]:
     """Return the components of a frame of a motion of ``robot``: joints and their velocities, then the base."""
     names = robot.joint_names
-    joints = {name: "rad" for name in names} | {f"{name}_vel": "rad/s" for name in names}
+    joints = dict.fromkeys(names, "rad") | {f"{name}_vel": "rad/s" for name in names}
     return joints | BASE_COMPONENTS
 
 
@@ -232,8 +231,8 @@ def mirror_tracked(scene: Any) -> mirrors.Mirror:
     """Return the left-right mirror of a vector for each tracked body; sides are told apart by the names."""
     names = scene.clips.tracked
     perm = []
+    other = {"left": "right", "right": "left"}
     for name in names:
-        other = {"left": "right", "right": "left"}
         partner = re.sub("left|right", lambda found: other[found[0]], name)
         if partner not in names:
             raise ValueError(f"tracked={names}: {name!r} has no partner {partner!r}; add it, or set mirror=False")
@@ -456,7 +455,7 @@ def base_tilt_off(s: Any, i: int, limit_rad: float) -> int:
 def body_height_off(s: Any, i: int, limit: float) -> int:
     """A tracked body is more than limit [m] above or below the reference's."""
     k = reference(s, i)
-    off = int(0)
+    off = wp.int32(0)
     for b in range(s.tracked_site.shape[0]):
         if wp.abs(s.site_pos_w[i, s.tracked_site[b]][2] - s.reference_body_pos_w[k, b][2]) > limit:
             off = 1

@@ -8,6 +8,7 @@ failures are counted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import mujoco
@@ -82,7 +83,7 @@ class Clips:
             count = len(motion.joint_pos)
             frames.append((first, count - 1 if motion.loops else count, int(motion.loops)))
             edges = np.linspace(0, count - 1, int(np.ceil((count - 1) * step_dt / BIN_S)) + 1).round().astype(int)
-            bins += [(k, lo, hi - lo) for lo, hi in zip(edges[:-1], edges[1:], strict=True)]
+            bins += [(k, lo, hi - lo) for lo, hi in pairwise(edges)]
             first += count
         for names, rows in ((_COUNTS, frames), (_BINS, bins)):
             table = np.array(rows, dtype=np.int32).reshape(-1, 3)

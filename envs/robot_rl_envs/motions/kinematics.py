@@ -10,6 +10,8 @@ from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.motions import rotation
 
+INSIDE = np.array([0.01, -0.01])
+"""How far inside of its limits a joint stays [rad]."""
 STEPS, DAMPING, LONGEST = 40, 1e-3, 0.2
 """Gauss-Newton steps of a frame at most, their damping, and their largest change of a coordinate [rad or m]."""
 
@@ -86,7 +88,7 @@ class Solver:
             step = np.linalg.solve(normal, jacobian.T @ error)
             step *= min(1.0, LONGEST / max(np.abs(step).max(), 1e-12))
             mujoco.mj_integratePos(self.model, self.data.qpos, step, 1.0)
-            self.data.qpos[self.qpos] = np.clip(self.data.qpos[self.qpos], *(self.limits + [[0.01, -0.01]]).T)
+            self.data.qpos[self.qpos] = np.clip(self.data.qpos[self.qpos], *(self.limits + INSIDE).T)
             self.look()
             if np.abs(step).max() < 1e-5:
                 break

@@ -1,8 +1,8 @@
 """Retarget motions of AMASS, rotations of the SMPL body's joints, to a humanoid by correspondence of joints.
 
 Each rotation of the body is decomposed about the axes of the robot's joints in their order: hips and shoulders pitch,
-roll, yaw; waist yaw, roll, pitch; ankles pitch, roll; knees and elbows by the angle of the limb. Positions are scaled by
-the length of the legs, and the whole motion is lowered or lifted so that the feet stand on the floor.
+roll, yaw; waist yaw, roll, pitch; ankles pitch, roll; knees and elbows by the angle of the limb. Positions are scaled
+by the length of the legs, and the whole motion is lowered or lifted so that the feet stand on the floor.
 
 Limits: hands, wrists, neck and toes are left out. Arms and legs have other proportions, so hands do not end where the
 person's did, and a foot on the floor can slide by some millimetres. Joints are clipped to their ranges, and nothing
@@ -64,7 +64,15 @@ def retarget(name: str, arrays: Mapping[str, Any], robot: Robot) -> Motion:
     lacking = next((joint for joint in angles if joint not in robot.joint_names), "")
     if lacking:
         raise ValueError(f"joint {lacking!r}: robot {robot.name!r} has none; motions of AMASS need a robot like the G1")
-    return _on_the_floor(name, float(rate[0]), turns[:, 0] @ TO_ROBOT.T, trans, angles, robot)
+    joints, pos, quat = _on_the_floor(turns[:, 0] @ TO_ROBOT.T, trans, angles, robot)
+    return Motion(
+        name=name,
+        rate_hz=float(rate[0]),
+        joint_names=tuple(robot.joint_names),
+        joint_pos=joints,
+        base_pos=pos,
+        base_quat_wxyz=quat,
+    )
 
 
 def _matrices(rotvec: np.ndarray) -> np.ndarray:
@@ -114,9 +122,9 @@ def _arm(turns: np.ndarray, k: int) -> dict[str, np.ndarray]:
 
 
 def _on_the_floor(
-    name: str, rate: float, base: np.ndarray, trans: np.ndarray, angles: dict[str, np.ndarray], robot: Robot
-) -> Motion:
-    """Return the motion with joints within their ranges, positions scaled to the robot, and its feet on the floor."""
+    base: np.ndarray, trans: np.ndarray, angles: dict[str, np.ndarray], robot: Robot
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return joints within their ranges, and the base's positions, scaled, with the feet on the floor, and turns."""
     model = mujoco.MjModel.from_xml_path(str(robot.model))
     data, frames = mujoco.MjData(model), len(trans)
     ids = [model.joint(joint.name).id for joint in robot.joints]
@@ -137,8 +145,7 @@ def _on_the_floor(
         mujoco.mj_kinematics(model, data)
         lowest[k] = data.geom_xpos[feet, 2].min() - robot.foot_radius
     pos = pos - [0.0, 0.0, np.percentile(lowest, STANDING)]
-    names = tuple(robot.joint_names)
-    return Motion(name=name, rate_hz=rate, joint_names=names, joint_pos=joints, base_pos=pos, base_quat_wxyz=quat)
+    return joints, pos, quat
 
 
 def _leg(model: mujoco.MjModel, robot: Robot) -> float:

@@ -283,7 +283,8 @@ def command(
 ) -> Callable[[Any], Any]:
     """Mark ``(s, i, rng, *params)`` as a command term, which writes ``s.command[i]``; see :class:`TermInfo`.
 
-    A component ``x`` lies between the parameters ``x_lo`` and ``x_hi``; those of a quaternion, a phase and a motion need none.
+    A component ``x`` lies between the parameters ``x_lo`` and ``x_hi``; those of a quaternion, a phase and a motion
+    need none.
 
     Args:
         components: see :data:`Components`; all command terms of a task agree.
