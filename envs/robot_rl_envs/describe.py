@@ -88,7 +88,10 @@ def _observation_row(slot: ObservationSlot, scene: Scene, task: Task) -> dict[st
 def describe_policy(task: Task, scene: Scene, layout: TaskLayout) -> dict[str, Any]:
     """Describe joints, actions, observations, rates and command ranges; JSON-able, floats unrounded."""
     driven = [(joint.name, *scene.action_map(joint)) for joint in scene.robot.joints if not joint.passive]
-    actions = [{"joint": name, "scale": scale, "offset": offset} for name, offset, scale in driven]
+    actions: list[dict[str, Any]] = [{"joint": name, "scale": scale, "offset": at} for name, at, scale in driven]
+    if task.actions.around == "command":
+        for row in actions:
+            row["command"] = row["joint"]
     command = describe_command(task)
     if command is not None:
         ranges = {name: [row["lower"], row["upper"]] for name, row in command["components"].items()}

@@ -312,6 +312,8 @@ class Actions:
     Attributes:
         kind: "position" (target = default + scale * action), "effort" (force = scale * action) or, for a robot with a
             model that brings its own actuators, "direct" (control = scale * action).
+        around: of positions, what an action of 0 asks for: "default", the default pose, or "command", for a command
+            that has a component of each driven joint's name.
         clip: bound on the raw action's magnitude.
         scale: multiplies the robot's ``action_scale``; "direct" uses only this one.
         actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuation.actuators`.
@@ -320,12 +322,15 @@ class Actions:
     kind: str = "position"
     clip: float = 10.0
     scale: float = 1.0
+    around: str = "default"
     actuator: Actuator = field(default_factory=PositionPd)
 
     def __post_init__(self) -> None:
         right = "must be position or effort, or direct with a model that brings its own actuators"
         require(self.kind in ("position", "effort", "direct"), "actions.kind", self.kind, right)
         require(self.clip > 0, "actions.clip", self.clip, "must be > 0")
+        known = ("default", "command") if self.kind == "position" else ("default",)
+        require(self.around in known, "actions.around", self.around, f"must be {' or '.join(known)} with {self.kind}")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -414,8 +419,16 @@ class Task:
             require(isinstance(value, str) and bool(value), f"motions.{name}", value, "must be a name or a file")
         kinds = [(self._components(term), term.info.frame, term.info.draws) for term in self.commands.values()]
         require(all(kind == kinds[0] for kind in kinds), "commands", list(self.commands), ONE_COMMAND)
+        self._check_around()
         if self.randomize.latency_from:
             self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
+
+    def _check_around(self) -> None:
+        if self.actions.around == "command":
+            driven = (joint.name for joint in self.robot.joints if not joint.passive)
+            lacking = next((name for name in driven if name not in self.command_components), "")
+            right = f"the command has no component {lacking!r}; use default"
+            require(not lacking, "actions.around", self.actions.around, right)
 
     def _check_solved(self) -> None:
         if self.solved is None:

@@ -191,11 +191,16 @@ class Scene:
         return {name: k for k, name in enumerate(names[kind])}, robot if kind == "joint" else "the task"
 
     def action_map(self, joint: Joint) -> tuple[float, float]:
-        """Return offset and scale from a joint's action to its target [rad, m], its effort [N m, N] or control."""
+        """Return offset and scale from a joint's action to its target [rad, m], its effort [N m, N] or control.
+
+        The target of an action "around" the command has that joint's component added.
+        """
         if self.actions.kind == "direct":
             return 0.0, self.actions.scale
         scale = joint.action_scale * self.actions.scale
-        return (joint.default_pos, scale) if self.actions.kind == "position" else (0.0, scale * joint.effort_limit)
+        if self.actions.kind == "effort":
+            return 0.0, scale * joint.effort_limit
+        return (0.0 if self.actions.around == "command" else joint.default_pos), scale
 
     def action_bounds(self) -> np.ndarray:
         """Return (A, 2) least and greatest useful actions: they reach a joint's limits, its effort or its control.
@@ -210,6 +215,8 @@ class Scene:
             limits = np.array([[-joint.effort_limit, joint.effort_limit] for joint in joints])
         else:
             limits = self.entity.joint_range[[not joint.passive for joint in self.robot.joints]]
+            if self.actions.around == "command":
+                limits = limits - np.array([[joint.default_pos] for joint in joints])
         offset, scale = np.array([self.action_map(joint) for joint in joints]).T[..., None]
         bounds = np.sort((limits - offset) / scale, axis=1)
         return np.clip(np.where(np.isfinite(bounds), bounds, [-1.0, 1.0]), -self.actions.clip, self.actions.clip)

@@ -63,7 +63,7 @@ def make_task() -> Task:
         tracked=TRACKED,
         sim=Sim(timestep=0.02 / 3, decimation=3, iterations=4, ls_iterations=6),
         episode_length_s=10.0,
-        actions=Actions(kind="position"),
+        actions=Actions(kind="position", around="command"),
         observations=_observations(),
         rewards={
             "joints": Reward(motions.track_joints, weight=1.5, std=0.25),
