@@ -166,6 +166,9 @@ def _with_header(name: str, rows: list[list[str]]) -> Motion:
 
 def read_npz(path: Path, robot: Robot) -> Motion:
     """Read an npz of a retargeted motion, of mjlab, or of AMASS; see the module."""
+    with zipfile.ZipFile(path) as parts:
+        if (size := sum(part.file_size for part in parts.infolist())) > MAX_BYTES:
+            raise ValueError(f"{size} bytes unpacked: {MAX_BYTES} are the most")
     with np.load(path, allow_pickle=False) as archive:
         arrays: dict[str, Any] = {}
         for name in archive.files:
