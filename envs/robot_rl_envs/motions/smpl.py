@@ -13,14 +13,16 @@ more, retarget with a tool made for it and bring its npz or CSV.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import mujoco
 import numpy as np
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.motions import rotation
 from robot_rl_envs.motions.motion import Motion
+
+if TYPE_CHECKING:
+    import mujoco
 
 HIPS, SPINE, KNEES, ANKLES = (1, 2), (3, 6, 9), (4, 5), (7, 8)
 COLLARS, SHOULDERS, ELBOWS = (13, 14), (16, 17), (18, 19)
@@ -125,6 +127,8 @@ def _on_the_floor(
     base: np.ndarray, trans: np.ndarray, angles: dict[str, np.ndarray], robot: Robot
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return joints within their ranges, and the base's positions, scaled, with the feet on the floor, and turns."""
+    import mujoco
+
     model = mujoco.MjModel.from_xml_path(str(robot.model))
     data, frames = mujoco.MjData(model), len(trans)
     ids = [model.joint(joint.name).id for joint in robot.joints]
@@ -150,6 +154,8 @@ def _on_the_floor(
 
 def _leg(model: mujoco.MjModel, robot: Robot) -> float:
     """Return the length of the robot's straight leg, from its hip to its ankle [m]."""
+    import mujoco
+
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     hip, knee, ankle = (

@@ -53,6 +53,25 @@ def _observations() -> dict[str, ObservationGroup]:
     }
 
 
+def _rewards() -> dict[str, Reward]:
+    return {
+        "joints": Reward(motions.track_joints, weight=1.5, std=0.25),
+        "precise": Reward(motions.track_joints, weight=1.0, std=0.1),
+        "joint_vel": Reward(motions.track_joint_vel, weight=0.25, std=2.0),
+        "height": Reward(motions.track_base_height, weight=0.5, std=0.1),
+        "tilt": Reward(motions.track_base_tilt, weight=0.5, std=0.25),
+        "velocity": Reward(motions.track_base_vel, weight=0.5, std=0.4),
+        "turn": Reward(motions.track_base_turn, weight=0.5, std=1.0),
+        "bodies": Reward(motions.track_body_pos, weight=1.0, std=0.15),
+        "orientations": Reward(motions.track_body_quat, weight=0.5, std=0.4),
+        "contact": Reward(motions.track_contact, weight=0.5),
+        "action_rate": Reward(rewards.action_rate, weight=-0.02),
+        "torque": Reward(rewards.joint_torque, weight=-1e-5),
+        "limits": Reward(rewards.joint_limits, weight=-1.0, soft=0.98),
+        "slip": Reward(rewards.foot_slip, weight=-0.1),
+    }
+
+
 def make_task() -> Task:
     """Build the task."""
     return Task(
@@ -65,22 +84,7 @@ def make_task() -> Task:
         episode_length_s=10.0,
         actions=Actions(kind="position", around="command"),
         observations=_observations(),
-        rewards={
-            "joints": Reward(motions.track_joints, weight=1.5, std=0.25),
-            "precise": Reward(motions.track_joints, weight=1.0, std=0.1),
-            "joint_vel": Reward(motions.track_joint_vel, weight=0.25, std=2.0),
-            "height": Reward(motions.track_base_height, weight=0.5, std=0.1),
-            "tilt": Reward(motions.track_base_tilt, weight=0.5, std=0.25),
-            "velocity": Reward(motions.track_base_vel, weight=0.5, std=0.4),
-            "turn": Reward(motions.track_base_turn, weight=0.5, std=1.0),
-            "bodies": Reward(motions.track_body_pos, weight=1.0, std=0.15),
-            "orientations": Reward(motions.track_body_quat, weight=0.5, std=0.4),
-            "contact": Reward(motions.track_contact, weight=0.5),
-            "action_rate": Reward(rewards.action_rate, weight=-0.02),
-            "torque": Reward(rewards.joint_torque, weight=-1e-5),
-            "limits": Reward(rewards.joint_limits, weight=-1.0, soft=0.98),
-            "slip": Reward(rewards.foot_slip, weight=-0.1),
-        },
+        rewards=_rewards(),
         terminations={
             "ended": Termination(motions.motion_ended, time_out=True),
             "height": Termination(motions.base_height_off, limit=0.2),
