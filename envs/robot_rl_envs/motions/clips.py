@@ -121,6 +121,17 @@ class Clips:
         qpos[self._entity.joint_qpos] = motion.joint_pos[frame]
         return qpos
 
+    def commands(self, name: str) -> np.ndarray:
+        """Return the frames of a motion as a player sends them (T, width): see `.mdp.motions.reference_motion`."""
+        first = int(self.values["motion_first"][self.names.index(name)])
+        rows = slice(first, first + len(self.motions[name].joint_pos))
+        part = {field: self.values[f"reference_{field}"][rows] for field in _FRAMES}
+        back = rotation.conjugate(part["base_quat_wxyz"])
+        gravity = rotation.rotate(back, np.broadcast_to([0.0, 0.0, -1.0], part["base_pos_w"].shape))
+        speed = rotation.rotate(back, part["base_lin_vel_w"])
+        columns = [part["joint_pos"], part["joint_vel"], gravity, part["base_ang_vel_b"], speed]
+        return np.concatenate([*columns, part["base_pos_w"][:, 2:]], axis=1)
+
     def _pose(self, motion: Motion, frame: int) -> tuple[np.ndarray, ...]:
         """Return positions and orientations of the tracked bodies, clearances [m] and positions of the feet."""
         model, data = self._model, self._data

@@ -272,6 +272,8 @@ def test_command(command_term, doll):
     )
     assert command_term == "reference_motion"
     np.testing.assert_allclose(s.command, want, atol=1e-5)
+    played = np.concatenate([doll.env.scene.clips.commands(name) for name in ("round", "once")])
+    np.testing.assert_allclose(played[k], want, atol=1e-9)
     names = list(doll.env.describe_command()["components"])
     assert names[:2] == ["FL_hip_joint", "FL_thigh_joint"]
     assert names[12] == "FL_hip_joint_vel"
