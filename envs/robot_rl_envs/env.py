@@ -24,13 +24,13 @@ from robot_rl_envs.describe import (
 )
 from robot_rl_envs.engine import DIRTY_MODEL
 from robot_rl_envs.engines import make_engine
+from robot_rl_envs.entity import clips
 from robot_rl_envs.entity.scene import make_scene
 from robot_rl_envs.entity.state import CONSTANTS, RECOMPUTED, Chain, State, check_indices, make_chain, make_struct
 from robot_rl_envs.fuse import layout
 from robot_rl_envs.fuse.torch_terms import TorchTerms
 from robot_rl_envs.launch import Recorder
 from robot_rl_envs.motion import component_names
-from robot_rl_envs.motions import clips
 from robot_rl_envs.recorder.flight import REASONS
 from robot_rl_envs.recorder.quarantine import Quarantine
 from robot_rl_envs.sensing.scan import RayScan

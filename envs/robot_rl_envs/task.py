@@ -469,7 +469,7 @@ class Task:
 
     def _components(self, term: Command) -> dict[str, str]:
         components = term.info.components
-        return components(self.robot) if callable(components) else components
+        return components if isinstance(components, dict) else components(self.robot)
 
     @property
     def command_components(self) -> dict[str, str]:

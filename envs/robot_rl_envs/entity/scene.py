@@ -14,12 +14,12 @@ from robot_rl_assets.robot import Joint, Robot
 
 from robot_rl_envs.actuation.actuators import PositionPd, check_events
 from robot_rl_envs.engine import GROUND_GROUP
+from robot_rl_envs.entity.clips import Clips
 from robot_rl_envs.entity.entity import Entity, one_line, read_model
 from robot_rl_envs.entity.objects import ObjectEntity, Things
 from robot_rl_envs.entity.robot_checks import require_sound
 from robot_rl_envs.entity.sensing import Sensing
 from robot_rl_envs.entity.watched import STATE, watched_fields
-from robot_rl_envs.motions.clips import Clips
 from robot_rl_envs.motions.files import read_motion
 from robot_rl_envs.motions.motion import Motion
 from robot_rl_envs.objects import ROBOT, Articulated, Contact, Object, add_contact
