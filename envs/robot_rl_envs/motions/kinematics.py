@@ -26,8 +26,10 @@ class Targets:
         base_z: height of the base [m]; None leaves it free.
         base_quat: orientation of the base; None leaves it free.
         body_quat: body -> its orientation.
+        body_pos: body -> position of its origin [m].
         joints: joint -> position [rad]; all others tend to the default pose.
-        weights: of the residuals "feet", "com", "base_z", "base_quat", "body_quat", "joints" and "others".
+        weights: of the residuals "feet", "com", "base_z", "base_quat", "body_quat", "body_pos", "joints" and
+            "others".
     """
 
     feet: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
@@ -35,13 +37,21 @@ class Targets:
     base_z: float | None = None
     base_quat: np.ndarray | None = None
     body_quat: dict[str, np.ndarray] = field(default_factory=dict)
+    body_pos: dict[str, np.ndarray] = field(default_factory=dict)
     joints: dict[str, float] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
 
 
 WEIGHTS = {
-    "feet": 100.0, "com": 50.0, "base_z": 30.0, "base_quat": 10.0, "body_quat": 5.0, "joints": 2.0, "others": 0.3
-}  # fmt: skip
+    "feet": 100.0,
+    "com": 50.0,
+    "base_z": 30.0,
+    "body_pos": 30.0,
+    "base_quat": 10.0,
+    "body_quat": 5.0,
+    "joints": 2.0,
+    "others": 0.3,
+}
 
 
 class Solver:
@@ -117,6 +127,10 @@ class Solver:
             k = model.body(body).id
             mujoco.mj_jacBody(model, data, None, jac_rot, k)
             rows.append((jac_rot.copy(), _turn(data.xquat[k], quat), weights["body_quat"]))
+        for body, pos in targets.body_pos.items():
+            k = model.body(body).id
+            mujoco.mj_jacBody(model, data, jac_pos, None, k)
+            rows.append((jac_pos.copy(), pos - data.xpos[k], weights["body_pos"]))
         for joint, at, dof in zip(self.robot.joints, self.qpos, self.dof, strict=True):
             row = np.zeros((1, model.nv))
             row[0, dof] = 1.0

@@ -1,4 +1,4 @@
-"""Make the G1's library of motions by inverse kinematics: squat, wave, step, turn.
+"""Make the G1's library of motions by inverse kinematics: squat, wave, step, turn, get up.
 
     python -m robot_rl_tasks.g1_track.make_motions
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from robot_rl_assets.registry import get_robot
@@ -164,13 +165,110 @@ class Library:
         steps = [Step(foot, 1.1 + 1.6 * k, 1.7 + 1.6 * k, turn, 0.05) for k, foot in enumerate(feet)]
         return self._walk("turn", 7.6, steps)
 
+    def get_up(self) -> Motion:
+        """Rise from lying face down: onto hands and knees, one foot after the other below the body, and up."""
+        self.solver.stand()
+        # From the end on: standing is where the solver begins, and each pose is near the next one.
+        poses = [(at, self._solved(targets)) for at, targets in reversed(self._rising())][::-1]
+        times = np.arange(round(poses[-1][0] * RATE_HZ) + 1) / RATE_HZ
+        frames = np.array([self._between(poses, float(t)) for t in times])
+        base = self.solver.base_qpos
+        frames[:, base + 2] -= [self._lowest(frame) for frame in frames]
+        return Motion(
+            name="get_up",
+            rate_hz=RATE_HZ,
+            joint_names=tuple(self.robot.joint_names),
+            joint_pos=frames[:, self.solver.qpos],
+            base_pos=frames[:, base : base + 3],
+            base_quat_wxyz=frames[:, base + 3 : base + 7],
+            robot=self.robot.name,
+        )
+
+    def _rising(self) -> list[tuple[float, Targets]]:
+        """Return when which pose is reached [s]; hands stay where they are until the feet carry everything."""
+        hands = {f"{side}_wrist_yaw_link": np.array([0.40, y, 0.08]) for side, y in (("left", 0.2), ("right", -0.2))}
+
+        def feet(x: float, z: float, pitch: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+            moved = np.array([x, 0.0, z])
+            return {foot: (pos + moved, pitch_quat(0.0, pitch)) for foot, pos in zip(FEET, self.home, strict=True)}
+
+        flat, back, over = feet(0.0, 0.0, 0.0), feet(-0.42, 0.045, 1.1), feet(-0.2, 0.1, 0.5)
+        above = feet(0.0, 0.07, 0.0)
+        loose = {"base_z": 20.0, "base_quat": 4.0, "feet": 20.0, "body_pos": 40.0, "com": 10.0}
+
+        def pose(where: dict[str, Any], height: float, pitch: float, com: float | None = None, **more: Any) -> Targets:
+            xy = None if com is None else np.array([com, 0.0])
+            base = pitch_quat(0.0, pitch)
+            return Targets(feet=where, com_xy=xy, base_z=height, base_quat=base, weights=loose, **more)
+
+        left, right = FEET
+        spread = {"shoulder_pitch": 0.0, "shoulder_roll": 1.1, "shoulder_yaw": 1.3, "elbow": 0.0}
+        arms = {f"left_{joint}_joint": angle for joint, angle in spread.items()}
+        arms |= {f"right_{joint}_joint": -angle for joint, angle in spread.items()}
+        lying = pose(feet(-0.55, 0.06, 1.3), 0.1, 1.57, joints=arms)
+        kneeling = pose(back, 0.36, 1.25, body_pos=hands)
+        left_over = pose({left: over[left], right: back[right]}, 0.44, 1.25, body_pos=hands)
+        one_foot = pose({left: flat[left], right: back[right]}, 0.42, 1.1, body_pos=hands)
+        right_over = pose({left: flat[left], right: over[right]}, 0.44, 1.15, 0.26, body_pos=hands)
+        right_above = pose({left: flat[left], right: above[right]}, 0.40, 1.05, 0.16, body_pos=hands)
+        both_feet = pose(flat, 0.36, 1.0, 0.12, body_pos=hands)
+        squatting = self._standing(base_z=0.42, base_quat=pitch_quat(0.0, 0.6))
+        standing = self._standing()
+        return [
+            (0.0, lying),
+            (0.5, lying),
+            (2.0, kneeling),
+            (2.8, left_over),
+            (3.6, one_foot),
+            (4.3, right_over),
+            (4.9, right_above),
+            (5.4, both_feet),
+            (6.8, squatting),
+            (8.6, standing),
+            (9.2, standing),
+        ]
+
+    def _solved(self, targets: Targets) -> np.ndarray:
+        """Return qpos of a pose far from the last one."""
+        for _ in range(9):
+            self.solver.solve(targets)
+        return self.solver.solve(targets)
+
+    def _between(self, poses: list[tuple[float, np.ndarray]], t: float) -> np.ndarray:
+        """Return qpos at a time [s], smooth from each pose to the next."""
+        k = max(j for j, (at, _) in enumerate(poses[:-1]) if at <= t)
+        (start, one), (end, two) = poses[k], poses[k + 1]
+        share, at = smooth(t, start, end), self.solver.base_qpos + 3
+        qpos = one + share * (two - one)
+        qpos[at : at + 4] = rotation.slerp(one[at : at + 4], two[at : at + 4], np.array(share))
+        return qpos
+
+    def _lowest(self, qpos: np.ndarray) -> float:
+        """Return the height of the robot's lowest collision shape [m]."""
+        import mujoco
+
+        model, data = self.solver.model, self.solver.data
+        data.qpos[:] = qpos
+        self.solver.look()
+        found = []
+        for geom in np.flatnonzero(model.geom_group == 3):
+            axes, size, kind = data.geom_xmat[geom].reshape(3, 3)[2], model.geom_size[geom], model.geom_type[geom]
+            if kind == mujoco.mjtGeom.mjGEOM_BOX:
+                reach = np.abs(axes) @ size
+            elif kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
+                reach = size[0] + np.abs(axes[2]) * size[1]
+            else:
+                reach = size[0]
+            found.append(data.geom_xpos[geom, 2] - reach)
+        return float(min(found))
+
 
 def main() -> None:
     """Write every motion of the library."""
     robot = get_robot("unitree_g1")
     library = Library(robot)
     folder = Path(robot.model).parent / "motions"
-    for make in (library.squat, library.wave, library.step, library.turn):
+    for make in (library.squat, library.wave, library.step, library.turn, library.get_up):
         motion = make()
         motion.save(folder / f"{motion.name}.npz")
 

@@ -54,6 +54,20 @@ def test_a_motion_of_the_library_can_be_done(solver, name):
         assert np.abs(com[:, :, 1].sum(1)).max() < 0.02, "as far from either foot"
 
 
+def test_getting_up_begins_on_the_floor_and_ends_on_the_feet(solver):
+    motion = read_motion("get_up", G1)
+    assert not motion.loops
+    speed = np.abs(np.diff(motion.joint_pos, axis=0)) * motion.rate_hz
+    assert (speed.max(0) < 0.5 * np.array([joint.velocity_limit for joint in G1.joints])).all()
+    assert motion.base_pos[0, 2] < 0.15
+    assert motion.base_pos[-1, 2] == pytest.approx(0.74, abs=0.005)
+    low, com = poses(solver, motion)
+    assert low.min() > -0.001
+    on_feet = np.arange(len(low)) / motion.rate_hz > 6.8
+    assert low[on_feet].max() < 0.002
+    assert np.abs(com[on_feet, :, 0]).max() < 0.03, "hands have left the floor: the feet carry everything"
+
+
 def test_what_each_motion_is():
     squat, wave, turn = (read_motion(name, G1) for name in ("squat", "wave", "turn"))
     assert np.ptp(squat.base_pos[:, 2]) == pytest.approx(0.22, abs=0.01)
