@@ -104,6 +104,23 @@ class Solver:
                 break
         return self.data.qpos.copy()
 
+    def lowest(self, qpos: np.ndarray) -> float:
+        """Return the height of the lowest point of the robot's collision shapes at qpos (nq,) [m]."""
+        model, data = self.model, self.data
+        data.qpos[:] = qpos
+        self.look()
+        found = []
+        for geom in np.flatnonzero(model.geom_conaffinity != 0):
+            axes, size, kind = data.geom_xmat[geom].reshape(3, 3)[2], model.geom_size[geom], model.geom_type[geom]
+            if kind == mujoco.mjtGeom.mjGEOM_BOX:
+                reach = np.abs(axes) @ size
+            elif kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
+                reach = size[0] + np.abs(axes[2]) * size[1]
+            else:
+                reach = size[0]
+            found.append(data.geom_xpos[geom, 2] - reach)
+        return float(min(found))
+
     def _residuals(self, targets: Targets) -> tuple[np.ndarray, np.ndarray]:
         weights, model, data = WEIGHTS | targets.weights, self.model, self.data
         rows: list[tuple[np.ndarray, np.ndarray, float]] = []

@@ -173,7 +173,7 @@ class Library:
         times = np.arange(round(poses[-1][0] * RATE_HZ) + 1) / RATE_HZ
         frames = np.array([self._between(poses, float(t)) for t in times])
         base = self.solver.base_qpos
-        frames[:, base + 2] -= [self._lowest(frame) for frame in frames]
+        frames[:, base + 2] -= [self.solver.lowest(frame) for frame in frames]
         return Motion(
             name="get_up",
             rate_hz=RATE_HZ,
@@ -242,25 +242,6 @@ class Library:
         qpos = one + share * (two - one)
         qpos[at : at + 4] = rotation.slerp(one[at : at + 4], two[at : at + 4], np.array(share))
         return qpos
-
-    def _lowest(self, qpos: np.ndarray) -> float:
-        """Return the height of the robot's lowest collision shape [m]."""
-        import mujoco
-
-        model, data = self.solver.model, self.solver.data
-        data.qpos[:] = qpos
-        self.solver.look()
-        found = []
-        for geom in np.flatnonzero(model.geom_group == 3):
-            axes, size, kind = data.geom_xmat[geom].reshape(3, 3)[2], model.geom_size[geom], model.geom_type[geom]
-            if kind == mujoco.mjtGeom.mjGEOM_BOX:
-                reach = np.abs(axes) @ size
-            elif kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
-                reach = size[0] + np.abs(axes[2]) * size[1]
-            else:
-                reach = size[0]
-            found.append(data.geom_xpos[geom, 2] - reach)
-        return float(min(found))
 
 
 def main() -> None:
