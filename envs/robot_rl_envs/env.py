@@ -487,6 +487,7 @@ class Env(VecEnv):
             if tensors[name].dtype != value.dtype:
                 raise ValueError(f"environment state {name!r}: is of {tensors[name].dtype}, must be {value.dtype}")
         check_indices(tensors, self._arrays["terrain_origins"].shape)
+        self.scene.clips.check_state(tensors)
         for name in self._arrays:
             if f"state.{name}" in tensors and f"state.{name}" in mine:
                 wp.to_torch(self._arrays[name]).copy_(tensors[f"state.{name}"])

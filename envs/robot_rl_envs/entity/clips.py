@@ -170,6 +170,16 @@ class Clips:
         found |= dict.fromkeys(("bin_failed", "bin_seconds", "bin_weight"), (wp.float32, 1, (bins,)))
         return found | dict.fromkeys(("new_failed", "new_steps"), (wp.int32, 1, (bins,)))
 
+    def check_state(self, tensors: Mapping[str, Any]) -> None:
+        """Refuse restored values, as of `Env.state_dict`, that kernels would use as indices outside of their arrays."""
+        value = tensors.get("state.motion_id")
+        if value is not None and not 0 <= int(value.min()) <= int(value.max()) < len(self.names):
+            found = f"{int(value.min())} to {int(value.max())}"
+            raise ValueError(f"environment state 'motion_id': {found}, wants 0 to {len(self.names) - 1}")
+        start = tensors.get("state.motion_start")
+        if start is not None and int(start.min()) < 0:
+            raise ValueError(f"environment state 'motion_start': {int(start.min())}, wants 0 or more")
+
     def fill(self, arrays: dict[str, wp.array]) -> None:
         """Set what does not change."""
         if self.names:

@@ -357,6 +357,15 @@ def test_an_action_of_0_asks_for_the_reference(doll):
     torch.testing.assert_close(doll.env.state.ctrl, command[:, :12] + 0.1 * scale)
 
 
+def test_a_restored_motion_that_does_not_exist_is_refused(doll):
+    kept = doll.env.state_dict()
+    assert not any(name.startswith("state.reference") for name in kept), "the files are no part of a checkpoint"
+    for name, value in (("motion_id", 2), ("motion_id", -1), ("motion_start", -1)):
+        wrong = kept | {f"state.{name}": torch.full_like(kept[f"state.{name}"], value)}
+        with pytest.raises(ValueError, match=f"environment state '{name}': {value}"):
+            doll.env.load_state_dict(wrong)
+
+
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
