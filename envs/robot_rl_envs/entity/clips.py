@@ -16,6 +16,7 @@ import numpy as np
 import warp as wp
 
 from robot_rl_envs.entity.entity import Entity
+from robot_rl_envs.launch import CHUNK_WORLDS
 from robot_rl_envs.motions import rotation
 from robot_rl_envs.motions.motion import Motion
 
@@ -154,8 +155,8 @@ class Clips:
         ``reference_<name>`` (frames,) or (frames, n): joints [rad], base [m], the tracked bodies' poses and velocities
         and the feet's contacts. ``motion_first``, ``motion_frames`` (its period, if it loops) and ``motion_loops`` of
         each motion; ``bin_motion``, ``bin_first``, ``bin_frames`` of each bin. ``motion_id`` and ``motion_start`` (N,)
-        are a world's motion and the frame of it that its episode began with. ``bin_failed``, ``bin_seconds`` and
-        ``bin_weight`` are what is known of the bins; ``new_failed`` and ``new_steps`` what the current step adds.
+        are a world's motion and the frame of it that its episode began with. ``bin_failed`` and ``bin_seconds`` are
+        what is known of the bins; ``new_failed`` and ``new_steps`` (chunks of worlds, bins) what the current step adds.
         """
         if not self.names:
             return {}
@@ -167,8 +168,9 @@ class Clips:
             found[name] = (wp.int32, 1, self.values[name].shape)
         bins = self.sizes["motion_bins"]
         found |= dict.fromkeys(("motion_id", "motion_start"), (wp.int32, 1, (num_envs,)))
-        found |= dict.fromkeys(("bin_failed", "bin_seconds", "bin_weight"), (wp.float32, 1, (bins,)))
-        return found | dict.fromkeys(("new_failed", "new_steps"), (wp.int32, 1, (bins,)))
+        found |= dict.fromkeys(("bin_failed", "bin_seconds"), (wp.float32, 1, (bins,)))
+        rows = -(-num_envs // CHUNK_WORLDS)
+        return found | dict.fromkeys(("new_failed", "new_steps"), (wp.int32, 2, (rows, bins)))
 
     def check_state(self, tensors: Mapping[str, Any]) -> None:
         """Refuse restored values, as of `Env.state_dict`, that kernels would use as indices outside of their arrays."""

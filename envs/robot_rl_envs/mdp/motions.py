@@ -13,12 +13,15 @@ from typing import Any
 import warp as wp
 
 from robot_rl_envs.entity import mirrors
+from robot_rl_envs.launch import CHUNK_WORLDS
 from robot_rl_envs.quat import quat_multiply, quat_rotate, quat_rotate_inverse
 from robot_rl_envs.terms import command, curriculum, event, metric, observation, reward, termination
 from robot_rl_envs.terms.checks import check_above, check_least, check_share
 
 PRIOR_FAILURES, PRIOR_S = wp.constant(0.5), wp.constant(1.0)
 """What is assumed of a bin before anything is known of it: half a failure in a second."""
+ROW = wp.constant(CHUNK_WORLDS)
+"""Worlds that count into the same row: those that one thread steps on a CPU."""
 LOOKED_BACK = 3
 """Bins that a failure counts for: its own and those before it, from where the mistake may come."""
 BASE_COMPONENTS = {"gravity_x": "1", "gravity_y": "1", "gravity_z": "1"}
@@ -92,59 +95,54 @@ def _needs_motions(param: str, value: float, scene: Any) -> None:
 
 
 @wp.func
-def count_visit(s: Any, i: int, memory_s: float, spread: float):
+def count_visit(s: Any, i: int, memory_s: float):
     """Count this step for the bin that it was in."""
-    wp.atomic_add(s.new_steps, motion_bin(s, i), 1)
+    wp.atomic_add(s.new_steps, i // ROW, motion_bin(s, i), 1)
 
 
 @wp.func
-def fold_counts(s: Any, i: int, memory_s: float, spread: float):
-    """Add what the last step counted to what is remembered, and weigh the bins; one world does it for all.
+def fold_counts(s: Any, i: int, memory_s: float):
+    """Add what the last step counted to what is remembered; each bin is one world's.
 
     It runs before the physics, when no world counts or draws.
     """
-    if i == 0:
-        kept = wp.exp(-s.step_dt / memory_s)
-        bins = s.bin_motion.shape[0]
-        for b in range(bins):
-            s.bin_failed[b] = kept * s.bin_failed[b] + float(s.new_failed[b])
-            s.bin_seconds[b] = kept * s.bin_seconds[b] + float(s.new_steps[b]) * s.step_dt
-            s.new_failed[b] = 0
-            s.new_steps[b] = 0
-        for b in range(bins):
-            weight = float(0.0)
-            share = float(1.0)
-            for u in range(LOOKED_BACK):
-                if b + u < bins and s.bin_motion[wp.min(b + u, bins - 1)] == s.bin_motion[b]:
-                    hazard = (s.bin_failed[b + u] + PRIOR_FAILURES) / (s.bin_seconds[b + u] + PRIOR_S)
-                    weight = weight + share * hazard
-                share = share * spread
-            s.bin_weight[b] = weight
+    kept = wp.exp(-s.step_dt / memory_s)
+    b = int(i)
+    while b < s.bin_motion.shape[0]:
+        failed = wp.int32(0)
+        steps = wp.int32(0)
+        for row in range(s.new_steps.shape[0]):
+            failed = failed + s.new_failed[row, b]
+            steps = steps + s.new_steps[row, b]
+            s.new_failed[row, b] = 0
+            s.new_steps[row, b] = 0
+        s.bin_failed[b] = kept * s.bin_failed[b] + float(failed)
+        s.bin_seconds[b] = kept * s.bin_seconds[b] + float(steps) * s.step_dt
+        b = b + s.motion_id.shape[0]
 
 
 def _check_failures(params: dict[str, float], scene: Any) -> None:
     _needs_motions("memory_s", params["memory_s"], scene)
     check_above(params, "memory_s", 0.0)
-    check_share(params, "spread")
 
 
 @curriculum(before=fold_counts, update=count_visit, check=_check_failures)
-def failing_starts(s: Any, i: int, rng: wp.uint32, memory_s: float, spread: float):
-    """Count failures per bin of the motions, from which :func:`reset_to_motion` draws where episodes start.
+def failing_starts(s: Any, i: int, rng: wp.uint32, memory_s: float):
+    """Count failures in each bin of the motions, and the time spent there, for :func:`reset_to_motion`.
 
-    The weight of a bin is its rate of failures per second spent in it, plus ``spread`` times that of the next one, and
-    ``spread`` squared times that of the one after. Counts are forgotten with the time constant ``memory_s`` [s]. They
-    are whole numbers, which any number of threads adds up to the same sum.
+    Counts are forgotten with the time constant ``memory_s`` [s]. They are whole numbers, one row for each chunk of
+    worlds that runs by itself on a CPU, where Warp's atomic operations are none.
     """
     if s.terminated[i] == 1:
-        wp.atomic_add(s.new_failed, motion_bin(s, i), 1)
+        wp.atomic_add(s.new_failed, i // ROW, motion_bin(s, i), 1)
 
 
 def _check_reset(params: dict[str, float], scene: Any) -> None:
     _needs_motions("only", params["only"], scene)
     for name in ("position", "velocity"):
         check_least(params, name, 0.0)
-    check_share(params, "uniform")
+    for name in ("uniform", "spread"):
+        check_share(params, name)
     count = len(scene.clips.names)
     if params["only"] not in range(-1, count):
         raise ValueError(f"only={params['only']:g}: must be the index of a motion, 0 to {count - 1}, or -1 for all")
@@ -153,37 +151,54 @@ def _check_reset(params: dict[str, float], scene: Any) -> None:
 
 
 @wp.func
-def bin_share(s: Any, b: int, only: float, by_time: int) -> float:
-    """Return how often a bin is to be drawn, relative to others: by its length, or by its failures."""
+def bin_share(s: Any, b: int, only: float, by_time: int, spread: float) -> float:
+    """Return how often a bin is to be drawn, relative to others: by its length, or by its rate of failures."""
     if only >= 0.0 and s.bin_motion[b] != int(only):
         return 0.0
     if by_time == 1:
         return float(s.bin_frames[b])
-    return s.bin_weight[b]
+    weight = float(0.0)
+    share = float(1.0)
+    bins = s.bin_motion.shape[0]
+    for u in range(LOOKED_BACK):
+        if b + u < bins and s.bin_motion[wp.min(b + u, bins - 1)] == s.bin_motion[b]:
+            rate = (s.bin_failed[b + u] + PRIOR_FAILURES) / (s.bin_seconds[b + u] + PRIOR_S)
+            weight = weight + share * rate
+        share = share * spread
+    return weight
 
 
 @event(writes="state", modes=("reset",), check=_check_reset)
 def reset_to_motion(
-    s: Any, i: int, rng: wp.uint32, position: float, velocity: float, uniform: float, only: float, phase: float
+    s: Any,
+    i: int,
+    rng: wp.uint32,
+    position: float,
+    velocity: float,
+    uniform: float,
+    spread: float,
+    only: float,
+    phase: float,
 ):
     """Put the robot into the state of a reference motion, and start to follow it from there.
 
-    Joints are within +-position [rad], velocities within +-velocity [m/s, rad/s] of the reference's. Motion and frame
-    are drawn by the bins' weights of :func:`failing_starts`, in a share ``uniform`` of the draws, and without that
-    curriculum, uniform over the time of all motions. ``only`` is the index of the only motion that is drawn (-1: any),
-    ``phase`` the share of it that an episode leaves out (negative: drawn).
+    Joints are within +-position [rad], velocities within +-velocity [m/s, rad/s] of the reference's. A bin of the
+    motions is drawn by what :func:`failing_starts` counted: its failures per second spent in it, plus ``spread`` times
+    those of the next bin, and ``spread`` squared times those of the one after; in a share ``uniform`` of the draws it
+    is uniform over the time of all motions. Without that curriculum all bins are alike. ``only`` is the index of the
+    only motion that is drawn (-1: any), ``phase`` the share of it that an episode leaves out (negative: drawn).
     """
     bins = s.bin_motion.shape[0]
     by_time = wp.int32(0)
-    if wp.randf(rng) < uniform or s.bin_weight[0] <= 0.0:
+    if wp.randf(rng) < uniform:
         by_time = 1
     total = float(0.0)
     for b in range(bins):
-        total = total + bin_share(s, b, only, by_time)
+        total = total + bin_share(s, b, only, by_time, spread)
     left = total * wp.randf(rng)
     chosen = wp.int32(-1)
     for b in range(bins):
-        share = bin_share(s, b, only, by_time)
+        share = bin_share(s, b, only, by_time, spread)
         if share > 0.0 and left >= 0.0:
             chosen = b
         left = left - share

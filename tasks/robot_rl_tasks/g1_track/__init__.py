@@ -92,10 +92,12 @@ def make_task() -> Task:
             "bodies": Termination(motions.body_height_off, limit=0.25),
         },
         commands={"reference": Command(motions.reference_motion, resample_s=(10.0, 10.0))},
-        curricula={"failures": Curriculum(motions.failing_starts, memory_s=20.0, spread=0.7)},
+        curricula={"failures": Curriculum(motions.failing_starts, memory_s=20.0)},
         events={
             "mass": Event(events.base_mass, mode="startup", body="torso_link", mass=1.0, com=0.02),
-            "start": Event(motions.reset_to_motion, position=0.05, velocity=0.1, uniform=0.3, only=-1.0, phase=-1.0),
+            "start": Event(
+                motions.reset_to_motion, position=0.05, velocity=0.1, uniform=0.3, spread=0.7, only=-1.0, phase=-1.0
+            ),
             "friction": Event(events.foot_friction, lo=0.5, hi=1.2),
             "motors": Event(events.motor_strength, lo=0.9, hi=1.1),
             "push": Event(events.push, mode="interval", interval_s=(5.0, 10.0), xy=0.2, yaw=0.2),
