@@ -194,6 +194,10 @@ def test_mirrored_actions_move_the_robot_mirrored(build):
     if one.mirror is None:
         pytest.skip("the task is not declared symmetric")
     scene = one.scene
+    if scene.clips.names:
+        reflect_motions(two)
+        one.reset()
+        two.reset()
     start = {"qpos": scene.default_qpos[None].copy(), "qvel": np.zeros((1, scene.model.nv))}
     if scene.base:
         start["qpos"][0, :3] += one.state.env_origin_w[0].numpy()
