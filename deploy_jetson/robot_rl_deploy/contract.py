@@ -6,7 +6,8 @@ reads back to the same bits, never rounded. This module needs only the standard 
 
 The value of an observation term is `clip(transform(signal)) * scale` in float32, `size` wide. Terms follow one
 another; within a term its history runs from the oldest to the newest frame, and after a reset every frame has the
-first value. The control target of a policy output is `offset + scale * action`, and `action` is clipped.
+first value. The control target of a policy output is `offset + scale * action`, and `action` is clipped; an output with
+a `command` has that component of the command added, as the policy observes it.
 
 A policy with a memory also has a state: the network takes it as `state` and returns the next one as `state_out`. It is
 zero at the start and after a reset. Only the contract of such a policy has `layout.state_size`.
@@ -90,6 +91,7 @@ class Contract:
                 refuse(field, f"a list of {len(names)}", f"{most} are the most")
         self._check_actions()
         self._check_observations()
+        self.commanded()
         self._check_times()
         known = {joint.name: joint for joint in self.joints}
         if self.fallback_pose.keys() != known.keys():
@@ -113,6 +115,23 @@ class Contract:
         declared = {term.signal: term.size for term in reversed(terms)}
         return FIXED_SIZES | declared | sizes
 
+    def commanded(self) -> list[int]:
+        """Return for each action the element of the observation that is added to its target; empty if there is none.
+
+        It is the newest frame of the one term that is the command itself.
+        """
+        wanted = [action.command for action in self.actions]
+        if not any(wanted):
+            return []
+        start, names = 0, [component.name for component in self.command]
+        for term in self.observations:
+            if term.signal == "command" and term.transform == "identity" and term.scale == 1:
+                first = start + (term.history - 1) * term.size
+                return [first + names.index(name) for name in wanted]
+            start += term.size * term.history
+        refuse("actions: command", wanted[0], "no observation is the command itself, with scale 1")
+        return []
+
     def _check_actions(self) -> None:
         known = {joint.name: joint for joint in self.joints}
         for action in self.actions:
@@ -124,6 +143,10 @@ class Contract:
                 refuse(f"{where} joint", action.joint, "its effort_limit is 0, so nothing drives it")
             if action.kind == "position" and joint.kp == 0:
                 refuse(f"{where} kind", action.kind, "a position target needs a kp of more than 0")
+            if action.command and action.command not in {component.name for component in self.command}:
+                refuse(f"{where} command", action.command, "the command has no component of that name")
+            if bool(action.command) != bool(self.actions[0].command):
+                refuse(f"{where} command", action.command, "all actions are around the command, or none is")
         if self.layout.action_size != len(self.actions):
             refuse("layout.action_size", self.layout.action_size, f"there are {len(self.actions)} actions")
 
@@ -184,6 +207,9 @@ def to_dict(contract: Contract) -> dict[str, Any]:
     data = json.loads(json.dumps(dataclasses.asdict(contract), allow_nan=False))
     if not contract.layout.state_size:
         del data["layout"]["state_size"]
+    for action in data["actions"]:
+        if not action["command"]:
+            del action["command"]
     return data
 
 

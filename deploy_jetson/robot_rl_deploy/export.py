@@ -186,21 +186,26 @@ def _deployed(module: "torch.nn.Module", contract: Contract) -> "torch.nn.Module
             bounds = [float("inf") if action.clip is None else action.clip for action in contract.actions]
             self.bounded = min(bounds) < float("inf")
             self.register_buffer("bound", torch.tensor(bounds, dtype=torch.float32))
+            self.commanded = contract.commanded()
+            self.register_buffer("places", torch.tensor(self.commanded, dtype=torch.int64))
 
         def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return self.targets(self.actor(observation))
+            return self.targets(self.actor(observation), observation)
 
-        def targets(self, action: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def targets(self, action: torch.Tensor, observation: torch.Tensor) -> tuple[torch.Tensor, ...]:
             if self.bounded:
                 action = torch.minimum(torch.maximum(action, -self.bound), self.bound)  # type: ignore[operator]
-            return action, action * self.scale + self.offset  # type: ignore[operator]
+            target = action * self.scale + self.offset  # type: ignore[operator]
+            if self.commanded:
+                target = target + torch.index_select(observation, 1, self.places)  # type: ignore[arg-type]
+            return action, target
 
     class Remembering(Deployed):
         """The same of an actor with a memory."""
 
         def forward(self, observation: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
             action, after = self.actor(observation, state)
-            return *self.targets(action), after
+            return *self.targets(action, observation), after
 
     return (Remembering() if contract.layout.state_size else Deployed()).eval()
 

@@ -134,7 +134,7 @@ def make_golden(model: bytes, contract: Contract, seed: int = 0) -> Golden:
         reset=reset,
         observation=np.stack(observations),
         action=action,
-        joint_target=apply_actions(contract, action),
+        joint_target=apply_actions(contract, action, np.stack(observations)),
     )
     golden.check(contract)
     return golden

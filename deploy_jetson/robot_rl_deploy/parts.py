@@ -68,12 +68,15 @@ class JointSpec:
 class ActionSpec:
     """One policy output: `target = offset + scale * action` for a joint, with `|action| <= clip`.
 
+    With a `command` its value is added: the action is then around what is commanded.
+
     Attributes:
         joint: Name of the joint.
         kind: "position": the target of the joint's PD controller [rad or m]; "effort": its effort [N m or N].
         scale: Target for an action of 1, less the offset.
         offset: Target for an action of 0.
         clip: Largest magnitude of the action; None without a bound.
+        command: Name of the component of the command that is added to the target; "" for none.
     """
 
     joint: str
@@ -81,6 +84,7 @@ class ActionSpec:
     scale: float
     offset: float
     clip: float | None
+    command: str = ""
 
     def __post_init__(self) -> None:
         """Check kind, scale and clip."""

@@ -50,7 +50,7 @@ def probe(contract: Contract, session: Session) -> None:
         action, target, after = session.run(observation, state)
         if not np.isfinite(after).all():
             raise _refusal("the next state is not finite", index)
-        stated = apply_actions(contract, action)
+        stated = apply_actions(contract, action, observation)
         for name, a, t, bound, right in zip(
             (spec.joint for spec in contract.actions), action[0], target[0], clip, stated[0], strict=True
         ):

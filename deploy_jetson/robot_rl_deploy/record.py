@@ -118,13 +118,13 @@ def _clip(contract: Contract, action: Array) -> Array:
 
 
 def _make_golden(contract: Contract, rows: dict[str, list[NDArray[Any]]]) -> Golden:
-    action = np.stack(rows["action"])
+    action, observation = np.stack(rows["action"]), np.stack(rows["observation"])
     golden = Golden(
         signals={name: np.stack(rows[name]).astype(np.float32) for name in needed_signals(contract)},
         reset=np.stack(rows["reset"]),
-        observation=np.stack(rows["observation"]),
+        observation=observation,
         action=action,
-        joint_target=apply_actions(contract, action),
+        joint_target=apply_actions(contract, action, observation),
     )
     golden.check(contract)
     return golden

@@ -60,7 +60,7 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
     action, target = _act(contract, session, golden, observed)
     joints = [f"'{spec.joint}'" for spec in contract.actions]
     errors = [float(error.max(initial=0))]
-    stated = apply_actions(contract, golden.action)
+    stated = apply_actions(contract, golden.action, wanted)
     for what, found, right in (
         ("the contract's joint target", stated, golden.joint_target),
         ("action", action, golden.action),
@@ -79,12 +79,13 @@ def replay(contract: Contract, session: Session, golden: Golden) -> ReplayReport
     )
 
 
-def apply_actions(contract: Contract, action: Array) -> Array:
-    """Compute the control targets of the contract: offset + scale * clip(action).
+def apply_actions(contract: Contract, action: Array, observation: Array) -> Array:
+    """Compute the control targets of the contract: offset + scale * clip(action), and what is commanded.
 
     Args:
         contract: The contract.
         action: Policy outputs (N, action_size).
+        observation: What the policy saw (N, observation_size).
 
     Returns:
         Targets (N, action_size).
@@ -92,7 +93,9 @@ def apply_actions(contract: Contract, action: Array) -> Array:
     scale = np.array([spec.scale for spec in contract.actions], np.float32)
     offset = np.array([spec.offset for spec in contract.actions], np.float32)
     bound = np.array([np.inf if spec.clip is None else spec.clip for spec in contract.actions], np.float32)
-    return np.clip(action, -bound, bound) * scale + offset
+    target = np.clip(action, -bound, bound) * scale + offset
+    places = contract.commanded()
+    return target + observation[:, places] if places else target
 
 
 def observation_labels(contract: Contract) -> list[str]:

@@ -8,7 +8,7 @@ from robot_rl_deploy.strict import ContractError, at_least, decode, number, refu
 
 MAX_HISTORY, MAX_SIZE = 1000, 2**20
 # The largest number of values of a signal in one message of a robot.
-MAX_JOINTS, MAX_COMMAND = 64, 16
+MAX_JOINTS, MAX_COMMAND = 64, 96
 MAX_SIGNAL = {"foot_contact": 8, "foot_force": 8, "height_scan": 1024}
 MAX_MEASURED = 64
 """The largest number of values of all measured signals together."""
@@ -42,7 +42,7 @@ TRANSFORMS: dict[str, dict[str, tuple[str, ...]]] = {
         MEASURED: ("m", "m/s", "m/s^2", "rad", "rad/s", "rad/s^2", "N", "N m", "s", "1"),
         "foot_contact": ("1",),
         "foot_force": ("N",),
-        "command": ("m/s, m/s, rad/s", "m/s", "rad/s", "m", "rad", "1"),
+        "command": ("m/s, m/s, rad/s", "m/s", "rad/s", "m", "rad", "1", "mixed"),
         "last_action": ("1",),
     },
     "minus_default": {"joint_pos": ("rad", "m")},

@@ -19,6 +19,9 @@ from robot_rl_envs.task import Task
 Extra = dict[str, tuple[Any, int, tuple[int, ...]]]
 """Name -> dtype, number of dimensions, shape (empty: the array is the engine's) of a field beyond the fixed ones."""
 
+MAX_VECTOR = 16
+"""Components of a command that is one vector of Warp's; a wider one is a row of a matrix, read alike: [i][j]."""
+
 ENGINE_ARRAYS = ("qpos", "qvel", "ctrl", "sensordata", "actuator_force", "overflow")
 
 
@@ -35,7 +38,7 @@ def extra_fields(task: Task, scene: Scene, layout: TaskLayout, num_envs: int) ->
         for term in section.values():
             declared |= term.info.fields if hasattr(term, "info") else {}
     extra: Extra = actuator_fields(task, scene, num_envs) | scene.entity.sensing.fields(scene.sizes, num_envs)
-    extra |= scene.things.fields(num_envs)
+    extra |= scene.things.fields(num_envs) | scene.clips.fields(num_envs)
     extra |= {f"pipe_{group}": (wp.float32, 2, (num_envs, columns)) for group, columns in layout.pipes.items()}
     if layout.measured:
         extra["measured"] = (wp.float32, 2, (num_envs, sum(size for _, size in layout.measured.values())))
@@ -46,7 +49,7 @@ def extra_fields(task: Task, scene: Scene, layout: TaskLayout, num_envs: int) ->
             extra[name] = (shape, 1, (num_envs,))
             continue
         sizes = tuple(resolve_size(n, scene, f"state field {name!r}") for n in shape)
-        if sizes == (3,) or name == "command":
+        if sizes == (3,) or (name == "command" and sizes[0] <= MAX_VECTOR):
             vector = wp.vec3 if sizes == (3,) else wp.types.vector(length=sizes[0], dtype=wp.float32)
             extra[name] = (vector, 1, (num_envs,))
         else:
@@ -113,6 +116,7 @@ def allocate(engine: Engine, scene: Scene, layout: TaskLayout, extra: Extra, fie
             arrays[name] = wp.zeros(shape, dtype=dtype, device=device)
     scene.entity.sensing.fill(arrays, scene.model, scene.robot.feet)
     scene.things.fill(arrays)
+    scene.clips.fill(arrays)
     return arrays
 
 

@@ -14,6 +14,8 @@ from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.task import Task, TorchTerm
 from robot_rl_envs.terms.declare import OWN_RANGES, MirrorRule, TermInfo
 
+MIXED = "mixed"
+"""Unit of a whole command of many different ones, which its components declare."""
 JOINT_FACTS = ("default_pos", "kp", "kd", "effort_limit", "velocity_limit")
 
 
@@ -35,11 +37,11 @@ def describe_command(task: Task) -> dict[str, Any] | None:
     """
     for name, term in task.commands.items():
         info = term.info
-        own = OWN_RANGES.get(info.draws, (-math.inf, math.inf))  # the declaration ensured that there is one
+        own = OWN_RANGES.get(info.draws, {})  # the declaration ensured that there is one of each unit
         components = {}
-        for component, unit in info.components.items():
+        for component, unit in task.command_components.items():
             ends = [f"{component}_{end}" for end in ("lo", "hi")]
-            lower, upper = (term.params[end] for end in ends) if ends[0] in term.params else own
+            lower, upper = (term.params[end] for end in ends) if ends[0] in term.params else own[unit]
             components[component] = {"unit": unit, "lower": lower, "upper": upper}
         return {"name": name, "components": components, "frame": info.frame, "draws": info.draws}
     return None
@@ -50,7 +52,8 @@ def _quantity(info: TermInfo, task: Task, scene: Scene) -> dict[str, str]:
     command, as_commanded = describe_command(task), {"unit": "1", "frame": "base"}
     if command is not None:
         units = [component["unit"] for component in command["components"].values()]
-        as_commanded["unit"] = units[0] if len(set(units)) == 1 else ", ".join(units)
+        mixed = MIXED if command["draws"] == "motion" else ", ".join(units)
+        as_commanded["unit"] = units[0] if len(set(units)) == 1 else mixed
         as_commanded["frame"] = "world" if command["frame"] == "world" and scene.base else "base"
     declared = {name: getattr(info, name) for name in as_commanded}
     return {name: as_commanded[name] if value == "command" else value for name, value in declared.items()}
@@ -85,7 +88,10 @@ def _observation_row(slot: ObservationSlot, scene: Scene, task: Task) -> dict[st
 def describe_policy(task: Task, scene: Scene, layout: TaskLayout) -> dict[str, Any]:
     """Describe joints, actions, observations, rates and command ranges; JSON-able, floats unrounded."""
     driven = [(joint.name, *scene.action_map(joint)) for joint in scene.robot.joints if not joint.passive]
-    actions = [{"joint": name, "scale": scale, "offset": offset} for name, offset, scale in driven]
+    actions: list[dict[str, Any]] = [{"joint": name, "scale": scale, "offset": at} for name, at, scale in driven]
+    if task.actions.around == "command":
+        for row in actions:
+            row["command"] = row["joint"]
     command = describe_command(task)
     if command is not None:
         ranges = {name: [row["lower"], row["upper"]] for name, row in command["components"].items()}
@@ -142,6 +148,8 @@ def _joint_mirror(robot: Robot, *, driven: bool) -> tuple[list[int], list[float]
 def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[int], list[float]]:
     rule: MirrorRule = () if isinstance(slot.term, TorchTerm) else slot.term.info.mirror
     robot = scene.robot
+    if rule == "command":
+        rule = next((term.info.mirror for term in task.commands.values()), ())
     if not isinstance(rule, str | tuple):
         return rule(scene)
     if rule in ("joints", "actions"):
@@ -151,8 +159,6 @@ def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[in
         return [start + k for start in range(0, slot.size, feet) for k in robot.foot_mirror], [1.0] * slot.size
     if isinstance(rule, str) and (sensor := scene.sensing.mirror(rule)) is not None:
         return sensor
-    if rule == "command":
-        rule = next((term.info.mirror for term in task.commands.values()), ())
     if isinstance(rule, tuple) and len(rule) == slot.size:
         return list(range(slot.size)), [float(k) for k in rule]
     raise ValueError(

@@ -24,6 +24,7 @@ from robot_rl_envs.describe import (
 )
 from robot_rl_envs.engine import DIRTY_MODEL, DIRTY_STATE
 from robot_rl_envs.engines import make_engine
+from robot_rl_envs.entity import clips
 from robot_rl_envs.entity.scene import make_scene
 from robot_rl_envs.entity.state import CONSTANTS, RECOMPUTED, Chain, State, check_indices, make_chain, make_struct
 from robot_rl_envs.fuse import layout
@@ -482,7 +483,12 @@ class Env(VecEnv):
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return everything needed to continue from here, bit for bit on the CPU."""
-        shared = {*CONSTANTS, *RECOMPUTED, *(f"{buffers.struct_name(name)}_nominal" for name in self._model_fields)}
+        shared = {
+            *CONSTANTS,
+            *RECOMPUTED,
+            *clips.FIELDS,
+            *(f"{buffers.struct_name(name)}_nominal" for name in self._model_fields),
+        }
         tensors = {f"state.{n}": wp.to_torch(a).clone() for n, a in self._arrays.items() if n not in shared}
         tensors["engine"] = torch.from_numpy(self.engine.get_state())
         tensors["params"] = wp.to_torch(self._params).clone()
@@ -505,6 +511,7 @@ class Env(VecEnv):
             if tensors[name].dtype != value.dtype:
                 raise ValueError(f"environment state {name!r}: is of {tensors[name].dtype}, must be {value.dtype}")
         check_indices(tensors, self._arrays["terrain_origins"].shape)
+        self.scene.clips.check_state(tensors)
         for name in self._arrays:
             if f"state.{name}" in tensors and f"state.{name}" in mine:
                 wp.to_torch(self._arrays[name]).copy_(tensors[f"state.{name}"])

@@ -61,6 +61,10 @@ class Arrow:
     rgba: tuple[float, float, float, float] = (0.1, 0.45, 0.9, 1.0)
 
 
+GHOST_RGBA = (0.1, 0.45, 0.9, 0.45)
+"""Colour of a reference motion beside the robot."""
+
+
 @dataclass(kw_only=True, slots=True)
 class Sphere:
     """A sphere in the image: centre (3,), world frame [m], radius [m], and colour in [0, 1]."""
@@ -172,6 +176,7 @@ class Renderer:
         self._gl.readDepthMap = int(mujoco.mjtDepthMap.mjDEPTH_ZEROFAR)
         self._sky = None if (model.tex_type == mujoco.mjtTexture.mjTEXTURE_SKYBOX).any() else _gradient(height)
         self._view = self._make_view(centre)
+        self._ghost: Any = None
 
     def _make_view(self, centre: np.ndarray) -> Any:
         view, camera, floating = self._mj.MjvCamera(), self.camera, self._free.size > 0
@@ -187,9 +192,14 @@ class Renderer:
         self._view.lookat[:] = point
 
     def frame(
-        self, qpos: np.ndarray, *, arrows: list[Arrow] | None = None, spheres: list[Sphere] | None = None
+        self,
+        qpos: np.ndarray,
+        *,
+        arrows: list[Arrow] | None = None,
+        spheres: list[Sphere] | None = None,
+        ghost: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Draw one configuration ``qpos`` (nq,), with ``arrows`` and ``spheres`` in the scene.
+        """Draw one configuration ``qpos`` (nq,), with ``arrows``, ``spheres`` and a ``ghost`` (nq,) in the scene.
 
         Returns:
             (height, width, 3) uint8, top row first; a new array.
@@ -212,6 +222,8 @@ class Renderer:
             self._draw_arrow(arrow)
         for sphere in spheres or []:
             self._draw_sphere(sphere)
+        if ghost is not None:
+            self._draw_ghost(ghost)
         mj.mjr_render(self._rect, self._scene, self._gl)
         mj.mjr_readPixels(self._pixels, None if self._sky is None else self._depth, self._rect, self._gl)
         if self._sky is not None:
@@ -269,6 +281,19 @@ class Renderer:
         kind = int(self._mj.mjtGeom.mjGEOM_SPHERE)
         self._mj.mjv_initGeom(scene.geoms[scene.ngeom], kind, size, centre, np.eye(3).ravel(), rgba)
         scene.ngeom += 1
+
+    def _draw_ghost(self, qpos: np.ndarray) -> None:
+        """Draw everything that moves once more, at other positions, in one transparent colour."""
+        mj, scene = self._mj, self._scene
+        if self._ghost is None:
+            self._ghost = mj.MjData(self._model)
+        self._ghost.qpos[:] = qpos
+        mj.mj_kinematics(self._model, self._ghost)
+        first, kinds = scene.ngeom, int(mj.mjtCatBit.mjCAT_DYNAMIC)
+        mj.mjv_addGeoms(self._model, self._ghost, self._option, mj.MjvPerturb(), kinds, scene)
+        for k in range(first, scene.ngeom):
+            geom = scene.geoms[k]
+            geom.matid, geom.rgba[:], geom.transparent = -1, GHOST_RGBA, 1
 
     def close(self) -> None:
         """Free the context; may be called twice."""

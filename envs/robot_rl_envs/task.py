@@ -312,6 +312,8 @@ class Actions:
     Attributes:
         kind: "position" (target = default + scale * action), "effort" (force = scale * action) or, for a robot with a
             model that brings its own actuators, "direct" (control = scale * action).
+        around: of positions, what an action of 0 asks for: "default", the default pose, or "command", for a command
+            that has a component of each driven joint's name.
         clip: bound on the raw action's magnitude.
         scale: multiplies the robot's ``action_scale``; "direct" uses only this one.
         actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuation.actuators`.
@@ -320,12 +322,15 @@ class Actions:
     kind: str = "position"
     clip: float = 10.0
     scale: float = 1.0
+    around: str = "default"
     actuator: Actuator = field(default_factory=PositionPd)
 
     def __post_init__(self) -> None:
         right = "must be position or effort, or direct with a model that brings its own actuators"
         require(self.kind in ("position", "effort", "direct"), "actions.kind", self.kind, right)
         require(self.clip > 0, "actions.clip", self.clip, "must be > 0")
+        known = ("default", "command") if self.kind == "position" else ("default",)
+        require(self.around in known, "actions.around", self.around, f"must be {' or '.join(known)} with {self.kind}")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -348,6 +353,8 @@ class Task:
         terrain: the ground; None is an endless plane.
         objects: what is in the scene in addition, by name: see :mod:`robot_rl_envs.objects`.
         contacts: sensors of the contacts between parts of the scene, by name.
+        motions: reference motions by name: one of the robot's library, or a file; see :mod:`robot_rl_envs.motions`.
+        tracked: bodies (or sites) of the robot that terms compare with those of the reference motion.
         sensors: poses and ranges of sensors; the observation terms decide which are read.
         randomize: randomization that is read from files: a measured latency.
         only_positive_rewards: floor the summed reward of a step at zero.
@@ -376,6 +383,8 @@ class Task:
     terrain: "TerrainCfg | None" = None
     objects: dict[str, Object | Articulated] = field(default_factory=dict)
     contacts: dict[str, Contact] = field(default_factory=dict)
+    motions: dict[str, str] = field(default_factory=dict)
+    tracked: tuple[str, ...] = ()
     sensors: Sensors = field(default_factory=Sensors)
     randomize: Randomize = field(default_factory=Randomize)
     only_positive_rewards: bool = False
@@ -405,10 +414,21 @@ class Task:
         count = len(self.terminations)
         require(count <= MAX_TERMINATIONS, "terminations", count, f"terms, must be {MAX_TERMINATIONS} or fewer")
         self._check_solved()
-        kinds = [(term.info.components, term.info.frame, term.info.draws) for term in self.commands.values()]
+        for name, value in self.motions.items():
+            require(str(name).isidentifier(), "motions", name, "a motion's name must be letters, digits and _")
+            require(isinstance(value, str) and bool(value), f"motions.{name}", value, "must be a name or a file")
+        kinds = [(self._components(term), term.info.frame, term.info.draws) for term in self.commands.values()]
         require(all(kind == kinds[0] for kind in kinds), "commands", list(self.commands), ONE_COMMAND)
+        self._check_around()
         if self.randomize.latency_from:
             self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
+
+    def _check_around(self) -> None:
+        if self.actions.around == "command":
+            driven = (joint.name for joint in self.robot.joints if not joint.passive)
+            lacking = next((name for name in driven if name not in self.command_components), "")
+            right = f"the command has no component {lacking!r}; use default"
+            require(not lacking, "actions.around", self.actions.around, right)
 
     def _check_solved(self) -> None:
         if self.solved is None:
@@ -447,10 +467,19 @@ class Task:
         actor = getattr(self.observations["actor"], "terms", {}) if self.deployable else {}
         return [name for name, term in actor.items() if not getattr(term, "measured", "") and not _signal_of(term)]
 
+    def _components(self, term: Command) -> dict[str, str]:
+        components = term.info.components
+        return components if isinstance(components, dict) else components(self.robot)
+
+    @property
+    def command_components(self) -> dict[str, str]:
+        """The command's components with their units; empty where there is no command."""
+        return next((self._components(term) for term in self.commands.values()), {})
+
     @property
     def command_width(self) -> int:
         """Number of components of the command; 3, all zero, where there is no command."""
-        return next((term.info.size for term in self.commands.values()), 3)
+        return len(self.command_components) or 3
 
     @property
     def vectors(self) -> dict[str, ObservationGroup]:

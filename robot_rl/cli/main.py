@@ -25,7 +25,21 @@ GL_BACKENDS = (
 """The values that MuJoCo accepts; any other one raises at its import."""
 COMMANDS = (
     *("train", "resume", "eval", "export", "deploy", "import-mjlab", "sign", "video", "record", "play", "sim2sim"),
-    *("report", "sync", "terrain", "inspect", "usd", "cross", "list", "replay", "latency", "drill", "profile", "bench"),
+    *(
+        "report",
+        "sync",
+        "terrain",
+        "motion",
+        "inspect",
+        "usd",
+        "cross",
+        "list",
+        "replay",
+        "latency",
+        "drill",
+        "profile",
+        "bench",
+    ),
     *("compile", "check", "new"),
 )
 """Each is the module robot_rl.cli.<command>, with _ for -: its docstring is the help, `run(arguments)` runs it."""

@@ -31,6 +31,7 @@ class Options(PolicyOptions):
     robots: int = option(1, "1, or 4 for a grid of worlds")
     width: int = option(640, "width [px]")
     height: int = option(480, "height [px]")
+    motion: str = option("", "of a task that follows motions: the only one to follow, from its beginning")
     seed: int = option(0, "seed of the worlds", least=0, most=MAX_SEED)
     out: str = option("", "the .mp4; video.mp4 of the run, or <policy>.mp4, by default")
 
@@ -44,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     options, changes = read(Options, arguments)
     if options.out:
         check_output("out", options.out, FILM)
-    names = ("seconds", "fps", "width", "height")
+    names = ("seconds", "fps", "width", "height", "motion")
     cfg = VideoCfg(num_robots=options.robots, **{name: getattr(options, name) for name in names})
     options.refuse_unsupported("video")
     source = options.find_policy({**changes, "device": "cpu", "engine": "auto"})

@@ -118,12 +118,24 @@ def _is_usd(path: Path) -> bool:
     return is_ours(path)
 
 
+def _is_clip(path: Path) -> bool:
+    """Return whether it is an npz of a reference motion."""
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {"fps.npy", "joint_pos.npy", "robot.npy"} <= {*archive.namelist()}
+    except zipfile.BadZipFile:
+        return False
+
+
 EVALUATION = Kind(what="an evaluation of robot-rl eval", is_ours=_is_evaluation)
 DRILL = Kind(what="a file of robot-rl drill", is_ours=has_keys("run", "from", "to", "faults", "machine"))
 BENCH = Kind(what="a file of robot-rl bench", is_ours=has_keys("name", "machine", "versions"))
 CURVES = Kind(what="a plot of robot-rl bench", is_ours=has_mark(f">{MARK}</text>"))
 SESSION = Kind(what="a file of robot-rl sim2sim", is_ours=has_keys("policy", "bundle"))
 MOTION = Kind(what="a motion of robot-rl record", is_ours=_is_motion)
+CLIP = Kind(what="a motion of robot-rl motion", is_ours=_is_clip, endings=(".npz",))
 FILM = Kind(what="a film of robot-rl video", is_ours=_is_film, endings=(".mp4",), streams=False)
 PAGE = Kind(
     what="a page of robot-rl",

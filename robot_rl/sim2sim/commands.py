@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.errors import UserError
+from robot_rl.errors import UserError, suggest
 from robot_rl.viewer.command import POSE, CommandInfo, command_info
 from robot_rl.viewer.drive import make_script, segment_at
 
@@ -108,20 +108,42 @@ class Joystick(Commands):
         os.close(self._file)
 
 
+class MotionPlayer(Commands):
+    """The frames of a reference motion at the control rate, over and over if it loops; else its last one stays."""
+
+    def __init__(self, env: Any, name: str) -> None:
+        """Play a motion of the task; raise a UserError if there is none of that name."""
+        clips = env.scene.clips
+        if name not in clips.names:
+            line = f"the task {env.cfg.name} has no motion of that name"
+            raise UserError(f"command={name}: {line}; {suggest(name, clips.names)}, or add motions.{name}=<file>")
+        self._frames, self._dt = clips.commands(name).astype(np.float32), env.step_dt
+        self._loops = clips.motions[name].loops
+
+    def command(self, time_s: float) -> np.ndarray | None:
+        """See `Commands`."""
+        last = len(self._frames) - 1
+        frame = max(0, round(time_s / self._dt))
+        return self._frames[frame % last if self._loops else min(frame, last)]
+
+
 def make_commands(text: str, env: Any, seconds: float) -> Commands:
     """Return the source of commands that a `command=` option specifies.
 
     Args:
-        text: "task", "script", the path of a joystick, or numbers such as "0.5,0,0", one a component.
+        text: "task", "script", the path of a joystick, numbers such as "0.5,0,0", one a component, or of a task that
+            follows motions the name of one; its first one by default.
         env: The environment.
         seconds: Length of the session [s].
 
     Raises:
         UserError: The option is invalid, or needs a velocity command that the task does not have.
     """
+    info = command_info(env)
+    if info is not None and info.is_motion:
+        return MotionPlayer(env, env.scene.clips.names[0] if text in ("", "task") else text)
     if text in ("", "task"):
         return Commands()
-    info = command_info(env)
     if text == "script" or text.startswith("/"):
         if info is None or not info.is_velocity:
             raise UserError(f"command={text}: the task {env.cfg.name} has no velocity command; leave it out")

@@ -80,6 +80,8 @@ class BinaryController:
         self._is_effort = np.array([action.kind == "effort" for action in contract.actions])
         self._scale = np.array([action.scale for action in contract.actions], np.float32)
         self._offset = np.array([action.offset for action in contract.actions], np.float32)
+        parts = [component.name for component in contract.command]
+        self._commanded = [parts.index(action.command) for action in contract.actions if action.command]
         command = getattr(plant.env.state, "command", None)
         self._has_command = command is not None and command.ndim == 2 and command.shape[1] > 0
         self.faults: list[str] = []
@@ -92,6 +94,8 @@ class BinaryController:
         if self._link.phase == "DAMPING" and (not self.faults or self.faults[-1] != self._link.fault):
             self.faults.append(self._link.fault)
         target = np.where(self._is_effort, command.tau[self._index], command.q[self._index])
+        if self._commanded:
+            target = target - self._plant.env.state.command[0, self._commanded].cpu().numpy()
         return torch.from_numpy(((target - self._offset) / self._scale).astype(np.float32))[None]
 
     def reset(self, done: torch.Tensor) -> None:

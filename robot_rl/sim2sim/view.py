@@ -11,7 +11,7 @@ from robot_rl.sim2sim.commands import Commands
 from robot_rl.viewer.command import command_info
 from robot_rl.viewer.drive import command_frame, heading, scene_model
 from robot_rl.viewer.panel import Sliders
-from robot_rl.viewer.play import Page
+from robot_rl.viewer.play import Page, by_hand
 
 if TYPE_CHECKING:
     from robot_rl.sim2sim.session import Session
@@ -33,7 +33,7 @@ class View(Commands):
         self.url = self._page.url
         self._scene = RobotScene(self._page.server, scene_model(self._env))
         self._page.server.on_client_connect(self._scene.look_from)
-        self._info = info = command_info(self._env) if drives else None
+        self._info = info = by_hand(command_info(self._env)) if drives else None
         self._sliders = self._add_controls()
         self._target = Target(self._page.server, WORLD, info) if info is not None and info.is_target else None
         self._figures = self._page.server.gui.add_html("")

@@ -57,13 +57,16 @@ class NativeSource(TaskSource):
         parts = {key: tree[key] for key in known if key in tree}
         if "metrics" in parts:
             parts["metrics"] = {key: value for key, value in tree["metrics"].items() if key != "wandb"}
-        task = trees.apply_tree(task, parts)
+        task = trees.apply_tree(_with_new_motions(task, parts), parts)
         if not task.rewards:
             raise UserError("rewards={}: needs at least one term; without a reward nothing is learned")
         with as_user_error():
             engine = resolve_engine(str(tree["engine"]), device)
         # Values read from files are recorded in run.yaml: a run is resumed without the files.
         recorded = {key: trees.task_tree(task)[key] for key in ("actions", "randomize") if key in tree}
+        if task.motions:
+            task = _with_motion_files(task)
+            recorded["motions"] = dict(task.motions)
         return Resolved(task=task, engine=engine, keys=known, recorded=recorded)
 
     def make_env(self, task: "Task", worlds: Worlds) -> Any:
@@ -90,6 +93,14 @@ class NativeSource(TaskSource):
 
             check_cache(worlds.kernels, env)
         return env
+
+    def admit(self, tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+        """Return a tree with the motions that are added by name (`motions.<name>`) to a task that follows some."""
+        motions = tree.get("motions")
+        if not isinstance(motions, Mapping) or not motions:
+            return dict(tree)
+        added = [name for key in keys if key.startswith("motions.") and (name := key.removeprefix("motions."))]
+        return {**tree, "motions": {**dict.fromkeys((name for name in added if name.isidentifier()), ""), **motions}}
 
     def optional_keys(self, name: str) -> set[str]:
         """Return the terms, groups and tiles of a task."""
@@ -158,6 +169,27 @@ class NativeSource(TaskSource):
         one = dataclasses.replace(worlds, num_envs=1)
         with contextlib.closing(self.make_env(task, one)) as env, as_user_error():
             return export_policy(env, actor, out, run=training)
+
+
+def _with_new_motions(task: "Task", parts: Mapping[str, Any]) -> "Task":
+    """Return a task with the motions that the settings add, so that the task has every name that they set."""
+    added = parts.get("motions")
+    if not task.motions or not isinstance(added, Mapping):
+        return task
+    with as_user_error():
+        return dataclasses.replace(task, motions={**task.motions, **added})
+
+
+def _with_motion_files(task: "Task") -> "Task":
+    """Return a task with an absolute path of every motion that is no motion of the robot's library."""
+    from robot_rl_envs.motions.files import find_motion, library
+
+    known, found = library(task.robot), {}
+    with as_user_error():
+        for name, value in task.motions.items():
+            path = find_motion(value, task.robot, f"motions.{name}")
+            found[name] = value if value in known else str(path.resolve())
+        return dataclasses.replace(task, motions=found)
 
 
 def find_task(name: str) -> "Task":

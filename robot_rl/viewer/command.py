@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-VELOCITY, POSITION, POSE = "velocity", "position", "pose"
+VELOCITY, POSITION, POSE, MOTION = "velocity", "position", "pose", "motion"
 TITLES = ("forward", "left", "turn left")
 """What the first components of a velocity command are called."""
 
@@ -20,7 +20,7 @@ class CommandInfo:
         names, units: of the components.
         lower, upper: (width,) their ranges.
         frame: of its vectors: "base", "world" or "none".
-        draws: "velocity", "position", "pose", "phase" or "" (only numbers).
+        draws: "velocity", "position", "pose", "phase", "motion" or "" (only numbers).
     """
 
     names: tuple[str, ...]
@@ -39,6 +39,11 @@ class CommandInfo:
     def is_target(self) -> bool:
         """Whether it begins with a point [m]."""
         return self.draws in (POSITION, POSE)
+
+    @property
+    def is_motion(self) -> bool:
+        """Whether it is a frame of a reference motion, which nobody gives by hand."""
+        return self.draws == MOTION
 
     @property
     def labels(self) -> list[str]:

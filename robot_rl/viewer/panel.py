@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from robot_rl.viewer.command import CommandInfo
 if TYPE_CHECKING:
     import viser
 
+ALL = "all in turn"
+"""Chosen where every motion may come."""
 VELOCITY_STEP = 0.05
 """Step of the sliders of a velocity command [m/s, rad/s]."""
 STYLE = "font: 13px system-ui, sans-serif; font-variant-numeric: tabular-nums; padding: 0 1em; width: 100%;"
@@ -54,15 +57,26 @@ class Panel:
     """Sliders, buttons and figures of the page. Buttons leave a request that `take` collects."""
 
     def __init__(
-        self, server: viser.ViserServer, title: str, info: CommandInfo | None, start: np.ndarray, *, can_push: bool
+        self,
+        server: viser.ViserServer,
+        title: str,
+        info: CommandInfo | None,
+        start: np.ndarray,
+        *,
+        can_push: bool,
+        motions: Sequence[str] = (),
     ) -> None:
-        """Build the panel; it has sliders for a command, which begin at `start` (width,), and a button for pushes."""
+        """Build the panel.
+
+        It has sliders for a command, which begin at `start` (width,), a choice of motions, and a button for pushes.
+        """
         self._gui, self._info = server.gui, info
         self._requests: set[str] = set()
         self.paused = False
         self._gui.configure_theme(control_layout="fixed", show_logo=False, show_share_button=False)
         self._gui.set_panel_label(title)
         self._sliders = self._add_command(info, start) if info is not None else None
+        self._motions = self._add_motions(motions) if motions else None
         self._add_simulation(can_push)
         tracks = info is not None and info.is_velocity
         with self._gui.add_folder("Measured" if info is None or tracks else "Figures"):
@@ -75,6 +89,17 @@ class Panel:
             if info.is_velocity:
                 self._gui.add_button("Stand still").on_click(lambda _: self.move(np.zeros(len(info.names))))
         return sliders
+
+    def _add_motions(self, names: Sequence[str]) -> Any:
+        with self._gui.add_folder("Reference"):
+            chooser = self._gui.add_dropdown("Motion", (ALL, *names))
+        chooser.on_update(lambda _: self._requests.add("motion"))
+        return chooser
+
+    @property
+    def motion(self) -> str:
+        """Name of the chosen motion; empty for all."""
+        return "" if self._motions is None or self._motions.value == ALL else str(self._motions.value)
 
     def _add_simulation(self, can_push: bool) -> None:
         with self._gui.add_folder("Simulation"):
@@ -109,7 +134,7 @@ class Panel:
             self._requests.add(name.lower())
 
     def take(self, request: str) -> bool:
-        """Return whether "reset" or "push" was requested since the last call."""
+        """Return whether "reset", "push" or "motion" was requested since the last call."""
         if request in self._requests:
             self._requests.discard(request)
             return True

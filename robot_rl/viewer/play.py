@@ -16,6 +16,7 @@ import numpy as np
 from robot_rl.errors import UserError
 from robot_rl.viewer.command import CommandInfo
 from robot_rl.viewer.drive import Driver, can_be_pushed, command_frame, free_objects, heading, scene_model
+from robot_rl.viewer.ghost import Motions
 
 DRAW_HZ, READ_HZ, PLOT_HZ = 100.0, 5.0, 5.0
 HISTORY_S = 10.0
@@ -91,10 +92,12 @@ class Player:
         from robot_rl.viewer.target import Target
 
         self.env, self.driver = env, Driver(env, policy)
-        self._info = info = self.driver.info
+        self._info = info = by_hand(self.driver.info)
+        self._motions = Motions.of(env)
         self._scene = RobotScene(server, scene_model(env))
         start = np.zeros(0) if info is None else first_command(info, self.driver.command()[0])
-        self.panel = Panel(server, str(env.cfg.name), info, start, can_push=can_be_pushed(env))
+        names = self._motions.names if self._motions is not None else ()
+        self.panel = Panel(server, str(env.cfg.name), info, start, can_push=can_be_pushed(env), motions=names)
         self._target = Target(server, WORLD, info) if info is not None and info.is_target else None
         self._handles = Handles(server, WORLD, list(free_objects(env)))
         self._scene.update(self.driver.qpos[0])
@@ -137,6 +140,9 @@ class Player:
 
     def _apply_requests(self) -> None:
         panel = self.panel
+        if self._motions is not None and panel.take("motion"):
+            self._motions.choose(panel.motion)
+            self.driver.reset()
         if panel.take("reset"):
             self.driver.reset()
         if panel.take("push"):
@@ -169,6 +175,8 @@ class Player:
             with self._page.server.atomic():
                 self._scene.update(self.driver.qpos[0], follow=self.panel.follow)
                 self._handles.show(free_objects(self.env))
+                if self._motions is not None:
+                    self._scene.show_ghost(self._motions.ghost(self.driver.qpos[0]))
                 if tracks:
                     quat = self.env.state.base_quat_wxyz[0].cpu().numpy()
                     self._scene.show_velocity(command, measured, heading(quat))
@@ -185,6 +193,8 @@ class Player:
             }
             if not tracks:
                 facts["Return"] = f"{float(self.driver.episode_return[0]):.1f}"
+            if self._motions is not None:
+                facts |= self._motions.facts()
             self.panel.write(self._rows(command, measured), facts)
         if tracks and self._is_due("plot", now, PLOT_HZ):
             self._history.append((self.driver.time_s, command.copy(), measured.copy()))
@@ -199,6 +209,11 @@ class Player:
         names = zip(self._info.names, self._info.units, strict=True)
         labels = [name if unit == "1" else f"{name} [{unit}]" for name, unit in names]
         return list(zip(labels, command.tolist(), got, strict=True))
+
+
+def by_hand(info: CommandInfo | None) -> CommandInfo | None:
+    """Return what the command is where the user gives it; None for none, and for a motion's frames."""
+    return None if info is not None and info.is_motion else info
 
 
 def first_command(info: CommandInfo, drawn: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import viser
 
 GRID_M = 1.0
+GHOST_RGB, GHOST_OPACITY = (26, 115, 230), 0.4
 WORLD = "/world"
 
 
@@ -31,17 +33,7 @@ class RobotScene:
         self._is_first = True
         self._set_stage()
         self._world = server.scene.add_frame(WORLD, show_axes=False)
-        self._bodies: dict[int, Any] = {}
-        for body in range(model.nbody):
-            meshes = body_meshes(model, body)
-            if not meshes:
-                continue
-            name = f"{WORLD}/body_{body}"
-            self._bodies[body] = server.scene.add_frame(name, show_axes=False)
-            for k, (rgb, opacity, mesh) in enumerate(meshes):
-                server.scene.add_mesh_simple(
-                    f"{name}/shape_{k}", mesh.vertices, mesh.faces, color=rgb, opacity=None if opacity >= 1 else opacity
-                )
+        self._bodies, self._ghost = self._add_bodies(range(model.nbody), WORLD), {}
         self._arrows = {
             name: server.scene.add_line_segments(
                 f"{WORLD}/{name}",
@@ -53,6 +45,33 @@ class RobotScene:
             )
             for name, rgb in (("command", (26, 115, 230)), ("measured", (46, 160, 90)))
         }
+
+    def _add_bodies(self, bodies: Iterable[int], parent: str, *, ghost: bool = False) -> dict[int, Any]:
+        """Send the shapes of bodies and return their nodes; those of a ghost have one transparent colour."""
+        scene, nodes = self._server.scene, {}
+        for body in bodies:
+            meshes = body_meshes(self._model, body)
+            if not meshes:
+                continue
+            name = f"{parent}/body_{body}"
+            nodes[body] = scene.add_frame(name, show_axes=False)
+            for k, (rgb, own, mesh) in enumerate(meshes):
+                opacity = GHOST_OPACITY if ghost else None if own >= 1 else own
+                colour = GHOST_RGB if ghost else rgb
+                shape = f"{name}/shape_{k}"
+                scene.add_mesh_simple(shape, mesh.vertices, mesh.faces, color=colour, opacity=opacity)
+        return nodes
+
+    def show_ghost(self, qpos: np.ndarray) -> None:
+        """Show the robot once more, transparent, at generalized positions (nq,): what it should do."""
+        if not self._ghost:
+            moving = np.flatnonzero(self._model.body_weldid > 0)
+            self._ghost = self._add_bodies(moving.tolist(), f"{WORLD}/ghost", ghost=True)
+            self._ghost_data = self._mj.MjData(self._model)
+        self._ghost_data.qpos[:] = qpos
+        self._mj.mj_kinematics(self._model, self._ghost_data)
+        for body, frame in self._ghost.items():
+            frame.position, frame.wxyz = self._ghost_data.xpos[body], self._ghost_data.xquat[body]
 
     def _set_stage(self) -> None:
         """Add floor and light; nothing is loaded from the network."""

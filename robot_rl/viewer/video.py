@@ -29,6 +29,7 @@ from robot_rl.viewer.drive import (
     scene_model,
     segment_at,
 )
+from robot_rl.viewer.ghost import Motions
 
 if TYPE_CHECKING:
     from robot_rl_envs.render import Arrow, Renderer, Sphere
@@ -55,6 +56,7 @@ class VideoCfg:
         fps: frames per second; at most one per control step is rendered.
         num_robots: 1, or 4 for a grid of two by two worlds.
         width, height: of the frame [px], even.
+        motion: the only reference motion to follow, from its beginning; empty for any.
     """
 
     seconds: float = 10.0
@@ -62,6 +64,7 @@ class VideoCfg:
     num_robots: int = 1
     width: int = 640
     height: int = 480
+    motion: str = ""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -112,6 +115,11 @@ def write_video(frames: Iterator[np.ndarray], path: Path | str, fps: int, *, tot
 def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray]:
     from robot_rl_envs.render import Renderer
 
+    motions = Motions.of(env)
+    if motions is not None:
+        motions.choose(cfg.motion)
+    elif cfg.motion:
+        raise UserError(f"motion={cfg.motion}: task {env.cfg.name} follows no motion; leave it out")
     env.reset()
     driver, shown = Driver(env, policy), cfg.num_robots
     info = driver.info
@@ -128,14 +136,18 @@ def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray
                 if script:
                     env.set_command(segment_at(script, driver.time_s).command)
                 driver.step()
-            image = _draw(renderers, driver)
-            strip = _strip(size, driver, script, shown)
+            image = _draw(renderers, driver, motions)
+            strip = _strip(size, driver, script, shown, motions)
             yield np.concatenate([image, strip])
 
 
-def _strip(size: tuple[int, int], driver: Driver, script: list[Segment], shown: int) -> np.ndarray:
+def _strip(
+    size: tuple[int, int], driver: Driver, script: list[Segment], shown: int, motions: Motions | None
+) -> np.ndarray:
     """Draw what is written below the images of the first worlds."""
     info, name = driver.info, str(driver.env.cfg.name)
+    if motions is not None:
+        return draw_progress(size, name, driver.time_s, "   ".join(" ".join(fact) for fact in motions.facts().items()))
     if info is None:
         value = float(driver.episode_return[:shown].mean())
         return draw_progress(size, name, driver.time_s, f"return {value:.1f}")
@@ -148,12 +160,13 @@ def _strip(size: tuple[int, int], driver: Driver, script: list[Segment], shown: 
     )
 
 
-def _draw(renderers: Sequence[Renderer], driver: Driver) -> np.ndarray:
-    """Draw one robot or four tiles, with their commands and measured velocities."""
+def _draw(renderers: Sequence[Renderer], driver: Driver, motions: Motions | None) -> np.ndarray:
+    """Draw one robot or four tiles, with their commands, measured velocities and reference motions."""
     qpos, tiles = driver.qpos, []
     for k, renderer in enumerate(renderers):
         arrows, spheres = _markers(driver, k)
-        tiles.append(renderer.frame(qpos[k], arrows=arrows, spheres=spheres))
+        ghost = motions.ghost(qpos[k], k) if motions is not None else None
+        tiles.append(renderer.frame(qpos[k], arrows=arrows, spheres=spheres, ghost=ghost))
     if len(tiles) == 1:
         return tiles[0]
     for tile in tiles:

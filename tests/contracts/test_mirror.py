@@ -27,7 +27,15 @@ def pair(build):
         for path in env.params():
             if path.endswith(".noise"):
                 env.set_param(path, 0.0)
+        leave_the_motion(env)
     return envs
+
+
+def leave_the_motion(env):
+    """Let no episode end where a robot is far from its reference motion."""
+    for path in env.params() if env.scene.clips.names else ():
+        if path.startswith("terminations."):
+            env.set_param(path, np.pi if path.endswith("_rad") else 1e6)
 
 
 def put(env, fields):
@@ -56,7 +64,8 @@ def reflect(env, state):
     drive = np.array([driven.index(partner[j]) for j in driven])
     for name in ("actions", "before", "earlier", "actuator_force"):
         seen[name] = sign[driven] * state[name][:, drive]
-    seen["command"] = state["command"] * [1, -1, -1]
+    if not scene.clips.names:
+        seen["command"] = state["command"] * [1, -1, -1]
     if robot.feet:
         feet = list(robot.foot_mirror)
         sensors = state["sensordata"][:, : 4 * len(feet)].reshape(N, -1, 4)[:, feet]
@@ -103,13 +112,40 @@ def gait_period_steps(env):
     return steps
 
 
+def reflect_motions(env):
+    """Put the mirror image of every reference motion in its place."""
+    state, robot = env.state, env.cfg.robot
+    partner, sign = (torch.as_tensor(part) for part in joint_mirror(robot))
+    polar, axial, quat = (torch.tensor(signs) for signs in ([1, -1, 1], [-1, 1, -1], [1, -1, 1, -1]))
+    bodies = [env.scene.clips.tracked.index(swapped(name)) for name in env.scene.clips.tracked]
+    for name in ("joint_pos", "joint_vel"):
+        field = getattr(state, f"reference_{name}")
+        field.copy_((field[:, partner] * sign).float())
+    for name, signs in (("pos_w", polar), ("quat_wxyz", quat), ("lin_vel_w", polar)):
+        field = getattr(state, f"reference_base_{name}")
+        field.copy_(field * signs)
+        field = getattr(state, f"reference_body_{name}")
+        field.copy_(field[:, bodies] * signs)
+    state.reference_base_ang_vel_b.mul_(axial)
+    state.reference_body_ang_vel_w.copy_(state.reference_body_ang_vel_w[:, bodies] * axial)
+    state.reference_foot_contact.copy_(state.reference_foot_contact[:, list(robot.foot_mirror)])
+
+
+def swapped(name):
+    return name.replace("left", "R").replace("right", "left").replace("R", "right")
+
+
 def play(env, past, now, turn):
     """Two steps, so that histories, last actions and contacts have a past; the clock is at ``turn`` steps."""
     env.reset()
     for state in (past, now):
         fields = {name: state[name] for name in ("qpos", "qvel", "sensordata", "actuator_force")}
         env.moves = {name: value for name, value in fields.items() if value.size}
-        put(env, {"command": state["command"], "command_hold": 1, "interval_left_s": 99.0})
+        put(env, {"interval_left_s": 99.0})
+        if env.scene.clips.names:
+            put(env, {"motion_id": np.arange(N) % len(env.scene.clips.names), "motion_start": np.arange(N) * 5})
+        else:
+            put(env, {"command": state["command"], "command_hold": 1})
         put(env, {"step_count": turn, "action": state["before"], "prev_action": state["earlier"]})
         if env.cfg.robot.feet:
             put(env, {name: state[name] for name in ("foot_contact", "foot_air_time_s")})
@@ -137,6 +173,9 @@ def test_a_mirrored_state_is_seen_mirrored_and_earns_the_same(pair):
     rng = np.random.default_rng(1)
     past, now = random_state(one, rng), random_state(one, rng)
     period = gait_period_steps(one), gait_period_steps(two)
+    if one.scene.clips.names:
+        period = 0, 0  # a motion has no half period later
+        reflect_motions(two)
     obs, reward, dones, sums = play(one, past, now, turn=7)
     seen, earned, ended, terms = play(two, reflect(two, past), reflect(two, now), turn=7 + period[0] // 2)
     assert not dones.any()
@@ -156,6 +195,10 @@ def test_mirrored_actions_move_the_robot_mirrored(build):
     if one.mirror is None:
         pytest.skip("the task is not declared symmetric")
     scene = one.scene
+    if scene.clips.names:
+        reflect_motions(two)
+        one.reset()
+        two.reset()
     start = {"qpos": scene.default_qpos[None].copy(), "qvel": np.zeros((1, scene.model.nv))}
     if scene.base:
         start["qpos"][0, :3] += one.state.env_origin_w[0].numpy()
@@ -166,6 +209,7 @@ def test_mirrored_actions_move_the_robot_mirrored(build):
         for path in env.params():
             if path.endswith(".z_hi"):  # of an end above which no robot is well
                 env.set_param(path, 1e6)
+        leave_the_motion(env)
         for name in ("qpos", "qvel"):
             getattr(env.engine.batch, name)[...] = start[name]
     moved = []

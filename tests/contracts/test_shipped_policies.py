@@ -12,6 +12,7 @@ WORLDS = 40
 PROMISES = {
     "g1_flat": ("failure_rate", 0.0, 0.2),
     "go2_getup": ("standing", 0.9, 1.0),
+    "go2_jump": ("on_box", 0.8, 1.0),
     "panda_drawer": ("success", 0.95, 1.0),
     "panda_lift": ("success", 0.75, 1.0),
     "panda_reach": ("success", 0.95, 1.0),

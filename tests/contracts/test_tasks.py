@@ -96,13 +96,16 @@ def test_the_policy_s_description_is_json_and_fits_the_environment(env):
 
 
 def test_the_description_contains_the_joint_targets(build):
-    """offset + scale * action is what the engine is given."""
+    """offset + scale * action, and the command where a joint's action is around it, is what the engine is given."""
     env = build()
-    actions = actions_at(0, env)
+    actions, command = actions_at(0, env), env.state.command.clone()
     env.step(actions)
     described = env.describe_policy()
     rows, given = described["actions"], actions.clamp(-described["action_clip"], described["action_clip"])
     want = torch.stack([row["offset"] + row["scale"] * given[:, k] for k, row in enumerate(rows)], dim=1)
+    if "command" in rows[0]:
+        names = list(env.describe_command()["components"])
+        want += command[:, [names.index(row["command"]) for row in rows]]
     torch.testing.assert_close(env.state.ctrl, want)
 
 

@@ -30,6 +30,7 @@ class MixBackend final : public Backend {
       action[k] = value > 1 ? 1 : value < -1 ? -1 : value;
       const auto& spec = contract().actions[k];
       joint_target[k] = static_cast<float>(spec.offset + spec.scale * static_cast<double>(action[k]));
+      if (spec.commanded >= 0) joint_target[k] += observation[static_cast<std::size_t>(spec.commanded)];
     }
     return true;
   }

@@ -63,8 +63,9 @@ JointSpec read_joint(const Json& value, const std::string& path) {
 }
 
 ActionSpec read_action(const Json& value, const std::string& path) {
-  const Fields fields(value, path, {"joint", "kind", "scale", "offset", "clip"});
+  const Fields fields(value, path, {"joint", "kind", "scale", "offset", "clip"}, {"command"});
   ActionSpec action;
+  if (fields.find("command") != nullptr) action.command = fields.text("command");
   action.joint = fields.text("joint");
   const auto& kind = fields.text("kind");
   action.scale = fields.number("scale");
@@ -156,6 +157,37 @@ void check_actions(Contract& contract, long long action_size) {
     refuse("layout.action_size", std::to_string(action_size),
            "there are " + std::to_string(contract.action_size) + " actions");
   }
+}
+
+/// Find the element of the observation that each action's component of the command is: in the newest frame of the
+/// term that is the command itself.
+void place_commanded(Contract& contract) {
+  for (const auto& action : contract.actions) {
+    const std::string where = "action of '" + action.joint + "': command";
+    if (action.command.empty() != contract.actions[0].command.empty()) {
+      refuse(where, shown(action.command), "all actions are around the command, or none is");
+    }
+  }
+  if (contract.actions[0].command.empty()) return;
+  int start = 0;
+  for (const auto& term : contract.observations) {
+    if (term.signal == "command" && term.transform == "identity" && term.scale == 1) {
+      for (auto& action : contract.actions) {
+        const auto found = std::find_if(contract.command.begin(), contract.command.end(),
+                                        [&](const CommandSpec& part) { return part.name == action.command; });
+        if (found == contract.command.end()) {
+          refuse("action of '" + action.joint + "': command", shown(action.command),
+                 "the command has no component of that name");
+        }
+        action.commanded =
+            start + (term.history - 1) * term.size + static_cast<int>(found - contract.command.begin());
+      }
+      return;
+    }
+    start += term.size * term.history;
+  }
+  refuse("actions: command", shown(contract.actions[0].command),
+         "no observation is the command itself, with scale 1");
 }
 
 int term_size(const Contract& contract, const ObservationSpec& term) {
@@ -295,6 +327,7 @@ Contract read_contract(std::string_view text) {
   if (terms.empty()) refuse("observations", "[]", "at least one is needed");
   check_actions(contract, action_size);
   check_observations(contract, terms, observation_size);
+  place_commanded(contract);
   check_times(contract);
   read_fallback(fields.at("fallback_pose"), contract);
   check_plausible(contract);

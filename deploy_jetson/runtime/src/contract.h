@@ -29,7 +29,9 @@ struct ActionSpec {
   bool effort = false;  // the target is an effort, not the position of the joint's PD controller
   double scale = 1, offset = 0;
   std::optional<double> clip;
+  std::string command;   // component of the command that is added to the target; empty: none
   int joint_index = -1;  // among the contract's joints
+  int commanded = -1;    // element of the observation that is that component; -1: none
 };
 
 /// The points of a height scan; see robot_rl_deploy.terms.GridSpec.

@@ -44,7 +44,7 @@ const std::vector<Transform>& transforms() {
       {"identity", kMeasured, {"m", "m/s", "m/s^2", "rad", "rad/s", "rad/s^2", "N", "N m", "s", "1"}},
       {"identity", "foot_contact", {"1"}},
       {"identity", "foot_force", {"N"}},
-      {"identity", "command", {"m/s, m/s, rad/s", "m/s", "rad/s", "m", "rad", "1"}},
+      {"identity", "command", {"m/s, m/s, rad/s", "m/s", "rad/s", "m", "rad", "1", "mixed"}},
       {"identity", "last_action", {"1"}},
       {"minus_default", "joint_pos", {"rad", "m"}},
       {"minus_offset", "height_scan", {"m"}},

@@ -186,12 +186,13 @@ Golden read_golden(std::span<const std::byte> file, const Contract& contract) {
   return golden;
 }
 
-float stated_target(const ActionSpec& spec, float action) {
+float stated_target(const ActionSpec& spec, float action, std::span<const float> observation) {
   if (spec.clip) {
     const auto bound = static_cast<float>(*spec.clip);
     action = std::min(std::max(action, -bound), bound);
   }
-  return action * static_cast<float>(spec.scale) + static_cast<float>(spec.offset);
+  const float target = action * static_cast<float>(spec.scale) + static_cast<float>(spec.offset);
+  return spec.commanded < 0 ? target : target + observation[static_cast<std::size_t>(spec.commanded)];
 }
 
 namespace {
@@ -240,7 +241,8 @@ ReplayReport replay_golden(const Bundle& bundle, Backend& backend, double action
   for (int step = 0; step < golden.steps; ++step) {
     const auto recorded = row(golden.action, step, contract.action_size),
                wanted = row(golden.joint_target, step, contract.action_size);
-    for (std::size_t i = 0; i < count; ++i) target[i] = stated_target(contract.actions[i], recorded[i]);
+    const auto seen = row(golden.observation, step, contract.observation_size);
+    for (std::size_t i = 0; i < count; ++i) target[i] = stated_target(contract.actions[i], recorded[i], seen);
     of_stated.compare(target, wanted, step, label);
   }
   for (int step = 0; step < golden.steps; ++step) {

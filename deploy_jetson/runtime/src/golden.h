@@ -17,7 +17,7 @@ inline constexpr double kLeastTilt = 0.45;  // of the body that is tilted most [
 Golden read_golden(std::span<const std::byte> file, const Contract& contract);
 
 /// The target as the contract states it.
-float stated_target(const ActionSpec& spec, float action);
+float stated_target(const ActionSpec& spec, float action, std::span<const float> observation);
 
 /// The state of one step of the sequence, and the command of that step.
 void golden_state(const Golden& golden, const Contract& contract, int step, LowState& state, std::span<float> command);

@@ -127,7 +127,7 @@ class Prober {
                number(bound));
       }
     }
-    const double right = static_cast<double>(stated_target(spec, action));
+    const double right = static_cast<double>(stated_target(spec, action, observation_));
     if (std::abs(static_cast<double>(target) - right) > limits_.tolerance * std::max(1.0, std::abs(right))) {
       refuse("the joint target of '" + spec.joint + "' is " + number(target) + ", the contract's " + number(right));
     }

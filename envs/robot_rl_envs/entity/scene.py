@@ -14,11 +14,14 @@ from robot_rl_assets.robot import Joint, Robot
 
 from robot_rl_envs.actuation.actuators import PositionPd, check_events
 from robot_rl_envs.engine import GROUND_GROUP
+from robot_rl_envs.entity.clips import Clips
 from robot_rl_envs.entity.entity import Entity, one_line, read_model
 from robot_rl_envs.entity.objects import ObjectEntity, Things
 from robot_rl_envs.entity.robot_checks import require_sound
 from robot_rl_envs.entity.sensing import Sensing
 from robot_rl_envs.entity.watched import STATE, watched_fields
+from robot_rl_envs.motions.files import read_motion
+from robot_rl_envs.motions.motion import Motion
 from robot_rl_envs.objects import ROBOT, Articulated, Contact, Object, add_contact
 from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Actions, Sim, Task
@@ -52,8 +55,20 @@ def make_scene(task: Task) -> Scene:
         sensing,
         watched=watched,
         command=task.command_width,
-        contents=Contents(objects=task.objects, contacts=task.contacts, sites=task.named("site")),
+        contents=Contents(
+            objects=task.objects,
+            contacts=task.contacts,
+            sites=task.named("site") | dict.fromkeys(task.tracked, "tracked"),
+            motions=_read_motions(task),
+            tracked=task.tracked,
+        ),
     )
+
+
+def _read_motions(task: Task) -> dict[str, Motion]:
+    if task.motions and task.terrain is not None:
+        raise ValueError(f"motions={list(task.motions)}: need the endless plane; leave the terrain out")
+    return {name: read_motion(value, task.robot, f"motions.{name}") for name, value in task.motions.items()}
 
 
 def make_sensing(task: Task) -> Sensing:
@@ -75,11 +90,15 @@ class Contents:
         objects: by name.
         contacts: sensors by name.
         sites: names of the sites that terms read, each with the path of a parameter that names it.
+        motions: reference motions by name.
+        tracked: those of the sites that are compared with the reference motion.
     """
 
     objects: Mapping[str, Object | Articulated] = field(default_factory=dict)
     contacts: Mapping[str, Contact] = field(default_factory=dict)
     sites: Mapping[str, str] = field(default_factory=dict)
+    motions: Mapping[str, Motion] = field(default_factory=dict)
+    tracked: tuple[str, ...] = ()
 
 
 class Scene:
@@ -89,6 +108,7 @@ class Scene:
         model: the model to simulate; visual geoms are left out.
         entities: its entities by name: "robot" and the objects.
         things: the objects, and the sites and contact sensors that terms read.
+        clips: the reference motions at the control rate.
         entity: the robot. Its ``joint_qpos``, ``joint_dof``, ``joint_ctrl``, ``foot_geoms``, ``foot_sensor``, ``base``,
             ``base_body_id``, ``actuated`` and ``sensing`` are also attributes of the scene.
         robot: the facts of the robot's model.
@@ -96,7 +116,7 @@ class Scene:
         watched: MuJoCo's own fields that the task's terms read; see :mod:`robot_rl_envs.entity.watched`.
         default_qpos: (nq,) everything in its default pose.
         sizes: widths that terms and state fields name: those of the robot, "bodies", "command", "objects",
-            "object_joints" and "contacts".
+            "object_joints", "contacts", "tracked" and "motion_bins".
     """
 
     def __init__(
@@ -126,7 +146,17 @@ class Scene:
         self.default_qpos = self.model.qpos0.copy()
         for thing in (entity, self.things):
             thing.stand(self.default_qpos)
-        self.sizes = entity.sizes | self.things.sizes | {"bodies": self.model.nbody, "command": command}
+        self.clips = Clips(
+            self.model,
+            entity,
+            contents.motions,
+            contents.tracked,
+            self.things.sites,
+            step_dt=sim.step_dt,
+            floor=sim.floor_height,
+        )
+        self.sizes = entity.sizes | self.things.sizes | self.clips.sizes
+        self.sizes |= {"bodies": self.model.nbody, "command": command}
 
     @cached_property
     def looks_again(self) -> bool:
@@ -161,11 +191,16 @@ class Scene:
         return {name: k for k, name in enumerate(names[kind])}, robot if kind == "joint" else "the task"
 
     def action_map(self, joint: Joint) -> tuple[float, float]:
-        """Return offset and scale from a joint's action to its target [rad, m], its effort [N m, N] or control."""
+        """Return offset and scale from a joint's action to its target [rad, m], its effort [N m, N] or control.
+
+        The target of an action "around" the command has that joint's component added.
+        """
         if self.actions.kind == "direct":
             return 0.0, self.actions.scale
         scale = joint.action_scale * self.actions.scale
-        return (joint.default_pos, scale) if self.actions.kind == "position" else (0.0, scale * joint.effort_limit)
+        if self.actions.kind == "effort":
+            return 0.0, scale * joint.effort_limit
+        return (0.0 if self.actions.around == "command" else joint.default_pos), scale
 
     def action_bounds(self) -> np.ndarray:
         """Return (A, 2) least and greatest useful actions: they reach a joint's limits, its effort or its control.
@@ -180,6 +215,8 @@ class Scene:
             limits = np.array([[-joint.effort_limit, joint.effort_limit] for joint in joints])
         else:
             limits = self.entity.joint_range[[not joint.passive for joint in self.robot.joints]]
+            if self.actions.around == "command":
+                limits = limits - np.array([[joint.default_pos] for joint in joints])
         offset, scale = np.array([self.action_map(joint) for joint in joints]).T[..., None]
         bounds = np.sort((limits - offset) / scale, axis=1)
         return np.clip(np.where(np.isfinite(bounds), bounds, [-1.0, 1.0]), -self.actions.clip, self.actions.clip)

@@ -195,9 +195,9 @@ class Writer:
         """Add lines with one indent."""
         self.lines += ["    " * indent + line for line in lines]
 
-    def call(self, path: str, term: Any, arguments: str, fn: Any = None) -> str:
-        """Return an expression that calls ``term`` (or ``fn`` instead) with its parameters from the parameter array."""
-        key = path if fn is None else f"{path}.update"
+    def call(self, path: str, term: Any, arguments: str, fn: Any = None, part: str = "update") -> str:
+        """Return an expression that calls ``term`` (or ``fn``, its ``part``) with its parameters from the array."""
+        key = path if fn is None else f"{path}.{part}"
         alias = self.aliases.setdefault(key, f"t{len(self.aliases)}_{key.replace('.', '_')}")
         self.functions[alias] = term.fn if fn is None else fn
         params = [self.layout.param(f"{path}.{name}", value) for name, value in term.params.items()]

@@ -37,6 +37,10 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
     for name, term in task.rewards.items():
         if not isinstance(term, TorchTerm) and term.info.before is not None:
             w.add(1, w.call(f"rewards.{name}", term, "s, i", term.info.before))
+    for name, term in task.curricula.items():
+        if term.info.before is not None:
+            w.add(1, w.call(f"curricula.{name}", term, "s, i", term.info.before, "before"))
+    commanded = list(task.command_components)
     output = "joint_target" if task.actions.actuator.explicit else "ctrl"
     for j, joint in enumerate(joint for joint in scene.robot.joints if not joint.passive):
         offset, scale = scene.action_map(joint)
@@ -45,7 +49,8 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
         w.add(1, f"s.prev_prev_action[i, {j}] = s.prev_action[i, {j}]", f"s.prev_action[i, {j}] = s.action[i, {j}]")
         # clamp makes a bound of NaN: what is not finite is kept, for the world to be quarantined
         kept = f"wp.where(wp.isfinite(actions[i, {j}]), wp.clamp(actions[i, {j}], -{clip}, {clip}), actions[i, {j}])"
-        w.add(1, f"s.action[i, {j}] = {kept}", f"s.{output}[i, {j}] = {offset} + {scale} * s.action[i, {j}]")
+        around = f" + s.command[i][{commanded.index(joint.name)}]" if task.actions.around == "command" else ""
+        w.add(1, f"s.action[i, {j}] = {kept}", f"s.{output}[i, {j}] = {offset} + {scale} * s.action[i, {j}]{around}")
         if output == "ctrl":
             w.add(1, f"record_control(s, f, i, 0, {j})")
     w.add(1, "record_action(s, f, i)")

@@ -39,7 +39,7 @@ FIXED_ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 RETURNING = ("reward", "metric", "termination", "observation")
 """Kinds with functions that return a number."""
-MAX_COMMAND = 16
+MAX_COMMAND = 96
 """Components of a command at most, those that a robot's messages carry."""
 BETTER = ("", "smaller", "larger")
 """Which values of a metric are better; "" for neither."""
@@ -53,16 +53,23 @@ DRAWS: dict[str, tuple[str, ...]] = {
     "position": ("m", "m", "m"),
     "pose": ("m", "m", "m", "1", "1", "1", "1"),
     "phase": ("1",),
+    "motion": (),
 }
 """How a viewer draws a command -> units of its first components; "pose" and "phase" have no others."""
-OWN_RANGES = {"pose": (-1.0, 1.0), "phase": (0.0, 1.0)}
-"""Range of the components with unit "1" that have no parameters, by how the command is drawn."""
+OWN_RANGES: dict[str, dict[str, tuple[float, float]]] = {
+    "pose": {"1": (-1.0, 1.0)},
+    "phase": {"1": (0.0, 1.0)},
+    "motion": {"rad": (-7.0, 7.0), "rad/s": (-50.0, 50.0), "1": (-1.0, 1.0), "m": (-1.0, 3.0), "m/s": (-10.0, 10.0)},
+}
+"""Ranges of the components that have no parameters, by how the command is drawn and by their unit."""
 WRITES = ("state", "velocity", "model", "wrench", "nothing")
 """What an event may write of the engine's: qpos and qvel, only qvel, per-world model fields, forces on bodies."""
 Fields = dict[str, Any]
 """State fields by name: the trailing shape of float32 values, or a Warp type such as ``wp.float64``: one a world."""
 Size = int | str | Callable[[Any], int]
 Check = Callable[[dict[str, float], Any], None]
+Components = dict[str, str] | Callable[[Any], dict[str, str]]
+"""Name of each component of a command -> its unit, "1" for none; or a function of the robot that returns that."""
 
 SIGNALS = (
     "joint_pos",
@@ -107,8 +114,8 @@ class TermInfo:
         params: parameter names in order.
         summary: first line of the docstring.
         size: observation width: an int, one of ``Scene.sizes`` ("joints", "actions", "feet", "height_scan",
-            "foot_forces", "command"), or a function of the scene; of a command an int, its number of components.
-        components: of a command: the name of each component -> its unit, "1" for none.
+            "foot_forces", "command"), or a function of the scene; of no meaning for a command.
+        components: of a command: see :data:`Components`.
         draws: how a viewer draws a command, one of :data:`DRAWS`.
         unit: SI unit of an observation or a metric; of an observation "command": as the task's command declares.
         better: which values of a metric are better: one of :data:`BETTER`.
@@ -123,7 +130,7 @@ class TermInfo:
             elements, as those of :mod:`robot_rl_envs.entity.mirrors` do.
         fields: state fields the term adds to the struct, see :data:`Fields`.
         data: MuJoCo's own fields that it reads as ``s.engine_<name>``, see ``Engine.watch``.
-        before: a Warp function ``(s, i, *params)`` of a reward that runs before the physics.
+        before: a Warp function ``(s, i, *params)`` of a reward or curriculum that runs before the physics.
         update: a Warp function ``(s, i, *params)`` of a command, event or curriculum that runs in every step.
         check: ``check(params, scene)``, called when an environment is built; raises a ValueError that begins with a
             parameter's name where the parameters are invalid for that robot.
@@ -139,7 +146,7 @@ class TermInfo:
     params: tuple[str, ...]
     summary: str
     size: Size = 1
-    components: dict[str, str] = field(default_factory=dict)
+    components: Components = field(default_factory=dict)
     draws: str = ""
     reads_command: int = 0
     unit: str = ""
@@ -266,25 +273,26 @@ def observation(
 
 def command(
     *,
-    components: dict[str, str],
+    components: Components,
     frame: str = "base",
     draws: str = "",
-    mirror: tuple[float, ...] = (),
+    mirror: MirrorRule = (),
     fields: Fields | None = None,
     update: Any = None,
     check: Check | None = None,
 ) -> Callable[[Any], Any]:
     """Mark ``(s, i, rng, *params)`` as a command term, which writes ``s.command[i]``; see :class:`TermInfo`.
 
-    A component ``x`` lies between the parameters ``x_lo`` and ``x_hi``; those of a quaternion and a phase need none.
+    A component ``x`` lies between the parameters ``x_lo`` and ``x_hi``; those of a quaternion, a phase and a motion
+    need none.
 
     Args:
-        components: the name of each component -> its unit, "1" for none; all command terms of a task agree.
+        components: see :data:`Components`; all command terms of a task agree.
         frame: of the vector quantities: "base", "world", or "none" where there are none.
         draws: how a viewer draws it: "" (only numbers), "velocity" (forward, leftward velocity and yaw rate come
-            first), "position" (a point comes first), "pose" (a point and a unit quaternion w, x, y, z) or "phase" (one
-            number in [0, 1)).
-        mirror: sign of each component under the left-right mirror; () for none.
+            first), "position" (a point comes first), "pose" (a point and a unit quaternion w, x, y, z), "phase" (one
+            number in [0, 1)) or "motion" (a frame of a reference motion).
+        mirror: sign of each component under the left-right mirror, or a function of the scene; () for none.
         fields: its own state fields.
         update: called in every step in the worlds where the command is not held by hand.
         check: a check of its parameters.
@@ -292,24 +300,26 @@ def command(
     Raises:
         ValueError: the declaration contradicts itself, or a component has no range.
     """
-    components = dict(components)
-    _check_command(components, frame, draws, mirror)
-    declared: dict[str, Any] = {"size": len(components), "components": components, "frame": frame, "draws": draws}
+    known = {} if callable(components) else dict(components)
+    if not callable(components):
+        check_command(known, frame, draws, mirror if isinstance(mirror, tuple) else ())
+    declared: dict[str, Any] = {"components": components if callable(components) else known}
+    declared |= {"frame": frame, "draws": draws}
     declared |= {"mirror": mirror, "update": update, "check": check}
     mark = _marker("command", fields=dict(fields or {}), **declared)
 
     def mark_with_ranges(fn: Any) -> Any:
         marked = mark(fn)
         params, term = marked.term_info.params, marked.term_info.name
-        for name, unit in components.items():
-            if not {f"{name}_lo", f"{name}_hi"} <= {*params} and not (unit == "1" and draws in OWN_RANGES):
+        for name, unit in known.items():
+            if not {f"{name}_lo", f"{name}_hi"} <= {*params} and unit not in OWN_RANGES.get(draws, {}):
                 raise ValueError(f"@command {term}: component {name!r} needs parameters {name}_lo and {name}_hi")
         return marked
 
     return mark_with_ranges
 
 
-def _check_command(components: dict[str, str], frame: str, draws: str, mirror: tuple[float, ...]) -> None:
+def check_command(components: dict[str, str], frame: str, draws: str, mirror: tuple[float, ...]) -> None:
     """Refuse the declaration of a command that contradicts itself."""
     names, units = list(components), tuple(components.values())
     if not 1 <= len(names) <= MAX_COMMAND:
@@ -322,7 +332,7 @@ def _check_command(components: dict[str, str], frame: str, draws: str, mirror: t
         raise ValueError(f"@command frame={frame!r}: must be one of {', '.join(COMMAND_FRAMES)}")
     if draws not in DRAWS:
         raise ValueError(f"@command draws={draws!r}: must be one of {', '.join(filter(None, DRAWS))}, or empty")
-    first, is_all = DRAWS[draws], draws in OWN_RANGES
+    first, is_all = DRAWS[draws], draws in ("pose", "phase")
     if units[: len(first)] != first or (is_all and len(units) != len(first)):
         what = f"{'exactly' if is_all else 'first'} {len(first)} components of {', '.join(first)}"
         raise ValueError(f"@command draws={draws!r}: wants {what}; it has {len(units)} of {', '.join(units)}")
@@ -333,14 +343,19 @@ def _check_command(components: dict[str, str], frame: str, draws: str, mirror: t
 
 
 def curriculum(
-    *, fields: Fields | None = None, update: Any = None, check: Check | None = None, reads_command: int = 0
+    *,
+    fields: Fields | None = None,
+    before: Any = None,
+    update: Any = None,
+    check: Check | None = None,
+    reads_command: int = 0,
 ) -> Callable[[Any], Any]:
     """Mark ``(s, i, rng, *params)`` as a curriculum, which reads an episode's last state; see :class:`TermInfo`.
 
     It is not called at the first reset, nor in a world that was quarantined. ``update`` runs in every step, e.g. to
     keep a sum over the episode; ``s.step_count[i]`` is 1 in an episode's first.
     """
-    declared = {"update": update, "check": check, "reads_command": reads_command}
+    declared = {"before": before, "update": update, "check": check, "reads_command": reads_command}
     return _marker("curriculum", fields=dict(fields or {}), **declared)
 
 

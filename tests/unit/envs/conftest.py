@@ -33,7 +33,7 @@ def terms_of(kind):
     return found
 
 
-OWN_FILE = {name: f"test_terms_{name}" for name in ("gymnasium", "objects", "sensing")}
+OWN_FILE = {name: f"test_terms_{name}" for name in ("gymnasium", "motions", "objects", "sensing")}
 """Modules of terms with a test file of their own; the others share one for each kind."""
 
 

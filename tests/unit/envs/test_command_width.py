@@ -166,8 +166,8 @@ METRES = dict.fromkeys("xyz", "m")
 @pytest.mark.parametrize(
     ("declared", "line"),
     [
-        ({"components": {}}, r"components=\[\]: must be 1 to 16 names"),
-        ({"components": {f"c{k}": "1" for k in range(17)}}, "components=.*: must be 1 to 16 names"),
+        ({"components": {}}, r"components=\[\]: must be 1 to 96 names"),
+        ({"components": {f"c{k}": "1" for k in range(97)}}, "components=.*: must be 1 to 96 names"),
         ({"components": {"a b": "m"}}, r"components=\{'a b': 'm'\}: must be a name of letters"),
         ({"components": {"x": ""}}, "components=.*, and a unit"),
         ({"components": METRES, "frame": "robot"}, "frame='robot': must be one of base, world, none"),

@@ -1,0 +1,166 @@
+"""Inverse kinematics of a legged robot frame after frame: feet, centre of mass, base and posture as least squares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import mujoco
+import numpy as np
+from robot_rl_assets.robot import Robot
+
+from robot_rl_envs.motions import rotation
+
+INSIDE = np.array([0.01, -0.01])
+"""How far inside of its limits a joint stays [rad]."""
+STEPS, DAMPING, LONGEST = 40, 1e-3, 0.2
+"""Gauss-Newton steps of a frame at most, their damping, and their largest change of a coordinate [rad or m]."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Targets:
+    """What one frame is to reach; everything is in the world frame.
+
+    Attributes:
+        feet: foot's site -> its position [m] and orientation (w, x, y, z).
+        com_xy: the centre of mass in the plane [m]; None leaves it free.
+        base_z: height of the base [m]; None leaves it free.
+        base_quat: orientation of the base; None leaves it free.
+        body_quat: body -> its orientation.
+        body_pos: body -> position of its origin [m].
+        joints: joint -> position [rad]; all others tend to the default pose.
+        weights: of the residuals "feet", "com", "base_z", "base_quat", "body_quat", "body_pos", "joints" and
+            "others".
+    """
+
+    feet: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    com_xy: np.ndarray | None = None
+    base_z: float | None = None
+    base_quat: np.ndarray | None = None
+    body_quat: dict[str, np.ndarray] = field(default_factory=dict)
+    body_pos: dict[str, np.ndarray] = field(default_factory=dict)
+    joints: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+
+
+WEIGHTS = {
+    "feet": 100.0,
+    "com": 50.0,
+    "base_z": 30.0,
+    "body_pos": 30.0,
+    "base_quat": 10.0,
+    "body_quat": 5.0,
+    "joints": 2.0,
+    "others": 0.3,
+}
+
+
+class Solver:
+    """Solves frames one after the other, each from the last one's solution.
+
+    Args:
+        robot: with a floating base.
+    """
+
+    def __init__(self, robot: Robot):
+        self.robot = robot
+        self.model = mujoco.MjModel.from_xml_path(str(robot.model))
+        self.data = mujoco.MjData(self.model)
+        ids = [self.model.joint(joint.name).id for joint in robot.joints]
+        self.qpos, self.dof = self.model.jnt_qposadr[ids], self.model.jnt_dofadr[ids]
+        self.limits = self.model.jnt_range[ids]
+        self.base = self.model.body(robot.base_body).id
+        first = self.model.body_jntadr[self.base]
+        self.base_qpos, self.base_dof = self.model.jnt_qposadr[first], self.model.jnt_dofadr[first]
+        self.stand()
+
+    def stand(self) -> None:
+        """Begin with the default pose."""
+        self.data.qpos[:] = self.model.qpos0
+        self.data.qpos[self.base_qpos + 2] = self.robot.base_height
+        self.data.qpos[self.qpos] = self.robot.default_pos()
+        self.look()
+
+    def look(self) -> None:
+        """Compute poses and the centre of mass."""
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_comPos(self.model, self.data)
+
+    @property
+    def com(self) -> np.ndarray:
+        """The robot's centre of mass (3,) [m]."""
+        return self.data.subtree_com[self.base].copy()
+
+    def solve(self, targets: Targets) -> np.ndarray:
+        """Return qpos (nq,) of a frame."""
+        for _ in range(STEPS):
+            jacobian, error = self._residuals(targets)
+            normal = jacobian.T @ jacobian + DAMPING * np.eye(self.model.nv)
+            step = np.linalg.solve(normal, jacobian.T @ error)
+            step *= min(1.0, LONGEST / max(np.abs(step).max(), 1e-12))
+            mujoco.mj_integratePos(self.model, self.data.qpos, step, 1.0)
+            self.data.qpos[self.qpos] = np.clip(self.data.qpos[self.qpos], *(self.limits + INSIDE).T)
+            self.look()
+            if np.abs(step).max() < 1e-5:
+                break
+        return self.data.qpos.copy()
+
+    def lowest(self, qpos: np.ndarray) -> float:
+        """Return the height of the lowest point of the robot's collision shapes at qpos (nq,) [m]."""
+        model, data = self.model, self.data
+        data.qpos[:] = qpos
+        self.look()
+        found = []
+        for geom in np.flatnonzero(model.geom_conaffinity != 0):
+            axes, size, kind = data.geom_xmat[geom].reshape(3, 3)[2], model.geom_size[geom], model.geom_type[geom]
+            if kind == mujoco.mjtGeom.mjGEOM_BOX:
+                reach = np.abs(axes) @ size
+            elif kind == mujoco.mjtGeom.mjGEOM_CAPSULE:
+                reach = size[0] + np.abs(axes[2]) * size[1]
+            else:
+                reach = size[0]
+            found.append(data.geom_xpos[geom, 2] - reach)
+        return float(min(found))
+
+    def _residuals(self, targets: Targets) -> tuple[np.ndarray, np.ndarray]:
+        weights, model, data = WEIGHTS | targets.weights, self.model, self.data
+        rows: list[tuple[np.ndarray, np.ndarray, float]] = []
+        jac_pos, jac_rot = np.zeros((3, model.nv)), np.zeros((3, model.nv))
+        for site, (pos, quat) in targets.feet.items():
+            k = model.site(site).id
+            mujoco.mj_jacSite(model, data, jac_pos, jac_rot, k)
+            now = np.zeros(4)
+            mujoco.mju_mat2Quat(now, data.site_xmat[k])
+            rows.append((jac_pos.copy(), pos - data.site_xpos[k], weights["feet"]))
+            rows.append((jac_rot.copy(), _turn(now, quat), 0.3 * weights["feet"]))
+        if targets.com_xy is not None:
+            mujoco.mj_jacSubtreeCom(model, data, jac_pos, self.base)
+            rows.append((jac_pos[:2].copy(), targets.com_xy - self.com[:2], weights["com"]))
+        mujoco.mj_jacBody(model, data, jac_pos, jac_rot, self.base)
+        if targets.base_z is not None:
+            rows.append((jac_pos[2:].copy(), np.array([targets.base_z - data.xpos[self.base, 2]]), weights["base_z"]))
+        if targets.base_quat is not None:
+            rows.append((jac_rot.copy(), _turn(data.xquat[self.base], targets.base_quat), weights["base_quat"]))
+        for body, quat in targets.body_quat.items():
+            k = model.body(body).id
+            mujoco.mj_jacBody(model, data, None, jac_rot, k)
+            rows.append((jac_rot.copy(), _turn(data.xquat[k], quat), weights["body_quat"]))
+        for body, pos in targets.body_pos.items():
+            k = model.body(body).id
+            mujoco.mj_jacBody(model, data, jac_pos, None, k)
+            rows.append((jac_pos.copy(), pos - data.xpos[k], weights["body_pos"]))
+        for joint, at, dof in zip(self.robot.joints, self.qpos, self.dof, strict=True):
+            row = np.zeros((1, model.nv))
+            row[0, dof] = 1.0
+            want = targets.joints.get(joint.name, joint.default_pos)
+            rows.append(
+                (row, np.array([want - data.qpos[at]]), weights["joints" if joint.name in targets.joints else "others"])
+            )
+        return (
+            np.concatenate([weight * jacobian for jacobian, _, weight in rows]),
+            np.concatenate([weight * error for _, error, weight in rows]),
+        )
+
+
+def _turn(now: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """Return the rotation vector (3,) in the world frame from one orientation to another."""
+    return rotation.to_rotvec(rotation.multiply(want, rotation.conjugate(now)))
