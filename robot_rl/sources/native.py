@@ -46,7 +46,12 @@ class NativeSource(TaskSource):
         """Return the settings of a task; on a CPU with its preset for CPUs."""
         task, on_cpu = find_task(name), device == "cpu"
         presets = {"ppo": {**task.learner, **(task.learner_cpu if on_cpu else {})}, **task.presets}
-        return Defaults(presets=presets, settings=trees.task_tree(task), num_envs=task.num_envs[0 if on_cpu else 1])
+        return Defaults(
+            presets=presets,
+            settings=trees.task_tree(task),
+            num_envs=task.num_envs[0 if on_cpu else 1],
+            learner=task.learner_name,
+        )
 
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
         """Return the task with the tree's values."""
