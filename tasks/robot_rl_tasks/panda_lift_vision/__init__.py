@@ -68,6 +68,7 @@ def make_task() -> Task:
             | {
                 "actor.hidden": [128, 128],
                 "critic.hidden": [128, 128],
+                "teacher.policy": "panda_lift",
                 "ppo.epochs": 2,
                 "ppo.schedule": "linear",
                 "ppo.learning_rate": 1e-3,
