@@ -1,8 +1,8 @@
 """A policy's bundle as a checkpoint, so that a shipped policy can teach.
 
-A bundle holds the network as ONNX: normalizer, perceptron, and the bounds and targets of the actions. The normalizer and
-the perceptron are read back into an actor of ours, which must lead to the actions of the bundle's golden sequence. What
-a bundle does not hold is the deviation of the actions; the teacher gets `STD`.
+A bundle holds the network as ONNX: normalizer, perceptron, and the bounds and targets of the actions. Normalizer and
+perceptron are read back into an actor of ours, which must lead to the actions of the bundle's golden sequence. A bundle
+does not hold the deviation of the actions; the teacher gets `STD`.
 """
 
 import math
