@@ -142,9 +142,7 @@ class NativeSource(TaskSource):
         fresh = dataclasses.replace(worlds, num_envs=cfg.episodes, seed=cfg.seed)
         images = [name for name in policy.cfg.learner.actor_groups if name in task.images] if policy.is_run else []
         if images and cfg.form == "both":
-            to_stderr(
-                f"the policy sees images ({', '.join(images)}), which no bundle holds yet: evaluated in torch only"
-            )
+            to_stderr(f"the policy sees images ({', '.join(images)}), which no bundle holds: evaluated in torch only")
             cfg = dataclasses.replace(cfg, form="torch")
         return evaluate_run(
             functools.partial(self.make_env, evaluation_task(task), fresh),
