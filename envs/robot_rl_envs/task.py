@@ -362,6 +362,7 @@ class Task:
         num_envs: worlds by default (cpu, gpu).
         learner, learner_cpu: dotted learner settings, e.g. ``{"ppo.gamma": 0.99}``; the second, on top, on a CPU.
         presets: the same for learners that do not use PPO's, by their name, e.g. ``{"flashsac": {...}}``.
+        learner_name: the learner that trains it where the user names none.
         solved: ``("tracking/<metric>", bound)``: what counts as solved, for time-to-threshold figures; the metric
             declares which values are better.
         deployable: a robot can measure what the actor sees; the exporter refuses a task that is not.
@@ -393,6 +394,7 @@ class Task:
     learner: dict[str, Any] = field(default_factory=dict)
     learner_cpu: dict[str, Any] = field(default_factory=dict)
     presets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    learner_name: str = "ppo"
     solved: tuple[str, float] | None = None
     deployable: bool = True
 

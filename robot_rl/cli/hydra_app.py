@@ -121,7 +121,7 @@ def _device(overrides: Sequence[Any]) -> str:
 
 
 def _learner(overrides: Sequence[Any]) -> str:
-    """Return the learner that gives the tree its settings; a sweep goes through learners with the same settings."""
+    """Return the learner that gives the tree its settings, "" for the task's own; those of a sweep have the same."""
     from robot_rl.config import to_dict
     from robot_rl.learn.algorithms import get_learner
 
@@ -129,7 +129,7 @@ def _learner(overrides: Sequence[Any]) -> str:
     settings = {frozenset(to_dict(get_learner(name)())) for name in found}
     if len(settings) > 1:
         raise UserError(f"learner={','.join(found)}: a sweep goes through learners with the same settings; start two")
-    return found[0] if found else "ppo"
+    return found[0] if found else ""
 
 
 def _check_values(tree: dict[str, Any], overrides: Sequence[Any]) -> None:

@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
             _predict(options.card, wanted, out)
             wanted.pop("num_envs", None)
         return _check(options.check, wanted) if options.check else 0
-    tree = default_tree(str(task), str(changes.get("device", "auto")), str(changes.get("learner", "ppo")))
+    tree = default_tree(str(task), str(changes.get("device", "auto")), str(changes.get("learner", "")))
     cfg = resolve_inputs(resolve(change(tree, changes)))
     env = cfg.make_env()
     try:

@@ -41,6 +41,7 @@ anything of the learner and of the task, by name:
   randomize.latency_from=<file>                      a robot's measured delay and jitter (docs/logs.md)
   sim.timestep=0.004  sim.decimation=5  episode_length_s=10
   learner=distill teacher.run=<run>                  imitate a run's policy, which may see more (docs/learner.md)
+  learner=distill teacher.policy=panda_lift          imitate a shipped policy, or the bundle in a directory
   reference.run=<run>  reference.weight=0.1          stay near a run's policy
   robot-rl train task=<name> --cfg job               prints every setting there is, with its value
 

@@ -13,7 +13,8 @@ from robot_rl.config import apply_overrides
 from robot_rl.errors import UserError
 from robot_rl.experiment import tree as trees
 from robot_rl.experiment.run_dir import RunDir
-from robot_rl.experiment.settings import TrainCfg, load
+from robot_rl.experiment.settings import TrainCfg, default_tree, load, resolve
+from robot_rl.experiment.trust import require_trust
 from robot_rl.sources.registry import source_of
 
 MOTION = "motion"
@@ -27,6 +28,8 @@ def resolve_inputs(cfg: TrainCfg) -> TrainCfg:
     """
     if _has_run(cfg.learner, "teacher"):
         cfg = _with_policy(cfg, "teacher")
+    elif name := getattr(getattr(cfg.learner, "teacher", None), "policy", ""):
+        cfg = _with_bundle(cfg, name)
     amp = getattr(cfg.learner, "amp", None)
     if amp is not None and amp.weight > 0:
         cfg = _with_motion(cfg, amp)
@@ -61,6 +64,38 @@ def _with_policy(cfg: TrainCfg, field: str) -> TrainCfg:
         learner=apply_overrides(cfg.learner, {**found, f"{field}.groups": groups}),
         tree=trees.override(cfg.tree, found),
     )
+
+
+def _with_bundle(cfg: TrainCfg, name: str) -> TrainCfg:
+    """Return a run whose teacher is the policy of a bundle, and its task with the group that the policy sees."""
+    from robot_rl.experiment.bundle_teacher import find_teacher
+
+    checkpoint, bundle = find_teacher(name, cfg.root)
+    task, groups = cfg.task, cfg.learner.teacher.groups  # type: ignore[attr-defined]
+    if not groups and cfg.source.adds_groups:
+        try:
+            task, groups = cfg.source.with_groups(task, _task_of(bundle.contract, cfg), ("actor",), "teacher")
+        except UserError as error:
+            raise UserError(f"teacher.policy={name}: {error}") from error
+    found = {"teacher.run": str(checkpoint), "teacher.groups": groups}
+    return dataclasses.replace(cfg, task=task, learner=apply_overrides(cfg.learner, found))
+
+
+def _task_of(contract: Any, cfg: TrainCfg) -> Any:
+    """Return the task of a bundle; raise UserError where its observations or joints are not the contract's any more."""
+    reference = contract.training.task
+    require_trust({"task": reference}, None, f"task {reference}", trust=False)
+    if source_of(reference) is not cfg.source:
+        raise UserError(f"its task {reference} is no task of {cfg.source.name}; give teacher.groups")
+    task = resolve(default_tree(reference, "cpu")).task
+    terms = {name: (term.scale, term.history) for name, term in task.observations["actor"].terms.items()}
+    seen = {term.name: (term.scale, term.history) for term in contract.observations}
+    if list(terms.items()) != list(seen.items()):
+        raise UserError(f"sees {', '.join(seen)}, must be as in the task {task.name}: {', '.join(terms)}")
+    wanted = {joint.name: joint.default_pos for joint in task.robot.joints}
+    if (found := {joint.name: joint.default_pos for joint in contract.joints}) != wanted:
+        raise UserError(f"has the default pose {found}, must be {wanted} as in the task {task.name}")
+    return task
 
 
 def _find(run: str, root: Path, key: str) -> Path:

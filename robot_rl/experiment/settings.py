@@ -106,13 +106,13 @@ class TrainCfg:
         return env
 
 
-def default_tree(name: str, device: str = "auto", learner: str = "ppo") -> dict[str, Any]:
+def default_tree(name: str, device: str = "auto", learner: str = "") -> dict[str, Any]:
     """Return the tree of a task before anything is overridden.
 
     Args:
         name: The task's name.
         device: As the user gives it; on a CPU the task's preset for CPUs applies.
-        learner: The learner; its settings join the task's.
+        learner: The learner, the task's own where empty; its settings join the task's.
     """
     return _tree(name, device, resolve_device(device), learner)
 
@@ -120,6 +120,7 @@ def default_tree(name: str, device: str = "auto", learner: str = "ppo") -> dict[
 def _tree(name: str, device: str, resolved: str, learner: str) -> dict[str, Any]:
     """Return the tree of a task with a device as the user gives it, and the presets of a resolved one."""
     found = source_of(name).defaults(name, resolved)
+    learner = learner or found.learner
     own, parts = to_dict(preset_learner(learner, found.presets)), dict(found.settings)
     front = {
         "task": name,
@@ -216,7 +217,7 @@ def resolve_for_gpu(changes: Mapping[str, Any], why: str, **front: Any) -> Train
     fixed = {"device": "cpu", "engine": "mujoco_warp", **front}
     for key in rest.keys() & fixed.keys():
         raise UserError(f"{key}={rest[key]}: has no effect on {why}; leave it out")
-    tree = _tree(task, "cpu", "cuda:0", str(rest.get("learner", "ppo")))
+    tree = _tree(task, "cpu", "cuda:0", str(rest.get("learner", "")))
     return resolve(change(tree, {**rest, **fixed}))
 
 

@@ -15,7 +15,10 @@ from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.grammar import LEFT_OUT, leaf_names, refuse_twice
 
 # Fields of a task that say what it is, or that are read before the tree is made.
-NOT_IN_TREE = ("name", "summary", "robot", "learner", "learner_cpu", "presets", "num_envs", "solved", "deployable")
+NOT_IN_TREE = (
+    *("name", "summary", "robot", "num_envs", "solved", "deployable"),
+    *("learner", "learner_cpu", "learner_name", "presets"),
+)
 _HIDDEN = object()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.experiment import tree as trees
+from robot_rl.metrics.rows import to_stderr
 from robot_rl.plugins import TASKS, describe_all
 from robot_rl.sources.protocol import Defaults, EvaluationCfg, Resolved, TaskSource, Worlds
 
@@ -46,7 +47,12 @@ class NativeSource(TaskSource):
         """Return the settings of a task; on a CPU with its preset for CPUs."""
         task, on_cpu = find_task(name), device == "cpu"
         presets = {"ppo": {**task.learner, **(task.learner_cpu if on_cpu else {})}, **task.presets}
-        return Defaults(presets=presets, settings=trees.task_tree(task), num_envs=task.num_envs[0 if on_cpu else 1])
+        return Defaults(
+            presets=presets,
+            settings=trees.task_tree(task),
+            num_envs=task.num_envs[0 if on_cpu else 1],
+            learner=task.learner_name,
+        )
 
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
         """Return the task with the tree's values."""
@@ -145,6 +151,10 @@ class NativeSource(TaskSource):
         if cfg.steps:
             raise UserError(f"steps={cfg.steps}: is for environments of Gymnasium and Isaac Lab; give seconds=")
         fresh = dataclasses.replace(worlds, num_envs=cfg.episodes, seed=cfg.seed)
+        images = [name for name in policy.cfg.learner.actor_groups if name in task.images] if policy.is_run else []
+        if images and cfg.form == "both":
+            to_stderr(f"the policy sees images ({', '.join(images)}), which no bundle holds: evaluated in torch only")
+            cfg = dataclasses.replace(cfg, form="torch")
         return evaluate_run(
             functools.partial(self.make_env, evaluation_task(task), fresh),
             policy=None if cfg.form == "onnx" else policy.torch_policy(),

@@ -37,11 +37,13 @@ class Defaults:
             also for the learners that share its settings.
         settings: The settings of the task or environment: plain nested values, each overridden by name.
         num_envs: Number of worlds.
+        learner: The learner where the user names none.
     """
 
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     num_envs: int = 8
+    learner: str = "ppo"
 
 
 @dataclass(kw_only=True, slots=True)

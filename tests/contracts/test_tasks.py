@@ -23,13 +23,16 @@ def tensors_of(obs, reward, dones, extras):
 def test_fifty_random_steps_are_finite_and_of_the_declared_shape(env, task_name):
     assert env.cfg.name == task_name
     assert env.max_episode_length == round(env.cfg.episode_length_s / env.step_dt)
-    widths = {name: tensor.shape[1] for name, tensor in env.reset().items()}
-    assert "actor" in widths
+    shapes = {name: tuple(tensor.shape[1:]) for name, tensor in env.reset().items()}
+    assert len(shapes["actor"]) == 1
+    assert {name: shape for name, shape in shapes.items() if len(shape) != 1} == {
+        name: group.shape for name, group in env.cfg.images.items()
+    }
     for step in range(50):
         out = env.step(actions_at(step, env))
         for name, value in tensors_of(*out).items():
             kind, _, group = name.partition("/")
-            shape = (4, widths[group]) if kind in ("obs", "final") else (4,)
+            shape = (4, *shapes[group]) if kind in ("obs", "final") else (4,)
             assert value.shape == shape, name
             assert torch.isfinite(value.float()).all(), name
         assert out[2].dtype == out[3]["time_outs"].dtype == torch.bool

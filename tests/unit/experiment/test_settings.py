@@ -14,7 +14,7 @@ from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 
 @pytest.mark.parametrize("name", list_tasks())
 def test_the_defaults_of_every_task_resolve_to_the_task(name):
-    cfg = resolve(default_tree(name, "cpu"))
+    cfg = resolve(default_tree(name, "cpu", "ppo"))
     task = get_task(name)
     assert trees.task_tree(cfg.task) == trees.task_tree(task)
     assert cfg.learner == apply_overrides(PPOLearnerCfg(), {**task.learner, **task.learner_cpu})

@@ -16,12 +16,14 @@ class TeacherCfg:
 
     Attributes:
         run: run directory or checkpoint of the teacher.
+        policy: name or directory of a policy's bundle, the teacher where `run` is empty.
         groups: observation groups that the teacher sees; empty: those it was trained with.
         mix: share of the worlds that follow the teacher's actions at the start; falls linearly to zero.
         mix_until: share of the training after which none does.
     """
 
     run: str = ""
+    policy: str = ""
     groups: tuple[str, ...] = ()
     mix: float = 0.5
     mix_until: float = 0.3
