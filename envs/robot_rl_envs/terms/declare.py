@@ -59,7 +59,7 @@ DRAWS: dict[str, tuple[str, ...]] = {
 OWN_RANGES: dict[str, dict[str, tuple[float, float]]] = {
     "pose": {"1": (-1.0, 1.0)},
     "phase": {"1": (0.0, 1.0)},
-    "motion": {"rad": (-7.0, 7.0), "rad/s": (-50.0, 50.0), "1": (-1.0, 1.0), "m": (-1.0, 3.0), "m/s": (-10.0, 10.0)},
+    "motion": {"rad": (-3.2, 3.2), "rad/s": (-40.0, 40.0), "1": (-1.0, 1.0), "m": (-1.0, 3.0), "m/s": (-10.0, 10.0)},
 }
 """Ranges of the components that have no parameters, by how the command is drawn and by their unit."""
 WRITES = ("state", "velocity", "model", "wrench", "nothing")
