@@ -69,9 +69,10 @@ def _checkpoint(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], dict
     layout = bundle.contract.layout
     settings = {"actor.hidden": hidden, "actor.activation": activation, "actor.init_std": STD}
     cfg = apply_overrides(get_learner("ppo")(), settings)
-    sizes = {"actor": layout.observation_size, "critic": layout.observation_size, "action": layout.action_size}
-    shapes = {"actor_shapes": {"actor": [layout.observation_size]}, "critic_shapes": {"critic": [sizes["critic"]]}}
-    actor = cfg.make_actor(Dims(**sizes, **shapes), None)
+    width = layout.observation_size
+    dims: dict[str, Any] = {"actor": width, "critic": width, "action": layout.action_size}
+    dims |= {"actor_shapes": {"actor": [width]}, "critic_shapes": {"critic": [width]}}
+    actor = cfg.make_actor(Dims(**dims), None)
     # The scale is 1 / (deviation + 0.01), and a checkpoint has the variance.
     parts["normalizer.var"] = (1.0 / parts.pop("normalizer.scale") - 0.01).clamp(min=0.0).square()
     actor.load_state_dict(parts, strict=False)
@@ -81,7 +82,7 @@ def _checkpoint(bundle: "Bundle", where: str) -> tuple[dict[str, "Tensor"], dict
     error = (acted.clamp(-bounds, bounds) - torch.tensor(bundle.golden.action)).abs().max().item()
     if not error <= BOUND:
         raise UserError(f"{where}: the actor read from policy.onnx differs by {error:.1e} from golden.npz; name a run")
-    meta = {"learner": to_dict(cfg), "dims": {**sizes, **shapes}, "mirror": None}
+    meta = {"learner": to_dict(cfg), "dims": dims, "mirror": None}
     meta |= {"iteration": bundle.contract.training.iteration}
     return {f"actor.{name}": tensor for name, tensor in actor.state_dict().items()}, meta
 

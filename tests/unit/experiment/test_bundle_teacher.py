@@ -1,5 +1,7 @@
 """teacher.policy: the network of a shipped bundle becomes the teacher's, action for action."""
 
+from typing import Any
+
 import onnx
 import pytest
 import torch
@@ -19,6 +21,10 @@ def settings(root, task="panda_lift_vision", **changes):
     return resolve(override(default_tree(task, "cpu", "distill"), {"root": str(root), **changes}))
 
 
+def teacher_of(cfg) -> Any:
+    return cfg.learner.teacher
+
+
 def test_every_shipped_policy_can_teach_and_acts_as_in_its_golden_sequence(tmp_path):
     assert list_policies()
     for name in list_policies():
@@ -35,12 +41,12 @@ def test_every_shipped_policy_can_teach_and_acts_as_in_its_golden_sequence(tmp_p
 
 def test_the_teacher_is_written_once_and_sees_the_group_of_its_own_task(tmp_path):
     cfg = resolve_inputs(settings(tmp_path))
-    assert cfg.learner.teacher.groups == ("teacher_actor",)
+    assert teacher_of(cfg).groups == ("teacher_actor",)
     assert {"cube", "hand_to_cube"} <= set(cfg.task.observations["teacher_actor"].terms)
     assert not {"cube", "hand_to_cube"} & set(cfg.task.observations["actor"].terms)
     assert cfg.tree["teacher"] == {**cfg.tree["teacher"], "run": "", "policy": "panda_lift"}
     written = [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*.safetensors"))]
-    assert resolve_inputs(settings(tmp_path)).learner.teacher.run == cfg.learner.teacher.run
+    assert teacher_of(resolve_inputs(settings(tmp_path))).run == teacher_of(cfg).run
     assert [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*.safetensors"))] == written
 
 
