@@ -26,6 +26,6 @@ def test_a_shipped_policy_keeps_its_promise(name):
     metric, least, most = PROMISES[name]
     task = evaluation_task(get_task(name))
     env = make_env(task, num_envs=WORLDS, seed=12)
-    found = evaluate(env, BundleController(find_bundle(name), env), seconds=task.episode_length_s)
+    found = evaluate(env, BundleController(find_bundle(name), env), seconds=min(10.0, task.episode_length_s))
     assert least <= found[metric]["mean"] <= most
     env.close()

@@ -1,4 +1,4 @@
-"""Unitree G1 is to cross slopes, low stairs and low obstacles, in rows that get harder as it gets better.
+"""Unitree G1 is to cross slopes, low stairs and obstacles, in rows that get harder as it gets better.
 
 It is `g1_flat` on a terrain gentler than the Go2's: the same rewards by the same clock, heights counted from the ground
 below, and a height scan. The actor's vector is longer than that of `g1_flat`, so a run of that task cannot be its

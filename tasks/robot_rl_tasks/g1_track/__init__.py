@@ -1,4 +1,7 @@
-"""Unitree G1 follows reference motions: squat, wave, step and turn, and those of files (``motions.mine=file.csv``)."""
+"""Unitree G1 follows reference motions: squat, wave, step, turn, and those of files.
+
+``motions.mine=file.csv`` adds one.
+"""
 
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.mdp import events, motions, observations, rewards

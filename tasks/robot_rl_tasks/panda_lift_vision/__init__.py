@@ -1,4 +1,4 @@
-"""Franka Panda picks up a cube as in `panda_lift`, but sees it only through a depth camera at its wrist.
+"""Franka Panda picks up a cube as in `panda_lift`, seen only by a depth camera at its wrist.
 
 The actor has its joints, the target and the depth image. What it needs to know of the cube it learns from a teacher
 that is told where the cube is: the policy of `panda_lift`. Reinforcement learning on images alone would first have to

@@ -19,7 +19,7 @@ def refused(*, call, **named):
         call(**named)
     line = str(caught.value)
     assert "\n" not in line
-    assert 10 < len(line) < 250
+    assert 10 < len(line) < 400
     return line
 
 
