@@ -25,7 +25,7 @@ SPEED = 20.0
 HELD = 3.0
 """Effort limit where the source says nothing, in efforts that hold the default pose."""
 HELD_BY_LEGS = 8.0
-"""The same of a robot with feet: in a trot two of four carry it, and throw it up. Unitree's quadrupeds have 8 to 10."""
+"""The same of a robot with feet: in a trot two of four carry it, and throw it up. Unitree's Go1 has 8 to 13."""
 STRETCH = 1.5
 """A box longer than so many times its other sides becomes a capsule."""
 
