@@ -119,12 +119,16 @@ class MotionPlayer(Commands):
             raise UserError(f"command={name}: {line}; {suggest(name, clips.names)}, or add motions.{name}=<file>")
         self._frames, self._dt = clips.commands(name).astype(np.float32), env.step_dt
         self._loops = clips.motions[name].loops
+        self._state, self._motion = env.state, clips.names.index(name)
 
     def command(self, time_s: float) -> np.ndarray | None:
-        """See `Commands`."""
+        """See `Commands`; the environment compares the robot with the same frame, by which it ends episodes."""
         last = len(self._frames) - 1
         frame = max(0, round(time_s / self._dt))
-        return self._frames[frame % last if self._loops else min(frame, last)]
+        frame = frame % last if self._loops else min(frame, last)
+        self._state.motion_id[0] = self._motion
+        self._state.motion_start[0] = frame - self._state.step_count[0]
+        return self._frames[frame]
 
 
 def make_commands(text: str, env: Any, seconds: float) -> Commands:

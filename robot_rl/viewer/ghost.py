@@ -1,4 +1,4 @@
-"""The reference motion of a task that follows one, for those who show it beside the robot."""
+"""The reference motion of a task that follows one, for those who show it next to the robot."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Motions:
         return {"Motion": seconds, "Joint error": f"{float(error):.3f} rad rms"}
 
     def ghost(self, qpos: np.ndarray, world: int = 0) -> np.ndarray:
-        """Return the reference's positions (nq,), beside the robot with ``qpos`` (nq,) and facing as it does.
+        """Return the reference's positions (nq,), next to the robot with ``qpos`` (nq,) and facing as it does.
 
         It is moved in the plane and turned about the vertical, as the task's terms compare it; its height is its own.
         """

@@ -62,7 +62,7 @@ class Stage:
 
 
 def draw_strip(stage: Stage) -> Image:
-    """Draw images of a motion at equal steps in time, beside each other.
+    """Draw images of a motion at equal steps in time, side by side.
 
     Raises:
         NoGLError: there is no OpenGL here.

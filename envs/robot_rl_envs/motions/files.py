@@ -44,7 +44,7 @@ NAMES = ("joint_names", "dof_names")
 
 
 def library(robot: Robot) -> dict[str, Path]:
-    """Return the motions that come with a robot, by name: the files in the folder ``motions`` beside its model."""
+    """Return the motions that come with a robot, by name: the files in the folder ``motions`` next to its model."""
     return {path.stem: path for path in sorted((Path(robot.model).parent / "motions").glob("*.npz"))}
 
 

@@ -2,7 +2,7 @@
 
     python -m robot_rl_tasks.g1_track.make_motions
 
-It writes them to the folder ``motions`` beside the robot's model. Feet stay flat on the floor but for their steps, the
+It writes them to the folder ``motions`` next to the robot's model. Feet stay flat on the floor but for their steps, the
 centre of mass stays above the feet that carry it, and everything moves on smooth steps 10 x^3 - 15 x^4 + 6 x^5.
 """
 

@@ -5,6 +5,8 @@ import os
 import types
 
 import pytest
+from robot_rl_envs.make import make_env
+from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
 from robot_rl.sim2sim.commands import EVENT, Joystick, make_commands
@@ -183,3 +185,15 @@ def test_a_command_that_names_a_state_again_is_no_second_answer():
     figures = command_figures([note(1, 1, 2000), note(2, 1, 9000, False), note(4, 1, 5_000_000), note(5, 7, 4000)])
     assert (figures["received"], figures["lost"], figures["from_policy"]) == (4, 1, 2)
     assert figures["state_to_command_us"]["p50"] == 3.0
+
+
+def test_a_played_motion_is_what_the_environment_compares_the_robot_with():
+    env = make_env(get_task("g1_track"), num_envs=1, engine="mujoco", num_threads=1)
+    player = make_commands("wave", env, 1.0)
+    env.reset()
+    env.state.step_count.fill_(7)
+    command = player.command(20 * env.step_dt)
+    assert env.scene.clips.names[int(env.state.motion_id[0])] == "wave"
+    assert int(env.state.motion_start[0]) + 7 == 20
+    assert command.tolist() == pytest.approx(env.scene.clips.commands("wave")[20].tolist(), abs=1e-6)
+    env.close()

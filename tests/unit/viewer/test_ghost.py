@@ -1,4 +1,4 @@
-"""The reference beside the robot: where it stands and faces, and which motions may be chosen."""
+"""The reference next to the robot: where it stands and faces, and which motions may be chosen."""
 
 from types import SimpleNamespace
 
