@@ -195,5 +195,6 @@ def test_a_played_motion_is_what_the_environment_compares_the_robot_with():
     command = player.command(20 * env.step_dt)
     assert env.scene.clips.names[int(env.state.motion_id[0])] == "wave"
     assert int(env.state.motion_start[0]) + 7 == 20
+    assert command is not None
     assert command.tolist() == pytest.approx(env.scene.clips.commands("wave")[20].tolist(), abs=1e-6)
     env.close()
