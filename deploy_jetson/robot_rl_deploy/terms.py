@@ -10,8 +10,8 @@ MAX_HISTORY, MAX_SIZE = 1000, 2**20
 # The largest number of values of a signal in one message of a robot.
 MAX_JOINTS, MAX_COMMAND = 64, 96
 MAX_SIGNAL = {"foot_contact": 8, "foot_force": 8, "height_scan": 1024}
-MAX_MEASURED = 64
-"""The largest number of values of all measured signals together."""
+MAX_MEASURED = 1024
+"""The largest number of values of all measured signals together, images among them."""
 MEASURED = "measured/<name>"
 """The entry in `SIGNALS` and `TRANSFORMS` of what something on or around the robot measures, such as a camera."""
 
@@ -57,6 +57,8 @@ FIXED_SIZES = {"imu_gyro": 3, "imu_quat_wxyz": 4, "imu_acc": 3}
 # Signals with the width of the first term that reads them: one value a foot, a point of the grid, or what is measured.
 DECLARED_SIGNALS = ("foot_contact", "foot_force", "height_scan", MEASURED)
 PARAMS = {"sin_cos_phase": {"frequency_hz", "gate", "gate_norm"}, "minus_offset": {"offset", "grid"}}
+IMAGE_KINDS = {"depth": 1, "rgb": 3}
+"""Kind of an image -> its channels."""
 
 
 def kind_of(signal: str) -> str:
@@ -103,6 +105,62 @@ class GridSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSpec:
+    """The camera of a measured signal that is an image.
+
+    The signal has channels, then rows from the top, then columns from the left. "depth" is the distance along the line
+    of sight [m], `far` where there is nothing or more, 0 where the device has no value; "rgb" is in [0, 1].
+
+    Attributes:
+        kind: One of `IMAGE_KINDS`.
+        width: Of the image [px].
+        height: Of the image [px].
+        focal: Focal lengths along columns and rows [px].
+        center: Principal point, column and row, from the top left corner [px].
+        body: Body that the camera is mounted on.
+        pos: Of the camera in that body's frame [m].
+        quat_wxyz: Orientation in that frame; the camera looks along its -z, its x points right in the image, its y up.
+        near: Least distance that is measured [m].
+        far: Largest distance that is measured [m].
+        period_s: Time between two images [s].
+    """
+
+    kind: str
+    width: int
+    height: int
+    focal: tuple[float, ...]
+    center: tuple[float, ...]
+    body: str
+    pos: tuple[float, ...]
+    quat_wxyz: tuple[float, ...]
+    near: float
+    far: float
+    period_s: float
+
+    def count(self, where: str) -> int:
+        """Return the number of values.
+
+        Raises:
+            ContractError: The camera is invalid.
+        """
+        if self.kind not in IMAGE_KINDS:
+            refuse(f"{where}.kind", self.kind, f"it must be one of {', '.join(IMAGE_KINDS)}")
+        for field in ("width", "height"):
+            if not 1 <= (side := getattr(self, field)) <= MAX_MEASURED:
+                refuse(f"{where}.{field}", side, f"it must be in [1, {MAX_MEASURED}]")
+        for field, size in (("focal", 2), ("center", 2), ("pos", 3), ("quat_wxyz", 4)):
+            if len(values := getattr(self, field)) != size:
+                refuse(f"{where}.{field}", list(values), f"it must be {size} numbers")
+        if min(self.focal) <= 0:
+            refuse(f"{where}.focal", list(self.focal), "it must be more than 0")
+        at_least(f"{where}.near", self.near, 0)
+        at_least(f"{where}.period_s", self.period_s, 0, strictly=True)
+        if not self.near < self.far:
+            refuse(f"{where}.near", self.near, f"it must be less than far ({self.far})")
+        return IMAGE_KINDS[self.kind] * self.width * self.height
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationSpec:
     """One term of the observation: `clip(transform(signal)) * scale`.
 
@@ -118,7 +176,8 @@ class ObservationSpec:
         history: Number of frames, 1 for the newest only.
         params: "joints" (names, joint signals only; all joints if absent); for `sin_cos_phase` "frequency_hz",
             "gate" ("none" or "command") and "gate_norm": both values are 0 if the command's norm is below it; for
-            `minus_offset` "offset" [m], which is subtracted, and "grid", a `GridSpec`.
+            `minus_offset` "offset" [m], which is subtracted, and "grid", a `GridSpec`; for a measured signal that is an
+            image "image", an `ImageSpec`.
     """
 
     name: str
@@ -159,6 +218,8 @@ class ObservationSpec:
     def _check_params(self, where: str) -> None:
         allowed = PARAMS.get(self.transform, set())
         optional = {"joints"} if self.signal in JOINT_SIGNALS else set()
+        if kind_of(self.signal) == MEASURED:
+            optional = {"image"}
         for key in sorted(self.params.keys() - allowed - optional):
             refuse(f"{where} params.{key}", self.params[key], f"there is no such parameter of {self.transform}")
         for key in sorted(allowed - self.params.keys()):
@@ -171,6 +232,10 @@ class ObservationSpec:
             grid = decode(GridSpec, self.params["grid"], f"{where} params.grid")
             if self.size != (count := grid.count(f"{where} params.grid")):
                 refuse(f"{where} size", self.size, f"its grid has {count} points")
+        if "image" in self.params:
+            image = decode(ImageSpec, self.params["image"], f"{where} params.image")
+            if self.size != (count := image.count(f"{where} params.image")):
+                refuse(f"{where} size", self.size, f"its image has {count} values")
         if self.transform == "sin_cos_phase":
             for key in ("frequency_hz", "gate_norm"):
                 at_least(f"{where} params.{key}", number(self.params[key], f"{where} params.{key}"), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout
 from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.task import Task, TorchTerm
+from robot_rl_envs.terms.checks import require
 from robot_rl_envs.terms.declare import OWN_RANGES, MirrorRule, TermInfo
 
 MIXED = "mixed"
@@ -85,8 +87,54 @@ def _observation_row(slot: ObservationSlot, scene: Scene, task: Task) -> dict[st
     }
 
 
-def describe_policy(task: Task, scene: Scene, layout: TaskLayout) -> dict[str, Any]:
-    """Describe joints, actions, observations, rates and command ranges; JSON-able, floats unrounded."""
+def _image_row(image: dict[str, Any], step_dt: float) -> dict[str, Any]:
+    """Return the row of an image group, of its sensor's description: the signal is in m, the observation in [0, 1]."""
+    depth, (_, height, width) = image["kind"] == "depth", image["shape"]
+    most, lens = image["far"] if depth else 1.0, image["intrinsics"]
+    return {
+        "name": image["name"],
+        "signal": f"measured/{image['name']}",
+        "transform": "identity",
+        "unit": "m" if depth else "1",
+        "frame": "none",
+        "size": math.prod(image["shape"]),
+        "scale": 1.0 / most,
+        "clip": [0.0, most],
+        "history": 1,
+        "params": {
+            "image": {
+                "kind": image["kind"],
+                "width": width,
+                "height": height,
+                "focal": [lens["fx"], lens["fy"]],
+                "center": [lens["cx"], lens["cy"]],
+                **{name: image[name] for name in ("body", "pos", "quat_wxyz", "near", "far")},
+                "period_s": image["every"] * step_dt,
+            }
+        },
+    }
+
+
+def describe_policy(
+    task: Task, scene: Scene, layout: TaskLayout, groups: Sequence[str], images: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Describe joints, actions, observations, rates and command ranges; JSON-able, floats unrounded.
+
+    Args:
+        task: The task.
+        scene: Its scene.
+        layout: Where its terms are.
+        groups: Observation groups that the policy reads, in order: "actor" and groups of images.
+        images: Descriptions of all groups of images.
+
+    Raises:
+        ValueError: A group is neither.
+    """
+    rows = {image["name"]: [_image_row(image, task.sim.step_dt)] for image in images}
+    rows["actor"] = [_observation_row(slot, scene, task) for slot in layout.groups["actor"]]
+    for group in groups:
+        right = "a policy for a robot reads 'actor' and groups of images"
+        require(group in rows, "observations", group, right)
     driven = [(joint.name, *scene.action_map(joint)) for joint in scene.robot.joints if not joint.passive]
     actions: list[dict[str, Any]] = [{"joint": name, "scale": scale, "offset": at} for name, at, scale in driven]
     if task.actions.around == "command":
@@ -103,11 +151,11 @@ def describe_policy(task: Task, scene: Scene, layout: TaskLayout) -> dict[str, A
         "actions": actions,
         "action_kind": task.actions.kind,
         "action_clip": task.actions.clip,
-        "observations": [_observation_row(slot, scene, task) for slot in layout.groups["actor"]],
+        "observations": [row for group in groups for row in rows[group]],
         "control_period_s": task.sim.step_dt,
         "physics_timestep_s": task.sim.timestep,
         "command": command,
-    }
+    } | ({"images": list(images)} if images else {})
 
 
 def describe_metrics(task: Task) -> dict[str, dict[str, Any]]:

@@ -62,10 +62,12 @@ class Env(VecEnv):
         state: torch views of every state field.
         kernels: the stages of a step.
         seed: seed of all random streams.
+        policy_groups: observation groups of the policy that `describe_policy` describes: "actor", groups of images.
     """
 
     cfg: Task
     device: str
+    policy_groups: tuple[str, ...] = ("actor",)
 
     def __init__(
         self,
@@ -453,12 +455,13 @@ class Env(VecEnv):
     def robot_state(self) -> dict[str, torch.Tensor]:
         """Return the robot's raw signals without noise, one row a world; see :meth:`.Sensing.signals`.
 
-        Declared measurements are ``measured/<name>``, each (N, size) in the unit and frame of its term.
+        Declared measurements are ``measured/<name>``, each (N, size) in the unit and frame of its term, and so are
+        images, as they are delivered now: depth in m, 0 for a missing value, colours in [0, 1].
         """
         found = self.scene.entity.sensing.signals(self.state)
         for name, (at, size) in self._layout.measured.items():
             found[f"measured/{name}"] = self.state.measured[:, at : at + size].clone()
-        return found
+        return found | {f"measured/{name}": image for name, image in self._images.signals().items()}
 
     def components(self, group: str) -> list[str]:
         """Return the names of the components of an observation group; see :func:`.motion.component_names`."""
@@ -469,8 +472,12 @@ class Env(VecEnv):
         return describe_command(self.cfg)
 
     def describe_policy(self) -> dict[str, Any]:
-        """Return a JSON-able description of what the policy reads and drives, for the exported contract."""
-        return describe_policy(self.cfg, self.scene, self._layout) | self._images.describe()
+        """Return a JSON-able description of what a policy reads and drives, for the exported contract.
+
+        Raises:
+            ValueError: one of `policy_groups` is neither "actor" nor a group of images.
+        """
+        return describe_policy(self.cfg, self.scene, self._layout, self.policy_groups, self._images.describe())
 
     def describe_metrics(self) -> dict[str, dict[str, Any]]:
         """Return what the task's metrics are, JSON-able, in the order of ``state.metric_values``.

@@ -31,6 +31,8 @@ NAMED = ("body", "joint", "site", "object", "object_joint", "contact", "sensor")
 MAX_TERMINATIONS = 31
 """Terminations of a task at most: the bits of the state field ``termination_bits``."""
 
+TWICE = "given twice; every term, and every group of images, needs a name of its own"
+
 ONE_COMMAND = "all write the one command of a world, so they must declare the same components, frame and draws"
 
 _SECTIONS = {
@@ -410,9 +412,9 @@ class Task:
             require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
             _check_terms(f"observations.{name}", "observation", group.terms)
         actor = getattr(self.observations["actor"], "terms", {})
-        names = [term.measured for term in actor.values() if getattr(term, "measured", "")]
+        names = [term.measured for term in actor.values() if getattr(term, "measured", "")] + list(self.images)
         twice = next((name for name in names if names.count(name) > 1), "")
-        require(not twice, "observations.actor: measured", twice, "two terms name it; each needs a name of its own")
+        require(not twice, "observations.actor: measured", twice, TWICE)
         count = len(self.terminations)
         require(count <= MAX_TERMINATIONS, "terminations", count, f"terms, must be {MAX_TERMINATIONS} or fewer")
         self._check_solved()

@@ -79,12 +79,14 @@ class Shadow:
     Attributes:
         action_error: Largest difference of an action so far.
         observation_error: Largest difference of an observation, relative for values above 1; None if the environment's
-            actor group has another size than the bundle's observation.
+            groups have another size than the bundle's observation.
     """
 
     def __init__(self, bundle: BundleController) -> None:
         """Compare with a bundle."""
         self._bundle = bundle
+        terms = bundle.policy.contract.observations
+        self._groups = dict.fromkeys(term.name if "image" in term.params else "actor" for term in terms)
         self.action_error = 0.0
         self.observation_error: float | None = 0.0
 
@@ -96,7 +98,7 @@ class Shadow:
         wanted = action.detach().cpu().float()
         wanted = torch.minimum(torch.maximum(wanted, -bound), bound)
         self.action_error = max(self.action_error, _largest((own - wanted).abs()))
-        observed = obs["actor"].detach().cpu()
+        observed = torch.cat([obs[name].detach().cpu().flatten(1) for name in self._groups], dim=1)
         if self.observation_error is not None and observed.shape == seen.shape:
             error = _largest((seen - observed).abs() / observed.abs().clamp(min=1))
             self.observation_error = max(self.observation_error, error)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.experiment import tree as trees
-from robot_rl.metrics.rows import to_stderr
 from robot_rl.plugins import TASKS, describe_all
 from robot_rl.sources.protocol import Defaults, EvaluationCfg, Resolved, TaskSource, Worlds
 
@@ -151,10 +150,6 @@ class NativeSource(TaskSource):
         if cfg.steps:
             raise UserError(f"steps={cfg.steps}: is for environments of Gymnasium and Isaac Lab; give seconds=")
         fresh = dataclasses.replace(worlds, num_envs=cfg.episodes, seed=cfg.seed)
-        images = [name for name in policy.cfg.learner.actor_groups if name in task.images] if policy.is_run else []
-        if images and cfg.form == "both":
-            to_stderr(f"the policy sees images ({', '.join(images)}), which no bundle holds: evaluated in torch only")
-            cfg = dataclasses.replace(cfg, form="torch")
         return evaluate_run(
             functools.partial(self.make_env, evaluation_task(task), fresh),
             policy=None if cfg.form == "onnx" else policy.torch_policy(),
@@ -178,6 +173,7 @@ class NativeSource(TaskSource):
 
         one = dataclasses.replace(worlds, num_envs=1)
         with contextlib.closing(self.make_env(task, one)) as env, as_user_error():
+            env.policy_groups = groups
             return export_policy(env, actor, out, run=training)
 
 

@@ -5,6 +5,7 @@
 
 #include "contract_parts.h"
 #include "json.h"
+#include "types.h"
 
 namespace robot_rl {
 namespace {
@@ -126,6 +127,44 @@ GridSpec read_grid(const Json& value, const std::string& where) {
   return grid;
 }
 
+std::vector<double> vector_of(const Fields& fields, std::string_view name, std::size_t size) {
+  auto values = pair_of(fields, name);
+  if (values.size() != size) {
+    refuse(fields.path(name), "a list of " + std::to_string(values.size()),
+           "it must be " + std::to_string(size) + " numbers");
+  }
+  return values;
+}
+
+/// Check a camera and return the number of values of its images.
+long long image_values(const Json& value, const std::string& where) {
+  const Fields fields(value, where,
+                      {"kind", "width", "height", "focal", "center", "body", "pos", "quat_wxyz", "near", "far",
+                       "period_s"});
+  const auto& kind = fields.text("kind");
+  const long long channels = kind == "depth" ? 1 : kind == "rgb" ? 3 : 0;
+  if (channels == 0) refuse(where + ".kind", shown(kind), "it must be one of depth, rgb");
+  long long count = channels;
+  for (const char* side : {"width", "height"}) {
+    const auto pixels = fields.integer(side);
+    if (pixels < 1 || pixels > kMaxMeasured) {
+      refuse(where + "." + side, std::to_string(pixels), "it must be in [1, " + std::to_string(kMaxMeasured) + "]");
+    }
+    count *= pixels;
+  }
+  fields.text("body");
+  const auto focal = vector_of(fields, "focal", 2);
+  vector_of(fields, "center", 2);
+  vector_of(fields, "pos", 3);
+  vector_of(fields, "quat_wxyz", 4);
+  if (!(std::min(focal[0], focal[1]) > 0)) refuse(where + ".focal", "a list of 2", "it must be more than 0");
+  const double near = fields.number("near"), far = fields.number("far");
+  at_least(where + ".near", near, 0, false);
+  at_least(where + ".period_s", fields.number("period_s"), 0, true);
+  if (!(near < far)) refuse(where + ".near", shown(near), "it must be less than far (" + json_number(far) + ")");
+  return count;
+}
+
 /// Names of the joints read, in the order of the term; the contract resolves them.
 std::vector<std::string> read_joints(const Json& value, const std::string& where) {
   std::vector<std::string> names;
@@ -143,8 +182,9 @@ void read_params(const Json& params, const std::string& where, ObservationSpec& 
   if (term.transform == "sin_cos_phase") needed = {"frequency_hz", "gate", "gate_norm"};
   if (term.transform == "minus_offset") needed = {"grid", "offset"};
   const bool of_joints = term.signal == "joint_pos" || term.signal == "joint_vel";
+  const bool is_measured = kind_of(term.signal) == kMeasured;
   for (const auto& [key, value] : params.members) {
-    if (!has(needed, key) && !(of_joints && key == "joints")) {
+    if (!has(needed, key) && !(of_joints && key == "joints") && !(is_measured && key == "image")) {
       refuse(where + " params." + key, value.shown(), "there is no such parameter of " + term.transform);
     }
   }
@@ -156,6 +196,11 @@ void read_params(const Json& params, const std::string& where, ObservationSpec& 
   const auto at = [&](std::string_view key) -> const Json& { return *params.find(key); };
   const auto path = [&](std::string_view key) { return where + " params." + std::string(key); };
   if (const auto* names = params.find("joints")) joints = read_joints(*names, path("joints"));
+  if (const auto* image = params.find("image")) {
+    if (const auto count = image_values(*image, path("image")); count != term.size) {
+      refuse(where + " size", std::to_string(term.size), "its image has " + std::to_string(count) + " values");
+    }
+  }
   if (term.transform == "minus_offset") {
     term.offset = read_number(at("offset"), path("offset"));
     term.grid = read_grid(at("grid"), path("grid"));

@@ -17,8 +17,8 @@
 namespace robot_rl {
 
 inline constexpr std::uint16_t kProtocolVersion = 1;
-inline constexpr std::size_t kMaxFrame = 8192;  // bytes; every message fits
-inline constexpr std::size_t kMaxName = 63;     // bytes of a robot's or a joint's name
+inline constexpr std::size_t kMaxFrame = 10240;  // bytes; every message fits
+inline constexpr std::size_t kMaxName = 63;      // bytes of a robot's or a joint's name
 
 enum class Message : std::uint8_t {
   kHello = 1,     // policy's side -> robot: who connects, and whether it wants states

@@ -8,7 +8,7 @@ namespace robot_rl {
 inline constexpr int kMaxJoints = 64;
 inline constexpr int kMaxFeet = 8;
 inline constexpr int kMaxHeights = 1024;
-inline constexpr int kMaxMeasured = 64;
+inline constexpr int kMaxMeasured = 1024;
 inline constexpr int kMaxCommand = 96;
 
 /// One state of the robot. Joints are in the contract's order; a transport resolves them by name.

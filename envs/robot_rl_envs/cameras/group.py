@@ -57,10 +57,14 @@ class Images:
         for sensor in self.sensors.values():
             sensor.update()
 
-    def describe(self) -> dict[str, Any]:
-        """Return ``{"images": [...]}`` for the policy's description, empty without cameras."""
-        rows = [sensor.describe() for sensor in self.sensors.values()]
-        return {"images": rows} if rows else {}
+    def describe(self) -> list[dict[str, Any]]:
+        """Return what each group's camera and images are."""
+        return [sensor.describe() for sensor in self.sensors.values()]
+
+    def signals(self) -> dict[str, torch.Tensor]:
+        """Return the current images as a device delivers them (num_envs, size): depth [m], colours in [0, 1]."""
+        units = {name: s.group.camera.far if s.group.kind == "depth" else 1.0 for name, s in self.sensors.items()}
+        return {name: wp.to_torch(s.out).flatten(1) * units[name] for name, s in self.sensors.items()}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return delayed images and what each world drew."""

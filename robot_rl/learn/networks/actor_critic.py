@@ -302,13 +302,12 @@ class ExportedMemory(ExportedActor):
 
 
 def _check_exportable(layout: ObservationLayout) -> None:
-    """Refuse observations that are not one vector: a bundle's contract describes the terms of one group."""
-    groups = ", ".join(span.group for span in layout.spans)
-    if any(len(span.shape) > 1 for span in layout.spans):
-        raise UserError(f"export: the policy sees images ({groups}), a bundle's contract describes only one vector")
-    if len(layout.spans) > 1:
+    """Refuse several groups of vectors: a bundle's contract describes the terms of one, and images."""
+    groups = ", ".join(span.group for span in layout.spans if len(span.shape) == 1)
+    if groups.count(",") or not groups:
         raise UserError(
-            f"export: the policy sees the groups {groups}, a bundle's contract describes one; join their terms"
+            f"export: the policy sees the vectors {groups or 'of no group'}, a bundle's contract describes one group of "
+            "them and images; join their terms"
         )
 
 

@@ -15,6 +15,7 @@ fuzz = load("unit/fuzz/conftest.py")
 known = load("unit/fuzz/test_contract.py")
 WRONG = load("unit/deploy/test_contract.py").WRONG
 measured = load("unit/deploy/test_measured.py")
+images = load("unit/deploy/test_images.py")
 
 
 def verdicts(rt, text):
@@ -106,11 +107,21 @@ def test_a_wrong_measured_signal_is_named(rt, description, training, changes, li
 
 def test_measured_values_are_read_alike(rt, description, training):
     data = contracts.to_dict(make_contract(measured.with_measured(description), training))
-    for size, total in ((4, 7), (61, 64)):
+    for size, total in ((4, 7), (1021, 1024)):
         text = json.dumps(measured.changed(data, {"turn": {"size": size}})).encode()
         python, core, _ = verdicts(rt, text)
         same(python, core)
         assert core.measured_size == total
+
+
+@pytest.mark.parametrize(("field", "value", "line"), images.WRONG, ids=[line for *_, line in images.WRONG])
+def test_a_wrong_image_is_named(rt, description, training, field, value, line):
+    data = contracts.to_dict(make_contract(images.with_image(description), training))
+    python, core, _ = verdicts(rt, json.dumps(data).encode())
+    same(python, core)
+    _, core, said = verdicts(rt, json.dumps(images.changed(data, field, value)).encode())
+    assert core is None
+    assert line.partition(";")[0].partition(" is ")[0] in said
 
 
 @pytest.mark.parametrize("name", known.CONTRACTS)

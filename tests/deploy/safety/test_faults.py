@@ -345,7 +345,7 @@ def test_a_measured_value_that_is_not_finite_is_named(runtime, place, line):
     assert not line or runtime.describe(finding, contract) == line
 
 
-@pytest.mark.parametrize("count", [0, 4, 65])
+@pytest.mark.parametrize("count", [0, 4, 1025])
 def test_a_state_with_another_number_of_measured_values_is_refused(runtime, count):
     safety, contract, state = measuring(runtime)
     state.measured_count = count

@@ -81,8 +81,8 @@ WRONG = [
     ({"cube": {"frame": "camera"}}, "frame is 'camera'; it must be one of base, heading"),
     ({"cube": {"params": {"object": 1.0}}}, "params.object is 1.0; there is no such parameter of identity"),
     ({"cube_raw": {"size": 2}}, "size is 2; identity of measured/cube_pos is 3 wide"),
-    ({"turn": {"size": 62}}, "observations: number of measured values is 65; 64 are the most"),
-    ({"turn": {"size": 65}}, "observations: number of measured values is 68; 64 are the most"),
+    ({"turn": {"size": 1022}}, "observations: number of measured values is 1025; 1024 are the most"),
+    ({"turn": {"size": 1025}}, "observations: number of measured values is 1028; 1024 are the most"),
 ]
 
 
@@ -102,8 +102,8 @@ def test_what_does_not_fit_is_one_line(contract, changes, line):
     assert line in str(caught.value)
 
 
-def test_64_values_are_possible(contract):
-    assert from_dict(changed(to_dict(contract), {"turn": {"size": 61}})).signal_sizes()["measured/_cube_2"] == 61
+def test_1024_values_are_possible(contract):
+    assert from_dict(changed(to_dict(contract), {"turn": {"size": 1021}})).signal_sizes()["measured/_cube_2"] == 1021
 
 
 def test_a_name_that_no_contract_may_contain_is_refused_with_its_cure(description, training):
