@@ -212,11 +212,24 @@ def closes(s: Any, i: int, site: float, object: float, joint: float, distance: f
 
 
 @reward
-def grasps(s: Any, i: int, left_contact: float, right_contact: float, force: float) -> float:
-    """1 where the forces at both contact sensors are more than ``force`` [N]."""
-    if s.contact_force[i, int(left_contact)] > force and s.contact_force[i, int(right_contact)] > force:
-        return 1.0
-    return 0.0
+def grasps(
+    s: Any,
+    i: int,
+    site: float,
+    object: float,
+    distance: float,
+    left_contact: float,
+    right_contact: float,
+    force: float,
+) -> float:
+    """How firmly an object is held, in [0, 1]: min(f / force, 1) exp(-(d / distance)^2).
+
+    f is the smaller of the forces at two contact sensors [N], d the distance from a site between the fingers to the
+    object [m]: without it, fingers that press on the object from above would earn as much.
+    """
+    d = wp.length(s.object_pos_w[i, int(object)] - s.site_pos_w[i, int(site)]) / distance
+    weaker = wp.min(s.contact_force[i, int(left_contact)], s.contact_force[i, int(right_contact)])
+    return wp.min(weaker / force, 1.0) * wp.exp(-d * d)
 
 
 # -- metrics and terminations ----------------------------------------------------------------------------------------

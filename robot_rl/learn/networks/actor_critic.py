@@ -306,8 +306,8 @@ def _check_exportable(layout: ObservationLayout) -> None:
     groups = ", ".join(span.group for span in layout.spans if len(span.shape) == 1)
     if groups.count(",") or not groups:
         raise UserError(
-            f"export: the policy sees the vectors {groups or 'of no group'}, a bundle's contract describes one group of "
-            "them and images; join their terms"
+            f"export: the policy sees the vectors {groups or 'of no group'}, a bundle's contract describes one group "
+            "of them and images; join their terms"
         )
 
 

@@ -1,4 +1,4 @@
-"""Images in a bundle: a measured signal with its camera in the contract, the same picture in torch and in the bundle."""
+"""Images in a bundle: a measured signal with its camera in the contract, the same image in torch and in the bundle."""
 
 import contextlib
 import dataclasses
@@ -101,7 +101,7 @@ def seen(request, tmp_path_factory):
     """A cart-pole's environment with a small camera, an untrained policy of both groups, and its bundle."""
     task = cart(width=12, height=8, delay_steps=(0, 2), missing=0.05)
     group = dataclasses.replace(task.observations["side"], kind=request.param)
-    task.observations["side"] = group
+    task.observations = {**task.observations, "side": group}
     with contextlib.closing(make_env(task, num_envs=3, engine="mujoco", num_threads=1, seed=4)) as env:
         layout = ObservationLayout({name: tuple(env.get_observations()[name].shape[1:]) for name in ("actor", "side")})
         cfg = NetworkCfg(hidden=(16,), output_gain=1.0, conv=ConvCfg(groups=("side",), channels=(4,)))
@@ -128,6 +128,7 @@ def test_the_bundle_acts_on_images_as_the_torch_policy_does(seen):
         obs, _, done, _ = env.step(action)
         shadow.reset(done.bool())
     assert shadow.action_error < 1e-5
+    assert shadow.observation_error is not None
     assert shadow.observation_error < 1e-6
     assert report.replay.action_error < 1e-5
 

@@ -109,7 +109,10 @@ REWARDS = {
         SITE | CUBE | {"joint": "elbow", "distance": 0.5, "opened": 4.0},
         lambda m: (1 - m.elbow / 4.0) * np.exp(-((far(m.tip, m.cube) / 0.5) ** 2)),
     ),
-    "grasps": ({"left_contact": "cube_floor", "right_contact": "arm_cube", "force": 0.1}, lambda m: 0.0),
+    "grasps": (
+        SITE | CUBE | {"left_contact": "cube_floor", "right_contact": "cube_floor", "distance": 0.5, "force": 4.0},
+        lambda m: 0.1 * 9.81 / 4.0 * np.exp(-((far(m.tip, m.cube) / 0.5) ** 2)),
+    ),
 }
 METRICS = {
     "site_error": (SITE, lambda m: far(m.tip, TARGET)),
