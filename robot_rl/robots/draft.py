@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,38 +65,45 @@ class Draft:
     said: list[str] = field(default_factory=list)
 
 
-def make_draft(source: Source, collision: str, gains: Gains, other_side: Callable[[str], str]) -> Draft:
+def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool = True) -> Draft:
     """Make a robot of ours.
 
     Args:
         source: what was read; it is changed.
         collision: "meshes", "primitives" or "boxes".
         gains: of every joint.
-        other_side: the name of the same thing on the other side.
+        mirrored: whether joints and feet of two sides by their names are each other's mirror.
 
     Raises:
-        UserError: the model does not compile, such as for a body without inertia.
+        UserError: the model does not compile, such as for a body without inertia, or no joint is a hinge or slide.
     """
     spec = source.spec
     model = _compile(source, without_meshes=collision == "boxes")
     _state_inertias(spec, model)
     _shape(source, model, collision)
     names = [joint.name for joint in spec.joints if int(joint.type) in (2, 3)]
+    if not names:
+        raise UserError(f"from={source.path}: has no hinge or slide, only a body that moves freely; a robot has joints")
     model = _compile(source)
     ranges = {name: _range(model, name) for name in names}
     draft = Draft(spec, {}, source.base, said=source.said)
     default = positions(source, names, ranges)
     if source.middle:
         _bend(source, model, default, ranges)
-    _mirror_default(default, names, other_side)
+    if mirrored:
+        _mirror_default(default, names)
     poser = _Poser(model, source.base, default)
     draft.joints = {name: {"default_pos": default[name]} for name in names}
-    _add_feet(draft, poser, other_side)
+    _add_feet(draft, poser)
     model = _compile(source)
     poser = _Poser(model, source.base, default)
-    _mirror(draft, poser, other_side)
+    if mirrored:
+        _mirror(draft, model)
+    if not any(joint.get("mirror") for joint in draft.joints.values()):
+        draft.foot_mirror = list(range(len(draft.feet)))
     poser = _Poser(model, source.base, {name: joint["default_pos"] for name, joint in draft.joints.items()})
-    draft.height = max(0.0, round(poser.height(), 4)) if source.base else 0.0
+    # A base whose origin is on or under the ground, such as a car's: at least the clearance.
+    draft.height = max(CLEARANCE, round(poser.height(), 4)) if source.base else 0.0
     _drive(draft, poser, source, gains)
     _mount_imu(draft)
     _add_hand(draft, poser, source)
@@ -215,11 +222,13 @@ def _range(model: Any, name: str) -> tuple[float, float]:
     return (float(low), float(high)) if joint.limited[0] else (-math.inf, math.inf)
 
 
-def _mirror_default(default: dict[str, float], names: list[str], other_side: Callable[[str], str]) -> None:
+def _mirror_default(default: dict[str, float], names: list[str]) -> None:
     """Give both of a pair the same magnitude, where the source's differ by rounding only."""
+    from robot_rl_envs.entity.robot_checks import other_side
+
     for name in names:
-        partner = other_side(name)
-        if partner in default and partner != name and abs(abs(default[name]) - abs(default[partner])) < 1e-3:
+        partner = other_side(name, default)
+        if partner != name and abs(abs(default[name]) - abs(default[partner])) < 1e-3:
             default[partner] = math.copysign(default[name], default[partner])
 
 
@@ -286,11 +295,12 @@ class _Poser:
         return CLEARANCE - min(self.lowest(body)[0] for body in range(1, self.model.nbody))
 
 
-def _add_feet(draft: Draft, poser: _Poser, other_side: Callable[[str], str]) -> None:
+def _add_feet(draft: Draft, poser: _Poser) -> None:
     """Propose feet: the ends of limbs that reach the ground in the default pose."""
     if draft.base is None:
         return
     import mujoco
+    from robot_rl_envs.entity.robot_checks import other_side
 
     model, spec = poser.model, draft.spec
     ends = [body for body in range(1, model.nbody) if not _has_joints_below(model, body) and _limb(model, body) >= 2]
@@ -333,9 +343,7 @@ def _add_feet(draft: Draft, poser: _Poser, other_side: Callable[[str], str]) -> 
             spec.delete(site)
         owner.add_site(spec.default, name=f"{name}_foot", pos=place)
     draft.feet = names
-    draft.foot_mirror = [
-        names.index(other_side(name)) if other_side(name) in names else k for k, name in enumerate(names)
-    ]
+    draft.foot_mirror = [names.index(other_side(name, names)) for name in names]
     kind = "their own spheres" if keep else f"spheres of {FOOT_RADIUS:g} m were added at their lowest points"
     draft.said.append(f"feet: {', '.join(names)}, the ends of limbs that reach the ground; {kind}")
 
@@ -374,23 +382,17 @@ def _short_names(names: list[str]) -> list[str]:
     return short if len(set(short)) == len(names) and all(short) else names
 
 
-def _mirror(draft: Draft, poser: _Poser, other_side: Callable[[str], str]) -> None:
+def _mirror(draft: Draft, model: Any) -> None:
     """Find each joint's partner by its name, and the sign by the axes: in a mirror a turn goes the other way."""
-    model, data, joints = poser.model, poser.data, draft.joints
-    flip = np.array([1.0, -1.0, 1.0])
-    sided = any(other_side(name) in joints and other_side(name) != name for name in joints)
-    if not sided:
+    from robot_rl_envs.entity.robot_checks import mirror_by_names
+
+    joints, named = draft.joints, mirror_by_names(list(draft.joints), model)
+    if not any(partner for partner, _ in named.values()):
         return
     for name, joint in joints.items():
-        partner = other_side(name)
-        partner = partner if partner in joints else name
-        one, two = model.joint(name), model.joint(partner)
-        axis = data.xaxis[one.id] * flip
-        if int(model.jnt_type[one.id]) == int(poser.mj.mjtJoint.mjJNT_HINGE):
-            axis = -axis
-        sign = 1.0 if float(axis @ data.xaxis[two.id]) >= 0 else -1.0
-        joint |= {"mirror": None if partner == name else partner, "mirror_sign": sign}
-        if partner == name and sign < 0 and abs(joint["default_pos"]) > 1e-9 and draft.base is not None:
+        partner, sign = named[name]
+        joint |= {"mirror": partner, "mirror_sign": sign}
+        if partner is None and sign < 0 and abs(joint["default_pos"]) > 1e-9 and draft.base is not None:
             draft.said.append(
                 f"default pose: joint '{name}' at 0 instead of {joint['default_pos']:g}, as its mirror wants"
             )

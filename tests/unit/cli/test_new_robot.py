@@ -5,7 +5,7 @@ import shutil
 import mujoco
 import numpy as np
 import pytest
-from robot_rl_envs.entity.robot_checks import check_robot, other_side
+from robot_rl_envs.entity.robot_checks import check_robot
 
 from robot_rl.errors import UserError
 from robot_rl.robots.draft import Gains, make_draft
@@ -151,7 +151,7 @@ def test_gains_follow_the_wanted_frequency_and_damping(quadruped):
 
     def gains(frequency, damping):
         source = read_source(quadruped, "auto", "keep")
-        return make_draft(source, "keep", Gains(frequency, damping), other_side).joints["RL_knee"]
+        return make_draft(source, "keep", Gains(frequency, damping)).joints["RL_knee"]
 
     one, two, damped = gains(30.0, 1.0), gains(60.0, 1.0), gains(30.0, 2.0)
     assert two["kp"] == pytest.approx(4.0 * one["kp"], rel=1e-3)
