@@ -20,6 +20,8 @@ FOOT_RADIUS = 0.02
 """Radius of a foot's sphere where the source has none [m]."""
 CLEARANCE = 5e-4
 """Height of the lowest point above the ground in the default pose [m]."""
+HOVERS = 0.05
+"""How far the lowest point may be above the origin of a floating base [m]."""
 SPEED = 20.0
 """Speed limit of a joint where the source says nothing [rad/s or m/s]."""
 HELD = 3.0
@@ -75,15 +77,13 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
         mirrored: whether joints and feet of two sides by their names are each other's mirror.
 
     Raises:
-        UserError: the model does not compile, such as for a body without inertia, or no joint is a hinge or slide.
+        UserError: the model does not compile, such as for a body without inertia.
     """
     spec = source.spec
     model = _compile(source, without_meshes=collision == "boxes")
     _state_inertias(spec, model)
     _shape(source, model, collision)
     names = [joint.name for joint in spec.joints if int(joint.type) in (2, 3)]
-    if not names:
-        raise UserError(f"from={source.path}: has no hinge or slide, only a body that moves freely; a robot has joints")
     model = _compile(source)
     ranges = {name: _range(model, name) for name in names}
     draft = Draft(spec, {}, source.base, said=source.said)
@@ -102,13 +102,21 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
     if not any(joint.get("mirror") for joint in draft.joints.values()):
         draft.foot_mirror = list(range(len(draft.feet)))
     poser = _Poser(model, source.base, {name: joint["default_pos"] for name, joint in draft.joints.items()})
-    # A base whose origin is on or under the ground, such as a car's: at least the clearance.
-    draft.height = max(CLEARANCE, round(poser.height(), 4)) if source.base else 0.0
+    draft.height = _base_height(source, poser) if source.base else 0.0
     _drive(draft, poser, source, gains)
     _mount_imu(draft)
     _add_hand(draft, poser, source)
     _settle(draft, source)
     return draft
+
+
+def _base_height(source: Source, poser: _Poser) -> float:
+    """Return the height of the base in the default pose [m], at least the clearance: a car's is on the ground."""
+    height = round(poser.height(), 4)
+    if height < -HOVERS:
+        line = f"nothing of it is lower than {-height:.3f} m above the origin of its base '{source.base}'"
+        raise UserError(f"from={source.path}: {line}, so that it cannot stand on the ground; write base=fixed")
+    return max(CLEARANCE, height)
 
 
 def _compile(source: Source, *, without_meshes: bool = False) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,15 +32,45 @@ def draft_robot(name: str, path: Path, *, base: str, collision: str, gains: Gain
         UserError: the source cannot be read, or no robot can be made of it.
     """
     require_choice("collision", collision, COLLISIONS)
-    draft = make_draft(read_source(path, base, collision), collision, gains)
-    text, files = write_model(draft, name)
-    wrong = [line for line in _problems(draft, name, path, text, files) if line.startswith("mirrored poses")]
-    if wrong:
-        draft = make_draft(read_source(path, base, collision), collision, gains, mirrored=False)
+    with listening() as heard:
+        draft = make_draft(read_source(path, base, collision), collision, gains)
         text, files = write_model(draft, name)
-        why = wrong[0].removesuffix("; check its mirror and mirror_sign").removesuffix(", or leave the mirror out")
-        draft.said.append(f"mirror: none; names of two sides are no mirror images of each other: {why}")
+        wrong = _problems(draft, name, path, text, files)
+        if wrong and any(joint.get("mirror") for joint in draft.joints.values()):
+            other = make_draft(read_source(path, base, collision), collision, gains, mirrored=False)
+            text, files = write_model(other, name)
+            if len(_problems(other, name, path, text, files)) < len(wrong):
+                why = (
+                    wrong[0]
+                    .removesuffix("; check its mirror and mirror_sign")
+                    .removesuffix(", or leave the mirror out")
+                )
+                other.said.append(f"mirror: none; names of two sides are no mirror images of each other: {why}")
+                draft = other
+            else:
+                text, files = write_model(draft, name)
+    draft.said += [f"MuJoCo: {line}" for line in heard[:3]]
+    if len(heard) > 3:
+        draft.said.append(f"MuJoCo: {len(heard) - 3} lines more of this kind")
     return draft, {"model.xml": text.encode(), **files}
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[list[str]]:
+    """Collect what MuJoCo warns of a model, each line once, instead of writing it to stderr and MUJOCO_LOG.TXT."""
+    import mujoco
+
+    heard: list[str] = []
+    found: dict[str, None] = {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        mujoco.set_mju_user_warning(lambda line: found.setdefault(str(line)))
+        try:
+            yield heard
+        finally:
+            mujoco.set_mju_user_warning(None)
+    lines = [" ".join(str(line).split()) for line in (*found, *(warning.message for warning in caught))]
+    heard += dict.fromkeys(line for line in lines if "Time = " not in line)  # Of a simulation, not of the model.
 
 
 def _problems(draft: Draft, name: str, path: Path, text: str, files: Mapping[str, bytes]) -> list[str]:

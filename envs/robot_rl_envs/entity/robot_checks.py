@@ -234,11 +234,16 @@ def _check_mirror(robot: Robot, pose: _Pose) -> list[Finding]:
         sided = None if robot.complete else _sided(robot)
         if sided is None:
             return []
-        is_mirror = _mirror_error(_mirrored(robot, pose, "left-right"), pose, "left-right")[0] <= _tolerance(pose)
+        named = _mirrored(robot, pose, "left-right")
+        index, sign = (np.array(one) for one in named.joint_mirror())
+        is_mirror = np.allclose(sign * pose.default[index], pose.default, atol=1e-3)
+        is_mirror &= _mirror_error(named, pose, "left-right")[0] <= _tolerance(pose)
         text = f"joints: none names a mirror, but '{sided[0]}' and '{sided[1]}' are of two sides"
         if is_mirror:
             return [Finding(robot.base_body is not None, f"{text}; give each its mirror and mirror_sign")]
-        return [Finding(False, f"{text}; they are no mirror images of each other, and no task can have mirror=True")]
+        return [
+            Finding(False, f"{text}; they are no mirror images in the default pose, and no task can have mirror=True")
+        ]
     planes = ["left-right"] if robot.base_body is not None else list(_PLANES)
     distance, joint = min((_mirror_error(robot, pose, plane) for plane in planes), key=lambda error: error[0])
     if distance <= _tolerance(pose):
