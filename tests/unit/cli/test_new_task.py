@@ -92,3 +92,11 @@ def test_all_corners_of_the_box_are_in_reach(tmp_path):
     assert words["hand"] == "hand_tcp"
     assert 0.5 < sum(value**2 for value in far) ** 0.5 < 0.1 + 0.3 + 0.25 + 0.105
     assert all(box[f"{axis}_hi"] - box[f"{axis}_lo"] > 0.1 for axis in "xz")
+
+
+def test_a_target_out_of_reach_is_one_line_before_anything_is_trained(run, in_tmp):
+    code, _, err = run("train", "task=panda_reach", "commands.target.x_hi=3.0", "num_envs=1", "max_iterations=1")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "commands.target.x_hi=3: the corner (3, " in err
+    assert "its site 'hand_tcp' reaches " in err
+    assert not list(in_tmp.rglob("checkpoints"))

@@ -26,7 +26,7 @@ TREES = ("tasks", "sim_assets", "envs")
 SMALL = {
     "train": ["num_envs=8", "num_steps=4", "max_iterations=1", "num_threads=1"],
     "eval": ["episodes=2", "seconds=1.5"],
-    "video": ["seconds=0.2", "width=64", "height=48"],
+    "video": ["seconds=0.2", "width=160", "height=96"],
     "check": [],
     "export": [],
 }
