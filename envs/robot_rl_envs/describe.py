@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from robot_rl_assets.robot import Robot
 
+from robot_rl_envs.entity.robot_checks import require_mirror
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout
 from robot_rl_envs.mdp.observations import MOVING_COMMAND
@@ -218,7 +219,12 @@ def _mirror_of(slot: ObservationSlot, scene: Scene, task: Task) -> tuple[list[in
 def mirror_maps(
     task: Task, scene: Scene, layout: TaskLayout, device: str
 ) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Return permutation and sign of every observation group and of "action" under the left-right mirror."""
+    """Return permutation and sign of every observation group and of "action" under the left-right mirror.
+
+    Raises:
+        ValueError: the robot has joints of two sides, and names no mirror.
+    """
+    require_mirror(scene.robot)
     maps = {}
     for group in task.vectors:
         perm: list[int] = []

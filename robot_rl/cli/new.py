@@ -114,7 +114,7 @@ def _draft_robot(name: str, options: Options, place: Place) -> int:
     from robot_rl.experiment.outputs import IMAGE, check_optional
     from robot_rl.robots.draft import Gains
     from robot_rl.robots.source import BASES, require_choice
-    from robot_rl.robots.writing import draft_robot, draw, make_robot, robot_text
+    from robot_rl.robots.writing import draft_robot, draw, listening, make_robot, robot_text
 
     require_choice("base", options.base, BASES)
     image = check_optional("image", options.image, IMAGE)
@@ -140,10 +140,11 @@ def _draft_robot(name: str, options: Options, place: Place) -> int:
     for line in draft.said:
         print(f"  {line}")
     robot = make_robot(draft, name, root / folder / "model.xml")
-    problems = _say_findings(robot)
-    if image is not None:
-        missing = draw(image, robot, draft, path)
-        print(f"{image} ({missing})" if missing else image)
+    with listening():
+        problems = _say_findings(robot)
+        if image is not None:
+            missing = draw(image, robot, draft, path)
+            print(f"{image} ({missing})" if missing else image)
     print(f"next: robot-rl check robot={name}, then robot-rl new task <name> robot={name}")
     return int(problems > 0)
 

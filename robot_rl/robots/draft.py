@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ FOOT_RADIUS = 0.02
 """Radius of a foot's sphere where the source has none [m]."""
 CLEARANCE = 5e-4
 """Height of the lowest point above the ground in the default pose [m]."""
+HOVERS = 0.05
+"""How far the lowest point may be above the origin of a floating base [m]."""
 SPEED = 20.0
 """Speed limit of a joint where the source says nothing [rad/s or m/s]."""
 HELD = 3.0
@@ -65,14 +67,14 @@ class Draft:
     said: list[str] = field(default_factory=list)
 
 
-def make_draft(source: Source, collision: str, gains: Gains, other_side: Callable[[str], str]) -> Draft:
+def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool = True) -> Draft:
     """Make a robot of ours.
 
     Args:
         source: what was read; it is changed.
         collision: "meshes", "primitives" or "boxes".
         gains: of every joint.
-        other_side: the name of the same thing on the other side.
+        mirrored: whether joints and feet of two sides by their names are each other's mirror.
 
     Raises:
         UserError: the model does not compile, such as for a body without inertia.
@@ -88,20 +90,33 @@ def make_draft(source: Source, collision: str, gains: Gains, other_side: Callabl
     default = positions(source, names, ranges)
     if source.middle:
         _bend(source, model, default, ranges)
-    _mirror_default(default, names, other_side)
+    if mirrored:
+        _mirror_default(default, names)
     poser = _Poser(model, source.base, default)
     draft.joints = {name: {"default_pos": default[name]} for name in names}
-    _add_feet(draft, poser, other_side)
+    _add_feet(draft, poser)
     model = _compile(source)
     poser = _Poser(model, source.base, default)
-    _mirror(draft, poser, other_side)
+    if mirrored:
+        _mirror(draft, model)
+    if not any(joint.get("mirror") for joint in draft.joints.values()):
+        draft.foot_mirror = list(range(len(draft.feet)))
     poser = _Poser(model, source.base, {name: joint["default_pos"] for name, joint in draft.joints.items()})
-    draft.height = max(0.0, round(poser.height(), 4)) if source.base else 0.0
+    draft.height = _base_height(source, poser) if source.base else 0.0
     _drive(draft, poser, source, gains)
     _mount_imu(draft)
     _add_hand(draft, poser, source)
     _settle(draft, source)
     return draft
+
+
+def _base_height(source: Source, poser: _Poser) -> float:
+    """Return the height of the base in the default pose [m], at least the clearance: a car's is on the ground."""
+    height = round(poser.height(), 4)
+    if height < -HOVERS:
+        line = f"nothing of it is lower than {-height:.3f} m above the origin of its base '{source.base}'"
+        raise UserError(f"from={source.path}: {line}, so that it cannot stand on the ground; write base=fixed")
+    return max(CLEARANCE, height)
 
 
 def _compile(source: Source, *, without_meshes: bool = False) -> Any:
@@ -215,11 +230,13 @@ def _range(model: Any, name: str) -> tuple[float, float]:
     return (float(low), float(high)) if joint.limited[0] else (-math.inf, math.inf)
 
 
-def _mirror_default(default: dict[str, float], names: list[str], other_side: Callable[[str], str]) -> None:
+def _mirror_default(default: dict[str, float], names: list[str]) -> None:
     """Give both of a pair the same magnitude, where the source's differ by rounding only."""
+    from robot_rl_envs.entity.robot_checks import other_side
+
     for name in names:
-        partner = other_side(name)
-        if partner in default and partner != name and abs(abs(default[name]) - abs(default[partner])) < 1e-3:
+        partner = other_side(name, default)
+        if partner != name and abs(abs(default[name]) - abs(default[partner])) < 1e-3:
             default[partner] = math.copysign(default[name], default[partner])
 
 
@@ -286,11 +303,12 @@ class _Poser:
         return CLEARANCE - min(self.lowest(body)[0] for body in range(1, self.model.nbody))
 
 
-def _add_feet(draft: Draft, poser: _Poser, other_side: Callable[[str], str]) -> None:
+def _add_feet(draft: Draft, poser: _Poser) -> None:
     """Propose feet: the ends of limbs that reach the ground in the default pose."""
     if draft.base is None:
         return
     import mujoco
+    from robot_rl_envs.entity.robot_checks import other_side
 
     model, spec = poser.model, draft.spec
     ends = [body for body in range(1, model.nbody) if not _has_joints_below(model, body) and _limb(model, body) >= 2]
@@ -333,9 +351,7 @@ def _add_feet(draft: Draft, poser: _Poser, other_side: Callable[[str], str]) -> 
             spec.delete(site)
         owner.add_site(spec.default, name=f"{name}_foot", pos=place)
     draft.feet = names
-    draft.foot_mirror = [
-        names.index(other_side(name)) if other_side(name) in names else k for k, name in enumerate(names)
-    ]
+    draft.foot_mirror = [names.index(other_side(name, names)) for name in names]
     kind = "their own spheres" if keep else f"spheres of {FOOT_RADIUS:g} m were added at their lowest points"
     draft.said.append(f"feet: {', '.join(names)}, the ends of limbs that reach the ground; {kind}")
 
@@ -374,23 +390,17 @@ def _short_names(names: list[str]) -> list[str]:
     return short if len(set(short)) == len(names) and all(short) else names
 
 
-def _mirror(draft: Draft, poser: _Poser, other_side: Callable[[str], str]) -> None:
+def _mirror(draft: Draft, model: Any) -> None:
     """Find each joint's partner by its name, and the sign by the axes: in a mirror a turn goes the other way."""
-    model, data, joints = poser.model, poser.data, draft.joints
-    flip = np.array([1.0, -1.0, 1.0])
-    sided = any(other_side(name) in joints and other_side(name) != name for name in joints)
-    if not sided:
+    from robot_rl_envs.entity.robot_checks import mirror_by_names
+
+    joints, named = draft.joints, mirror_by_names(list(draft.joints), model)
+    if not any(partner for partner, _ in named.values()):
         return
     for name, joint in joints.items():
-        partner = other_side(name)
-        partner = partner if partner in joints else name
-        one, two = model.joint(name), model.joint(partner)
-        axis = data.xaxis[one.id] * flip
-        if int(model.jnt_type[one.id]) == int(poser.mj.mjtJoint.mjJNT_HINGE):
-            axis = -axis
-        sign = 1.0 if float(axis @ data.xaxis[two.id]) >= 0 else -1.0
-        joint |= {"mirror": None if partner == name else partner, "mirror_sign": sign}
-        if partner == name and sign < 0 and abs(joint["default_pos"]) > 1e-9 and draft.base is not None:
+        partner, sign = named[name]
+        joint |= {"mirror": partner, "mirror_sign": sign}
+        if partner is None and sign < 0 and abs(joint["default_pos"]) > 1e-9 and draft.base is not None:
             draft.said.append(
                 f"default pose: joint '{name}' at 0 instead of {joint['default_pos']:g}, as its mirror wants"
             )

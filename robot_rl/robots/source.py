@@ -19,6 +19,10 @@ BASES = ("auto", "floating", "fixed")
 MESHES = (".obj", ".stl", ".msh")
 """Files of meshes that MuJoCo reads."""
 COLLISIONS = ("meshes", "primitives", "boxes")
+BALL_M = 0.01
+"""Radius of the ball that stands for the inertia of a fixed link without a valid one [m]."""
+TRUNK = 2
+"""Most joints between a floating base and where its limbs begin; an arm has more before its fingers."""
 
 
 @dataclass(slots=True)
@@ -71,20 +75,46 @@ def read_source(path: Path, base: str, collision: str) -> Source:
         raise UserError(f"from={path}: must be an .xml of MuJoCo's or a .urdf")
     source = _read_urdf(path, base) if path.suffix == ".urdf" else _read_mjcf(path)
     spec = source.spec
+    if spec.flexes:
+        raise UserError(f"from={path}: has a soft body, flex '{spec.flexes[0].name}'; robots are made of rigid ones")
     _name_all(source)
     _locate_meshes(source)
     _check_meshes(source, collision)
     _note_motors(source)
-    _leave_the_robot(source)
+    driven = {joint.name for actuator in spec.actuators if (joint := _driven_joint(spec, actuator)) is not None}
+    root = _leave_the_robot(source, driven)
     _leave_plain(spec)
+    _set_base(source, root, base)
+    return source
+
+
+def _leave_one(source: Source, driven: set[str]) -> Any:
+    """Leave the one thing that is a robot: what motors drive, else what has hinges or slides; return its root."""
+    spec, path = source.spec, source.path
     roots = [body for body in spec.worldbody.bodies if _moves(body)]
     if not roots:
         raise UserError(f"from={path}: has no joint; a robot has some")
-    if len(roots) > 1:
-        names = ", ".join(body.name for body in roots)
-        raise UserError(f"from={path}: has {len(roots)} things that move ({names}); leave one of them in a copy")
-    _set_base(source, roots[0], base)
-    return source
+    found = {body.name: [joint for joint in _joints_below(body) if not _is_free(joint)] for body in roots}
+    moved = [body for body in roots if any(joint.name in driven for joint in found[body.name])]
+    kept = moved or [body for body in roots if found[body.name]]
+    if not kept:
+        raise UserError(f"from={path}: has no hinge or slide, only bodies that move freely; a robot has joints")
+    if len(kept) > 1:
+        names = [body.name for body in kept]
+        few = ", ".join(names if len(names) <= 5 else [*names[:5], "..."])
+        raise UserError(f"from={path}: has {len(kept)} things that could be the robot ({few}); leave one in a copy")
+    for body in roots:
+        if body.name != kept[0].name:
+            source.said.append(f"left out: body '{body.name}', which moves by itself")
+            for joint in found[body.name]:
+                source.limits.pop(joint.name, None)
+                source.default.pop(joint.name, None)
+            spec.delete(body)
+    return spec.body(kept[0].name)
+
+
+def _joints_below(body: Any) -> list[Any]:
+    return [*body.joints, *(joint for child in body.bodies for joint in _joints_below(child))]
 
 
 def _read_mjcf(path: Path) -> Source:
@@ -93,6 +123,9 @@ def _read_mjcf(path: Path) -> Source:
     try:
         spec = mujoco.MjSpec.from_file(str(path))
     except ValueError as error:
+        if "'mujocoinclude'" in str(error):
+            line = "is a fragment (<mujocoinclude>), no model; take the file that includes it"
+            raise UserError(f"from={path}: {line}") from None
         raise UserError(f"from={path}: {_line(error)}") from None
     source = Source(path, spec)
     if spec.keys:
@@ -125,7 +158,7 @@ def _read_urdf(path: Path, base: str) -> Source:
     import mujoco
 
     try:
-        root = ET.parse(path).getroot()
+        root = ET.fromstring(path.read_bytes().strip(b" \t\r\n\0"))
     except ET.ParseError as error:
         raise UserError(f"from={path}: {_line(error)}") from None
     if root.tag != "robot":
@@ -136,7 +169,9 @@ def _read_urdf(path: Path, base: str) -> Source:
     is_floating = base == "floating" or (base == "auto" and limbs >= 2)
     for old in root.findall("mujoco"):
         root.remove(old)
-    _leave_weightless(root)
+    for shape in (*root.iter("visual"), *root.iter("collision")):
+        shape.attrib.pop("name", None)  # Of no use, and MuJoCo warns of each that is there twice.
+    said = _round_inertias(root)
     files = _number_meshes(root, path)
     compiler = ET.SubElement(ET.SubElement(root, "mujoco"), "compiler")
     compiler.attrib |= {"strippath": "true", "discardvisual": "false"}
@@ -147,10 +182,12 @@ def _read_urdf(path: Path, base: str) -> Source:
         try:
             spec = mujoco.MjSpec.from_file(str(copy))
         except ValueError as error:
-            raise UserError(f"from={path}: {_line(error)}") from None
+            raise UserError(f"from={path}: {_urdf_line(error, path)}") from None
     for mesh in spec.meshes:
         mesh.file = files[mesh.file]
-    source = Source(path, spec)
+        mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL  # Of no use, but flat meshes have one.
+    source = Source(path, spec, said=said)
+    _leave_pointless(source)
     if is_floating:
         spec.worldbody.bodies[0].add_freejoint(name="base_joint")
     for joint in joints:
@@ -174,16 +211,53 @@ def _read_urdf(path: Path, base: str) -> Source:
     return source
 
 
-def _leave_weightless(root: ET.Element) -> None:
-    """Take the inertias of zero out of links that are fixed to another; MuJoCo refuses them."""
-    moving = _moving_links(root)
+def _urdf_line(error: Exception, path: Path) -> str:
+    """Return what MuJoCo says of a URDF, with the line in the file itself, whose copy has others."""
+    import mujoco
+
+    try:
+        mujoco.MjSpec.from_file(str(path))
+    except ValueError as own:
+        return _line(own)
+    return re.sub(r", line \d+", "", _line(error))
+
+
+def _round_inertias(root: ET.Element) -> list[str]:
+    """Give links that are fixed to another, whose inertia is invalid, that of a ball; return what is said of it.
+
+    MuJoCo refuses an inertia that is not positive, and frames of sensors have any. Their mass is what counts.
+    """
+    moving, changed = _moving_links(root), []
     for link in root.findall("link"):
         inertial = link.find("inertial")
         inertia = None if inertial is None else inertial.find("inertia")
         if inertial is None or inertia is None or link.get("name") in moving:
             continue
-        if min(float(inertia.get(axis, 0)) for axis in ("ixx", "iyy", "izz")) <= 0.0:
+        own = {axes: float(inertia.get(f"i{axes}", 0)) for axes in ("xx", "yy", "zz", "xy", "xz", "yz")}
+        matrix = np.array([[own["".join(sorted(row + column))] for column in "xyz"] for row in "xyz"])
+        if np.linalg.eigvalsh(matrix).min() > 0.0:
+            continue
+        mass = inertial.find("mass")
+        weight = 0.0 if mass is None else float(mass.get("value", 0))
+        if weight <= 0.0:
             link.remove(inertial)
+            continue
+        ball = max(float(np.trace(matrix)) / 3.0, 0.4 * weight * BALL_M**2)
+        inertia.attrib |= {f"i{axes}": repr(ball if axes[0] == axes[1] else 0.0) for axes in own}
+        changed.append(str(link.get("name")))
+    which = ", ".join(changed if len(changed) <= 5 else [*changed[:5], "..."])
+    return [f"inertia: that of {which} is invalid, a ball's of the same mass is there"] if changed else []
+
+
+def _leave_pointless(source: Source) -> None:
+    """Take out shapes of size 0 that are only seen; a link without an inertia weighs nothing, whatever its shape."""
+    spec = source.spec
+    for geom in list(spec.geoms):
+        if geom.parent.name != "world" and not geom.parent.explicitinertial:
+            geom.mass = 0.0
+        if not (geom.meshname or geom.contype or geom.conaffinity or geom.size[0] > 0.0):
+            source.said.append(f"left out: a shape of size 0 of link '{geom.parent.name}'")
+            spec.delete(geom)
 
 
 def _moving_links(root: ET.Element) -> set[str]:
@@ -202,12 +276,12 @@ def _count_limbs(root: ET.Element) -> int:
         pairs = [] if link in seen else below.get(link, [])
         return max((moves + depth(child, (*seen, link)) for child, moves in pairs), default=0)
 
-    links = [link for link in below if link not in children][:1]
-    while links:
+    links, before = [link for link in below if link not in children][:1], 0
+    while links and before <= TRUNK:
         chains = [(child, moves + depth(child)) for child, moves in _branches(links[0], below)]
         if len([length for _, length in chains if length]) > 1:
             return sum(length >= 2 for _, length in chains)
-        links = [child for child, length in chains if length]
+        links, before = [child for child, length in chains if length], before + 1
     return 1
 
 
@@ -285,14 +359,21 @@ def _name_all(source: Source) -> None:
 
 
 def _locate_meshes(source: Source) -> None:
-    """Write each mesh's own path into it, and leave out what is only seen and no file that MuJoCo reads."""
+    """Write each mesh's own path into it, and leave out what is only seen and no file that MuJoCo reads.
+
+    A mesh of an attached model is in that model's folder.
+    """
     spec = source.spec
-    folder = Path(spec.meshdir or ".")
-    folder = folder if folder.is_absolute() else source.path.parent / folder
+    folders = [source.path.parent, *_attached_folders(source.path)] if source.path.suffix != ".urdf" else []
     for mesh in spec.meshes:
         if mesh.file:
             mesh.name = mesh.name or Path(mesh.file).stem
-            mesh.file = str((folder / mesh.file).resolve())
+            paths = [(folder / mesh.compiler.meshdir / mesh.file).resolve() for folder in folders] or [Path(mesh.file)]
+            there = {path.read_bytes(): path for path in paths if path.is_file()}
+            if len(there) > 1:
+                line = f"mesh '{mesh.name}' may be any of {', '.join(str(path) for path in there.values())}"
+                raise UserError(f"from={source.path}: {line}; give the files different names")
+            mesh.file = str(next(iter(there.values()), paths[0]))
     spec.meshdir, spec.strippath = "", False
     unread = {mesh.name for mesh in spec.meshes if mesh.file and Path(mesh.file).suffix.lower() not in MESHES}
     seen_only = unread - {geom.meshname for geom in spec.geoms if geom.contype or geom.conaffinity}
@@ -304,6 +385,23 @@ def _locate_meshes(source: Source) -> None:
         source.said.append(
             f"left out: {len(seen_only)} meshes that are only seen, in a format that MuJoCo does not read"
         )
+
+
+def _attached_folders(path: Path, seen: tuple[Path, ...] = ()) -> list[Path]:
+    """Return the folders of the models that a model attaches, and of theirs, through what they include."""
+    try:
+        root = ET.parse(path).getroot()
+    except (ET.ParseError, OSError):
+        return []
+    found = []
+    for element in (*root.iter("model"), *root.iter("include")):
+        own = (path.parent / str(element.get("file"))).resolve()
+        if own in seen or not element.get("file"):
+            continue
+        if element.tag == "model":
+            found.append(own.parent)
+        found += _attached_folders(own, (*seen, own))
+    return list(dict.fromkeys(found))
 
 
 def _check_meshes(source: Source, collision: str) -> None:
@@ -398,8 +496,13 @@ def _note_couplings(source: Source) -> None:
         source.said.append(f"coupled: joint '{follower}' follows '{leader}'; one action drives both")
 
 
-def _leave_the_robot(source: Source) -> None:
-    """Take out actuators, sensors, keyframes, lights, cameras, contacts, and what stands still beside the robot."""
+def _leave_the_robot(source: Source, driven: set[str]) -> Any:
+    """Take out actuators, sensors, keyframes, lights, cameras, contacts, and what is beside the robot; return its root.
+
+    Args:
+        source: what was read.
+        driven: joints with an actuator.
+    """
     spec = source.spec
     for kind in ("actuators", "sensors", "keys", "lights", "cameras", "excludes", "pairs"):
         for element in list(getattr(spec, kind, ())):
@@ -410,6 +513,7 @@ def _leave_the_robot(source: Source) -> None:
     for body in [body for body in spec.worldbody.bodies if not _moves(body)]:
         source.said.append(f"left out: body '{body.name}', which does not move")
         spec.delete(body)
+    root = _leave_one(source, driven)
     _note_couplings(source)
     pairs = [{follower, leader} for follower, (leader, *_) in source.coupled.items()]
     for kind in ("tendons", "equalities"):
@@ -420,6 +524,7 @@ def _leave_the_robot(source: Source) -> None:
             source.said.append(f"left out: {len(elements)} {kind}; our joints are driven one by one")
             for element in elements:
                 spec.delete(element)
+    return root
 
 
 def _moves(body: Any) -> bool:

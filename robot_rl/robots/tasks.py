@@ -53,28 +53,45 @@ def velocity_words(robot: Robot) -> dict[str, str]:
     )
     air = '            "air": Reward(rewards.foot_air_time, weight=1.0, target_s=0.3),\n'
     mirrored = any(joint.mirror for joint in robot.joints)
-    mass = float(mujoco.MjModel.from_xml_path(str(robot.model)).body_mass.sum())
+    body, load, com = _heaviest_of_base(robot, mujoco.MjModel.from_xml_path(str(robot.model)))
     return {
         "gait": clock if trots else air,
         "low": f"{0.5 * height:.2g}",
         "slow": f"{speed:.1f}",
         "fast": f"{1.5 * speed:.1f}",
         "sideways": f"{0.6 * speed:.1f}",
-        "base": str(robot.base_body),
-        "load": f"{0.07 * mass:.2g}",
+        "base": body,
+        "load": f"{load:.2g}",
+        "com": f"{com:g}",
         "mirror": str(mirrored),
         "symmetry": '            "symmetry": "network",\n' if mirrored else "",
     }
+
+
+def _heaviest_of_base(robot: Robot, model: Any) -> tuple[str, float, float]:
+    """Return the body that carries a load, its share of the mass [kg], and how far its centre of mass may move [m].
+
+    The base itself may weigh nothing, with a trunk fixed to it; and MuJoCo does not read a centre of mass that the
+    model has in the body's origin.
+    """
+    import numpy as np
+
+    welded = model.body_weldid == model.body(robot.base_body).id
+    body = int(np.argmax(np.where(welded, model.body_mass, 0.0)))
+    is_fixed = bool(model.body_sameframe[body] == 1 or model.body_simple[body] != 0)
+    load = min(0.07 * float(model.body_mass.sum()), 0.5 * float(model.body_mass[body]))
+    return model.body(body).name, load, 0.0 if is_fixed else 0.02
 
 
 def reach_words(robot: Robot) -> dict[str, str]:
     """Return what the template of a reaching task needs: the hand, and a box of targets around it."""
     import mujoco
     import numpy as np
+    from robot_rl_envs.terms.checks import longest_reach
 
     model = mujoco.MjModel.from_xml_path(str(robot.model))
     data = mujoco.MjData(model)
-    hand, position = _find_hand(robot, model, data)
+    hand, position, place = _find_hand(robot, model, data)
     rng = np.random.default_rng(0)
     points = []
     for _ in range(2000):
@@ -85,16 +102,26 @@ def reach_words(robot: Robot) -> dict[str, str]:
             data.joint(joint.name).qpos[0] = min(max(value, low), high)
         mujoco.mj_kinematics(model, data)
         points.append(position().copy())
-    low, high = np.percentile(np.array(points), [15, 85], axis=0).round(3)
+    low, high = np.percentile(np.array(points), [15, 85], axis=0)
+    # All of the box must be in reach, its corners, too.
+    start, reach = longest_reach(model, *place)
+    while np.linalg.norm(np.maximum(np.abs(low - start), np.abs(high - start))) > 0.98 * reach:
+        low, high = 0.95 * low + 0.05 * high, 0.05 * low + 0.95 * high
+        if np.ptp([low, high], axis=0).max() < 1e-3:
+            break
+    low, high = low.round(3), high.round(3)
     ends = {f"{axis}_{end}": float(v[k]) for k, axis in enumerate("xyz") for end, v in (("lo", low), ("hi", high))}
     return {"hand": hand, "box": "{" + ", ".join(f'"{name}": {value:g}' for name, value in ends.items()) + "}"}
 
 
-def _find_hand(robot: Robot, model: Any, data: Any) -> tuple[str, Any]:
-    """Return the name of a site between fingers, else of the last body in a chain, and where it is."""
+def _find_hand(robot: Robot, model: Any, data: Any) -> tuple[str, Any, tuple[int, Any]]:
+    """Return the name of a site between fingers, else of the last body in a chain; where it is; its body and place."""
+    import numpy as np
+
     sites = [model.site(k).name for k in range(model.nsite)]
     tips = [name for name in sites if name.endswith("tcp")] or [name for name in sites if "grasp" in name]
     if tips:
-        return tips[0], lambda: data.site(tips[0]).xpos
-    last = model.body(int(max(model.joint(joint.name).bodyid[0] for joint in robot.joints if not joint.passive))).name
-    return last, lambda: data.body(last).xpos
+        site = model.site(tips[0])
+        return tips[0], lambda: data.site(tips[0]).xpos, (int(site.bodyid[0]), site.pos)
+    last = int(max(model.joint(joint.name).bodyid[0] for joint in robot.joints if not joint.passive))
+    return model.body(last).name, lambda: data.xpos[last], (last, np.zeros(3))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.errors import UserError
 from robot_rl.robots.draft import Draft, Gains, make_draft, write_model
 from robot_rl.robots.source import COLLISIONS, read_source, require_choice
 
@@ -23,27 +26,54 @@ COLUMNS = ("default_pos", "effort_limit", "velocity_limit", "kp", "kd", "action_
 def draft_robot(name: str, path: Path, *, base: str, collision: str, gains: Gains) -> tuple[Draft, dict[str, bytes]]:
     """Read a model and make a robot of ours of it; return the draft, and the files of its model by relative path.
 
-    A fixed base's mirror by names that is none by geometry, such as that of a gripper's fingers, is left out.
+    A mirror by names that is none by geometry, such as that of a gripper's fingers, is left out.
 
     Raises:
         UserError: the source cannot be read, or no robot can be made of it.
     """
-    from robot_rl_envs.entity.robot_checks import other_side
-
     require_choice("collision", collision, COLLISIONS)
-    source = read_source(path, base, collision)
-    draft = make_draft(source, collision, gains, other_side)
-    text, files = write_model(draft, name)
-    if draft.base is None and _problems(draft, name, text, files):
-        for joint in draft.joints.values():
-            joint.pop("mirror", None)
-            joint.pop("mirror_sign", None)
-        draft.said = [line for line in draft.said if not line.startswith("mirror: ")]
-        draft.said.append("mirror: none; names of two sides are no mirror images of each other")
+    with listening() as heard:
+        draft = make_draft(read_source(path, base, collision), collision, gains)
+        text, files = write_model(draft, name)
+        wrong = _problems(draft, name, path, text, files)
+        if wrong and any(joint.get("mirror") for joint in draft.joints.values()):
+            other = make_draft(read_source(path, base, collision), collision, gains, mirrored=False)
+            text, files = write_model(other, name)
+            if len(_problems(other, name, path, text, files)) < len(wrong):
+                why = (
+                    wrong[0]
+                    .removesuffix("; check its mirror and mirror_sign")
+                    .removesuffix(", or leave the mirror out")
+                )
+                other.said.append(f"mirror: none; names of two sides are no mirror images of each other: {why}")
+                draft = other
+            else:
+                text, files = write_model(draft, name)
+    draft.said += [f"MuJoCo: {line}" for line in heard[:3]]
+    if len(heard) > 3:
+        draft.said.append(f"MuJoCo: {len(heard) - 3} lines more of this kind")
     return draft, {"model.xml": text.encode(), **files}
 
 
-def _problems(draft: Draft, name: str, text: str, files: Mapping[str, bytes]) -> list[str]:
+@contextlib.contextmanager
+def listening() -> Iterator[list[str]]:
+    """Collect what MuJoCo warns of a model, each line once, instead of writing it to stderr and MUJOCO_LOG.TXT."""
+    import mujoco
+
+    heard: list[str] = []
+    found: dict[str, None] = {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        mujoco.set_mju_user_warning(lambda line: found.setdefault(str(line)))
+        try:
+            yield heard
+        finally:
+            mujoco.set_mju_user_warning(None)
+    lines = [" ".join(str(line).split()) for line in (*found, *(warning.message for warning in caught))]
+    heard += dict.fromkeys(line for line in lines if "Time = " not in line)  # Of a simulation, not of the model.
+
+
+def _problems(draft: Draft, name: str, path: Path, text: str, files: Mapping[str, bytes]) -> list[str]:
     import tempfile
 
     from robot_rl_envs.entity.robot_checks import check_robot
@@ -51,8 +81,11 @@ def _problems(draft: Draft, name: str, text: str, files: Mapping[str, bytes]) ->
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_files(folder, {"model.xml": text.encode(), **files})
-        robot = make_robot(draft, name, folder / "model.xml")
-        return [finding.text for finding in check_robot(robot) if finding.is_problem]
+        try:
+            robot = make_robot(draft, name, folder / "model.xml")
+            return [finding.text for finding in check_robot(robot) if finding.is_problem]
+        except ValueError as error:
+            raise UserError(f"from={path}: {' '.join(str(error).split())}") from error
 
 
 def make_robot(draft: Draft, name: str, model: Path) -> Robot:

@@ -9,7 +9,7 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -42,6 +42,8 @@ _PAIRS = [
     ("bl", "br"),
     ("lf", "rf"),
     ("lh", "rh"),
+    ("larm", "rarm"),
+    ("lleg", "rleg"),
 ]
 _SIDES = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
 _SIDES |= {change(one): change(other) for one, other in list(_SIDES.items()) for change in (str.upper, str.title)}
@@ -122,10 +124,18 @@ class _Pose:
         self.ranges = np.where(model.jnt_limited[ids, None] != 0, model.jnt_range[ids], [-math.pi, math.pi])
         roots = {int(model.body_rootid[body]) for body in model.jnt_bodyid[ids]} - {0}
         self.bodies = np.flatnonzero(np.isin(model.body_rootid, list(roots)))
+        # A link is a body with all that is fixed to it: camera mounts and covers are no links, and the base does not
+        # move here.
+        still = 0 if robot.base_body is None else model.body(robot.base_body).id
+        self.links = [int(body) for body in np.unique(model.body_weldid[self.bodies]) if body not in (0, still)]
+        welded = model.body_weldid[self.bodies] == np.array(self.links)[:, None]
+        self.shares = welded * model.body_mass[self.bodies]
+        self.masses = self.shares.sum(1)
+        self.shares = self.shares / np.maximum(self.masses, 1e-12)[:, None]
         self.take(self.default)
 
     def take(self, joints: np.ndarray) -> np.ndarray:
-        """Move the joints, and return the centres of mass (n, 3) of the bodies [m]."""
+        """Move the joints, and return the centres of mass (n, 3) of the links [m]."""
         model, data = self.model, self.data
         data.qpos[:] = model.qpos0
         if self.robot.base_body is not None:
@@ -135,7 +145,7 @@ class _Pose:
         data.qpos[self.addresses] = joints
         mujoco.mj_kinematics(model, data)
         mujoco.mj_comPos(model, data)
-        return data.xipos[self.bodies].copy()
+        return self.shares @ data.xipos[self.bodies]
 
 
 def _check_default_pose(robot: Robot, model: mujoco.MjModel) -> Iterator[Finding]:
@@ -219,43 +229,112 @@ def _check_gains(robot: Robot, pose: _Pose) -> Iterator[Finding]:
 
 
 def _check_mirror(robot: Robot, pose: _Pose) -> list[Finding]:
-    """Mirror random poses by the robot's facts, and compare where the bodies are with the mirror image."""
-    declares = any(joint.mirror not in (None, joint.name) or joint.mirror_sign < 0 for joint in robot.joints)
-    declares = declares or robot.foot_mirror != tuple(range(len(robot.feet)))
-    planes = ["left-right"] if robot.base_body is not None else list(_PLANES)
-    if not declares:
-        own = {joint.name for joint in robot.joints}
-        sided = sorted(name for name in own if other_side(name) in own - {name})
-        if robot.complete or not sided:
+    """Mirror random poses by the robot's facts, and compare where the links are with the mirror image."""
+    if not _declares_mirror(robot):
+        sided = None if robot.complete else _sided(robot)
+        if sided is None:
             return []
-        text = f"joints: none names a mirror, but '{sided[0]}' and '{other_side(sided[0])}' are of two sides"
-        return [Finding(robot.base_body is not None, f"{text}; give each its mirror and mirror_sign")]
+        named = _mirrored(robot, pose, "left-right")
+        index, sign = (np.array(one) for one in named.joint_mirror())
+        is_mirror = np.allclose(sign * pose.default[index], pose.default, atol=1e-3)
+        is_mirror &= _mirror_error(named, pose, "left-right")[0] <= _tolerance(pose)
+        text = f"joints: none names a mirror, but '{sided[0]}' and '{sided[1]}' are of two sides"
+        if is_mirror:
+            return [Finding(robot.base_body is not None, f"{text}; give each its mirror and mirror_sign")]
+        return [
+            Finding(False, f"{text}; they are no mirror images in the default pose, and no task can have mirror=True")
+        ]
+    planes = ["left-right"] if robot.base_body is not None else list(_PLANES)
     distance, joint = min((_mirror_error(robot, pose, plane) for plane in planes), key=lambda error: error[0])
-    if distance <= MIRROR_TOLERANCE * _size(pose):
+    if distance <= _tolerance(pose):
         return []
     line = f"mirrored poses are not mirror images: a body is up to {distance:.3f} m from its partner's image"
+    turned = _mirrored(robot, pose, "front-back")
+    if robot.base_body is not None and _mirror_error(turned, pose, "front-back")[0] <= _tolerance(pose):
+        right = "the two sides are front and back: turn the model's base so that the robot looks along +x"
+        return [Finding(True, f"{line}; {right}, or leave the mirror out")]
     return [Finding(True, f"{line}, most by joint {joint!r}; check its mirror and mirror_sign")]
 
 
-def other_side(name: str) -> str:
-    """Return the name of the same thing on the other side, by the usual words; the name itself if it has none."""
+def require_mirror(robot: Robot) -> None:
+    """Raise ValueError where a robot names no mirror, but has joints of two sides."""
+    if not _declares_mirror(robot) and (sided := _sided(robot)):
+        line = f"joints '{sided[0]}' and '{sided[1]}' of robot '{robot.name}' name no mirror"
+        raise ValueError(f"mirror=True: {line}; give each its mirror and mirror_sign, or write mirror=False")
+
+
+def _declares_mirror(robot: Robot) -> bool:
+    declares = any(joint.mirror not in (None, joint.name) or joint.mirror_sign < 0 for joint in robot.joints)
+    return declares or robot.foot_mirror != tuple(range(len(robot.feet)))
+
+
+def _sided(robot: Robot) -> tuple[str, str] | None:
+    """Return the first two joints that are of two sides by their names."""
+    pairs = ((name, other_side(name, robot.joint_names)) for name in sorted(robot.joint_names))
+    return next((pair for pair in pairs if pair[0] != pair[1]), None)
+
+
+def other_side(name: str, names: Iterable[str]) -> str:
+    """Return the name among some of the same thing on the other side, by the usual words; the name itself without one.
+
+    Of several words of a side all change (a left hand's right finger), or one does (`RLEG_HIP_R`, where R is roll).
+    """
+    taken = set(names)
+    other = _other_side(name, taken)
+    return other if _other_side(other, taken) == name else name
+
+
+def _other_side(name: str, taken: set[str]) -> str:
     parts = re.split(r"([_\-. ]|(?<=[a-z])(?=[A-Z]))", name)
-    for k, part in enumerate(parts):
-        if part in _SIDES:
-            return "".join((*parts[:k], _SIDES[part], *parts[k + 1 :]))
+    places = [k for k, part in enumerate(parts) if part in _SIDES]
+    for changed in (places, *([k] for k in places)):
+        other = "".join(_SIDES[part] if k in changed else part for k, part in enumerate(parts))
+        if other in taken and other != name:
+            return other
     return name
 
 
-def _size(pose: _Pose) -> float:
-    centres = pose.take(pose.default)
-    return max(0.1, float(np.linalg.norm(np.ptp(centres, axis=0))))
+def mirror_by_names(
+    names: Sequence[str], model: mujoco.MjModel, plane: str = "left-right"
+) -> dict[str, tuple[str | None, float]]:
+    """Return each joint's partner on the other side by its name, None without one, and the sign by the axes.
+
+    A turn goes the other way in a mirror, a slide the same way. The axes are compared with all joints at 0.
+    """
+    data, found = mujoco.MjData(model), {}
+    data.qpos[:] = model.qpos0
+    for name in names:
+        data.joint(name).qpos[0] = 0.0
+    mujoco.mj_kinematics(model, data)
+    for name in names:
+        partner = other_side(name, names)
+        one, two = model.joint(name), model.joint(partner)
+        axis = data.xaxis[one.id] * _PLANES[plane]
+        if int(model.jnt_type[one.id]) == int(mujoco.mjtJoint.mjJNT_HINGE):
+            axis = -axis
+        sign = 1.0 if float(axis @ data.xaxis[two.id]) >= 0 else -1.0
+        found[name] = (None if partner == name else partner, sign)
+    return found
+
+
+def _mirrored(robot: Robot, pose: _Pose, plane: str) -> Robot:
+    """Return the robot with the mirror of its joints' names."""
+    named = mirror_by_names(robot.joint_names, pose.model, plane)
+    rows = [(joint, *named[joint.name]) for joint in robot.joints]
+    joints = tuple(replace(joint, mirror=partner, mirror_sign=sign) for joint, partner, sign in rows)
+    return replace(robot, joints=joints)
+
+
+def _tolerance(pose: _Pose) -> float:
+    pose.take(pose.default)
+    return MIRROR_TOLERANCE * max(0.1, float(np.linalg.norm(np.ptp(pose.data.xipos[pose.bodies], axis=0))))
 
 
 def _mirror_error(robot: Robot, pose: _Pose, plane: str) -> tuple[float, str]:
     """Return the largest distance of a body's mirror image from its partner [m], and the joint that adds most to it."""
     index, sign = (np.array(one) for one in robot.joint_mirror())
     flip = _PLANES[plane]
-    partners = _partners(pose, flip)
+    partners = _partners(robot, pose, flip)
     random = np.random.default_rng(0)
     low, high = pose.ranges.T
 
@@ -270,18 +349,18 @@ def _mirror_error(robot: Robot, pose: _Pose, plane: str) -> tuple[float, str]:
     return total, robot.joints[int(np.argmax(each))].name
 
 
-def _partners(pose: _Pose, flip: np.ndarray) -> Sequence[int]:
-    """Return the index of each body's partner: by its joint, else the body at its mirror image in the default pose."""
-    model, robot = pose.model, pose.robot
+def _partners(robot: Robot, pose: _Pose, flip: np.ndarray) -> Sequence[int]:
+    """Return the index of each link's partner: by its joint, else the link at its mirror image in the default pose."""
+    model = pose.model
     body_of = {joint.name: int(model.joint(joint.name).bodyid[0]) for joint in robot.joints}
     by_joint = {body_of[joint.name]: body_of[joint.mirror or joint.name] for joint in robot.joints}
-    places = {int(body): k for k, body in enumerate(pose.bodies)}
-    centres, masses = pose.take(pose.default), model.body_mass[pose.bodies]
+    places = {link: k for k, link in enumerate(pose.links)}
+    centres = pose.take(pose.default)
     found = []
-    for body, centre, mass in zip(pose.bodies, centres * flip, masses, strict=True):
-        if int(body) in by_joint:
-            found.append(places[by_joint[int(body)]])
+    for link, centre, mass in zip(pose.links, centres * flip, pose.masses, strict=True):
+        if link in by_joint:
+            found.append(places[by_joint[link]])
             continue
-        distance = np.linalg.norm(centres - centre, axis=1) + np.abs(masses - mass) / max(float(mass), 1e-6)
+        distance = np.linalg.norm(centres - centre, axis=1) + np.abs(pose.masses - mass) / max(float(mass), 1e-6)
         found.append(int(np.argmin(distance)))
     return found

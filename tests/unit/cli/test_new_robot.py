@@ -5,7 +5,7 @@ import shutil
 import mujoco
 import numpy as np
 import pytest
-from robot_rl_envs.entity.robot_checks import check_robot, other_side
+from robot_rl_envs.entity.robot_checks import check_robot
 
 from robot_rl.errors import UserError
 from robot_rl.robots.draft import Gains, make_draft
@@ -151,7 +151,7 @@ def test_gains_follow_the_wanted_frequency_and_damping(quadruped):
 
     def gains(frequency, damping):
         source = read_source(quadruped, "auto", "keep")
-        return make_draft(source, "keep", Gains(frequency, damping), other_side).joints["RL_knee"]
+        return make_draft(source, "keep", Gains(frequency, damping)).joints["RL_knee"]
 
     one, two, damped = gains(30.0, 1.0), gains(60.0, 1.0), gains(30.0, 2.0)
     assert two["kp"] == pytest.approx(4.0 * one["kp"], rel=1e-3)
@@ -239,7 +239,7 @@ def test_a_mesh_that_is_missing_is_named_and_boxes_need_none(quadruped, tmp_path
         (
             "<mujoco><worldbody><body name='a'><joint/><geom size='1'/></body>"
             "<body name='b'><joint/><geom size='1'/></body></worldbody></mujoco>",
-            r"has 2 things that move \(a, b\)",
+            r"has 2 things that could be the robot \(a, b\); leave one in a copy",
         ),
         (
             "<mujoco><worldbody><body name='a'><joint name='j' type='ball'/><geom size='1'/></body></worldbody>"
@@ -434,3 +434,245 @@ def test_a_mimic_of_no_joint_is_one_line(tmp_path):
     path = write_mimic(tmp_path, "lefty")
     with pytest.raises(UserError, match=r"jaws.urdf: joint 'right_hinge' mimics 'lefty', which is not there"):
         drafted(path, tmp_path / "new", base="fixed", collision="boxes")
+
+
+DOG = """
+<mujoco model="dog">
+  <compiler meshdir="sub" angle="degree"/>
+  <default><default class="leg"><joint axis="0 1 0" range="-60 60"/></default></default>
+  <asset><mesh name="bar" file="bar.obj"/></asset>
+  <worldbody>
+    <body name="trunk" pos="0 0 0.5">
+      <freejoint/>
+      <geom type="box" size="0.2 0.1 0.05" mass="5"/>
+      <body name="FL_leg" pos="0.2 0.1 0" childclass="leg">
+        <joint name="FL_hip"/><geom type="mesh" mesh="bar" mass="1"/>
+      </body>
+      <body name="FR_leg" pos="0.2 -0.1 0" childclass="leg">
+        <joint name="FR_hip"/><geom type="mesh" mesh="bar" mass="1"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><position name="a" joint="FL_hip" kp="30" forcerange="-9 9"/></actuator>
+</mujoco>
+"""
+ASSET = '<asset><model name="dog" file="parts/dog.xml"/></asset>'
+WRAPPED = {
+    "include": '<mujoco><include file="dog.xml"/><worldbody><geom type="plane" size="1 1 1"/></worldbody></mujoco>',
+    "attach": f'<mujoco>{ASSET}<worldbody><attach model="dog" prefix="r_"/></worldbody></mujoco>',
+    "attach a body": f'<mujoco>{ASSET}<worldbody><frame pos="0 0 0.1"><attach model="dog" body="trunk" prefix="r_"/>'
+    "</frame></worldbody></mujoco>",
+    "replicate": f'<mujoco>{ASSET}<worldbody><replicate count="1" offset="1 0 0"><attach model="dog" body="trunk" '
+    'prefix="r_"/></replicate></worldbody></mujoco>',
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_a_model_in_another_one_is_read_with_its_meshes(tmp_path, kind):
+    (tmp_path / "parts" / "sub").mkdir(parents=True)
+    (tmp_path / "parts" / "sub" / "bar.obj").write_text(BAR)
+    (tmp_path / "parts" / "dog.xml").write_text(DOG)
+    path = tmp_path / ("parts" if kind == "include" else "") / "scene.xml"
+    path.write_text(WRAPPED[kind])
+    _, robot = drafted(path, tmp_path / "new")
+    assert check_robot(robot) == ()
+    assert [len(robot.joints), *[joint.mirror_sign for joint in robot.joints]] == [2, 1.0, 1.0]
+    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    assert (model.nmesh, model.body_mass.sum()) == (1, pytest.approx(7.0))
+    np.testing.assert_allclose(model.jnt_range[1:], np.radians([[-60, 60]] * 2), atol=1e-5)
+
+
+def test_meshes_of_one_name_in_two_attached_models_are_refused(tmp_path):
+    for folder, bar in (("parts", BAR), ("more", BAR.replace("0.01", "0.005"))):
+        (tmp_path / folder / "sub").mkdir(parents=True)
+        (tmp_path / folder / "sub" / "bar.obj").write_text(bar)
+        (tmp_path / folder / "dog.xml").write_text(DOG)
+    path = tmp_path / "scene.xml"
+    asset = ASSET.replace("</asset>", '<model name="dog2" file="more/dog.xml"/></asset>')
+    path.write_text(f'<mujoco>{asset}<worldbody><attach model="dog" prefix="r_"/></worldbody></mujoco>')
+    with pytest.raises(UserError, match=r"mesh 'r_bar' may be any of .*; give the files different names"):
+        drafted(path, tmp_path / "new")
+
+
+LEGS = """
+<mujoco>
+  <worldbody>
+    <body name="trunk" pos="0 0 0.5">
+      <freejoint/><geom type="box" size="0.1 0.1 0.05" mass="3"/>
+      <replicate count="6" euler="0 0 60">
+        <body name="leg" pos="0.2 0 0">
+          <joint name="hip" axis="0 1 0" range="-60 60"/><geom type="capsule" size="0.02" fromto="0 0 0 0.1 0 0"/>
+          <body name="shin" pos="0.1 0 0">
+            <joint name="knee" axis="0 1 0" range="-60 60"/><geom type="capsule" size="0.02" fromto="0 0 0 0 0 -0.2"/>
+          </body>
+        </body>
+      </replicate>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_legs_made_by_replicate(tmp_path):
+    path = tmp_path / "hexapod.xml"
+    path.write_text(LEGS)
+    _, robot = drafted(path, tmp_path / "new")
+    assert [finding for finding in check_robot(robot) if finding.is_problem] == []
+    assert (len(robot.joints), len(robot.feet)) == (12, 6)
+
+
+SCENE = """
+<mujoco>
+  <worldbody>
+    <body name="arm"><joint name="elbow" axis="0 1 0"/><geom size="0.1 0.1" type="capsule"/></body>
+    <body name="door" pos="1 0 0"><joint name="door"/><geom size="0.1"/>
+      <body name="knob"><joint name="knob"/><geom size="0.1"/></body></body>
+    <body name="ball" pos="2 0 0"><freejoint/><geom size="0.1"/></body>
+  </worldbody>
+  <equality><joint joint1="knob" joint2="door"/></equality>
+  <actuator><motor joint="elbow"/></actuator>
+</mujoco>
+"""
+
+
+def test_the_robot_is_what_motors_drive(tmp_path):
+    path = tmp_path / "scene.xml"
+    path.write_text(SCENE)
+    draft, robot = drafted(path, tmp_path / "new")
+    assert robot.joint_names == ("elbow",)
+    assert [line for line in draft.said if "by itself" in line] == [
+        "left out: body 'door', which moves by itself",
+        "left out: body 'ball', which moves by itself",
+    ]
+    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    assert (model.nbody, model.neq) == (2, 0)
+
+
+FLEX = """
+<mujoco><worldbody><flexcomp name="cloth" type="grid" count="3 3 1" spacing="0.1 0.1 0.1" dim="2" radius="0.01"/>
+</worldbody></mujoco>
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (FLEX, r"has a soft body, flex 'cloth'; robots are made of rigid ones$"),
+        ("<mujocoinclude/>", r"is a fragment \(<mujocoinclude>\), no model; take the file that includes it$"),
+        (
+            "<mujoco><worldbody><body><freejoint/><geom size='1'/></body></worldbody></mujoco>",
+            "has no hinge or slide, only bodies that move freely; a robot has joints$",
+        ),
+    ],
+)
+def test_what_moves_and_is_no_robot(tmp_path, text, line):
+    path = tmp_path / "model.xml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=line):
+        read_source(path, "auto", "keep")
+
+
+def fixed_link(name, inertial, shape=""):
+    joint = f'<joint name="{name}" type="fixed"><parent link="lower"/><child link="{name}"/></joint></robot>'
+    return f'<link name="{name}">{inertial}{shape}</link>{joint}'
+
+
+def test_links_that_are_fixed_to_another_need_no_valid_inertia(tmp_path):
+    """A point mass keeps its mass; a link without an inertia has none, whatever its shape."""
+    point = '<inertial><mass value="0.3"/><inertia ixx="0" iyy="0" izz="0" ixy="0" ixz="0" iyz="0"/></inertial>'
+    odd = '<inertial><mass value="0.2"/><inertia ixx="1" iyy="1" izz="1" ixy="1" ixz="1" iyz="1"/></inertial>'
+    box = '<collision><geometry><box size="0.1 0.1 0.1"/></geometry></collision>'
+    dot = '<visual><geometry><sphere radius="0"/></geometry></visual>'
+    path = write_arm(tmp_path)
+    for name, inertial, shape in (("mass", point, ""), ("odd", odd, ""), ("cover", "", box), ("dot", "", dot)):
+        path.write_text(path.read_text().replace("</robot>", fixed_link(name, inertial, shape)))
+    draft, robot = drafted(path, tmp_path / "new")
+    assert check_robot(robot) == ()
+    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    assert model.body_mass.sum() == pytest.approx(2.0 + 1.0 + 0.5 + 0.3 + 0.2)
+    assert "inertia: that of mass, odd is invalid, a ball's of the same mass is there" in draft.said
+    assert "left out: a shape of size 0 of link 'dot'" in draft.said
+
+
+def test_the_line_of_an_error_is_that_of_the_file(tmp_path):
+    """Blank lines and comments count, though the file may not begin with one by the rules of XML."""
+    path = write_arm(tmp_path)
+    text = '\n<?xml version="1.0"?>\n<!-- a\ncomment -->' + path.read_text()
+    path.write_text(text)
+    assert drafted(path, tmp_path / "new")[1].joint_names == ("shoulder", "elbow")
+    path.write_text(text.replace('xyz="0.2 0 0"', 'xyz="0.2 0 zero"'))
+    number = next(k for k, line in enumerate(path.read_text().splitlines(), 1) if "zero" in line)
+    with pytest.raises(UserError, match=rf"bad format in attribute 'xyz' Element 'origin', line {number}$"):
+        read_source(path, "auto", "keep")
+
+
+def test_what_mujoco_warns_of_is_said(tmp_path, capfd):
+    path = tmp_path / "arm.xml"
+    path.write_text(CLASSES)
+    draft, _ = drafted(path, tmp_path / "new")
+    assert [line for line in draft.said if line.startswith("MuJoCo: compiler attribute 'settotalmass'")]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_floating_robot_without_a_mirror_says_so_and_can_be_trained(quadruped, tmp_path):
+    """A leg that is 5 cm further out than its partner is no mirror image, whatever their names are."""
+    quadruped.write_text(quadruped.read_text().replace('name="FL_thigh" pos="0.2 0.1', 'name="FL_thigh" pos="0.2 0.15'))
+    draft, robot = drafted(quadruped, tmp_path / "new")
+    assert any(line.startswith("mirror: none; names of two sides are no mirror images") for line in draft.said)
+    assert robot.foot_mirror == (0, 1, 2, 3)
+    assert [finding.is_problem for finding in check_robot(robot)] == [False]
+
+
+def test_a_robot_that_looks_along_y_is_told_to_turn(quadruped, tmp_path):
+    text = quadruped.read_text()
+    for x, y, name in ((0.2, 0.1, "FL"), (0.2, -0.1, "FR"), (-0.2, 0.1, "RL"), (-0.2, -0.1, "RR")):
+        text = text.replace(f'name="{name}_thigh" pos="{x} {y} 0"', f'name="{name}_thigh" pos="{-y} {x} 0"')
+    quadruped.write_text(text.replace('axis="0 1 0"', 'axis="1 0 0"').replace('axis="0 -1 0"', 'axis="-1 0 0"'))
+    draft, _ = drafted(quadruped, tmp_path / "new")
+    (line,) = [line for line in draft.said if line.startswith("mirror: none")]
+    assert line.endswith("the two sides are front and back: turn the model's base so that the robot looks along +x")
+
+
+def test_a_base_that_nothing_is_below_is_bolted_down(tmp_path):
+    path = write_arm(tmp_path)
+    path.write_text(path.read_text().replace("<collision>", '<collision><origin xyz="0 0 0.3"/>'))
+    assert drafted(path, tmp_path / "new")[1].base_body is None
+    with pytest.raises(UserError, match=r"0.2\d\d m above the origin of its base 'base', .*; write base=fixed"):
+        drafted(path, tmp_path / "floating", base="floating")
+
+
+def test_an_arm_with_two_fingers_of_two_joints_is_fixed(tmp_path):
+    links = ["base", *(f"link{k}" for k in range(4)), "l1", "l2", "r1", "r2"]
+    parents = {"link0": "base", "link1": "link0", "link2": "link1", "link3": "link2"}
+    parents |= {"l1": "link3", "l2": "l1", "r1": "link3", "r2": "r1"}
+    text = "".join(f'<link name="{name}">{INERTIAL}</link>' for name in links)
+    text += "".join(
+        f'<joint name="{child}" type="revolute"><parent link="{parent}"/><child link="{child}"/><axis xyz="0 1 0"/>'
+        f'<origin xyz="0 {0.1 if child[0] == "l" else -0.1} 0.1"/>'
+        '<limit lower="-1" upper="1" effort="5" velocity="2"/></joint>'
+        for child, parent in parents.items()
+    )
+    path = tmp_path / "arm.urdf"
+    path.write_text(f'<robot name="arm">{text}</robot>')
+    source = read_source(path, "auto", "boxes")
+    assert source.base is None
+    assert "base: fixed, since the file has 1 limbs; base= says it otherwise" in source.said
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"inertial": ""}, "arm.urdf: link 'lower' moves and has no <inertial>; give it one"),
+        ({"second": "shoulder"}, "arm.urdf: joint 'shoulder' is there twice; names must be unique"),
+        ({"inertial": INERTIAL + '<collision><geometry><mesh filename="a/hand.stl"/></geometry></collision>'}, "mesh"),
+    ],
+)
+def test_bad_input_is_one_line_with_file_and_element_and_nothing_is_written(run, in_tmp, change, line):
+    assert run("new", "project", "mine")[0] == 0
+    path = write_arm(in_tmp, **change)
+    before = sorted(in_tmp.rglob("*"))
+    code, out, err = run("new", "robot", "cat", f"from={path}", "root=mine")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"from={path}" in err
+    assert ("mesh 'hand' is missing: " if line == "mesh" else line) in err
+    assert sorted(in_tmp.rglob("*")) == before

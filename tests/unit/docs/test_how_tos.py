@@ -2,7 +2,8 @@
 
 A block's first line specifies what is done with it: `python file=PATH` writes a file, `append=PATH` adds to one,
 `insert=PATH after="TEXT"` adds lines behind the first line with that text; a plain `python` is run, and so is each line
-of `console`. Trainings and evaluations are made small. `console skip` needs a screen or a person.
+of `console`. Trainings and evaluations are made small. `console skip` needs a screen or a person; `console model=KIND`
+begins with a model of a stranger's, and is run with one of ours.
 """
 
 import os
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.own_models import write_arm, write_quadruped
+
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 HOW_TOS = ("new_reward", "new_task", "new_robot")
@@ -23,7 +26,11 @@ TREES = ("tasks", "sim_assets", "envs")
 SMALL = {
     "train": ["num_envs=8", "num_steps=4", "max_iterations=1", "num_threads=1"],
     "eval": ["episodes=2", "seconds=1.5"],
+    "video": ["seconds=0.2", "width=160", "height=96"],
+    "check": [],
+    "export": [],
 }
+OWN_MODELS = {"quadruped": write_quadruped, "arm": write_arm}
 
 
 def blocks(text):
@@ -95,7 +102,7 @@ def write(copy, attributes, content):
 def test_a_how_to_works_from_top_to_bottom(python, copy, name):
     done, touched = 0, set()
     for language, attributes, content in blocks((DOCS / f"{name}.md").read_text()):
-        if "skip" in attributes:
+        if "skip" in attributes or "model" in attributes:
             continue
         if language == "console":
             for line in content.splitlines():
@@ -110,6 +117,28 @@ def test_a_how_to_works_from_top_to_bottom(python, copy, name):
     modules = sorted(path for path in touched if path.endswith(".py"))
     for check in (["check"], ["format", "--check"]):
         subprocess.run([sys.executable, "-m", "ruff", *check, *modules], cwd=copy, check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OWN_MODELS)
+def test_a_stranger_gets_from_a_model_to_a_policy(python, copy, gl, kind):
+    """The walk-through of docs/new_robot.md, line by line, and the tests that it writes."""
+    (block,) = [
+        content
+        for _, attributes, content in blocks((DOCS / "new_robot.md").read_text())
+        if attributes.get("model") == kind
+    ]
+    lines = block.splitlines()
+    (source,) = re.findall(r"from=(\S+)", block)
+    OWN_MODELS[kind](copy / source)
+    for line in lines:
+        run_line(python, copy, line)
+    assert [shlex.split(line)[1] for line in lines[:5]] == ["new", "check", "new", "train", "eval"]
+    robot, task = (shlex.split(lines[k])[3] for k in (0, 2))
+    python("-m", "pytest", "-q", f"tests/unit/assets/test_robot_{robot}.py", f"tests/unit/tasks/test_task_{task}.py")
+    (run,) = (copy / "runs" / task).glob("2*")
+    assert sorted(path.name for path in (run / "checkpoints").iterdir())[-1] == "000001"
+    assert list(run.rglob("*.onnx" if kind == "arm" else "*.mp4"))
 
 
 def test_every_link_in_the_documents_leads_somewhere():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from robot_rl_assets import get_robot, list_robots
 from robot_rl_assets.robot import Joint, Robot
-from robot_rl_envs.entity.robot_checks import check_robot, describe_robot, other_side
+from robot_rl_envs.entity.robot_checks import check_robot, describe_robot, other_side, require_mirror
 from robot_rl_envs.entity.scene import make_scene
 from robot_rl_tasks.registry import get_task, list_tasks
 
@@ -135,11 +135,67 @@ def test_a_scene_is_refused_with_the_same_line():
         ("LeftKnee", "RightKnee"),
         ("panda_joint1", "panda_joint1"),
         ("small_finger", "small_finger"),
+        ("RLEG_KNEE", "LLEG_KNEE"),
     ],
 )
 def test_the_name_of_the_other_side(name, other):
-    assert other_side(name) == other
-    assert other_side(other) == name
+    assert other_side(name, [name, other]) == other
+    assert other_side(other, [name, other]) == name
+
+
+@pytest.mark.parametrize(
+    ("names", "pair"),
+    [
+        # Every word of a side, where that is there; else one: R is roll.
+        (("left_hand_right_finger", "right_hand_left_finger", "right_hand_right_finger"), (0, 1)),
+        (("RLEG_HIP_R", "LLEG_HIP_R"), (0, 1)),
+        (("torso_to_abduct_fl_j", "abduct_fl_to_thigh_fl_j", "abduct_fr_to_thigh_fr_j"), (1, 2)),
+        # Two that would have the same partner have none.
+        (("l_r", "r_l", "r_r"), (0, 1)),
+    ],
+)
+def test_names_with_several_words_of_a_side(names, pair):
+    for k, name in enumerate(names):
+        other = names[pair[1 - pair.index(k)]] if k in pair else name
+        assert other_side(name, names) == other
+
+
+def sided(folder, *, camera="", left_y=0.1, mirror=True):
+    """A trunk with two legs, and what is mounted on its left leg and trunk."""
+    legs = "".join(
+        f'<body name="{side}_leg" pos="0 {y} 0"><joint name="{side}_hip" axis="1 0 0"/>'
+        f'<geom type="capsule" fromto="0 0 0 0 0 -0.4" size="0.02" mass="1"/>{camera if side == "left" else ""}</body>'
+        for side, y in (("left", left_y), ("right", -0.1))
+    )
+    trunk = f'<body name="trunk"><freejoint/><geom size="0.1" pos="0 0.01 0" mass="3"/>{camera}{legs}</body>'
+    path = folder / f"legs_{left_y}.xml"  # What is checked is kept by the name.
+    path.write_text(f"<mujoco><worldbody>{trunk}</worldbody></mujoco>")
+    joints = tuple(
+        replace(driven(f"{one}_hip"), mirror=f"{other}_hip", mirror_sign=-1.0) if mirror else driven(f"{one}_hip")
+        for one, other in (("left", "right"), ("right", "left"))
+    )
+    return Robot(name="legs", model=path, joints=joints, base_body="trunk", base_height=0.42)
+
+
+def test_what_is_fixed_to_a_link_and_where_the_base_is_heavy_are_no_matter_of_the_mirror(tmp_path):
+    """A camera of 20 g on one side moves the leg's centre of mass by 2 mm; the trunk's is 1 cm to the left."""
+    camera = '<body pos="0 0.1 -0.2"><geom size="0.01" mass="0.02"/></body>'
+    assert problems(sided(tmp_path, camera=camera)) == []
+    (text,) = problems(sided(tmp_path, camera=camera, left_y=0.15))
+    assert text.startswith("mirrored poses are not mirror images: a body is up to 0.05")
+
+
+def test_sides_that_are_no_mirror_images_need_no_mirror_and_cannot_be_mirrored(tmp_path):
+    assert len(problems(sided(tmp_path, mirror=False))) == 1
+    robot = sided(tmp_path, mirror=False, left_y=0.15)
+    assert problems(robot) == []
+    (text,) = notes(robot)
+    assert text.endswith("they are no mirror images in the default pose, and no task can have mirror=True")
+    with pytest.raises(
+        ValueError, match=r"mirror=True: joints 'left_hip' and 'right_hip' of robot 'legs' name no mirror"
+    ):
+        require_mirror(robot)
+    require_mirror(sided(tmp_path))
 
 
 def test_what_a_robot_is_made_of():
