@@ -170,18 +170,23 @@ class Env(VecEnv):
 
     def _record_stages(self, recorder: Recorder) -> None:
         """Record each launch once; replaying a recorded launch skips packing its arguments."""
-        s, f, c, p, log = self._s, self._quarantine.flight, self._chain, self._params, self._log
+        s, f, c = self._s, self._quarantine.flight, self._chain
+        numbers = [fuse.Numbers() for _ in recorder.starts]
+        for k, chunk in enumerate(numbers):
+            chunk.params, chunk.log = self._params, self._log[k]
         groups = [*self._out.values(), *self._final.values()]
         kernels, record = self.kernels, recorder.record
-        self._act = record(kernels.act, lambda _, first: [s, f, p, self._actions, first])
-        self._after = record(kernels.after_physics, lambda k, first: [s, f, c, p, log[k], first])
-        self._observe = record(kernels.observe, lambda k, first: [s, f, c, p, log[k], first, 0, *groups])
+        self._act = record(kernels.act, lambda k, first: [s, f, numbers[k], self._actions, first])
+        self._after = record(kernels.after_physics, lambda k, first: [s, f, c, numbers[k], first])
+        self._observe = record(kernels.observe, lambda k, first: [s, f, c, numbers[k], first, 0, *groups])
         self._after_and_observe = self._after.then(self._observe)
-        self._observe_first = record(kernels.observe, lambda k, first: [s, f, c, p, log[k], first, 1, *groups])
-        self._startup = record(kernels.startup, lambda _, first: [s, p, first])
+        self._observe_first = record(kernels.observe, lambda k, first: [s, f, c, numbers[k], first, 1, *groups])
+        self._startup = record(kernels.startup, lambda k, first: [s, numbers[k], first])
         self._actuate = self._drive.record(recorder, kernels.actuate, s, f)
         if self.scene.looks_again:
-            self._observe_reset = record(kernels.observe_reset, lambda _, first: [s, p, first, *self._out.values()])
+            self._observe_reset = record(
+                kernels.observe_reset, lambda k, first: [s, numbers[k], first, *self._out.values()]
+            )
 
     def _start(self) -> None:
         self._startup.launch()

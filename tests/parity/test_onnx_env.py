@@ -38,8 +38,8 @@ def test_observations_from_raw_state_are_the_environments(name):
     random, done, obs = torch.Generator().manual_seed(0), np.ones(8, bool), env.reset()
     assert obs["actor"].shape == (8, contract.layout.observation_size)
     ended = 0
-    for step in range(150):
-        if step == 100:
+    for step in range(100):
+        if step == 70:
             obs, done = env.reset(), np.ones(8, bool)
         observer.reset(done)
         seen = observer.observe({key: value.numpy() for key, value in env.robot_state().items()})

@@ -34,6 +34,21 @@ LAUNCH_BOUNDS = (BLOCK_THREADS, 6)
 """Threads of a block, and blocks that a multiprocessor must hold: at most 168 registers a thread, without spills."""
 
 
+@wp.struct
+class Numbers:
+    """What a stage reads and adds to beside the state.
+
+    It is a struct since Warp compiles a CPU kernel with only arrays of one dimension twice: once for contiguous ones.
+
+    Attributes:
+        params: weights, parameters, scales and ranges; `TaskLayout.params` says where.
+        log: (width,) sums of a chunk of worlds.
+    """
+
+    params: wp.array(dtype=wp.float32)  # pyright: ignore[reportInvalidTypeForm]
+    log: wp.array(dtype=wp.float64)  # pyright: ignore[reportInvalidTypeForm]
+
+
 @dataclass(slots=True)
 class Kernels:
     """The compiled stages of one task."""
@@ -110,7 +125,8 @@ def make_kernels(
     own = struct.hash.hex() if scene.watched else ""
     digest = hashlib.sha256((body + names + own).encode()).hexdigest()[:12]
     filename = f"<robot_rl {task.name} {digest}>"
-    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": chain, "stream": stream, **writer.functions}
+    namespace: dict[str, Any] = {"wp": wp, "SceneState": struct, "Chain": chain, "Numbers": Numbers, "stream": stream}
+    namespace |= writer.functions
     for name in ("derive", "update_contacts", "clear_world", "place_on_terrain", "world_faults", "park_world"):
         namespace[name] = getattr(derive_module, name)
     for name in ("Flight", "record_start", "record_action", "record_control", "record_end", "dump", "reason_of"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from robot_rl_envs import engine
@@ -29,30 +30,39 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
     """Write the stage that turns actions into controls."""
     clip = w.layout.param("actions.clip", task.actions.clip)
     w.add(0, "def act(")
-    w.add(
-        1, "s: SceneState, f: Flight, p: wp.array(dtype=wp.float32), actions: wp.array2d(dtype=wp.float32), first: int"
-    )
+    w.add(1, "s: SceneState, f: Flight, numbers: Numbers, actions: wp.array2d(dtype=wp.float32), first: int")
     w.add(0, "):")
-    w.add(1, "i = first + wp.tid()", "record_start(s, f, i)", "s.dirty[i] = 0", "s.overflow[i] = 0")
+    w.add(
+        1, "i = first + wp.tid()", "p = numbers.params", "record_start(s, f, i)", "s.dirty[i] = 0", "s.overflow[i] = 0"
+    )
     for name, term in task.rewards.items():
         if not isinstance(term, TorchTerm) and term.info.before is not None:
             w.add(1, w.call(f"rewards.{name}", term, "s, i", term.info.before))
     for name, term in task.curricula.items():
         if term.info.before is not None:
             w.add(1, w.call(f"curricula.{name}", term, "s, i", term.info.before, "before"))
-    commanded = list(task.command_components)
+    driven = [joint for joint in scene.robot.joints if not joint.passive]
+    for joint in driven:
+        for part, value in zip(("offset", "scale"), scene.action_map(joint), strict=True):
+            w.layout.param(f"actions.{part}.{joint.name}", value)
+    at = w.layout.params[f"actions.offset.{driven[0].name}"] if driven else 0
     output = "joint_target" if task.actions.actuator.explicit else "ctrl"
-    for j, joint in enumerate(joint for joint in scene.robot.joints if not joint.passive):
-        offset, scale = scene.action_map(joint)
-        offset = w.layout.param(f"actions.offset.{joint.name}", offset)
-        scale = w.layout.param(f"actions.scale.{joint.name}", scale)
-        w.add(1, f"s.prev_prev_action[i, {j}] = s.prev_action[i, {j}]", f"s.prev_action[i, {j}] = s.action[i, {j}]")
+    is_around = task.actions.around == "command"
+    commanded = list(task.command_components)
+    shifts = [commanded.index(joint.name) - j if is_around else 0 for j, joint in enumerate(driven)]
+    # Loops: a humanoid's joints one by one took as long to compile as all its rewards.
+    for shift, run in groupby(range(len(driven)), key=shifts.__getitem__):
+        columns = list(run)
+        w.add(1, f"for j in range({columns[0]}, {columns[-1] + 1}):")
+        w.add(2, "s.prev_prev_action[i, j] = s.prev_action[i, j]", "s.prev_action[i, j] = s.action[i, j]")
         # clamp makes a bound of NaN: what is not finite is kept, for the world to be quarantined
-        kept = f"wp.where(wp.isfinite(actions[i, {j}]), wp.clamp(actions[i, {j}], -{clip}, {clip}), actions[i, {j}])"
-        around = f" + s.command[i][{commanded.index(joint.name)}]" if task.actions.around == "command" else ""
-        w.add(1, f"s.action[i, {j}] = {kept}", f"s.{output}[i, {j}] = {offset} + {scale} * s.action[i, {j}]{around}")
+        w.add(
+            2, f"kept = wp.where(wp.isfinite(actions[i, j]), wp.clamp(actions[i, j], -{clip}, {clip}), actions[i, j])"
+        )
+        around = f" + s.command[i][j + {shift}]" if is_around else ""
+        w.add(2, "s.action[i, j] = kept", f"s.{output}[i, j] = p[{at} + 2 * j] + p[{at + 1} + 2 * j] * kept{around}")
         if output == "ctrl":
-            w.add(1, f"record_control(s, f, i, 0, {j})")
+            w.add(2, "record_control(s, f, i, 0, j)")
     w.add(1, "record_action(s, f, i)")
 
 
@@ -162,10 +172,9 @@ def _write_derive(w: Writer, indent: int, scene: Scene) -> None:
 def write_after(w: Writer, scene: Scene, task: Task) -> None:
     """Write the stage after the physics: terminations, rewards, metrics, commands, interval events."""
     w.add(0, "def after_physics(")
-    w.add(1, "s: SceneState, f: Flight, c: Chain, p: wp.array(dtype=wp.float32),")
-    w.add(1, "log: wp.array(dtype=wp.float64), first: int")
+    w.add(1, "s: SceneState, f: Flight, c: Chain, numbers: Numbers, first: int")
     w.add(0, "):")
-    w.add(1, "i = first + wp.tid()")
+    w.add(1, "i = first + wp.tid()", "p = numbers.params", "log = numbers.log")
     for name in ("counter", "step_count", "episode_length"):
         w.add(1, f"s.{name}[i] = s.{name}[i] + 1")
     w.add(1, "s.fault_term[i] = -1", "faults = world_faults(s, i)", "if faults != 0:")
@@ -201,12 +210,11 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     """
     groups = list(task.vectors)
     w.add(0, "def observe(")
-    w.add(1, "s: SceneState, f: Flight, c: Chain, p: wp.array(dtype=wp.float32), log: wp.array(dtype=wp.float64),")
-    w.add(1, "first: int, initial: int,")
+    w.add(1, "s: SceneState, f: Flight, c: Chain, numbers: Numbers, first: int, initial: int,")
     for kind in ("out", "final"):
         w.add(1, " ".join(f"{kind}_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
     w.add(0, "):")
-    w.add(1, "i = first + wp.tid()", "code = int(1)", "good = int(1)")
+    w.add(1, "i = first + wp.tid()", "p = numbers.params", "log = numbers.log", "code = int(1)", "good = int(1)")
     w.add(1, "done = wp.max(s.terminated[i], s.time_out[i])")
     # A world without a state to observe, or without an episode that ended, begins with the reset.
     w.add(1, "fresh = int(0)", "if done == 1 and (initial == 1 or s.quarantined[i] != 0):", "    fresh = 1")
@@ -233,10 +241,10 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     w.add(4, "done = 1")
     w.add(3, "fresh = done", "looking = done")
     if scene.looks_again:
-        w.add(0, "def observe_reset(s: SceneState, p: wp.array(dtype=wp.float32), first: int,")
+        w.add(0, "def observe_reset(s: SceneState, numbers: Numbers, first: int,")
         w.add(1, " ".join(f"out_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
         w.add(0, "):")
-        w.add(1, "i = first + wp.tid()", "if wp.max(s.terminated[i], s.time_out[i]) == 1:")
+        w.add(1, "i = first + wp.tid()", "p = numbers.params", "if wp.max(s.terminated[i], s.time_out[i]) == 1:")
         for name in groups:
             w.add(2, f"good = {GROUP}{name}(s, i, p, 1, out_{name}, out_{name})")
 
@@ -305,8 +313,8 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
 
 def write_startup(w: Writer, task: Task) -> None:
     """Write what happens once, before the first reset."""
-    w.add(0, "def startup(s: SceneState, p: wp.array(dtype=wp.float32), first: int):")
-    w.add(1, "i = first + wp.tid()")
+    w.add(0, "def startup(s: SceneState, numbers: Numbers, first: int):")
+    w.add(1, "i = first + wp.tid()", "p = numbers.params")
     if task.terrain is not None:
         # Kinds in turn, so that every column has its worlds; rows of the easier part, where there are easier ones.
         rows = task.terrain.init_levels if task.terrain.curriculum else task.terrain.num_rows

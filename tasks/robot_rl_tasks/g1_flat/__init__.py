@@ -5,47 +5,25 @@ the gait clock cost as much as those by it bring. With more paid for standing, p
 """
 
 from robot_rl_assets.registry import get_robot
-from robot_rl_envs.mdp import commands, events, metrics, observations, rewards, terminations
-from robot_rl_envs.task import (
-    Actions,
-    Command,
-    Event,
-    Metric,
-    Observation,
-    ObservationGroup,
-    Reward,
-    Sim,
-    Task,
-    Termination,
-)
+from robot_rl_envs.mdp import commands, events, rewards, terminations
+from robot_rl_envs.task import Actions, Command, Event, Reward, Sim, Task, Termination
 
+from robot_rl_tasks import legged
 from robot_rl_tasks.g1_flat import gait
 
 GAIT_HZ = 1.25
 SWING = 0.45
 """Share of a period that a foot is in the air."""
-
-
-def _observations() -> dict[str, ObservationGroup]:
-    sensed = {
-        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),
-        "gravity": Observation(observations.projected_gravity, noise=0.05),
-        "command": Observation(observations.velocity_command),
-        "clock": Observation(observations.gait_clock, frequency_hz=GAIT_HZ),
-        "joint_pos": Observation(observations.joint_pos_rel, noise=0.01),
-        "joint_vel": Observation(observations.joint_vel, noise=1.0, scale=0.05),
-        "last_action": Observation(observations.last_action),
-    }
-    privileged = {
-        "lin_vel": Observation(observations.base_lin_vel),
-        "height": Observation(observations.base_height),
-        "contact": Observation(observations.foot_contact),
-        "foot_height": Observation(observations.foot_height),
-    }
-    return {
-        "actor": ObservationGroup(terms=sensed),
-        "critic": ObservationGroup(terms=sensed | privileged, noise=False),
-    }
+LEARNER = {
+    "num_steps": 24,
+    "ppo.entropy_coef": 0.001,
+    "ppo.schedule": "linear",
+    "ppo.learning_rate": 1e-3,
+    "actor.init_std": 0.4,
+    "symmetry": "network",
+}
+"""What a G1 learns with, whatever it does."""
+LEARNER_CPU = {"actor.hidden": [256, 128], "critic.hidden": [256, 128]}
 
 
 def _rewards() -> dict[str, Reward]:
@@ -79,7 +57,7 @@ def make_task() -> Task:
         sim=Sim(timestep=0.02 / 3, decimation=3, iterations=4, ls_iterations=6),
         episode_length_s=20.0,
         actions=Actions(kind="position"),
-        observations=_observations(),
+        observations=legged.walking_observations(GAIT_HZ),
         rewards=_rewards(),
         terminations={
             "tilted": Termination(terminations.tilted, limit_rad=0.8),
@@ -98,30 +76,18 @@ def make_task() -> Task:
                 standing=0.1,
             )
         },
-        events={
-            "mass": Event(events.base_mass, mode="startup", body="torso_link", mass=1.0, com=0.02),
-            "base": Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.3),
-            "joints": Event(events.reset_joints, position=0.05, velocity=0.1),
-            "friction": Event(events.foot_friction, lo=0.5, hi=1.2),
-            "motors": Event(events.motor_strength, lo=0.9, hi=1.1),
-            "push": Event(events.push, mode="interval", interval_s=(6.0, 10.0), xy=0.3, yaw=0.2),
-        },
-        metrics={
-            "lin_vel_error": Metric(metrics.lin_vel_error, after_s=1.0),
-            "yaw_vel_error": Metric(metrics.yaw_vel_error, after_s=1.0),
-        },
+        events=legged.randomization(
+            "torso_link",
+            least_friction=0.5,
+            base=Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.3),
+            joints=Event(events.reset_joints, position=0.05, velocity=0.1),
+        )
+        | {"push": Event(events.push, mode="interval", interval_s=(6.0, 10.0), xy=0.3, yaw=0.2)},
+        metrics=legged.velocity_errors(),
         only_positive_rewards=True,
         mirror=True,
         num_envs=(512, 4096),
-        learner={
-            "max_iterations": 700,
-            "num_steps": 24,
-            "ppo.entropy_coef": 0.001,
-            "ppo.schedule": "linear",
-            "ppo.learning_rate": 1e-3,
-            "actor.init_std": 0.4,
-            "symmetry": "network",
-        },
-        learner_cpu={"actor.hidden": [256, 128], "critic.hidden": [256, 128]},
+        learner={"max_iterations": 700, **LEARNER},
+        learner_cpu=dict(LEARNER_CPU),
         solved=("tracking/lin_vel_error", 0.25),
     )

@@ -6,21 +6,11 @@ below, and a height scan. The actor's vector is longer than that of `g1_flat`, s
 """
 
 from robot_rl_assets.registry import get_robot
-from robot_rl_envs.mdp import commands, curricula, events, metrics, observations, sensing, terminations
-from robot_rl_envs.task import (
-    Command,
-    Curriculum,
-    Event,
-    Metric,
-    Observation,
-    ObservationGroup,
-    Reward,
-    Task,
-    Termination,
-)
+from robot_rl_envs.mdp import curricula, events, metrics, observations, sensing, terminations
+from robot_rl_envs.task import Curriculum, Event, Metric, Observation, ObservationGroup, Reward, Task, Termination
 from robot_rl_envs.terrain import Flat, Obstacles, RandomRough, Slope, Stairs, TerrainCfg
 
-from robot_rl_tasks import g1_flat
+from robot_rl_tasks import g1_flat, legged
 from robot_rl_tasks.g1_rough import ground
 
 STANDING_M = 0.73
@@ -53,10 +43,7 @@ def _observations(flat: Task) -> dict[str, ObservationGroup]:
         "contact": Observation(observations.foot_contact),
         "foot_height": Observation(observations.foot_height),
     }
-    return {
-        "actor": ObservationGroup(terms=sensed | scan),
-        "critic": ObservationGroup(terms=sensed | scan | privileged, noise=False),
-    }
+    return legged.actor_and_critic(sensed | scan, privileged)
 
 
 def make_task() -> Task:
@@ -81,23 +68,7 @@ def make_task() -> Task:
             "low": Termination(terminations.clearance_below, height=0.5),
             "far": Termination(terminations.far_from_origin, time_out=True, limit=5.0),
         },
-        commands={
-            "velocity": Command(
-                commands.heading_velocity,
-                resample_s=(10.0, 10.0),
-                vx_lo=-0.3,
-                vx_hi=0.8,
-                vy_lo=-0.2,
-                vy_hi=0.2,
-                yaw_lo=-0.5,
-                yaw_hi=0.5,
-                stiffness=0.8,
-                heading_share=0.9,
-                standing=0.05,
-                min_speed=0.15,
-                range_lo=1.0,
-            )
-        },
+        commands=legged.heading_command(vx=(-0.3, 0.8), vy=(-0.2, 0.2), yaw=(-0.5, 0.5)),
         events=flat.events | {"base": Event(events.reset_base, xy=0.3, yaw=3.14, velocity=0.1)},
         curricula={"levels": Curriculum(curricula.terrain_levels, promote_share=1.0, demote_share=0.25)},
         metrics=flat.metrics | {"terrain_level": Metric(metrics.terrain_level)},

@@ -19,6 +19,9 @@ from robot_rl_envs.task import (
     Termination,
 )
 
+from robot_rl_tasks import legged
+from robot_rl_tasks.g1_flat import LEARNER, LEARNER_CPU
+
 MOTIONS = ("squat", "wave", "step", "turn")
 TRACKED = (
     "torso_link",
@@ -34,14 +37,7 @@ TRACKED = (
 
 
 def _observations() -> dict[str, ObservationGroup]:
-    sensed = {
-        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),
-        "gravity": Observation(observations.projected_gravity, noise=0.05),
-        "reference": Observation(observations.command, noise=0.05),
-        "joint_pos": Observation(observations.joint_pos_rel, noise=0.01),
-        "joint_vel": Observation(observations.joint_vel, noise=0.5, scale=0.05),
-        "last_action": Observation(observations.last_action),
-    }
+    sensed = legged.proprioception(joint_vel_noise=0.5, reference=Observation(observations.command, noise=0.05))
     privileged = {
         "lin_vel": Observation(observations.base_lin_vel),
         "height": Observation(observations.base_height),
@@ -50,10 +46,7 @@ def _observations() -> dict[str, ObservationGroup]:
         "bodies": Observation(motions.body_errors),
         "phase": Observation(motions.motion_phase),
     }
-    return {
-        "actor": ObservationGroup(terms=sensed),
-        "critic": ObservationGroup(terms=sensed | privileged, noise=False),
-    }
+    return legged.actor_and_critic(sensed, privileged)
 
 
 def _rewards() -> dict[str, Reward]:
@@ -96,15 +89,14 @@ def make_task() -> Task:
         },
         commands={"reference": Command(motions.reference_motion, resample_s=(10.0, 10.0))},
         curricula={"failures": Curriculum(motions.failing_starts, memory_s=20.0)},
-        events={
-            "mass": Event(events.base_mass, mode="startup", body="torso_link", mass=1.0, com=0.02),
-            "start": Event(
+        events=legged.randomization(
+            "torso_link",
+            least_friction=0.5,
+            start=Event(
                 motions.reset_to_motion, position=0.05, velocity=0.1, uniform=0.3, spread=0.7, only=-1.0, phase=-1.0
             ),
-            "friction": Event(events.foot_friction, lo=0.5, hi=1.2),
-            "motors": Event(events.motor_strength, lo=0.9, hi=1.1),
-            "push": Event(events.push, mode="interval", interval_s=(5.0, 10.0), xy=0.2, yaw=0.2),
-        },
+        )
+        | {"push": Event(events.push, mode="interval", interval_s=(5.0, 10.0), xy=0.2, yaw=0.2)},
         metrics={
             "joint_error": Metric(motions.joint_error),
             "body_error": Metric(motions.body_error),
@@ -113,15 +105,7 @@ def make_task() -> Task:
         # What follows a motion in the mirror is the mirror image of what follows it, whichever motions there are.
         mirror=True,
         num_envs=(512, 4096),
-        learner={
-            "max_iterations": 600,
-            "num_steps": 24,
-            "ppo.entropy_coef": 0.001,
-            "ppo.schedule": "linear",
-            "ppo.learning_rate": 1e-3,
-            "actor.init_std": 0.4,
-            "symmetry": "network",
-        },
-        learner_cpu={"actor.hidden": [256, 128], "critic.hidden": [256, 128]},
+        learner={"max_iterations": 600, **LEARNER},
+        learner_cpu=dict(LEARNER_CPU),
         solved=("tracking/joint_error", 0.1),
     )

@@ -1,19 +1,10 @@
 """Unitree Go2 on flat ground follows a velocity command with a clean trot, and stands at command 0."""
 
 from robot_rl_assets.registry import get_robot
-from robot_rl_envs.mdp import commands, events, metrics, observations, rewards, terminations
-from robot_rl_envs.task import (
-    Actions,
-    Command,
-    Event,
-    Metric,
-    Observation,
-    ObservationGroup,
-    Reward,
-    Sim,
-    Task,
-    Termination,
-)
+from robot_rl_envs.mdp import commands, events, rewards, terminations
+from robot_rl_envs.task import Actions, Command, Event, Reward, Sim, Task, Termination
+
+from robot_rl_tasks import legged
 
 GAIT_HZ = 2.0
 BASE_BODY = 1
@@ -43,28 +34,6 @@ FLASHSAC = {
 """Many quick gradient steps of small networks on a CPU. A trained PPO policy stays below 1.5 in 99 of 100 actions."""
 
 
-def _observations() -> dict[str, ObservationGroup]:
-    sensed = {
-        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),
-        "gravity": Observation(observations.projected_gravity, noise=0.05),
-        "command": Observation(observations.velocity_command),
-        "clock": Observation(observations.gait_clock, frequency_hz=GAIT_HZ),
-        "joint_pos": Observation(observations.joint_pos_rel, noise=0.01),
-        "joint_vel": Observation(observations.joint_vel, noise=1.0, scale=0.05),
-        "last_action": Observation(observations.last_action),
-    }
-    privileged = {
-        "lin_vel": Observation(observations.base_lin_vel),
-        "height": Observation(observations.base_height),
-        "contact": Observation(observations.foot_contact),
-        "foot_height": Observation(observations.foot_height),
-    }
-    return {
-        "actor": ObservationGroup(terms=sensed),
-        "critic": ObservationGroup(terms=sensed | privileged, noise=False),
-    }
-
-
 def _rewards() -> dict[str, Reward]:
     return {
         "track": Reward(rewards.track_lin_vel, weight=2.5, std=0.5),
@@ -92,7 +61,7 @@ def make_task() -> Task:
         sim=Sim(timestep=0.02 / 3, decimation=3, iterations=5, ls_iterations=8),
         episode_length_s=20.0,
         actions=Actions(kind="position", scale=2.0),
-        observations=_observations(),
+        observations=legged.walking_observations(GAIT_HZ),
         rewards=_rewards(),
         terminations={
             "tilted": Termination(terminations.tilted, limit_rad=1.0),
@@ -111,18 +80,14 @@ def make_task() -> Task:
                 standing=0.1,
             )
         },
-        events={
-            "mass": Event(events.base_mass, mode="startup", body=BASE_BODY, mass=1.0, com=0.02),
-            "base": Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.2),
-            "joints": Event(events.reset_joints, position=0.1, velocity=0.2),
-            "friction": Event(events.foot_friction, lo=0.4, hi=1.2),
-            "motors": Event(events.motor_strength, lo=0.9, hi=1.1),
-            "push": Event(events.push, mode="interval", interval_s=(6.0, 10.0), xy=0.5, yaw=0.3),
-        },
-        metrics={
-            "lin_vel_error": Metric(metrics.lin_vel_error, after_s=1.0),
-            "yaw_vel_error": Metric(metrics.yaw_vel_error, after_s=1.0),
-        },
+        events=legged.randomization(
+            BASE_BODY,
+            least_friction=0.4,
+            base=Event(events.reset_base, xy=0.5, yaw=3.14, velocity=0.2),
+            joints=Event(events.reset_joints, position=0.1, velocity=0.2),
+        )
+        | {"push": Event(events.push, mode="interval", interval_s=(6.0, 10.0), xy=0.5, yaw=0.3)},
+        metrics=legged.velocity_errors(),
         only_positive_rewards=True,
         mirror=True,
         num_envs=(512, 4096),

@@ -4,16 +4,9 @@ import math
 
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.mdp import events, metrics, observations, rewards
-from robot_rl_envs.task import (
-    Actions,
-    Event,
-    Metric,
-    Observation,
-    ObservationGroup,
-    Reward,
-    Sim,
-    Task,
-)
+from robot_rl_envs.task import Actions, Event, Metric, Observation, ObservationGroup, Reward, Sim, Task
+
+from robot_rl_tasks import legged
 
 STANDING_M = 0.24
 """Height of the base from which it stands; it is 0.27 m in the default pose under its weight."""
@@ -22,22 +15,12 @@ DROPPED_M = 0.15
 
 
 def _observations() -> dict[str, ObservationGroup]:
-    sensed = {
-        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),
-        "gravity": Observation(observations.projected_gravity, noise=0.05),
-        "joint_pos": Observation(observations.joint_pos_rel, noise=0.01),
-        "joint_vel": Observation(observations.joint_vel, noise=1.0, scale=0.05),
-        "last_action": Observation(observations.last_action),
-    }
     privileged = {
         "lin_vel": Observation(observations.base_lin_vel),
         "height": Observation(observations.base_height, scale=3.0),
         "contact": Observation(observations.foot_contact),
     }
-    return {
-        "actor": ObservationGroup(terms=sensed),
-        "critic": ObservationGroup(terms=sensed | privileged, noise=False),
-    }
+    return legged.actor_and_critic(legged.proprioception(), privileged)
 
 
 def make_task() -> Task:
@@ -59,12 +42,9 @@ def make_task() -> Task:
             "action_rate": Reward(rewards.action_rate, weight=-0.01),
             "limits": Reward(rewards.joint_limits, weight=-0.5, soft=0.95),
         },
-        events={
-            "mass": Event(events.base_mass, mode="startup", body="base_link", mass=1.0, com=0.02),
-            "drop": Event(events.reset_anyhow, height=DROPPED_M, joints=0.8),
-            "friction": Event(events.foot_friction, lo=0.4, hi=1.2),
-            "motors": Event(events.motor_strength, lo=0.9, hi=1.1),
-        },
+        events=legged.randomization(
+            "base_link", least_friction=0.4, drop=Event(events.reset_anyhow, height=DROPPED_M, joints=0.8)
+        ),
         metrics={
             "standing": Metric(
                 metrics.standing, over="min", after_s=3.0, height=STANDING_M, tilt_rad=math.radians(25.0)

@@ -10,18 +10,9 @@ from typing import Any
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.mdp import events, objects, observations, rewards, terminations
 from robot_rl_envs.objects import Box, Contact
-from robot_rl_envs.task import (
-    Actions,
-    Event,
-    Metric,
-    Observation,
-    ObservationGroup,
-    Reward,
-    Sim,
-    Task,
-    Termination,
-)
+from robot_rl_envs.task import Actions, Event, Metric, Observation, ObservationGroup, Reward, Sim, Task, Termination
 
+from robot_rl_tasks import legged
 from robot_rl_tasks.go2_jump import jump
 
 BOX = "box"
@@ -38,24 +29,14 @@ _STANDING: dict[str, Any] = {**_ON, "height": STANDING_M, "tilt_rad": math.radia
 
 
 def _observations() -> dict[str, ObservationGroup]:
-    sensed = {
-        "gyro": Observation(observations.base_ang_vel, noise=0.2, scale=0.25),
-        "gravity": Observation(observations.projected_gravity, noise=0.05),
-        "box": Observation(jump.box_top, noise=0.01, scale=2.0, measured="box_top", **_TOP),
-        "joint_pos": Observation(observations.joint_pos_rel, noise=0.01),
-        "joint_vel": Observation(observations.joint_vel, noise=1.0, scale=0.05),
-        "last_action": Observation(observations.last_action),
-    }
+    sensed = legged.proprioception(box=Observation(jump.box_top, noise=0.01, scale=2.0, measured="box_top", **_TOP))
     privileged = {
         "lin_vel": Observation(observations.base_lin_vel),
         "height": Observation(observations.base_height, scale=3.0),
         "contact": Observation(observations.foot_contact),
         "foot_height": Observation(observations.foot_height),
     }
-    return {
-        "actor": ObservationGroup(terms=sensed),
-        "critic": ObservationGroup(terms=sensed | privileged, noise=False),
-    }
+    return legged.actor_and_critic(sensed, privileged)
 
 
 def _rewards() -> dict[str, Reward]:
@@ -95,16 +76,15 @@ def make_task() -> Task:
             BOX: Box(size=(SIDE_M, SIDE_M, DEPTH_M), pos=(middle, 0.0, sum(HEIGHT_M) / 2 - DEPTH_M / 2), fixed=True)
         },
         contacts={"bump": Contact(first="base_link", second=BOX)},
-        events={
-            "mass": Event(events.base_mass, mode="startup", body="base_link", mass=1.0, com=0.02),
-            "box": Event(
+        events=legged.randomization(
+            "base_link",
+            least_friction=0.5,
+            box=Event(
                 objects.place_fixed, object=BOX, x_lo=-ahead, x_hi=ahead, y_lo=0.0, y_hi=0.0, z_lo=-high, z_hi=high
             ),
-            "base": Event(events.reset_base, xy=0.05, yaw=0.15, velocity=0.1),
-            "joints": Event(events.reset_joints, position=0.1, velocity=0.2),
-            "friction": Event(events.foot_friction, lo=0.5, hi=1.2),
-            "motors": Event(events.motor_strength, lo=0.9, hi=1.1),
-        },
+            base=Event(events.reset_base, xy=0.05, yaw=0.15, velocity=0.1),
+            joints=Event(events.reset_joints, position=0.1, velocity=0.2),
+        ),
         metrics={
             "on_box": Metric(jump.stands_on, over="end", **_STANDING),
             "flight_time": Metric(jump.flight_time, over="max"),
