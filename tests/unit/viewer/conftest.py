@@ -48,6 +48,7 @@ class FakeEnv:
         self.cfg, self.commanded = SimpleNamespace(name="fake"), commanded
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int32)
         self.fall_next = torch.zeros(num_envs, dtype=torch.bool)
+        self.time_out_next = self.fall_next.clone()
         self.actions, self.commands, self.pushes = [], [], []
         self.state = SimpleNamespace(command=torch.zeros(num_envs, 3))
         self.reset()
@@ -89,7 +90,8 @@ class FakeEnv:
         state.qpos[:, :3] += state.base_lin_vel_b * self.step_dt
         done, self.fall_next = self.fall_next, torch.zeros(self.num_envs, dtype=torch.bool)
         state.qpos[done, :2] = 0.0
-        return self.get_observations(), torch.ones(self.num_envs), done, {}
+        time_outs, self.time_out_next = self.time_out_next, torch.zeros(self.num_envs, dtype=torch.bool)
+        return self.get_observations(), torch.ones(self.num_envs), done | time_outs, {"time_outs": time_outs}
 
 
 @pytest.fixture
@@ -130,6 +132,7 @@ class Page:
         while True:
             message = json.loads(self.socket.recv(timeout=60))
             if message.get("id") == self.count:
+                assert "result" in message, (method, message)
                 return message["result"]
             self.events.append(message)
 
