@@ -10,9 +10,12 @@ import numpy as np
 import torch
 
 from robot_rl.viewer.command import CommandInfo, command_info
+from robot_rl.viewer.shapes import height_above_base
 
 SMOOTHING_S = 0.15
 """Time constant of the measured velocity that is shown [s]; that of a single control step is noisy."""
+CLEAR_M = 0.06
+"""Space between the robot's head and the lines of its velocities [m]."""
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
@@ -32,8 +35,9 @@ class Driver:
         info: what its command is; None without one.
         time_s: simulated time since the start [s].
         episode_return: (N,) reward summed over the current episodes.
+        above_m: where velocities are drawn, above the base [m]: over the robot's head.
         measured: (N, 3) smoothed planar velocity and yaw rate in the base frame; 0 without a velocity command.
-        resets: number of episodes that ended.
+        failures: number of episodes that ended, other than by a time-out.
     """
 
     def __init__(self, env: Any, policy: Any | None) -> None:
@@ -47,8 +51,9 @@ class Driver:
         """
         self.env, self._policy = env, policy
         self.info = command_info(env)
-        self.time_s, self.resets = 0.0, 0
+        self.time_s, self.failures = 0.0, 0
         self.episode_return, self.measured = torch.zeros(env.num_envs), np.zeros((env.num_envs, 3))
+        self.above_m = height_above_base(scene_model(env)) + CLEAR_M
         self._obs = env.get_observations()
         self._forget = getattr(policy, "reset", lambda mask=None: None)
         self._forget()
@@ -72,12 +77,12 @@ class Driver:
     @torch.no_grad()
     def step(self) -> np.ndarray:
         """Run one control step and return the worlds (N,) bool where the episode ended."""
-        self._obs, reward, done, _ = self.env.step(self._act())
-        done = done.bool().cpu()
+        self._obs, reward, done, extras = self.env.step(self._act())
+        done, timed_out = done.bool().cpu(), extras["time_outs"].bool().cpu()
         self.episode_return = torch.where(done, 0.0, self.episode_return + reward.float().cpu())
         self.time_s += self.env.step_dt
         mask = done.numpy().copy()
-        self.resets += int(mask.sum())
+        self.failures += int((done & ~timed_out).sum())
         if mask.any():
             self._forget(mask if self._is_bundle else done)
         if self.tracks:

@@ -22,7 +22,9 @@ class Handles:
         self._ended: set[str] = set()
         self._gizmos: dict[str, Any] = {}
         for name in names:
-            gizmo = server.scene.add_transform_controls(f"{parent}/objects/{name}", scale=GIZMO_M, depth_test=False)
+            node = f"{parent}/objects/{name}"
+            gizmo = server.scene.add_transform_controls(node, scale=GIZMO_M, depth_test=False)
+            server.scene.add_label(f"{node}/label", name, position=(0.0, 0.0, 1.2 * GIZMO_M), anchor="bottom-center")
             gizmo.on_update(self._follow(name))
             self._gizmos[name] = gizmo
 

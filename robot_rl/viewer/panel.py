@@ -14,8 +14,8 @@ from robot_rl.viewer.command import CommandInfo
 if TYPE_CHECKING:
     import viser
 
-ALL = "all in turn"
-"""Chosen where every motion may come."""
+ALL = "any, drawn at each reset"
+"""Chosen where every motion may come; one that loops is followed until then."""
 VELOCITY_STEP = 0.05
 """Step of the sliders of a velocity command [m/s, rad/s]."""
 STYLE = "font: 13px system-ui, sans-serif; font-variant-numeric: tabular-nums; padding: 0 1em; width: 100%;"
@@ -63,12 +63,14 @@ class Panel:
         info: CommandInfo | None,
         start: np.ndarray,
         *,
+        travels: bool,
         can_push: bool,
         motions: Sequence[str] = (),
     ) -> None:
         """Build the panel.
 
-        It has sliders for a command, which begin at `start` (width,), a choice of motions, and a button for pushes.
+        It has sliders for a command, which begin at `start` (width,), a choice of motions, a switch for the view of a
+        robot that travels, and a button for pushes.
         """
         self._gui, self._info = server.gui, info
         self._requests: set[str] = set()
@@ -77,7 +79,7 @@ class Panel:
         self._gui.set_panel_label(title)
         self._sliders = self._add_command(info, start) if info is not None else None
         self._motions = self._add_motions(motions) if motions else None
-        self._add_simulation(can_push)
+        self._add_simulation(travels, can_push)
         tracks = info is not None and info.is_velocity
         with self._gui.add_folder("Measured" if info is None or tracks else "Figures"):
             self._figures = self._gui.add_html("")
@@ -101,14 +103,14 @@ class Panel:
         """Name of the chosen motion; empty for all."""
         return "" if self._motions is None or self._motions.value == ALL else str(self._motions.value)
 
-    def _add_simulation(self, can_push: bool) -> None:
+    def _add_simulation(self, travels: bool, can_push: bool) -> None:
         with self._gui.add_folder("Simulation"):
             names = ["Pause", "Reset", "Push"] if can_push else ["Pause", "Reset"]
-            self._buttons = self._gui.add_button_group("control", names)
+            self._buttons = self._gui.add_button_group("Control", names)
             self._buttons.on_click(lambda event: self._press(str(event.target.value)))
-            self._push = self._gui.add_slider("push [m/s]", 0.1, 2.0, 0.1, 0.8) if can_push else None
-            self._speed = self._gui.add_slider("speed [×]", 0.1, 4.0, 0.1, 1.0, hint="1 is real time")
-            self._follow = self._gui.add_checkbox("Follow the robot", True)
+            self._push = self._gui.add_slider("Push [m/s]", 0.1, 2.0, 0.1, 0.8) if can_push else None
+            self._speed = self._gui.add_slider("Speed [×]", 0.1, 4.0, 0.1, 1.0, hint="1 is real time")
+            self._follow = self._gui.add_checkbox("Follow the robot", True) if travels else None
 
     def _add_plot(self, info: CommandInfo) -> Any:
         from viser import uplot
@@ -158,7 +160,7 @@ class Panel:
     @property
     def follow(self) -> bool:
         """Whether the view follows the robot."""
-        return bool(self._follow.value)
+        return self._follow is not None and bool(self._follow.value)
 
     def write(self, rows: list[tuple[str, float, float | None]], facts: dict[str, str]) -> None:
         """Show rows of (name, command, measured), measured None where nothing is, and other figures by name."""

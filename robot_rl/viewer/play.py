@@ -97,7 +97,8 @@ class Player:
         self._scene = RobotScene(server, scene_model(env))
         start = np.zeros(0) if info is None else first_command(info, self.driver.command()[0])
         names = self._motions.names if self._motions is not None else ()
-        self.panel = Panel(server, str(env.cfg.name), info, start, can_push=can_be_pushed(env), motions=names)
+        travels, pushed = self._scene.travels, can_be_pushed(env)
+        self.panel = Panel(server, str(env.cfg.name), info, start, travels=travels, can_push=pushed, motions=names)
         self._target = Target(server, WORLD, info) if info is not None and info.is_target else None
         self._handles = Handles(server, WORLD, list(free_objects(env)))
         self._scene.update(self.driver.qpos[0])
@@ -189,7 +190,7 @@ class Player:
             facts = {
                 "Simulated": f"{self.driver.time_s:.1f} s",
                 "Speed": "paused" if self.panel.paused else f"{rate * self.env.step_dt:.2f} ×, {rate:.0f} steps/s",
-                "Falls": str(self.driver.resets),
+                "Failures": str(self.driver.failures),
             }
             if not tracks:
                 facts["Return"] = f"{float(self.driver.episode_return[0]):.1f}"
@@ -206,9 +207,7 @@ class Player:
             return []
         got = [*measured.tolist()] if self.driver.tracks else []
         got += [None] * (len(command) - len(got))
-        names = zip(self._info.names, self._info.units, strict=True)
-        labels = [name if unit == "1" else f"{name} [{unit}]" for name, unit in names]
-        return list(zip(labels, command.tolist(), got, strict=True))
+        return list(zip(self._info.labels, command.tolist(), got, strict=True))
 
 
 def by_hand(info: CommandInfo | None) -> CommandInfo | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robot_rl.viewer.drive import heading
-from robot_rl.viewer.shapes import body_meshes
+from robot_rl.viewer.drive import CLEAR_M, heading
+from robot_rl.viewer.shapes import body_meshes, height_above_base
 
 if TYPE_CHECKING:
     import mujoco
@@ -30,6 +30,7 @@ class RobotScene:
         self._mj, self._server, self._model = mujoco, server, model
         self._data = mujoco.MjData(model)
         self._free = travelling_joints(model)
+        self._above_m = height_above_base(model) + CLEAR_M
         self._is_first = True
         self._set_stage()
         self._world = server.scene.add_frame(WORLD, show_axes=False)
@@ -45,6 +46,11 @@ class RobotScene:
             )
             for name, rgb in (("command", (26, 115, 230)), ("measured", (46, 160, 90)))
         }
+
+    @property
+    def travels(self) -> bool:
+        """Whether the robot moves through the world, so that the view can follow it."""
+        return bool(self._free.size)
 
     def _add_bodies(self, bodies: Iterable[int], parent: str, *, ghost: bool = False) -> dict[int, Any]:
         """Send the shapes of bodies and return their nodes; those of a ghost have one transparent colour."""
@@ -154,8 +160,8 @@ class RobotScene:
         if not self._free.size:
             return
         base = self._data.xpos[self._model.jnt_bodyid[self._free[0]]]
-        for height, name, vector in ((0.24, "command", command), (0.21, "measured", measured)):
-            start = base + np.array([0.0, 0.0, height])
+        for height, name, vector in ((0.03, "command", command), (0.0, "measured", measured)):
+            start = base + np.array([0.0, 0.0, self._above_m + height])
             end = start + np.array([*(0.4 * rotation @ vector[:2]), 0.0])
             handle = self._arrows[name]
             handle.visible = bool(np.linalg.norm(vector[:2]) > 0.03)

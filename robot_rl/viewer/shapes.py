@@ -148,6 +148,23 @@ def body_meshes(model: mujoco.MjModel, body: int) -> list[tuple[tuple[int, int, 
     return [(rgb, opacity, join(meshes)) for (rgb, opacity), meshes in found.items()]
 
 
+def height_above_base(model: mujoco.MjModel) -> float:
+    """Return how far a robot reaches above its base [m], in the model's initial configuration; 0 for a fixed base."""
+    import mujoco
+    from robot_rl_envs.render import is_robots, travelling_joints
+
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    free = travelling_joints(model)
+    geoms = np.flatnonzero(is_robots(model, model.geom_bodyid) & np.isin(model.geom_group, GROUPS))
+    if not free.size or not geoms.size:
+        return 0.0
+    up = data.geom_xmat[geoms].reshape(-1, 3, 3)[:, 2]  # the vertical in the geoms' frames
+    centre, half = model.geom_aabb[geoms, :3], model.geom_aabb[geoms, 3:]
+    tops = data.geom_xpos[geoms, 2] + (up * centre).sum(1) + (np.abs(up) * half).sum(1)
+    return float(tops.max() - data.xpos[model.jnt_bodyid[free[0]], 2])
+
+
 def geom_colour(model: mujoco.MjModel, geom: int) -> np.ndarray:
     """Return the colour (4,) of a geom in [0, 1]: its material's if it has one and no colour of its own."""
     own, material = model.geom_rgba[geom], int(model.geom_matid[geom])

@@ -33,6 +33,7 @@ class Target:
         if self._turns:
             axes = scene.add_frame(f"{name}/axes", axes_length=AXES_M, axes_radius=AXES_M / 25)
             self._nodes.append(axes)
+        scene.add_label(f"{name}/gizmo/label", "target", position=(0.0, 0.0, 1.2 * GIZMO_M), anchor="bottom-center")
         self._gizmo.on_update(self._drag)
 
     async def _drag(self, event: viser.TransformControlsEvent) -> None:

@@ -124,6 +124,8 @@ def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray
     driver, shown = Driver(env, policy), cfg.num_robots
     info = driver.info
     script = make_script(info, cfg.seconds) if info is not None and driver.tracks else []
+    if script:
+        env.set_command(script[0].command)  # the first frame is drawn before the first step
     size = (cfg.width, strip_height(cfg.height))
     rows, model = (1 if shown == 1 else 2), scene_model(env)
     with contextlib.ExitStack() as stack:
@@ -153,7 +155,7 @@ def _strip(
         return draw_progress(size, name, driver.time_s, f"return {value:.1f}")
     command = driver.command()[:shown].mean(0)
     if not driver.tracks:
-        return draw_numbers(size, name, driver.time_s, dict(zip(info.names, command.tolist(), strict=True)))
+        return draw_numbers(size, name, driver.time_s, dict(zip(info.labels, command.tolist(), strict=True)))
     label = segment_at(script, driver.time_s).label
     return draw_tracking(
         size, label, driver.time_s, info=info, command=command, measured=driver.measured[:shown].mean(0)
@@ -184,7 +186,8 @@ def _markers(driver: Driver, world: int) -> tuple[list[Arrow], list[Sphere]]:
     command = driver.command()[world].astype(np.float64)
     if driver.tracks:
         position, quat = (part[world].cpu().numpy() for part in (env.state.base_pos_w, env.state.base_quat_wxyz))
-        return _arrows(position, quat, command, driver.measured[world]), []
+        above = position + np.array([0.0, 0.0, driver.above_m])
+        return _arrows(above, quat, command, driver.measured[world]), []
     origin, quat = command_frame(env, info, world)
     frame = rotation(quat)
     centre = origin + frame @ command[:3]
@@ -196,11 +199,11 @@ def _markers(driver: Driver, world: int) -> tuple[list[Arrow], list[Sphere]]:
 
 
 def _arrows(position: np.ndarray, quat: np.ndarray, command: np.ndarray, velocity: np.ndarray) -> list[Arrow]:
-    """Return arrows of command and measured planar velocity above the robot, 30 cm for 1 m/s."""
+    """Return arrows of command and measured planar velocity at a position (3,) above the robot, 30 cm for 1 m/s."""
     from robot_rl_envs.render import Arrow
 
     rotation, arrows = heading(quat), []
-    for height, vector, colour in ((0.22, command, COMMAND), (0.19, velocity, MEASURED)):
+    for height, vector, colour in ((0.03, command, COMMAND), (0.0, velocity, MEASURED)):
         planar = 0.3 * rotation @ vector[:2]
         rgba = (colour[0] / 255, colour[1] / 255, colour[2] / 255, 1.0)
         start = position + np.array([0.0, 0.0, height])

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import torch
 
+from robot_rl.viewer.drive import rotation
+
 MODEL = """
 <mujoco>
   <worldbody>
@@ -48,6 +50,7 @@ class FakeEnv:
         self.cfg, self.commanded = SimpleNamespace(name="fake"), commanded
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int32)
         self.fall_next = torch.zeros(num_envs, dtype=torch.bool)
+        self.time_out_next = self.fall_next.clone()
         self.actions, self.commands, self.pushes = [], [], []
         self.state = SimpleNamespace(command=torch.zeros(num_envs, 3))
         self.reset()
@@ -89,7 +92,8 @@ class FakeEnv:
         state.qpos[:, :3] += state.base_lin_vel_b * self.step_dt
         done, self.fall_next = self.fall_next, torch.zeros(self.num_envs, dtype=torch.bool)
         state.qpos[done, :2] = 0.0
-        return self.get_observations(), torch.ones(self.num_envs), done, {}
+        time_outs, self.time_out_next = self.time_out_next, torch.zeros(self.num_envs, dtype=torch.bool)
+        return self.get_observations(), torch.ones(self.num_envs), done | time_outs, {"time_outs": time_outs}
 
 
 @pytest.fixture
@@ -130,18 +134,37 @@ class Page:
         while True:
             message = json.loads(self.socket.recv(timeout=60))
             if message.get("id") == self.count:
+                assert "result" in message, (method, message)
                 return message["result"]
             self.events.append(message)
 
     def js(self, code):
         return self.call("Runtime.evaluate", expression=code, returnByValue=True)["result"].get("value")
 
-    def wait(self, code, seconds=60.0):
-        """Waits until a piece of JavaScript is true."""
+    def wait(self, code, seconds=120.0, meanwhile=time.sleep):
+        """Waits until a piece of JavaScript is true; meanwhile(0.2) passes the time."""
         end = time.monotonic() + seconds
         while not self.js(code):
             assert time.monotonic() < end, f"never true: {code}\n{self.js('document.body.innerText')}"
-            time.sleep(0.2)
+            meanwhile(0.2)
+
+    def mouse(self, kind, at, **more):
+        x, y = (float(value) for value in at)
+        self.call("Input.dispatchMouseEvent", type=f"mouse{kind}", x=x, y=y, button="left", **more)
+
+    def click(self, element):
+        """Clicks into the middle of an element, which is an expression of JavaScript."""
+        at = self.js(f"(r => [r.x + r.width / 2, r.y + r.height / 2])(({element}).getBoundingClientRect())")
+        self.mouse("Pressed", at, buttons=1, clickCount=1)
+        self.mouse("Released", at, clickCount=1)
+
+    def drag(self, start, end, steps=10):
+        """Moves the pressed mouse from one pixel (2,) to another."""
+        self.mouse("Moved", start)
+        self.mouse("Pressed", start, buttons=1, clickCount=1)
+        for at in np.linspace(start, end, steps + 1)[1:]:
+            self.mouse("Moved", at, buttons=1)
+        self.mouse("Released", end, clickCount=1)
 
     def screenshot(self) -> np.ndarray:
         from io import BytesIO
@@ -157,9 +180,48 @@ class Page:
         self.process.wait(timeout=30)
 
 
-@pytest.fixture
-def page(chromium, tmp_path):
-    """A headless browser page."""
-    page = Page(chromium, tmp_path / "browser")
+class Visit:
+    """A browser that shows the page of a player of this process, which simulates while something is waited for."""
+
+    def __init__(self, page, player):
+        self.page, self.player = page, player
+        page.call("Page.navigate", url=player.url)
+        self.wait(r"/Simulated\s+[1-9]/.test(document.body.innerText)")
+
+    def wait(self, code):
+        self.page.wait(code, meanwhile=self.player.run)
+
+    def pixel(self, point):
+        """Where a point (3,) of the world [m] is seen, (2,) pixels."""
+        (client,) = self.player._page.server.get_clients().values()
+        camera = client.camera
+        x, y, z = rotation(np.asarray(camera.wxyz)).T @ (np.asarray(point) - camera.position)
+        scale = camera.image_height / (2 * np.tan(camera.fov / 2)) / z
+        return np.array([camera.image_width / 2 + scale * x, camera.image_height / 2 + scale * y])
+
+    def drag(self, start, end):
+        """Drags what is seen at a point (3,) of the world to where another one is seen."""
+        self.page.drag(self.pixel(start), self.pixel(end))
+
+
+@pytest.fixture(scope="session")
+def browser(chromium, tmp_path_factory):
+    """A headless browser; starting one takes seconds."""
+    page = Page(chromium, tmp_path_factory.mktemp("browser"))
     yield page
     page.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A headless browser's page."""
+    browser.events.clear()
+    yield browser
+    browser.call("Page.navigate", url="about:blank")
+
+
+@pytest.fixture
+def visit(page):
+    """visit(player): the player's page in the browser, once it shows a simulated second; no script of it may fail."""
+    yield lambda player: Visit(page, player)
+    assert not [e for e in page.events if e["method"] == "Runtime.exceptionThrown"]

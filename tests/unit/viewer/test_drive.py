@@ -56,7 +56,7 @@ def test_bundle_gets_raw_state_and_its_action_is_used_not_its_target(fake_env):
     assert done.tolist() == [False, True]
     assert bundle.resets[0] is None
     assert bundle.resets[1].tolist() == [False, True]
-    assert driver.resets == 1
+    assert driver.failures == 1
 
 
 def test_a_recurrent_network_is_reset_when_an_episode_ends(fake_env):
@@ -80,6 +80,14 @@ def test_a_recurrent_network_is_reset_when_an_episode_ends(fake_env):
     assert isinstance(ended, torch.Tensor)
     assert ended.tolist() == [False, True]
     assert whole is None
+
+
+def test_an_episode_that_ends_by_time_is_no_failure(fake_env):
+    env = fake_env(2)
+    driver = Driver(env, None)
+    env.time_out_next = torch.tensor([True, False])
+    assert driver.step().tolist() == [True, False]
+    assert driver.failures == 0
 
 
 def test_return_starts_from_zero_with_the_episode(fake_env):
@@ -164,6 +172,6 @@ def test_bundle_that_comes_with_the_project_walks():
     for step in range(200):
         driver.step()
         mean += driver.velocity() / 100 if step >= 100 else 0.0
-    assert driver.resets == 0
+    assert driver.failures == 0
     np.testing.assert_allclose(mean[:, 0], 0.8, atol=0.35)
     np.testing.assert_allclose(mean[:, 1:], 0.0, atol=0.3)

@@ -1,14 +1,19 @@
 """The reference next to the robot: where it stands and faces, and which motions may be chosen."""
 
+import contextlib
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from robot_rl_envs.make import make_env
 from robot_rl_envs.motions import rotation
+from robot_rl_tasks.registry import get_task
 
 from robot_rl.errors import UserError
 from robot_rl.viewer.ghost import OFFSET_M, Motions
+from robot_rl.viewer.panel import ALL
+from robot_rl.viewer.play import Player
 
 
 class Env:
@@ -73,3 +78,19 @@ def test_a_motion_is_chosen_by_its_name():
 
 def test_a_task_without_motions_has_no_ghost():
     assert Motions.of(SimpleNamespace(scene=None)) is None
+
+
+@pytest.mark.slow
+def test_a_motion_is_chosen_in_a_browser(visit):
+    with contextlib.closing(make_env(get_task("g1_track"), num_envs=1, engine="mujoco", num_threads=1)) as env:
+        player = Player(env, None, port=0)
+        view = visit(player)
+        names = env.scene.clips.names
+        name = names[int(env.state.motion_id[0]) - 1]  # another one
+        view.page.click(f"[...document.querySelectorAll('input')].find(e => e.value == '{ALL}')")
+        option = f"[...document.querySelectorAll('[role=option]')].find(e => e.innerText == '{name}')"
+        view.wait(f"!!{option}")
+        view.page.click(option)
+        view.wait(rf"/Motion\s+{name}, /.test(document.body.innerText)")
+        assert names[int(env.state.motion_id[0])] == name
+        player.close()

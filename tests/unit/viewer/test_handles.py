@@ -1,6 +1,7 @@
 """Objects are held, moved and let go by their gizmos."""
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,9 +12,13 @@ from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.objects import Box
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
+from robot_rl_tasks.registry import get_task
 
+from robot_rl.viewer.drive import free_objects, rotation
+from robot_rl.viewer.handles import GIZMO_M
 from robot_rl.viewer.play import Player
 
+SHOWN = r"+/Simulated\s+([\d.]+)/.exec(document.body.innerText)[1]"
 POSE = [0.3, -1.0, 1.5, 0.6, 0.0, 0.0, 0.8]
 
 
@@ -87,3 +92,23 @@ def test_only_a_free_object_can_be_placed(player):
         player.env.place_object("cup", (0, 0, 0))
     player.env.place_object("cube", (0.0, 0.0, 1.0), (2.0, 0.0, 0.0, 0.0), torch.tensor([0]))
     assert cube(player)[0] == [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.slow
+def test_a_cube_lies_where_it_was_dropped_in_a_browser(visit):
+    task = get_task("panda_lift")
+    task.episode_length_s = 1e4
+    with contextlib.closing(make_env(task, num_envs=1, engine="mujoco", num_threads=1)) as env:
+        player = Player(env, None, port=0)  # the arm holds its pose
+        view = visit(player)
+        player.panel.move(np.array([0.6, 0.2, 0.4]))  # the target's gizmo is out of the way
+        player.run(0.2)
+        pose = free_objects(env)["cube"]
+        along = rotation(pose[3:])[:, 0]
+        # By the gizmo's arrow along the cube's x axis, which is level.
+        view.drag(pose[:3] + 0.7 * GIZMO_M * along, pose[:3] + (0.7 * GIZMO_M + 0.15) * along)
+        view.wait(f"{SHOWN} > {player.driver.time_s + 0.5}")
+        dropped, rest = free_objects(env)["cube"], pose[2]
+        np.testing.assert_allclose(dropped[:2], (pose[:3] + 0.15 * along)[:2], atol=0.01)
+        assert dropped[2] == pytest.approx(rest, abs=1e-3)
+        player.close()

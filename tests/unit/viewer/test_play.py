@@ -85,6 +85,12 @@ def test_readout(player):
     assert "0.50 m/s" in text
 
 
+def test_figures_are_named_as_the_sliders_are(player):
+    player.run(0.1)
+    for handle in player.panel._sliders.handles.values():
+        assert f"<td>{handle.label}</td>" in player.panel._figures.content
+
+
 def test_episode_does_not_end_by_time(player):
     player.env.episode_length_buf.fill_(900)
     player._step()
@@ -126,7 +132,7 @@ def test_page_in_a_browser(page, tmp_path):
         url = server.stdout.readline().strip()
         assert url.startswith("http://localhost:"), server.stderr.read()
         page.call("Page.navigate", url=url)
-        page.wait("document.body.innerText.includes('forward [m/s]')")
+        page.wait("document.body.innerText.includes('Push')")
         page.wait("/Simulated\\s+[1-9]/.test(document.body.innerText)")
         assert page.js("!!document.querySelector('canvas')")
         # The trunk is red, and nothing else is.

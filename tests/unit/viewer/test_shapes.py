@@ -4,7 +4,17 @@ import mujoco
 import numpy as np
 import pytest
 
-from robot_rl.viewer.shapes import body_meshes, box, capsule, cylinder, ellipsoid, geom_colour, height_field, sphere
+from robot_rl.viewer.shapes import (
+    body_meshes,
+    box,
+    capsule,
+    cylinder,
+    ellipsoid,
+    geom_colour,
+    height_above_base,
+    height_field,
+    sphere,
+)
 
 
 def volume(mesh) -> float:
@@ -101,3 +111,17 @@ def test_a_large_height_field_is_thinned_out_up_to_its_edges():
     assert len(mesh.vertices) <= 800
     assert mesh.vertices.min(axis=0).tolist() == [-5.0, -10.0, 0.0]
     assert mesh.vertices.max(axis=0).tolist() == [5.0, 10.0, 0.0]
+
+
+def test_height_of_a_robot_above_its_base():
+    robot = """
+    <mujoco><worldbody><body pos="0 0 0.7">{joint}
+      <geom type="sphere" size="0.1"/>
+      <geom type="sphere" size="9" group="3" contype="0" conaffinity="0"/>
+      <body pos="0 0 0.2"><joint/><geom type="capsule" size="0.05 0.2" euler="0 60 0"/></body>
+    </body></worldbody></mujoco>"""
+    # 0.2 m to the capsule's middle, half of its length of 0.2 m (cos 60 deg) and its radius, by its bounding box.
+    box_above = 0.25 * np.cos(np.pi / 3) + 0.05 * np.sin(np.pi / 3)
+    model = mujoco.MjModel.from_xml_string(robot.format(joint="<freejoint/>"))
+    assert height_above_base(model) == pytest.approx(0.2 + box_above, abs=1e-6)
+    assert height_above_base(mujoco.MjModel.from_xml_string(robot.format(joint="<joint/>"))) == 0.0

@@ -2,9 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,18 +11,9 @@ from robot_rl_envs.make import make_env
 from robot_rl.viewer.command import command_info
 from robot_rl.viewer.drive import can_be_pushed, command_frame
 from robot_rl.viewer.play import Player
+from robot_rl.viewer.target import GIZMO_M
 from robot_rl.viewer.video import COMMAND, VideoCfg, draw_numbers, film, strip_height
 
-SERVE = """
-import contextlib, sys
-from pathlib import Path
-from robot_rl_envs.make import make_env
-from robot_rl.viewer.play import play
-from tests.unit.arm import KINDS, make_arm_task
-task = make_arm_task(Path(sys.argv[1]) / "arm3.xml", KINDS["position"], episode_length_s=1e4)
-with contextlib.closing(make_env(task, num_envs=1, engine="mujoco", num_threads=1)) as env:
-    play(env, None, port=0, ready=lambda url: print(url, flush=True), seconds=300)
-"""
 ROW = r"/x \[m\]\s+{x}\s+y \[m\]\s+{y}\s+z \[m\]\s+{z}/.test(document.body.innerText)"
 
 
@@ -62,6 +50,7 @@ def test_a_page_begins_with_the_target_that_was_drawn(play_arm):
     assert [handle.label for handle in player.panel._sliders.handles.values()] == ["x [m]", "y [m]", "z [m]"]
     assert player.panel.command == pytest.approx(drawn, abs=1e-3)
     assert player.panel._buttons.options == ("Pause", "Reset")
+    assert player.panel._follow is None, "an arm stays where it is"
     player.run(0.2)
     assert player.env.state.command[0].tolist() == pytest.approx(player.panel.command)
     text = player.panel._figures.content
@@ -147,32 +136,14 @@ def test_the_strip_of_a_target_lists_its_numbers():
 
 
 @pytest.mark.slow
-def test_a_target_is_dragged_in_a_browser(page, tmp_path):
-    command = [sys.executable, "-c", SERVE, str(tmp_path)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        url = server.stdout.readline().strip()
-        assert url.startswith("http://localhost:"), server.stderr.read()
-        page.call("Page.navigate", url=url)
-        page.wait(r"/Simulated\s+[1-9]/.test(document.body.innerText)")
-        assert not page.js("document.body.innerText.includes('Push')")
-        y, z = (page.js(rf"/{axis} \[m\]\s+(-?[\d.]+)\s+(y|z|Sim)/.exec(document.body.innerText)[1]") for axis in "yz")
-        # The gizmo's arrow along x is the only thing in this red, and points to the right.
-        image = page.screenshot().astype(int)[:, :900]
-        rows, columns = np.nonzero((image[..., 0] > 200) & (image[..., 1] < 80) & (image[..., 2] < 160))
-        x, at = int(columns.max()) - 4, int(np.median(rows[columns > columns.max() - 8]))
-        mouse = {"type": "mouseMoved", "x": x, "y": at, "button": "left"}
-        page.call("Input.dispatchMouseEvent", **mouse)
-        page.call("Input.dispatchMouseEvent", **(mouse | {"type": "mousePressed", "buttons": 1, "clickCount": 1}))
-        for k in range(1, 11):
-            page.call("Input.dispatchMouseEvent", **(mouse | {"x": x + 18 * k, "buttons": 1}))
-        page.call("Input.dispatchMouseEvent", **(mouse | {"type": "mouseReleased", "x": x + 180, "clickCount": 1}))
-        # Further than its box reaches: there it stays, and only the dragged component has changed.
-        page.wait(ROW.format(x="0.50", y=y, z=z))
-        assert not [e for e in page.events if e["method"] == "Runtime.exceptionThrown"]
-        server.send_signal(signal.SIGINT)
-        _, error = server.communicate(timeout=30)
-        assert server.returncode == 0, error
-    finally:
-        server.kill()
-        server.wait()
+def test_a_target_is_dragged_in_a_browser(visit, play_arm):
+    player = play_arm("position")
+    view = visit(player)
+    _, y, z = player.panel.command
+    assert not view.page.js("document.body.innerText.includes('Push')")
+    assert not view.page.js("document.body.innerText.includes('Follow')")
+    # By the gizmo's arrow along x, further than the box reaches: there it stays, and nothing else has changed.
+    start, along = player._target._gizmo.position, np.array([1.0, 0.0, 0.0])
+    view.drag(start + 0.7 * GIZMO_M * along, start + (0.7 * GIZMO_M + 0.5) * along)
+    view.wait(ROW.format(x="0.50", y=f"{y:.2f}", z=f"{z:.2f}"))
+    assert player.env.state.command[0].tolist() == pytest.approx([0.5, y, z], abs=1e-3)

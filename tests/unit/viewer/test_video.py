@@ -51,6 +51,14 @@ def test_commanded_robot(gl, fake_env, tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["video.mp4"]
 
 
+def test_the_first_frame_shows_the_first_command(gl, fake_env):
+    env = fake_env()
+    with contextlib.closing(film(env, None, VideoCfg(seconds=0.1, fps=10, width=160, height=120))) as frames:
+        next(frames)
+    assert env.commands == [(0.75, 0.0, 0.0)]
+    assert env.actions == []
+
+
 def test_grid_of_four(gl, fake_env, tmp_path):
     env = fake_env(5, commanded=False)
     cfg = VideoCfg(seconds=0.2, fps=10, num_robots=4, width=160, height=120)
