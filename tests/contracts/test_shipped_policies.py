@@ -11,11 +11,13 @@ from robot_rl.experiment.policies import find_bundle
 WORLDS = 40
 PROMISES = {
     "g1_flat": ("failure_rate", 0.0, 0.2),
+    "g1_rough": ("failure_rate", 0.0, 0.2),
     "g1_track": ("joint_error", 0.0, 0.1),
     "go2_getup": ("standing", 0.9, 1.0),
     "go2_jump": ("on_box", 0.8, 1.0),
     "panda_drawer": ("success", 0.95, 1.0),
     "panda_lift": ("success", 0.75, 1.0),
+    "panda_lift_vision": ("success", 0.4, 1.0),
     "panda_reach": ("success", 0.95, 1.0),
 }
 """Task -> a metric, the least and the greatest mean of it over episodes."""

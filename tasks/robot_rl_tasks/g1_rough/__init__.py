@@ -75,6 +75,6 @@ def make_task() -> Task:
         only_positive_rewards=True,
         mirror=True,
         num_envs=flat.num_envs,
-        learner=flat.learner | {"max_iterations": 3000},
+        learner=flat.learner | {"max_iterations": 1200},
         learner_cpu=flat.learner_cpu,
     )

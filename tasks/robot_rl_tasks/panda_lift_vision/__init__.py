@@ -47,10 +47,9 @@ def make_task() -> Task:
     proprioception = {name: term for name, term in sensed.items() if name not in CUBE_TERMS}
     learner = {
         "num_steps": 24,
-        "max_iterations": 500,
+        "max_iterations": 250,
         "actor_groups": ["actor", WRIST],
         "actor.conv.groups": [WRIST],
-        "actor.init_std": 0.5,
     }
     return dataclasses.replace(
         base,
@@ -62,14 +61,22 @@ def make_task() -> Task:
             "critic": base.observations["critic"],
         },
         num_envs=(256, 2048),
-        learner=learner | {"ppo.entropy_coef": 0.002},
+        learner=learner | {"ppo.entropy_coef": 0.002, "actor.init_std": 0.5},
         presets={
             "distill": learner
             | {
                 "actor.hidden": [128, 128],
                 "critic.hidden": [128, 128],
+                # Little noise, and the teacher's hand where the student errs: the teacher's actions are of use only
+                # near the states that it knows itself. Without, the arm drifted off and nothing was learned.
+                "actor.init_std": 0.1,
+                "actor.max_std": 0.15,
                 "teacher.policy": "panda_lift",
-                "ppo.epochs": 2,
+                "teacher.mix": 1.0,
+                "teacher.takeover": 1.0,
+                "ppo.value_coef": 0.0,
+                "ppo.epochs": 4,
+                "ppo.minibatches": 8,
                 "ppo.schedule": "linear",
                 "ppo.learning_rate": 1e-3,
             }

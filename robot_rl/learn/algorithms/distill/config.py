@@ -20,6 +20,8 @@ class TeacherCfg:
         groups: observation groups that the teacher sees; empty: those it was trained with.
         mix: share of the worlds that follow the teacher's actions at the start; falls linearly to zero.
         mix_until: share of the training after which none does.
+        takeover: difference of an action from the teacher's, in its units, from which on the teacher acts in that step
+            (SafeDAgger, Zhang and Cho 2017), so that a student stays where the teacher knows what to do; 0: never.
     """
 
     run: str = ""
@@ -27,12 +29,14 @@ class TeacherCfg:
     groups: tuple[str, ...] = ()
     mix: float = 0.5
     mix_until: float = 0.3
+    takeover: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         self.groups = tuple(self.groups)
         check_range("mix", self.mix, 0.0, 1.0)
         check_range("mix_until", self.mix_until, 0.0, 1.0)
+        check_range("takeover", self.takeover, 0.0, 1e6)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -62,7 +62,7 @@ class Teacher(FrozenObjective):
         seed: int = 0,
         ranks: Ranks = ALONE,
     ) -> None:
-        hook = TeacherHook(frozen, worlds, device, seed=seed)
+        hook = TeacherHook(frozen, worlds, device, seed=seed, takeover=cfg.takeover)
         super().__init__(frozen, hook.memory)
         self.cfg, self.ranks, self.hook = cfg, ranks, hook
         self.share = self._share(0.0)
@@ -100,13 +100,19 @@ class Teacher(FrozenObjective):
         """Decay the share, and return the statistics over all processes.
 
         They are "loss/imitation", the mean distance; "teacher/error", the root mean square of the difference between
-        the actions without noise (of choices: of the share that differs); "teacher/share".
+        the actions without noise (of choices: of the share that differs); "teacher/share", the share of the steps in
+        which the teacher acted.
         """
-        loss, square, count = self.ranks.sum_(self._sums.clone()).unbind()
-        share = torch.full_like(loss, self.share)
+        sums = self.ranks.sum_(torch.cat((self._sums, self.hook.acted)))
+        loss, square, count, acted, steps = sums.unbind()
         self._sums.zero_()
+        self.hook.acted.zero_()
         self.share = self._share(progress)
-        return {"loss/imitation": loss / count, "teacher/error": (square / count).sqrt(), "teacher/share": share}
+        return {
+            "loss/imitation": loss / count,
+            "teacher/error": (square / count).sqrt(),
+            "teacher/share": acted / steps,
+        }
 
     def _share(self, progress: float) -> float:
         cfg = self.cfg
@@ -135,14 +141,18 @@ class TeacherHook(RolloutHook):
 
     Attributes:
         share: share of the worlds that follow the teacher in a rollout.
+        acted: (2,) number of steps in which the teacher acted, and of all, since they were last set to zero.
         generator: source of the choice of worlds.
         memory: (N, S) state of a recurrent teacher; None without one.
     """
 
     capturable = True
 
-    def __init__(self, frozen: FrozenPolicy, worlds: int, device: torch.device | str, *, seed: int) -> None:
+    def __init__(
+        self, frozen: FrozenPolicy, worlds: int, device: torch.device | str, *, seed: int, takeover: float = 0.0
+    ) -> None:
         self.frozen, self.share, self.recorded = frozen, 0.0, {Teacher.name: frozen.size}
+        self._takeover, self.acted = takeover, torch.zeros(2, device=device)
         self._obs = torch.zeros(worlds, frozen.layout.size, device=device)
         self._follows = torch.zeros(worlds, 1, dtype=torch.bool, device=device)
         self.generator = torch.Generator(device).manual_seed(seed + SEED_OFFSET)
@@ -158,7 +168,11 @@ class TeacherHook(RolloutHook):
         """Record the teacher's labels, and return the actions: its own in the worlds that follow it."""
         label = self.frozen.label(self.frozen.layout.gather(obs, self._obs), self.memory)
         rollout.recorded[Teacher.name][t].copy_(label)
-        return torch.where(self._follows, self.frozen.action(label), action)
+        right, follows = self.frozen.action(label), self._follows
+        if self._takeover > 0.0:
+            follows = follows | ((right - action).abs().amax(dim=-1, keepdim=True) > self._takeover)
+        self.acted += torch.stack((follows.sum(), torch.full_like(follows.sum(), len(follows))))
+        return torch.where(follows, right, action)
 
     def forget(self, ended: Tensor) -> None:
         """Clear a recurrent teacher's state of episodes that ended."""
