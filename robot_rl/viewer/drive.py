@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from robot_rl.viewer.command import CommandInfo, command_info
+from robot_rl.viewer.eyes import camera_images
 from robot_rl.viewer.shapes import height_above_base
 
 SMOOTHING_S = 0.15
@@ -62,6 +63,10 @@ class Driver:
     def tracks(self) -> bool:
         """Whether the robot is to follow a velocity, so that what it does can be compared with it."""
         return self.info is not None and self.info.is_velocity
+
+    def camera_images(self, world: int, width: int) -> dict[str, np.ndarray]:
+        """Return what a world's cameras see; see `robot_rl.viewer.eyes.camera_images`."""
+        return camera_images(self.env, self._obs, world, width)
 
     @property
     def _is_bundle(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,7 @@ class Panel:
         """
         self._gui, self._info = server.gui, info
         self._requests: set[str] = set()
+        self._images: dict[str, Any] = {}
         self.paused = False
         self._gui.configure_theme(control_layout="fixed", show_logo=False, show_share_button=False)
         self._gui.set_panel_label(title)
@@ -161,6 +162,14 @@ class Panel:
     def follow(self) -> bool:
         """Whether the view follows the robot."""
         return self._follow is not None and bool(self._follow.value)
+
+    def show_images(self, images: Mapping[str, np.ndarray]) -> None:
+        """Show what cameras see, (H, W, 3) uint8 by the camera's name."""
+        for name, image in images.items():
+            if name in self._images:
+                self._images[name].image = image
+            else:
+                self._images[name] = self._gui.add_image(image, label=f"camera {name}", format="png")
 
     def write(self, rows: list[tuple[str, float, float | None]], facts: dict[str, str]) -> None:
         """Show rows of (name, command, measured), measured None where nothing is, and other figures by name."""

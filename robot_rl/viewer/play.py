@@ -20,6 +20,8 @@ from robot_rl.viewer.ghost import Motions
 
 DRAW_HZ, READ_HZ, PLOT_HZ = 100.0, 5.0, 5.0
 HISTORY_S = 10.0
+IMAGE_PX = 240
+"""Width of what a camera sees, about [px]."""
 
 
 def play(
@@ -185,6 +187,7 @@ class Player:
                     self._target.place(*command_frame(self.env, self._info))
                     self._target.show(np.array(self.panel.command))
         if self._is_due("read", now, READ_HZ):
+            self.panel.show_images(self.driver.camera_images(0, IMAGE_PX))
             span = self._ticks[-1] - self._ticks[0] if len(self._ticks) > 1 else math.inf
             rate = (len(self._ticks) - 1) / span
             facts = {

@@ -29,6 +29,7 @@ from robot_rl.viewer.drive import (
     scene_model,
     segment_at,
 )
+from robot_rl.viewer.eyes import with_inset
 from robot_rl.viewer.ghost import Motions
 
 if TYPE_CHECKING:
@@ -168,7 +169,8 @@ def _draw(renderers: Sequence[Renderer], driver: Driver, motions: Motions | None
     for k, renderer in enumerate(renderers):
         arrows, spheres = _markers(driver, k)
         ghost = motions.ghost(qpos[k], k) if motions is not None else None
-        tiles.append(renderer.frame(qpos[k], arrows=arrows, spheres=spheres, ghost=ghost))
+        tile = renderer.frame(qpos[k], arrows=arrows, spheres=spheres, ghost=ghost)
+        tiles.append(with_inset(tile, driver.camera_images(k, tile.shape[1] // 4)))
     if len(tiles) == 1:
         return tiles[0]
     for tile in tiles:

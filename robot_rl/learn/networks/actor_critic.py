@@ -303,11 +303,11 @@ class ExportedMemory(ExportedActor):
 
 def _check_exportable(layout: ObservationLayout) -> None:
     """Refuse several groups of vectors: a bundle's contract describes the terms of one, and images."""
-    groups = ", ".join(span.group for span in layout.spans if len(span.shape) == 1)
-    if groups.count(",") or not groups:
+    vectors = [span.group for span in layout.spans if len(span.shape) == 1]
+    if len(vectors) != 1:
         raise UserError(
-            f"export: the policy sees the vectors {groups or 'of no group'}, a bundle's contract describes one group "
-            "of them and images; join their terms"
+            f"export: the policy sees the vectors {', '.join(vectors) or 'of no group'}, a bundle's contract describes one "
+            "group of them and images; join their terms"
         )
 
 

@@ -70,6 +70,35 @@ def _observations() -> dict[str, ObservationGroup]:
     }
 
 
+def _rewards() -> dict[str, Reward]:
+    return {
+        "reach": Reward(objects.reach_object, weight=1.0, site=HAND, object=CUBE, std=0.1),
+        # Without these two some seeds hover over the cube to the end. Their distance is less than half of an edge:
+        # with a larger one they are earned by pressing on the cube from above.
+        "close": Reward(
+            objects.closes, weight=2.0, site=HAND, object=CUBE, joint="finger_joint1", distance=NEAR_M, opened=0.04
+        ),
+        "grasp": Reward(
+            objects.grasps,
+            weight=1.0,
+            site=HAND,
+            object=CUBE,
+            distance=NEAR_M,
+            left_contact="left",
+            right_contact="right",
+            force=4.0,
+        ),
+        "lift": Reward(objects.object_raised, weight=4.0, object=CUBE, rest=EDGE_M / 2, height=0.1),
+        "carry": Reward(objects.object_at_target, weight=6.0, object=CUBE, std=0.2, height=LIFTED_M),
+        "precise": Reward(objects.object_at_target, weight=4.0, object=CUBE, std=0.05, height=LIFTED_M),
+        "action_rate": Reward(rewards.action_rate, weight=-0.005),
+        "joint_vel": Reward(rewards.joint_vel_size, weight=-0.01),
+        # Seven joints can hold the hand in many ways; without a preference the arm drifts through them, and a
+        # student that drifts elsewhere gets labels from poses that the policy has never seen.
+        "pose": Reward(rewards.pose, weight=-0.3, moving_scale=1.0),
+    }
+
+
 def make_task() -> Task:
     """Build the task."""
     return Task(
@@ -80,32 +109,7 @@ def make_task() -> Task:
         episode_length_s=5.0,
         actions=Actions(kind="position", scale=1.0),
         observations=_observations(),
-        rewards={
-            "reach": Reward(objects.reach_object, weight=1.0, site=HAND, object=CUBE, std=0.1),
-            # Without these two some seeds hover over the cube to the end. Their distance is less than half of an edge:
-            # with a larger one they are earned by pressing on the cube from above.
-            "close": Reward(
-                objects.closes, weight=2.0, site=HAND, object=CUBE, joint="finger_joint1", distance=NEAR_M, opened=0.04
-            ),
-            "grasp": Reward(
-                objects.grasps,
-                weight=1.0,
-                site=HAND,
-                object=CUBE,
-                distance=NEAR_M,
-                left_contact="left",
-                right_contact="right",
-                force=4.0,
-            ),
-            "lift": Reward(objects.object_raised, weight=4.0, object=CUBE, rest=EDGE_M / 2, height=0.1),
-            "carry": Reward(objects.object_at_target, weight=6.0, object=CUBE, std=0.2, height=LIFTED_M),
-            "precise": Reward(objects.object_at_target, weight=4.0, object=CUBE, std=0.05, height=LIFTED_M),
-            "action_rate": Reward(rewards.action_rate, weight=-0.005),
-            "joint_vel": Reward(rewards.joint_vel_size, weight=-0.01),
-            # Seven joints can hold the hand in many ways; without a preference the arm drifts through them, and a
-            # student that drifts elsewhere gets labels from poses that the policy has never seen.
-            "pose": Reward(rewards.pose, weight=-0.3, moving_scale=1.0),
-        },
+        rewards=_rewards(),
         commands={"target": Command(commands.moving_position, resample_s=(2.0, 4.0), site=HAND, speed=0.1, **TARGET_M)},
         objects={
             CUBE: Box(size=(EDGE_M, EDGE_M, EDGE_M), pos=(0.5, 0.0, EDGE_M / 2), mass=0.1, friction=0.8, condim=4)

@@ -110,8 +110,8 @@ REWARDS = {
         lambda m: (1 - m.elbow / 4.0) * np.exp(-((far(m.tip, m.cube) / 0.5) ** 2)),
     ),
     "grasps": (
-        SITE | CUBE | {"left_contact": "cube_floor", "right_contact": "cube_floor", "distance": 0.5, "force": 4.0},
-        lambda m: 0.1 * 9.81 / 4.0 * np.exp(-((far(m.tip, m.cube) / 0.5) ** 2)),
+        SITE | CUBE | {"left_contact": "cube_floor", "right_contact": "cube_floor", "distance": 0.5, "force": 0.5},
+        lambda m: np.exp(-((far(m.tip, m.cube) / 0.5) ** 2)),
     ),
 }
 METRICS = {

@@ -206,7 +206,7 @@ def test_a_shadow_that_sees_nan_does_not_agree():
     spec = SimpleNamespace(clip=None)
     policy = SimpleNamespace(
         act=lambda state: (None, np.full((1, 1), np.nan, np.float32), np.zeros((1, 2), np.float32)),
-        contract=SimpleNamespace(actions=[spec]),
+        contract=SimpleNamespace(actions=[spec], observations=[SimpleNamespace(name="gyro", params={})]),
         last_action=np.zeros((1, 1), np.float32),
     )
     shadow = Shadow(SimpleNamespace(policy=policy))

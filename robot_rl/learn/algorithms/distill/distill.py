@@ -100,18 +100,20 @@ class Teacher(FrozenObjective):
         """Decay the share, and return the statistics over all processes.
 
         They are "loss/imitation", the mean distance; "teacher/error", the root mean square of the difference between
-        the actions without noise (of choices: of the share that differs); "teacher/share", the share of the steps in
-        which the teacher acted.
+        the actions without noise (of choices: of the share that differs); "teacher/share", the share of the worlds
+        that follow it; "teacher/acted", the share of the steps in which it acted.
         """
         sums = self.ranks.sum_(torch.cat((self._sums, self.hook.acted)))
         loss, square, count, acted, steps = sums.unbind()
+        share = torch.full_like(loss, self.share)
         self._sums.zero_()
         self.hook.acted.zero_()
         self.share = self._share(progress)
         return {
             "loss/imitation": loss / count,
             "teacher/error": (square / count).sqrt(),
-            "teacher/share": acted / steps,
+            "teacher/share": share,
+            "teacher/acted": acted / steps,
         }
 
     def _share(self, progress: float) -> float:
