@@ -306,8 +306,8 @@ def _check_exportable(layout: ObservationLayout) -> None:
     vectors = [span.group for span in layout.spans if len(span.shape) == 1]
     if len(vectors) != 1:
         raise UserError(
-            f"export: the policy sees the vectors {', '.join(vectors) or 'of no group'}, a bundle's contract describes one "
-            "group of them and images; join their terms"
+            f"export: the policy sees the vectors {', '.join(vectors) or 'of no group'}, a bundle's contract describes "
+            "one group of them and images; join their terms"
         )
 
 
