@@ -36,7 +36,7 @@ LAUNCH_BOUNDS = (BLOCK_THREADS, 6)
 
 @wp.struct
 class Numbers:
-    """What a stage reads and adds to beside the state.
+    """What a stage reads and adds to, other than the state.
 
     It is a struct since Warp compiles a CPU kernel with only arrays of one dimension twice: once for contiguous ones.
 
