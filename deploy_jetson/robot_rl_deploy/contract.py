@@ -208,8 +208,9 @@ def to_dict(contract: Contract) -> dict[str, Any]:
     if not contract.layout.state_size:
         del data["layout"]["state_size"]
     for action in data["actions"]:
-        if not action["command"]:
-            del action["command"]
+        for name in ("command", "max_error"):
+            if not action[name]:
+                del action[name]
     return data
 
 

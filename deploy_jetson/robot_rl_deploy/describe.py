@@ -67,7 +67,7 @@ def _finite_or_none(field: str, value: Any) -> Any:
 def _action(action: Mapping[str, Any], joints: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     joint = joints.get(action["joint"], {})
     kind = action.get("kind") or ("position" if joint.get("kp") else "effort")
-    fields = {name: action[name] for name in ("joint", "scale", "offset", "command") if name in action}
+    fields = {name: action[name] for name in ("joint", "scale", "offset", "command", "max_error") if name in action}
     return fields | {"kind": kind, "clip": action.get("clip")}
 
 

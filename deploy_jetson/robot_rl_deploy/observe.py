@@ -83,7 +83,7 @@ class Observer:
         Raises:
             ContractError: A signal is missing or of another shape.
         """
-        signals = {name: self._signal(name, robot_state) for name in self._needed}
+        signals = {name: self.signal(name, robot_state) for name in self._needed}
         signals["last_action"] = self.last_action
         blocks = []
         for index, term in enumerate(self.contract.observations):
@@ -99,7 +99,12 @@ class Observer:
         self._steps += 1
         return np.concatenate(blocks, axis=1)
 
-    def _signal(self, name: str, robot_state: Mapping[str, NDArray[np.floating]]) -> Array:
+    def signal(self, name: str, robot_state: Mapping[str, NDArray[np.floating]]) -> Array:
+        """Return a signal (num_envs, size) as float32.
+
+        Raises:
+            ContractError: It is missing or of another shape.
+        """
         if name not in robot_state:
             raise ContractError(f"the robot state has no signal '{name}'; the contract needs {', '.join(self._needed)}")
         value = np.asarray(robot_state[name], np.float32)

@@ -77,6 +77,8 @@ class ActionSpec:
         offset: Target for an action of 0.
         clip: Largest magnitude of the action; None without a bound.
         command: Name of the component of the command that is added to the target; "" for none.
+        max_error: Largest distance of a position target from the joint's measured position [rad or m], see
+            `limit_targets`; None without a bound.
     """
 
     joint: str
@@ -85,14 +87,18 @@ class ActionSpec:
     offset: float
     clip: float | None
     command: str = ""
+    max_error: float | None = None
 
     def __post_init__(self) -> None:
-        """Check kind, scale and clip."""
+        """Check kind, scale, clip and largest error."""
         if self.kind not in ACTION_KINDS:
             refuse(f"action of '{self.joint}': kind", self.kind, f"it must be one of {', '.join(ACTION_KINDS)}")
         if self.scale == 0:
             refuse(f"action of '{self.joint}': scale", self.scale, "the policy would move nothing; it must not be 0")
         at_least(f"action of '{self.joint}': clip", self.clip, 0, strictly=True)
+        at_least(f"action of '{self.joint}': max_error", self.max_error, 0, strictly=True)
+        if self.max_error is not None and self.kind != "position":
+            refuse(f"action of '{self.joint}': max_error", self.max_error, "only a position target has one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

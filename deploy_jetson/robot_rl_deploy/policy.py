@@ -58,6 +58,8 @@ class BundlePolicy:
         self.action_joints = tuple(action.joint for action in bundle.contract.actions)
         self._observer = Observer(bundle.contract, num_envs, joint_names)
         self._state = self._session.start_state(num_envs)
+        names = self.contract.joint_names if joint_names is None else tuple(joint_names)
+        self._driven = [names.index(name) for name in self.action_joints]
 
     @property
     def last_action(self) -> Array:
@@ -93,7 +95,26 @@ class BundlePolicy:
         observation = self._observer.observe(robot_state)
         action, target, self._state = self._session.run(observation, self._state)
         self._observer.last_action[:] = action
+        if any(row.max_error is not None for row in self.contract.actions):
+            joint_pos = self._observer.signal("joint_pos", robot_state)[:, self._driven]
+            target = limit_targets(self.contract, target, joint_pos)
         return target, action, observation
+
+
+def limit_targets(contract: Contract, target: Array, joint_pos: NDArray[np.floating]) -> Array:
+    """Bring position targets within the largest error that the contract gives, so that no joint is too fast.
+
+    Args:
+        contract: The contract.
+        target: Targets of the network (N, action_size).
+        joint_pos: Measured positions of the driven joints in the actions' order (N, action_size) [rad or m].
+
+    Returns:
+        Targets (N, action_size), each at most `max_error` from its joint's position.
+    """
+    most = np.array([np.inf if row.max_error is None else row.max_error for row in contract.actions], np.float32)
+    at = joint_pos.astype(np.float32)
+    return np.clip(target, at - most, at + most)
 
 
 def open_session(bundle: Bundle) -> tuple[Session, ReplayReport]:

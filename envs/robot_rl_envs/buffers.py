@@ -76,6 +76,7 @@ def constants(scene: Scene) -> dict[str, np.ndarray]:
         "joint_lower": entity.joint_range[:, 0],
         "joint_upper": entity.joint_range[:, 1],
         "effort_limit": np.array([joint.effort_limit for joint in robot.joints]),
+        "velocity_limit": np.array([joint.velocity_limit for joint in robot.joints]),
         "default_qpos": scene.default_qpos,
         "joint_qpos": entity.joint_qpos,
         "joint_dof": entity.joint_dof,

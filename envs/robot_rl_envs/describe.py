@@ -141,6 +141,10 @@ def describe_policy(
     if task.actions.around == "command":
         for row in actions:
             row["command"] = row["joint"]
+    if task.actions.limit_speed:
+        facts = {joint.name: joint for joint in scene.robot.joints}
+        for row in actions:
+            row["max_error"] = scene.max_error(facts[row["joint"]])
     command = describe_command(task)
     if command is not None:
         ranges = {name: [row["lower"], row["upper"]] for name, row in command["components"].items()}

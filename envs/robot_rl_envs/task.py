@@ -318,6 +318,8 @@ class Actions:
             that has a component of each driven joint's name.
         clip: bound on the raw action's magnitude.
         scale: multiplies the robot's ``action_scale``; "direct" uses only this one.
+        limit_speed: share of a joint's velocity limit that its target may ask for: targets stay as near to the measured
+            position as that needs, see :meth:`robot_rl_envs.entity.scene.Scene.max_error`; 0: targets are free.
         actuator: what drives the joints towards the target: see :mod:`robot_rl_envs.actuation.actuators`.
     """
 
@@ -325,6 +327,7 @@ class Actions:
     clip: float = 10.0
     scale: float = 1.0
     around: str = "default"
+    limit_speed: float = 0.0
     actuator: Actuator = field(default_factory=PositionPd)
 
     def __post_init__(self) -> None:
@@ -333,6 +336,9 @@ class Actions:
         require(self.clip > 0, "actions.clip", self.clip, "must be > 0")
         known = ("default", "command") if self.kind == "position" else ("default",)
         require(self.around in known, "actions.around", self.around, f"must be {' or '.join(known)} with {self.kind}")
+        require(0 <= self.limit_speed <= 1, "actions.limit_speed", self.limit_speed, "must be in [0, 1]")
+        limitable = not self.limit_speed or (self.kind == "position" and self.actuator.takes_gains)
+        require(limitable, "actions.limit_speed", self.limit_speed, "needs position targets and an actuator with gains")
 
 
 @dataclass(kw_only=True, slots=True)

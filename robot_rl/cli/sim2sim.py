@@ -4,7 +4,7 @@ usage: robot-rl sim2sim [key=value ...]
 
 {Options}
 
-  robot-rl sim2sim run=latest                          walk for 10 s in real time
+  robot-rl sim2sim run=latest                          run for 10 s in real time
   robot-rl sim2sim run=latest viewer=true seconds=0    drive it in the browser
   robot-rl sim2sim run=latest faults=drop=0.1@2,nan@5  lose states, then send a NaN
   robot-rl sim2sim run=latest episodes=20              the trainer's evaluation through the binary, and the trainer's
@@ -41,7 +41,7 @@ DAY_S = 86_400.0
 class Options(PolicyOptions):
     """Options of robot-rl sim2sim."""
 
-    seconds: float = option(10.0, "how long the policy walks, or the length of an episode [s]; 0: until Ctrl-C")
+    seconds: float = option(10.0, "how long the policy runs, or the length of an episode [s]; 0: until Ctrl-C")
     episodes: int = option(0, "instead of a session: worlds of a comparison with the trainer", least=0, most=MAX_ENVS)
     transport: str = option("udp", "udp, shm, or dds where the runtime was built with it")
     command: str = option(
@@ -162,12 +162,12 @@ def _session(
 
 
 def _show_session(name: str, result: Mapping[str, Any]) -> None:
-    print(f"{name}: the policy walked for {result['policy_s']:g} s, {result['falls']} falls")
+    print(f"{name}: the policy ran for {result['policy_s']:g} s, {result['falls']} falls")
     for name_, unit in (("lin_vel_error", "m/s"), ("yaw_vel_error", "rad/s")):
         if result[name_] is not None:
             print(f"  {name_}: {result[name_]:.3f} {unit}")
     for fault in result["faults"]:
-        print(f"  fault {fault['fault']} after {fault['policy_s']:.2f} s of walking")
+        print(f"  fault {fault['fault']} after {fault['policy_s']:.2f} s")
     if result["stayed_damped"]:
         print(f"  it stays damped ({result['stayed_damped']}), so the session ends here")
     commands = result["commands"]

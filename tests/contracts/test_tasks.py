@@ -99,9 +99,12 @@ def test_the_policy_s_description_is_json_and_fits_the_environment(env):
 
 
 def test_the_description_contains_the_joint_targets(build):
-    """offset + scale * action, and the command where a joint's action is around it, is what the engine is given."""
+    """What the engine is given: offset + scale * action, plus the command where an action is around it, within bounds.
+
+    The bound is the largest error from the position that the joint had when the policy acted.
+    """
     env = build()
-    actions, command = actions_at(0, env), env.state.command.clone()
+    actions, command, joint_pos = actions_at(0, env), env.state.command.clone(), env.state.joint_pos.clone()
     env.step(actions)
     described = env.describe_policy()
     rows, given = described["actions"], actions.clamp(-described["action_clip"], described["action_clip"])
@@ -109,6 +112,11 @@ def test_the_description_contains_the_joint_targets(build):
     if "command" in rows[0]:
         names = list(env.describe_command()["components"])
         want += command[:, [names.index(row["command"]) for row in rows]]
+    if "max_error" in rows[0]:
+        at = joint_pos[:, [env.cfg.robot.joint_names.index(row["joint"]) for row in rows]]
+        most = torch.tensor([row["max_error"] for row in rows])
+        assert ((want - at).abs() > most).any()
+        want = want.clamp(at - most, at + most)
     torch.testing.assert_close(env.state.ctrl, want)
 
 

@@ -93,7 +93,8 @@ void bind_contract(nb::module_& module) {
       .def_ro("effort", &ActionSpec::effort)
       .def_ro("scale", &ActionSpec::scale)
       .def_ro("offset", &ActionSpec::offset)
-      .def_prop_ro("clip", [](const ActionSpec& action) { return action.clip.value_or(INFINITY); });
+      .def_prop_ro("clip", [](const ActionSpec& action) { return action.clip.value_or(INFINITY); })
+      .def_prop_ro("max_error", [](const ActionSpec& action) { return action.max_error.value_or(INFINITY); });
   nb::class_<Contract>(module, "Contract", "A policy contract, as it was read; see read_contract.")
       .def_ro("robot", &Contract::robot)
       .def_ro("joints", &Contract::joints)

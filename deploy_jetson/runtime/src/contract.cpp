@@ -63,7 +63,7 @@ JointSpec read_joint(const Json& value, const std::string& path) {
 }
 
 ActionSpec read_action(const Json& value, const std::string& path) {
-  const Fields fields(value, path, {"joint", "kind", "scale", "offset", "clip"}, {"command"});
+  const Fields fields(value, path, {"joint", "kind", "scale", "offset", "clip"}, {"command", "max_error"});
   ActionSpec action;
   if (fields.find("command") != nullptr) action.command = fields.text("command");
   action.joint = fields.text("joint");
@@ -78,6 +78,11 @@ ActionSpec read_action(const Json& value, const std::string& path) {
     refuse(where + "scale", shown(action.scale), "the policy would move nothing; it must not be 0");
   }
   if (action.clip) at_least(where + "clip", *action.clip, 0, true);
+  if (fields.find("max_error") != nullptr) {
+    action.max_error = fields.number("max_error");
+    at_least(where + "max_error", *action.max_error, 0, true);
+    if (action.effort) refuse(where + "max_error", shown(*action.max_error), "only a position target has one");
+  }
   return action;
 }
 

@@ -23,12 +23,12 @@ struct JointSpec {
   std::optional<double> velocity_limit, lower, upper;
 };
 
-/// One policy output: target = offset + scale * action, with |action| <= clip.
+/// One policy output: target = offset + scale * action, with |action| <= clip and |target - position| <= max_error.
 struct ActionSpec {
   std::string joint;
   bool effort = false;  // the target is an effort, not the position of the joint's PD controller
   double scale = 1, offset = 0;
-  std::optional<double> clip;
+  std::optional<double> clip, max_error;
   std::string command;   // component of the command that is added to the target; empty: none
   int joint_index = -1;  // among the contract's joints
   int commanded = -1;    // element of the observation that is that component; -1: none

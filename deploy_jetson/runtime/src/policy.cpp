@@ -1,11 +1,22 @@
 #include "policy.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "rt.h"
 
 namespace robot_rl {
+namespace {
+
+/// The target within the largest error from the measured position: what is not finite stays, for the safety layer.
+float limited(const ActionSpec& action, float target, const LowState& state) noexcept {
+  if (!action.max_error || !std::isfinite(target)) return target;
+  const float at = state.joint_pos[action.joint_index], most = static_cast<float>(*action.max_error);
+  return std::min(std::max(target, at - most), at + most);
+}
+
+}  // namespace
 
 Policy::Policy(const Contract& contract, Backend& backend)
     : contract_(&contract),
@@ -40,7 +51,7 @@ void Policy::step(const LowState& state, std::span<const float> command, bool re
   if (out.ok) {
     observer_.set_last_action(action_);
     std::copy(action_.begin(), action_.end(), out.action);
-    std::copy(target_.begin(), target_.end(), out.target);
+    for (std::size_t k = 0; k < target_.size(); ++k) out.target[k] = limited(contract_->actions[k], target_[k], state);
   }
   out.done_ns = now_ns();
 }

@@ -202,6 +202,28 @@ class Scene:
             return 0.0, scale * joint.effort_limit
         return (0.0 if self.actions.around == "command" else joint.default_pos), scale
 
+    def max_error(self, joint: Joint) -> float | None:
+        """Return the largest distance of a driven joint's target from its position [rad or m]; None without one.
+
+        The law ``kp (target - q) - kd qd`` and the model's damping ``d``, with that of joints which follow this one,
+        are in balance at the speed ``kp (target - q) / (kd + d)``, which is to be ``actions.limit_speed`` times the
+        velocity limit. A joint of which the inertia matters still overshoots it.
+
+        Raises:
+            ValueError: Nothing brakes the joint.
+        """
+        if not self.actions.limit_speed:
+            return None
+        k, entity = self.robot.joint_names.index(joint.name), self.entity
+        damping = self.model.dof_damping[entity.joint_dof]
+        follows = entity.joint_follows
+        damping = joint.kd + damping[k] + float(np.sum((damping * follows[:, 1] ** 2)[follows[:, 0] == k]))
+        if damping == 0:
+            raise ValueError(
+                f"actions.limit_speed={self.actions.limit_speed}: joint {joint.name!r} has no damping; give it a kd"
+            )
+        return self.actions.limit_speed * joint.velocity_limit * float(damping) / joint.kp
+
     def action_bounds(self) -> np.ndarray:
         """Return (A, 2) least and greatest useful actions: they reach a joint's limits, its effort or its control.
 

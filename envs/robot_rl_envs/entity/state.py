@@ -82,6 +82,7 @@ CONSTANTS: dict[str, tuple[Any, int, str]] = {
     "joint_lower": (wp.float32, 1, "(nj,) lower limits"),
     "joint_upper": (wp.float32, 1, "(nj,) upper limits"),
     "effort_limit": (wp.float32, 1, "(nj,) effort limits"),
+    "velocity_limit": (wp.float32, 1, "(nj,) velocity limits [rad/s or m/s]"),
     "default_qpos": (wp.float32, 1, "(nq,) standing pose of the whole model"),
     "joint_qpos": (wp.int32, 1, "(nj,) address in qpos"),
     "joint_dof": (wp.int32, 1, "(nj,) address in qvel"),

@@ -49,9 +49,19 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
     output = "joint_target" if task.actions.actuator.explicit else "ctrl"
     is_around = task.actions.around == "command"
     commanded = list(task.command_components)
-    shifts = [commanded.index(joint.name) - j if is_around else 0 for j, joint in enumerate(driven)]
+    errors = {joint.name: scene.max_error(joint) for joint in driven} if task.actions.limit_speed else {}
+    for name, error in errors.items():
+        w.layout.param(f"actions.max_error.{name}", error)
+    first = w.layout.params[f"actions.max_error.{driven[0].name}"] if errors else 0
+    shifts = [
+        (
+            commanded.index(joint.name) - j if is_around else 0,
+            scene.robot.joint_names.index(joint.name) - j if errors else 0,
+        )
+        for j, joint in enumerate(driven)
+    ]
     # Loops: a humanoid's joints one by one took as long to compile as all its rewards.
-    for shift, run in groupby(range(len(driven)), key=shifts.__getitem__):
+    for (shift, among), run in groupby(range(len(driven)), key=shifts.__getitem__):
         columns = list(run)
         w.add(1, f"for j in range({columns[0]}, {columns[-1] + 1}):")
         w.add(2, "s.prev_prev_action[i, j] = s.prev_action[i, j]", "s.prev_action[i, j] = s.action[i, j]")
@@ -60,7 +70,11 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
             2, f"kept = wp.where(wp.isfinite(actions[i, j]), wp.clamp(actions[i, j], -{clip}, {clip}), actions[i, j])"
         )
         around = f" + s.command[i][j + {shift}]" if is_around else ""
-        w.add(2, "s.action[i, j] = kept", f"s.{output}[i, j] = p[{at} + 2 * j] + p[{at + 1} + 2 * j] * kept{around}")
+        target = f"p[{at} + 2 * j] + p[{at + 1} + 2 * j] * kept{around}"
+        if errors:
+            w.add(2, f"pos = s.qpos[i, s.joint_qpos[j + {among}]]", f"most = p[{first} + j]", f"target = {target}")
+            target = "wp.where(wp.isfinite(target), wp.clamp(target, pos - most, pos + most), target)"
+        w.add(2, "s.action[i, j] = kept", f"s.{output}[i, j] = {target}")
         if output == "ctrl":
             w.add(2, "record_control(s, f, i, 0, j)")
     w.add(1, "record_action(s, f, i)")

@@ -276,6 +276,15 @@ def joint_vel_size(s: Any, i: int) -> float:
 
 
 @reward
+def joint_vel_excess(s: Any, i: int, share: float) -> float:
+    """Sum over joints of the speed beyond ``share`` of the velocity limit, in velocity limits."""
+    total = float(0.0)
+    for j in range(s.joint_vel.shape[1]):
+        total = total + wp.max(wp.abs(s.joint_vel[i, j]) / s.velocity_limit[j] - share, 0.0)
+    return total
+
+
+@reward
 def action_size(s: Any, i: int) -> float:
     """Sum of squared actions."""
     total = float(0.0)

@@ -5,9 +5,9 @@ of Franka's control interface, 87 and 12 N m. Masses and inertias in the model w
 "Dynamic Identification of the Franka Emika Panda Robot With Retrieval of Feasible Parameters Using Penalty-Based
 Optimization", RA-L 2019.
 
-Gains and the rotors' inertia are the usual ones of this robot in MuJoCo. With kd = kp / 10 a joint follows a step in
-its target with a lag of about 0.1 s, so the target offset of an action of 1, 0.25 rad, peaks at about the slowest
-joints' speed limit.
+The arm's gains and the rotors' inertia are the usual ones of this robot in MuJoCo. With kd = kp / 10 a joint follows a
+step in its target with a lag of about 0.1 s, so the target offset of an action of 1, 0.25 rad, peaks at about the
+slowest joints' speed limit.
 
 Gravity: the real controller adds the torques that carry arm and hand to every command, and so does the model
 (`gravcomp`), as passive forces. A joint's torque is therefore that of its PD law only, what Franka's interface calls
@@ -15,12 +15,11 @@ the desired torque; the motors give the arm's weight on top of it (up to 57 N m,
 What the hand holds is not compensated.
 
 Hand: one action opens and closes it. `finger_joint1` is driven, and `finger_joint2` follows it by an equality
-constraint of the model. The hand's usual actuator in MuJoCo pulls at the mean of both positions, half of its force on
-either finger; with equal positions that is the same force at one finger that drags the other along, so the gains
-carry over. An action of -1 closes the hand, 0 opens it; a closed target presses a cube of 5 cm with
-kp 0.025 m / 2 = 1.25 N at each finger, an action of -6 with the limit, 13 N, where the real hand has 70 N: what these
-soft gains can make in the fingers' range at most. The fingers' speed limit is the data sheet's
-travel speed, 50 mm/s each.
+constraint of the model. An action of -1 closes the hand, 0 opens it. Speed and force are the data sheet's, 50 mm/s of
+each finger and 70 N: the model's fingers have a damping of 700 N s/m each, what that force overcomes at that speed.
+Like the real hand's spindle they go no faster, whatever the target is, and what they touch hardly pushes them. What is
+held gets half of the force at each finger. Motor and spindle are felt as 4 kg at each finger, an estimate. The hand's
+usual actuator in MuJoCo, with a kp of 100 N/m and a damping of 10 N s/m, closes ten times as fast as the real one.
 
 There is no left-right mirror: in the ready pose joint 7 is at 45 degrees, and its mirror image `pi / 2 - q` is more
 than a sign; one finger is driven and the other is not; and the links' centres of mass lie up to 4 cm beside the plane
@@ -62,10 +61,10 @@ JOINTS = (
     Joint(
         name="finger_joint1",
         default_pos=OPEN,
-        effort_limit=13.0,
+        effort_limit=70.0,
         velocity_limit=0.05,
-        kp=100.0,
-        kd=10.0,
+        kp=10000.0,
+        kd=500.0,
         action_scale=OPEN,
     ),
     Joint(name="finger_joint2", default_pos=OPEN, effort_limit=0.0, velocity_limit=0.05, action_scale=OPEN),

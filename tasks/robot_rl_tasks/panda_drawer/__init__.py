@@ -44,7 +44,7 @@ def make_task() -> Task:
         robot=get_robot("franka_panda"),
         sim=Sim(timestep=0.005, decimation=4, iterations=5, ls_iterations=8),
         episode_length_s=5.0,
-        actions=Actions(kind="position", scale=1.5),
+        actions=Actions(kind="position", scale=1.5, limit_speed=0.8),
         observations=_observations(),
         rewards={
             "reach": Reward(objects.reach_site, weight=1.0, site=HAND, to_site=HOOK, std=0.2),
@@ -52,6 +52,8 @@ def make_task() -> Task:
             "open": Reward(objects.object_joint_open, weight=6.0, object_joint=SLIDE, goal=0.3),
             "action_rate": Reward(rewards.action_rate, weight=-0.005),
             "joint_vel": Reward(rewards.joint_vel_size, weight=-0.01),
+            # The targets are limited, but what the hand touches also moves the fingers.
+            "too_fast": Reward(rewards.joint_vel_excess, weight=-1.0, share=1.0),
         },
         objects={"cabinet": Articulated(model=Path(__file__).parent / "cabinet.xml", pos=(0.6, 0.0, 0.0))},
         events={

@@ -93,9 +93,11 @@ def _rewards() -> dict[str, Reward]:
         "precise": Reward(objects.object_at_target, weight=4.0, object=CUBE, std=0.05, height=LIFTED_M),
         "action_rate": Reward(rewards.action_rate, weight=-0.005),
         "joint_vel": Reward(rewards.joint_vel_size, weight=-0.01),
+        # The targets are limited, but what the hand touches also moves the fingers.
+        "too_fast": Reward(rewards.joint_vel_excess, weight=-0.5, share=1.0),
         # Seven joints can hold the hand in many ways; without a preference the arm drifts through them, and a
         # student that drifts elsewhere gets labels from poses that the policy has never seen.
-        "pose": Reward(rewards.pose, weight=-0.3, moving_scale=1.0),
+        "pose": Reward(rewards.pose, weight=-1.0, moving_scale=1.0),
     }
 
 
@@ -107,7 +109,7 @@ def make_task() -> Task:
         robot=ready_panda(),
         sim=Sim(timestep=0.005, decimation=4, iterations=5, ls_iterations=8),
         episode_length_s=5.0,
-        actions=Actions(kind="position", scale=1.0),
+        actions=Actions(kind="position", scale=1.0, limit_speed=0.8),
         observations=_observations(),
         rewards=_rewards(),
         commands={"target": Command(commands.moving_position, resample_s=(2.0, 4.0), site=HAND, speed=0.1, **TARGET_M)},

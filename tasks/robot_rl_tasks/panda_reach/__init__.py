@@ -35,7 +35,7 @@ def make_task() -> Task:
         robot=get_robot("franka_panda"),
         sim=SIM,
         episode_length_s=4.0,
-        actions=Actions(kind="position", scale=2.0),
+        actions=Actions(kind="position", scale=2.0, limit_speed=0.8),
         observations={
             "actor": ObservationGroup(terms=sensed),
             "critic": ObservationGroup(terms=sensed | privileged, noise=False),

@@ -50,7 +50,9 @@ def same(python, core):
         assert (ours.joint, ours.kind == "effort") == (theirs.joint, theirs.effort)
         assert python.joint_names[theirs.joint_index] == ours.joint
         assert (ours.scale, ours.offset) == (theirs.scale, theirs.offset)
-        assert theirs.clip == (float("inf") if ours.clip is None else ours.clip)
+        for name in ("clip", "max_error"):
+            most = getattr(ours, name)
+            assert getattr(theirs, name) == (float("inf") if most is None else most)
     layout = python.layout
     assert core.observation_size == layout.observation_size
     assert (core.action_size, core.state_size) == (layout.action_size, layout.state_size)

@@ -8,7 +8,8 @@ import robot_rl_tasks
 from robot_rl_deploy.bundle import read_bundle
 from robot_rl_deploy.policy import BundlePolicy
 
-BUNDLE = Path(robot_rl_tasks.__file__).parent / "go2_flat" / "policy"
+SHIPPED = Path(robot_rl_tasks.__file__).parent
+BUNDLE = SHIPPED / "go2_flat" / "policy"
 STATE = {"joint_pos": "joint_pos", "joint_vel": "joint_vel", "imu_gyro": "gyro", "imu_quat_wxyz": "quat_wxyz"}
 
 
@@ -23,12 +24,15 @@ def low_state(runtime, signals, step):
     state.sequence, state.robot_time_ns, state.receive_time_ns = step + 1, 20_000_000 * step, 7 + step
     state.joints = signals["joint_pos"].shape[1]
     for signal, field in STATE.items():
-        setattr(state, field, signals[signal][step])
+        if signal in signals:
+            setattr(state, field, signals[signal][step])
     return state
 
 
-def test_steps_agree_with_python(runtime, golden):
-    python, policy = BundlePolicy(BUNDLE), runtime.open_policy(BUNDLE)
+@pytest.mark.parametrize("name", ["go2_flat", "panda_reach"])
+def test_steps_agree_with_python(runtime, name):
+    bundle = SHIPPED / name / "policy"
+    python, policy, golden = BundlePolicy(bundle), runtime.open_policy(bundle), read_bundle(bundle).golden
     assert set(golden.signals) <= set(STATE) | {"command"}
     for step in range(len(golden.reset)):
         signals = {name: values[step] for name, values in golden.signals.items()}
@@ -43,6 +47,24 @@ def test_steps_agree_with_python(runtime, golden):
         assert (out.step, out.state_sequence, out.reset) == (step, step + 1, bool(golden.reset[step]))
         assert (out.state_robot_time_ns, out.state_receive_time_ns) == (20_000_000 * step, 7 + step)
         assert out.begin_ns <= out.observed_ns <= out.done_ns
+
+
+def test_targets_stay_within_the_largest_error(runtime):
+    """The network's targets go beyond it in most states of the golden sequence; the binary's never do."""
+    bundle = SHIPPED / "panda_reach" / "policy"
+    policy, golden, actions = (
+        runtime.open_policy(bundle),
+        read_bundle(bundle).golden,
+        BundlePolicy(bundle).contract.actions,
+    )
+    at = golden.signals["joint_pos"][:, : len(actions)]
+    most = np.array([action.max_error for action in actions], np.float32)
+    assert (np.abs(golden.joint_target - at) > most).any(axis=1).mean() > 0.5
+    for step in range(len(golden.reset)):
+        command = list(golden.signals["command"][step])
+        out = policy.step(low_state(runtime, golden.signals, step), command, bool(golden.reset[step]))
+        want = np.clip(golden.joint_target[step], at[step] - most, at[step] + most)
+        np.testing.assert_allclose(out.target, want, atol=1e-4)
 
 
 def test_a_reset_forgets_everything(runtime, golden):

@@ -80,6 +80,8 @@ WRONG = [
     (("actions", 0, "scale"), 0.0, "scale is 0.0"),
     (("actions", 0, "kind"), "velocity", "kind is 'velocity'"),
     (("actions", 0, "clip"), -1.0, "clip is -1.0"),
+    (("actions", 0, "max_error"), -0.1, "action of 'hip': max_error is -0.1; it must be more than 0"),
+    (("actions", 0, "max_error"), "0.1", "actions[0].max_error is '0.1'; a number"),
     (("observations", 0, "signal"), "base_lin_vel", "signal is 'base_lin_vel'; no robot measures it"),
     (("observations", 0, "transform"), "minus_default", "transform is 'minus_default'; for imu_gyro"),
     (("observations", 0, "transform"), "square", "transform is 'square'"),

@@ -9,6 +9,7 @@ from robot_rl_envs.task import Observation, ObservationGroup, Reward, Task, Term
 N = 64
 LOWER, UPPER = (np.array(side * 4) for side in ([-1.0472, -1.5708, -2.7227], [1.0472, 3.4907, -0.83776]))
 LOWER[[7, 10]], UPPER[[7, 10]] = -0.5236, 4.5379  # rear thighs
+SPEEDS = np.array([joint.velocity_limit for joint in get_robot("unitree_go2").joints])
 DEFAULT = np.tile([0.0, 0.9, -1.8], 4)
 
 
@@ -102,6 +103,10 @@ REWARDS = {
     "terminated": ({}, lambda s: (tilt(s) > np.pi / 3) / s.step_dt),
     "upright_pole": ({"joint": 4}, lambda s, joint: np.cos(s.joint_pos[:, joint] / 2) ** 2),
     "centred": ({"joint": 2}, lambda s, joint: s.joint_pos[:, joint] ** 2),
+    "joint_vel_excess": (
+        {"share": 0.1},
+        lambda s, share: np.sum(np.clip(np.abs(s.joint_vel) / SPEEDS - share, 0, None), axis=1),
+    ),
     "joint_vel_size": ({}, lambda s: (s.joint_vel**2).sum(1)),
     "joint_vel_sq": ({"joint": 3}, lambda s, joint: s.joint_vel[:, joint] ** 2),
     "action_size": ({}, lambda s: squares(s.given)),

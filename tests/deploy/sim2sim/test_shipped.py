@@ -1,0 +1,20 @@
+"""The arm's policies that come with the project stay within its limits: the binary's safety layer never stops them."""
+
+from pathlib import Path
+
+import pytest
+import robot_rl_tasks
+from robot_rl_tasks.registry import get_task
+
+from robot_rl.evaluate import EVALUATION_SEED, evaluation_task
+from robot_rl.sim2sim.parity import ParityCfg, evaluate_binary
+
+ARMS = ("panda_drawer", "panda_reach")
+WORLDS = 2
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_the_safety_layer_never_stops_it(name, tmp_path):
+    bundle = Path(robot_rl_tasks.__file__).parent / name / "policy"
+    cfg = ParityCfg(episodes=WORLDS, seconds=4.0, seed=EVALUATION_SEED, all_states=True)
+    assert evaluate_binary(evaluation_task(get_task(name)), bundle, cfg, tmp_path)["faults"] == [[]] * WORLDS
