@@ -1,4 +1,4 @@
-"""The arm's policies that come with the project stay within its limits: the binary's safety layer never stops them."""
+"""Policies of an arm that stay within its limits: the binary's safety layer never stops them."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.evaluate import EVALUATION_SEED, evaluation_task
 from robot_rl.sim2sim.parity import ParityCfg, evaluate_binary
 
-ARMS = ("panda_drawer", "panda_reach")
+ARMS = ("panda_reach",)
 WORLDS = 2
 
 
