@@ -142,9 +142,8 @@ def describe_policy(
         for row in actions:
             row["command"] = row["joint"]
     if task.actions.limit_speed:
-        facts = {joint.name: joint for joint in scene.robot.joints}
-        for row in actions:
-            row["max_error"] = scene.max_error(facts[row["joint"]])
+        for row, joint in zip(actions, (j for j in scene.robot.joints if not j.passive), strict=True):
+            row["max_error"] = scene.max_error(joint)
     command = describe_command(task)
     if command is not None:
         ranges = {name: [row["lower"], row["upper"]] for name, row in command["components"].items()}

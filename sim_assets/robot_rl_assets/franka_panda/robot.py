@@ -18,8 +18,9 @@ Hand: one action opens and closes it. `finger_joint1` is driven, and `finger_joi
 constraint of the model. An action of -1 closes the hand, 0 opens it. Speed and force are the data sheet's, 50 mm/s of
 each finger and 70 N: the model's fingers have a damping of 700 N s/m each, what that force overcomes at that speed.
 Like the real hand's spindle they go no faster, whatever the target is, and what they touch hardly pushes them. What is
-held gets half of the force at each finger. Motor and spindle are felt as 4 kg at each finger, an estimate. The hand's
-usual actuator in MuJoCo, with a kp of 100 N/m and a damping of 10 N s/m, closes ten times as fast as the real one.
+held gets half of the force at each finger. The reflected inertia of motor and spindle, 4 kg at each
+finger, is an estimate. The hand's usual actuator in MuJoCo, with a kp of 100 N/m and a damping of 10 N s/m, closes ten
+times as fast as the real one.
 
 There is no left-right mirror: in the ready pose joint 7 is at 45 degrees, and its mirror image `pi / 2 - q` is more
 than a sign; one finger is driven and the other is not; and the links' centres of mass lie up to 4 cm beside the plane

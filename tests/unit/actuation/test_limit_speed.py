@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 from robot_rl_assets.registry import get_robot
-from robot_rl_deploy.contract import TrainingSpec, from_dict, to_dict
+from robot_rl_deploy.contract import ContractError, TrainingSpec, from_dict, to_dict
 from robot_rl_deploy.describe import make_contract
+from robot_rl_deploy.parts import ActionSpec
 from robot_rl_deploy.policy import limit_targets
 from robot_rl_envs.actuation.actuators import ActuatorNet, ExplicitPd, PositionPd
+from robot_rl_envs.entity.scene import make_scene
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import observations, rewards
 from robot_rl_envs.task import Actions, Observation, ObservationGroup, Reward, Sim, Task
@@ -32,13 +34,14 @@ def panda_task(actuator=None, **more):
 
 @pytest.mark.parametrize(("actuator", "output"), [(PositionPd(), "ctrl"), (ExplicitPd(), "joint_target")])
 def test_a_target_stays_near_the_joint(actuator, output):
-    """An action of 10 is cut off at the largest error, an action of 0.1 is not; NaN is kept for the quarantine."""
+    """An action of 10 is cut off at the largest error, an action of 0.1 is not; NaN still quarantines its world."""
     env = make_env(panda_task(actuator), num_envs=3, engine="mujoco", num_threads=1)
     start, actions = env.state.joint_pos.clone(), torch.zeros(3, 8)
     actions[0], actions[1], actions[2, 0] = 10.0, 0.1, float("nan")
     env.step(actions)
     moved = getattr(env.state, output).numpy() - start.numpy()[:, :8]
     np.testing.assert_allclose(moved[0, [0, 7]], [ARM, FINGER], atol=1e-6)
+    assert env.pop_metrics()["quarantined/action"] == 1
     np.testing.assert_allclose(moved[1], [0.1 * joint.action_scale for joint in env.cfg.robot.joints[:8]], atol=1e-6)
     env.close()
 
@@ -81,6 +84,22 @@ def test_a_contract_without_it_says_nothing_of_it():
     far = np.full((1, 8), 50.0, np.float32)
     np.testing.assert_array_equal(limit_targets(contract, far, np.zeros((1, 8))), far)
     env.close()
+
+
+def test_a_joint_that_nothing_brakes_is_refused():
+    """Neither its gains nor the model."""
+    robot = get_robot("unitree_go2")
+    joints = (dataclasses.replace(robot.joints[0], kd=0.0), *robot.joints[1:])
+    task = dataclasses.replace(panda_task(), robot=dataclasses.replace(robot, joints=joints))
+    scene = make_scene(task)
+    scene.model.dof_damping[:] = 0.0
+    with pytest.raises(ValueError, match="limit_speed=0.5: joint 'FL_hip_joint' has no damping; give it a kd"):
+        scene.max_error(scene.robot.joints[0])
+
+
+def test_an_effort_has_no_largest_error():
+    with pytest.raises(ContractError, match="action of 'hip': max_error is 0.1; only a position target has one"):
+        ActionSpec(joint="hip", kind="effort", scale=1.0, offset=0.0, clip=None, max_error=0.1)
 
 
 @pytest.mark.parametrize(
