@@ -343,10 +343,18 @@ class Actions:
 
 @dataclass(kw_only=True, slots=True)
 class ObservationGroup:
-    """Named :class:`Observation` and :class:`TorchTerm` entries, concatenated in order, with their noise or without."""
+    """Named :class:`Observation` and :class:`TorchTerm` entries, concatenated in order, with their noise or without.
+
+    Attributes:
+        terms: the entries.
+        noise: simulate what the sensors do to the values; without, the kernels have no text for it.
+        muted: with ``noise``, the same kernels with every figure of it 0, which give the same values as without: an
+            evaluation takes them so, and compiles nothing that the training has compiled.
+    """
 
     terms: dict[str, Any]
     noise: bool = True
+    muted: bool = False
 
 
 @dataclass(kw_only=True, slots=True)

@@ -157,17 +157,25 @@ def _session(
         with contextlib.suppress(KeyboardInterrupt):
             session.run(lambda: False)
         result = session.report()
-    _show_session(source.name, result)
+    _show_session(source.name, result, can_fall=task.robot.base_body is not None)
     return result
 
 
-def _show_session(name: str, result: Mapping[str, Any]) -> None:
-    print(f"{name}: the policy ran for {result['policy_s']:g} s, {result['falls']} falls")
+def _reasons(result: Mapping[str, Any]) -> list[str]:
+    """Return the binary's own lines about its faults, each once; not of the stops that were requested."""
+    rows = result["binary"].get("changes", ())
+    return list(dict.fromkeys(row["text"] for row in rows if "text" in row and row["fault"] != "operator_stop"))
+
+
+def _show_session(name: str, result: Mapping[str, Any], *, can_fall: bool) -> None:
+    print(f"{name}: the policy ran for {result['policy_s']:g} s" + (f", {result['falls']} falls" if can_fall else ""))
     for name_, unit in (("lin_vel_error", "m/s"), ("yaw_vel_error", "rad/s")):
         if result[name_] is not None:
             print(f"  {name_}: {result[name_]:.3f} {unit}")
     for fault in result["faults"]:
         print(f"  fault {fault['fault']} after {fault['policy_s']:.2f} s")
+    for line in _reasons(result):
+        print(f"    {line}")
     if result["stayed_damped"]:
         print(f"  it stays damped ({result['stayed_damped']}), so the session ends here")
     commands = result["commands"]
@@ -210,6 +218,7 @@ def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: 
     kind = "torch" if policy is not None else "onnx"
     verdict = compare(binary["episodes"], trainer[kind], trainer["metrics"])
     _show_parity(source.name, options, verdict, kind)
+    _show_stops(binary)
     about = {"episodes": options.episodes, "seconds": options.seconds, "all_states": options.all_states}
     return about | {"trainer": trainer} | binary | {"parity": verdict, "holds": verdict["holds"]}
 
@@ -224,3 +233,10 @@ def _show_parity(name: str, options: Options, verdict: Mapping[str, Any], kind: 
             f"  {what:<13} {row['binary']:.4f} against {row['trainer']:.4f}: "
             f"differs by {100 * row['difference']:.2f} %, {word} {100 * row['bound']:g} %"
         )
+
+
+def _show_stops(binary: Mapping[str, Any]) -> None:
+    stopped = sum(bool(faults) for faults in binary["faults"])
+    print(f"  the safety layer stopped it in {stopped} of {len(binary['faults'])} episodes")
+    for line in _reasons(binary):
+        print(f"    {line}")

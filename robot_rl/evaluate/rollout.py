@@ -40,11 +40,11 @@ Summary = dict[str, dict[str, float] | None]
 
 
 def evaluation_task(task: Any) -> Any:
-    """Return a copy of a task without observation noise for the actor."""
+    """Return a copy of a task without observation noise for the actor, of the same kernels."""
     changed = copy.copy(task)
     changed.observations = dict(task.observations)
     changed.observations["actor"] = copy.copy(task.observations["actor"])
-    changed.observations["actor"].noise = False
+    changed.observations["actor"].muted = True
     return changed
 
 

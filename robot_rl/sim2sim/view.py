@@ -89,7 +89,7 @@ class View(Commands):
             rows = {
                 "Phase": session.phase or "not connected",
                 "Fault": session.link.fault,
-                "Walked": f"{session.policy_s:.1f} s",
+                "Policy ran": f"{session.policy_s:.1f} s",
                 "Falls": str(session.falls),
                 "Late ticks": str(session.exchange.late),
             }

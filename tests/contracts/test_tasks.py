@@ -5,8 +5,12 @@ import math
 
 import pytest
 import torch
+from robot_rl_envs.make import make_env
 from robot_rl_envs.task import TorchTerm
 from robot_rl_envs.terms import SIGNALS
+from robot_rl_tasks.registry import get_task
+
+from robot_rl.evaluate import evaluation_task
 
 
 def actions_at(step, env):
@@ -81,6 +85,21 @@ def test_the_critic_sees_all_that_the_actor_sees_and_without_noise(env):
         assert privileged, "a floating base's velocity is what no robot measures"
     noisy = [name for name, term in groups["critic"].terms.items() if groups["critic"].noise and term.noise > 0]
     assert not noisy
+
+
+def test_an_evaluation_has_the_kernels_of_the_training_and_no_noise(build, env, task_name):
+    task = evaluation_task(get_task(task_name))
+    quiet = make_env(task, num_envs=2, num_threads=1)
+    assert quiet.kernels.source == env.kernels.source
+    groups = quiet._layout.groups
+    clean = {str(vars(slot.term)): slot for slot in groups.get("critic", ()) if not isinstance(slot.term, TorchTerm)}
+    for k in range(3):
+        obs = quiet.step(actions_at(k, quiet))[0]
+        for slot in groups["actor"]:
+            if not isinstance(slot.term, TorchTerm) and (twin := clean.get(str(vars(slot.term)))):
+                width = slot.size * slot.history
+                heard = obs["actor"][:, slot.offset : slot.offset + width]
+                assert torch.equal(heard, obs["critic"][:, twin.offset : twin.offset + width]), slot.name
 
 
 def test_the_policy_s_description_is_json_and_fits_the_environment(env):

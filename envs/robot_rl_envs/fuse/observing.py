@@ -25,25 +25,29 @@ def write_group(w: Writer, name: str, group: ObservationGroup) -> None:
     w.add(1, "v = float(0.0)", "odd = float(0.0)", "good = int(1)")
     for slot in w.layout.groups[name]:
         if not isinstance(slot.term, TorchTerm):
-            _write_term(w, name, slot, group.noise)
+            _write_term(w, name, slot, group)
     w.add(1, "return good")
 
 
-def _write_term(w: Writer, group: str, slot: ObservationSlot, group_noise: bool) -> None:
-    path = f"observations.{group}.{slot.name}"
+def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationGroup) -> None:
+    path = f"observations.{name}.{slot.name}"
     term: Observation = slot.term
-    noisy = group_noise and term.noise > 0
+    noisy = group.noise and term.noise > 0
     scale = w.layout.param(f"{path}.scale", term.scale)
     clip = w.layout.param(f"{path}.clip", term.clip)
-    noise = w.layout.param(f"{path}.noise", term.noise)
-    pipe, q = slot.pipe or Pipe(), f"s.pipe_{group}"
-    _write_draws(w, path, slot, pipe, q)
+    noise = w.layout.param(f"{path}.noise", 0.0 if group.muted else term.noise)
+    pipe, q = slot.pipe or Pipe(), f"s.pipe_{name}"
+    _write_draws(w, path, slot, pipe, q, group.muted)
     if noisy:
         w.rng(1, path)
     w.add(1, "odd = float(0.0)", f"for j in range({slot.size}):")
-    value = w.call(path, term, "s, i, j", None if group_noise else term.info.source.clean)
+    clean = term.info.source.clean
+    value = w.call(path, term, "s, i, j", None if group.noise else clean)
     w.add(2, f"v = {value}")
-    if group == "actor" and term.measured:
+    if group.noise and clean is not None:
+        muted = w.layout.param(f"observations.{name}.muted", float(group.muted))
+        w.add(2, f"if {muted} == 1.0:", f"    v = {w.call(path, term, 's, i, j', clean, 'clean')}")
+    if name == "actor" and term.measured:
         w.add(2, f"s.measured[i, {w.layout.measured[term.measured][0]} + j] = v")
     if pipe.bias >= 0:
         w.add(2, f"v = v + {q}[i, {pipe.bias} + j]")
@@ -60,27 +64,28 @@ def _write_term(w: Writer, group: str, slot: ObservationSlot, group_noise: bool)
         w.add(2, f"dst[i, {at} + j] = wp.where(fresh == 1, v, src[i, {at + slot.size} + j])")
     w.add(2, f"dst[i, {last} + j] = v")
     w.add(1, "if good == 1 and not wp.isfinite(odd):")
-    w.add(2, f"good = -{w.layout.observations.index(f'{group}.{slot.name}')}")
+    w.add(2, f"good = -{w.layout.observations.index(f'{name}.{slot.name}')}")
 
 
-def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str) -> None:
+def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str, muted: bool) -> None:
     """Write what is drawn before the elements: bias and its walk, the delay, whether this step's value is lost."""
     term: Observation = slot.term
+    heard = 0.0 if muted else 1.0
     if pipe.bias >= 0:
-        bias = w.layout.param(f"{path}.bias", term.bias)
+        bias = w.layout.param(f"{path}.bias", heard * term.bias)
         w.add(1, "if fresh == 1:")
         w.rng(2, f"{path}.bias")
         w.add(2, f"for j in range({slot.size}):")
         w.add(3, f"{q}[i, {pipe.bias} + j] = {bias} * (2.0 * wp.randf(rng) - 1.0)")
     if term.drift > 0 and pipe.bias >= 0:
-        drift = w.layout.param(f"{path}.drift", term.drift)
+        drift = w.layout.param(f"{path}.drift", heard * term.drift)
         w.add(1, "if fresh == 0:")
         w.rng(2, f"{path}.drift")
         w.add(2, f"for j in range({slot.size}):")
         walked = f"{drift} * wp.sqrt(s.step_dt) * wp.randn(rng)"
         w.add(3, f"{q}[i, {pipe.bias} + j] = {q}[i, {pipe.bias} + j] + {walked}")
     if pipe.ring >= 0:
-        lo, hi = (w.layout.param(f"{path}.delay_s.{n}", value) for n, value in enumerate(term.delay_s))
+        lo, hi = (w.layout.param(f"{path}.delay_s.{n}", heard * value) for n, value in enumerate(term.delay_s))
         w.add(1, "if fresh == 1:")
         w.rng(2, f"{path}.delay_s")
         steps = f"wp.floor(({lo} + ({hi} - {lo}) * wp.randf(rng)) / s.step_dt + 0.5)"
@@ -89,7 +94,7 @@ def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str
         w.add(1, f"newest = s.step_count[i] % {pipe.depth}")
         w.add(1, f"arriving = (newest + {pipe.depth} - int({q}[i, {pipe.lag}])) % {pipe.depth}")
     if pipe.held >= 0:
-        dropout = w.layout.param(f"{path}.dropout", term.dropout)
+        dropout = w.layout.param(f"{path}.dropout", heard * term.dropout)
         w.rng(1, f"{path}.dropout")
         w.add(1, f"arrived = wp.where(wp.randf(rng) < {dropout}, fresh, 1)")
 

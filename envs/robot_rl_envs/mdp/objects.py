@@ -201,6 +201,12 @@ def touches(s: Any, i: int, contact: float, force: float) -> float:
 
 
 @reward
+def contact_load(s: Any, i: int, contact: float, force: float) -> float:
+    """Force at a contact sensor as a share of ``force`` [N], in [0, 1]."""
+    return wp.min(s.contact_force[i, int(contact)] / force, 1.0)
+
+
+@reward
 def closes(s: Any, i: int, site: float, object: float, joint: float, distance: float, opened: float) -> float:
     """How far a finger has closed where the object is between the fingers, in [0, 1].
 

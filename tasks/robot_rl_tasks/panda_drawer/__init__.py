@@ -53,7 +53,7 @@ def make_task() -> Task:
             "action_rate": Reward(rewards.action_rate, weight=-0.005),
             "joint_vel": Reward(rewards.joint_vel_size, weight=-0.01),
             # The targets are limited, but what the hand touches also moves the fingers.
-            "too_fast": Reward(rewards.joint_vel_excess, weight=-1.0, share=1.0),
+            "too_fast": Reward(rewards.joint_vel_excess, weight=-3.0, share=1.0),
         },
         objects={"cabinet": Articulated(model=Path(__file__).parent / "cabinet.xml", pos=(0.6, 0.0, 0.0))},
         events={
@@ -74,7 +74,15 @@ def make_task() -> Task:
             "handle_error": Metric(objects.site_distance, site=HAND, to_site=HOOK),
         },
         solved=("tracking/success", 0.5),
-        num_envs=(512, 4096),
-        learner={"num_steps": 24, "max_iterations": 300, "ppo.entropy_coef": 0.002, "actor.init_std": 0.5},
+        num_envs=(256, 4096),
+        learner={
+            "num_steps": 24,
+            "max_iterations": 600,
+            "normalize_values": True,
+            "ppo.gamma": 0.98,
+            "ppo.entropy_coef": 0.002,
+            "ppo.schedule": "linear",
+            "actor.init_std": 0.5,
+        },
         learner_cpu={"actor.hidden": [128, 128], "critic.hidden": [128, 128]},
     )

@@ -93,8 +93,11 @@ def _rewards() -> dict[str, Reward]:
         "precise": Reward(objects.object_at_target, weight=4.0, object=CUBE, std=0.05, height=LIFTED_M),
         "action_rate": Reward(rewards.action_rate, weight=-0.005),
         "joint_vel": Reward(rewards.joint_vel_size, weight=-0.01),
+        # A hand that hits the floor is stopped there at the right height, which is easier to learn than to slow down.
+        "floor": Reward(objects.contact_load, weight=-2.0, contact="floor", force=20.0),
+        "palm": Reward(objects.contact_load, weight=-1.0, contact="palm", force=20.0),
         # The targets are limited, but what the hand touches also moves the fingers.
-        "too_fast": Reward(rewards.joint_vel_excess, weight=-0.5, share=1.0),
+        "too_fast": Reward(rewards.joint_vel_excess, weight=-3.0, share=1.0),
         # Seven joints can hold the hand in many ways; without a preference the arm drifts through them, and a
         # student that drifts elsewhere gets labels from poses that the policy has never seen.
         "pose": Reward(rewards.pose, weight=-1.0, moving_scale=1.0),
@@ -119,6 +122,8 @@ def make_task() -> Task:
         contacts={
             "left": Contact(first="left_pad", second=CUBE),
             "right": Contact(first="right_pad", second=CUBE),
+            "palm": Contact(first="hand_collision", second=CUBE),
+            "floor": Contact(first="robot", second="floor"),
         },
         events={
             "joints": Event(events.reset_joints, position=0.1, velocity=0.0),
@@ -130,10 +135,12 @@ def make_task() -> Task:
             "cube_error": Metric(objects.object_error, after_s=2.0, object=CUBE),
         },
         solved=("tracking/success", 0.5),
-        num_envs=(512, 4096),
+        num_envs=(256, 4096),
         learner={
             "num_steps": 24,
-            "max_iterations": 700,
+            "max_iterations": 1000,
+            "normalize_values": True,
+            "ppo.gamma": 0.98,
             "ppo.entropy_coef": 0.002,
             "ppo.schedule": "linear",
             "ppo.learning_rate": 1e-3,

@@ -89,7 +89,17 @@ def test_the_command_line_runs_a_session(tmp_path, capsys):
     code = main(["sim2sim", "policy=go2_flat", "seconds=0.5", "command=0.3,0,0", settings, f"out={out}"])
     assert code == 0
     assert json.loads(out.read_text())["policy_s"] >= 0.5
-    assert "the policy ran for" in capsys.readouterr().out
+    assert "the policy ran for 0.5" in (shown := capsys.readouterr().out)
+    assert " falls" in shown
+
+
+def test_an_evaluation_says_how_often_the_safety_layer_stopped_it_and_why(capsys):
+    words = ["episodes=1", "seconds=1", "settings=limits.velocity_factor:0.1"]
+    assert main(["sim2sim", "policy=go2_flat", *words]) == 1
+    shown = capsys.readouterr().out
+    assert "the safety layer stopped it in 1 of 1 episodes" in shown
+    assert "joint_velocity: '" in shown
+    assert "operator_stop" not in shown
 
 
 @pytest.mark.parametrize(

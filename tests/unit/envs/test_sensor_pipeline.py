@@ -140,6 +140,15 @@ def test_the_critic_sees_the_clean_value(doll):
     assert not hasattr(doll.state, "pipe_critic")
 
 
+def test_a_muted_group_has_the_clean_values_to_the_bit(puppet, make_task):
+    observations = {"actor": sensed(True), "critic": sensed(False)}
+    observations["actor"].muted = True
+    doll = puppet(make_task(observations=observations), num_envs=4)
+    for k in range(1, 8):
+        obs = doll.step(qpos=[0.01 * k, np.pi + 0.1], qvel=[0.5, -1.0])[0]
+        assert torch.equal(obs["actor"], obs["critic"])
+
+
 def test_a_reset_fills_the_ring_and_the_final_observation_is_the_old_episode_s(doll):
     for k in range(1, 8):
         doll.step(qpos=[0.01 * k, np.pi], qvel=[0.0, 0.0])

@@ -105,6 +105,7 @@ REWARDS = {
     "object_at_target": (CUBE | {"std": 0.4, "height": 0.0}, lambda m: toward(far(m.cube, TARGET), 0.4)),
     "object_joint_open": (SLIDE | {"goal": 0.4}, lambda m: m.slide / 0.4),
     "touches": ({"contact": "cube_floor", "force": 0.5}, lambda m: 1.0),
+    "contact_load": ({"contact": "cube_floor", "force": 2.0}, lambda m: 0.1 * 9.81 / 2.0),
     "closes": (
         SITE | CUBE | {"joint": "elbow", "distance": 0.5, "opened": 4.0},
         lambda m: (1 - m.elbow / 4.0) * np.exp(-((far(m.tip, m.cube) / 0.5) ** 2)),
