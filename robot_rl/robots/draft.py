@@ -13,9 +13,9 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from robot_rl.errors import UserError
+from robot_rl.robots.shapes import COLLISION, compile_source, replace_shapes, state_inertias
 from robot_rl.robots.source import Limits, Source, positions
 
-VISUAL, COLLISION = 2, 3
 FOOT_RADIUS = 0.02
 """Radius of a foot's sphere where the source has none [m]."""
 CLEARANCE = 5e-4
@@ -28,8 +28,6 @@ HELD = 3.0
 """Effort limit where the source says nothing, in efforts that hold the default pose."""
 HELD_BY_LEGS = 8.0
 """The same of a robot with feet: in a trot two of four carry it, and throw it up. Unitree's Go1 has 8 to 13."""
-STRETCH = 1.5
-"""A box longer than so many times its other sides becomes a capsule."""
 
 
 @dataclass(slots=True)
@@ -80,11 +78,11 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
         UserError: the model does not compile, such as for a body without inertia.
     """
     spec = source.spec
-    model = _compile(source, without_meshes=collision == "boxes")
-    _state_inertias(spec, model)
-    _shape(source, model, collision)
+    model = compile_source(source, without_meshes=collision == "boxes")
+    state_inertias(spec, model)
+    replace_shapes(source, model, collision)
     names = [joint.name for joint in spec.joints if int(joint.type) in (2, 3)]
-    model = _compile(source)
+    model = compile_source(source)
     ranges = {name: _range(model, name) for name in names}
     draft = Draft(spec, {}, source.base, said=source.said)
     default = positions(source, names, ranges)
@@ -95,7 +93,7 @@ def make_draft(source: Source, collision: str, gains: Gains, *, mirrored: bool =
     poser = _Poser(model, source.base, default)
     draft.joints = {name: {"default_pos": default[name]} for name in names}
     _add_feet(draft, poser)
-    model = _compile(source)
+    model = compile_source(source)
     poser = _Poser(model, source.base, default)
     if mirrored:
         _mirror(draft, model)
@@ -117,111 +115,6 @@ def _base_height(source: Source, poser: _Poser) -> float:
         line = f"nothing of it is lower than {-height:.3f} m above the origin of its base '{source.base}'"
         raise UserError(f"from={source.path}: {line}, so that it cannot stand on the ground; write base=fixed")
     return max(CLEARANCE, height)
-
-
-def _compile(source: Source, *, without_meshes: bool = False) -> Any:
-    spec = source.spec.copy() if without_meshes else source.spec
-    if without_meshes:
-        _drop_meshes(spec)
-    try:
-        return spec.compile()
-    except ValueError as error:
-        raise UserError(f"from={source.path}: {' '.join(str(error).split())}") from None
-
-
-def _drop_meshes(spec: Any) -> int:
-    found = [geom for geom in spec.geoms if geom.meshname]
-    for geom in found:
-        spec.delete(geom)
-    for mesh in list(spec.meshes):
-        spec.delete(mesh)
-    return len(found)
-
-
-def _state_inertias(spec: Any, model: Any) -> None:
-    """Write every body's inertia, so that shapes may be replaced without a change of dynamics."""
-    import mujoco
-
-    for body in spec.bodies:
-        if body.name == "world":
-            continue
-        one = model.body(body.name)
-        body.explicitinertial = True
-        body.mass, body.ipos, body.iquat = float(one.mass[0]), one.ipos, one.iquat
-        # A file has six digits: the triangle inequality must hold after rounding, too.
-        inertia = np.array(one.inertia)
-        most = inertia.sum() - inertia.max()
-        body.inertia = np.minimum(inertia, most * (1.0 - 1e-5))
-        body.fullinertia = [math.nan, 0, 0, 0, 0, 0]
-    compiler = spec.compiler
-    compiler.inertiafromgeom, compiler.inertiagrouprange = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO, [0, 5]
-    compiler.settotalmass = -1.0
-
-
-def _shape(source: Source, model: Any, collision: str) -> None:
-    """Divide shapes into those that are seen and those that touch the ground, and replace meshes."""
-    spec, said = source.spec, source.said
-    touching = [bool(geom.contype or geom.conaffinity) for geom in spec.geoms]
-    if collision == "boxes":
-        kept = [touches for touches, geom in zip(touching, spec.geoms, strict=True) if not geom.meshname]
-        count, touching = _drop_meshes(spec), kept
-        if count:
-            said.append(f"shapes: {count} meshes are replaced by boxes of the inertia of bodies without another shape")
-    elif collision == "primitives":
-        count = 0
-        for k, geom in enumerate(spec.geoms):
-            if geom.meshname:
-                _fit(geom, model, k)
-                count += 1
-        for mesh in list(spec.meshes):
-            spec.delete(mesh)
-        if count:
-            said.append(f"shapes: {count} meshes are replaced by boxes and capsules around them")
-    for touches, geom in zip(touching, spec.geoms, strict=True):
-        geom.group, geom.contype, geom.conaffinity = (COLLISION, 0, 1) if touches else (VISUAL, 0, 0)
-        geom.classname = spec.default
-    for body in spec.bodies:
-        if body.name != "world" and not any(geom.group == VISUAL for geom in body.geoms):
-            _add_inertia_box(spec.default, body, group=VISUAL)
-    if not any(touching):
-        for body in spec.bodies:
-            if body.name != "world" and body.joints:
-                _add_inertia_box(spec.default, body, group=COLLISION)
-        said.append("shapes: no shape touched anything; boxes of the bodies' inertia do")
-
-
-def _add_inertia_box(default: Any, body: Any, *, group: int) -> None:
-    """Add the box of uniform density with a body's mass and principal moments of inertia."""
-    import mujoco
-
-    inertia = np.array(body.inertia)
-    squares = 1.5 * (inertia.sum() - 2.0 * inertia) / max(float(body.mass), 1e-9)
-    half = [float(max(0.004, math.sqrt(max(square, 0.0)))) for square in squares]
-    placed = {"type": mujoco.mjtGeom.mjGEOM_BOX, "size": half, "pos": body.ipos, "quat": body.iquat}
-    body.add_geom(default, **placed, group=group, contype=0, conaffinity=int(group == COLLISION))
-
-
-def _fit(geom: Any, model: Any, index: int) -> None:
-    """Make a mesh's shape the box around it, or a capsule where it is long."""
-    import mujoco
-
-    turn = np.zeros(9)
-    mujoco.mju_quat2Mat(turn, model.geom_quat[index])
-    centre, half = model.geom_aabb[index, :3], np.maximum(model.geom_aabb[index, 3:], 0.002)
-    pos, quat = model.geom_pos[index] + turn.reshape(3, 3) @ centre, model.geom_quat[index].copy()
-    longest = int(np.argmax(half))
-    others = np.delete(half, longest)
-    geom.meshname = ""
-    geom.fromto = [math.nan, 0, 0, 0, 0, 0]
-    if half[longest] > STRETCH * others.max() and others.max() < STRETCH * others.min():
-        radius = float(others.mean())
-        to_z = np.array([[0.70710678, 0.0, -0.70710678, 0.0], [0.70710678, 0.70710678, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
-        turned = np.zeros(4)
-        mujoco.mju_mulQuat(turned, quat, to_z[longest])
-        geom.type, geom.size, quat = mujoco.mjtGeom.mjGEOM_CAPSULE, [radius, float(half[longest]) - radius, 0.0], turned
-    else:
-        geom.type, geom.size = mujoco.mjtGeom.mjGEOM_BOX, half.tolist()
-    geom.pos, geom.quat = pos, quat
 
 
 def _range(model: Any, name: str) -> tuple[float, float]:

@@ -22,7 +22,8 @@ LOG_TERMS = LOG_FAULTS + len(REASONS)
 class ObservationSlot:
     """Where one observation term is in its group: ``offset`` .. ``offset + size * history``, oldest value first.
 
-    ``pipe`` are the columns of what its sensor remembers; None where it remembers nothing.
+    ``pipe`` are the columns of what its sensor remembers; None where it remembers nothing. ``muted`` are the figures
+    of what the sensor does.
     """
 
     name: str
@@ -31,6 +32,7 @@ class ObservationSlot:
     size: int
     history: int
     pipe: Pipe | None = None
+    muted: bool = False
 
 
 @dataclass(slots=True)
@@ -158,7 +160,7 @@ def make_layout(task: Task, scene: Scene) -> TaskLayout:
             torch_term = isinstance(term, TorchTerm)
             size = term.size if torch_term else resolve_size(term.info.size, scene, f"observations.{group_name}.{name}")
             history = 1 if torch_term else term.history
-            slot = ObservationSlot(name, term, offset, size, history)
+            slot = ObservationSlot(name, term, offset, size, history, muted=group.muted)
             if not torch_term:
                 pipe = make_pipe(f"observations.{group_name}.{name}", term, size, columns, task.sim.step_dt)
                 slot.pipe = pipe if group.noise else None

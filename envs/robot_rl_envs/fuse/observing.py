@@ -35,9 +35,9 @@ def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationG
     noisy = group.noise and term.noise > 0
     scale = w.layout.param(f"{path}.scale", term.scale)
     clip = w.layout.param(f"{path}.clip", term.clip)
-    noise = w.layout.param(f"{path}.noise", 0.0 if group.muted else term.noise)
+    noise = w.layout.param(f"{path}.noise", 0.0 if slot.muted else term.noise)
     pipe, q = slot.pipe or Pipe(), f"s.pipe_{name}"
-    _write_draws(w, path, slot, pipe, q, group.muted)
+    _write_draws(w, path, slot, pipe, q)
     if noisy:
         w.rng(1, path)
     w.add(1, "odd = float(0.0)", f"for j in range({slot.size}):")
@@ -45,7 +45,7 @@ def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationG
     value = w.call(path, term, "s, i, j", None if group.noise else clean)
     w.add(2, f"v = {value}")
     if group.noise and clean is not None:
-        muted = w.layout.param(f"observations.{name}.muted", float(group.muted))
+        muted = w.layout.param(f"observations.{name}.muted", float(slot.muted))
         w.add(2, f"if {muted} == 1.0:", f"    v = {w.call(path, term, 's, i, j', clean, 'clean')}")
     if name == "actor" and term.measured:
         w.add(2, f"s.measured[i, {w.layout.measured[term.measured][0]} + j] = v")
@@ -67,10 +67,10 @@ def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationG
     w.add(2, f"good = -{w.layout.observations.index(f'{name}.{slot.name}')}")
 
 
-def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str, muted: bool) -> None:
+def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str) -> None:
     """Write what is drawn before the elements: bias and its walk, the delay, whether this step's value is lost."""
     term: Observation = slot.term
-    heard = 0.0 if muted else 1.0
+    heard = 0.0 if slot.muted else 1.0
     if pipe.bias >= 0:
         bias = w.layout.param(f"{path}.bias", heard * term.bias)
         w.add(1, "if fresh == 1:")

@@ -50,10 +50,10 @@ def make_task() -> Task:
             "reach": Reward(objects.reach_site, weight=1.0, site=HAND, to_site=HOOK, std=0.2),
             "behind": Reward(objects.reach_site, weight=1.0, site=HAND, to_site=HOOK, std=0.03),
             "open": Reward(objects.object_joint_open, weight=6.0, object_joint=SLIDE, goal=0.3),
-            "action_rate": Reward(rewards.action_rate, weight=-0.005),
+            "action_rate": Reward(rewards.action_rate, weight=-0.02),
             "joint_vel": Reward(rewards.joint_vel_size, weight=-0.01),
             # The targets are limited, but what the hand touches also moves the fingers.
-            "too_fast": Reward(rewards.joint_vel_excess, weight=-3.0, share=1.0),
+            "too_fast": Reward(rewards.joint_vel_excess, weight=-10.0, share=1.0),
         },
         objects={"cabinet": Articulated(model=Path(__file__).parent / "cabinet.xml", pos=(0.6, 0.0, 0.0))},
         events={

@@ -91,13 +91,13 @@ def _rewards() -> dict[str, Reward]:
         "lift": Reward(objects.object_raised, weight=4.0, object=CUBE, rest=EDGE_M / 2, height=0.1),
         "carry": Reward(objects.object_at_target, weight=6.0, object=CUBE, std=0.2, height=LIFTED_M),
         "precise": Reward(objects.object_at_target, weight=4.0, object=CUBE, std=0.05, height=LIFTED_M),
-        "action_rate": Reward(rewards.action_rate, weight=-0.005),
+        "action_rate": Reward(rewards.action_rate, weight=-0.02),
         "joint_vel": Reward(rewards.joint_vel_size, weight=-0.01),
         # A hand that hits the floor is stopped there at the right height, which is easier to learn than to slow down.
-        "floor": Reward(objects.contact_load, weight=-2.0, contact="floor", force=20.0),
-        "palm": Reward(objects.contact_load, weight=-1.0, contact="palm", force=20.0),
+        "floor": Reward(objects.contact_load, weight=-20.0, contact="floor", force=20.0),
+        "palm": Reward(objects.contact_load, weight=-10.0, contact="palm", force=20.0),
         # The targets are limited, but what the hand touches also moves the fingers.
-        "too_fast": Reward(rewards.joint_vel_excess, weight=-3.0, share=1.0),
+        "too_fast": Reward(rewards.joint_vel_excess, weight=-10.0, share=1.0),
         # Seven joints can hold the hand in many ways; without a preference the arm drifts through them, and a
         # student that drifts elsewhere gets labels from poses that the policy has never seen.
         "pose": Reward(rewards.pose, weight=-1.0, moving_scale=1.0),
