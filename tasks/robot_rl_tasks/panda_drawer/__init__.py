@@ -58,6 +58,8 @@ def make_task() -> Task:
         objects={"cabinet": Articulated(model=Path(__file__).parent / "cabinet.xml", pos=(0.6, 0.0, 0.0))},
         events={
             "joints": Event(events.reset_joints, position=0.1, velocity=0.0),
+            "motors": Event(events.motor_strength, lo=0.7, hi=1.2),
+            "friction": Event(objects.object_friction, object="cabinet", lo=0.4, hi=1.2),
             "cabinet": Event(
                 objects.place_fixed,
                 object="cabinet",

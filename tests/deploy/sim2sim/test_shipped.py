@@ -9,7 +9,7 @@ from robot_rl_tasks.registry import get_task
 from robot_rl.evaluate import EVALUATION_SEED, evaluation_task
 from robot_rl.sim2sim.parity import ParityCfg, evaluate_binary
 
-ARMS = ("panda_reach",)
+ARMS = ("panda_reach", "panda_lift", "panda_drawer")
 WORLDS = 2
 
 
