@@ -61,6 +61,8 @@ class Arrow:
     rgba: tuple[float, float, float, float] = (0.1, 0.45, 0.9, 1.0)
 
 
+NEARBY = 0.5
+"""How far a hinge of a fixed robot is expected to turn from the first frame's pose [rad]."""
 GHOST_RGBA = (0.1, 0.45, 0.9, 0.45)
 """Colour of a reference motion beside the robot."""
 
@@ -176,6 +178,7 @@ class Renderer:
         self._gl.readDepthMap = int(mujoco.mjtDepthMap.mjDEPTH_ZEROFAR)
         self._sky = None if (model.tex_type == mujoco.mjtTexture.mjTEXTURE_SKYBOX).any() else _gradient(height)
         self._view = self._make_view(centre)
+        self._aimed = self._free.size > 0 or self.camera.distance is not None
         self._ghost: Any = None
 
     def _make_view(self, centre: np.ndarray) -> Any:
@@ -190,6 +193,13 @@ class Renderer:
     def look_at(self, point: np.ndarray) -> None:
         """Point the camera at `point` (3,) [m], world frame, immediately."""
         self._view.lookat[:] = point
+        self._aimed = True
+
+    def _aim(self) -> None:
+        """Bring a robot that stands still, and what it handles, into the image, by the first frame's pose."""
+        self._view.lookat[:], radius = _extent(self._model, floating=False, pose=self._data.qpos.copy())
+        self._view.distance = 2.6 * radius
+        self._aimed = True
 
     def frame(
         self,
@@ -214,6 +224,8 @@ class Renderer:
         mj.mj_kinematics(model, data)
         mj.mj_comPos(model, data)
         mj.mj_camlight(model, data)
+        if not self._aimed:
+            self._aim()
         self._follow()
         self._context.make_current()
         mj.mjv_updateScene(model, data, self._option, None, self._view, int(mj.mjtCatBit.mjCAT_ALL), self._scene)
@@ -362,23 +374,30 @@ def is_robots(model: mujoco.MjModel, bodies: np.ndarray) -> np.ndarray:
     return model.body_rootid[bodies] == model.body_rootid[first]
 
 
-def _extent(model: mujoco.MjModel, *, floating: bool) -> tuple[np.ndarray, float]:
+def _extent(model: mujoco.MjModel, *, floating: bool, pose: np.ndarray | None = None) -> tuple[np.ndarray, float]:
     """Return centre (3,) [m] and radius [m] of a ball that contains the robot.
 
-    A floating robot is taken at rest, a fixed one anywhere in its joints' ranges.
+    A floating robot is taken at rest, a fixed one anywhere in its joints' ranges. With a ``pose`` (nq,) its hinges are
+    near it, within `NEARBY` where they have a range, and everything else that moves is in the ball, too.
     """
     import mujoco
 
     data = mujoco.MjData(model)
-    geoms = np.flatnonzero((model.body_weldid[model.geom_bodyid] > 0) & is_robots(model, model.geom_bodyid))
+    moving = model.body_weldid[model.geom_bodyid] > 0
+    geoms = np.flatnonzero(moving if pose is not None else moving & is_robots(model, model.geom_bodyid))
     if not geoms.size:
         return np.zeros(3), 1.0
     single = np.isin(model.jnt_type, (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)))
+    limits = np.where(model.jnt_limited[:, None] != 0, model.jnt_range, [-np.pi, np.pi])
+    if pose is not None:
+        data.qpos[:] = pose
+        near = single & (model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)) & (model.jnt_limited != 0)
+        at = pose[model.jnt_qposadr[near], None]
+        limits[near] = np.clip(at + np.array([-NEARBY, NEARBY]), limits[near, :1], limits[near, 1:])
     rng = np.random.default_rng(0)
     points = []
     for k in range(1 if floating else 64):
         if k:
-            limits = np.where(model.jnt_limited[:, None] != 0, model.jnt_range, [-np.pi, np.pi])
             drawn = rng.uniform(limits[:, 0], limits[:, 1])
             data.qpos[model.jnt_qposadr[single]] = drawn[single]
         mujoco.mj_kinematics(model, data)

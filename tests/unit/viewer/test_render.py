@@ -77,6 +77,41 @@ def test_a_planar_robot_is_followed_however_far_it_runs_and_a_cart_on_its_rail_i
         assert image[-1].mean() > 60, "the ground goes on under it"
 
 
+ARM = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="5 5 0.1"/>
+    <body pos="0 0 0.1">
+      <joint type="hinge" axis="0 1 0" range="-180 180"/>
+      <geom type="capsule" size="0.03" fromto="0 0 0 0 0 0.5" rgba="1 0 0 1"/>
+      <body pos="0 0 0.5">
+        <joint type="hinge" axis="0 1 0" range="-180 180"/>
+        <geom type="capsule" size="0.03" fromto="0 0 0 0 0 0.5" rgba="1 0 0 1"/>
+      </body>
+    </body>
+    <body pos="0.7 0 0.03"><freejoint/><geom type="box" size="0.03 0.03 0.03" rgba="0 0 1 1"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_an_arm_fills_the_image_as_it_stands_and_what_it_handles_is_in_it(gl):
+    import mujoco
+
+    model = mujoco.MjModel.from_xml_string(ARM)
+    bent = np.array([0.8, 1.2, 0.7, 0, 0.03, 1, 0, 0, 0])
+    with Renderer(model, 160, 120) as renderer:
+        image = renderer.frame(bent)
+        again = renderer.frame(bent + np.eye(1, 9, 0)[0])
+    rows, columns = np.nonzero(red(image))
+    assert np.ptp(columns) > 0.5 * 160
+    assert min(rows.min(), columns.min()) > 0
+    assert max(rows.max() / 119, columns.max() / 159) < 1
+    blue = image[..., 2].astype(int) - image[..., 0] > 60
+    assert blue.sum() > 10
+    np.testing.assert_array_equal(image[:10, :10], again[:10, :10], "the camera stays where it is")
+
+
 def test_simulated_model_is_left_unchanged(gl, fake_env):
     model = fake_env().engine.model
     extent, width = model.stat.extent, model.vis.global_.offwidth
