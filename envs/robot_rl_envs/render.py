@@ -61,8 +61,8 @@ class Arrow:
     rgba: tuple[float, float, float, float] = (0.1, 0.45, 0.9, 1.0)
 
 
-NEARBY = 0.5
-"""How far a hinge of a fixed robot is expected to turn from the first frame's pose [rad]."""
+NEAR = 0.5
+"""How far a hinge of a fixed robot, or another thing's slide, is expected to be from the first frame [rad, m]."""
 GHOST_RGBA = (0.1, 0.45, 0.9, 0.45)
 """Colour of a reference motion beside the robot."""
 
@@ -378,7 +378,7 @@ def _extent(model: mujoco.MjModel, *, floating: bool, pose: np.ndarray | None = 
     """Return centre (3,) [m] and radius [m] of a ball that contains the robot.
 
     A floating robot is taken at rest, a fixed one anywhere in its joints' ranges. With a ``pose`` (nq,) its hinges are
-    near it, within `NEARBY` where they have a range, and everything else that moves is in the ball, too.
+    near it, within `NEAR` where they have a range, and everything else that moves is in the ball, too, near its place.
     """
     import mujoco
 
@@ -391,9 +391,11 @@ def _extent(model: mujoco.MjModel, *, floating: bool, pose: np.ndarray | None = 
     limits = np.where(model.jnt_limited[:, None] != 0, model.jnt_range, [-np.pi, np.pi])
     if pose is not None:
         data.qpos[:] = pose
-        near = single & (model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)) & (model.jnt_limited != 0)
+        is_slide = model.jnt_type == int(mujoco.mjtJoint.mjJNT_SLIDE)
+        # A robot's own slide is its rail; an endless hinge, a wheel or a pole.
+        near = single & np.where(is_slide, ~is_robots(model, model.jnt_bodyid), model.jnt_limited != 0)
         at = pose[model.jnt_qposadr[near], None]
-        limits[near] = np.clip(at + np.array([-NEARBY, NEARBY]), limits[near, :1], limits[near, 1:])
+        limits[near] = np.clip(at + np.array([-NEAR, NEAR]), limits[near, :1], limits[near, 1:])
     rng = np.random.default_rng(0)
     points = []
     for k in range(1 if floating else 64):

@@ -162,9 +162,10 @@ def _session(
 
 
 def _reasons(result: Mapping[str, Any]) -> list[str]:
-    """Return the binary's own lines about its faults, each once; not of the stops that were requested."""
+    """Return the binary's own lines about its faults, the first of each joint; not of the stops that were requested."""
     rows = result["binary"].get("changes", ())
-    return list(dict.fromkeys(row["text"] for row in rows if "text" in row and row["fault"] != "operator_stop"))
+    lines = [row["text"] for row in rows if "text" in row and row["fault"] != "operator_stop"]
+    return list({line.partition(" at ")[0]: line for line in reversed(lines)}.values())[::-1]
 
 
 def _show_session(name: str, result: Mapping[str, Any], *, can_fall: bool) -> None:
@@ -228,7 +229,8 @@ def _show_parity(name: str, options: Options, verdict: Mapping[str, Any], kind: 
     for what, row in verdict.items():
         if what == "holds":
             continue
-        word = "within" if row["holds"] else "BEYOND"
+        is_within = row["difference"] <= row["bound"]
+        word = "within" if is_within else "better and beyond" if row["holds"] else "BEYOND"
         print(
             f"  {what:<13} {row['binary']:.4f} against {row['trainer']:.4f}: "
             f"differs by {100 * row['difference']:.2f} %, {word} {100 * row['bound']:g} %"

@@ -108,17 +108,22 @@ def evaluate_run(
         with contextlib.closing(make_env()) as env:
             shadow = None if bundle is None else Shadow(BundleController(bundle, env))
             result["torch"] = evaluate(env, TorchController(policy), seconds=seconds, shadow=shadow)
-            result |= {"metrics": describe_metrics(env), "episodes": env.num_envs}
+            result |= _about(env, seconds)
     if bundle is not None:
         with contextlib.closing(make_env()) as env:
             result["onnx"] = evaluate(env, BundleController(bundle, env), seconds=seconds)
-            result |= {"metrics": describe_metrics(env), "episodes": env.num_envs}
+            result |= _about(env, seconds)
     measured = {name for kind in ("torch", "onnx") for name in result.get(kind, ())}
     result["metrics"] = {name: row for name, row in result["metrics"].items() if name in measured}
-    result["seconds"] = seconds
     if shadow is not None:
         result["agreement"] = agreement(shadow, result["torch"], result["onnx"], result["episodes"])
     return result
+
+
+def _about(env: Any, seconds: float) -> dict[str, Any]:
+    """Return what an evaluation in an environment measures, and of how many episodes of which length [s]."""
+    longest = env.max_episode_length * env.step_dt or seconds
+    return {"metrics": describe_metrics(env), "episodes": env.num_envs, "seconds": round(min(seconds, longest), 6)}
 
 
 def agreement(shadow: Shadow, torch_summary: Summary, onnx_summary: Summary, episodes: int) -> dict[str, Any]:

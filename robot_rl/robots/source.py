@@ -192,6 +192,9 @@ def _read_urdf(path: Path, base: str) -> Source:
         spec.worldbody.bodies[0].add_freejoint(name="base_joint")
     for joint in joints:
         if (limit := joint.find("limit")) is not None:
+            low, high = (float(limit.get(key, 0)) for key in ("lower", "upper"))
+            if low > high:
+                raise UserError(f"from={path}: joint '{joint.get('name')}': lower={low:g} is above upper={high:g}")
             effort, velocity = (float(limit.get(key, 0)) or None for key in ("effort", "velocity"))
             source.limits[str(joint.get("name"))] = Limits(effort, velocity)
     for joint in joints:

@@ -197,7 +197,7 @@ def compare(
     Returns:
         "survival" and each metric of the task that has better values: {"binary", "trainer", "difference", "bound",
         "holds"}, and "holds": whether all do. The difference is absolute for survival, the share of episodes that did
-        not fail, else relative to the trainer's mean.
+        not fail, else relative to the trainer's mean; such a metric also has "better", and holds where the binary is.
 
     Raises:
         UserError: All episodes of one of them were quarantined.
@@ -209,7 +209,10 @@ def compare(
     for name in judged(metrics):
         if name in binary and trainer.get(name) is not None:
             mean = float(trainer[name]["mean"])
-            result[name] = _row(float(np.nanmean(binary[name])), mean, max(abs(mean), 1e-9), ERROR_BOUND)
+            found = float(np.nanmean(binary[name]))
+            result[name] = _row(found, mean, max(abs(mean), 1e-9), ERROR_BOUND)
+            result[name]["better"] = found < mean if metrics[name]["better"] == "smaller" else found > mean
+            result[name]["holds"] |= result[name]["better"]
     result["holds"] = all(row["holds"] for row in result.values())
     return result
 

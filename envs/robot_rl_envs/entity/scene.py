@@ -34,6 +34,8 @@ SUN, HIGH_SUN = (0.2, 0.3, -1.0), (0.0, 0.0, -1.0)
 
 _SOLVERS = {"newton": "mjSOL_NEWTON", "cg": "mjSOL_CG", "pgs": "mjSOL_PGS"}
 _CONES = {"pyramidal": "mjCONE_PYRAMIDAL", "elliptic": "mjCONE_ELLIPTIC"}
+SOLREF, SOLIMP = [0.02, 1.0], [0.9, 0.95, 0.001, 0.5, 2.0]
+"""MuJoCo's own softness of a contact."""
 _INTEGRATORS = {"implicitfast": "mjINT_IMPLICITFAST", "euler": "mjINT_EULER", "rk4": "mjINT_RK4"}
 
 
@@ -311,14 +313,20 @@ class Scene:
 
             add_ground(self.terrain, spec, friction=self.sim.floor_friction, textured=textured)
             return
+        if spec.geom("floor") is not None:
+            raise ValueError(f"robot {self.robot.name!r}: {self.robot.model}: a geom's name is 'floor'; rename it")
         floor = spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
-        floor.contype, floor.conaffinity = 1, 0
+        # The model's own default for geoms is the robot's matter.
+        floor.contype, floor.conaffinity, floor.condim, floor.priority, floor.group = 1, 0, 3, 0, 0
+        floor.margin, floor.gap, floor.solmix, floor.solref, floor.solimp = 0.0, 0.0, 1.0, SOLREF, SOLIMP
+        floor.rgba, floor.material = [0.5, 0.5, 0.5, 1.0], ""
         floor.friction = [self.sim.floor_friction, 0.005, 0.0001]
         floor.pos = [0.0, 0.0, self.sim.floor_height]
         if not textured:
             return
+        grid = _free_name("grid", [*spec.textures, *spec.materials])
         spec.add_texture(
-            name="grid",
+            name=grid,
             type=mujoco.mjtTexture.mjTEXTURE_2D,
             builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
             mark=mujoco.mjtMark.mjMARK_EDGE,
@@ -328,9 +336,9 @@ class Scene:
             width=300,
             height=300,
         )
-        material = spec.add_material(name="grid", texrepeat=[1.0, 1.0], texuniform=True, reflectance=0.08)
-        material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "grid"
-        floor.material = "grid"
+        material = spec.add_material(name=grid, texrepeat=[1.0, 1.0], texuniform=True, reflectance=0.08)
+        material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = grid
+        floor.material = grid
 
     def _check_complete(self) -> None:
         """Refuse what a model that is a whole scene cannot have, and "direct" actions with one that is not."""
@@ -385,6 +393,14 @@ class Scene:
                 mujoco.mj_initCtrlHistory(self.model, data, k, None, np.full((samples, 1), value))
         self.sensing.fill_history(self.model, data)
         return data.history.copy()
+
+
+def _free_name(name: str, elements: list[Any]) -> str:
+    """Return a name that no element has: this one, or this one with underscores."""
+    taken = {element.name for element in elements}
+    while name in taken:
+        name += "_"
+    return name
 
 
 def add_surroundings(spec: mujoco.MjSpec, sun: tuple[float, float, float] = HIGH_SUN) -> None:

@@ -22,8 +22,8 @@ LOG_TERMS = LOG_FAULTS + len(REASONS)
 class ObservationSlot:
     """Where one observation term is in its group: ``offset`` .. ``offset + size * history``, oldest value first.
 
-    ``pipe`` are the columns of what its sensor remembers; None where it remembers nothing. ``muted`` are the figures
-    of what the sensor does.
+    ``pipe`` are the columns of what its sensor remembers; None where it remembers nothing. With ``muted``
+    every figure of what its sensor does is 0.
     """
 
     name: str

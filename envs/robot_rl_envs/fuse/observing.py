@@ -70,22 +70,22 @@ def _write_term(w: Writer, name: str, slot: ObservationSlot, group: ObservationG
 def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str) -> None:
     """Write what is drawn before the elements: bias and its walk, the delay, whether this step's value is lost."""
     term: Observation = slot.term
-    heard = 0.0 if slot.muted else 1.0
+    factor = 0.0 if slot.muted else 1.0
     if pipe.bias >= 0:
-        bias = w.layout.param(f"{path}.bias", heard * term.bias)
+        bias = w.layout.param(f"{path}.bias", factor * term.bias)
         w.add(1, "if fresh == 1:")
         w.rng(2, f"{path}.bias")
         w.add(2, f"for j in range({slot.size}):")
         w.add(3, f"{q}[i, {pipe.bias} + j] = {bias} * (2.0 * wp.randf(rng) - 1.0)")
     if term.drift > 0 and pipe.bias >= 0:
-        drift = w.layout.param(f"{path}.drift", heard * term.drift)
+        drift = w.layout.param(f"{path}.drift", factor * term.drift)
         w.add(1, "if fresh == 0:")
         w.rng(2, f"{path}.drift")
         w.add(2, f"for j in range({slot.size}):")
         walked = f"{drift} * wp.sqrt(s.step_dt) * wp.randn(rng)"
         w.add(3, f"{q}[i, {pipe.bias} + j] = {q}[i, {pipe.bias} + j] + {walked}")
     if pipe.ring >= 0:
-        lo, hi = (w.layout.param(f"{path}.delay_s.{n}", heard * value) for n, value in enumerate(term.delay_s))
+        lo, hi = (w.layout.param(f"{path}.delay_s.{n}", factor * value) for n, value in enumerate(term.delay_s))
         w.add(1, "if fresh == 1:")
         w.rng(2, f"{path}.delay_s")
         steps = f"wp.floor(({lo} + ({hi} - {lo}) * wp.randf(rng)) / s.step_dt + 0.5)"
@@ -94,7 +94,7 @@ def _write_draws(w: Writer, path: str, slot: ObservationSlot, pipe: Pipe, q: str
         w.add(1, f"newest = s.step_count[i] % {pipe.depth}")
         w.add(1, f"arriving = (newest + {pipe.depth} - int({q}[i, {pipe.lag}])) % {pipe.depth}")
     if pipe.held >= 0:
-        dropout = w.layout.param(f"{path}.dropout", heard * term.dropout)
+        dropout = w.layout.param(f"{path}.dropout", factor * term.dropout)
         w.rng(1, f"{path}.dropout")
         w.add(1, f"arrived = wp.where(wp.randf(rng) < {dropout}, fresh, 1)")
 

@@ -200,7 +200,7 @@ def touches(s: Any, i: int, contact: float, force: float) -> float:
     return 0.0
 
 
-@reward
+@reward(check=lambda params, _: check_above(params, "force", 0.0, ": the force is divided by it"))
 def contact_load(s: Any, i: int, contact: float, force: float) -> float:
     """Force at a contact sensor as a share of ``force`` [N], in [0, 1]."""
     return wp.min(s.contact_force[i, int(contact)] / force, 1.0)

@@ -231,9 +231,11 @@ def reward(
     data: tuple[str, ...] = (),
     reads_command: int = 0,
     before: Any = None,
+    check: Check | None = None,
 ) -> Any:
     """Mark ``(s, i, *params) -> float`` as a reward term; see :class:`TermInfo`."""
-    return _marker("reward", fn, fields=dict(fields or {}), data=data, reads_command=reads_command, before=before)
+    declared = {"data": data, "reads_command": reads_command, "before": before, "check": check}
+    return _marker("reward", fn, fields=dict(fields or {}), **declared)
 
 
 def metric(fn: Any = None, *, unit: str = "1", better: str = "", reads_command: int = 0) -> Any:

@@ -5,7 +5,7 @@ import pytest
 
 from robot_rl.evaluate import EVALUATION_SEED, evaluate, evaluation_task
 from robot_rl.evaluate.controllers import BundleController
-from robot_rl.sim2sim.parity import ParityCfg, evaluate_binary
+from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binary
 
 WORLDS, SECONDS = 2, 4.0
 
@@ -50,3 +50,11 @@ def test_a_state_at_every_physics_step_changes_little(task, go2_bundle, trainers
     sparse = ParityCfg(episodes=1, seconds=2.0, seed=EVALUATION_SEED)
     found = [evaluate_binary(task, go2_bundle, one, tmp_path)["episodes"]["lin_vel_error"][0] for one in (cfg, sparse)]
     assert found[0] == pytest.approx(found[1], rel=0.2)
+
+
+@pytest.mark.parametrize(("found", "holds"), [(0.104, True), (0.106, False), (0.05, True)])
+def test_a_metric_may_be_better_but_not_worse_by_more_than_its_bound(found, holds):
+    metrics = {"error": {"over": "mean", "better": "smaller"}}
+    trainer = {"failure_rate": {"mean": 0.0}, "error": {"mean": 0.1}}
+    verdict = compare({"failure_rate": [0.0], "error": [found]}, trainer, metrics)
+    assert (verdict["error"]["holds"], verdict["holds"]) == (holds, holds)

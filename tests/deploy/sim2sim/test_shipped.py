@@ -17,4 +17,6 @@ WORLDS = 2
 def test_the_safety_layer_never_stops_it(name, tmp_path):
     bundle = Path(robot_rl_tasks.__file__).parent / name / "policy"
     cfg = ParityCfg(episodes=WORLDS, seconds=4.0, seed=EVALUATION_SEED, all_states=True)
-    assert evaluate_binary(evaluation_task(get_task(name)), bundle, cfg, tmp_path)["faults"] == [[]] * WORLDS
+    result = evaluate_binary(evaluation_task(get_task(name)), bundle, cfg, tmp_path)
+    assert result["faults"] == [[]] * WORLDS
+    assert result["episodes"]["success"] == [1.0] * WORLDS

@@ -186,9 +186,9 @@ INERTIAL = """<inertial><origin xyz="0.1 0 0"/><mass value="0.5"/>
     <inertia ixx="0.001" iyy="0.004" izz="0.004" ixy="0" ixz="0" iyz="0"/></inertial>"""
 
 
-def write_arm(folder, inertial=INERTIAL, second="elbow"):
+def write_arm(folder, inertial=INERTIAL, second="elbow", low="-2"):
     path = folder / "arm.urdf"
-    path.write_text(URDF.format(inertial=inertial, second=second))
+    path.write_text(URDF.format(inertial=inertial, second=second).replace('lower="-2"', f'lower="{low}"'))
     return path
 
 
@@ -216,6 +216,7 @@ def test_a_base_can_be_said(quadruped, tmp_path):
     [
         ({"inertial": ""}, "link 'lower' moves and has no <inertial>; give it one"),
         ({"second": "shoulder"}, "joint 'shoulder' is there twice; names must be unique"),
+        ({"low": "2"}, "arm.urdf: joint 'elbow': lower=2 is above upper=-0.5"),
     ],
 )
 def test_a_urdf_that_cannot_be_used(tmp_path, change, line):
