@@ -61,7 +61,7 @@ class Arrow:
     rgba: tuple[float, float, float, float] = (0.1, 0.45, 0.9, 1.0)
 
 
-NEAR = 0.5
+NEAR = 0.8
 """How far a hinge of a fixed robot, or another thing's slide, is expected to be from the first frame [rad, m]."""
 GHOST_RGBA = (0.1, 0.45, 0.9, 0.45)
 """Colour of a reference motion beside the robot."""
