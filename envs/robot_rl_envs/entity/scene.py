@@ -316,7 +316,7 @@ class Scene:
         if spec.geom("floor") is not None:
             raise ValueError(f"robot {self.robot.name!r}: {self.robot.model}: a geom's name is 'floor'; rename it")
         floor = spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
-        # The model's own default for geoms is the robot's matter.
+        # The defaults that the robot's file has for geoms are for the robot only.
         floor.contype, floor.conaffinity, floor.condim, floor.priority, floor.group = 1, 0, 3, 0, 0
         floor.margin, floor.gap, floor.solmix, floor.solref, floor.solimp = 0.0, 0.0, 1.0, SOLREF, SOLIMP
         floor.rgba, floor.material = [0.5, 0.5, 0.5, 1.0], ""

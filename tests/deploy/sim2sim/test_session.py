@@ -93,6 +93,13 @@ def test_the_command_line_runs_a_session(tmp_path, capsys):
     assert " falls" in shown
 
 
+def test_of_an_arm_no_falls_are_reported(capsys):
+    assert main(["sim2sim", "policy=panda_reach", "seconds=0.5"]) == 0
+    shown = capsys.readouterr().out
+    assert "the policy ran for" in shown
+    assert "falls" not in shown
+
+
 def test_an_evaluation_says_how_often_the_safety_layer_stopped_it_and_why(capsys):
     words = ["episodes=1", "seconds=1", "settings=limits.velocity_factor:0.1"]
     assert main(["sim2sim", "policy=go2_flat", *words]) == 1

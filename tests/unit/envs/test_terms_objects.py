@@ -546,8 +546,8 @@ def test_an_objects_own_figures_are_checked():
 def test_the_floor_is_ours_whatever_the_robots_file_has(scene_task, tmp_path):
     """Its own defaults for geoms, such as contacts without friction, and its own pattern of the same name."""
     own = '<texture name="grid" type="2d" builtin="flat" width="8" height="8"/>'
-    default = '<default><geom condim="1" margin="0.01" solref="0.1 1" contype="0"'
-    text = ARM.replace("<default><geom", f"<asset>{own}</asset>{default}".removesuffix(' contype="0"'))
+    default = '<default><geom condim="1" margin="0.01" solref="0.1 1" rgba="1 0 0 1"'
+    text = ARM.replace("<default><geom", f"<asset>{own}</asset>{default}")
     (tmp_path / "own.xml").write_text(text)
     robot = dataclasses.replace(scene_task().robot, model=tmp_path / "own.xml")
     models = [make_scene(scene_task(robot=one)).render_model for one in (scene_task().robot, robot)]
@@ -555,6 +555,9 @@ def test_the_floor_is_ours_whatever_the_robots_file_has(scene_task, tmp_path):
     for field in ("condim", "margin", "solref", "solimp", "friction", "rgba"):
         first, second = (getattr(model.geom("floor"), field) for model in models)
         assert first.tolist() == second.tolist(), field
+    (tmp_path / "own.xml").write_text(ARM.replace('name="foot"', 'name="floor"'))
+    with pytest.raises(ValueError, match=r"own.xml: a geom's name is 'floor'; rename it"):
+        make_scene(scene_task(robot=robot))
 
 
 def test_a_body_of_an_object_is_randomized_by_its_name(scene_task):
