@@ -10,6 +10,7 @@ import warp as wp
 from tensordict import TensorDict
 
 from robot_rl_envs.engines import Engine
+from robot_rl_envs.entity import crews
 from robot_rl_envs.entity.scene import Scene, make_sensing
 from robot_rl_envs.entity.state import CONSTANTS, FIELDS, State
 from robot_rl_envs.fuse.actuating import actuator_fields, native_model_fields
@@ -38,7 +39,7 @@ def extra_fields(task: Task, scene: Scene, layout: TaskLayout, num_envs: int) ->
         for term in section.values():
             declared |= term.info.fields if hasattr(term, "info") else {}
     extra: Extra = actuator_fields(task, scene, num_envs) | scene.entity.sensing.fields(scene.sizes, num_envs)
-    extra |= scene.things.fields(num_envs) | scene.clips.fields(num_envs)
+    extra |= scene.things.fields(num_envs) | scene.clips.fields(num_envs) | crews.crew_fields(scene.crew, num_envs)
     extra |= {f"pipe_{group}": (wp.float32, 2, (num_envs, columns)) for group, columns in layout.pipes.items()}
     if layout.measured:
         extra["measured"] = (wp.float32, 2, (num_envs, sum(size for _, size in layout.measured.values())))
@@ -112,12 +113,14 @@ def allocate(engine: Engine, scene: Scene, layout: TaskLayout, extra: Extra, fie
         arrays["history"] = engine.history()
     if "xfrc_applied" in extra:
         arrays["xfrc_applied"] = engine.wrenches()
+    arrays |= getattr(engine, "shared", {})
     for name, (dtype, _, shape) in extra.items():
-        if shape:
+        if shape and name not in arrays:
             arrays[name] = wp.zeros(shape, dtype=dtype, device=device)
     scene.entity.sensing.fill(arrays, scene.model, scene.robot.feet)
     scene.things.fill(arrays)
     scene.clips.fill(arrays)
+    crews.fill(arrays, scene.crew)
     return arrays
 
 
@@ -132,9 +135,19 @@ class StepResults:
         final: observation group -> the array of the last observations of episodes.
         reward_groups: number of reward groups, 0 where their sums are not returned.
         device: torch device of the results.
+        is_team: whether a row may be of a robot that took no part in the step: it is not valid then.
     """
 
-    def __init__(self, written: dict[str, wp.array], final: dict[str, wp.array], reward_groups: int, device: str):
+    def __init__(
+        self,
+        written: dict[str, wp.array],
+        final: dict[str, wp.array],
+        reward_groups: int,
+        device: str,
+        *,
+        is_team: bool = False,
+    ):
+        self._is_team = is_team
         n = next(iter(written.values())).shape[0]
 
         def tensors(arrays: dict[str, wp.array]) -> TensorDict:
@@ -186,6 +199,8 @@ class StepResults:
         time_outs.copy_(state.time_out)
         torch.logical_or(state.terminated, state.time_out, out=dones)
         torch.logical_not(state.quarantined, out=valid)
+        if self._is_team:
+            valid.logical_and_(state.acted)
         extras = {"time_outs": time_outs, "final_obs": self._final_obs[self._turn], "valid": valid, "log": {}}
         if self._parts:
             extras["rewards"] = self._parts[self._turn].copy_(state.reward_parts)

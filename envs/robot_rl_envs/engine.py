@@ -23,7 +23,8 @@ DIRTY_CONST = 8
 """Masses, inertias or armature were among them: the constants that derive from these are out of date."""
 DIRTY_WRENCH = 16
 """Applied forces of the world were written."""
-
+DIRTY_PLACED = 32
+"""qpos and qvel of the world were written, and nothing else of its state: a robot joined the others there."""
 
 FAULT_STATE, FAULT_ACTION, FAULT_REWARD, FAULT_OBSERVATION, FAULT_RAISED, FAULT_OVERFLOW = (1 << k for k in range(6))
 """Why a world is quarantined: its state, action, reward or observation is not finite, its engine raised, or a buffer of

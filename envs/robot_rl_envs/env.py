@@ -24,8 +24,8 @@ from robot_rl_envs.describe import (
 )
 from robot_rl_envs.engine import DIRTY_MODEL, DIRTY_STATE
 from robot_rl_envs.engines import make_engine
-from robot_rl_envs.entity import clips
-from robot_rl_envs.entity.scene import make_scene
+from robot_rl_envs.entity import clips, crews
+from robot_rl_envs.entity.scene import Scene, make_scene
 from robot_rl_envs.entity.state import CONSTANTS, RECOMPUTED, Chain, State, check_indices, make_chain, make_struct
 from robot_rl_envs.fuse import layout
 from robot_rl_envs.fuse.torch_terms import TorchTerms
@@ -42,7 +42,7 @@ _NOT_MEASURED = (
 )
 
 
-def _start_warp() -> None:
+def start_warp() -> None:
     """Initialize Warp without its banner and without a warning that there is no GPU."""
     level = wp.config.log_level
     wp.config.log_level = wp.LOG_ERROR
@@ -79,10 +79,11 @@ class Env(VecEnv):
         seed: int = 0,
         num_threads: int = 0,
         world_offset: int = 0,
+        scene: Scene | None = None,
     ):
-        _start_warp()
+        start_warp()
         self.cfg, self.num_envs, self.device, self.seed = task, num_envs, device, seed
-        self.scene = make_scene(task)
+        self.scene = scene or make_scene(task)
         self.entities = self.scene.entities
         self.engine = make_engine(engine, self.scene, num_envs=num_envs, device=device, num_threads=num_threads)
         self.num_actions = len(self.scene.actuated)
@@ -187,6 +188,9 @@ class Env(VecEnv):
             self._observe_reset = record(
                 kernels.observe_reset, lambda k, first: [s, numbers[k], first, *self._out.values()]
             )
+        if self.scene.crew is not None:
+            self._sense = record(kernels.sense, lambda k, first: [s, f, c, numbers[k], first])
+            self._share = record(kernels.share, lambda k, first: [s, c, first])
 
     def _start(self) -> None:
         self._startup.launch()
@@ -499,6 +503,7 @@ class Env(VecEnv):
             *CONSTANTS,
             *RECOMPUTED,
             *clips.FIELDS,
+            *crews.CONSTANTS,
             *(f"{buffers.struct_name(name)}_nominal" for name in self._model_fields),
         }
         tensors = {f"state.{n}": wp.to_torch(a).clone() for n, a in self._arrays.items() if n not in shared}

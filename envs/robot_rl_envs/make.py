@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from robot_rl_envs.env import Env
     from robot_rl_envs.task import Task
+    from robot_rl_envs.team.env import TeamEnv
 
 
 def make_env(
@@ -18,8 +19,8 @@ def make_env(
     seed: int = 0,
     num_threads: int = 0,
     world_offset: int = 0,
-) -> Env:
-    """Build ``num_envs`` worlds of ``task``.
+) -> Env | TeamEnv:
+    """Build ``num_envs`` worlds of ``task``; of a task with several robots a team's, with a row for each robot.
 
     Args:
         task: what to simulate.
@@ -46,14 +47,12 @@ def make_env(
 
         if not torch.cuda.is_available():
             raise ValueError(f"device={device!r}: no CUDA device is visible to PyTorch; use device=cpu")
+    options: dict[str, Any] = {"num_envs": num_envs, "device": device, "engine": engine, "seed": seed}
+    options |= {"num_threads": num_threads, "world_offset": world_offset}
+    if task.robots:
+        from robot_rl_envs.team.env import TeamEnv
+
+        return TeamEnv(task, **options)
     from robot_rl_envs.env import Env
 
-    return Env(
-        task,
-        num_envs=num_envs,
-        device=device,
-        engine=engine,
-        seed=seed,
-        num_threads=num_threads,
-        world_offset=world_offset,
-    )
+    return Env(task, **options)

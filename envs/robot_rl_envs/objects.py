@@ -23,7 +23,13 @@ from typing import Any
 from robot_rl_envs.terms.checks import are_numbers, is_number, nearest, require
 
 ROBOT = "robot"
-"""Name of a task's robot among the entities of its scene."""
+"""Name of a task's robot among the entities of its scene; in a team each robot by itself."""
+
+OTHERS = "others"
+"""In a team: all robots but this one, as a part of a contact."""
+
+CONTACT_SIZE = 4
+"""Values of a contact sensor: whether there is a contact, and the net force."""
 
 
 @dataclass(kw_only=True, slots=True, frozen=True)
@@ -212,7 +218,8 @@ class Articulated:
 class Contact:
     """A sensor of the contacts between two parts of the scene: the size of their net force, ``s.contact_force``.
 
-    A part is "robot" or an object with everything that it consists of, or the name of one body or geom.
+    A part is "robot" or an object with everything that it consists of, or the name of one body or geom; in a team also
+    "others", all robots but this one.
 
     Attributes:
         first: a part.
@@ -226,8 +233,9 @@ class Contact:
 def check_objects(objects: dict[str, Any], contacts: dict[str, Any]) -> None:
     """Check names and kinds of a task's objects and contact sensors."""
     for name, thing in objects.items():
-        is_name = str(name).isidentifier() and name not in (ROBOT, "world", "floor")
-        require(is_name, "objects", name, "an object's name must be letters, digits and _, and not robot, world, floor")
+        is_name = str(name).isidentifier() and name not in (ROBOT, OTHERS, "world", "floor")
+        right = "an object's name must be letters, digits and _, and not robot, others, world, floor"
+        require(is_name, "objects", name, right)
         right = "must be a Box, Sphere, Cylinder, Mesh or Articulated"
         require(isinstance(thing, Object | Articulated) and type(thing) is not Object, f"objects.{name}", thing, right)
     for name, sensor in contacts.items():

@@ -1,13 +1,14 @@
 """What a task is: a robot, simulation options and named lists of terms. Plain data; nothing is compiled here."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuation.actuators import Actuator, PositionPd
 from robot_rl_envs.actuation.latency import Randomize, with_latency
+from robot_rl_envs.agents import CREDITS, SCOPES, Agent, Crew, Role, Team, check_team, make_crews
 from robot_rl_envs.objects import Articulated, Contact, Object, check_objects
 from robot_rl_envs.sensing.camera import ImageGroup
 from robot_rl_envs.sensing.pipeline import OPTIONS, check_options
@@ -104,15 +105,18 @@ class _Term:
 class Reward(_Term):
     """A reward term: ``weight * fn(s, i, **params)``, per second.
 
-    ``group`` names rewards that one critic may value separately (the learner's ``several_critics``).
+    ``group`` names rewards that one critic may value separately (the learner's ``several_critics``). In a team
+    ``credit`` is to which robots it goes, one of :data:`.agents.CREDITS`.
     """
 
     kind = "reward"
 
-    def __init__(self, fn: Any, *, weight: float, group: str = "task", **params: float | str):
+    def __init__(self, fn: Any, *, weight: float, group: str = "task", credit: str = "robot", **params: float | str):
         self._bind(fn, params)
         self.group = str(group)
         self.weight = figure(f"reward {self.info.name}: weight", weight)
+        require(credit in CREDITS, "credit", credit, f"must be one of {', '.join(CREDITS)}")
+        self.credit = credit
 
 
 class Metric(_Term):
@@ -141,13 +145,20 @@ class Metric(_Term):
 
 
 class Termination(_Term):
-    """A condition that ends an episode; with ``time_out`` it ends it without being the policy's fault."""
+    """A condition that ends an episode; with ``time_out`` it ends it without being the policy's fault.
+
+    In a team ``scope`` is of which episode: "team" ends it for all robots, "robot" only for the one where it holds,
+    which drops out while the others go on.
+    """
 
     kind = "termination"
 
-    def __init__(self, fn: Any, *, time_out: bool = False, **params: float | str):
+    def __init__(self, fn: Any, *, time_out: bool = False, scope: str = "team", **params: float | str):
         self._bind(fn, params)
         self.time_out = bool(time_out)
+        require(scope in SCOPES, "scope", scope, f"must be {' or '.join(SCOPES)}")
+        require(scope == "team" or not self.time_out, "scope", scope, "a time-out is of the whole team")
+        self.scope = scope
 
 
 class Observation(_Term):
@@ -197,12 +208,15 @@ class Observation(_Term):
 
 
 class Command(_Term):
-    """A command, drawn at each reset and every ``resample_s`` = (lo, hi) seconds."""
+    """A command, drawn at each reset and every ``resample_s`` = (lo, hi) seconds; with ``team`` all robots get it."""
 
     kind = "command"
 
-    def __init__(self, fn: Any, *, resample_s: tuple[float, float] = (10.0, 10.0), **params: float | str):
+    def __init__(
+        self, fn: Any, *, resample_s: tuple[float, float] = (10.0, 10.0), team: bool = False, **params: float | str
+    ):
         self._bind(fn, params)
+        self.team = bool(team)
         lo, hi = resample_s
         require(0 < lo <= hi, "resample_s", resample_s, "must be (lo, hi) with 0 < lo <= hi")
         self.resample_s = (float(lo), float(hi))
@@ -215,14 +229,25 @@ class Curriculum(_Term):
 
 
 class Event(_Term):
-    """Something that happens to a world at "startup", at each "reset", or at "interval"s of (lo, hi) seconds."""
+    """Something that happens to a world at "startup", at each "reset", or at "interval"s of (lo, hi) seconds.
+
+    In a team it happens to each robot by itself; with ``team`` to all in the same way, which what is drawn of an object
+    must.
+    """
 
     kind = "event"
 
     def __init__(
-        self, fn: Any, *, mode: str = "reset", interval_s: tuple[float, float] = (8.0, 12.0), **params: float | str
+        self,
+        fn: Any,
+        *,
+        mode: str = "reset",
+        interval_s: tuple[float, float] = (8.0, 12.0),
+        team: bool = False,
+        **params: float | str,
     ):
         self._bind(fn, params)
+        self.team = bool(team)
         modes = self.info.modes
         *first, last = modes
         right = f"{', '.join(first)} or {last}" if first else last
@@ -382,12 +407,16 @@ class Task:
         solved: ``("tracking/<metric>", bound)``: what counts as solved, for time-to-threshold figures; the metric
             declares which values are better.
         deployable: a robot can measure what the actor sees; the exporter refuses a task that is not.
+        robots: several robots by name, instead of ``robot``; see :mod:`robot_rl_envs.agents`. ``robot`` is then the
+            model of the first.
+        roles: what the robots of a role have differently from the task, by the role's name.
+        team: how the robots of an episode come and go.
     """
 
     name: str
-    robot: Robot
     rewards: dict[str, Any]
     observations: Mapping[str, ObservationGroup | ImageGroup]
+    robot: Robot = None  # pyright: ignore[reportAssignmentType]  (set from `robots` where it is left out)
     summary: str = ""
     sim: Sim = field(default_factory=Sim)
     episode_length_s: float = 20.0
@@ -413,8 +442,12 @@ class Task:
     learner_name: str = "ppo"
     solved: tuple[str, float] | None = None
     deployable: bool = True
+    robots: dict[str, Agent] = field(default_factory=dict)
+    roles: dict[str, Role] = field(default_factory=dict)
+    team: Team = field(default_factory=Team)
 
     def __post_init__(self) -> None:
+        self._check_robots()
         check_length(self.episode_length_s, self.sim.step_dt)
         check_objects(self.objects, self.contacts)
         require("actor" in self.vectors, "observations", sorted(self.vectors), "needs a group 'actor' of terms")
@@ -440,6 +473,35 @@ class Task:
         self._check_around()
         if self.randomize.latency_from:
             self.actions, self.randomize = with_latency(self.actions, self.randomize.latency_from)
+
+    def _check_robots(self) -> None:
+        if not self.robots:
+            require(isinstance(self.robot, Robot), "robot", self.robot, "must be a Robot, or give several as robots=")
+            require(not self.roles, "roles", list(self.roles), "a task of one robot has none; leave them out")
+            return
+        check_team(self.robots, self.roles, self.team)
+        self.robot = next(iter(self.robots.values())).robot
+        require(self.terrain is None, "terrain", "...", "a team needs the endless plane; leave the terrain out")
+        require(not self.images, "observations", list(self.images), "images are for a task of one robot")
+        require(not self.motions, "motions", list(self.motions), "are for a task of one robot; leave them out")
+        for role, crew in ((crew.role, self.of_role(crew)) for crew in self.crews):
+            path = f"roles.{role}." if role in self.roles else ""
+            for name, event in crew.events.items():
+                of_object = [param for param in event.params if named_kind(param) in ("object", "object_joint")]
+                right = f"its {', '.join(of_object)} belongs to all robots of the world; give it team=True"
+                require(event.team or not of_object, f"{path}events.{name}.team", event.team, right)
+
+    @property
+    def crews(self) -> list[Crew]:
+        """The robots by role; empty for a task of one robot."""
+        return make_crews(self.robots, self.team)
+
+    def of_role(self, crew: Crew) -> "Task":
+        """Return the task as one robot of a role has it: with its model and the role's own sections."""
+        own = self.roles[crew.role].sections() if crew.role in self.roles else {}
+        robot = list(self.robots.values())[crew.agents[0]].robot
+        solved = self.solved if "metrics" not in own else None
+        return replace(self, robot=robot, robots={}, roles={}, solved=solved, **own)
 
     def _check_around(self) -> None:
         if self.actions.around == "command":

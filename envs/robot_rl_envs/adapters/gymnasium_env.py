@@ -12,8 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from robot_rl_envs.adapters.shared import action_box, group_box, restart
-from robot_rl_envs.make import make_env
+from robot_rl_envs.adapters.shared import action_box, group_box, make_env_of_one, restart
 
 if TYPE_CHECKING:
     from tensordict import TensorDict
@@ -90,7 +89,7 @@ class TaskVectorEnv(VectorEnv):
     def _build(self, seed: int) -> Env:
         self._as_built, self._shown = True, False
         self._waiting = np.zeros(self.num_envs, dtype=bool)
-        return make_env(self._task, num_envs=self.num_envs, seed=seed, **self._options)
+        return make_env_of_one(self._task, num_envs=self.num_envs, seed=seed, **self._options)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Reset all worlds, or with options={"reset_mask": (N,) bool} some; return observations and an empty info.

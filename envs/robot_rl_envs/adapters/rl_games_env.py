@@ -15,9 +15,8 @@ import torch
 from rl_games.common import env_configurations, vecenv
 from rl_games.common.ivecenv import IVecEnv
 
-from robot_rl_envs.adapters.shared import PolicyGroups, action_box
+from robot_rl_envs.adapters.shared import PolicyGroups, action_box, make_env_of_one
 from robot_rl_envs.env import Env
-from robot_rl_envs.make import make_env
 from robot_rl_envs.task import Task
 
 VECENV = "ROBOT_RL"
@@ -67,7 +66,7 @@ def register(name: str, task: Task, **options: Any) -> None:
 
     def make(_: str, num_actors: int, **more: Any) -> RlGamesEnv:
         groups = {key: more.pop(key) for key in ("observation", "state") if key in more}
-        return RlGamesEnv(make_env(task, num_envs=num_actors, **(options | more)), **groups)
+        return RlGamesEnv(make_env_of_one(task, num_envs=num_actors, **(options | more)), **groups)
 
     vecenv.register(f"{VECENV}:{name}", make)
     env_configurations.register(name, {"vecenv_type": f"{VECENV}:{name}", "env_creator": None})

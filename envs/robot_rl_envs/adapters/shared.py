@@ -10,9 +10,26 @@ import torch
 from gymnasium.spaces import Box
 
 from robot_rl_envs.env import Env
+from robot_rl_envs.make import make_env
 
 if TYPE_CHECKING:
     from tensordict import TensorDict
+
+    from robot_rl_envs.task import Task
+
+
+def make_env_of_one(task: Task, **options: Any) -> Env:
+    """Build the worlds of a task of one robot; ``options`` are those of `robot_rl_envs.make.make_env`.
+
+    Raises:
+        ValueError: the task has several robots.
+    """
+    if task.robots:
+        count, names = len(task.robots), ", ".join(task.robots)
+        raise ValueError(f"task={task.name!r}: has {count} robots, {names}, and this interface knows one")
+    env = make_env(task, **options)
+    assert isinstance(env, Env)
+    return env
 
 
 def group_box(groups: Any, name: str) -> Box:

@@ -141,6 +141,9 @@ class MujocoEngine:
         rows.start(engine.DIRTY_STATE, self._fresh, self.batch.state)
         for name in self._mirrors:
             rows.copy(engine.DIRTY_STATE, engine.DIRTY_STATE, getattr(self.data, name), self._rows[name])
+        placed = engine.DIRTY_PLACED | engine.DIRTY_STATE
+        for name in self._mirrors:
+            rows.copy(placed, engine.DIRTY_PLACED, getattr(self.data, name), self._rows[name])
         rows.copy(engine.DIRTY_VELOCITY | engine.DIRTY_STATE, engine.DIRTY_VELOCITY, self.data.qvel, self._rows["qvel"])
         for values, mirror, _ in self._expanded.values():
             rows.copy(engine.DIRTY_MODEL, engine.DIRTY_MODEL, mirror, values)

@@ -13,6 +13,7 @@ import numpy as np
 from robot_rl_assets.robot import Joint, Robot
 
 from robot_rl_envs.actuation.actuators import PositionPd, check_events
+from robot_rl_envs.agents import Crew
 from robot_rl_envs.engine import GROUND_GROUP
 from robot_rl_envs.entity.clips import Clips
 from robot_rl_envs.entity.entity import Entity, one_line, read_model
@@ -22,7 +23,7 @@ from robot_rl_envs.entity.sensing import Sensing
 from robot_rl_envs.entity.watched import STATE, watched_fields
 from robot_rl_envs.motions.files import read_motion
 from robot_rl_envs.motions.motion import Motion
-from robot_rl_envs.objects import ROBOT, Articulated, Contact, Object, add_contact
+from robot_rl_envs.objects import CONTACT_SIZE, OTHERS, ROBOT, Articulated, Contact, Object, add_contact
 from robot_rl_envs.sensing.sensors import used_sensors
 from robot_rl_envs.task import Actions, Sim, Task
 
@@ -39,8 +40,11 @@ SOLREF, SOLIMP = [0.02, 1.0], [0.9, 0.95, 0.001, 0.5, 2.0]
 _INTEGRATORS = {"implicitfast": "mjINT_IMPLICITFAST", "euler": "mjINT_EULER", "rk4": "mjINT_RK4"}
 
 
-def make_scene(task: Task) -> Scene:
-    """Compile the scene of ``task``: its robot and its objects on its ground."""
+def make_scene(task: Task, crew: Crew | None = None) -> Scene:
+    """Compile the scene of ``task``: its robot and its objects on its ground.
+
+    With ``crew`` it is what one robot of a team sees: the scene without the others.
+    """
     check_events(task.actions.actuator, task.events)
     require_sound(task.robot)
     terrain = None
@@ -64,6 +68,7 @@ def make_scene(task: Task) -> Scene:
             motions=_read_motions(task),
             tracked=task.tracked,
         ),
+        crew=crew,
     )
 
 
@@ -116,9 +121,10 @@ class Scene:
         robot: the facts of the robot's model.
         terrain: the ground, None on an endless plane.
         watched: MuJoCo's own fields that the task's terms read; see :mod:`robot_rl_envs.entity.watched`.
+        crew: the robots of which each sees such a scene; None where there is one robot.
         default_qpos: (nq,) everything in its default pose.
         sizes: widths that terms and state fields name: those of the robot, "bodies", "command", "objects",
-            "object_joints", "contacts", "tracked" and "motion_bins".
+            "object_joints", "contacts", "tracked" and "motion_bins", and in a team "team" and "others", its robots.
     """
 
     def __init__(
@@ -132,8 +138,10 @@ class Scene:
         watched: tuple[str, ...] = (),
         command: int = 3,
         contents: Contents | None = None,
+        crew: Crew | None = None,
     ):
         contents = contents or Contents()
+        self.crew = crew
         self.objects, self.contacts = dict(contents.objects), dict(contents.contacts)
         self.robot, self.sim, self.actions, self.terrain = robot, sim, actions, terrain
         self.sensing, self.watched = sensing or Sensing(), watched
@@ -159,11 +167,16 @@ class Scene:
         )
         self.sizes = entity.sizes | self.things.sizes | self.clips.sizes
         self.sizes |= {"bodies": self.model.nbody, "command": command}
+        if crew is not None:
+            self.sizes |= {"team": len(crew.names), "others": len(crew.names) - 1}
 
     @cached_property
     def looks_again(self) -> bool:
-        """Whether the engine has to compute a world's new state after a reset before it can be observed."""
-        return self.sensing.rays or bool(set(self.watched) - STATE)
+        """Whether a world's new state after a reset must be known to others before it can be observed.
+
+        The engine has to compute it, or the other robots have to be placed, too.
+        """
+        return self.crew is not None or self.sensing.rays or bool(set(self.watched) - STATE)
 
     def compile(self, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
         """Compile the model to simulate.
@@ -257,41 +270,68 @@ class Scene:
             visual: with the geoms that collide with nothing.
             textured: with light, sky and a pattern on the ground.
         """
+        spec = self.robot_spec(visual=visual)
+        if not self.robot.complete:
+            self.furnish(spec, visual=visual, textured=textured)
+        return spec
+
+    def robot_spec(self, *, visual: bool) -> mujoco.MjSpec:
+        """Return the robot, not compiled, without actuators and sensors; ``visual`` as in :meth:`make_spec`."""
         spec = read_model(self.robot)
-        if self.robot.complete:
-            return spec
-        if not visual:
+        if not visual and not self.robot.complete:
             for geom in list(spec.geoms):
                 if geom.contype == 0 and geom.conaffinity == 0:
                     spec.delete(geom)
+        return spec
+
+    def furnish(self, spec: mujoco.MjSpec, *, visual: bool, textured: bool) -> None:
+        """Add the ground and the objects to a scene; the arguments are those of :meth:`make_spec`."""
         self._add_floor(spec, textured=textured)
         for name, thing in self.objects.items():
             taken = [body.name for body in spec.bodies if body.name == name]
             if taken:
                 raise ValueError(f"objects.{name}: robot {self.robot.name!r} has a body of that name; take another")
             thing.add_to(spec, name, visual=visual)
-        return spec
 
-    def _compile(self, *, visual: bool, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
-        spec = self.make_spec(visual=visual, textured=visual)
-        spec.option.timestep = self.sim.timestep
-        if self.sim.memory:
-            spec.memory = self.sim.memory
+    def equip(self, spec: mujoco.MjSpec) -> None:
+        """Add the robot's actuators and its own sensors."""
+        spec.option.timestep = self.sim.timestep  # delays are in its units
         if not self.robot.complete:
             self.actions.actuator.check(self.robot, self.sim.timestep, self.actions.kind)
             for joint in self.robot.joints:
                 if not joint.passive:
                     self.actions.actuator.add_to(spec, joint, self.actions.kind)
         self._add_sensors(spec)
+
+    def set_options(self, spec: mujoco.MjSpec) -> None:
+        """Set the options of the physics."""
         option, sim = spec.option, self.sim
+        if sim.memory:
+            spec.memory = sim.memory
+        option.timestep = sim.timestep
         option.iterations, option.ls_iterations = sim.iterations, sim.ls_iterations
         option.solver = int(getattr(mujoco.mjtSolver, _SOLVERS[sim.solver]))
         option.cone = int(getattr(mujoco.mjtCone, _CONES[sim.cone]))
         option.integrator = int(getattr(mujoco.mjtIntegrator, _INTEGRATORS[sim.integrator]))
         # A world that turns NaN must stay NaN to be seen and quarantined, not be reset by MuJoCo.
         option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+
+    def _compile(self, *, visual: bool, extend: Callable[[Any], None] | None = None) -> mujoco.MjModel:
+        spec = self.make_spec(visual=visual, textured=visual)
+        self.equip(spec)
+        self._add_contacts(spec)
+        self.set_options(spec)
         if extend is not None:
             extend(spec)
+        return self.compiled(spec)
+
+    def compiled(self, spec: mujoco.MjSpec) -> mujoco.MjModel:
+        """Compile a scene.
+
+        Raises:
+            ValueError: MuJoCo refuses it; the line names the robot's file, or the setting that is too small.
+        """
+        sim = self.sim
         with warnings.catch_warnings():
             if self.robot.complete:  # what is out of date in a file of others' making is theirs to change
                 warnings.simplefilter("ignore", UserWarning)
@@ -371,11 +411,21 @@ class Scene:
                 intprm=[spec_bits, net_force, 1],
             )
         self.sensing.add_to(spec, self.robot, self.sim.timestep)
+
+    def _add_contacts(self, spec: mujoco.MjSpec) -> None:
         if self.contacts:
-            top = next(body.name for body in spec.worldbody.bodies if body.name not in self.objects)
-            roots = {ROBOT: self.robot.base_body or top} | {name: name for name in self.objects}
+            roots = {ROBOT: self.top_body(spec)} | {name: name for name in self.objects}
             for name, sensor in self.contacts.items():
-                add_contact(spec, name, sensor, roots)
+                if self.crew is not None and OTHERS in (sensor.first, sensor.second):
+                    # Nothing to touch here: the values are those of the team's scene.
+                    spec.add_sensor(name=f"contact/{name}", type=mujoco.mjtSensor.mjSENS_USER, dim=CONTACT_SIZE)
+                else:
+                    add_contact(spec, name, sensor, roots)
+
+    def top_body(self, spec: mujoco.MjSpec) -> str:
+        """Return the robot's base, or its topmost body, in its scene."""
+        top = next(body.name for body in spec.worldbody.bodies if body.name not in self.objects)
+        return self.robot.base_body or top
 
     def initial_history(self) -> np.ndarray:
         """Return (nhistory,) the delay buffers at an episode's start, filled with the default pose."""

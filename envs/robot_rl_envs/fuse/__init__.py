@@ -21,7 +21,7 @@ from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.fuse.actuating import Drive
 from robot_rl_envs.fuse.layout import TaskLayout, Writer
 from robot_rl_envs.fuse.observing import GROUP, write_group
-from robot_rl_envs.fuse.stages import write_act, write_after, write_observe, write_startup
+from robot_rl_envs.fuse.stages import write_act, write_after, write_observe, write_share, write_startup
 from robot_rl_envs.launch import BLOCK_THREADS
 from robot_rl_envs.recorder import flight as flight_module
 from robot_rl_envs.rng import stream
@@ -30,6 +30,8 @@ from robot_rl_envs.terms.checks import nearest
 
 MAX_UNROLL = 4
 """Longest loop that Warp unrolls in a stage: over 12 joints, a Go2's observe takes twice as long to compile."""
+OPTIONAL = ("actuate", "observe_reset", "sense", "share")
+"""Stages that not every task has."""
 LAUNCH_BOUNDS = (BLOCK_THREADS, 6)
 """Threads of a block, and blocks that a multiprocessor must hold: at most 168 registers a thread, without spills."""
 
@@ -59,6 +61,8 @@ class Kernels:
     startup: wp.Kernel
     actuate: wp.Kernel | None
     observe_reset: Any
+    sense: Any
+    share: Any
     source: str
     paths: dict[str, str]
     """Path of the term ("rewards.track") behind each function that the source calls."""
@@ -68,6 +72,7 @@ class Kernels:
     def stages(self) -> list[wp.Kernel]:
         """Return the kernels that there are."""
         found = (self.act, self.after_physics, self.observe, self.startup, self.actuate, self.observe_reset)
+        found += (self.sense, self.share)
         return [kernel for kernel in found if kernel is not None]
 
     def load(self, device: str) -> None:
@@ -111,13 +116,15 @@ def make_kernels(
 
     ``fields`` are the randomized model fields of ``s``.
     """
-    writer = Writer(layout)
+    writer = Writer(layout, scene.crew)
     write_act(writer, scene, task)
     write_after(writer, scene, task)
     for name, group in task.vectors.items():
         write_group(writer, name, group)
     write_observe(writer, scene, task, fields)
     write_startup(writer, task)
+    if scene.crew is not None:
+        write_share(writer, scene)
     drive.write(writer)
     body = "\n".join(writer.lines)
     names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(writer.functions.items()))
@@ -143,10 +150,10 @@ def make_kernels(
         name: wp.kernel(
             namespace[name], module="unique", enable_backward=False, module_options=options, launch_bounds=LAUNCH_BOUNDS
         )
-        for name in ("act", "after_physics", "observe", "startup", "actuate", "observe_reset")
+        for name in ("act", "after_physics", "observe", "startup", *OPTIONAL)
         if name in namespace
     }
-    for name in ("actuate", "observe_reset"):
+    for name in OPTIONAL:
         kernels.setdefault(name, None)
     keys = {alias: fn.key for alias, fn in writer.functions.items()}
     paths = {alias: path for path, alias in writer.aliases.items()}

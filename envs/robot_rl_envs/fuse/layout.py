@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from robot_rl_envs.agents import Crew
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.recorder.flight import REASONS
 from robot_rl_envs.rng import salt_of
@@ -16,6 +19,8 @@ from robot_rl_envs.terms.declare import Size
 LOG_EPISODES, LOG_RETURN, LOG_LENGTH, LOG_STEPS, LOG_FAULTS = range(5)
 """The log's first entries; from LOG_FAULTS on quarantined worlds by reason, from LOG_TERMS on those of the terms."""
 LOG_TERMS = LOG_FAULTS + len(REASONS)
+CREW_SEED = 7919
+"""Distance of the seeds of two crews: the same row of both draws differently."""
 
 
 @dataclass(slots=True)
@@ -185,17 +190,36 @@ def make_layout(task: Task, scene: Scene) -> TaskLayout:
 
 
 class Writer:
-    """Collects source lines, the functions they call and the parameters they read."""
+    """Collects source lines, the functions they call and the parameters they read; ``crew`` is the scene's."""
 
-    def __init__(self, layout: TaskLayout):
+    def __init__(self, layout: TaskLayout, crew: Crew | None = None):
         self.layout = layout
         self.lines: list[str] = []
         self.functions: dict[str, Any] = {}
         self.aliases: dict[str, str] = {}
+        self.crew = crew
+        self._depth = 0
 
     def add(self, indent: int, *lines: str) -> None:
         """Add lines with one indent."""
-        self.lines += ["    " * indent + line for line in lines]
+        self.lines += ["    " * (indent + self._depth) + line for line in lines]
+
+    @contextmanager
+    def inside(self, condition: str) -> Iterator[None]:
+        """Put the lines that are added meanwhile below a condition, where there is one; it is at their indent of 1."""
+        if condition:
+            self.add(1, f"if {condition}:")
+        with self.deeper(int(bool(condition))):
+            yield
+
+    @contextmanager
+    def deeper(self, by: int) -> Iterator[None]:
+        """Indent the lines that are added meanwhile."""
+        self._depth += by
+        try:
+            yield
+        finally:
+            self._depth -= by
 
     def call(self, path: str, term: Any, arguments: str, fn: Any = None, part: str = "update") -> str:
         """Return an expression that calls ``term`` (or ``fn``, its ``part``) with its parameters from the array."""
@@ -205,6 +229,11 @@ class Writer:
         params = [self.layout.param(f"{path}.{name}", value) for name, value in term.params.items()]
         return f"{alias}({', '.join([arguments, *params])})"
 
-    def rng(self, indent: int, path: str) -> None:
-        """Add the line that opens the random stream of a term."""
-        self.add(indent, f"rng = stream(s.seed, i + s.world_offset, s.counter[i], {salt_of(path)})")
+    def rng(self, indent: int, path: str, *, team: bool = False) -> None:
+        """Add the line that opens the random stream of a term; with ``team`` it is that of the world's robots."""
+        row, seed = "i + s.world_offset", "s.seed"
+        if self.crew is not None and team:
+            row = f"(i + s.world_offset) / {self.crew.size}"
+        elif self.crew is not None and self.crew.index:
+            seed = f"s.seed + {self.crew.index * CREW_SEED}"
+        self.add(indent, f"rng = stream({seed}, {row}, s.counter[i], {salt_of(path)})")

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from robot_rl_envs import engine
-from robot_rl_envs.entity import derive
+from robot_rl_envs.entity import crews, derive
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.sensing import ACCELEROMETER, DELAY_PATH
 from robot_rl_envs.fuse.actuating import write_delay_draw, write_jitter
@@ -77,6 +77,10 @@ def write_act(w: Writer, scene: Scene, task: Task) -> None:
         w.add(2, "s.action[i, j] = kept", f"s.{output}[i, j] = {target}")
         if output == "ctrl":
             w.add(2, "record_control(s, f, i, 0, j)")
+    if scene.crew is not None:
+        w.functions["let_go"] = crews.let_go
+        follows = 1 if task.actions.kind == "position" else 0
+        w.add(1, "if s.active[i] == 0:", f"    let_go(s, i, s.{output}, {follows})")
     w.add(1, "record_action(s, f, i)")
 
 
@@ -89,7 +93,10 @@ def _write_terminations(w: Writer, task: Task) -> None:
         if isinstance(term, TorchTerm):
             continue
         w.add(1, f"if {w.call(f'terminations.{name}', term, 's, i')} != 0:")
-        w.add(2, "time_out = 1" if term.time_out else "terminated = 1")
+        if w.crew is not None and not term.time_out:
+            w.add(2, "terminated = 1" if term.scope == "robot" else "ends = ends | 1")
+        else:
+            w.add(2, "time_out = 1" if term.time_out else "terminated = 1")
         w.add(2, f"held = held | {1 << k}")
         w.add(2, f"wp.atomic_add(log, {w.layout.log[f'termination/{name}']}, wp.float64(1.0))")
     w.add(1, "s.termination_bits[i] = held")
@@ -103,8 +110,11 @@ def _clear_parts(w: Writer, indent: int) -> None:
 
 def _write_rewards(w: Writer, task: Task) -> None:
     # With torch terms the sum is not complete here: the environment floors it and adds it to the episode's.
-    complete = not any(isinstance(term, TorchTerm) for term in task.rewards.values())
+    # In a team the others' part is not known yet: the team's stage does so.
+    complete = w.crew is None and not any(isinstance(term, TorchTerm) for term in task.rewards.values())
     w.add(1, "total = float(0.0)")
+    if w.crew is not None:
+        w.add(1, "s.shared_reward[i, 0] = 0.0", "s.shared_reward[i, 1] = 0.0")
     groups = w.layout.reward_groups
     _clear_parts(w, 1)
     for k, name in enumerate(w.layout.rewards):
@@ -116,7 +126,10 @@ def _write_rewards(w: Writer, task: Task) -> None:
         w.add(2, "if faults == 0:")
         w.add(3, f"faults = faults | {engine.FAULT_REWARD}", f"s.fault_term[i] = {k}")
         w.add(2, "r = 0.0")
-        w.add(1, f"s.episode_sums[i, {k}] = s.episode_sums[i, {k}] + r", "total = total + r")
+        total = "total"
+        if w.crew is not None and term.credit != "robot":
+            total = f"s.shared_reward[i, {int(term.credit == 'team')}]"
+        w.add(1, f"s.episode_sums[i, {k}] = s.episode_sums[i, {k}] + r", f"{total} = {total} + r")
         if groups:
             part = f"s.reward_parts[i, {groups.index(term.group)}]"
             w.add(1, f"{part} = {part} + r")
@@ -132,6 +145,8 @@ def _write_rewards(w: Writer, task: Task) -> None:
     if complete:
         w.add(1, "s.episode_return[i] = s.episode_return[i] + total")
     w.add(1, "s.terminated[i] = terminated", "s.time_out[i] = time_out")
+    if w.crew is not None:
+        w.add(1, "s.ends[i] = wp.where(time_out == 1, ends | 2, ends)")
 
 
 def _write_commands(w: Writer, task: Task, indent: int, *, timed: bool) -> None:
@@ -141,8 +156,10 @@ def _write_commands(w: Writer, task: Task, indent: int, *, timed: bool) -> None:
             w.add(indent, f"s.command_left_s[i, {k}] = s.command_left_s[i, {k}] - s.step_dt")
         condition = f"s.command_left_s[i, {k}] <= 0.0 and s.command_hold[i] == 0" if timed else "s.command_hold[i] == 0"
         lo, hi = (w.layout.param(f"{path}.resample_s.{n}", v) for n, v in enumerate(term.resample_s))
+        if w.crew is not None and term.team and not timed:
+            condition += " and s.joining[i] == 0"
         w.add(indent, f"if {condition}:")
-        w.rng(indent + 1, path)
+        w.rng(indent + 1, path, team=term.team)
         w.add(indent + 1, f"s.command_left_s[i, {k}] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
         w.add(indent + 1, w.call(path, term, "s, i, rng"))
         if term.info.update is not None:
@@ -165,28 +182,36 @@ def _write_interval_events(w: Writer, task: Task) -> None:
         lo, hi = (w.layout.param(f"{path}.interval_s.{n}", v) for n, v in enumerate(term.interval_s))
         w.add(1, f"s.interval_left_s[i, {k}] = s.interval_left_s[i, {k}] - s.step_dt")
         w.add(1, f"if s.interval_left_s[i, {k}] <= 0.0:")
-        w.rng(2, path)
+        w.rng(2, path, team=term.team)
         w.add(2, f"s.interval_left_s[i, {k}] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
         _write_event(w, name, term, 2)
 
 
 def _write_derive(w: Writer, indent: int, scene: Scene) -> None:
     """Write what follows from qpos and qvel: the robot's, the objects', the sites'."""
+    if scene.crew is not None and not scene.base:
+        _call(w, indent, crews.derive_mount)
     w.add(indent, "derive(s, c, i)")
     if scene.objects:
         _call(w, indent, derive.derive_objects)
     if scene.things.joints:
         _call(w, indent, derive.derive_object_joints)
     if scene.things.sites:
-        _call(w, indent, derive.derive_sites, "s, c, i")
+        is_mounted = scene.crew is not None and not scene.base
+        _call(w, indent, crews.derive_mounted_sites if is_mounted else derive.derive_sites, "s, c, i")
     if scene.things.has_object_sites:
         _call(w, indent, derive.derive_object_sites, "s, c, i")
 
 
 def write_after(w: Writer, scene: Scene, task: Task) -> None:
-    """Write the stage after the physics: terminations, rewards, metrics, commands, interval events."""
-    w.add(0, "def after_physics(")
-    w.add(1, "s: SceneState, f: Flight, c: Chain, numbers: Numbers, first: int")
+    """Write the stage after the physics: terminations, rewards, metrics, commands, interval events.
+
+    In a team a stage of its own comes before it, ``sense``: what a robot's terms read of the others must be that of
+    this step for all of them.
+    """
+    parameters = "s: SceneState, f: Flight, c: Chain, numbers: Numbers, first: int"
+    w.add(0, f"def {'after_physics' if scene.crew is None else 'sense'}(")
+    w.add(1, parameters)
     w.add(0, "):")
     w.add(1, "i = first + wp.tid()", "p = numbers.params", "log = numbers.log")
     for name in ("counter", "step_count", "episode_length"):
@@ -200,14 +225,23 @@ def write_after(w: Writer, scene: Scene, task: Task) -> None:
     if scene.contacts:
         _call(w, 1, derive.read_contact_sensors)
     _write_sensors_update(w, task)
-    _write_terminations(w, task)
-    _write_rewards(w, task)
-    w.add(1, "if faults == 0:")
-    w.add(2, f"wp.atomic_add(log, {LOG_STEPS}, wp.float64(1.0))")
-    for k, (name, term) in enumerate(task.metrics.items()):
-        index = w.layout.log[f"tracking/{name}"]
-        w.add(2, f"m{k} = float({w.call(f'metrics.{name}', term, 's, i')})")
-        w.add(2, f"wp.atomic_add(log, {index}, wp.float64(m{k}))", f"s.metric_values[i, {k}] = m{k}")
+    if scene.crew is not None:
+        w.functions |= {"publish": crews.publish, "begin_robot": crews.begin_robot}
+        w.add(1, "begin_robot(s, i, faults)", "publish(s, i)")
+        w.add(0, "def after_physics(")
+        w.add(1, parameters)
+        w.add(0, "):")
+        w.add(1, "i = first + wp.tid()", "p = numbers.params", "log = numbers.log")
+        w.add(1, "faults = s.quarantined[i]", "ends = int(0)")
+    with w.inside("" if scene.crew is None else "s.active[i] == 1"):
+        _write_terminations(w, task)
+        _write_rewards(w, task)
+        w.add(1, "if faults == 0:")
+        w.add(2, f"wp.atomic_add(log, {LOG_STEPS}, wp.float64(1.0))")
+        for k, (name, term) in enumerate(task.metrics.items()):
+            index = w.layout.log[f"tracking/{name}"]
+            w.add(2, f"m{k} = float({w.call(f'metrics.{name}', term, 's, i')})")
+            w.add(2, f"wp.atomic_add(log, {index}, wp.float64(m{k}))", f"s.metric_values[i, {k}] = m{k}")
     w.add(1, "for j in range(s.joint_vel.shape[1]):")
     w.add(2, "s.last_joint_vel[i, j] = s.joint_vel[i, j]")
     _write_updates(w, task)
@@ -231,10 +265,16 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     w.add(1, "i = first + wp.tid()", "p = numbers.params", "log = numbers.log", "code = int(1)", "good = int(1)")
     w.add(1, "done = wp.max(s.terminated[i], s.time_out[i])")
     # A world without a state to observe, or without an episode that ended, begins with the reset.
-    w.add(1, "fresh = int(0)", "if done == 1 and (initial == 1 or s.quarantined[i] != 0):", "    fresh = 1")
+    begins = "done == 1 and (initial == 1 or s.quarantined[i] != 0)"
+    if scene.crew is not None:
+        w.functions["end_robot"] = crews.end_robot
+        w.add(1, "restart = wp.max(s.restart[i], s.joining[i])")
+        begins = "restart == 1 and (initial == 1 or done == 0 or s.quarantined[i] != 0)"
+    w.add(1, "fresh = int(0)", f"if {begins}:", "    fresh = 1")
     w.add(1, "looking = int(1)", "while looking == 1:")
     w.add(2, "if fresh == 1:")
-    w.add(3, "if initial == 0:")
+    # The episode of a robot that dropped out has ended before.
+    w.add(3, "if initial == 0:" if scene.crew is None else "if initial == 0 and s.acted[i] == 1:")
     _write_quarantine(w, groups, fields)
     _write_end_of_episode(w, task)
     _write_reset(w, scene, task)
@@ -243,6 +283,9 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     w.add(2, "if fresh == 1:", "    looking = 0")
     _write_sensors_reset(w, task)
     _write_commands(w, task, 3, timed=False)
+    if scene.crew is not None:
+        for name in groups:
+            w.add(3, f"for j in range(out_{name}.shape[1]):", f"    out_{name}[i, j] = 0.0")
     if scene.looks_again:
         # The engine has to look at the world where it starts before it can be observed there.
         w.add(3, "break")
@@ -251,14 +294,31 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
         w.add(2, f"code = {GROUP}{name}(s, i, p, fresh, out_{name}, to_{name})", "if good == 1:", "    good = code")
     w.add(2, "if fresh == 0:")
     w.add(3, "if good != 1:")
-    _write_blind(w, 4)
-    w.add(4, "done = 1")
-    w.add(3, "fresh = done", "looking = done")
+    if scene.crew is None:
+        _write_blind(w, 4)
+        w.add(4, "done = 1")
+        w.add(3, "fresh = done", "looking = done")
+    else:
+        # The robot's world is not its own to end: the next step does so.
+        w.add(4, "s.blind[i] = 1 - good", f"s.quarantined[i] = {engine.FAULT_OBSERVATION}")
+        w.add(3, "fresh = restart", "looking = restart")
+        w.add(3, "if restart == 0 and (done == 1 or s.active[i] == 0 or good != 1):")
+        for name in groups:
+            w.add(4, f"for j in range(out_{name}.shape[1]):", f"    out_{name}[i, j] = 0.0")
+        w.add(3, "if done == 1 and restart == 0:")
+        w.add(4, "if s.acted[i] == 1:")
+        with w.deeper(1):
+            _write_end_of_episode(w, task)
+        w.add(4, "end_robot(s, i)")
     if scene.looks_again:
         w.add(0, "def observe_reset(s: SceneState, numbers: Numbers, first: int,")
         w.add(1, " ".join(f"out_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
         w.add(0, "):")
-        w.add(1, "i = first + wp.tid()", "p = numbers.params", "if wp.max(s.terminated[i], s.time_out[i]) == 1:")
+        w.add(1, "i = first + wp.tid()", "p = numbers.params")
+        is_fresh = "wp.max(s.terminated[i], s.time_out[i]) == 1"
+        if scene.crew is not None:
+            is_fresh = "wp.max(s.restart[i], s.joining[i]) == 1 and s.active[i] == 1"
+        w.add(1, f"if {is_fresh}:")
         for name in groups:
             w.add(2, f"good = {GROUP}{name}(s, i, p, 1, out_{name}, out_{name})")
 
@@ -302,6 +362,18 @@ def _write_end_of_episode(w: Writer, task: Task) -> None:
 
 def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
     """Write the default pose at the world's origin, then the reset events."""
+    crew = scene.crew
+    if crew is not None:
+        w.functions |= {name: getattr(crews, name) for name in ("start_robot", "place_robot", "finish_robot")}
+        w.rng(3, "team", team=True)
+        lo, hi = crew.team.size if crew.team.varies else (len(crew.names),) * 2
+        w.add(3, f"start_robot(s, i, rng, {lo}, {hi})")
+        if crew.team.joins > 0:
+            w.functions["draw_join"] = crews.draw_join
+            first, last = (w.layout.param(f"team.join_s.{n}", value) for n, value in enumerate(crew.team.join_s))
+            w.rng(3, "team.join")
+            w.add(3, f"draw_join(s, i, rng, {w.layout.param('team.joins', crew.team.joins)}, {first}, {last})")
+        w.add(3, "age = s.episode_length[i]")
     w.add(3, f"s.dirty[i] = s.dirty[i] | {engine.DIRTY_STATE}", "for k in range(s.qpos.shape[1]):")
     w.add(4, "s.qpos[i, k] = s.default_qpos[k]")
     w.add(3, "for k in range(s.qvel.shape[1]):")
@@ -314,13 +386,20 @@ def _write_reset(w: Writer, scene: Scene, task: Task) -> None:
         _call(w, 3, derive.clear_wrench)
     for name, term in task.events.items():
         if term.mode == "reset":
-            w.rng(3, f"events.{name}")
-            _write_event(w, name, term, 3)
+            is_shared = crew is not None and term.team
+            if is_shared:
+                w.add(3, "if s.joining[i] == 0:")
+            w.rng(3 + is_shared, f"events.{name}", team=term.team)
+            _write_event(w, name, term, 3 + is_shared)
+    if crew is not None and scene.base:
+        w.add(3, "place_robot(s, i)")
     if scene.entity.joint_follows[:, 0].max() >= 0:
         _call(w, 3, derive.couple_joints)
     write_delay_draw(w, task, 3)
     _write_sensor_delay(w, task, scene)
     w.add(3, "clear_world(s, i)")
+    if crew is not None:
+        w.add(3, "finish_robot(s, i, age)")
     if scene.contacts:
         _call(w, 3, derive.clear_contact_sensors)
 
@@ -339,11 +418,11 @@ def write_startup(w: Writer, task: Task) -> None:
         lo, hi = (
             w.layout.param(f"events.{name}.interval_s.{n}", v) for n, v in enumerate(task.events[name].interval_s)
         )
-        w.rng(1, f"events.{name}.first")
+        w.rng(1, f"events.{name}.first", team=task.events[name].team)
         w.add(1, f"s.interval_left_s[i, {k}] = {lo} + ({hi} - {lo}) * wp.randf(rng)")
     for name, term in task.events.items():
         if term.mode == "startup":
-            w.rng(1, f"events.{name}")
+            w.rng(1, f"events.{name}", team=term.team)
             _write_event(w, name, term, 1)
 
 
@@ -389,3 +468,12 @@ def _write_sensors_reset(w: Writer, task: Task) -> None:
         _call(w, 3, measure.clear_foot_forces)
     if "height_scan" in used and task.sensors.height_scan.source == "map":
         _call(w, 3, measure.scan_heights)
+
+
+def write_share(w: Writer, scene: Scene) -> None:
+    """Write the stage in which the robots that were placed by a reset show themselves to the others."""
+    w.add(0, "def share(s: SceneState, c: Chain, first: int):")
+    w.add(1, "i = first + wp.tid()", "if s.joining[i] == 1:")
+    _write_derive(w, 2, scene)  # of the objects as they are, not as they would be in a new episode
+    w.add(1, "if wp.max(s.restart[i], s.joining[i]) == 1:")
+    w.add(2, "publish(s, i)")
