@@ -32,6 +32,9 @@ class Dims:
         terms: parts of groups with an encoder of their own (`robot_rl.learn.networks.layout.ObservationLayout`).
         choices: choices of each component of a discrete action; empty for continuous actions.
         num_values: values of a state, one for each group of rewards.
+        agents: the robots of a world, of which each has a row; empty where a world has one.
+        roles: the role of each of them: robots of a role are alike.
+        role_sizes: components of a robot's observation and of its action, by role.
     """
 
     actor: int
@@ -42,6 +45,9 @@ class Dims:
     terms: Mapping[str, Sequence[int]] = field(default_factory=dict)
     choices: tuple[int, ...] = ()
     num_values: int = 1
+    agents: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    role_sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def actor_layout(self) -> ObservationLayout:
@@ -58,9 +64,9 @@ def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
     """Return the sizes that an environment dictates.
 
     Of the environment it uses, where present: `action_choices` (choices of each component of discrete actions),
-    `reward_groups` (names of the groups of rewards) and `observation_terms` (parts of groups, as `ObservationLayout`
-    takes them). Raises UserError for an unknown observation group, an encoder that does not fit its input, or several
-    critics without groups of rewards.
+    `reward_groups` (names of the groups of rewards), `observation_terms` (parts of groups, as `ObservationLayout` takes
+    them), and of a team `agents`, `roles` and `role_sizes`. Raises UserError for an unknown observation group, an
+    encoder that does not fit its input, or several critics without groups of rewards.
     """
     obs, terms = env.get_observations(), dict(getattr(env, "observation_terms", None) or {})
     actor = make_layout(obs, cfg.actor_groups, "actor_groups", terms)
@@ -76,6 +82,9 @@ def make_dims(env: VecEnv, cfg: LearnerCfg) -> Dims:
         terms={name: terms[name] for name in (*cfg.actor.conv.groups, *cfg.critic.conv.groups) if name in terms},
         choices=tuple(getattr(env, "action_choices", None) or ()),
         num_values=cfg.num_values(tuple(getattr(env, "reward_groups", None) or ())),
+        agents=tuple(getattr(env, "agents", ())),
+        roles=tuple(getattr(env, "roles", ())),
+        role_sizes=dict(getattr(env, "role_sizes", {})),
     )
 
 

@@ -242,6 +242,7 @@ class Batch:
             stored step after step, B = L U, and minibatches consist of whole sequences.
         actor_state: (U, S) state of a recurrent actor before each sequence; None without one.
         critic_state: the same of the critic.
+        moment: rows that belong together, the robots of a world: minibatches consist of whole ones.
         more: tensors of auxiliaries (`robot_rl.learn.auxiliaries.auxiliary.Auxiliary.samples`), (B, ...) each.
     """
 
@@ -257,12 +258,13 @@ class Batch:
     start: Tensor | None = None
     actor_state: Tensor | None = None
     critic_state: Tensor | None = None
+    moment: int = 1
     more: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def num_units(self) -> int:
-        """Number of units that minibatches are drawn from: sequences U, or samples B."""
-        return self.value.shape[0] if self.start is None else self.start.shape[1]
+        """Number of units that minibatches are drawn from: sequences U, moments, or samples B."""
+        return self.value.shape[0] // self.moment if self.start is None else self.start.shape[1]
 
     @property
     def actor_past(self) -> tuple[Tensor, Tensor] | None:
@@ -275,7 +277,9 @@ class Batch:
         return None if self.critic_state is None or self.start is None else (self.critic_state, self.start)
 
     def rows(self, index: Tensor) -> Batch:
-        """Return the samples, or the samples of the sequences, at the indices (b,)."""
+        """Return the samples, or those of the moments or sequences, at the indices (b,)."""
+        if self.moment > 1:
+            index = (index[:, None] * self.moment + torch.arange(self.moment, device=index.device)).flatten()
         tensors, pick = self._tensors(), partial(torch.index_select, dim=0, index=index)
         units = {name: pick(tensors.pop(name)) for name in UNITS if name in tensors}
         if self.start is not None:
@@ -308,7 +312,7 @@ class Batch:
         return tuple((name, tuple(tensor.shape)) for name, tensor in (self._tensors() | self.more).items())
 
     def _tensors(self) -> dict[str, Tensor]:
-        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "more"}
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("more", "moment")}
         return {name: value for name, value in values.items() if value is not None}
 
 

@@ -114,6 +114,16 @@ class TeamEnv(VecEnv):
         return list(self.crews.values())
 
     @property
+    def roles(self) -> tuple[str, ...]:
+        """The role of each robot."""
+        return tuple(agent.group for agent in self.cfg.robots.values())
+
+    @property
+    def role_sizes(self) -> dict[str, tuple[int, int]]:
+        """Components of a robot's group "actor" and of its action, by role."""
+        return {role: (crew._out["actor"].shape[1], crew.num_actions) for role, crew in self.crews.items()}
+
+    @property
     def is_alike(self) -> bool:
         """Whether all robots have one role."""
         return len(self.crews) == 1

@@ -98,13 +98,29 @@ def _is_metrics(value: Any) -> bool:
 
 def _are_dims(value: Any) -> bool:
     """Whether sizes are those of `robot_rl.learn.dims.Dims`."""
-    if not _is_mapping(value) or not set(value) <= {*SIZES, *SHAPES, "choices"} or not set(value) >= set(SIZES[:3]):
+    known = {*SIZES, *SHAPES, *TEAM, "choices"}
+    if not _is_mapping(value) or not set(value) <= known or not set(value) >= set(SIZES[:3]):
+        return False
+    if not _is_team(*(value.get(name, ()) for name in TEAM[:2]), value.get("role_sizes", {})):
         return False
     shapes = [value[name] for name in SHAPES if name in value]
     return (
         all(_is_whole(value[name], 0, MAX_SIZE) for name in SIZES if name in value)
         and _are_sizes(value.get("choices", ()))
         and all(_is_mapping(shape) and all(_are_sizes(part) for part in shape.values()) for shape in shapes)
+    )
+
+
+def _is_team(agents: Any, roles: Any, sizes: Any) -> bool:
+    """Whether these are robots, the role of each, and sizes of every role."""
+    names = [agents, roles]
+    if not all(_is_list(each) and all(isinstance(name, str) for name in each) for each in names):
+        return False
+    return (
+        len(agents) == len(roles)
+        and _is_mapping(sizes)
+        and set(sizes) == set(roles)
+        and all(_are_sizes(pair, 1) and len(pair) == 2 for pair in sizes.values())
     )
 
 
@@ -123,6 +139,7 @@ def _are_mirrors(value: Any) -> bool:
 
 SIZES = ("actor", "critic", "action", "num_values")
 SHAPES = ("actor_shapes", "critic_shapes", "terms")
+TEAM = ("agents", "roles", "role_sizes")
 COUNT = (_is_whole, "a whole number of at least 0")
 SETTINGS = (_is_mapping, "a group of settings")
 FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {

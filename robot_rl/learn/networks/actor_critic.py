@@ -152,7 +152,12 @@ class Actor(Network):
 
     It is equivariant under the `mirror` of observation and action, where given. `choices` are those of each component
     of a discrete action; empty for continuous actions.
+
+    Attributes:
+        moment: rows of a batch that belong together; 1: none do.
     """
+
+    moment: int = 1
 
     def __init__(
         self,

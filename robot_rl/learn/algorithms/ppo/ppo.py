@@ -9,7 +9,7 @@ prior, a reference policy) is an object of `robot_rl.learn.auxiliaries.auxiliary
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,7 +28,8 @@ from robot_rl.learn.auxiliaries.reference import make_reference
 from robot_rl.learn.auxiliaries.rnd import make_rnd
 from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.dims import Dims, Mirrors
-from robot_rl.learn.networks.actor_critic import Actor, Critic, make_actor, make_critic
+from robot_rl.learn.networks.actor_critic import Actor, Critic, make_critic
+from robot_rl.learn.networks.distributions import Params
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.ranks import ALONE, Ranks
 from robot_rl.learn.rollout import Batch, Rollout, mean_over
@@ -156,6 +157,7 @@ class PPO(Algorithm):
             advantage=self._combine(advantage, None if valid is None else flat(valid)),
             returns=advantage + value,
             more={name: flat(t) for auxiliary in self.auxiliaries for name, t in auxiliary.samples(rollout).items()},
+            moment=self.actor.moment,
             **rollout.sequences(states),
         )
         if valid is not None:
@@ -243,28 +245,22 @@ class PPO(Algorithm):
     def improve(self) -> None:
         """Adapt the step size to the divergence, and step along the gradient; both are means over the ranks."""
         if self.cfg.schedule == "adaptive":
-            self._adapt(self.optimizer.averaged_scalar)
+            adapt(self.optimizer.learning_rate, self.optimizer.averaged_scalar, self.cfg)
         self.optimizer.apply()
 
     def loss(self, batch: Batch, frozen: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return a minibatch's loss () and `statistics`; its divergence is the optimizer's `averaged_scalar`."""
-        cfg, weight, distribution = self.cfg, batch.weight, self.actor.distribution
-        params = distribution.params(self.actor.outputs(batch.actor_in, batch.actor_past))
-        ratio = probability_ratio(distribution.log_prob(batch.action, params), batch.log_prob)
-        clipped = ratio.clamp(1.0 - cfg.clip, 1.0 + cfg.clip)
-        surrogate = -mean_over(torch.minimum(batch.advantage * ratio, batch.advantage * clipped), weight)
+        cfg = self.cfg
+        policy = policy_loss(self.actor, batch, frozen, cfg.clip)
         value_loss = self.value_loss(batch)
-        entropy = distribution.entropy(params)
-        entropy = entropy if entropy.ndim == 0 else mean_over(entropy, weight)
-        total = surrogate + cfg.value_coef * value_loss - cfg.entropy_coef * entropy
+        total = policy.surrogate + cfg.value_coef * value_loss - cfg.entropy_coef * policy.entropy
         for auxiliary in self.auxiliaries:
-            if (term := auxiliary.loss(batch, params)) is not None:
+            if (term := auxiliary.loss(batch, policy.params)) is not None:
                 total = total + term
         with torch.no_grad():
-            divergence = mean_over(distribution.kl(distribution.params(batch.out, frozen), params), weight)
+            divergence, clip_share = policy.measure(self.actor, batch, frozen)
             self.optimizer.averaged_scalar.copy_(divergence)
-            clip_share = mean_over((ratio != clipped).to(ratio.dtype), weight)
-            statistics = torch.stack((value_loss, surrogate, entropy, divergence, clip_share)).detach()
+            statistics = torch.stack((value_loss, policy.surrogate, policy.entropy, divergence, clip_share)).detach()
         return total, statistics
 
     def value_loss(self, batch: Batch) -> Tensor:
@@ -314,17 +310,53 @@ class PPO(Algorithm):
         parts = [_normalize(part, valid, self.ranks) for part in advantage.unbind(-1)]
         return _normalize(torch.stack(parts, dim=-1) @ self.reward_weights, valid, self.ranks)
 
-    def _adapt(self, divergence: Tensor) -> None:
-        """Adapt the step size so that the divergence stays between half and twice the desired one.
 
-        Before the first step of an update the policy is still the one that acted: the divergence is rounding then, and
-        changes nothing.
-        """
-        cfg, rate = self.cfg, self.optimizer.learning_rate
-        slower = (rate / 1.5).clamp(min=cfg.min_learning_rate)
-        faster = (rate * 1.5).clamp(max=cfg.max_learning_rate)
-        is_low = (divergence < 0.5 * cfg.desired_kl) & (divergence > ROUNDING)
-        rate.copy_(torch.where(divergence > 2.0 * cfg.desired_kl, slower, torch.where(is_low, faster, rate)))
+def adapt(rate: Tensor, divergence: Tensor, cfg: PPOCfg) -> None:
+    """Adapt a step size () so that the divergence stays between half and twice the desired one.
+
+    Before the first step of an update the policy is still the one that acted: the divergence is rounding then, and
+    changes nothing.
+    """
+    slower = (rate / 1.5).clamp(min=cfg.min_learning_rate)
+    faster = (rate * 1.5).clamp(max=cfg.max_learning_rate)
+    is_low = (divergence < 0.5 * cfg.desired_kl) & (divergence > ROUNDING)
+    rate.copy_(torch.where(divergence > 2.0 * cfg.desired_kl, slower, torch.where(is_low, faster, rate)))
+
+
+@dataclass(slots=True)
+class PolicyLoss:
+    """The policy's part of the loss over a minibatch.
+
+    Attributes:
+        surrogate: () the clipped surrogate (Schulman et al. 2017, equation 7), to be made small.
+        entropy: () of the policy [nat].
+        params: parameters of the distribution at the samples.
+        ratio, clipped: (B,) probability ratios.
+    """
+
+    surrogate: Tensor
+    entropy: Tensor
+    params: Params
+    ratio: Tensor
+    clipped: Tensor
+
+    def measure(self, actor: Actor, batch: Batch, frozen: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the divergence () from the policy that acted [nat], and the share () of clipped ratios."""
+        distribution = actor.distribution
+        divergence = mean_over(distribution.kl(distribution.params(batch.out, frozen), self.params), batch.weight)
+        return divergence, mean_over((self.ratio != self.clipped).to(self.ratio.dtype), batch.weight)
+
+
+def policy_loss(actor: Actor, batch: Batch, frozen: Tensor | None, clip: float) -> PolicyLoss:
+    """Return the policy's part of the loss over a minibatch; `frozen` as of `PPO.fit`."""
+    distribution, weight = actor.distribution, batch.weight
+    params = distribution.params(actor.outputs(batch.actor_in, batch.actor_past))
+    ratio = probability_ratio(distribution.log_prob(batch.action, params), batch.log_prob)
+    clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
+    surrogate = -mean_over(torch.minimum(batch.advantage * ratio, batch.advantage * clipped), weight)
+    entropy = distribution.entropy(params)
+    entropy = entropy if entropy.ndim == 0 else mean_over(entropy, weight)
+    return PolicyLoss(surrogate, entropy, params, ratio, clipped)
 
 
 def probability_ratio(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
@@ -360,7 +392,7 @@ def make_networks(
     cfg: PPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
 ) -> tuple[Actor, Critic]:
     """Build actor and critic on the CPU; arguments and errors are those of `make_actor`."""
-    actor = make_actor(cfg, dims, mirrors, generator)
+    actor = cfg.make_actor(dims, mirrors, generator)
     return actor, make_critic(cfg, dims, mirrors, generator, normalize_values=cfg.normalize_values)
 
 
@@ -371,9 +403,8 @@ def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: t
     objective that cannot be built.
     """
     generator = torch.Generator().manual_seed(context.seed)
-    actor, critic = (
-        network.to(context.device) for network in make_networks(cfg, context.dims, context.mirrors, generator)
-    )
+    networks = make_networks(cfg, context.dims, context.mirrors, generator)
+    actor, critic = (network.to(context.device) for network in networks)
     return kind(
         actor,  # type: ignore[arg-type]
         critic,  # type: ignore[arg-type]

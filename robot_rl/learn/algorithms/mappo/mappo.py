@@ -1,0 +1,41 @@
+"""Multi-agent PPO: PPO over rows of robots, with one policy or several and a critic that sees the team."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from robot_rl.learn.algorithm import Context
+from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
+from robot_rl.learn.dims import Dims, Mirrors
+from robot_rl.learn.networks.actor_critic import Actor, make_actor
+from robot_rl.learn.networks.team import Members, TeamActor
+
+
+def make_actors(
+    cfg: MAPPOLearnerCfg, dims: Dims, mirrors: Mirrors | None, generator: torch.Generator | None = None
+) -> Actor | TeamActor:
+    """Build the policies on the CPU: an `Actor` where there is one, else a `TeamActor`.
+
+    Arguments and errors are those of `make_actor` and of `MAPPOLearnerCfg.policies`.
+    """
+    policies = cfg.policies(dims)
+    if len(policies) == 1:
+        return make_actor(cfg, dims, mirrors, generator)
+    actors = []
+    for places in policies.values():
+        seen, driven = dims.role_sizes[dims.roles[places[0]]]
+        actors.append(make_actor(cfg, replace(dims, actor=seen, action=driven, actor_shapes={}), None, generator))
+    return TeamActor(list(policies), actors, Members(list(policies.values())), dims.actor_layout)
+
+
+class MAPPO(PPO):
+    """PPO over the robots of a team; minibatches of several policies consist of whole worlds."""
+
+
+def make_mappo(cfg: MAPPOLearnerCfg, context: Context, kind: Any = MAPPO) -> Any:
+    """Build the algorithm; errors are those of `make_actors`."""
+    return make_ppo(cfg, context, kind)
