@@ -31,7 +31,7 @@ class Agent:
         role: robots of one role have the same model and terms, and share a policy; "": the name of the model.
     """
 
-    robot: Robot
+    robot: Robot = field(metadata={"setting": False})
     pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
     yaw: float = 0.0
     role: str = ""

@@ -19,13 +19,19 @@ NOT_IN_TREE = (
     *("name", "summary", "robot", "num_envs", "solved", "deployable"),
     *("learner", "learner_cpu", "learner_name", "presets"),
 )
+OF_TEAMS = ("robots", "roles", "team")
+"""Fields of a task that only one with several robots has."""
 _HIDDEN = object()
 
 
 def task_tree(task: Any) -> dict[str, Any]:
     """Return everything of a task that may be overridden, as nested dicts of numbers, words, flags and lists."""
-    shown = _fields(task)
-    return {name: tree for name in shown if (tree := _to_tree(shown[name])) is not _HIDDEN and name not in NOT_IN_TREE}
+    shown = {name: value for name, value in _fields(task).items() if name not in _not_in_tree(task)}
+    return {name: tree for name in shown if (tree := _to_tree(shown[name])) is not _HIDDEN}
+
+
+def _not_in_tree(task: Any) -> tuple[str, ...]:
+    return NOT_IN_TREE if task.robots else (*NOT_IN_TREE, *OF_TEAMS)
 
 
 def apply_tree(task: Any, tree: Mapping[str, Any]) -> Any:
@@ -100,7 +106,7 @@ def named_parts(task: Any) -> set[str]:
             walk(part, f"{path}.{name}")
 
     for name, value in _fields(task).items():
-        if name not in NOT_IN_TREE:
+        if name not in (*_not_in_tree(task), "robots"):
             walk(value, name)
     return found
 
@@ -163,7 +169,12 @@ def _term_options(term: Any) -> dict[str, Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+    """Return what may be set of a dataclass by name: all but what is marked otherwise, such as a robot's facts."""
+    return {
+        field.name: getattr(value, field.name)
+        for field in dataclasses.fields(value)
+        if field.init and field.metadata.get("setting", True)
+    }
 
 
 def _to_tree(value: Any) -> Any:

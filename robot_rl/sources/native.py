@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.experiment import tree as trees
 from robot_rl.plugins import TASKS, describe_all
@@ -98,6 +99,16 @@ class NativeSource(TaskSource):
 
             check_cache(worlds.kernels, env)
         return env
+
+    def check_learner(self, env: Any, task: "Task", learner: LearnerCfg) -> None:
+        """Raise UserError for a team under a learner of one robot, or the other way round."""
+        count = max(len(task.robots), 1)
+        if count > 1 and not getattr(learner, "is_team", False):
+            names = ", ".join(task.robots)
+            line = f"trains 1 robot, task={task.name} has {count}: {names}"
+            raise UserError(f"learner={learner.name}: {line}; use learner=mappo, happo or ippo")
+        if not task.robots and getattr(learner, "is_team", False):
+            raise UserError(f"learner={learner.name}: is for a team, task={task.name} has 1 robot; use learner=ppo")
 
     def admit(self, tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
         """Return a tree with the motions that are added by name (`motions.<name>`) to a task that follows some."""

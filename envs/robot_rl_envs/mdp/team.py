@@ -1,0 +1,244 @@
+"""Terms of robots in a team: what they carry together, where they are among the others, whom they touch.
+
+``s`` is that of the robot's own row; what the others show is in ``s.team_pos_w`` and so on, see
+:mod:`robot_rl_envs.entity.crews`. In a task of one robot there is no such field, and no such term.
+"""
+
+from typing import Any
+
+import warp as wp
+
+from robot_rl_envs.entity.crews import agent_of, world_of
+from robot_rl_envs.mdp.commands import MIRRORED_VELOCITY, TWO_PI, VELOCITY, wrap_angle
+from robot_rl_envs.mdp.objects import to_base
+from robot_rl_envs.quat import quat_rotate, yaw_of
+from robot_rl_envs.terms import command, event, metric, observation, reward
+from robot_rl_envs.terms.checks import check_above, check_least, check_range
+
+# -- commands --------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def velocity_to_goal(
+    s: Any,
+    i: int,
+    object: float,
+    distance_lo: float,
+    distance_hi: float,
+    goal_speed: float,
+    gain: float,
+    turn_gain: float,
+    vx_lo: float,
+    vx_hi: float,
+    vy_lo: float,
+    vy_hi: float,
+    yaw_lo: float,
+    yaw_hi: float,
+):
+    """Move the goal, and command the velocity that brings the object to it, in the robot's own heading frame."""
+    s.goal_pos_w[i] = s.goal_pos_w[i] + s.goal_vel_w[i] * s.step_dt
+    away = s.goal_pos_w[i] - s.object_pos_w[i, int(object)]
+    want = gain * wp.vec3(away[0], away[1], 0.0) + s.goal_vel_w[i]
+    yaw = yaw_of(s.base_quat_wxyz[i])
+    c, n = wp.cos(yaw), wp.sin(yaw)
+    ahead = c * want[0] + n * want[1]
+    left = c * want[1] - n * want[0]
+    turn = turn_gain * wrap_angle(s.start_yaw[i] - yaw)
+    s.command[i] = wp.vec3(wp.clamp(ahead, vx_lo, vx_hi), wp.clamp(left, vy_lo, vy_hi), wp.clamp(turn, yaw_lo, yaw_hi))
+
+
+def _check_goal(params: dict[str, float], scene: Any) -> None:
+    check_range(params, "distance_lo", "distance_hi", least=0.0)
+    for name in ("goal_speed", "gain", "turn_gain"):
+        check_least(params, name, 0.0)
+    for axis in ("vx", "vy", "yaw"):
+        check_range(params, f"{axis}_lo", f"{axis}_hi")
+
+
+@command(
+    components=VELOCITY,
+    draws="velocity",
+    mirror=MIRRORED_VELOCITY,
+    fields={"goal_pos_w": (3,), "goal_vel_w": (3,)},
+    update=velocity_to_goal,
+    check=_check_goal,
+)
+def carry_to_goal(
+    s: Any,
+    i: int,
+    rng: wp.uint32,
+    object: float,
+    distance_lo: float,
+    distance_hi: float,
+    goal_speed: float,
+    gain: float,
+    turn_gain: float,
+    vx_lo: float,
+    vx_hi: float,
+    vy_lo: float,
+    vy_hi: float,
+    yaw_lo: float,
+    yaw_hi: float,
+):
+    """Carry an object to a goal that moves: it begins distance_lo to distance_hi [m] away, at goal_speed [m/s] at most.
+
+    The command is a velocity (vx, vy [m/s], yaw rate [rad/s]): gain [1/s] times the way to the goal, and that of the
+    goal; the heading is that of the start. Give it team=True: the goal is one for all.
+    """
+    distance = distance_lo + (distance_hi - distance_lo) * wp.randf(rng)
+    angle = TWO_PI * wp.randf(rng)
+    speed = goal_speed * wp.randf(rng)
+    course = TWO_PI * wp.randf(rng)
+    at = s.object_pos_w[i, int(object)]
+    s.goal_pos_w[i] = wp.vec3(at[0] + distance * wp.cos(angle), at[1] + distance * wp.sin(angle), 0.0)
+    s.goal_vel_w[i] = wp.vec3(speed * wp.cos(course), speed * wp.sin(course), 0.0)
+
+
+# -- observations ----------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def other_of(s: Any, i: int, n: int) -> int:
+    """Return the index in the team of the n-th robot after row i's."""
+    return (agent_of(s, i) + 1 + n) % s.team_active.shape[1]
+
+
+@observation(size=3, frame="base")
+def object_axis(s: Any, i: int, j: int, object: float) -> float:
+    """Direction of an object's x axis in the base's frame."""
+    return to_base(s, i, quat_rotate(s.object_quat_wxyz[i, int(object)], wp.vec3(1.0, 0.0, 0.0)))[j]
+
+
+@observation(size=3, unit="m/s", frame="base")
+def object_velocity(s: Any, i: int, j: int, object: float) -> float:
+    """Velocity of an object relative to the base's, in the base's frame [m/s]."""
+    return to_base(s, i, s.object_lin_vel_w[i, int(object)] - s.base_lin_vel_w[i])[j]
+
+
+@observation(size=lambda scene: 4 * scene.sizes["others"], unit="m", frame="base")
+def others_pos(s: Any, i: int, j: int) -> float:
+    """Position of each other robot in the base's frame [m], and 1 where it takes part; zeros where it does not."""
+    b = other_of(s, i, j / 4)
+    w = world_of(s, i)
+    if s.team_active[w, b] == 0:
+        return 0.0
+    if j % 4 == 3:
+        return 1.0
+    return to_base(s, i, s.team_pos_w[w, b] - s.base_pos_w[i])[j % 4]
+
+
+@observation(size=lambda scene: 3 * scene.sizes["others"], unit="m/s", frame="base")
+def others_vel(s: Any, i: int, j: int) -> float:
+    """Velocity of each other robot in the base's frame [m/s]; zeros where it takes no part."""
+    b = other_of(s, i, j / 3)
+    w = world_of(s, i)
+    if s.team_active[w, b] == 0:
+        return 0.0
+    return to_base(s, i, s.team_lin_vel_w[w, b])[j % 3]
+
+
+# -- rewards ---------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def place_error(s: Any, i: int, thing: int) -> float:
+    """Return how far the base is from its place below an object, along the ground [m].
+
+    The place is where the task puts the robot, from the object's start, in the object's heading.
+    """
+    yaw = yaw_of(s.object_quat_wxyz[i, thing])
+    away = s.base_pos_w[i] - s.object_pos_w[i, thing]
+    c, n = wp.cos(yaw), wp.sin(yaw)
+    place = s.place_pos[i % s.crew_agents.shape[0]]
+    dx = c * away[0] + n * away[1] - place[0]
+    dy = c * away[1] - n * away[0] - place[1]
+    return wp.sqrt(dx * dx + dy * dy)
+
+
+@reward(check=lambda params, _: check_above(params, "std", 0.0))
+def keeps_place(s: Any, i: int, object: float, std: float) -> float:
+    """exp(-(e / std)^2), e the distance of the base from its place below an object [m]."""
+    e = place_error(s, i, int(object)) / std
+    return wp.exp(-e * e)
+
+
+@wp.func
+def goal_distance(s: Any, i: int, thing: int) -> float:
+    """Return the distance of an object from the goal along the ground [m]."""
+    away = s.goal_pos_w[i] - s.object_pos_w[i, thing]
+    return wp.sqrt(away[0] * away[0] + away[1] * away[1])
+
+
+@reward(check=lambda params, _: check_above(params, "std", 0.0))
+def object_near_goal(s: Any, i: int, object: float, std: float) -> float:
+    """exp(-(d / std)^2), d the distance of an object from the goal [m]."""
+    d = goal_distance(s, i, int(object)) / std
+    return wp.exp(-d * d)
+
+
+@reward
+def object_tilt(s: Any, i: int, object: float) -> float:
+    """1 - cos of the angle between an object's z axis and the vertical."""
+    return 1.0 - quat_rotate(s.object_quat_wxyz[i, int(object)], wp.vec3(0.0, 0.0, 1.0))[2]
+
+
+# -- metrics ---------------------------------------------------------------------------------------------------------
+
+
+@metric(unit="m", better="smaller")
+def goal_error(s: Any, i: int, object: float) -> float:
+    """Distance of an object from the goal along the ground [m]."""
+    return goal_distance(s, i, int(object))
+
+
+@metric(better="larger")
+def object_delivered(s: Any, i: int, object: float, distance: float, height: float) -> float:
+    """1 where an object is within ``distance`` [m] of the goal along the ground, and above ``height`` [m]."""
+    if goal_distance(s, i, int(object)) < distance and s.object_pos_w[i, int(object)][2] > height:
+        return 1.0
+    return 0.0
+
+
+@metric(better="smaller")
+def object_dropped(s: Any, i: int, object: float, height: float) -> float:
+    """1 where an object is below a height [m]."""
+    if s.object_pos_w[i, int(object)][2] < height:
+        return 1.0
+    return 0.0
+
+
+@metric(unit="m", better="smaller")
+def place_distance(s: Any, i: int, object: float) -> float:
+    """Distance of the base from its place below an object [m]."""
+    return place_error(s, i, int(object))
+
+
+@metric(better="smaller")
+def collides(s: Any, i: int, contact: float, force: float) -> float:
+    """1 where a contact sensor, as a rule of "others", feels more than ``force`` [N]."""
+    if s.contact_force[i, int(contact)] > force:
+        return 1.0
+    return 0.0
+
+
+@metric(unit="1")
+def team_size(s: Any, i: int) -> float:
+    """Robots of the world that take part."""
+    count = float(0.0)
+    w = world_of(s, i)
+    for b in range(s.team_active.shape[1]):
+        count = count + float(s.team_active[w, b])
+    return count
+
+
+# -- events ----------------------------------------------------------------------------------------------------------
+
+
+@event(writes="nothing", check=lambda params, _: check_least(params, "yaw", 0.0))
+def turn_team(s: Any, i: int, rng: wp.uint32, yaw: float):
+    """Turn where the robots start about the world's origin by +-yaw [rad]; give it team=True."""
+    angle = yaw * (2.0 * wp.randf(rng) - 1.0)
+    at = s.start_pos_w[i]
+    c, n = wp.cos(angle), wp.sin(angle)
+    s.start_pos_w[i] = wp.vec3(c * at[0] - n * at[1], n * at[0] + c * at[1], at[2])
+    s.start_yaw[i] = s.start_yaw[i] + angle
