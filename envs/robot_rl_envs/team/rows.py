@@ -202,8 +202,7 @@ class RowEngine:
         return np.zeros((self.num_envs, 0))
 
     def set_state(self, state: np.ndarray) -> None:
-        """Fill the rows from the worlds, which were restored."""
-        self.gather()
+        """Do nothing: the rows are restored with the state that terms read."""
 
     def close(self) -> None:
         """Do nothing: only arrays are held."""

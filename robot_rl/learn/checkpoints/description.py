@@ -101,7 +101,7 @@ def _are_dims(value: Any) -> bool:
     known = {*SIZES, *SHAPES, *TEAM, "choices"}
     if not _is_mapping(value) or not set(value) <= known or not set(value) >= set(SIZES[:3]):
         return False
-    if not _is_team(*(value.get(name, ()) for name in TEAM[:2]), value.get("role_sizes", {})):
+    if not _is_team(value.get("agents", ()), value.get("roles", ()), value.get("role_sizes", {})):
         return False
     shapes = [value[name] for name in SHAPES if name in value]
     return (

@@ -29,7 +29,7 @@ NEAR_M = 0.015
 """Distance of the cube from the point between the fingertips at which the hand should close."""
 LIFTED_M = 0.06
 """Height of the cube's middle from which it counts as lifted."""
-TARGET_M = {"x_lo": 0.4, "x_hi": 0.6, "y_lo": -0.2, "y_hi": 0.2, "z_lo": 0.15, "z_hi": 0.4}
+TARGET_M: dict[str, Any] = {"x_lo": 0.4, "x_hi": 0.6, "y_lo": -0.2, "y_hi": 0.2, "z_lo": 0.15, "z_hi": 0.4}
 """Box of the targets in the frame of the arm's root."""
 REGION_M: dict[str, Any] = {"x_lo": -0.1, "x_hi": 0.1, "y_lo": -0.15, "y_hi": 0.15, "z_lo": 0.0, "z_hi": 0.0}
 """Where the cube starts, from the place below the hand."""

@@ -1,5 +1,7 @@
 """Franka Panda moves the point between its fingertips to a target, and holds it there."""
 
+from typing import Any
+
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.mdp import commands, events, objects, observations, rewards
 from robot_rl_envs.task import (
@@ -15,7 +17,7 @@ from robot_rl_envs.task import (
 )
 
 HAND = "hand_tcp"
-REACH_M = {"x_lo": 0.3, "x_hi": 0.6, "y_lo": -0.35, "y_hi": 0.35, "z_lo": 0.15, "z_hi": 0.6}
+REACH_M: dict[str, Any] = {"x_lo": 0.3, "x_hi": 0.6, "y_lo": -0.35, "y_hi": 0.35, "z_lo": 0.15, "z_hi": 0.6}
 """Box of the targets in the frame of the arm's root."""
 SIM = Sim(timestep=0.005, decimation=4, iterations=5, ls_iterations=8)
 
