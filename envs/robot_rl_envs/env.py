@@ -338,6 +338,16 @@ class Env(VecEnv):
         return low, high
 
     @property
+    def num_worlds(self) -> int:
+        """Number of worlds: with one robot in each there are as many rows."""
+        return self.num_envs
+
+    @property
+    def world_qpos(self) -> torch.Tensor:
+        """(N, nq) positions of every world in MuJoCo's order."""
+        return self.state.qpos
+
+    @property
     def episode_length_buf(self) -> torch.Tensor:
         """(N,) control steps towards the time limit."""
         return self.state.episode_length

@@ -69,9 +69,21 @@ class EpisodeMeter:
         self._target: Tensor | None = None
         self._has_feet = _width(env.state, "foot_contact") > 0
 
-    def after_step(self, action: Tensor, reward: Tensor, done: Tensor, time_out: Tensor, valid: Tensor) -> None:
-        """Add a step: action (N, num_actions), and reward, done, time_out, valid (N,), as `env.step` returns them."""
+    def after_step(
+        self,
+        action: Tensor,
+        reward: Tensor,
+        done: Tensor,
+        time_out: Tensor,
+        valid: Tensor,
+        acted: Tensor | None = None,
+    ) -> None:
+        """Add a step: action (N, num_actions), and reward, done, time_out, valid (N,), as `env.step` returns them.
+
+        `acted` (N,) is False for robots of a team that took no part: their step counts in nothing.
+        """
         self._steps += 1
+        absent = torch.zeros_like(self.alive) if acted is None else self.alive & ~acted
         state, counts = self._env.state, self.alive & valid
         for k, (_, after_s, taken) in enumerate(self._own):
             if self._steps * self._dt > after_s + 1e-9:
@@ -79,8 +91,8 @@ class EpisodeMeter:
         self._return += torch.where(counts, reward.double(), 0.0)
         self.failed |= counts & done & ~time_out
         self._ended |= torch.where(counts & done, state.termination_bits, 0)
-        self.quarantined |= self.alive & ~valid
-        self.alive &= ~done & valid
+        self.quarantined |= self.alive & ~valid & ~absent
+        self.alive &= (~done & valid) | absent
         if self._has_torques:
             torque, speed = state.joint_torque[:, self._driven].double(), state.joint_vel[:, self._driven].double()
             self._add("torque_rms", torque.square().mean(1))

@@ -72,7 +72,7 @@ def evaluate(env: Any, controller: Controller, *, seconds: float = SECONDS, shad
             shadow.compare(env, obs, action)
         obs, reward, done, extras = env.step(action)
         done = done.bool()
-        meter.after_step(action, reward, done, extras["time_outs"].bool(), extras["valid"])
+        meter.after_step(action, reward, done, extras["time_outs"].bool(), extras["valid"], extras.get("acted"))
         for watcher in watchers:
             watcher.reset(done)
     return summarize(meter.episodes())

@@ -108,7 +108,12 @@ class Driver:
     @property
     def qpos(self) -> np.ndarray:
         """(N, nq) positions in MuJoCo's order."""
-        return self.env.state.qpos.detach().cpu().numpy().astype(np.float64)
+        return world_qpos(self.env)
+
+    def rows(self, world: int) -> range:
+        """Return the rows of a world: one for each of its robots."""
+        count = self.env.num_envs // num_worlds(self.env)
+        return range(world * count, (world + 1) * count)
 
     def command(self) -> np.ndarray:
         """Return the command (N, width)."""
@@ -119,6 +124,29 @@ class Driver:
         state = self.env.state
         planar = state.base_lin_vel_b[:, :2].detach().cpu().numpy()
         return np.concatenate([planar, state.base_ang_vel_b[:, 2:3].detach().cpu().numpy()], axis=1)
+
+
+def num_worlds(env: Any) -> int:
+    """Return the number of worlds, of which a team's have several rows."""
+    return int(getattr(env, "num_worlds", env.num_envs))
+
+
+def is_team(env: Any) -> bool:
+    """Whether the worlds of an environment have several robots."""
+    return num_worlds(env) < env.num_envs
+
+
+def world_qpos(env: Any) -> np.ndarray:
+    """Return (N, nq) positions of every world in MuJoCo's order."""
+    qpos = env.world_qpos if hasattr(env, "world_qpos") else env.state.qpos
+    return qpos.detach().cpu().numpy().astype(np.float64)
+
+
+def goal(env: Any, world: int) -> np.ndarray | None:
+    """Return the position (3,) [m] of the goal that a world's robots share; None where there is none."""
+    found = getattr(env.state, "goal_pos_w", None)
+    rows = env.num_envs // num_worlds(env)
+    return None if found is None else found[world * rows].detach().cpu().numpy().astype(np.float64)
 
 
 def scene_model(env: Any) -> Any:
@@ -137,7 +165,7 @@ def free_objects(env: Any, world: int = 0) -> dict[str, np.ndarray]:
     """Return the poses (7,) of a world's free objects: position [m] and orientation w, x, y, z."""
     things = getattr(getattr(env, "scene", None), "things", None)
     found = {name: thing.qpos for name, thing in things.objects.items() if not thing.fixed} if things else {}
-    qpos = env.state.qpos[world].detach().cpu().numpy().astype(np.float64)
+    qpos = world_qpos(env)[world]
     return {name: qpos[at : at + 7] for name, at in found.items()}
 
 

@@ -23,8 +23,11 @@ from robot_rl.viewer.drive import (
     Driver,
     Segment,
     command_frame,
+    goal,
     heading,
+    is_team,
     make_script,
+    num_worlds,
     rotation,
     scene_model,
     segment_at,
@@ -45,6 +48,8 @@ INK, FAINT, BACK = (20, 24, 28), (92, 102, 112), (250, 251, 252)
 COMMAND, MEASURED = (26, 115, 230), (46, 160, 90)
 AXES_M, AXES_RGB = 0.1, ((0.85, 0.2, 0.2), (0.2, 0.65, 0.3), (0.1, 0.45, 0.9))
 """Length [m] and colours of the axes of a pose: x, y, z."""
+GOAL_M = 0.35
+"""Height above the ground at which a team's goal is drawn [m]."""
 NUMBERS_IN_A_ROW = 8
 
 
@@ -87,8 +92,8 @@ def film(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray]:
     Raises:
         UserError: fewer worlds than robots to show.
     """
-    if env.num_envs < cfg.num_robots:
-        raise UserError(f"num_robots={cfg.num_robots}: the environment has {env.num_envs} world(s); make it larger")
+    if num_worlds(env) < cfg.num_robots:
+        raise UserError(f"num_robots={cfg.num_robots}: the environment has {num_worlds(env)} world(s); make it larger")
     return _frames(env, policy, cfg)
 
 
@@ -124,7 +129,8 @@ def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray
     env.reset()
     driver, shown = Driver(env, policy), cfg.num_robots
     info = driver.info
-    script = make_script(info, cfg.seconds) if info is not None and driver.tracks else []
+    # A team goes where its own command leads it, as a rule to a goal that it has in common.
+    script = make_script(info, cfg.seconds) if info is not None and driver.tracks and not is_team(env) else []
     if script:
         env.set_command(script[0].command)  # the first frame is drawn before the first step
     size = (cfg.width, strip_height(cfg.height))
@@ -152,14 +158,15 @@ def _strip(
     if motions is not None:
         return draw_progress(size, name, driver.time_s, "   ".join(" ".join(fact) for fact in motions.facts().items()))
     if info is None:
-        value = float(driver.episode_return[:shown].mean())
+        value = float(driver.episode_return[: driver.rows(shown - 1).stop].mean())
         return draw_progress(size, name, driver.time_s, f"return {value:.1f}")
-    command = driver.command()[:shown].mean(0)
+    rows = slice(0, driver.rows(shown - 1).stop)
+    command = driver.command()[rows].mean(0)
     if not driver.tracks:
         return draw_numbers(size, name, driver.time_s, dict(zip(info.labels, command.tolist(), strict=True)))
-    label = segment_at(script, driver.time_s).label
+    label = segment_at(script, driver.time_s).label if script else name
     return draw_tracking(
-        size, label, driver.time_s, info=info, command=command, measured=driver.measured[:shown].mean(0)
+        size, label, driver.time_s, info=info, command=command, measured=driver.measured[rows].mean(0)
     )
 
 
@@ -183,13 +190,18 @@ def _markers(driver: Driver, world: int) -> tuple[list[Arrow], list[Sphere]]:
     from robot_rl_envs.render import Arrow, Sphere
 
     info, env = driver.info, driver.env
+    at = goal(env, world)
+    spheres = [] if at is None else [Sphere(centre=at + np.array([0.0, 0.0, GOAL_M]))]
     if info is None or not (driver.tracks or info.is_target):
-        return [], []
-    command = driver.command()[world].astype(np.float64)
+        return [], spheres
     if driver.tracks:
-        position, quat = (part[world].cpu().numpy() for part in (env.state.base_pos_w, env.state.base_quat_wxyz))
-        above = position + np.array([0.0, 0.0, driver.above_m])
-        return _arrows(above, quat, command, driver.measured[world]), []
+        arrows: list[Arrow] = []
+        for row in driver.rows(world):
+            position, quat = (part[row].cpu().numpy() for part in (env.state.base_pos_w, env.state.base_quat_wxyz))
+            above = position + np.array([0.0, 0.0, driver.above_m])
+            arrows += _arrows(above, quat, driver.command()[row].astype(np.float64), driver.measured[row])
+        return arrows, spheres
+    command = driver.command()[world].astype(np.float64)
     origin, quat = command_frame(env, info, world)
     frame = rotation(quat)
     centre = origin + frame @ command[:3]

@@ -26,6 +26,7 @@ from robot_rl_envs.task import Task
 from robot_rl_envs.team.rows import RowEngine, make_row_engine
 from robot_rl_envs.team.scene import TeamScene
 from robot_rl_envs.team.settle import Worlds, count_crew, make_rows, settle_crew
+from robot_rl_envs.terms.checks import nearest
 from robot_rl_envs.team.views import SHOWN, TEAM, merge_flags, merge_rows, see, seen_width, show, split_rows
 
 _FLAGS = ("terminated", "time_out", "quarantined", "acted")
@@ -245,7 +246,8 @@ class TeamEnv(VecEnv):
     def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Apply ``actions`` (N T, num_actions) for one control period; the results are those of :meth:`.env.Env.step`.
 
-        A role with fewer actions takes the first ones of its rows.
+        A role with fewer actions takes the first ones of its rows. ``extras["acted"]`` (N T,) is False where a robot
+        took no part in the step, which is not valid then.
         """
         if actions.shape != self._actions_torch.shape:
             raise ValueError(f"actions have shape {tuple(actions.shape)}, wants {tuple(self._actions_torch.shape)}")
@@ -256,7 +258,12 @@ class TeamEnv(VecEnv):
             self._advance()
             if self.engine.capturable:
                 self._capture()
-        return self._results.fill(self._state)
+        return self._filled()
+
+    def _filled(self) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
+        found = self._results.fill(self._state)
+        found[3]["acted"] = self._state.acted != 0
+        return found
 
     def _capture(self) -> None:
         with wp.ScopedDevice(self.device), wp.ScopedCapture(force_module_load=False) as capture:
@@ -375,6 +382,123 @@ class TeamEnv(VecEnv):
                 if rest and name not in total:
                     total[f"{kind}/{rest if kind == 'quarantined' else f'{role}.{rest}'}"] = value
         return total
+
+    # -- a team of one role as rows of one robot ---------------------------------------------------------------------
+
+    @property
+    def only(self) -> CrewEnv:
+        """The rows of a team of which all robots have one role.
+
+        Raises:
+            ValueError: they have several; each is one of :attr:`crews`.
+        """
+        if not self.is_alike:
+            line = f"its robots have the roles {', '.join(self.crews)}; take one of env.crews"
+            raise ValueError(f"task={self.cfg.name!r}: {line}")
+        return self._crews[0]
+
+    @property
+    def state(self) -> Any:
+        """Torch views of every field of the rows, see :attr:`.env.Env.state`."""
+        return self.only.state
+
+    @property
+    def policy_groups(self) -> tuple[str, ...]:
+        """Observation groups of the policy that :meth:`describe_policy` describes."""
+        return self._crews[0].policy_groups
+
+    @policy_groups.setter
+    def policy_groups(self, groups: tuple[str, ...]) -> None:
+        for crew in self._crews:
+            crew.policy_groups = groups
+
+    def describe_policy(self) -> dict[str, Any]:
+        """Return the description of the policy, see :meth:`.env.Env.describe_policy`."""
+        return self.only.describe_policy() | {"task": self.cfg.name}
+
+    def describe_command(self) -> dict[str, Any] | None:
+        """Return the description of the command, see :meth:`.env.Env.describe_command`."""
+        return self.only.describe_command()
+
+    def describe_metrics(self) -> dict[str, dict[str, Any]]:
+        """Return what the metrics are, see :meth:`.env.Env.describe_metrics`."""
+        return self.only.describe_metrics()
+
+    def robot_state(self) -> dict[str, torch.Tensor]:
+        """Return the robots' raw signals, one row a robot, see :meth:`.env.Env.robot_state`."""
+        return self.only.robot_state()
+
+    def components(self, group: str) -> list[str]:
+        """Return the names of the components of an observation group, see :meth:`.env.Env.components`."""
+        return self.only.components(group)
+
+    @property
+    def observation_terms(self) -> dict[str, tuple[int, ...]]:
+        """Position of each term in its group, see :attr:`.env.Env.observation_terms`; of several roles none."""
+        return self.only.observation_terms if self.is_alike else {}
+
+    def set_command(self, value: tuple[float, ...] | torch.Tensor | None, env_ids: torch.Tensor | None = None) -> None:
+        """Hold the command of all robots in the worlds ``env_ids`` (None: all), see :meth:`.env.Env.set_command`."""
+        for crew in self._crews:
+            size = crew_of(crew.scene).size
+            rows = None if env_ids is None else (env_ids[:, None] * size + torch.arange(size)).flatten()
+            crew.set_command(value, rows)
+
+    def push(self, delta_v: tuple[float, float, float], env_ids: torch.Tensor | None = None) -> None:
+        """Add a velocity step [m/s] to the base of every robot, rows ``env_ids`` (None: all) of a team of one role."""
+        if env_ids is not None:
+            self.only.push(delta_v, env_ids)
+            return
+        for crew in self._crews:
+            if crew.scene.base:
+                crew.push(delta_v)
+
+    def place_object(self, name: str, pos: Any, quat_wxyz: Any = (1.0, 0.0, 0.0, 0.0)) -> None:
+        """Put a free object at a pose in every world, at rest, see :meth:`.env.Env.place_object`."""
+        for crew in self._crews:
+            crew.place_object(name, pos, quat_wxyz)
+
+    def drop(self, agent: str, worlds: torch.Tensor | None = None) -> None:
+        """Let a robot drop out of the running episodes of worlds (n,) (None: all): its motors only damp from now on.
+
+        Raises:
+            ValueError: there is no such robot.
+        """
+        if agent not in self.agents:
+            raise ValueError(f"agent={agent!r}: {nearest(agent, self.agents)}")
+        place = self.agents.index(agent)
+        where = slice(None) if worlds is None else worlds
+        for crew, agents in self._agents():
+            if place in agents:
+                active = crew.state.active.view(self.num_worlds, -1)
+                active[where, agents.index(place)] = 0
+
+    @property
+    def world_qpos(self) -> torch.Tensor:
+        """(N, nq) positions of every world in MuJoCo's order."""
+        return wp.to_torch(self.engine.data.qpos)
+
+    def params(self) -> dict[str, float]:
+        """Return all live parameters by path, see :meth:`.env.Env.params`; of several roles ``<role>.<path>``."""
+        if self.is_alike:
+            return self.only.params()
+        return {f"{role}.{path}": value for role, crew in self.crews.items() for path, value in crew.params().items()}
+
+    def set_param(self, path: str, value: float) -> None:
+        """Change a parameter while running, by its path in :meth:`params`."""
+        role, _, rest = path.partition(".")
+        crew, own = (self.only, path) if self.is_alike else (self.crews.get(role, self._crews[0]), rest)
+        crew.set_param(own, value)
+
+    @property
+    def quarantine_dir(self) -> Any:
+        """Folder for files about quarantined worlds; see :attr:`.env.Env.quarantine_dir`."""
+        return self._crews[0].quarantine_dir
+
+    @quarantine_dir.setter
+    def quarantine_dir(self, path: Any) -> None:
+        for crew in self._crews:
+            crew.quarantine_dir = path
 
     def pop_notices(self) -> list[str]:
         """Return the new lines for the user."""

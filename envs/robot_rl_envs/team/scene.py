@@ -18,6 +18,7 @@ import mujoco
 import numpy as np
 
 from robot_rl_envs.agents import Crew
+from robot_rl_envs.entity.objects import Things
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.objects import CONTACT_SIZE, OTHERS, ROBOT, Contact, add_contact
 
@@ -77,6 +78,7 @@ class TeamScene:
         crews: the scene of each crew's robots, in the order of the crews.
         maps: where these are in the model, in the same order.
         sim: physics options.
+        things: the objects.
     """
 
     watched: tuple[str, ...] = ()
@@ -91,6 +93,12 @@ class TeamScene:
         self.model = self._compile(visual=False)
         self.model.geom_group[self._is_ground()] = first.model.geom_group[first.model.geom("floor").id]
         self.maps = [self._map(scene) for scene in self.crews]
+        self.things = Things(self.model, list(self.objects), {}, [])
+
+    @property
+    def base(self) -> bool:
+        """Whether a robot has a floating base."""
+        return any(scene.base for scene in self.crews)
 
     @cached_property
     def render_model(self) -> mujoco.MjModel:

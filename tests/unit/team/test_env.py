@@ -35,11 +35,13 @@ def equal(one, other) -> list[str]:
 
 def test_a_team_of_one_has_the_bits_of_one_robot(puck_task, walk):
     alone, team_of_one = (make_env(puck_task(count), num_envs=9, seed=4) for count in (0, 1))
-    assert isinstance(alone, Env) and not isinstance(team_of_one, Env)
+    assert isinstance(alone, Env)
+    assert not isinstance(team_of_one, Env)
     first, second = walk(alone, 120), walk(team_of_one, 120)
     assert sum(int(row["done"].sum()) for row in first) >= 18
     for row in second:
-        assert row.pop("team").shape == (9, 1) and row.pop("final_team").shape == (9, 1)
+        assert row.pop("team").shape == (9, 1)
+        assert row.pop("final_team").shape == (9, 1)
     assert equal(first, second) == []
     assert alone.pop_metrics() == team_of_one.pop_metrics()
 
@@ -86,15 +88,24 @@ def test_a_robot_drops_out_and_the_others_go_on(puck_task, walk):
     valid = torch.stack([row["valid"].view(2, 3) for row in rows])
     done = torch.stack([row["done"].view(2, 3) for row in rows])
     ends = torch.stack([row["time_outs"].view(2, 3) for row in rows])
-    assert valid[:, :, 0].all() and valid[:, :, 2].all()
-    assert valid[:5, :, 1].all() and not valid[5:50, :, 1].any() and valid[50:55, :, 1].all()
-    assert done[4, :, 1].all() and not ends[4].any()  # It terminated, in a sample that counts.
-    assert not done[5:49].any() and done[49, :, 0].all() and ends[49, :, 0].all() and not ends[49, :, 1].any()
+    assert valid[:, :, 0].all()
+    assert valid[:, :, 2].all()
+    assert valid[:5, :, 1].all()
+    assert not valid[5:50, :, 1].any()
+    assert valid[50:55, :, 1].all()
+    assert done[4, :, 1].all()
+    assert not ends[4].any()
+    assert not done[5:49].any()
+    assert done[49, :, 0].all()
+    assert ends[49, :, 0].all()
+    assert not ends[49, :, 1].any()
     for row in rows[4:49]:
         assert all((row[name].view(2, 3, -1)[:, 1] == 0).all() for name in ("actor", "critic"))
         seen = row["team"].view(2, 3, -1)
-        assert (seen[:, 1, :-3] == 0).all() and (seen[:, 1, -3:] == torch.tensor([0.0, 1.0, 0.0])).all()
-        assert (seen[:, 0, 0] == 0).all() and (seen[:, 0, 6] == 1).all()  # The first sees the third only.
+        assert (seen[:, 1, :-3] == 0).all()
+        assert (seen[:, 1, -3:] == torch.tensor([0.0, 1.0, 0.0])).all()
+        assert (seen[:, 0, 0] == 0).all()
+        assert (seen[:, 0, 6] == 1).all()
     assert env.pop_metrics()["episodes"] == 2 * (3 + 1)  # The second episode is one step past the drop.
 
 
@@ -104,14 +115,17 @@ def test_a_termination_of_the_team_ends_it_for_all(puck_task, walk):
     )
     rows = walk(env, 12)
     assert [int(row["done"].sum()) for row in rows] == [0, 0, 0, 0, 4, 0, 0, 0, 0, 4, 0, 0]
-    assert not any(row["time_outs"].any() for row in rows) and all(row["valid"].all() for row in rows)
+    assert not any(row["time_outs"].any() for row in rows)
+    assert all(row["valid"].all() for row in rows)
 
 
 def test_an_episode_ends_when_too_few_are_left(puck_task, walk):
     out = Termination(number_is, number=1.0, after=5.0, scope="robot")
     env = make_env(puck_task(2, terminations={"out": out}, team=Team(least=2)), num_envs=1, seed=0)
     rows = walk(env, 6)
-    assert rows[4]["done"].all() and not rows[4]["time_outs"].any() and rows[5]["valid"].all()
+    assert rows[4]["done"].all()
+    assert not rows[4]["time_outs"].any()
+    assert rows[5]["valid"].all()
 
 
 def test_the_critic_sees_the_others_in_turn(puck_task, walk):
@@ -121,8 +135,10 @@ def test_the_critic_sees_the_others_in_turn(puck_task, walk):
     assert seen.shape[-1] == 2 * (5 + 1) + 3
     for robot in range(3):
         first, second = ((robot + n) % 3 for n in (1, 2))
-        assert torch.equal(seen[:, robot, 1:6], own[:, first]) and torch.equal(seen[:, robot, 7:12], own[:, second])
-        assert (seen[:, robot, [0, 6]] == 1).all() and (seen[:, robot, 12 + robot] == 1).all()
+        assert torch.equal(seen[:, robot, 1:6], own[:, first])
+        assert torch.equal(seen[:, robot, 7:12], own[:, second])
+        assert (seen[:, robot, [0, 6]] == 1).all()
+        assert (seen[:, robot, 12 + robot] == 1).all()
 
 
 @pytest.mark.parametrize(("credit", "expected"), [("robot", (1, 2, 3)), ("role", (2, 2, 2)), ("team", (2, 2, 2))])
@@ -152,10 +168,12 @@ def test_teams_of_any_size_and_late_ones(puck_task, walk):
     assert sorted(set(active.sum(dim=1).tolist())) == [1, 2, 3, 4]
     assert all(row == sorted(row, reverse=True) for row in active.tolist())  # The first ones of the task.
     parked = state.base_pos_w.view(64, 4, 3)[active == 0]
-    assert (parked[:, 0] < -19).all() and len(parked) > 60
+    assert (parked[:, 0] < -19).all()
+    assert len(parked) > 60
     rows = walk(env, 12)
     assert torch.equal(rows[0]["valid"].view(64, 4), active == 1) or (state.active == 1).all()
-    assert not rows[8]["valid"].all() and rows[10]["valid"].all()  # Joined after 10 steps of 0.02 s.
+    assert not rows[8]["valid"].all()
+    assert rows[10]["valid"].all()
     joined = rows[9]["actor"].view(64, 4, -1)[:, 3]
     assert (joined.abs().sum(dim=1) > 0).all()  # Observed where it begins.
     x = state.base_pos_w.view(64, 4, 3)[..., 0]
@@ -179,7 +197,8 @@ def test_team_draws_are_one_for_all(puck_task):
     task = puck_task(2, objects={"box": box}, events={"place": place})
     env = make_env(task, num_envs=30, seed=5)
     at = env.crews["puck"].state.object_pos_w[:, 0].view(30, 2, 3)
-    assert torch.equal(at[:, 0], at[:, 1]) and len(torch.unique(at[:, 0, 0])) == 30
+    assert torch.equal(at[:, 0], at[:, 1])
+    assert len(torch.unique(at[:, 0, 0])) == 30
     assert torch.allclose(torch.from_numpy(env.engine.batch.state[:, 1:4]).float()[:0], at[:0, 0])
     env.step(torch.zeros(60, 1))
     at = env.crews["puck"].state.object_pos_w[:, 0].view(30, 2, 3)
@@ -197,10 +216,12 @@ def test_crews_of_several_kinds(puck, puck_task, walk):
     rewards = {"number": Reward(own_number, weight=1.0, credit="team")}
     task = puck_task(0, robot=None, robots=robots, roles={"other": Role(observations=wide)}, rewards=rewards)
     env = make_env(task, num_envs=2, seed=0)
-    assert env.roles == ("puck", "other", "puck") and env.role_sizes == {"puck": (2, 1), "other": (5, 1)}
+    assert env.roles == ("puck", "other", "puck")
+    assert env.role_sizes == {"puck": (2, 1), "other": (5, 1)}
     row = walk(env, 4)[-1]
     seen = row["actor"].view(2, 3, 5)
-    assert (seen[:, [0, 2], 2:] == 0).all() and (seen[:, 1] == row["critic"].view(2, 3, 5)[:, 1]).all()
+    assert (seen[:, [0, 2], 2:] == 0).all()
+    assert (seen[:, 1] == row["critic"].view(2, 3, 5)[:, 1]).all()
     assert row["reward"].tolist() == pytest.approx([2 * env.step_dt] * 6)
     assert {name for name in env.pop_metrics() if name.startswith("reward")} <= {
         "reward/puck.number",
@@ -215,9 +236,12 @@ def test_a_world_that_fails_is_reset_for_all_its_robots(puck_task, walk):
     action[3] = torch.nan
     obs, reward_, done, extras = env.step(action)
     assert extras["valid"].tolist() == [True, True, False, False, True, True]
-    assert done.tolist() == [False, False, True, True, False, False] and obs["actor"].isfinite().all()
+    assert done.tolist() == [False, False, True, True, False, False]
+    assert obs["actor"].isfinite().all()
     _, _, done, extras = env.step(torch.zeros(6, 1))
-    assert extras["valid"].all() and not done.any() and reward_.isfinite().all()
+    assert extras["valid"].all()
+    assert not done.any()
+    assert reward_.isfinite().all()
 
 
 def test_a_restored_team_goes_on_to_the_bit(puck_task, walk):
@@ -259,4 +283,5 @@ def test_turned_teams_start_turned(puck_task):
     env = make_env(puck_task(2, events=turn), num_envs=20, seed=1)
     at = env.crews["puck"].state.base_pos_w.view(20, 2, 3)
     assert at[:, 1, :2].norm(dim=1).tolist() == pytest.approx([1.0] * 20, abs=1e-5)
-    assert at[:, 0, :2].abs().max() < 1e-6 and at[:, 1, 1].abs().max() > 0.5
+    assert at[:, 0, :2].abs().max() < 1e-6
+    assert at[:, 1, 1].abs().max() > 0.5
