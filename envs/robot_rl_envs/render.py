@@ -9,6 +9,7 @@ import ctypes.util
 import math
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ NO_GL = (
     "MUJOCO_GL=osmesa"
 )
 MAX_GEOMS = 5000
+PARKED_M = 15.0
+"""Distance from the middle of a team from which on a robot is parked [m]."""
 
 
 class NoGLError(RuntimeError):
@@ -146,9 +149,17 @@ class Renderer:
     """Draws a model's configurations into arrays; one context, to be used in the thread that made it."""
 
     def __init__(
-        self, model: mujoco.MjModel, width: int = 640, height: int = 480, camera: CameraCfg | None = None
+        self,
+        model: mujoco.MjModel,
+        width: int = 640,
+        height: int = 480,
+        camera: CameraCfg | None = None,
+        *,
+        robots: Sequence[int] = (),
     ) -> None:
         """Open the context; ``model``, with a floor and a light, is copied. ``width`` and ``height`` are in pixels.
+
+        ``robots`` are the topmost bodies of a team's robots, which are kept in sight together.
 
         Raises:
             ValueError: a size that is not positive.
@@ -180,6 +191,7 @@ class Renderer:
         self._view = self._make_view(centre)
         self._aimed = self._free.size > 0 or self.camera.distance is not None
         self._ghost: Any = None
+        self._team, self._near = np.array(robots, dtype=np.int32), self._view.distance
 
     def _make_view(self, centre: np.ndarray) -> Any:
         view, camera, floating = self._mj.MjvCamera(), self.camera, self._free.size > 0
@@ -248,6 +260,9 @@ class Renderer:
         if not self._free.size:
             return
         target = self._data.xpos[self._model.jnt_bodyid[self._free[0]]] - np.array([0.0, 0.0, 0.15 * self._reach])
+        if self._team.size > 1:
+            target[:2], apart = self._middle()
+            self._view.distance = self._near + 1.6 * apart
         lookat = self._view.lookat
         gap = target - lookat
         # At the start, and when a reset took the robot elsewhere, the camera jumps.
@@ -259,6 +274,16 @@ class Renderer:
         else:
             lookat[:2] += self.camera.follow * gap[:2]
             lookat[2] += 0.3 * self.camera.follow * gap[2]
+
+    def _middle(self) -> tuple[np.ndarray, float]:
+        """Return the middle (2,) of a team along the ground [m], and the distance of its farthest robot from there.
+
+        Robots that are parked far away do not count.
+        """
+        at = self._data.xpos[self._team][:, :2]
+        at = at[np.linalg.norm(at - np.median(at, axis=0), axis=1) < PARKED_M]
+        middle = (at.max(axis=0) + at.min(axis=0)) / 2
+        return middle, float(np.linalg.norm(at - middle, axis=1).max())
 
     def _light(self) -> None:
         """Set bright surroundings and one sun with a shadow, which follows the robot."""

@@ -117,6 +117,8 @@ def _show_table(name: str, result: Mapping[str, Any]) -> None:
         for name, row in metrics.items()
     ]
     print_table(("metric", *kinds, "unit", "meaning"), rows, right=range(1, len(kinds) + 1), least=TABLE_WIDTH)
+    if "team" in result:
+        _show_team(result["team"], metrics)
     agreement = result.get("agreement")
     if agreement:
         verdict = "agree" if agreement["actions"] and agreement["metrics"] else "DO NOT AGREE"
@@ -124,6 +126,19 @@ def _show_table(name: str, result: Mapping[str, Any]) -> None:
             f"torch and ONNX {verdict}: actions differ by {agreement['action_error']:.1e} at most "
             f"(bound {agreement['action_bound']:.0e}), metrics within two standard errors: {agreement['metrics']}"
         )
+
+
+def _show_team(team: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
+    """Print what each robot of a team does, and what the others lose when it drops out."""
+    robots, without = team["robots"], team["without"]
+    names = [name for name in metrics if any(row.get(name) is not None for row in robots.values())]
+    heads = ("metric", *robots, *(f"without {name}" for name in without))
+    rows = [
+        (name, *(_cell(row.get(name)) for row in robots.values()), *(_cell(row.get(name)) for row in without.values()))
+        for name in names
+    ]
+    print("each robot, and the others where one drops out after a third of the time:")
+    print_table(heads, rows, right=range(1, len(heads)), least=TABLE_WIDTH)
 
 
 def _cell(value: Mapping[str, float] | None) -> str:

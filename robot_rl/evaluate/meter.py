@@ -76,6 +76,7 @@ class EpisodeMeter:
         done: Tensor,
         time_out: Tensor,
         valid: Tensor,
+        *,
         acted: Tensor | None = None,
     ) -> None:
         """Add a step: action (N, num_actions), and reward, done, time_out, valid (N,), as `env.step` returns them.

@@ -48,34 +48,122 @@ def evaluation_task(task: Any) -> Any:
     return changed
 
 
-def evaluate(env: Any, controller: Controller, *, seconds: float = SECONDS, shadow: Shadow | None = None) -> Summary:
+def evaluate(
+    env: Any,
+    controller: Controller,
+    *,
+    seconds: float = SECONDS,
+    shadow: Shadow | None = None,
+    disturb: Callable[[Any, int], None] | None = None,
+) -> Summary:
     """Run one episode in every world of an environment, which is reset first.
 
     Args:
-        env: The environment.
+        env: The environment; of a team each robot has an episode, and of several roles each its own metrics.
         controller: Computes the actions.
         seconds: Maximum length of an episode [s].
         shadow: A bundle to compare with on the same states.
+        disturb: Called with the environment and the number of each step before it.
 
     Returns:
         Each metric of `robot_rl.evaluate.meter.describe_metrics` that applies -> {"mean", "std"} over episodes, or
         None where no episode has it.
     """
+    return summarize(measure(env, controller, seconds=seconds, shadow=shadow, disturb=disturb))
+
+
+def measure(
+    env: Any,
+    controller: Controller,
+    *,
+    seconds: float = SECONDS,
+    shadow: Shadow | None = None,
+    disturb: Callable[[Any, int], None] | None = None,
+) -> dict[str, Tensor]:
+    """Return metric -> (N,) of the episodes of `evaluate`, by `EpisodeMeter.episodes`."""
     obs = env.reset()
-    meter = EpisodeMeter(env)
+    meters = make_meters(env)
     watchers = [watcher for watcher in (controller, shadow) if watcher is not None]
     for watcher in watchers:
-        watcher.reset(torch.ones_like(meter.alive))
-    for _ in range(max(1, round(seconds / env.step_dt))):
+        watcher.reset(torch.ones(env.num_envs, dtype=torch.bool, device=env.device))
+    for step in range(max(1, round(seconds / env.step_dt))):
+        if disturb is not None:
+            disturb(env, step)
         action = controller.act(env, obs)
         if shadow is not None:
             shadow.compare(env, obs, action)
         obs, reward, done, extras = env.step(action)
         done = done.bool()
-        meter.after_step(action, reward, done, extras["time_outs"].bool(), extras["valid"], extras.get("acted"))
+        acted = extras.get("acted")
+        for meter, rows, width in meters.values():
+            row = (reward[rows], done[rows], extras["time_outs"].bool()[rows], extras["valid"][rows])
+            meter.after_step(action[rows][:, :width], *row, acted=None if acted is None else acted[rows])
         for watcher in watchers:
             watcher.reset(done)
-    return summarize(meter.episodes())
+    return {
+        f"{role}.{name}" if role else name: values
+        for role, (meter, _, _) in meters.items()
+        for name, values in meter.episodes().items()
+    }
+
+
+def make_meters(env: Any) -> dict[str, tuple[EpisodeMeter, Any, int]]:
+    """Return a meter for each kind of robot in an environment, its rows and the width of its actions.
+
+    There is one, called "", but for a team of several roles.
+    """
+    parts = env.parts() if hasattr(env, "parts") else {}
+    if len(parts) < 2:
+        return {"": (EpisodeMeter(env), slice(None), env.num_actions)}
+    return {role: (EpisodeMeter(crew), rows, crew.num_actions) for role, (crew, rows) in parts.items()}
+
+
+FALLS_AT = 1 / 3
+"""Share of an evaluation after which a robot drops out, to see what the team loses."""
+
+
+def evaluate_team(make_env: Callable[[], Any], controller: Controller, seconds: float) -> dict[str, Any]:
+    """Return what each robot of a team does, and what the others lose when it drops out.
+
+    Args:
+        make_env: As of `evaluate_run`.
+        controller: Computes the actions of all robots.
+        seconds: Maximum length of an episode [s].
+
+    Returns:
+        "robots" (robot -> summary of its episodes) and "without" (robot -> summary of the other robots' episodes, from
+        which it drops out a third of the time in).
+    """
+    with contextlib.closing(make_env()) as env:
+        agents, worlds = list(env.agents), env.num_worlds
+        found = _by_robot(measure(env, controller, seconds=seconds), agents, env)
+        without = {}
+        for lost in agents:
+            after = round(FALLS_AT * seconds / env.step_dt)
+
+            def fall(env: Any, step: int, lost: str = lost, after: int = after) -> None:
+                if step == after:
+                    env.drop(lost)
+
+            rows = _by_robot(measure(env, controller, seconds=seconds, disturb=fall), agents, env)
+            others = [row for name, row in rows.items() if name != lost]
+            names = dict.fromkeys(name for row in others for name in row)
+            pooled = {name: torch.cat([row[name] for row in others if name in row]) for name in names}
+            without[lost] = summarize(pooled)
+    return {"robots": {name: summarize(row) for name, row in found.items()}, "without": without, "worlds": worlds}
+
+
+def _by_robot(episodes: Mapping[str, Tensor], agents: list[str], env: Any) -> dict[str, dict[str, Tensor]]:
+    """Return robot -> metric -> (N,) of the episodes that `measure` returned."""
+    parts, found = env.parts(), {agent: {} for agent in agents}
+    for role, (_, rows) in parts.items():
+        members = [agents[place] for place in rows.view(env.num_worlds, -1)[0].tolist()]
+        prefix = f"{role}." if len(parts) > 1 else ""
+        for name, values in episodes.items():
+            if name.startswith(prefix):
+                for agent, own in zip(members, values.view(env.num_worlds, -1).unbind(1), strict=True):
+                    found[agent][name.removeprefix(prefix)] = own
+    return found
 
 
 def evaluate_run(
@@ -94,7 +182,8 @@ def evaluate_run(
         The content of eval.json: "torch" and "onnx" (metric -> {"mean", "std"}), "metrics" (metric -> what it is, see
         `robot_rl.metrics.description`), "episodes", "seconds" and, with both policies, "agreement":
         "action_error" and "observation_error" on the same states, "action_bound", "actions" and "metrics" (whether they
-        agree) and "differences" (metric -> difference of the means and its bound of two standard errors).
+        agree) and "differences" (metric -> difference of the means and its bound of two standard errors); of a torch
+        policy for a team also "team", see `evaluate_team`.
 
     Raises:
         ValueError: Both are None.
@@ -103,9 +192,10 @@ def evaluate_run(
     if policy is None and bundle is None:
         raise ValueError("policy and bundle are None; give at least one to evaluate")
     result: dict[str, Any] = {}
-    shadow = None
+    shadow, is_team = None, False
     if policy is not None:
         with contextlib.closing(make_env()) as env:
+            is_team = hasattr(env, "drop")
             shadow = None if bundle is None else Shadow(BundleController(bundle, env))
             result["torch"] = evaluate(env, TorchController(policy), seconds=seconds, shadow=shadow)
             result |= _about(env, seconds)
@@ -117,13 +207,20 @@ def evaluate_run(
     result["metrics"] = {name: row for name, row in result["metrics"].items() if name in measured}
     if shadow is not None:
         result["agreement"] = agreement(shadow, result["torch"], result["onnx"], result["episodes"])
+    if policy is not None and is_team:
+        result["team"] = evaluate_team(make_env, TorchController(policy), seconds)
     return result
 
 
 def _about(env: Any, seconds: float) -> dict[str, Any]:
     """Return what an evaluation in an environment measures, and of how many episodes of which length [s]."""
     longest = env.max_episode_length * env.step_dt or seconds
-    return {"metrics": describe_metrics(env), "episodes": env.num_envs, "seconds": round(min(seconds, longest), 6)}
+    parts = env.parts() if hasattr(env, "parts") else {}
+    if len(parts) < 2:
+        found = describe_metrics(env)
+    else:
+        found = {f"{role}.{k}": row for role, (crew, _) in parts.items() for k, row in describe_metrics(crew).items()}
+    return {"metrics": found, "episodes": env.num_envs, "seconds": round(min(seconds, longest), 6)}
 
 
 def agreement(shadow: Shadow, torch_summary: Summary, onnx_summary: Summary, episodes: int) -> dict[str, Any]:

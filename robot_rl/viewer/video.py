@@ -135,9 +135,10 @@ def _frames(env: Any, policy: Any | None, cfg: VideoCfg) -> Generator[np.ndarray
         env.set_command(script[0].command)  # the first frame is drawn before the first step
     size = (cfg.width, strip_height(cfg.height))
     rows, model = (1 if shown == 1 else 2), scene_model(env)
+    robots = getattr(getattr(env, "scene", None), "robot_bodies", ())
     with contextlib.ExitStack() as stack:
         renderers = [
-            stack.enter_context(Renderer(model, cfg.width // rows, (cfg.height - size[1]) // rows))
+            stack.enter_context(Renderer(model, cfg.width // rows, (cfg.height - size[1]) // rows, robots=robots))
             for _ in range(shown)
         ]
         for k in range(round(cfg.seconds * cfg.fps)):
@@ -165,9 +166,7 @@ def _strip(
     if not driver.tracks:
         return draw_numbers(size, name, driver.time_s, dict(zip(info.labels, command.tolist(), strict=True)))
     label = segment_at(script, driver.time_s).label if script else name
-    return draw_tracking(
-        size, label, driver.time_s, info=info, command=command, measured=driver.measured[rows].mean(0)
-    )
+    return draw_tracking(size, label, driver.time_s, info=info, command=command, measured=driver.measured[rows].mean(0))
 
 
 def _draw(renderers: Sequence[Renderer], driver: Driver, motions: Motions | None) -> np.ndarray:

@@ -26,10 +26,10 @@ from robot_rl_envs.task import Task
 from robot_rl_envs.team.rows import RowEngine, make_row_engine
 from robot_rl_envs.team.scene import TeamScene
 from robot_rl_envs.team.settle import Worlds, count_crew, make_rows, settle_crew
-from robot_rl_envs.terms.checks import nearest
 from robot_rl_envs.team.views import SHOWN, TEAM, merge_flags, merge_rows, see, seen_width, show, split_rows
+from robot_rl_envs.terms.checks import nearest
 
-_FLAGS = ("terminated", "time_out", "quarantined", "acted")
+_FLAGS = ("terminated", "time_out", "quarantined", "acted", "restart")
 
 
 class CrewEnv(Env):
@@ -247,7 +247,7 @@ class TeamEnv(VecEnv):
         """Apply ``actions`` (N T, num_actions) for one control period; the results are those of :meth:`.env.Env.step`.
 
         A role with fewer actions takes the first ones of its rows. ``extras["acted"]`` (N T,) is False where a robot
-        took no part in the step, which is not valid then.
+        took no part in the step, which is not valid then, and ``extras["ended"]`` True where its world's episode ended.
         """
         if actions.shape != self._actions_torch.shape:
             raise ValueError(f"actions have shape {tuple(actions.shape)}, wants {tuple(self._actions_torch.shape)}")
@@ -262,7 +262,7 @@ class TeamEnv(VecEnv):
 
     def _filled(self) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
         found = self._results.fill(self._state)
-        found[3]["acted"] = self._state.acted != 0
+        found[3]["acted"], found[3]["ended"] = self._state.acted != 0, self._state.restart != 0
         return found
 
     def _capture(self) -> None:
@@ -360,6 +360,11 @@ class TeamEnv(VecEnv):
     def _agents(self) -> list[tuple[CrewEnv, list[int]]]:
         """Return each crew with the indices of its robots."""
         return [(crew, list(crew_of(crew.scene).agents)) for crew in self._crews]
+
+    def parts(self) -> dict[str, tuple[CrewEnv, torch.Tensor]]:
+        """Return the environment of each role, and which rows (n,) are its robots'."""
+        rows = torch.arange(self.num_envs, device=self.device).view(self.num_worlds, -1)
+        return {role: (crew, rows[:, list(crew_of(crew.scene).agents)].flatten()) for role, crew in self.crews.items()}
 
     def pop_metrics(self) -> dict[str, float]:
         """Return averages over the robots since the last call, as :meth:`.env.Env.pop_metrics`.

@@ -96,6 +96,14 @@ class TeamScene:
         self.things = Things(self.model, list(self.objects), {}, [])
 
     @property
+    def robot_bodies(self) -> list[int]:
+        """The topmost body of each robot."""
+        return [int(where.at["body"][k, 1]) for scene, k in self._members for where in [self.maps[self._crew(scene)]]]
+
+    def _crew(self, scene: Scene) -> int:
+        return next(n for n, own in enumerate(self.crews) if own is scene)
+
+    @property
     def base(self) -> bool:
         """Whether a robot has a floating base."""
         return any(scene.base for scene in self.crews)

@@ -113,6 +113,7 @@ def merge_flags(
     time_out_out: wp.array(dtype=wp.int32),
     quarantined_out: wp.array(dtype=wp.int32),
     acted_out: wp.array(dtype=wp.int32),
+    restart_out: wp.array(dtype=wp.int32),
 ):
     """Put the results of a crew's rows among those of all robots."""
     i = wp.tid()
@@ -123,3 +124,4 @@ def merge_flags(
     time_out_out[row] = s.time_out[i]
     quarantined_out[row] = s.quarantined[i]
     acted_out[row] = s.acted[i]
+    restart_out[row] = s.restart[i]
