@@ -31,7 +31,7 @@ def task_tree(task: Any) -> dict[str, Any]:
 
 
 def _not_in_tree(task: Any) -> tuple[str, ...]:
-    return NOT_IN_TREE if task.robots else (*NOT_IN_TREE, *OF_TEAMS)
+    return NOT_IN_TREE if getattr(task, "robots", None) else (*NOT_IN_TREE, *OF_TEAMS)
 
 
 def apply_tree(task: Any, tree: Mapping[str, Any]) -> Any:

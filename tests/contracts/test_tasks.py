@@ -24,6 +24,11 @@ def tensors_of(obs, reward, dones, extras):
     return named | {"reward": reward, "dones": dones, "time_outs": extras["time_outs"], "valid": extras["valid"]}
 
 
+def parts_of(env):
+    """The environment itself, or of a team those of its roles."""
+    return list(env.crews.values()) if env.cfg.robots else [env]
+
+
 def test_fifty_random_steps_are_finite_and_of_the_declared_shape(env, task_name):
     assert env.cfg.name == task_name
     assert env.max_episode_length == round(env.cfg.episode_length_s / env.step_dt)
@@ -36,7 +41,7 @@ def test_fifty_random_steps_are_finite_and_of_the_declared_shape(env, task_name)
         out = env.step(actions_at(step, env))
         for name, value in tensors_of(*out).items():
             kind, _, group = name.partition("/")
-            shape = (4, *shapes[group]) if kind in ("obs", "final") else (4,)
+            shape = (env.num_envs, *shapes[group]) if kind in ("obs", "final") else (env.num_envs,)
             assert value.shape == shape, name
             assert torch.isfinite(value.float()).all(), name
         assert out[2].dtype == out[3]["time_outs"].dtype == torch.bool
@@ -47,7 +52,7 @@ def test_fifty_random_steps_are_finite_and_of_the_declared_shape(env, task_name)
 
 def test_the_metrics_are_finite_and_name_every_term(build):
     env = build()
-    env.episode_length_buf = torch.full((4,), env.max_episode_length - 20)
+    env.episode_length_buf = torch.full((env.num_envs,), env.max_episode_length - 20)
     for step in range(25):
         env.step(actions_at(step, env))
     metrics = env.pop_metrics()
@@ -90,8 +95,8 @@ def test_the_critic_sees_all_that_the_actor_sees_and_without_noise(env):
 def test_an_evaluation_has_the_kernels_of_the_training_and_no_noise(build, env, task_name):
     task = evaluation_task(get_task(task_name))
     quiet = make_env(task, num_envs=2, num_threads=1)
-    assert quiet.kernels.source == env.kernels.source
-    groups = quiet._layout.groups
+    assert [part.kernels.source for part in parts_of(quiet)] == [part.kernels.source for part in parts_of(env)]
+    groups = parts_of(quiet)[0]._layout.groups
     clean = {str(vars(slot.term)): slot for slot in groups.get("critic", ()) if not isinstance(slot.term, TorchTerm)}
     for k in range(3):
         obs = quiet.step(actions_at(k, quiet))[0]
@@ -162,7 +167,7 @@ def test_a_restored_environment_goes_on_bit_for_bit(build):
         first.step(actions_at(step, first))
     disturb(first)
     kept = {name: value.clone() for name, value in first.state_dict().items()}
-    ended = torch.zeros(4, dtype=torch.bool)
+    ended = torch.zeros(first.num_envs, dtype=torch.bool)
     rows = []
     for step in range(30, 50):
         out = first.step(actions_at(step, first))

@@ -438,6 +438,16 @@ class TeamEnv(VecEnv):
         return self.only.components(group)
 
     @property
+    def mirror(self) -> None:
+        """No left-right mirror: it would be of the whole team."""
+        return
+
+    @property
+    def reward_groups(self) -> tuple[str, ...]:
+        """No groups of rewards."""
+        return ()
+
+    @property
     def observation_terms(self) -> dict[str, tuple[int, ...]]:
         """Position of each term in its group, see :attr:`.env.Env.observation_terms`; of several roles none."""
         return self.only.observation_terms if self.is_alike else {}
@@ -514,7 +524,7 @@ class TeamEnv(VecEnv):
         tensors = {"worlds.engine": torch.from_numpy(self.engine.get_state())}
         for role, crew in self.crews.items():
             tensors |= {f"{role}.{name}": tensor for name, tensor in crew.state_dict().items()}
-        return tensors | {f"out.{name}": wp.to_torch(array).clone() for name, array in self._out.items()}
+        return tensors | {f"obs.{name}": wp.to_torch(array).clone() for name, array in self._out.items()}
 
     def load_state_dict(self, tensors: dict[str, torch.Tensor]) -> None:
         """Restore :meth:`state_dict`.
@@ -531,7 +541,7 @@ class TeamEnv(VecEnv):
         self.engine.set_state(tensors["worlds.engine"].cpu().numpy())
         self._dirty.zero_()
         for name, array in self._out.items():
-            wp.to_torch(array).copy_(tensors[f"out.{name}"])
+            wp.to_torch(array).copy_(tensors[f"obs.{name}"])
         self._results.fill(self._state)
 
     def close(self) -> None:

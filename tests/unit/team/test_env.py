@@ -1,31 +1,15 @@
 """Worlds with several robots: rows, contacts between robots, who drops out and joins, whose reward it is."""
 
-from typing import Any
-
 import pytest
 import torch
 from robot_rl_envs.agents import Agent, Role, Team
-from robot_rl_envs.entity.crews import agent_of
 from robot_rl_envs.env import Env
 from robot_rl_envs.make import make_env
 from robot_rl_envs.mdp import events, objects, team
 from robot_rl_envs.objects import Box, Contact
 from robot_rl_envs.task import Event, Metric, Reward, Termination
-from robot_rl_envs.terms import reward, termination
 
-
-@reward
-def own_number(s: Any, i: int) -> float:
-    """1 + the robot's index in the team, per second."""
-    return float(1 + agent_of(s, i))
-
-
-@termination
-def number_is(s: Any, i: int, number: float, after: float) -> int:
-    """The robot of this index, from a control step on."""
-    if agent_of(s, i) == int(number) and s.step_count[i] >= int(after):
-        return 1
-    return 0
+from tests.unit.team.terms import number_is, own_number
 
 
 def equal(one, other) -> list[str]:

@@ -21,7 +21,7 @@ from robot_rl_tasks.registry import get_task, list_tasks
 
 from robot_rl.sources.gymnasium.adapter import GymEnv
 
-TASKS = list_tasks()
+TASKS = [name for name in list_tasks() if not get_task(name).robots]
 MODES = ["NextStep", "SameStep", "Disabled"]
 # The warnings of the checker about infinite boxes and about actions beyond one are advice.
 ADVICE = ("probably too", "recommend using a symmetric")
@@ -164,6 +164,13 @@ def test_there_and_back_again(mode):
     assert not torch.equal(obs["actor"], first)
     assert env.step(action)[2].sum() == 0
     assert env.pop_metrics()["episode/steps"] == 5
+
+
+def test_a_team_is_refused():
+    with pytest.raises(
+        ValueError, match="task='go2_pair_carry': has 2 robots, front, rear, and this interface knows one"
+    ):
+        TaskVectorEnv(get_task("go2_pair_carry"), num_envs=1)
 
 
 def test_statistics_of_a_wrapper_are_ours():
