@@ -115,7 +115,7 @@ def bench_learner(
         )
         pair = EqualPair(cfg, worlds, device=device)
         times = [(seconds(pair.run_ours, device), seconds(pair.run_theirs, device)) for _ in range(repeats + 1)][1:]
-        one = _compare(hidden, f"{worlds} x {num_steps}", times, on_cpu=device == "cpu")
+        one = compare(hidden, f"{worlds} x {num_steps}", times, REQUIRED.get(tuple(hidden)), on_cpu=device == "cpu")
         rows[f"robot-rl {one['network']}, {one['rollout']}"] = [1.0 / ours for ours, _ in times]
         rows[f"rsl_rl {one['network']}, {one['rollout']}"] = [1.0 / theirs for _, theirs in times]
         comparisons.append(one)
@@ -129,7 +129,15 @@ def bench_learner(
     return make_result("learner update", rows, unit="updates/s", notes=notes) | {"comparisons": comparisons}
 
 
-def _compare(hidden: Sequence[int], rollout: str, times: Sequence[tuple[float, float]], on_cpu: bool) -> dict[str, Any]:
+def compare(
+    hidden: Sequence[int],
+    rollout: str,
+    times: Sequence[tuple[float, float]],
+    required: float | None,
+    *,
+    on_cpu: bool,
+) -> dict[str, Any]:
+    """Return what the ``comparisons`` of `bench_learner` have of one network, of pairs of times [s]: ours, theirs."""
     ratios = [theirs / ours for ours, theirs in times]
     quartiles = statistics.quantiles(ratios, n=4)
     return {
@@ -139,7 +147,7 @@ def _compare(hidden: Sequence[int], rollout: str, times: Sequence[tuple[float, f
         "rival_s": statistics.median(theirs for _, theirs in times),
         "ratio": statistics.median(ratios),
         "spread": quartiles[2] - quartiles[0],
-        "required": REQUIRED.get(tuple(hidden)) if on_cpu else None,
+        "required": required if on_cpu else None,
     }
 
 

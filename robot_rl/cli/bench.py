@@ -5,7 +5,7 @@ usage: robot-rl bench env|learner|runtime [key=value ...]
 env: control steps a second under random actions, against the bare steps of the engine
 {EnvOptions}
 
-learner: the PPO update, against rsl_rl's at equal arithmetic
+learner: the PPO update, against rsl_rl's at equal arithmetic; a team's (agents=4), against skrl's MAPPO
 {LearnerOptions}
 
 runtime: the robot's binary at 500 Hz: inference, state to command over each transport, damping after kill -9
@@ -49,7 +49,9 @@ class LearnerOptions:
     """Options of robot-rl bench learner."""
 
     hidden: str = option("", "hidden layers of one network size, such as [128,128]; several sizes by default")
-    num_envs: str = option("[1024,4096]", "worlds of the rollouts")
+    agents: int = option(1, "robots of a world: of several it is MAPPO's update", least=1, most=16)
+    rival: str = option("", "rsl_rl for one robot, skrl for several")
+    num_envs: str = option("", "worlds of the rollouts; [1024,4096], or [256,1024] of several robots, by default")
     num_steps: int = option(24, "steps of the rollout", least=1, most=100_000)
     device: str = option("cpu", "cpu, cuda or cuda:<index>")
     repeats: int = option(7, "timed updates of each, at least 2 for a spread", least=2, most=MAX_COUNT)
@@ -129,13 +131,22 @@ def bench_learner(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     from robot_rl.experiment.settings import resolve_device
 
     options = read_all(LearnerOptions, arguments)
-    worlds = numbers("num_envs", options.num_envs)
-    given: dict[str, Any] = {"num_envs": worlds, "num_steps": options.num_steps, "repeats": options.repeats}
+    rival = "rsl_rl" if options.agents == 1 else "skrl"
+    if options.rival not in ("", rival):
+        raise UserError(f"rival={options.rival}: with agents={options.agents} it is {rival}")
+    given: dict[str, Any] = {"num_steps": options.num_steps, "repeats": options.repeats}
+    if options.num_envs:
+        given["num_envs"] = numbers("num_envs", options.num_envs)
     if options.hidden:
         given["sizes"] = [from_dict(NetworkCfg, {"hidden": parse_value(options.hidden, "hidden")}).hidden]
+    given |= {"device": resolve_device(options.device), "say": _say}
+    if options.agents > 1:
+        from robot_rl.bench.team import bench_team
+
+        return bench_team(options.agents, **given), options.out
     from robot_rl.bench import learner
 
-    return learner.bench_learner(**given, device=resolve_device(options.device), say=_say), options.out
+    return learner.bench_learner(**given), options.out
 
 
 def _say(line: str) -> None:
@@ -229,7 +240,8 @@ def show_learner(result: Mapping[str, Any]) -> None:
         required = "" if one["required"] is None else f">= {one['required']:g}"
         times = (f"{one['ours_s']:.3f}", f"{one['rival_s']:.3f}")
         rows.append((one["network"], one["rollout"], *times, f"{one['ratio']:.3f}", f"{one['spread']:.3f}", required))
-    head = ("network", "worlds x steps", "ours [s]", "rsl_rl [s]", "rsl_rl / ours", "spread", "required")
+    rival = result["rows"][1]["who"].split()[0]
+    head = ("network", "worlds x steps", "ours [s]", f"{rival} [s]", f"{rival} / ours", "spread", "required")
     print_table(head, rows, right=(2, 3, 4, 5, 6))
     for key, value in result["notes"].items():
         print(f"  {key}: {value}")

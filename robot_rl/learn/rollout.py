@@ -278,9 +278,9 @@ class Batch:
 
     def rows(self, index: Tensor) -> Batch:
         """Return the samples, or those of the moments or sequences, at the indices (b,)."""
-        if self.moment > 1:
-            index = (index[:, None] * self.moment + torch.arange(self.moment, device=index.device)).flatten()
         tensors, pick = self._tensors(), partial(torch.index_select, dim=0, index=index)
+        if self.moment > 1:
+            pick = partial(_pick_moments, rows=self.moment, index=index)
         units = {name: pick(tensors.pop(name)) for name in UNITS if name in tensors}
         if self.start is not None:
             steps = self.start.shape[0]
@@ -319,6 +319,11 @@ class Batch:
 def _pick_sequences(x: Tensor, *, steps: int, index: Tensor) -> Tensor:
     """Return the samples (L b, ...) of the sequences at the indices (b,), of samples (L U, ...)."""
     return x.unflatten(0, (steps, -1)).index_select(1, index).flatten(0, 1)
+
+
+def _pick_moments(x: Tensor, *, rows: int, index: Tensor) -> Tensor:
+    """Return the samples (b rows, ...) of the moments at the indices (b,), of samples (B, ...)."""
+    return x.unflatten(0, (-1, rows)).index_select(0, index).flatten(0, 1)
 
 
 def mean_over(x: Tensor, weight: Tensor | None) -> Tensor:

@@ -221,8 +221,11 @@ class Critic(Network):
 
     Attributes:
         num_values: values K of a state.
+        moment: rows of a batch that belong together; 1: none do.
         value_normalizer: mean and deviation of the returns, in units of which the network works; None: it does not.
     """
+
+    moment: int = 1
 
     def __init__(
         self,

@@ -13,10 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from robot_rl.config import NetworkCfg
 from robot_rl.errors import UserError
-from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.arithmetic import Converter
 from robot_rl.learn.networks.distributions import Distribution, Params
+from robot_rl.learn.networks.layout import ObservationLayout
+from robot_rl.learn.networks.mlp import Mlp
 from robot_rl.learn.networks.normalizer import Normalizer
 from robot_rl.learn.ranks import ALONE, Ranks
 
@@ -33,12 +36,18 @@ class Members:
         self.groups = [list(group) for group in groups]
         self.size = sum(map(len, self.groups))
         order = [place for group in self.groups for place in group]
-        self._back = [order.index(place) for place in range(self.size)]
+        back = [order.index(place) for place in range(self.size)]
+        self._back = None if back == list(range(self.size)) else back
+        # A slice copies nothing.
+        self._places: list[Any] = [
+            slice(group[0], group[-1] + 1) if group == list(range(group[0], group[-1] + 1)) else group
+            for group in self.groups
+        ]
 
     def split(self, x: Tensor, width: int | None = None) -> list[Tensor]:
         """Return the rows (n_g, ...) of each policy, of (B, ...) with B a multiple of T; the first `width` columns."""
         worlds = x.unflatten(0, (-1, self.size))
-        parts = [worlds[:, group].flatten(0, 1) for group in self.groups]
+        parts = [worlds[:, places].flatten(0, 1) for places in self._places]
         return parts if width is None else [part[..., :width] for part in parts]
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
@@ -47,7 +56,8 @@ class Members:
             width = max(part.shape[-1] for part in parts)
             parts = [nn.functional.pad(part, (0, width - part.shape[-1])) for part in parts]
         worlds = [part.unflatten(0, (-1, len(group))) for part, group in zip(parts, self.groups, strict=True)]
-        return torch.cat(worlds, dim=1)[:, self._back].flatten(0, 1)
+        joined = torch.cat(worlds, dim=1)
+        return (joined if self._back is None else joined[:, self._back]).flatten(0, 1)
 
 
 class TeamDistribution(Distribution):
@@ -233,3 +243,34 @@ class TeamActor(nn.Module):
     def params(self, obs: Tensor, state: Tensor | None = None) -> Params:
         """Return the distributions' parameters at raw observations (B, D)."""
         return self.distribution.params(self.outputs(self.encode(obs)))
+
+
+class TeamCritic(Critic):
+    """The values of all robots of a world in one pass: what is known of each robot in, a value for each out.
+
+    Rows are the robots, world after world, as of `TeamActor`; there is no copy of one robot's part for another.
+
+    Attributes:
+        moment: rows that belong together, T.
+    """
+
+    def __init__(
+        self,
+        layout: ObservationLayout,
+        size: int,
+        cfg: NetworkCfg,
+        *,
+        normalize: bool = True,
+        normalize_values: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        if cfg.memory.kind != "none" or cfg.conv.groups:
+            setting = "memory.kind" if cfg.memory.kind != "none" else "conv.groups"
+            raise UserError(f"critic.{setting}: a critic of all robots in one pass has none; use view=others")
+        super().__init__(layout, cfg, normalize=normalize, normalize_values=normalize_values, generator=generator)
+        self.moment = size
+        self.body: Any = Mlp(size * layout.size, size, cfg, generator)
+
+    def outputs(self, x: Tensor, past: Any = None) -> Tensor:
+        """Map encoded observations (B, F) of whole worlds to the values (B, 1) of their robots."""
+        return self.body(x.reshape(-1, self.moment * x.shape[-1])).reshape(-1, 1)

@@ -59,7 +59,9 @@ def test_policies_and_the_ratio_that_they_begin_with(runner, name, settings, cou
     assert len(getattr(actor, "actors", [actor])) == count
     rollout = training.collect()
     batch = training.algorithm.make_batch(rollout)
-    assert batch.num_units == 6 * 4 * (3 if count == 1 else 1)
+    assert batch.num_units == 6 * 4  # Whole worlds: the critic values all robots of one in a pass.
+    other = runner(name, **settings, view="others")
+    assert other.algorithm.make_batch(other.collect()).moment == (1 if count == 1 else 3)
     statistics = dict(
         zip(training.algorithm.statistics, training.algorithm.loss(batch, rollout.frozen)[1], strict=True)
     )
@@ -88,16 +90,20 @@ def test_the_same_seed_gives_the_same_weights_and_a_resumed_run_is_the_run(runne
         assert all(torch.equal(tensor, other[key]) for key, tensor in network.state_dict().items()), part
 
 
-def test_what_a_robot_does_after_it_dropped_out_has_no_weight(runner):
+@pytest.mark.parametrize("view", ["world", "others", "own"])
+def test_what_a_robot_does_after_it_dropped_out_has_no_weight(runner, view):
     falls = {"terminations": {"out": Termination(number_is, number=1.0, after=3.0, scope="robot")}}
     found = []
     for noise in (0.0, 50.0):
-        training = runner("mappo", fields=falls)
+        training = runner("mappo", fields=falls, view=view)
         rollout = training.collect()
         assert rollout.has_invalid
         assert 0.05 < float(rollout.valid.float().mean()) < 0.95
         out = ~rollout.valid
-        for tensor in (rollout.actor_obs, rollout.critic_obs[:-1], rollout.action):
+        assert (rollout.critic_obs[:-1][out].abs().sum(-1) == 0).all() or view == "others"
+        # A critic of whole worlds sees the zeros of a robot that is out.
+        seen = () if view == "world" else (rollout.critic_obs[:-1],)
+        for tensor in (rollout.actor_obs, rollout.action, *seen):
             tensor[out] += noise
         rollout.reward[out] += noise
         training.algorithm.update(rollout, 0.0)

@@ -15,4 +15,4 @@ class IPPOLearnerCfg(MAPPOLearnerCfg):
     """
 
     name: str = "ippo"
-    critic_groups: tuple[str, ...] = ("critic",)
+    view: str = "own"

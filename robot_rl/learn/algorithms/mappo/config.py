@@ -12,16 +12,21 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 
 SHARINGS = ("role", "separate")
+VIEWS = ("world", "others", "own")
+OTHERS = "team"
+"""The observation group that shows a robot's critic the others."""
 
 
 @dataclass(kw_only=True, slots=True)
 class MAPPOLearnerCfg(PPOLearnerCfg):
     """PPO for a team, with a critic that sees all robots (Yu et al. 2022, arXiv 2103.01955): `learner=mappo`.
 
-    The critic's input is feature-pruned: its robot's own part, that of each other robot once, and who it is. Samples of
-    robots that take no part have no weight.
+    Samples of robots that take no part have no weight.
 
     Attributes:
+        view: what the critic sees for the value of a robot: "world" (what is known of each robot, in one pass for all),
+            "others" (a pass for each robot, feature-pruned: its own part, that of each other robot in turn, and who it
+            is), or "own" (only its robot). Of the groups of `critic_groups`, "team" shows the others.
         sharing: which robots have one policy: "role" (those of a role) or "separate" (each has its own).
         groups: the robots of each policy by name, instead of `sharing`, such as [[front, rear], [left]].
     """
@@ -29,15 +34,18 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
     is_team: ClassVar[bool] = True
 
     name: str = "mappo"
+    view: str = "world"
     sharing: str = "role"
     groups: tuple[tuple[str, ...], ...] = ()
     normalize_values: bool = True
-    critic_groups: tuple[str, ...] = ("critic", "team")
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         PPOLearnerCfg.__post_init__(self)
         check_choice("sharing", self.sharing, SHARINGS)
+        check_choice("view", self.view, VIEWS)
+        own = tuple(group for group in self.critic_groups if group != OTHERS)
+        self.critic_groups = (*own, OTHERS) if self.view == "others" else own
         self.groups = tuple(tuple(group) for group in self.groups)
 
     def policies(self, dims: Any) -> dict[str, list[int]]:
@@ -71,6 +79,12 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
         return importlib.import_module("robot_rl.learn.algorithms.mappo.mappo").make_actors(
             self, dims, mirrors, generator
         )
+
+    def make_critic(self, dims: Any, mirrors: Any, generator: Any = None) -> Any:
+        """Build the value function on the CPU; see `PPOLearnerCfg.make_critic`."""
+        if self.view != "world":
+            return PPOLearnerCfg.make_critic(self, dims, mirrors, generator)
+        return importlib.import_module("robot_rl.learn.algorithms.mappo.mappo").make_world_critic(self, dims, generator)
 
     def make_algorithm(self, context: Any) -> Any:
         """Build the policies, the critic and the algorithm."""

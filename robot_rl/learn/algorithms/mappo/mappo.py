@@ -12,7 +12,7 @@ from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
 from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor, make_actor
-from robot_rl.learn.networks.team import Members, TeamActor
+from robot_rl.learn.networks.team import Members, TeamActor, TeamCritic
 
 
 def make_actors(
@@ -30,6 +30,18 @@ def make_actors(
         seen, driven = dims.role_sizes[dims.roles[places[0]]]
         actors.append(make_actor(cfg, replace(dims, actor=seen, action=driven, actor_shapes={}), None, generator))
     return TeamActor(list(policies), actors, Members(list(policies.values())), dims.actor_layout)
+
+
+def make_world_critic(cfg: MAPPOLearnerCfg, dims: Dims, generator: torch.Generator | None = None) -> TeamCritic:
+    """Build the critic of all robots of a world on the CPU."""
+    return TeamCritic(
+        dims.critic_layout,
+        len(dims.agents),
+        cfg.critic,
+        normalize=cfg.normalize_obs,
+        normalize_values=cfg.normalize_values,
+        generator=generator,
+    )
 
 
 class MAPPO(PPO):

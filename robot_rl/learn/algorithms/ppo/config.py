@@ -135,6 +135,12 @@ class PPOLearnerCfg(LearnerCfg):
             raise UserError(f"reward_weights: {len(weights)} of them, must be {len(reward_groups)}")
         return len(reward_groups)
 
+    def make_critic(self, dims: Any, mirrors: Any, generator: Any = None) -> Any:
+        """Build the value function on the CPU; the arguments are those of `make_actor`."""
+        return importlib.import_module("robot_rl.learn.networks.actor_critic").make_critic(
+            self, dims, mirrors, generator, normalize_values=self.normalize_values
+        )
+
     def make_algorithm(self, context: Any) -> Any:
         """Build actor, critic and the algorithm."""
         return importlib.import_module("robot_rl.learn.algorithms.ppo.ppo").make_ppo(self, context)

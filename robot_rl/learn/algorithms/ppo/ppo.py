@@ -28,7 +28,7 @@ from robot_rl.learn.auxiliaries.reference import make_reference
 from robot_rl.learn.auxiliaries.rnd import make_rnd
 from robot_rl.learn.checkpoints.worlds import under
 from robot_rl.learn.dims import Dims, Mirrors
-from robot_rl.learn.networks.actor_critic import Actor, Critic, make_critic
+from robot_rl.learn.networks.actor_critic import Actor, Critic
 from robot_rl.learn.networks.distributions import Params
 from robot_rl.learn.optim import FlatAdam
 from robot_rl.learn.ranks import ALONE, Ranks
@@ -157,7 +157,7 @@ class PPO(Algorithm):
             advantage=self._combine(advantage, None if valid is None else flat(valid)),
             returns=advantage + value,
             more={name: flat(t) for auxiliary in self.auxiliaries for name, t in auxiliary.samples(rollout).items()},
-            moment=self.actor.moment,
+            moment=max(self.actor.moment, self.critic.moment),
             **rollout.sequences(states),
         )
         if valid is not None:
@@ -294,7 +294,10 @@ class PPO(Algorithm):
         final, past = rollout.final_obs.flatten(0, 1), None if states is None else states[:-1].flatten(0, 1)
         if final.device.type != "cpu":
             return self.critic.value(final, past).view_as(rollout.reward)
-        rows = rollout.time_out.reshape(-1).nonzero().squeeze(-1)  # No device waits here: this is the CPU.
+        cut = rollout.time_out.reshape(-1, self.critic.moment)
+        if self.critic.moment > 1:  # whole worlds
+            cut = cut.any(1, keepdim=True).expand_as(cut)
+        rows = cut.reshape(-1).nonzero().squeeze(-1)  # No device waits here: this is the CPU.
         result = torch.zeros_like(values[:-1].flatten(0, 1))
         result[rows] = self.critic.value(final[rows], None if past is None else past[rows])
         return result.view_as(rollout.reward)
@@ -393,7 +396,7 @@ def make_networks(
 ) -> tuple[Actor, Critic]:
     """Build actor and critic on the CPU; arguments and errors are those of `make_actor`."""
     actor = cfg.make_actor(dims, mirrors, generator)
-    return actor, make_critic(cfg, dims, mirrors, generator, normalize_values=cfg.normalize_values)
+    return actor, cfg.make_critic(dims, mirrors, generator)
 
 
 def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: tuple[Auxiliary, ...] = ()) -> P:

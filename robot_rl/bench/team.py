@@ -1,0 +1,243 @@
+"""``robot-rl bench learner agents=N rival=skrl``: our MAPPO update compared with skrl's, on the same data, in turn.
+
+Both have a policy for each robot, of the same layers, and critics that see the whole team: skrl a critic for each
+robot, ours one with a value for each, which sees a world once where skrl's see it once for each robot.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robot_rl.bench.learner import compare
+from robot_rl.bench.result import make_result, seconds
+from robot_rl.config import NetworkCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
+from robot_rl.learn.algorithms.mappo.mappo import MAPPO
+from robot_rl.learn.algorithms.ppo.ppo import make_networks
+from robot_rl.learn.dims import Dims
+from robot_rl.learn.rollout import make_rollout
+
+SEEN, OWN, ACTIONS = 48, 64, 12
+"""A quadruped's observations, what the critic sees of it, and its actions."""
+SIZES = ((128, 128, 128),)
+"""Hidden layers."""
+WORLDS = (256, 1024)
+"""Worlds of the rollouts; there are as many rows a robot."""
+REQUIRED = 2.0
+"""Updates a second, ours over skrl's, that we ask of ourselves on a CPU."""
+
+
+def team_dims(agents: int) -> Dims:
+    """Return the sizes of a team of quadrupeds."""
+    names = tuple(f"robot{k}" for k in range(agents))
+    return Dims(
+        actor=SEEN,
+        critic=OWN,
+        action=ACTIONS,
+        agents=names,
+        roles=("robot",) * agents,
+        role_sizes={"robot": (SEEN, ACTIONS)},
+    )
+
+
+class EqualTeams:
+    """Our algorithm and skrl's with networks of the same sizes, hyperparameters and data."""
+
+    def __init__(self, cfg: MAPPOLearnerCfg, agents: int, worlds: int, *, device: str = "cpu", seed: int = 0) -> None:
+        self.cfg, self.agents, self.worlds = cfg, agents, worlds
+        generator = torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)
+        dims = team_dims(agents)
+        actor, critic = make_networks(cfg, dims, None, generator)
+        rows = agents * worlds
+        order = torch.Generator(device).manual_seed(seed)
+        self.ours = MAPPO(actor.to(device), critic.to(device), cfg.ppo, generator=order)
+        rollout = self.rollout = make_rollout(cfg.num_steps, rows, dims, device)
+        for tensor in (rollout.actor_obs, rollout.critic_obs, rollout.reward, rollout.noise):
+            tensor.copy_(torch.randn(tensor.shape, generator=generator))
+        rollout.done.copy_(torch.rand(rollout.done.shape, generator=generator) < 0.01)
+        distribution, frozen = self.ours.actor.distribution, self.ours.actor.distribution.snapshot()
+        with torch.no_grad():
+            for t in range(cfg.num_steps):
+                action, out = self.ours.actor.act(rollout.actor_obs[t], rollout.noise[t], frozen)
+                rollout.action[t].copy_(action)
+                rollout.out[t].copy_(out)
+        rollout.attribute(distribution, frozen)
+        self._scratch = tempfile.TemporaryDirectory(prefix="bench-skrl-")
+        self.theirs = make_skrl(cfg, dims, worlds, device, self._scratch.name)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Put the rollout into skrl's memories, as it does itself while it acts."""
+        rollout, agent = self.rollout, self.theirs
+
+        def own(x: Tensor, k: int) -> Tensor:
+            return x.view(x.shape[0], self.worlds, self.agents, *x.shape[2:])[:, :, k]
+
+        # The state of the whole team, one for all robots, as skrl's environments give it.
+        states = rollout.critic_obs.view(self.cfg.num_steps + 1, self.worlds, -1)
+        with torch.no_grad():
+            for k, name in enumerate(agent.possible_agents):
+                dones = own(rollout.done, k)
+                for t in range(self.cfg.num_steps):
+                    values, _ = agent.values[name].act({"states": states[t], "observations": states[t]}, role="value")
+                    agent.memories[name].add_samples(
+                        observations=own(rollout.actor_obs, k)[t],
+                        states=states[t],
+                        actions=own(rollout.action, k)[t],
+                        rewards=own(rollout.reward, k)[t][:, None],
+                        terminated=dones[t][:, None],
+                        truncated=torch.zeros_like(dones[t])[:, None],
+                        log_prob=own(rollout.log_prob, k)[t][:, None],
+                        values=values,
+                    )
+                agent._current_next_observations[name] = own(rollout.actor_obs, k)[-1]
+                agent._current_next_states[name] = states[-1]
+
+    def run_ours(self) -> dict[str, Tensor]:
+        """Run our update: values, advantages, epochs, normalizers."""
+        return self.ours.update(self.rollout)
+
+    def run_theirs(self) -> None:
+        """Run skrl's: advantages (it computed the values while acting), epochs and normalizers, robot by robot."""
+        self.theirs.enable_models_training_mode(True)
+        for name in self.theirs.possible_agents:
+            self.theirs.update(timestep=1, timesteps=2, uid=name)
+        self.theirs.enable_models_training_mode(False)
+
+
+def make_skrl(cfg: MAPPOLearnerCfg, dims: Dims, worlds: int, device: str, folder: str) -> Any:
+    """Return skrl's MAPPO with our hyperparameters.
+
+    Raises UserError if skrl is not installed.
+    """
+    try:
+        from gymnasium.spaces import Box
+        from skrl.memories.torch import RandomMemory
+        from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
+        from skrl.multi_agents.torch.mappo import MAPPO as SkrlMAPPO
+        from skrl.resources.preprocessors.torch import RunningStandardScaler
+    except ImportError as error:
+        raise UserError(f"rival=skrl: {error}; pip install 'robot-rl[runners]'") from None
+
+    width = len(dims.agents) * dims.critic
+
+    def layers(inputs: int, outputs: int, hidden: Sequence[int]) -> nn.Sequential:
+        sizes, parts = [inputs, *hidden], []
+        for a, b in pairwise(sizes):
+            parts += [nn.Linear(a, b), nn.ELU()]
+        return nn.Sequential(*parts, nn.Linear(sizes[-1], outputs))
+
+    class Policy(GaussianMixin, Model):
+        def __init__(self, **spaces: Any) -> None:
+            Model.__init__(self, **spaces, device=device)
+            GaussianMixin.__init__(self, clip_actions=False, clip_log_std=True, reduction="sum")
+            self.net = layers(dims.actor, dims.action, cfg.actor.hidden)
+            self.log_std = nn.Parameter(torch.zeros(dims.action))
+
+        def compute(self, inputs: Any, role: str = "") -> Any:
+            return self.net(inputs["observations"]), {"log_std": self.log_std}
+
+    class Value(DeterministicMixin, Model):
+        def __init__(self, **spaces: Any) -> None:
+            Model.__init__(self, **spaces, device=device)
+            DeterministicMixin.__init__(self, clip_actions=False)
+            self.net = layers(width, 1, cfg.critic.hidden)
+
+        def compute(self, inputs: Any, role: str = "") -> Any:
+            return self.net(inputs["states"]), {}
+
+    def box(size: int) -> Any:
+        return Box(-float("inf"), float("inf"), (size,))
+
+    seen, state, action = box(dims.actor), box(width), box(dims.action)
+    spaces = {"observation_space": seen, "state_space": state, "action_space": action}
+    names, ppo = list(dims.agents), cfg.ppo
+    settings: dict[str, Any] = {
+        "rollouts": cfg.num_steps,
+        "learning_epochs": ppo.epochs,
+        "mini_batches": ppo.minibatches,
+        "discount_factor": ppo.gamma,
+        "gae_lambda": ppo.lam,
+        "learning_rate": ppo.learning_rate,
+        "grad_norm_clip": ppo.max_grad_norm,
+        "ratio_clip": ppo.clip,
+        "value_clip": ppo.clip,
+        "entropy_loss_scale": ppo.entropy_coef,
+        "value_loss_scale": ppo.value_coef,
+        "observation_preprocessor": RunningStandardScaler,
+        "observation_preprocessor_kwargs": {name: {"size": seen, "device": device} for name in names},
+        "state_preprocessor": RunningStandardScaler,
+        "state_preprocessor_kwargs": {name: {"size": state, "device": device} for name in names},
+        "value_preprocessor": RunningStandardScaler,
+        "value_preprocessor_kwargs": {name: {"size": 1, "device": device} for name in names},
+        "learning_rate_scheduler_kwargs": {name: {} for name in names},
+        "experiment": {"directory": folder, "write_interval": 0, "checkpoint_interval": 0},
+    }
+    known: Any = SkrlMAPPO
+    agent = known(
+        possible_agents=names,
+        models={name: {"policy": Policy(**spaces), "value": Value(**spaces)} for name in names},
+        memories={name: RandomMemory(memory_size=cfg.num_steps, num_envs=worlds, device=device) for name in names},
+        observation_spaces=dict.fromkeys(names, seen),
+        state_spaces=dict.fromkeys(names, state),
+        action_spaces=dict.fromkeys(names, action),
+        device=device,
+        cfg=copy.deepcopy(settings),
+    )
+    agent.init()
+    return agent
+
+
+def bench_team(
+    agents: int,
+    *,
+    sizes: Sequence[Sequence[int]] = SIZES,
+    num_envs: Sequence[int] = WORLDS,
+    num_steps: int = 24,
+    repeats: int = 7,
+    device: str = "cpu",
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Time the update of a team of ``agents`` robots; the other arguments and the result are `bench_learner`'s."""
+    rows: dict[str, list[float]] = {}
+    comparisons = []
+    for worlds in num_envs:
+        for hidden in sizes:
+            network = {"hidden": tuple(hidden), "activation": "elu"}
+            cfg = MAPPOLearnerCfg(
+                num_steps=num_steps,
+                sharing="separate",
+                actor=NetworkCfg(**network),
+                critic=NetworkCfg(**network, output_gain=1.0),
+            )
+            cfg.ppo.schedule = "fixed"
+            pair = EqualTeams(cfg, agents, worlds, device=device)
+            times = [(seconds(pair.run_ours, device), seconds(pair.run_theirs, device)) for _ in range(repeats + 1)][1:]
+            size = f"{worlds} x {num_steps} x {agents}"
+            one = compare(hidden, size, times, REQUIRED, on_cpu=device == "cpu")
+            rows[f"robot-rl {one['network']}, {one['rollout']}"] = [1.0 / ours for ours, _ in times]
+            rows[f"skrl {one['network']}, {one['rollout']}"] = [1.0 / theirs for _, theirs in times]
+            comparisons.append(one)
+            say(
+                f"{one['network']}, {one['rollout']}: {one['ratio']:.3f} times skrl's, {repeats} updates of each in turn"
+            )
+    dims = team_dims(agents)
+    notes = {
+        "epochs_x_minibatches": "5 x 4",
+        "observations": f"actor {dims.actor}, critic {agents} x {dims.critic}, actions {dims.action}",
+        "networks": f"{agents} policies each; critics: ours 1 with {agents} values, skrl's {agents}",
+        "threads": torch.get_num_threads(),
+        "device": device,
+        "median_ratio": round(statistics.median(one["ratio"] for one in comparisons), 3),
+    }
+    return make_result("team update", rows, unit="updates/s", notes=notes) | {"comparisons": comparisons}
