@@ -228,9 +228,7 @@ def bench_team(
             rows[f"robot-rl {one['network']}, {one['rollout']}"] = [1.0 / ours for ours, _ in times]
             rows[f"skrl {one['network']}, {one['rollout']}"] = [1.0 / theirs for _, theirs in times]
             comparisons.append(one)
-            say(
-                f"{one['network']}, {one['rollout']}: {one['ratio']:.3f} times skrl's, {repeats} updates of each in turn"
-            )
+            say(f"{one['network']}, {one['rollout']}: {one['ratio']:.3f} times skrl's, {repeats} updates each, in turn")
     dims = team_dims(agents)
     notes = {
         "epochs_x_minibatches": "5 x 4",
