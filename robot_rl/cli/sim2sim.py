@@ -8,6 +8,7 @@ usage: robot-rl sim2sim [key=value ...]
   robot-rl sim2sim run=latest viewer=true seconds=0    drive it in the browser
   robot-rl sim2sim run=latest faults=drop=0.1@2,nan@5  lose states, then send a NaN
   robot-rl sim2sim run=latest episodes=20              the trainer's evaluation through the binary, and the trainer's
+  robot-rl sim2sim run=latest kill=rear@4              of a team: a binary a robot, of which one is killed after 4 s
 
 The robot hangs on a gantry until it stands. Faults: kind=value:joint@start-end, in seconds after the policy started:
 {kinds}
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from robot_rl.experiment.policies import PolicySource
     from robot_rl.sim2sim.faults import Fault
 
-DAY_S = 86_400.0
-
 
 @dataclass(kw_only=True, slots=True)
 class Options(PolicyOptions):
@@ -48,6 +47,7 @@ class Options(PolicyOptions):
         "task", "task (drawn), script, a joystick such as /dev/input/js0, or one number for each component"
     )
     faults: str = option("", "what goes wrong, such as delay=0.03@2-4,nan@6, or a file.json")
+    kill: str = option("", "of a team: whose binary is killed and when, such as rear@4 [s after the policies start]")
     recover: bool = option(True, "after a fault or a fall hang the robot up and start again")
     viewer: bool = option(False, "show it in the browser, with buttons for the operator")
     host: str = option("127.0.0.1", "address that the viewer listens on")
@@ -80,8 +80,12 @@ def run(arguments: Sequence[str]) -> int:
     source = options.find_policy({**changes, "device": "cpu", "engine": "mujoco"})
     load_runtime()
     bundle = source.find_bundle()
+    is_team = bool(source.cfg.task.robots)
+    _check_team(options, is_team=is_team)
     result = (
-        _episodes(source, options, bundle, settings)
+        _team_session(source, options, bundle, settings)
+        if is_team
+        else _episodes(source, options, bundle, settings)
         if options.episodes
         else _session(source, options, bundle, settings, faults)
     )
@@ -97,6 +101,8 @@ def run(arguments: Sequence[str]) -> int:
 def _check(options: Options) -> None:
     if options.episodes and not 0 < options.seconds <= 3600:
         raise UserError(f"seconds={options.seconds}: must be in (0, 3600]")
+    from robot_rl.sim2sim.session import DAY_S
+
     if not 0 <= options.seconds <= DAY_S:
         raise UserError(f"seconds={options.seconds}: must be in [0, {DAY_S:g}]")
     if options.transport not in ("udp", "shm", "dds"):
@@ -107,6 +113,20 @@ def _check(options: Options) -> None:
                 raise UserError(f"{name}={getattr(options, name)}: is only for a session; leave episodes out")
     elif options.all_states:
         raise UserError("all_states=True: is only for episodes; a session sends all states")
+
+
+def _check_team(options: Options, *, is_team: bool) -> None:
+    """Refuse what is only for one robot, or only for a team."""
+    if not is_team and options.kill:
+        raise UserError(f"kill={options.kill}: is for a task with several robots; faults= has what goes wrong for one")
+    lone = (("episodes", 0), ("faults", ""), ("viewer", False), ("command", "task"), ("recover", True))
+    for name, default in lone if is_team else ():
+        if getattr(options, name) != default:
+            raise UserError(
+                f"{name}={getattr(options, name)}: is for a task of one robot; a team takes kill=robot@seconds"
+            )
+    if is_team and not options.seconds:
+        raise UserError("seconds=0: a session of a team has an end; give the seconds")
 
 
 def _settings(text: str) -> dict[str, float]:
@@ -133,7 +153,7 @@ def _seed(options: Options) -> int:
 def _session(
     source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float], faults: Sequence["Fault"]
 ) -> dict[str, Any]:
-    from robot_rl.sim2sim.session import Session, SessionCfg
+    from robot_rl.sim2sim.session import DAY_S, Session, SessionCfg
     from robot_rl.sim2sim.view import View
 
     task = dataclasses.replace(source.cfg.task, episode_length_s=DAY_S)
@@ -159,6 +179,46 @@ def _session(
         result = session.report()
     _show_session(source.name, result, can_fall=task.robot.base_body is not None)
     return result
+
+
+def _team_session(
+    source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float]
+) -> dict[str, Any]:
+    from robot_rl.experiment.policies import team_bundles
+    from robot_rl.sim2sim.team import TeamCfg, TeamSession, read_kills
+
+    task = source.cfg.task
+    cfg = TeamCfg(
+        seconds=options.seconds,
+        transport=options.transport,
+        kills=read_kills(options.kill, list(task.robots)),
+        seed=_seed(options),
+        tick_s=options.tick,
+        settings=dict(settings),
+        log=options.log,
+    )
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sim2sim-")))
+        session = stack.enter_context(contextlib.closing(TeamSession(task, team_bundles(bundle, task), cfg, folder)))
+        with contextlib.suppress(KeyboardInterrupt):
+            session.run()
+        result = session.report()
+    _show_team(source.name, result)
+    return result
+
+
+def _show_team(name: str, result: Mapping[str, Any]) -> None:
+    print(f"{name}: the policies ran for {result['policy_s']:g} s, {result['late_ticks']} late ticks")
+    for robot, row in result["robots"].items():
+        what = "killed" if row["killed"] else "walked"
+        commands = row["commands"]
+        print(f"  {robot}: {what}, policy for {row['policy_s']:g} s, {commands['lost']} commands lost")
+        for fault in row["faults"]:
+            print(f"    damped by {fault['fault']} after {fault['policy_s']:.2f} s")
+        for line in _reasons(row):
+            print(f"    {line}")
+        for metric, value in row["metrics"].items():
+            print(f"    {metric}: mean {value['mean']:.4g}, at the end {value['end']:.4g}")
 
 
 def _reasons(result: Mapping[str, Any]) -> list[str]:

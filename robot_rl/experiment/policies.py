@@ -79,6 +79,24 @@ class PolicySource:
         return exported(self.run_dir, trust=self.trust)
 
 
+def team_bundles(bundle: Path, task: Any) -> dict[str, Path]:
+    """Return the bundle of each robot of a team: one for all, or in a folder of its policy's name in it.
+
+    Raises:
+        UserError: A robot has none.
+    """
+    if (bundle / "contract.json").is_file():
+        return dict.fromkeys(task.robots, bundle)
+    found = {}
+    for name, agent in task.robots.items():
+        folders = [path for path in sorted(bundle.glob("*/contract.json")) if name in path.parent.name.split("+")]
+        path = folders[0].parent if folders else bundle / agent.group
+        if not (path / "contract.json").is_file():
+            raise UserError(f"policy={bundle}: has no bundle for robot '{name}'; export the run again")
+        found[name] = path
+    return found
+
+
 def list_policies() -> dict[str, Path]:
     """Return the directories of the committed bundles by the names of their tasks."""
     from robot_rl_tasks import registry

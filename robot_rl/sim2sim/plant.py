@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -74,77 +74,50 @@ def plant_task(task: Task, tick_s: float = TICK_S) -> tuple[Task, list[str]]:
     return changed, notes
 
 
-class Plant:
-    """One world, stepped tick by tick under commands.
+class Body:
+    """One robot of a simulated world, in the arrays of its engine: what its sensors say, what its motors do.
 
     Attributes:
-        env: The environment; `env.step(action)` runs the control period's ticks, and uses `action` for rewards only.
-        tick_s: Physics step and period of the states [s].
-        ticks: Ticks since the start.
-        command: The command that the joints obey; None: they are free.
-        notes: Differences to the training.
-        on_tick: Called after each physics step.
+        env: The environment of its rows; of a team its role's.
+        row: Its row there.
+        command: The command that its joints obey; None: they are free.
     """
 
-    def __init__(self, task: Task, *, seed: int, world: int = 0, tick_s: float = TICK_S) -> None:
-        """Build world number `world` of a seed; see `plant_task` for `tick_s` and what raises a UserError."""
-        from robot_rl_envs.make import make_env
+    def __init__(self, env: Env, engine: Any, *, row: int = 0, places: Mapping[str, np.ndarray] | None = None) -> None:
+        """Bind the arrays of world 0 of an engine.
 
-        from robot_rl.sources.native import start_warp
-
-        changed, self.notes = plant_task(task, tick_s)
-        start_warp()
-        with as_user_error():
-            self.env: Env = make_env(
-                changed, num_envs=1, device="cpu", engine="mujoco", seed=seed, num_threads=1, world_offset=world
-            )
-        self.tick_s = changed.sim.timestep
-        self.ticks, self._supported, self.command = 0, False, None
-        self._unseen_s = 0.0
-        self.on_tick: Callable[[], None] | None = None
-        self._exchange: Exchange | None = None
-        self._is_fresh = self._was_reset = True
-        self._held, self._slow = np.zeros(7), {}
-        self._bind()
-
-    def _bind(self) -> None:
-        """Bind the engine's arrays and replace the engine's step by this plant's ticks."""
-        engine: Any = self.env.engine
-        scene = self.env.scene
-        model = engine.model
+        `places` has the index in the engine's model of each element of the robot's own one, by "qpos", "dof",
+        "actuator" and "sensordata"; None: they are the same.
+        """
+        self.env, self.row, self.command = env, row, None
+        scene, model = env.scene, engine.model
         self._data = {name: getattr(engine.data, name).numpy() for name in ("qpos", "qvel", "ctrl", "actuator_force")}
         self._sensors = engine.data.sensordata.numpy()
         self._rows = {name: engine.batch.bind(name) for name in ("qpos", "qvel")}
         self._drawn = {name: engine.expand(f"actuator_{name}").numpy() for name in ("gainprm", "biasprm")}
         self._live = {name: engine.batch.expand(f"actuator_{name}") for name in ("gainprm", "biasprm")}
         self._nominal = {"kp": model.actuator_gainprm[:, 0].copy(), "kd": -model.actuator_biasprm[:, 2].copy()}
+
+        def at(kind: str, index: Any) -> np.ndarray:
+            return np.asarray(index) if places is None else places[kind][index]
+
         self._effort = np.zeros(len(scene.joint_qpos), np.float32)
         self._temperature = np.full(len(scene.joint_qpos), STILL_C, np.float32)
-        self._foot_columns = scene.foot_sensor[:, None] + np.arange(1, 4)
-        self._is_servo = self.env.cfg.actions.kind == "position"
+        self._joint_qpos, self._joint_dof = at("qpos", scene.joint_qpos), at("dof", scene.joint_dof)
+        self._foot_columns = at("sensordata", scene.foot_sensor[:, None] + np.arange(1, 4))
+        self._is_servo = env.cfg.actions.kind == "position"
         self._driven = np.flatnonzero(scene.joint_ctrl >= 0)
-        self._ctrl = scene.joint_ctrl[self._driven]
-        self._step = engine.step
-        engine.step = self._run_ticks
-
-    def connect(self, exchange: Exchange) -> None:
-        """Take the commands from an exchange."""
-        self._exchange = exchange
+        self._ctrl = at("actuator", scene.joint_ctrl[self._driven])
+        self._base_qpos = at("qpos", scene.entity.base_qpos + np.arange(7)) if scene.base else np.zeros(0, int)
+        self._base_dof = at("dof", scene.entity.base_dof + np.arange(6)) if scene.base else np.zeros(0, int)
+        self._is_fresh = self._was_reset = True
+        self._supported = False
+        self._held, self._slow = np.zeros(7), {}
 
     @property
     def joint_names(self) -> list[str]:
         """Names of the joints in the robot's own order, which every joint signal and command has."""
         return [joint.name for joint in self.env.scene.robot.joints]
-
-    @property
-    def time_s(self) -> float:
-        """Simulated time since the start [s]."""
-        return self.ticks * self.tick_s
-
-    @property
-    def clock_s(self) -> float:
-        """The robot's own clock [s]; each reset takes RESET_S of it."""
-        return self.time_s + self._unseen_s
 
     def sense(self, low: Any, measured: Sequence[str] = ()) -> None:
         """Write the current signals into a `robot_rl_runtime.LowState`; the caller sets its sequence number and time.
@@ -158,7 +131,7 @@ class Plant:
         """
         scene = self.env.scene
         if self._is_fresh:
-            self._slow = {name: value[0].cpu().numpy() for name, value in self.env.robot_state().items()}
+            self._slow = {name: value[self.row].cpu().numpy() for name, value in self.env.robot_state().items()}
             self._is_fresh = False
             quat, gyro = self._slow["imu_quat_wxyz"], self._slow["imu_gyro"]
         else:
@@ -167,8 +140,8 @@ class Plant:
         low.joints, low.feet = joints, len(feet)
         if scene.base:
             low.quat_wxyz, low.gyro = quat, gyro
-        low.joint_pos = self._data["qpos"][0, scene.joint_qpos]
-        low.joint_vel = self._data["qvel"][0, scene.joint_dof]
+        low.joint_pos = self._data["qpos"][0, self._joint_qpos]
+        low.joint_vel = self._data["qvel"][0, self._joint_dof]
         self._effort[self._driven] = self._data["actuator_force"][0, self._ctrl]
         low.joint_effort = self._effort
         low.temperature_c = self._temperature
@@ -185,7 +158,8 @@ class Plant:
         """Return orientation (4,) and rate (3,) of the IMU between control steps."""
         if not self.env.scene.base:
             return self._slow["imu_quat_wxyz"], self._slow["imu_gyro"]
-        quat, gyro = self._data["qpos"][0, 3:7].astype(np.float64), self._data["qvel"][0, 3:6].astype(np.float64)
+        quat = self._data["qpos"][0, self._base_qpos[3:]].astype(np.float64)
+        gyro = self._data["qvel"][0, self._base_dof[3:]].astype(np.float64)
         quat /= np.linalg.norm(quat)
         if not self.env.scene.sensing.imu:
             return quat, gyro
@@ -193,8 +167,8 @@ class Plant:
 
         state, turn, inverse = self.env.state, np.zeros(4), np.zeros(4)
         mount, tilt = (
-            value.cpu().numpy().reshape(-1, 4)[0].astype(np.float64)
-            for value in (state.imu_mount_wxyz, state.imu_tilt_wxyz)
+            value.cpu().numpy().reshape(-1, 4)[k].astype(np.float64)
+            for value, k in ((state.imu_mount_wxyz, 0), (state.imu_tilt_wxyz, self.row))
         )
         mujoco.mju_mulQuat(turn, mount, tilt)
         mujoco.mju_negQuat(inverse, turn)
@@ -208,21 +182,19 @@ class Plant:
         feet = np.sqrt((force * force).sum(axis=1)) if len(force) else np.zeros(0, np.float32)
         return np.zeros_like(feet) if self._was_reset else feet
 
-    def _run_ticks(self, substeps: int) -> None:
-        """Run a control period, tick by tick, in place of the engine's step."""
+    def begin(self) -> None:
+        """Note that the environment has computed what its sensors say at the control rate."""
         self._is_fresh = True
-        for _ in range(substeps):
-            if self._exchange is not None:
-                self.command = self._exchange.tick(self)
-            self._obey(self.command)
-            self._step(1)
-            self.ticks += 1
-            self._was_reset = False
-            if self._supported:
-                self._support()
-            if self.on_tick is not None:
-                self.on_tick()
-        self._is_fresh = True
+
+    def obey(self) -> None:
+        """Drive every joint by the current command."""
+        self._obey(self.command)
+
+    def settle(self) -> None:
+        """Finish a physics step: the gantry holds the base, if it is to."""
+        self._was_reset = False
+        if self._supported:
+            self._support()
 
     def _obey(self, command: Any) -> None:
         """Drive every joint by effort = tau + kp (q - q_measured) + kd (dq - dq_measured), within its limit.
@@ -244,21 +216,83 @@ class Plant:
             gain[at, 0], ctrl[at] = kp, target
             bias[at, 0], bias[at, 1], bias[at, 2] = tau + kd * speed, -kp, -kd
             return
-        scene, qpos, qvel = self.env.scene, self._data["qpos"][0], self._data["qvel"][0]
+        qpos, qvel = self._data["qpos"][0, self._joint_qpos[joints]], self._data["qvel"][0, self._joint_dof[joints]]
         gain[at, 0] = 1.0
-        ctrl[at] = tau + kp * (target - qpos[scene.joint_qpos[joints]]) + kd * (speed - qvel[scene.joint_dof[joints]])
+        ctrl[at] = tau + kp * (target - qpos) + kd * (speed - qvel)
 
     def hold(self, supported: bool) -> None:
         """Hold the base where it is by a gantry, or release it."""
         self._supported = supported and self.env.scene.base
         if self._supported:
-            self._held = self._rows["qpos"][0, :7].copy()
+            self._held = self._rows["qpos"][0, self._base_qpos].copy()
 
     def _support(self) -> None:
         for values in (self._rows["qpos"], self._data["qpos"]):
-            values[0, :7] = self._held
+            values[0, self._base_qpos] = self._held
         for values in (self._rows["qvel"], self._data["qvel"]):
-            values[0, :6] = 0.0
+            values[0, self._base_dof] = 0.0
+
+
+class Plant(Body):
+    """One world, stepped tick by tick under commands.
+
+    Attributes:
+        env: The environment; `env.step(action)` runs the control period's ticks, and uses `action` for rewards only.
+        tick_s: Physics step and period of the states [s].
+        ticks: Ticks since the start.
+        notes: Differences to the training.
+        on_tick: Called after each physics step.
+    """
+
+    def __init__(self, task: Task, *, seed: int, world: int = 0, tick_s: float = TICK_S) -> None:
+        """Build world number `world` of a seed; see `plant_task` for `tick_s` and what raises a UserError."""
+        from robot_rl_envs.make import make_env
+
+        from robot_rl.sources.native import start_warp
+
+        changed, self.notes = plant_task(task, tick_s)
+        start_warp()
+        with as_user_error():
+            env: Any = make_env(
+                changed, num_envs=1, device="cpu", engine="mujoco", seed=seed, num_threads=1, world_offset=world
+            )
+            self.env: Env = env
+        super().__init__(self.env, self.env.engine)
+        self.tick_s = changed.sim.timestep
+        self.ticks, self._unseen_s = 0, 0.0
+        self.on_tick: Callable[[], None] | None = None
+        self._exchange: Exchange | None = None
+        engine: Any = self.env.engine
+        self._step = engine.step
+        engine.step = self._run_ticks
+
+    def connect(self, exchange: Exchange) -> None:
+        """Take the commands from an exchange."""
+        self._exchange = exchange
+
+    @property
+    def time_s(self) -> float:
+        """Simulated time since the start [s]."""
+        return self.ticks * self.tick_s
+
+    @property
+    def clock_s(self) -> float:
+        """The robot's own clock [s]; each reset takes RESET_S of it."""
+        return self.time_s + self._unseen_s
+
+    def _run_ticks(self, substeps: int) -> None:
+        """Run a control period, tick by tick, in place of the engine's step."""
+        self.begin()
+        for _ in range(substeps):
+            if self._exchange is not None:
+                self.command = self._exchange.tick(self)
+            self.obey()
+            self._step(1)
+            self.ticks += 1
+            self.settle()
+            if self.on_tick is not None:
+                self.on_tick()
+        self.begin()
 
     def was_reset(self) -> None:
         """Note that the environment has reset the world."""
