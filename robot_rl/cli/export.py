@@ -6,7 +6,8 @@ usage: robot-rl export [key=value ...]
 
 The bundle is policy.onnx (normalizer, scales and offsets inside), contract.json (joints, gains, limits, observations,
 periods), golden.npz (a recorded sequence that every runtime replays before it moves) and SHA256SUMS. A bundle that is
-there is replaced as a whole, its signature with it; a directory that holds anything else is refused.
+there is replaced as a whole, its signature with it; a directory that holds anything else is refused. A team with
+several policies has a bundle for each, in a folder of its name.
 """
 
 from collections.abc import Sequence
@@ -30,9 +31,13 @@ def run(arguments: Sequence[str]) -> int:
     options = read_all(Options, arguments)
     run_dir = options.find_run()
     out = check_bundle("out", options.out) if options.out else run_dir.policy
-    report = export_run(run_dir, out, trust=options.trust)
-    training, replay = report.contract.training, report.replay
-    print(f"{out}: iteration {training.iteration} of {training.run_id}, {report.model_bytes / 1024:.0f} kB")
-    print(f"  digest {report.digest}")
-    print(f"  checked: ONNX Runtime replays the golden sequence of {replay.steps} steps to {replay.action_error:.1e}")
+    found = export_run(run_dir, out, trust=options.trust)
+    reports = {out / name: each for name, each in found.items()} if isinstance(found, dict) else {out: found}
+    for folder, report in reports.items():
+        training, replay = report.contract.training, report.replay
+        print(f"{folder}: iteration {training.iteration} of {training.run_id}, {report.model_bytes / 1024:.0f} kB")
+        print(f"  digest {report.digest}")
+        print(
+            f"  checked: ONNX Runtime replays the golden sequence of {replay.steps} steps to {replay.action_error:.1e}"
+        )
     return 0

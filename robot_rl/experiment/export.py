@@ -12,6 +12,8 @@ from robot_rl.sources.registry import refuse_unsupported
 def export_run(run_dir: RunDir, out: Path, *, trust: bool = False) -> Any:
     """Write the bundle of a run's newest checkpoint, and return the report of its check.
 
+    Several policies of a team have a bundle each, and the reports are those of each by name.
+
     Raises:
         UserError: The run or its checkpoint is damaged, or the policy reads what no robot can measure.
         ContractError: Something else than a bundle is at `out`.
@@ -42,6 +44,7 @@ def exported(run_dir: RunDir, *, trust: bool = False) -> Path:
     from robot_rl.learn.checkpoints.checkpoint import good_checkpoint
 
     newest = int(good_checkpoint(run_dir.path, lambda _: None).name)
-    if not run_dir.policy.is_dir() or read_bundle(run_dir.policy).contract.training.iteration != newest:
+    bundles = sorted(path.parent for path in run_dir.policy.glob("**/contract.json"))
+    if not bundles or any(read_bundle(bundle).contract.training.iteration != newest for bundle in bundles):
         export_run(run_dir, run_dir.policy, trust=trust)
     return run_dir.policy

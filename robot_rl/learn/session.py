@@ -304,7 +304,7 @@ class Session(ABC):
             "mirror": mirrors_to_meta(self.mirrors),
             "processes": self.ranks.size,
             "threads": self.ranks.gather(torch.get_num_threads()),
-            "worlds": self.env.num_envs * self.ranks.size,
+            "worlds": worlds.num_worlds(self.env) * self.ranks.size,
             "settings": dict(self.settings),
             "versions": _versions(),
             **self._described(),

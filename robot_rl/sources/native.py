@@ -161,10 +161,16 @@ class NativeSource(TaskSource):
         if cfg.steps:
             raise UserError(f"steps={cfg.steps}: is for environments of Gymnasium and Isaac Lab; give seconds=")
         fresh = dataclasses.replace(worlds, num_envs=cfg.episodes, seed=cfg.seed)
+        torch_policy = None if cfg.form == "onnx" else policy.torch_policy()
+        bundle = policy.find_bundle() if task.deployable and (cfg.form != "torch" or not policy.is_run) else None
+        if bundle is not None and not (bundle / "contract.json").is_file():
+            if torch_policy is None:
+                raise UserError(f"form=onnx: {bundle} has a bundle for each policy of the team; leave form= out")
+            bundle = None
         return evaluate_run(
             functools.partial(self.make_env, evaluation_task(task), fresh),
-            policy=None if cfg.form == "onnx" else policy.torch_policy(),
-            bundle=policy.find_bundle() if task.deployable and (cfg.form != "torch" or not policy.is_run) else None,
+            policy=torch_policy,
+            bundle=bundle,
             seconds=seconds,
         ) | {"engine": worlds.engine}
 
@@ -185,6 +191,10 @@ class NativeSource(TaskSource):
         one = dataclasses.replace(worlds, num_envs=1)
         with contextlib.closing(self.make_env(task, one)) as env, as_user_error():
             env.policy_groups = groups
+            if hasattr(actor, "actors"):
+                from robot_rl.experiment.team_export import export_team
+
+                return export_team(env, actor, out, training=training)
             return export_policy(env, actor, out, run=training)
 
 

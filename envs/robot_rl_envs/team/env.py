@@ -125,6 +125,11 @@ class TeamEnv(VecEnv):
         return {role: (crew._out["actor"].shape[1], crew.num_actions) for role, crew in self.crews.items()}
 
     @property
+    def team_size(self) -> int:
+        """Number T of robots in a world."""
+        return len(self.agents)
+
+    @property
     def is_alike(self) -> bool:
         """Whether all robots have one role."""
         return len(self.crews) == 1

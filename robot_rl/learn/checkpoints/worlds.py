@@ -64,7 +64,7 @@ def read_worlds(
     number of worlds or processes; `tell` gets a line if not every world continues. Raises UserError if the numbers
     differ and may not, or the state does not fit the environment.
     """
-    size, count = env.num_envs, meta.get("worlds", 0)
+    size, count = num_worlds(env), meta.get("worlds", 0)
     before, now = (count, meta.get("processes", 1)), (size * ranks.size, ranks.size)
     if not count:
         tell(f"checkpoint {path}: holds no worlds, they begin again")
@@ -79,7 +79,9 @@ def read_worlds(
         saved = load_worlds(path, ranks.rank) or {}
     else:
         parts = [load_worlds(path, rank) or {} for rank in range(before[1])]
-        saved = redistributed(parts, own, size=count // before[1], first=ranks.rank * size, num_envs=size)
+        robots = int(getattr(env, "team_size", 1))
+        first = ranks.rank * size
+        saved = redistributed(parts, own, size=count // before[1], first=first, num_envs=size, robots=robots)
     if not any(name.startswith(ENV) for name in saved):
         tell(f"checkpoint {path}: the environment could not save its worlds' state, they begin again")
     elif not has_state(env):
@@ -95,23 +97,36 @@ def read_worlds(
     return saved
 
 
+def num_worlds(env: Any) -> int:
+    """Return the number of worlds of an environment, of which a team's have a row for each robot."""
+    return int(getattr(env, "num_worlds", env.num_envs))
+
+
 def redistributed(
-    parts: Sequence[Mapping[str, Tensor]], own: Mapping[str, Tensor], *, size: int, first: int, num_envs: int
+    parts: Sequence[Mapping[str, Tensor]],
+    own: Mapping[str, Tensor],
+    *,
+    size: int,
+    first: int,
+    num_envs: int,
+    robots: int = 1,
 ) -> dict[str, Tensor]:
     """Return the rows of a process's worlds from those that `size` worlds of each process saved in `parts`.
 
     The process has `num_envs` worlds with the current state `own`, of which `first` is the index of the first among
-    all; surplus worlds keep it. A tensor without a row for each world is copied if its shape fits, and stays unchanged
-    otherwise.
+    all; surplus worlds keep it. A tensor has a row for each world, or for each of its `robots`. One without is copied
+    if its shape fits, and stays unchanged otherwise.
     """
     result = {}
     for name, mine in own.items():
         theirs = [part[name] for part in parts if name in part]
         if len(theirs) < len(parts):
             continue
-        is_rows = mine.ndim > 0 and mine.shape[0] == num_envs and theirs[0].ndim > 0 and theirs[0].shape[0] == size
+        lengths = [tensor.shape[0] if tensor.ndim else 0 for tensor in (mine, theirs[0])]
+        each = next((n for n in (1, robots) if lengths == [num_envs * n, size * n]), 0)
+        is_rows = each > 0
         if is_rows and mine.shape[1:] == theirs[0].shape[1:]:
-            rows = torch.cat(theirs)[first : first + num_envs]
+            rows = torch.cat(theirs)[first * each : (first + num_envs) * each]
             result[name] = torch.cat((rows, mine.cpu()[len(rows) :].to(rows.dtype)))
         elif not is_rows and mine.shape != theirs[0].shape and mine.shape[1:] == theirs[0].shape[1:]:
             result[name] = mine.cpu()

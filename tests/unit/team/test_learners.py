@@ -90,6 +90,20 @@ def test_the_same_seed_gives_the_same_weights_and_a_resumed_run_is_the_run(runne
         assert all(torch.equal(tensor, other[key]) for key, tensor in network.state_dict().items()), part
 
 
+def test_worlds_of_a_team_are_divided_again_whole(runner, tmp_path):
+    first = runner("mappo", run_dir=tmp_path / "run")
+    first.learn(1)
+    kept = first.env.state_dict()
+    told = []
+    other = runner("mappo", num_envs=6)
+    other.load(first.checkpoint, allow_resize=True, tell=told.append)
+    assert told == ["4 worlds in 1 process become 6 in 1 process: the first 4 go on, 2 begin again"]
+    now = other.env.state_dict()
+    assert torch.equal(now["worlds.engine"][:4], kept["worlds.engine"])
+    assert torch.equal(now["puck.state.qpos"][:12], kept["puck.state.qpos"])
+    other.learn(2)
+
+
 @pytest.mark.parametrize("view", ["world", "others", "own"])
 def test_what_a_robot_does_after_it_dropped_out_has_no_weight(runner, view):
     falls = {"terminations": {"out": Termination(number_is, number=1.0, after=3.0, scope="robot")}}

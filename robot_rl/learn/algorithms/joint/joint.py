@@ -21,7 +21,7 @@ class JointEnv(VecEnv):
 
     Attributes:
         env: the team's environment, with T rows a world.
-        size: T.
+        size, team_size: T.
     """
 
     def __init__(self, env: Any) -> None:
@@ -34,7 +34,7 @@ class JointEnv(VecEnv):
             raise UserError("learner=joint: is for a team, the environment has 1 robot; use learner=ppo")
         if len(set(roles)) > 1:
             raise UserError(f"learner=joint: is for robots of 1 role, these have {len(set(roles))}; use learner=mappo")
-        self.env, self.size = env, len(agents)
+        self.env, self.size, self.team_size = env, len(agents), len(agents)
         self.num_envs, self.num_actions = env.num_envs // self.size, env.num_actions * self.size
         self.device, self.max_episode_length, self.step_dt = env.device, env.max_episode_length, env.step_dt
         self.cfg: Any = env.cfg
