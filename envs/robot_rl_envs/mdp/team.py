@@ -94,6 +94,70 @@ def carry_to_goal(
     s.goal_vel_w[i] = wp.vec3(speed * wp.cos(course), speed * wp.sin(course), 0.0)
 
 
+@wp.func
+def keep_marching(
+    s: Any,
+    i: int,
+    speed_lo: float,
+    speed_hi: float,
+    gain: float,
+    turn_gain: float,
+    vx_lo: float,
+    vx_hi: float,
+    vy_lo: float,
+    vy_hi: float,
+    yaw_lo: float,
+    yaw_hi: float,
+):
+    """Command the team's velocity along x, in the lane where the robot starts, in its own heading frame."""
+    side = gain * (s.start_pos_w[i][1] - s.base_pos_w[i][1])
+    yaw = yaw_of(s.base_quat_wxyz[i])
+    c, n = wp.cos(yaw), wp.sin(yaw)
+    ahead = c * s.march_speed[i] + n * side
+    left = c * side - n * s.march_speed[i]
+    turn = turn_gain * wrap_angle(s.start_yaw[i] - yaw)
+    s.command[i] = wp.vec3(wp.clamp(ahead, vx_lo, vx_hi), wp.clamp(left, vy_lo, vy_hi), wp.clamp(turn, yaw_lo, yaw_hi))
+
+
+def _check_march(params: dict[str, float], scene: Any) -> None:
+    check_range(params, "speed_lo", "speed_hi", least=0.0)
+    for name in ("gain", "turn_gain"):
+        check_least(params, name, 0.0)
+    for axis in ("vx", "vy", "yaw"):
+        check_range(params, f"{axis}_lo", f"{axis}_hi")
+
+
+@command(
+    components=VELOCITY,
+    draws="velocity",
+    mirror=MIRRORED_VELOCITY,
+    fields={"march_speed": ()},
+    update=keep_marching,
+    check=_check_march,
+)
+def march(
+    s: Any,
+    i: int,
+    rng: wp.uint32,
+    speed_lo: float,
+    speed_hi: float,
+    gain: float,
+    turn_gain: float,
+    vx_lo: float,
+    vx_hi: float,
+    vy_lo: float,
+    vy_hi: float,
+    yaw_lo: float,
+    yaw_hi: float,
+):
+    """Walk along the world's x axis at one speed [m/s] for all, drawn in speed_lo to speed_hi, each in its own lane.
+
+    The command is a velocity (vx, vy [m/s], yaw rate [rad/s]): the lane is regained at gain [1/s] times the distance to
+    it. Give it team=True.
+    """
+    s.march_speed[i] = speed_lo + (speed_hi - speed_lo) * wp.randf(rng)
+
+
 # -- observations ----------------------------------------------------------------------------------------------------
 
 
@@ -163,6 +227,33 @@ def keeps_place(s: Any, i: int, object: float, std: float) -> float:
 
 
 @wp.func
+def formation_gap(s: Any, i: int) -> float:
+    """Return the mean distance of the other robots from where they are to be, seen from row i's robot [m].
+
+    Where they are to be is where the task puts them, along the ground; 0 for a robot alone.
+    """
+    w, a = world_of(s, i), agent_of(s, i)
+    total = float(0.0)
+    count = float(0.0)
+    for b in range(s.crew_agents.shape[0]):
+        other = s.crew_agents[b]
+        if other != a and s.team_active[w, other] == 1:
+            away = s.team_pos_w[w, other] - s.base_pos_w[i]
+            want = s.place_pos[b] - s.place_pos[i % s.crew_agents.shape[0]]
+            dx, dy = away[0] - want[0], away[1] - want[1]
+            total = total + wp.sqrt(dx * dx + dy * dy)
+            count = count + 1.0
+    return total / wp.max(count, 1.0)
+
+
+@reward(check=lambda params, _: check_above(params, "std", 0.0))
+def keeps_formation(s: Any, i: int, std: float) -> float:
+    """exp(-(e / std)^2), e the mean distance of the others from their places relative to this robot [m]."""
+    e = formation_gap(s, i) / std
+    return wp.exp(-e * e)
+
+
+@wp.func
 def goal_distance(s: Any, i: int, thing: int) -> float:
     """Return the distance of an object from the goal along the ground [m]."""
     away = s.goal_pos_w[i] - s.object_pos_w[i, thing]
@@ -203,6 +294,20 @@ def object_delivered(s: Any, i: int, object: float, distance: float, height: flo
 def object_dropped(s: Any, i: int, object: float, height: float) -> float:
     """1 where an object is below a height [m]."""
     if s.object_pos_w[i, int(object)][2] < height:
+        return 1.0
+    return 0.0
+
+
+@metric(unit="m", better="smaller")
+def formation_error(s: Any, i: int) -> float:
+    """Mean distance of the others from their places relative to this robot [m]; 0 for a robot alone."""
+    return formation_gap(s, i)
+
+
+@metric(better="larger")
+def passed(s: Any, i: int, x: float) -> float:
+    """1 where the base is beyond ``x`` [m] in the world."""
+    if s.base_pos_w[i][0] > x:
         return 1.0
     return 0.0
 
