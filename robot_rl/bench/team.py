@@ -6,7 +6,6 @@ robot, ours one with a value for each, which sees a world once where skrl's see 
 
 from __future__ import annotations
 
-import copy
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -123,11 +122,43 @@ def make_skrl(cfg: MAPPOLearnerCfg, dims: Dims, worlds: int, device: str, folder
     try:
         from gymnasium.spaces import Box
         from skrl.memories.torch import RandomMemory
-        from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
         from skrl.multi_agents.torch.mappo import MAPPO as SkrlMAPPO
         from skrl.resources.preprocessors.torch import RunningStandardScaler
     except ImportError as error:
         raise UserError(f"rival=skrl: {error}; pip install 'robot-rl[runners]'") from None
+
+    policy, value = skrl_models(cfg, dims, device)
+
+    def box(size: int) -> Any:
+        return Box(-float("inf"), float("inf"), (size,))
+
+    seen, state, action = box(dims.actor), box(len(dims.agents) * dims.critic), box(dims.action)
+    spaces = {"observation_space": seen, "state_space": state, "action_space": action}
+    names = list(dims.agents)
+    scalers = {"observation": seen, "state": state, "value": 1}
+    settings = skrl_settings(cfg, folder)
+    settings["learning_rate_scheduler_kwargs"] = {name: {} for name in names}
+    for what, size in scalers.items():
+        settings[f"{what}_preprocessor"] = RunningStandardScaler
+        settings[f"{what}_preprocessor_kwargs"] = {name: {"size": size, "device": device} for name in names}
+    known: Any = SkrlMAPPO
+    agent = known(
+        possible_agents=names,
+        models={name: {"policy": policy(**spaces), "value": value(**spaces)} for name in names},
+        memories={name: RandomMemory(memory_size=cfg.num_steps, num_envs=worlds, device=device) for name in names},
+        observation_spaces=dict.fromkeys(names, seen),
+        state_spaces=dict.fromkeys(names, state),
+        action_spaces=dict.fromkeys(names, action),
+        device=device,
+        cfg=settings,
+    )
+    agent.init()
+    return agent
+
+
+def skrl_models(cfg: MAPPOLearnerCfg, dims: Dims, device: str) -> tuple[Any, Any]:
+    """Return the classes of skrl's policy and of its value function, which sees the team."""
+    from skrl.models.torch import DeterministicMixin, GaussianMixin, Model
 
     width = len(dims.agents) * dims.critic
 
@@ -156,13 +187,13 @@ def make_skrl(cfg: MAPPOLearnerCfg, dims: Dims, worlds: int, device: str, folder
         def compute(self, inputs: Any, role: str = "") -> Any:
             return self.net(inputs["states"]), {}
 
-    def box(size: int) -> Any:
-        return Box(-float("inf"), float("inf"), (size,))
+    return Policy, Value
 
-    seen, state, action = box(dims.actor), box(width), box(dims.action)
-    spaces = {"observation_space": seen, "state_space": state, "action_space": action}
-    names, ppo = list(dims.agents), cfg.ppo
-    settings: dict[str, Any] = {
+
+def skrl_settings(cfg: MAPPOLearnerCfg, folder: str) -> dict[str, Any]:
+    """Return skrl's names for our hyperparameters."""
+    ppo = cfg.ppo
+    return {
         "rollouts": cfg.num_steps,
         "learning_epochs": ppo.epochs,
         "mini_batches": ppo.minibatches,
@@ -174,28 +205,8 @@ def make_skrl(cfg: MAPPOLearnerCfg, dims: Dims, worlds: int, device: str, folder
         "value_clip": ppo.clip,
         "entropy_loss_scale": ppo.entropy_coef,
         "value_loss_scale": ppo.value_coef,
-        "observation_preprocessor": RunningStandardScaler,
-        "observation_preprocessor_kwargs": {name: {"size": seen, "device": device} for name in names},
-        "state_preprocessor": RunningStandardScaler,
-        "state_preprocessor_kwargs": {name: {"size": state, "device": device} for name in names},
-        "value_preprocessor": RunningStandardScaler,
-        "value_preprocessor_kwargs": {name: {"size": 1, "device": device} for name in names},
-        "learning_rate_scheduler_kwargs": {name: {} for name in names},
         "experiment": {"directory": folder, "write_interval": 0, "checkpoint_interval": 0},
     }
-    known: Any = SkrlMAPPO
-    agent = known(
-        possible_agents=names,
-        models={name: {"policy": Policy(**spaces), "value": Value(**spaces)} for name in names},
-        memories={name: RandomMemory(memory_size=cfg.num_steps, num_envs=worlds, device=device) for name in names},
-        observation_spaces=dict.fromkeys(names, seen),
-        state_spaces=dict.fromkeys(names, state),
-        action_spaces=dict.fromkeys(names, action),
-        device=device,
-        cfg=copy.deepcopy(settings),
-    )
-    agent.init()
-    return agent
 
 
 def bench_team(

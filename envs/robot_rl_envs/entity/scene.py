@@ -67,8 +67,8 @@ def make_scene(task: Task, crew: Crew | None = None) -> Scene:
             sites=task.named("site") | dict.fromkeys(task.tracked, "tracked"),
             motions=_read_motions(task),
             tracked=task.tracked,
+            crew=crew,
         ),
-        crew=crew,
     )
 
 
@@ -99,6 +99,7 @@ class Contents:
         sites: names of the sites that terms read, each with the path of a parameter that names it.
         motions: reference motions by name.
         tracked: those of the sites that are compared with the reference motion.
+        crew: the robots of a team of which each sees the scene; None where there is one robot.
     """
 
     objects: Mapping[str, Object | Articulated] = field(default_factory=dict)
@@ -106,6 +107,7 @@ class Contents:
     sites: Mapping[str, str] = field(default_factory=dict)
     motions: Mapping[str, Motion] = field(default_factory=dict)
     tracked: tuple[str, ...] = ()
+    crew: Crew | None = None
 
 
 class Scene:
@@ -138,10 +140,9 @@ class Scene:
         watched: tuple[str, ...] = (),
         command: int = 3,
         contents: Contents | None = None,
-        crew: Crew | None = None,
     ):
         contents = contents or Contents()
-        self.crew = crew
+        self.crew = crew = contents.crew
         self.objects, self.contacts = dict(contents.objects), dict(contents.contacts)
         self.robot, self.sim, self.actions, self.terrain = robot, sim, actions, terrain
         self.sensing, self.watched = sensing or Sensing(), watched

@@ -267,7 +267,6 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     # A world without a state to observe, or without an episode that ended, begins with the reset.
     begins = "done == 1 and (initial == 1 or s.quarantined[i] != 0)"
     if scene.crew is not None:
-        w.functions["end_robot"] = crews.end_robot
         w.add(1, "restart = wp.max(s.restart[i], s.joining[i])")
         begins = "restart == 1 and (initial == 1 or done == 0 or s.quarantined[i] != 0)"
     w.add(1, "fresh = int(0)", f"if {begins}:", "    fresh = 1")
@@ -284,8 +283,7 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     _write_sensors_reset(w, task)
     _write_commands(w, task, 3, timed=False)
     if scene.crew is not None:
-        for name in groups:
-            w.add(3, f"for j in range(out_{name}.shape[1]):", f"    out_{name}[i, j] = 0.0")
+        _write_unseen(w, 3, groups)
     if scene.looks_again:
         # The engine has to look at the world where it starts before it can be observed there.
         w.add(3, "break")
@@ -299,28 +297,41 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
         w.add(4, "done = 1")
         w.add(3, "fresh = done", "looking = done")
     else:
-        # The robot's world is not its own to end: the next step does so.
-        w.add(4, "s.blind[i] = 1 - good", f"s.quarantined[i] = {engine.FAULT_OBSERVATION}")
-        w.add(3, "fresh = restart", "looking = restart")
-        w.add(3, "if restart == 0 and (done == 1 or s.active[i] == 0 or good != 1):")
-        for name in groups:
-            w.add(4, f"for j in range(out_{name}.shape[1]):", f"    out_{name}[i, j] = 0.0")
-        w.add(3, "if done == 1 and restart == 0:")
-        w.add(4, "if s.acted[i] == 1:")
-        with w.deeper(1):
-            _write_end_of_episode(w, task)
-        w.add(4, "end_robot(s, i)")
+        _write_end_of_robot(w, task, groups)
     if scene.looks_again:
-        w.add(0, "def observe_reset(s: SceneState, numbers: Numbers, first: int,")
-        w.add(1, " ".join(f"out_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
-        w.add(0, "):")
-        w.add(1, "i = first + wp.tid()", "p = numbers.params")
-        is_fresh = "wp.max(s.terminated[i], s.time_out[i]) == 1"
-        if scene.crew is not None:
-            is_fresh = "wp.max(s.restart[i], s.joining[i]) == 1 and s.active[i] == 1"
-        w.add(1, f"if {is_fresh}:")
-        for name in groups:
-            w.add(2, f"good = {GROUP}{name}(s, i, p, 1, out_{name}, out_{name})")
+        _write_observe_reset(w, scene, groups)
+
+
+def _write_end_of_robot(w: Writer, task: Task, groups: list[str]) -> None:
+    """Write what follows from a robot's observation in a team: its world is not its own to end."""
+    w.add(4, "s.blind[i] = wp.where(restart == 1, 0, 1 - good)", f"s.quarantined[i] = {engine.FAULT_OBSERVATION}")
+    w.add(3, "fresh = restart", "looking = restart")
+    w.add(3, "if restart == 0 and (done == 1 or s.active[i] == 0 or good != 1):")
+    _write_unseen(w, 4, groups)
+    w.add(3, "if done == 1 and restart == 0:")
+    w.add(4, "if s.acted[i] == 1:")
+    with w.deeper(1):
+        _write_end_of_episode(w, task)
+    w.functions["end_robot"] = crews.end_robot
+    w.add(4, "end_robot(s, i)")
+
+
+def _write_unseen(w: Writer, indent: int, groups: list[str]) -> None:
+    for name in groups:
+        w.add(indent, f"for j in range(out_{name}.shape[1]):", f"    out_{name}[i, j] = 0.0")
+
+
+def _write_observe_reset(w: Writer, scene: Scene, groups: list[str]) -> None:
+    """Write the stage that observes worlds, or robots of a team, where an episode begins."""
+    w.add(0, "def observe_reset(s: SceneState, numbers: Numbers, first: int,")
+    w.add(1, " ".join(f"out_{name}: wp.array2d(dtype=wp.float32)," for name in groups))
+    w.add(0, "):")
+    is_fresh = "wp.max(s.terminated[i], s.time_out[i]) == 1"
+    if scene.crew is not None:
+        is_fresh = "wp.max(s.restart[i], s.joining[i]) == 1 and s.active[i] == 1"
+    w.add(1, "i = first + wp.tid()", "p = numbers.params", f"if {is_fresh}:")
+    for name in groups:
+        w.add(2, f"good = {GROUP}{name}(s, i, p, 1, out_{name}, out_{name})")
 
 
 def _write_blind(w: Writer, indent: int) -> None:

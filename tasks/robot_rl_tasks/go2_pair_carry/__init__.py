@@ -56,10 +56,8 @@ def _rewards() -> dict[str, Reward]:
     }
 
 
-def make_task() -> Task:
-    """Build the task."""
-    go2 = get_robot("unitree_go2")
-    randomized = legged.randomization(
+def _events() -> dict[str, Event]:
+    return legged.randomization(
         BASE_BODY,
         least_friction=0.5,
         joints=Event(events.reset_joints, position=0.05, velocity=0.1),
@@ -77,6 +75,31 @@ def make_task() -> Task:
         ),
         board_friction=Event(objects.object_friction, team=True, object="board", lo=0.8, hi=1.2),
     )
+
+
+def _goal() -> Command:
+    return Command(
+        team.carry_to_goal,
+        team=True,
+        resample_s=(100.0, 100.0),
+        object="board",
+        distance_lo=0.5,
+        distance_hi=2.0,
+        goal_speed=0.2,
+        gain=1.0,
+        turn_gain=1.5,
+        vx_lo=-0.6,
+        vx_hi=0.6,
+        vy_lo=-0.4,
+        vy_hi=0.4,
+        yaw_lo=-0.6,
+        yaw_hi=0.6,
+    )
+
+
+def make_task() -> Task:
+    """Build the task."""
+    go2 = get_robot("unitree_go2")
     return Task(
         name="go2_pair_carry",
         summary="Two Unitree Go2 carry a board on their backs to a goal that moves",
@@ -96,26 +119,8 @@ def make_task() -> Task:
             "low": Termination(terminations.base_below, height=0.15),
             "dropped": Termination(objects.object_below, object="board", height=DROPPED),
         },
-        commands={
-            "goal": Command(
-                team.carry_to_goal,
-                team=True,
-                resample_s=(100.0, 100.0),
-                object="board",
-                distance_lo=0.5,
-                distance_hi=2.0,
-                goal_speed=0.2,
-                gain=1.0,
-                turn_gain=1.5,
-                vx_lo=-0.6,
-                vx_hi=0.6,
-                vy_lo=-0.4,
-                vy_hi=0.4,
-                yaw_lo=-0.6,
-                yaw_hi=0.6,
-            )
-        },
-        events=randomized,
+        commands={"goal": _goal()},
+        events=_events(),
         metrics={
             "delivered": Metric(team.object_delivered, over="end", object="board", distance=0.3, height=DROPPED),
             "goal_error": Metric(team.goal_error, over="end", object="board"),

@@ -3,7 +3,7 @@
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.agents import Agent, Team
 from robot_rl_envs.mdp import events, objects, observations, rewards, team, terminations
-from robot_rl_envs.objects import Box, Contact
+from robot_rl_envs.objects import Articulated, Box, Contact, Object
 from robot_rl_envs.task import Actions, Command, Event, Metric, Observation, Reward, Sim, Task, Termination
 
 from robot_rl_tasks import legged
@@ -26,7 +26,7 @@ def _robots() -> dict[str, Agent]:
     }
 
 
-def _walls() -> dict[str, Box]:
+def _walls() -> dict[str, Object | Articulated]:
     side = (GAP_M + WALL[1]) / 2
     return {
         name: Box(size=WALL, pos=(GAP_X, sign * side, WALL[2] / 2), fixed=True, rgba=(0.55, 0.57, 0.6, 1.0))
@@ -70,6 +70,24 @@ def _rewards() -> dict[str, Reward]:
     }
 
 
+def _march() -> Command:
+    return Command(
+        team.march,
+        team=True,
+        resample_s=(100.0, 100.0),
+        speed_lo=0.4,
+        speed_hi=0.8,
+        gain=1.0,
+        turn_gain=1.5,
+        vx_lo=-0.8,
+        vx_hi=1.0,
+        vy_lo=-0.4,
+        vy_hi=0.4,
+        yaw_lo=-0.8,
+        yaw_hi=0.8,
+    )
+
+
 def make_task() -> Task:
     """Build the task."""
     return Task(
@@ -88,23 +106,7 @@ def make_task() -> Task:
             "tilted": Termination(terminations.tilted, limit_rad=1.0, scope="robot"),
             "low": Termination(terminations.base_below, height=0.15, scope="robot"),
         },
-        commands={
-            "march": Command(
-                team.march,
-                team=True,
-                resample_s=(100.0, 100.0),
-                speed_lo=0.4,
-                speed_hi=0.8,
-                gain=1.0,
-                turn_gain=1.5,
-                vx_lo=-0.8,
-                vx_hi=1.0,
-                vy_lo=-0.4,
-                vy_hi=0.4,
-                yaw_lo=-0.8,
-                yaw_hi=0.8,
-            )
-        },
+        commands={"march": _march()},
         events=legged.randomization(
             BASE_BODY,
             least_friction=0.5,
