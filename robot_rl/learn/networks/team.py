@@ -7,6 +7,7 @@ robots, all at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -274,3 +275,45 @@ class TeamCritic(Critic):
     def outputs(self, x: Tensor, past: Any = None) -> Tensor:
         """Map encoded observations (B, F) of whole worlds to the values (B, 1) of their robots."""
         return self.body(x.reshape(-1, self.moment * x.shape[-1])).reshape(-1, 1)
+
+
+class AttentionCritic(TeamCritic):
+    """The values of all robots of a world, each by attention to those that take part.
+
+    What is known of a robot becomes a vector; a robot's value is that of its own vector and of the mean of all vectors
+    of its world, weighted by attention (Vaswani et al. 2017, equation 1). No weight depends on the number of robots.
+    """
+
+    HEADS = 4
+
+    def __init__(self, layout: ObservationLayout, size: int, cfg: NetworkCfg, **options: Any) -> None:
+        width = cfg.hidden[0]
+        if width % self.HEADS:
+            raise UserError(
+                f"critic.hidden: {list(cfg.hidden)} must begin with a multiple of {self.HEADS} for attention"
+            )
+        super().__init__(layout, size, cfg, **options)
+        generator = options.get("generator")
+        self.embed = Mlp(layout.size, width, replace(cfg, hidden=(width,)), generator)
+        self.attend = nn.Linear(width, 3 * width)
+        nn.init.orthogonal_(self.attend.weight, generator=generator)
+        nn.init.zeros_(self.attend.bias)
+        self.body = Mlp(2 * width, 1, cfg, generator)
+
+    def encode(self, obs: Tensor) -> Tensor:
+        """Return the input of `outputs` from raw observations (..., D): normalized, and 1 where the robot takes part."""
+        present = (obs != 0).any(-1, keepdim=True).to(obs.dtype)
+        return torch.cat((obs if self.normalizer is None else self.normalizer(obs), present), dim=-1)
+
+    def outputs(self, x: Tensor, past: Any = None) -> Tensor:
+        """Map encoded observations (B, F) of whole worlds to the values (B, 1) of their robots."""
+        own = nn.functional.elu(self.embed(x[..., :-1]))
+        present = x[..., -1].view(-1, 1, 1, self.moment) > 0
+        # A world without anyone attends to itself: no row of weights may be empty.
+        seen = present | ~present.any(-1, keepdim=True)
+        queries, keys, values = (
+            part.view(-1, self.moment, self.HEADS, part.shape[-1] // self.HEADS).transpose(1, 2)
+            for part in self.attend(own).chunk(3, dim=-1)
+        )
+        mixed = nn.functional.scaled_dot_product_attention(queries, keys, values, attn_mask=seen)
+        return self.body(torch.cat((own, mixed.transpose(1, 2).reshape(own.shape)), dim=-1))

@@ -104,7 +104,18 @@ def test_worlds_of_a_team_are_divided_again_whole(runner, tmp_path):
     other.learn(2)
 
 
-@pytest.mark.parametrize("view", ["world", "others", "own"])
+def test_attention_does_not_depend_on_the_number_of_robots_nor_on_their_order(runner):
+    few, many = (runner("mappo", count=count, view="attention").algorithm.critic for count in (2, 4))
+    many.load_state_dict(few.state_dict())
+    obs = torch.randn(2, 5)
+    padded = torch.cat((obs, torch.zeros(2, 5)))
+    pair = few.value(obs)
+    torch.testing.assert_close(many.value(padded)[:2], pair)  # Two that take no part change nothing.
+    torch.testing.assert_close(many.value(padded[[2, 1, 0, 3]])[[2, 1]], pair)
+    assert (few.value(torch.stack((obs[0], 2 * obs[1])))[0] - pair[0]).abs() > 1e-4  # The other one matters.
+
+
+@pytest.mark.parametrize("view", ["world", "attention", "others", "own"])
 def test_what_a_robot_does_after_it_dropped_out_has_no_weight(runner, view):
     falls = {"terminations": {"out": Termination(number_is, number=1.0, after=3.0, scope="robot")}}
     found = []
@@ -116,7 +127,7 @@ def test_what_a_robot_does_after_it_dropped_out_has_no_weight(runner, view):
         out = ~rollout.valid
         assert (rollout.critic_obs[:-1][out].abs().sum(-1) == 0).all() or view == "others"
         # A critic of whole worlds sees the zeros of a robot that is out.
-        seen = () if view == "world" else (rollout.critic_obs[:-1],)
+        seen = () if view in ("world", "attention") else (rollout.critic_obs[:-1],)
         for tensor in (rollout.actor_obs, rollout.action, *seen):
             tensor[out] += noise
         rollout.reward[out] += noise

@@ -12,7 +12,7 @@ from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 
 SHARINGS = ("role", "separate")
-VIEWS = ("world", "others", "own")
+VIEWS = ("world", "attention", "others", "own")
 OTHERS = "team"
 """The observation group that shows a robot's critic the others."""
 
@@ -25,8 +25,9 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
 
     Attributes:
         view: what the critic sees for the value of a robot: "world" (what is known of each robot, in one pass for all),
-            "others" (a pass for each robot, feature-pruned: its own part, that of each other robot in turn, and who it
-            is), or "own" (only its robot). Of the groups of `critic_groups`, "team" shows the others.
+            "attention" (the same, with weights that do not depend on the number of robots), "others" (a pass for each
+            robot, feature-pruned: its own part, that of each other robot in turn, and who it is), or "own" (only its
+            robot). Of the groups of `critic_groups`, "team" shows the others.
         sharing: which robots have one policy: "role" (those of a role) or "separate" (each has its own).
         groups: the robots of each policy by name, instead of `sharing`, such as [[front, rear], [left]].
     """
@@ -82,7 +83,7 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
 
     def make_critic(self, dims: Any, mirrors: Any, generator: Any = None) -> Any:
         """Build the value function on the CPU; see `PPOLearnerCfg.make_critic`."""
-        if self.view != "world":
+        if self.view not in ("world", "attention"):
             return PPOLearnerCfg.make_critic(self, dims, mirrors, generator)
         return importlib.import_module("robot_rl.learn.algorithms.mappo.mappo").make_world_critic(self, dims, generator)
 

@@ -12,7 +12,7 @@ from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 from robot_rl.learn.algorithms.ppo.ppo import PPO, make_ppo
 from robot_rl.learn.dims import Dims, Mirrors
 from robot_rl.learn.networks.actor_critic import Actor, make_actor
-from robot_rl.learn.networks.team import Members, TeamActor, TeamCritic
+from robot_rl.learn.networks.team import AttentionCritic, Members, TeamActor, TeamCritic
 
 
 def make_actors(
@@ -34,7 +34,8 @@ def make_actors(
 
 def make_world_critic(cfg: MAPPOLearnerCfg, dims: Dims, generator: torch.Generator | None = None) -> TeamCritic:
     """Build the critic of all robots of a world on the CPU."""
-    return TeamCritic(
+    kind = AttentionCritic if cfg.view == "attention" else TeamCritic
+    return kind(
         dims.critic_layout,
         len(dims.agents),
         cfg.critic,
