@@ -68,6 +68,7 @@ class TeamCfg:
         tick_s: Physics step and period of the states [s].
         settings: Settings of the binaries by name.
         log: Directory for the binaries' logs, one folder a robot; empty: none.
+        arguments: Further words of the binaries' command lines.
     """
 
     seconds: float = 10.0
@@ -77,6 +78,7 @@ class TeamCfg:
     tick_s: float = TICK_S
     settings: dict[str, float] = field(default_factory=dict)
     log: str = ""
+    arguments: tuple[str, ...] = ()
 
 
 class TeamPlant:
@@ -248,7 +250,7 @@ class TeamSession:
             transport=address,
             operator=heard,
             settings=self.cfg.settings,
-            arguments=["--log", str(Path(self.cfg.log) / name)] if self.cfg.log else [],
+            arguments=[*(["--log", str(Path(self.cfg.log) / name)] if self.cfg.log else []), *self.cfg.arguments],
         )
         stack.callback(binary.stop)
         return Member(name, link, binary, operator)

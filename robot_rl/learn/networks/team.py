@@ -289,9 +289,7 @@ class AttentionCritic(TeamCritic):
     def __init__(self, layout: ObservationLayout, size: int, cfg: NetworkCfg, **options: Any) -> None:
         width = cfg.hidden[0]
         if width % self.HEADS:
-            raise UserError(
-                f"critic.hidden: {list(cfg.hidden)} must begin with a multiple of {self.HEADS} for attention"
-            )
+            raise UserError(f"critic.hidden: {list(cfg.hidden)} must begin with a multiple of {self.HEADS}")
         super().__init__(layout, size, cfg, **options)
         generator = options.get("generator")
         self.embed = Mlp(layout.size, width, replace(cfg, hidden=(width,)), generator)
@@ -301,7 +299,7 @@ class AttentionCritic(TeamCritic):
         self.body = Mlp(2 * width, 1, cfg, generator)
 
     def encode(self, obs: Tensor) -> Tensor:
-        """Return the input of `outputs` from raw observations (..., D): normalized, and 1 where the robot takes part."""
+        """Return the input of `outputs` from raw observations (..., D): normalized, and 1 where a robot takes part."""
         present = (obs != 0).any(-1, keepdim=True).to(obs.dtype)
         return torch.cat((obs if self.normalizer is None else self.normalizer(obs), present), dim=-1)
 
