@@ -10,6 +10,7 @@ from robot_rl.sources.protocol import TaskSource
 OWN = (
     "robot_rl.sources.gymnasium.source:GymnasiumSource",
     "robot_rl.sources.isaaclab.source:IsaacLabSource",
+    "robot_rl.sources.pettingzoo.mamujoco:MaMuJoCoSource",
     "robot_rl.sources.native:NativeSource",
 )
 """By module and name, so that none knows another; the last takes every name that no other one owns."""

@@ -1,0 +1,1 @@
+"""Teams of other projects: PettingZoo's parallel environments, and MaMuJoCo's robots divided among agents."""
