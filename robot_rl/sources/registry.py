@@ -11,6 +11,7 @@ OWN = (
     "robot_rl.sources.gymnasium.source:GymnasiumSource",
     "robot_rl.sources.isaaclab.source:IsaacLabSource",
     "robot_rl.sources.pettingzoo.mamujoco:MaMuJoCoSource",
+    "robot_rl.sources.pettingzoo.source:ZooSource",
     "robot_rl.sources.native:NativeSource",
 )
 """By module and name, so that none knows another; the last takes every name that no other one owns."""

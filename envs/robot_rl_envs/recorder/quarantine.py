@@ -125,6 +125,7 @@ class Quarantine:
         self._seed, self._world_offset = seed, world_offset
         model, device, num_envs = scene.model, engine.device, engine.num_envs
         substeps = task.sim.decimation if task.actions.actuator.explicit else 1
+        self._ctrl = (substeps, model.nu)
         self._qpos = COMMAND + scene.sizes["command"]
         self._bounds = np.cumsum([self._qpos, model.nq, model.nv, scene.sizes["actions"]])
         shape = (ring_length(task.sim.step_dt), int(self._bounds[-1]) + substeps * model.nu)
@@ -228,7 +229,7 @@ class Quarantine:
     def _arrays(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Split the rows into named arrays: states of T + 1 times, and what was done in the T steps between."""
         steps, bounds = len(rows) - 1, self._bounds
-        ctrl = rows[:steps, bounds[3] :].reshape(steps, -1, self._scene.model.nu)
+        ctrl = rows[:steps, bounds[3] :].reshape(steps, *self._ctrl)
         return {
             "step": rows[:, STEP].astype(np.int32),
             "written": rows[:, WRITTEN].astype(np.int32),

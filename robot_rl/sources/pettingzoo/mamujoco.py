@@ -29,8 +29,6 @@ SCENARIOS = {
     "Humanoid": "humanoid_v5",
 }
 """Scenarios of MaMuJoCo, and the task of ours that is the same robot."""
-"""What every scenario is trained with, in addition to the settings of its robot."""
-
 
 PRESET = {"sharing": "separate", "stagger_episodes": False, "symmetry": "none"}
 """What every scenario is trained with, in addition to the settings of its robot."""

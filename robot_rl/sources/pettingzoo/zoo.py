@@ -1,0 +1,143 @@
+"""PettingZoo's parallel environments for the learner: several of one kind, a row for each agent that there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+from torch import Tensor
+
+from robot_rl.errors import UserError
+from robot_rl.sources.gymnasium.adapter import Statistics
+
+
+class ZooEnv(VecEnv):
+    """Worlds of a `pettingzoo.ParallelEnv`; row ``w T + a`` is agent a of T in world w.
+
+    Agents that are not in an episode, or no longer, take no part: ``extras["valid"]`` is False there.
+
+    Attributes:
+        agents: names of all agents that there may be.
+        num_worlds, team_size: N and T.
+    """
+
+    def __init__(self, make: Callable[[], Any], num_worlds: int, *, seed: int = 0, device: str = "cpu") -> None:
+        """Make the worlds.
+
+        Raises:
+            UserError: An agent's observations or actions are no vectors of numbers.
+        """
+        self.envs = [make() for _ in range(num_worlds)]
+        first = self.envs[0]
+        self.agents, self.device, self.num_worlds = tuple(first.possible_agents), device, num_worlds
+        self.team_size = len(self.agents)
+        self.num_envs = num_worlds * self.team_size
+        sizes = {agent: (_width(first, agent, "observation"), _width(first, agent, "action")) for agent in self.agents}
+        self.roles = tuple("x".join(map(str, sizes[agent])) for agent in self.agents)
+        self.role_sizes = {role: sizes[agent] for role, agent in zip(self.roles, self.agents, strict=True)}
+        self._sizes = sizes
+        self._width, self.num_actions = (max(pair[k] for pair in sizes.values()) for k in (0, 1))
+        self._bounds = {agent: (first.action_space(agent).low, first.action_space(agent).high) for agent in self.agents}
+        fps = float((first.metadata or {}).get("render_fps") or 0)
+        self.step_dt, self.max_episode_length = (1.0 / fps if fps > 0 else 1.0), 0
+        self.cfg: Any = first
+        self._statistics = Statistics(num_worlds, self.step_dt)
+        self._obs = np.zeros((num_worlds, self.team_size, self._width), np.float32)
+        self._in = np.zeros((num_worlds, self.team_size), bool)
+        for world in range(num_worlds):
+            self._restart(world, seed + world)
+
+    def _restart(self, world: int, seed: int | None = None) -> None:
+        observed, _ = self.envs[world].reset(seed=seed)
+        self._read(self._obs[world], observed)
+        self._in[world] = [agent in observed for agent in self.agents]
+
+    def _read(self, rows: np.ndarray, observed: dict[str, Any]) -> None:
+        """Write observations by agent into the rows (T, width) of a world; the others become zeros."""
+        rows[:] = 0.0
+        for k, agent in enumerate(self.agents):
+            if agent in observed:
+                rows[k, : self._sizes[agent][0]] = np.asarray(observed[agent], np.float32).ravel()
+
+    def _groups(self, rows: np.ndarray) -> TensorDict:
+        flat = torch.from_numpy(rows.reshape(self.num_envs, -1).copy()).to(self.device)
+        return TensorDict({"actor": flat, "critic": flat}, batch_size=[self.num_envs], device=self.device)
+
+    @property
+    def episode_length_buf(self) -> Tensor:
+        """(N T,) steps of the running episodes, a copy: the environments have clocks of their own."""
+        return torch.from_numpy(self._statistics.length.astype(np.int64)).repeat_interleave(self.team_size)
+
+    @episode_length_buf.setter
+    def episode_length_buf(self, value: Tensor) -> None:
+        pass
+
+    def get_observations(self) -> TensorDict:
+        """Return the groups "actor" and "critic", (N T, width) each."""
+        return self._groups(self._obs)
+
+    def reset(self) -> TensorDict:
+        """Reset every world; return the first observations."""
+        for world in range(self.num_worlds):
+            self._restart(world)
+        self._statistics.clear()
+        return self.get_observations()
+
+    def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
+        """Apply actions (N T, num_actions), clipped to each agent's box; see :class:`ZooEnv` for the rows."""
+        given = actions.detach().cpu().numpy().reshape(self.num_worlds, self.team_size, -1)
+        shape = (self.num_worlds, self.team_size)
+        reward, ended, cut, over = np.zeros(shape, np.float32), *(np.zeros(shape, bool) for _ in range(3))
+        acted, final = self._in.copy(), np.zeros_like(self._obs)
+        for world, env in enumerate(self.envs):
+            # Agents that terminated while others go on are not asked any more.
+            live = {a: self._clipped(a, given[world, k]) for k, a in enumerate(self.agents) if acted[world, k]}
+            observed, rewards, terminations, truncations, _ = env.step(live)
+            self._read(self._obs[world], observed)
+            for k, agent in enumerate(self.agents):
+                reward[world, k] = float(rewards.get(agent, 0.0))
+                ended[world, k] = bool(terminations.get(agent, False)) and acted[world, k]
+                cut[world, k] = bool(truncations.get(agent, False)) and acted[world, k] and not ended[world, k]
+            final[world] = self._obs[world]
+            self._in[world] = [agent in env.agents for agent in self.agents]
+            self._obs[world][~self._in[world]] = 0.0
+            if not env.agents:
+                over[world] = True
+                self._restart(world)
+        shares = reward.sum(1) / np.maximum(acted.sum(1), 1)
+        terminated = np.max(ended & over, axis=1)
+        self._statistics.add(shares, over[:, 0], terminated, np.zeros(self.num_worlds, bool))
+        flags = {"time_outs": cut, "valid": acted, "acted": acted, "ended": over}
+        extras: dict[str, Any] = {
+            name: torch.from_numpy(value.reshape(-1).copy()).to(self.device) for name, value in flags.items()
+        }
+        done = torch.from_numpy((ended | cut).reshape(-1)).to(self.device)
+        extras |= {"final_obs": self._groups(final), "log": {}}
+        return self._groups(self._obs), torch.from_numpy(reward.reshape(-1)).to(self.device), done, extras
+
+    def _clipped(self, agent: str, action: np.ndarray) -> np.ndarray:
+        low, high = self._bounds[agent]
+        size = self._sizes[agent][1]
+        return np.clip(action[:size].reshape(low.shape), low, high).astype(np.float32)
+
+    def pop_metrics(self) -> dict[str, float]:
+        """Return means over the episodes that ended since the last call; a return is the mean of the agents'."""
+        return self._statistics.pop()
+
+    def close(self) -> None:
+        """Close the worlds."""
+        for env in self.envs:
+            env.close()
+
+
+def _width(env: Any, agent: str, kind: str) -> int:
+    from gymnasium.spaces import Box
+
+    space = getattr(env, f"{kind}_space")(agent)
+    if not isinstance(space, Box):
+        raise UserError(f"{kind}_space({agent}): is {space}, must be a Box of numbers")
+    return int(np.prod(space.shape))
