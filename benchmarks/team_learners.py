@@ -5,7 +5,8 @@
 
 Every folder in `runs=` is a root of runs, its name the name of the curve. A curve is the task's first metric, the mean
 over all worlds and steps of an iteration, by the iteration, of as many worlds for all; the line is the median of the
-seeds, the band their least and greatest. `level=` is the value whose first crossing is reported. `note=` goes into the file.
+seeds, the band their least and greatest. `level=` is the value whose first crossing is reported. `note=` goes into the
+file.
 """
 
 from __future__ import annotations

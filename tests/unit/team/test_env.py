@@ -228,6 +228,20 @@ def test_a_world_that_fails_is_reset_for_all_its_robots(puck_task, walk):
     assert reward_.isfinite().all()
 
 
+def test_a_late_robots_first_step_may_fail(puck_task, tmp_path):
+    env = make_env(puck_task(2, team=Team(size=(1, 1), joins=1.0, join_s=(0.1, 0.1))), num_envs=3, seed=0)
+    env.quarantine_dir = tmp_path
+    active = env._crews[0].state.active
+    before = active.clone()
+    while torch.equal(before, active):
+        env.step(torch.zeros(6, 1))
+    action = torch.zeros(6, 1)
+    action[(before == 0).nonzero()[0]] = torch.nan
+    env.step(action)
+    assert env.pop_metrics()["quarantined"] == 2
+    assert len(list(tmp_path.rglob("*.npz"))) == 1  # of the other; nothing was recorded of the late one
+
+
 def test_a_restored_team_goes_on_to_the_bit(puck_task, walk):
     sizes = Team(size=(1, 3), joins=0.5, join_s=(0.1, 0.5))
     env, other = (make_env(puck_task(3, team=sizes), num_envs=7, seed=4) for _ in range(2))
