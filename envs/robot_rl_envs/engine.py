@@ -29,6 +29,8 @@ DIRTY_PLACED = 32
 FAULT_STATE, FAULT_ACTION, FAULT_REWARD, FAULT_OBSERVATION, FAULT_RAISED, FAULT_OVERFLOW = (1 << k for k in range(6))
 """Why a world is quarantined: its state, action, reward or observation is not finite, its engine raised, or a buffer of
 its engine was too small."""
+FAULT_OTHERS = 64
+"""A robot is quarantined with the others of its world, one of which has the fault."""
 
 MAX_SPEED = 1.0e4
 """Largest plausible generalized velocity [m/s, rad/s]; beyond it the simulation has diverged."""

@@ -274,7 +274,7 @@ def write_observe(w: Writer, scene: Scene, task: Task, fields: list[str]) -> Non
     w.add(2, "if fresh == 1:")
     # The episode of a robot that dropped out has ended before.
     w.add(3, "if initial == 0:" if scene.crew is None else "if initial == 0 and s.acted[i] == 1:")
-    _write_quarantine(w, groups, fields)
+    _write_quarantine(w, scene, groups, fields)
     _write_end_of_episode(w, task)
     _write_reset(w, scene, task)
     w.add(2, f"if fresh == 1 or (done == 0 and (s.dirty[i] & {engine.DIRTY_VELOCITY}) != 0):")
@@ -342,14 +342,19 @@ def _write_blind(w: Writer, indent: int) -> None:
     _clear_parts(w, indent)
 
 
-def _write_quarantine(w: Writer, groups: list[str], fields: list[str]) -> None:
+def _write_quarantine(w: Writer, scene: Scene, groups: list[str], fields: list[str]) -> None:
     """Count a quarantined world before its reset and copy its last moments."""
     w.add(4, "if s.quarantined[i] != 0:")
     for name in groups:
         w.add(5, f"for j in range(final_{name}.shape[1]):")
         w.add(6, f"final_{name}[i, j] = 0.0")
     w.add(5, f"wp.atomic_add(log, {LOG_FAULTS} + reason_of(s.quarantined[i]), wp.float64(1.0))")
-    w.add(5, "slot = dump(s, f, i, first)", "if slot >= 0:")
+    if scene.crew is None:
+        w.add(5, "slot = dump(s, f, i, first)", "if slot >= 0:")
+    else:  # Only of the robot that has the fault, not of the others in its world.
+        w.add(5, "slot = int(-1)", f"if (s.quarantined[i] & {engine.FAULT_OTHERS}) == 0:")
+        w.add(6, "slot = dump(s, f, i, first)")
+        w.add(5, "if slot >= 0:")
     w.add(6, "at = int(0)")
     for name in fields:
         w.add(6, f"for j in range(s.{name}.shape[1]):")

@@ -184,13 +184,12 @@ class Quarantine:
             if self._written >= MAX_FILES:
                 self._notify("files", f"{self.directory} holds {MAX_FILES} files: further worlds are only counted")
                 break
-            rows = self._unroll(slots[slot], mark)
-            if np.isfinite(rows[-1, STEP]):  # A robot that joins a team has no row before its first step.
-                paths.append(self._write(mark, rows, models[slot]))
+            paths.append(self._write(mark, slots[slot], models[slot]))
         return paths
 
-    def _write(self, mark: dict[str, int], rows: np.ndarray, fields: np.ndarray) -> Path:
+    def _write(self, mark: dict[str, int], ring: np.ndarray, fields: np.ndarray) -> Path:
         assert self.directory is not None
+        rows = self._unroll(ring, mark)
         arrays, end = self._arrays(rows), rows[-1]
         about = self._about(mark, end)
         values, at = {}, 0

@@ -10,6 +10,10 @@ from collections.abc import Mapping
 
 import warp as wp
 
+from robot_rl_envs.engine import FAULT_OTHERS
+
+_OTHERS = wp.constant(FAULT_OTHERS)
+
 
 @wp.struct
 class Rows:
@@ -136,7 +140,7 @@ def settle_crew(
                 terminated = ends & 1
                 time_out = 1 - terminated
         if fault != 0:
-            s.quarantined[i] = wp.where(s.quarantined[i] != 0, s.quarantined[i], fault)
+            s.quarantined[i] = wp.where(s.quarantined[i] != 0, s.quarantined[i], fault | _OTHERS)
             terminated = acted
             time_out = int(0)
         if acted == 0 or fault != 0:
