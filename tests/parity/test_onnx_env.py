@@ -17,7 +17,7 @@ from robot_rl.evaluate import evaluate_run, evaluation_task
 from robot_rl.evaluate.controllers import BundleController
 from robot_rl.learn.networks.actor_critic import Actor
 
-TASKS = [name for name in list_tasks() if get_task(name).deployable]
+TASKS = [name for name in list_tasks() if get_task(name).deployable and not get_task(name).robots]
 RUN = TrainingSpec(run_id="test", task="test", git_commit="unknown", iteration=0)
 
 

@@ -132,7 +132,7 @@ class RowEngine:
                 self._collects.append(
                     self._launch(copies.gather_shared, self.num_envs, inputs, [getattr(self.data, name)])
                 )
-        if self.device == "cpu" and not np.bitwise_or.reduce(dirty.numpy()):
+        if self.name == "mujoco" and not np.bitwise_or.reduce(dirty.numpy()):
             return
         for command in self._collects:
             command.launch()

@@ -54,7 +54,7 @@ class MaMuJoCoSource(TaskSource):
 
     name = "mamujoco"
     pattern = "mamujoco:<scenario>-<division>"
-    summary = "Gymnasium's robots divided among agents, such as mamujoco:Ant-4x2 or mamujoco:HalfCheetah-2x3"
+    summary = "Gymnasium's robots divided among agents, such as mamujoco:Ant-4x2"
     settings_help = """\
 of a robot that is divided among agents:
   obsk=1                                             up to how many joints away an agent sees

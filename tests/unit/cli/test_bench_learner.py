@@ -17,7 +17,7 @@ def test_the_command_line(run, in_tmp):
 @pytest.mark.parametrize(
     ("word", "line"),
     [
-        ("rival=sb3", "unknown key 'rival'"),
+        ("rival=sb3", "rival=sb3: with agents=1 it is rsl_rl"),
         ("num_envs=[8,0]", "num_envs=[8,0]: must be whole numbers from 1 to"),
         ("num_envs=true", "num_envs=true: must be whole numbers"),
         ("num_steps=0", "num_steps=0: must be at least 1"),

@@ -57,7 +57,7 @@ def test_advice_without_stages():
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ((), "task: is missing; write task=<name>, task=gym:<id> or task=isaac/<id>; known:"),
+        ((), "task: is missing; write task=<name>, task=gym:<id>, task=isaac/<id>, task=mamujoco:"),
         (("task=cartpol",), "did you mean 'cartpole'"),
         (("task=cartpole", "iterations=0"), "iterations=0: must be at least 1"),
         (("task=cartpole", "iterations=many"), "iterations=many: must be a whole number"),

@@ -73,7 +73,7 @@ def test_a_sweep_over_tasks_takes_the_settings_that_all_of_them_have(run, in_tmp
 
 BAD = [
     (["task=go2flat"], "did you mean 'go2_flat'?"),
-    ([], "task: is missing; write task=<name>, task=gym:<id> or task=isaac/<id>; known: "),
+    ([], "task: is missing; write task=<name>, task=gym:<id>, task=isaac/<id>, task=mamujoco:"),
     (["cartpole"], "'cartpole': write settings as key=value, such as task=cartpole"),
     (["task=cartpole", "rewards.uprihgt.weight=2"], "did you mean 'rewards.upright.weight'?"),
     (["task=cartpole", "num_env=4"], "did you mean 'num_envs'?"),

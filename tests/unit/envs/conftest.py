@@ -33,8 +33,8 @@ def terms_of(kind):
     return found
 
 
-OWN_FILE = {name: f"test_terms_{name}" for name in ("gymnasium", "motions", "objects", "sensing")}
-"""Modules of terms with a test file of their own; the others share one for each kind."""
+OWN_FILE = {name: f"test_terms_{name}" for name in ("gymnasium", "motions", "objects", "sensing", "team")}
+"""Modules of terms with a test file of their own (team: in tests/unit/team); the others share one for each kind."""
 
 
 def pytest_generate_tests(metafunc):

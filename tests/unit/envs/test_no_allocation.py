@@ -21,7 +21,9 @@ WARM_UP = 2
 
 
 # Images of so many worlds would take minutes; their buffers are made once, by the camera.
-@pytest.fixture(scope="module", params=[name for name in list_tasks() if not get_task(name).images])
+@pytest.fixture(
+    scope="module", params=[name for name in list_tasks() if not (get_task(name).images or get_task(name).robots)]
+)
 def env(request):
     env = make_env(get_task(request.param), num_envs=WORLDS, device="cpu", engine="mujoco", seed=3)
     for _ in range(WARM_UP):

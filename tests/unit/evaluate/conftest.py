@@ -12,7 +12,7 @@ from robot_rl_envs.task import Metric, Termination, TorchTerm
 class ScriptedEnv:
     """Worlds in which nothing happens but what a test writes into `script`: step -> changes of state, reward, done."""
 
-    device, step_dt, max_episode_length = "cpu", 0.1, 3
+    device, step_dt, max_episode_length, num_actions = "cpu", 0.1, 3, 2
 
     def __init__(self, num_envs=2, script=None, feet=2, **own):
         self.num_envs, self.script = num_envs, script or {}
