@@ -94,13 +94,15 @@ class Shadow:
         """Compare the bundle's action and observation with the torch policy's, before the step."""
         policy = self._bundle.policy
         own, seen = (torch.from_numpy(part) for part in policy.act(robot_state(env))[1:])
+        # In a team the environment computes nothing for robots that take no part, and nobody runs their actions.
+        counted = getattr(env, "taking_part", torch.ones(len(own), dtype=torch.bool)).cpu()
         bound = torch.tensor([float("inf") if spec.clip is None else spec.clip for spec in policy.contract.actions])
         wanted = action.detach().cpu().float()
         wanted = torch.minimum(torch.maximum(wanted, -bound), bound)
-        self.action_error = max(self.action_error, _largest((own - wanted).abs()))
+        self.action_error = max(self.action_error, _largest((own - wanted).abs()[counted]))
         observed = torch.cat([obs[name].detach().cpu().flatten(1) for name in self._groups], dim=1)
         if self.observation_error is not None and observed.shape == seen.shape:
-            error = _largest((seen - observed).abs() / observed.abs().clamp(min=1))
+            error = _largest(((seen - observed).abs() / observed.abs().clamp(min=1))[counted])
             self.observation_error = max(self.observation_error, error)
         else:
             self.observation_error = None

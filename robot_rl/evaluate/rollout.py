@@ -98,8 +98,8 @@ def measure(
         for meter, rows, width in meters.values():
             row = (reward[rows], done[rows], extras["time_outs"].bool()[rows], extras["valid"][rows])
             meter.after_step(action[rows][:, :width], *row, acted=None if acted is None else acted[rows])
-        for watcher in watchers:
-            watcher.reset(done)
+        for watcher in watchers:  # A robot that joins late begins as if it had been reset.
+            watcher.reset(done if acted is None else done | ~acted)
     return {
         f"{role}.{name}" if role else name: values
         for role, (meter, _, _) in meters.items()

@@ -79,14 +79,9 @@ class TeamParallelEnv(ParallelEnv):
         """Return the space of an agent's actions."""
         return self.action_spaces[agent]
 
-    def _present(self, flags: torch.Tensor) -> list[str]:
-        return [agent for agent, is_in in zip(self.possible_agents, flags.tolist(), strict=True) if is_in]
-
-    def _active(self) -> torch.Tensor:
-        found = torch.zeros(len(self.possible_agents), dtype=torch.bool)
-        for crew, rows in self._env.parts().values():
-            found[rows.cpu()] = crew.state.active.cpu() != 0
-        return found
+    def _present(self) -> list[str]:
+        flags = self._env.taking_part.tolist()
+        return [agent for agent, is_in in zip(self.possible_agents, flags, strict=True) if is_in]
 
     def _seen(self, obs: Any, agents: list[str]) -> dict[str, np.ndarray]:
         rows = obs[self._group].cpu().numpy()
@@ -101,7 +96,7 @@ class TeamParallelEnv(ParallelEnv):
             self._build(seed)
         obs = self._env.get_observations() if self._is_new else self._env.reset()
         self._is_new = False
-        self.agents = self._present(self._active())
+        self.agents = self._present()
         return self._seen(obs, self.agents), {agent: {} for agent in self.agents}
 
     def step(self, actions: dict[str, np.ndarray]) -> tuple[dict, dict, dict, dict, dict]:
@@ -120,7 +115,7 @@ class TeamParallelEnv(ParallelEnv):
         ended = {agent: last[agent] and not cut[agent] for agent in here}
         rewards = {agent: float(reward[place[agent]]) for agent in here}
         infos = {agent: {"valid": bool(extras["valid"][place[agent]])} for agent in here}
-        joined = [] if over else [agent for agent in self._present(self._active()) if agent not in here]
+        joined = [] if over else [agent for agent in self._present() if agent not in here]
         seen |= self._seen(obs, joined)
         for agent in joined:
             rewards[agent], ended[agent], cut[agent], infos[agent] = 0.0, False, False, {"valid": False}

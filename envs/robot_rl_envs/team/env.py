@@ -371,6 +371,14 @@ class TeamEnv(VecEnv):
         rows = torch.arange(self.num_envs, device=self.device).view(self.num_worlds, -1)
         return {role: (crew, rows[:, list(crew_of(crew.scene).agents)].flatten()) for role, crew in self.crews.items()}
 
+    @property
+    def taking_part(self) -> torch.Tensor:
+        """Which robots take part in the state that was observed last, (N,) bool; the others are parked or are out."""
+        found = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        for crew, rows in self.parts().values():
+            found[rows] = crew.state.active != 0
+        return found
+
     def pop_metrics(self) -> dict[str, float]:
         """Return averages over the robots since the last call, as :meth:`.env.Env.pop_metrics`.
 
