@@ -52,6 +52,7 @@ class EpisodeMeter:
         self._dt = env.step_dt
         self._names = list(describe_metrics(env))
         self.alive = torch.ones(n, dtype=torch.bool, device=env.device)
+        self._here = self.alive  # Those that take part in the running step.
         self.failed, self.quarantined = torch.zeros_like(self.alive), torch.zeros_like(self.alive)
         self._endings = [f"ended/{name}" for name, _ in _endings(env)]
         self._ended = torch.zeros(n, dtype=torch.int32, device=env.device)
@@ -94,6 +95,7 @@ class EpisodeMeter:
         self._ended |= torch.where(counts & done, state.termination_bits, 0)
         self.quarantined |= self.alive & ~valid & ~absent
         self.alive &= (~done & valid) | absent
+        before, self._here = self._here, self.alive & ~absent
         if self._has_torques:
             torque, speed = state.joint_torque[:, self._driven].double(), state.joint_vel[:, self._driven].double()
             self._add("torque_rms", torque.square().mean(1))
@@ -103,7 +105,7 @@ class EpisodeMeter:
             self._add("foot_slip", (speed * contact).sum(1), weight=contact.sum(1))
         target = action.double().clamp(-self._bound, self._bound) * self._scale
         if self._target is not None:
-            self._add("action_rate", ((target - self._target) / self._dt).square().mean(1).sqrt())
+            self._add("action_rate", ((target - self._target) / self._dt).square().mean(1).sqrt(), also=before)
         self._target = target
 
     def episodes(self) -> dict[str, Tensor]:
@@ -121,10 +123,10 @@ class EpisodeMeter:
         values = {"quarantine_rate": self.quarantined.double()} | values
         return {name: values[name].cpu() for name in self._names if name in values}
 
-    def _add(self, name: str, value: Tensor, weight: Tensor | None = None) -> None:
+    def _add(self, name: str, value: Tensor, weight: Tensor | None = None, also: Tensor | None = None) -> None:
         if name not in self._generic:
             self._generic[name] = _Taken("mean", self._return)
-        self._generic[name].add(value, self.alive, weight)
+        self._generic[name].add(value, self._here if also is None else self._here & also, weight)
 
 
 class _Taken:
