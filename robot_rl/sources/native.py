@@ -14,7 +14,7 @@ from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.experiment import tree as trees
 from robot_rl.plugins import TASKS, describe_all
-from robot_rl.sources.protocol import Defaults, EvaluationCfg, Resolved, TaskSource, Worlds
+from robot_rl.sources.protocol import Defaults, EvaluationCfg, Resolved, TaskSource, Worlds, require_team_learner
 
 if TYPE_CHECKING:
     from robot_rl_envs.task import Task
@@ -102,11 +102,8 @@ class NativeSource(TaskSource):
 
     def check_learner(self, env: Any, task: "Task", learner: LearnerCfg) -> None:
         """Raise UserError for a team under a learner of one robot, or the other way round."""
-        count = max(len(task.robots), 1)
-        if count > 1 and not getattr(learner, "is_team", False):
-            names = ", ".join(task.robots)
-            line = f"trains 1 robot, task={task.name} has {count}: {names}"
-            raise UserError(f"learner={learner.name}: {line}; use learner=mappo, happo or ippo")
+        if len(task.robots) > 1:
+            require_team_learner(learner, task.name, "robot", tuple(task.robots))
         if not task.robots and getattr(learner, "is_team", False):
             raise UserError(f"learner={learner.name}: is for a team, task={task.name} has 1 robot; use learner=ppo")
 

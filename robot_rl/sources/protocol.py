@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -252,6 +252,13 @@ class TaskSource(ABC):
             training: The policy's origin, a `robot_rl_deploy.contract.TrainingSpec`.
         """
         raise UserError(f"export: {task.name} cannot be exported")
+
+
+def require_team_learner(learner: LearnerCfg, task: str, what: str, names: Sequence[str]) -> None:
+    """Raise UserError for a learner of one robot with a task of several; `what` they are, and their names."""
+    if not getattr(learner, "is_team", False):
+        line = f"trains 1 {what}, task={task} has {len(names)}: {', '.join(names)}"
+        raise UserError(f"learner={learner.name}: {line}; use learner=mappo, happo or ippo")
 
 
 def require_keys(tree: Mapping[str, Any], keys: Iterable[str]) -> None:

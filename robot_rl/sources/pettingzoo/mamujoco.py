@@ -18,7 +18,7 @@ from robot_rl.config import LearnerCfg
 from robot_rl.config.checks import to_float
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.sources.native import NativeSource
-from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, TaskSource, Worlds
+from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, TaskSource, Worlds, require_team_learner
 
 PREFIX = "mamujoco:"
 SCENARIOS = {
@@ -101,9 +101,7 @@ of a robot that is divided among agents:
 
     def check_learner(self, env: Any, task: Parts, learner: LearnerCfg) -> None:
         """Raise UserError for a learner of one agent."""
-        if not getattr(learner, "is_team", False):
-            count = len(env.agents)
-            raise UserError(f"learner={learner.name}: trains 1 agent, task={task.name} has {count}; use learner=mappo")
+        require_team_learner(learner, task.name, "agent", env.agents)
 
     def optional_keys(self, name: str) -> set[str]:
         """Return the terms of the robot's task."""

@@ -14,7 +14,7 @@ from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError
 from robot_rl.experiment.tree import coerce
 from robot_rl.sources.external import ExternalSource, missing_module, one_line, split_name
-from robot_rl.sources.protocol import Defaults, Resolved
+from robot_rl.sources.protocol import Defaults, Resolved, require_team_learner
 
 PREFIX = "zoo:"
 PRESET = {
@@ -105,6 +105,4 @@ class ZooSource(ExternalSource):
 
     def check_learner(self, env: Any, task: ZooTask, learner: LearnerCfg) -> None:
         """Raise UserError for a learner of one agent."""
-        if not getattr(learner, "is_team", False):
-            count = len(env.agents)
-            raise UserError(f"learner={learner.name}: trains 1 agent, task={task.name} has {count}; use learner=mappo")
+        require_team_learner(learner, task.name, "agent", env.agents)
