@@ -78,10 +78,10 @@ def run(arguments: Sequence[str]) -> int:
     out = check_optional("out", options.out, SESSION)
     options.refuse_unsupported("sim2sim")
     source = options.find_policy({**changes, "device": "cpu", "engine": "mujoco"})
-    load_runtime()
-    bundle = source.find_bundle()
     is_team = bool(source.cfg.task.robots)
     _check_team(options, is_team=is_team)
+    load_runtime()
+    bundle = source.find_bundle()
     result = (
         _team_session(source, options, bundle, settings)
         if is_team

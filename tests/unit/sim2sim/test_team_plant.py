@@ -1,5 +1,6 @@
 """A simulated team: each robot's sensors and motors are its own, and it goes on when another is out."""
 
+import sys
 import types
 
 import numpy as np
@@ -93,6 +94,9 @@ def test_kills():
         (("policy=go2_pair_carry", "seconds=0"), "seconds=0: a session of a team has an end"),
     ],
 )
-def test_what_is_for_one_robot_or_for_a_team(words, line, capsys):
+def test_what_is_for_one_robot_or_for_a_team(words, line, capsys, monkeypatch):
+    monkeypatch.setitem(
+        sys.modules, "robot_rl_runtime", None
+    )  # what is wrong is said where the runtime is missing, too
     assert main(["sim2sim", *words]) == 2
     assert line in capsys.readouterr().err
