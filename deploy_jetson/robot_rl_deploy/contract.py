@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from robot_rl_deploy.messages import MessageSpec, check_messages
 from robot_rl_deploy.parts import SCHEMA_VERSION, ActionSpec, CommandSpec, JointSpec, LayoutSpec, TrainingSpec
 from robot_rl_deploy.plausible import check_parts, check_periods
 from robot_rl_deploy.strict import ContractError, at_least, decode, refuse, unique
@@ -56,6 +57,8 @@ class Contract:
         command: Components of the command in their order; empty without one.
         fallback_pose: Position of every joint to stand in when the policy is refused [rad or m].
         training: Origin of the policy.
+        team: Names of the robots of a team that tell each other messages, in their order; empty for one robot.
+        messages: What they tell.
     """
 
     schema_version: int
@@ -69,6 +72,8 @@ class Contract:
     command: tuple[CommandSpec, ...]
     fallback_pose: dict[str, float]
     training: TrainingSpec
+    team: tuple[str, ...] = ()
+    messages: tuple[MessageSpec, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that the parts fit together.
@@ -91,6 +96,7 @@ class Contract:
                 refuse(field, f"a list of {len(names)}", f"{most} are the most")
         self._check_actions()
         self._check_observations()
+        self._check_messages()
         self.commanded()
         self._check_times()
         known = {joint.name: joint for joint in self.joints}
@@ -106,6 +112,11 @@ class Contract:
     def joint_names(self) -> tuple[str, ...]:
         """Names of the joints in the order of every joint signal."""
         return tuple(joint.name for joint in self.joints)
+
+    @property
+    def heard(self) -> dict[str, tuple[MessageSpec, int]]:
+        """The signals that are messages of other robots: the message, and the sender from this robot on."""
+        return {heard.signal: (message, heard.sender) for message in self.messages for heard in message.heard}
 
     def signal_sizes(self) -> dict[str, int]:
         """Return the widths of the signals, without the clock, which is computed from the number of steps."""
@@ -171,6 +182,18 @@ class Contract:
         if total > MAX_SIZE:
             refuse("layout.observation_size", total, f"{MAX_SIZE} are the most")
 
+    def _check_messages(self) -> None:
+        sizes = self.signal_sizes()
+        check_messages(self.team, self.messages, {name: sizes[name] for name in sizes if kind_of(name) == MEASURED})
+        for message in self.messages:
+            for term in message.terms:
+                where = f"message '{message.name}': term '{term.name}':"
+                for name in set(term.params.get("joints", ())) - set(self.joint_names):
+                    refuse(f"{where} params.joints", name, f"it must be among {', '.join(self.joint_names)}")
+                declared = kind_of(term.signal) in DECLARED_SIGNALS and term.signal not in sizes
+                if not declared and term.size != (size := term_size(term, sizes)):
+                    refuse(f"{where} size", term.size, f"{term.transform} of {term.signal} is {size} wide")
+
     def _check_times(self) -> None:
         for field in ("control_period_s", "physics_timestep_s"):
             at_least(field, getattr(self, field), 0, strictly=True)
@@ -207,6 +230,9 @@ def to_dict(contract: Contract) -> dict[str, Any]:
     data = json.loads(json.dumps(dataclasses.asdict(contract), allow_nan=False))
     if not contract.layout.state_size:
         del data["layout"]["state_size"]
+    for name in ("team", "messages"):
+        if not data[name]:
+            del data[name]
     for action in data["actions"]:
         for name in ("command", "max_error"):
             if not action[name]:

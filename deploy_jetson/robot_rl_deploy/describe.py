@@ -18,7 +18,8 @@ def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Con
 
     Args:
         description: Result of the environment's `describe_policy()`: "robot", "joints", "actions", "observations",
-            "control_period_s", "physics_timestep_s" and, if there is one, "command" with its "ranges".
+            "control_period_s", "physics_timestep_s" and, if there is one, "command" with its "ranges"; of robots that
+            tell each other messages "team" and "messages".
         training: Origin of the policy.
 
     Returns:
@@ -54,8 +55,16 @@ def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Con
         "command": command,
         "fallback_pose": dict(fallback),
         "training": {name: getattr(training, name) for name in ("run_id", "task", "git_commit", "iteration")},
+        "team": list(description.get("team", ())),
+        "messages": [_message(message, list(by_name)) for message in description.get("messages", ())],
     }
     return from_dict(data)
+
+
+def _message(message: Mapping[str, Any], joint_names: Sequence[str]) -> dict[str, Any]:
+    told = [_observation(term, joint_names, commanded=False) for term in message["terms"]]
+    plain = {"scale": 1.0, "clip": None, "history": 1}
+    return dict(message) | {"terms": [term | plain for term in told]}
 
 
 def _finite_or_none(field: str, value: Any) -> Any:

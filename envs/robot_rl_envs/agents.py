@@ -16,6 +16,9 @@ MAX_AGENTS = 16
 CREDITS = ("robot", "role", "team")
 """To which robots a reward is credited: to the robot itself, or as a mean to all of its role or of the whole team."""
 
+MAX_MESSAGE, MAX_LATE_S = 64, 2.0
+"""Values of a message at most, and how old one may be [s]."""
+
 SCOPES = ("team", "robot")
 """The episode of which a termination ends: of the whole team, or of the robot, which then drops out of it."""
 
@@ -107,6 +110,38 @@ class Team:
         return self.size != (0, 0)
 
 
+@dataclass(kw_only=True, slots=True)
+class Message:
+    """What each robot tells the others in every control step; a term with a parameter ``message`` hears it.
+
+    Attributes:
+        terms: observations of the sender, by name, of what a robot measures; their values are sent as they are, since
+            noise, scale and clip belong to the term that hears them.
+        width: number of values.
+        latency_s: (lo, hi) how old a message is when it arrives, drawn by each receiver at every reset [s].
+        loss: the probability that a message does not arrive; the last one that did is repeated.
+        late_s: how old a message may be [s]: robots forget older ones, and an evaluation of late messages gives all of
+            them that age.
+    """
+
+    terms: dict[str, Any]
+    width: int
+    latency_s: tuple[float, float] = (0.0, 0.0)
+    loss: float = 0.0
+    late_s: float = 0.2
+
+    def __post_init__(self) -> None:
+        require(is_whole(self.width, 1, MAX_MESSAGE), "width", self.width, f"must be an int in [1, {MAX_MESSAGE}]")
+        pair = self.latency_s
+        fits = are_numbers(pair, 2) and 0 <= pair[0] <= pair[1]
+        require(fits, "latency_s", pair, "must be (lo, hi) with 0 <= lo <= hi [s]")
+        self.latency_s = (float(pair[0]), float(pair[1]))
+        require(is_number(self.loss) and 0 <= self.loss < 1, "loss", self.loss, "must be in [0, 1)")
+        fits = is_number(self.late_s) and self.latency_s[1] <= self.late_s <= MAX_LATE_S
+        right = f"must be from latency_s's {self.latency_s[1]:g} to {MAX_LATE_S:g} [s]"
+        require(fits and self.late_s > 0, "late_s", self.late_s, right)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
     """The robots of one role among all of a team.
@@ -118,6 +153,7 @@ class Crew:
         index: its place among the crews.
         pos, yaw: where its robots start [m, rad].
         team: how robots come and go.
+        messages: width of each message that they send, by name.
     """
 
     role: str
@@ -127,6 +163,7 @@ class Crew:
     pos: tuple[tuple[float, float, float], ...] = ()
     yaw: tuple[float, ...] = ()
     team: Team = field(default_factory=Team)
+    messages: dict[str, int] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -134,8 +171,9 @@ class Crew:
         return len(self.agents)
 
 
-def make_crews(robots: Mapping[str, Agent], team: Team) -> list[Crew]:
+def make_crews(robots: Mapping[str, Agent], team: Team, messages: Mapping[str, Message]) -> list[Crew]:
     """Return the crews of a team, in the order of their first robots."""
+    widths = {name: message.width for name, message in messages.items()}
     roles = dict.fromkeys(agent.group for agent in robots.values())
     crews = []
     for index, role in enumerate(roles):
@@ -150,6 +188,7 @@ def make_crews(robots: Mapping[str, Agent], team: Team) -> list[Crew]:
                 pos=tuple(agent.pos for agent in agents),
                 yaw=tuple(agent.yaw for agent in agents),
                 team=team,
+                messages=widths,
             )
         )
     return crews

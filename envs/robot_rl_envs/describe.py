@@ -11,7 +11,7 @@ from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.entity.robot_checks import require_mirror
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout
+from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout, said_sizes
 from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.task import Task, TorchTerm
 from robot_rl_envs.terms.checks import require
@@ -148,18 +148,49 @@ def describe_policy(
     if command is not None:
         ranges = {name: [row["lower"], row["upper"]] for name, row in command["components"].items()}
         command |= {"ranges": ranges}
-    return {
-        "task": task.name,
-        "robot": scene.robot.name,
-        "joints": _joint_rows(scene),
-        "actions": actions,
-        "action_kind": task.actions.kind,
-        "action_clip": task.actions.clip,
-        "observations": [row for group in groups for row in rows[group]],
-        "control_period_s": task.sim.step_dt,
-        "physics_timestep_s": task.sim.timestep,
-        "command": command,
-    } | ({"images": list(images)} if images else {})
+    return (
+        {
+            "task": task.name,
+            "robot": scene.robot.name,
+            "joints": _joint_rows(scene),
+            "actions": actions,
+            "action_kind": task.actions.kind,
+            "action_clip": task.actions.clip,
+            "observations": [row for group in groups for row in rows[group]],
+            "control_period_s": task.sim.step_dt,
+            "physics_timestep_s": task.sim.timestep,
+            "command": command,
+        }
+        | ({"images": list(images)} if images else {})
+        | _describe_messages(task, scene)
+    )
+
+
+def _describe_messages(task: Task, scene: Scene) -> dict[str, Any]:
+    """Describe the messages between the robots of a team; nothing where there are none."""
+    crew = scene.crew
+    if crew is None or not task.messages:
+        return {}
+    rows = []
+    for k, (name, sizes) in enumerate(said_sizes(task, scene).items()):
+        message = task.messages[name]
+        slots = [ObservationSlot(part, message.terms[part], 0, size, 1) for part, size in sizes.items()]
+        rows.append(
+            {
+                "name": name,
+                "width": message.width,
+                "latency_s": list(message.latency_s),
+                "loss": message.loss,
+                "late_s": message.late_s,
+                "terms": [_observation_row(slot, scene, task) for slot in slots],
+                "heard": [
+                    {"signal": f"measured/{term.measured}", "sender": int(term.params["sender"])}
+                    for term in task.heard.values()
+                    if term.params[term.hears] in (name, k)
+                ],
+            }
+        )
+    return {"team": list(crew.names), "messages": rows}
 
 
 def describe_metrics(task: Task) -> dict[str, dict[str, Any]]:

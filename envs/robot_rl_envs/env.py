@@ -190,7 +190,7 @@ class Env(VecEnv):
             )
         if self.scene.crew is not None:
             self._sense = record(kernels.sense, lambda k, first: [s, f, c, numbers[k], first])
-            self._share = record(kernels.share, lambda k, first: [s, c, first])
+            self._share = record(kernels.share, lambda k, first: [s, c, numbers[k], first])
 
     def _start(self) -> None:
         self._startup.launch()

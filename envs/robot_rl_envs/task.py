@@ -1,5 +1,6 @@
 """What a task is: a robot, simulation options and named lists of terms. Plain data; nothing is compiled here."""
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,7 @@ from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.actuation.actuators import Actuator, PositionPd
 from robot_rl_envs.actuation.latency import Randomize, with_latency
-from robot_rl_envs.agents import CREDITS, SCOPES, Agent, Crew, Role, Team, check_team, make_crews
+from robot_rl_envs.agents import CREDITS, SCOPES, Agent, Crew, Message, Role, Team, check_team, make_crews
 from robot_rl_envs.objects import Articulated, Contact, Object, check_objects
 from robot_rl_envs.sensing.camera import ImageGroup
 from robot_rl_envs.sensing.pipeline import OPTIONS, check_options
@@ -26,11 +27,17 @@ INTEGRATORS = ("implicitfast", "euler", "rk4")
 OVER = ("mean", "end", "max", "min")
 """What an evaluation takes of a metric over an episode's steps."""
 
-NAMED = ("body", "joint", "site", "object", "object_joint", "contact", "sensor")
+NAMED = ("body", "joint", "site", "object", "object_joint", "contact", "sensor", "message")
 """What a parameter may name: one that is called so, or ends so (``left_site``)."""
 
 MAX_TERMINATIONS = 31
 """Terminations of a task at most: the bits of the state field ``termination_bits``."""
+
+CLIP = 100.0
+"""Default bound on an observation's magnitude."""
+
+ON_THE_WAY = ("delay_s", "delay_steps", "dropout", "measured")
+"""Options of an observation which the message that it hears sets."""
 
 TWICE = "given twice; every term, and every group of images, needs a name of its own"
 
@@ -192,7 +199,7 @@ class Observation(_Term):
     measured: str
 
     def __init__(
-        self, fn: Any, *, noise: float = 0.0, scale: float = 1.0, clip: float = 100.0, history: int = 1, **options: Any
+        self, fn: Any, *, noise: float = 0.0, scale: float = 1.0, clip: float = CLIP, history: int = 1, **options: Any
     ):
         pipeline = check_options({name: options.pop(name) for name in OPTIONS if name in options})
         self._bind(fn, options)
@@ -205,6 +212,16 @@ class Observation(_Term):
         self.noise, self.scale, self.clip, self.history = float(noise), float(scale), float(clip), history
         for name, value in pipeline.items():
             setattr(self, name, value)
+
+    @property
+    def hears(self) -> str:
+        """The parameter that names the message which the term hears; empty for another term."""
+        return next((param for param in self.params if named_kind(param) == "message"), "")
+
+    def changed(self, names: tuple[str, ...]) -> list[str]:
+        """Return those of these options that are not at their defaults."""
+        plain = OPTIONS | {"noise": 0.0, "scale": 1.0, "clip": CLIP, "history": 1}
+        return [name for name in names if getattr(self, name) != plain[name]]
 
 
 class Command(_Term):
@@ -411,6 +428,7 @@ class Task:
             model of the first.
         roles: what the robots of a role have differently from the task, by the role's name.
         team: how the robots of an episode come and go.
+        messages: what each robot of a team tells the others, by name.
     """
 
     name: str
@@ -445,9 +463,11 @@ class Task:
     robots: dict[str, Agent] = field(default_factory=dict)
     roles: dict[str, Role] = field(default_factory=dict)
     team: Team = field(default_factory=Team)
+    messages: dict[str, Message] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._check_robots()
+        self._check_messages()
         check_length(self.episode_length_s, self.sim.step_dt)
         check_objects(self.objects, self.contacts)
         require("actor" in self.vectors, "observations", sorted(self.vectors), "needs a group 'actor' of terms")
@@ -458,8 +478,7 @@ class Task:
         for name, group in self.vectors.items():
             require(bool(group.terms), f"observations.{name}", group.terms, "needs at least one term")
             _check_terms(f"observations.{name}", "observation", group.terms)
-        actor = getattr(self.observations["actor"], "terms", {})
-        names = [term.measured for term in actor.values() if getattr(term, "measured", "")] + list(self.images)
+        names = [*(term.measured for term in self._sensed.values() if getattr(term, "measured", "")), *self.images]
         twice = next((name for name in names if names.count(name) > 1), "")
         require(not twice, "observations.actor: measured", twice, TWICE)
         count = len(self.terminations)
@@ -491,10 +510,68 @@ class Task:
                 right = f"its {', '.join(of_object)} belongs to all robots of the world; give it team=True"
                 require(event.team or not of_object, f"{path}events.{name}.team", event.team, right)
 
+    def _check_messages(self) -> None:
+        for name, message in self.messages.items():
+            require(
+                isinstance(message, Message), f"messages.{name}", message, "must be a Message(terms=..., width=...)"
+            )
+            require(str(name).isidentifier(), "messages", name, "a message's name must be letters, digits and _")
+            _check_terms(f"messages.{name}.terms", "observation", message.terms)
+            require(bool(message.terms), f"messages.{name}.terms", message.terms, "needs at least one term")
+            for part, term in message.terms.items():
+                others = (option for option in OPTIONS if option != "measured")
+                given = term.changed(("noise", "scale", "clip", "history", *others))
+                line = "is sent as it is; give this to the term that hears it"
+                require(not given, f"messages.{name}.terms.{part}", ", ".join(given), line)
+                require(
+                    not term.hears, f"messages.{name}.terms.{part}", term.info.name, "hears a message; send another"
+                )
+        for group, terms in ((name, group.terms) for name, group in self.vectors.items()):
+            for name, term in terms.items():
+                if getattr(term, "hears", ""):
+                    given = term.changed(ON_THE_WAY)
+                    line = f"is set by the message; set messages.{term.params[term.hears]}"
+                    require(not given, f"observations.{group}.{name}", ", ".join(given), line)
+
+    def delivered(self, term: Any) -> Any:
+        """Return a term of an observation group with what happens to a message that it hears; another as it is."""
+        param = getattr(term, "hears", "")
+        if not param or not self.messages:
+            return term
+        named = term.params[param]
+        name = named if isinstance(named, str) else list(self.messages)[int(named)]
+        message = self.messages.get(name)
+        if message is None:  # its parameter is refused by its name
+            return term
+        found = copy.copy(term)
+        sender = int(term.params.get("sender", 0))
+        found.delay_s, found.dropout, found.measured = message.latency_s, message.loss, f"heard_{name}_{sender}"
+        found.delay_steps = max(1, round(message.late_s / self.sim.step_dt))
+        return found
+
+    @property
+    def _sensed(self) -> dict[str, Any]:
+        """The terms of the group "actor", those that hear a message with what happens to it."""
+        terms = getattr(self.observations["actor"], "terms", {})
+        return {name: self.delivered(term) for name, term in terms.items()}
+
+    @property
+    def heard(self) -> dict[str, Observation]:
+        """The actor's terms that hear a message, by name."""
+        return {name: term for name, term in self._sensed.items() if getattr(term, "hears", "")}
+
+    def late_messages(self) -> dict[str, float]:
+        """Return the parameters with which every message that the actor hears is as late as it may be [s]."""
+        return {
+            f"observations.actor.{name}.delay_s.{end}": term.delay_steps * self.sim.step_dt
+            for name, term in self.heard.items()
+            for end in (0, 1)
+        }
+
     @property
     def crews(self) -> list[Crew]:
         """The robots by role; empty for a task of one robot."""
-        return make_crews(self.robots, self.team)
+        return make_crews(self.robots, self.team, self.messages)
 
     def of_role(self, crew: Crew) -> "Task":
         """Return the task as one robot of a role has it: with its model and the role's own sections."""
@@ -523,6 +600,7 @@ class Task:
     def sections(self) -> dict[str, dict[str, Any]]:
         """Return the named terms by the path of their section, such as "rewards" or "observations.actor"."""
         found = {name: getattr(self, name) for name in _SECTIONS}
+        found |= {f"messages.{name}.terms": message.terms for name, message in self.messages.items()}
         return found | {f"observations.{name}": group.terms for name, group in self.vectors.items()}
 
     def named(self, kind: str) -> dict[str, str]:
@@ -538,13 +616,15 @@ class Task:
     @property
     def measured(self) -> dict[str, Observation]:
         """The actor's terms with a declared measurement, by the measurement's name."""
-        actor = getattr(self.observations["actor"], "terms", {})
-        return {term.measured: term for term in actor.values() if getattr(term, "measured", "")}
+        return {term.measured: term for term in self._sensed.values() if getattr(term, "measured", "")}
 
     @property
     def not_measured(self) -> list[str]:
-        """Names of the actor's terms that nothing on a robot measures; none of a task that is not for a robot."""
-        actor = getattr(self.observations["actor"], "terms", {}) if self.deployable else {}
+        """Names of terms of actor and messages that nothing on a robot measures; none of a task that is not for one."""
+        if not self.deployable:
+            return []
+        told = {f"{name}.{part}": term for name, one in self.messages.items() for part, term in one.terms.items()}
+        actor = self._sensed | told
         return [name for name, term in actor.items() if not getattr(term, "measured", "") and not _signal_of(term)]
 
     def _components(self, term: Command) -> dict[str, str]:

@@ -129,15 +129,14 @@ def _show_table(name: str, result: Mapping[str, Any]) -> None:
 
 
 def _show_team(team: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
-    """Print what each robot of a team does, and what the others lose when it drops out."""
-    robots, without = team["robots"], team["without"]
+    """Print what each robot of a team does, and what is lost when one drops out, or messages are late."""
+    robots, without, late = team["robots"], team["without"], team.get("late")
     names = [name for name in metrics if any(row.get(name) is not None for row in robots.values())]
-    heads = ("metric", *robots, *(f"without {name}" for name in without))
-    rows = [
-        (name, *(_cell(row.get(name)) for row in robots.values()), *(_cell(row.get(name)) for row in without.values()))
-        for name in names
-    ]
-    print("each robot, and the others where one drops out after a third of the time:")
+    columns = robots | {f"without {name}": row for name, row in without.items()}
+    columns |= {} if late is None else {"messages late": late}
+    heads, rows = ("metric", *columns), [(name, *(_cell(row.get(name)) for row in columns.values())) for name in names]
+    also = "" if late is None else ", and all with late messages"
+    print(f"each robot, the others where one drops out after a third of the time{also}:")
     print_table(heads, rows, right=range(1, len(heads)), least=TABLE_WIDTH)
 
 

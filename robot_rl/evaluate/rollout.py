@@ -123,7 +123,7 @@ FALLS_AT = 1 / 3
 
 
 def evaluate_team(make_env: Callable[[], Any], controller: Controller, seconds: float) -> dict[str, Any]:
-    """Return what each robot of a team does, and what the others lose when it drops out.
+    """Return what each robot of a team does, and what the team loses when one drops out, or messages are late.
 
     Args:
         make_env: As of `evaluate_run`.
@@ -132,7 +132,8 @@ def evaluate_team(make_env: Callable[[], Any], controller: Controller, seconds: 
 
     Returns:
         "robots" (robot -> summary of its episodes) and "without" (robot -> summary of the other robots' episodes, from
-        which it drops out a third of the time in).
+        which it drops out a third of the time in); of robots that hear each other "late" (summary of all robots'
+        episodes with messages as late as they may be).
     """
     with contextlib.closing(make_env()) as env:
         agents, worlds = list(env.agents), env.num_worlds
@@ -150,7 +151,14 @@ def evaluate_team(make_env: Callable[[], Any], controller: Controller, seconds: 
             names = dict.fromkeys(name for row in others for name in row)
             pooled = {name: torch.cat([row[name] for row in others if name in row]) for name in names}
             without[lost] = summarize(pooled)
-    return {"robots": {name: summarize(row) for name, row in found.items()}, "without": without, "worlds": worlds}
+        result = {"robots": {name: summarize(row) for name, row in found.items()}, "without": without, "worlds": worlds}
+        late = [(crew, crew.cfg.late_messages()) for crew, _ in env.parts().values()]
+        for crew, changes in late:
+            for path, seconds_late in changes.items():
+                crew.set_param(path, seconds_late)
+        if any(changes for _, changes in late):
+            result["late"] = summarize(measure(env, controller, seconds=seconds))
+    return result
 
 
 def _by_robot(episodes: Mapping[str, Tensor], agents: list[str], env: Any) -> dict[str, dict[str, Tensor]]:

@@ -19,7 +19,7 @@ NOT_IN_TREE = (
     *("name", "summary", "robot", "num_envs", "solved", "deployable"),
     *("learner", "learner_cpu", "learner_name", "presets"),
 )
-OF_TEAMS = ("robots", "roles", "team")
+OF_TEAMS = ("robots", "roles", "team", "messages")
 """Fields of a task that only one with several robots has."""
 _HIDDEN = object()
 

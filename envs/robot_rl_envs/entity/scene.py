@@ -47,6 +47,8 @@ def make_scene(task: Task, crew: Crew | None = None) -> Scene:
     """
     check_events(task.actions.actuator, task.events)
     require_sound(task.robot)
+    if task.messages and crew is None:
+        raise ValueError(f"messages={list(task.messages)}: a task of one robot has none; leave them out")
     terrain = None
     if task.terrain is not None:
         from robot_rl_envs.terrain import build_terrain
@@ -203,6 +205,7 @@ class Scene:
             "object": self.objects,
             "object_joint": self.things.joints,
             "contact": self.contacts,
+            "message": self.crew.messages if self.crew is not None else {},
         }
         return {name: k for k, name in enumerate(names[kind])}, robot if kind == "joint" else "the task"
 

@@ -30,6 +30,7 @@ def watched_fields(task: Task) -> tuple[str, ...]:
         ValueError: a term declares a field that cannot be watched.
     """
     sections = [task.rewards, task.terminations, *(group.terms for group in task.vectors.values())]
+    sections += [message.terms for message in task.messages.values()]
     found: set[str] = set()
     for terms in sections:
         for name, term in terms.items():

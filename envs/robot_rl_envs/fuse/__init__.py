@@ -124,7 +124,7 @@ def make_kernels(
     write_observe(writer, scene, task, fields)
     write_startup(writer, task)
     if scene.crew is not None:
-        write_share(writer, scene)
+        write_share(writer, scene, task)
     drive.write(writer)
     body = "\n".join(writer.lines)
     names = "".join(f"{alias}={fn.module.name}.{fn.key};" for alias, fn in sorted(writer.functions.items()))

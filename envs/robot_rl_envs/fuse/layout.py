@@ -71,6 +71,11 @@ class TaskLayout:
     resolved: dict[str, float] = field(default_factory=dict)
     measured: dict[str, tuple[int, int]] = field(default_factory=dict)
 
+    def heard_size(self, scene: Scene, path: str) -> int:
+        """Return the width of a term that hears the message of a parameter: its values, and whether there is one."""
+        assert scene.crew is not None
+        return list(scene.crew.messages.values())[int(self.resolved[path])] + 1
+
     @property
     def observations(self) -> list[str]:
         """Names of the observation terms, "group.term", in the order of all groups."""
@@ -83,6 +88,26 @@ class TaskLayout:
             number: Any = self.resolved.get(path, value)
             self.values.append(float(number))
         return f"p[{self.params[path]}]"
+
+
+def said_sizes(task: Task, scene: Scene) -> dict[str, dict[str, int]]:
+    """Return how many values each term of each message sends.
+
+    Raises:
+        ValueError: A message is wider than declared, or narrower.
+    """
+    found = {}
+    for name, message in task.messages.items():
+        path = f"messages.{name}"
+        sizes = {
+            part: resolve_size(term.info.size, scene, f"{path}.terms.{part}") for part, term in message.terms.items()
+        }
+        total = sum(sizes.values())
+        if total != message.width:
+            given = ", ".join(f"{part} {size}" for part, size in sizes.items())
+            raise ValueError(f"{path}.width={message.width}: its terms have {total} values ({given}); declare {total}")
+        found[name] = sizes
+    return found
 
 
 def resolve_size(size: Size, scene: Scene, path: str) -> int:
@@ -161,9 +186,11 @@ def make_layout(task: Task, scene: Scene) -> TaskLayout:
     _check_overlaps(task, layout.resolved)
     for group_name, group in task.vectors.items():
         slots, offset, columns = [], 0, 0
-        for name, term in group.terms.items():
-            torch_term = isinstance(term, TorchTerm)
+        for name, entry in group.terms.items():
+            torch_term, term = isinstance(entry, TorchTerm), task.delivered(entry)
             size = term.size if torch_term else resolve_size(term.info.size, scene, f"observations.{group_name}.{name}")
+            if not torch_term and term.hears:
+                size = layout.heard_size(scene, f"observations.{group_name}.{name}.{term.hears}")
             history = 1 if torch_term else term.history
             slot = ObservationSlot(name, term, offset, size, history, muted=group.muted)
             if not torch_term:

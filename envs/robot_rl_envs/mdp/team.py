@@ -13,7 +13,7 @@ from robot_rl_envs.mdp.commands import MIRRORED_VELOCITY, TWO_PI, VELOCITY, wrap
 from robot_rl_envs.mdp.objects import to_base
 from robot_rl_envs.quat import quat_rotate, yaw_of
 from robot_rl_envs.terms import command, event, metric, observation, reward
-from robot_rl_envs.terms.checks import check_above, check_least, check_range
+from robot_rl_envs.terms.checks import check_above, check_least, check_range, require
 
 # -- commands --------------------------------------------------------------------------------------------------------
 
@@ -199,6 +199,24 @@ def others_vel(s: Any, i: int, j: int) -> float:
     if s.team_active[w, b] == 0:
         return 0.0
     return to_base(s, i, s.team_lin_vel_w[w, b])[j % 3]
+
+
+def _check_sender(params: dict[str, float], scene: Any) -> None:
+    others = scene.sizes["others"]
+    fits = params["sender"] in range(others)
+    require(fits, "sender", params["sender"], f"there are {others} other robots, must be in 0 to {others - 1}")
+
+
+@observation(size=0, check=_check_sender)
+def heard(s: Any, i: int, j: int, message: float, sender: float) -> float:
+    """Values of a message of the sender-th robot after this one, and 1 where it takes part; zeros where it does not."""
+    w, b = world_of(s, i), other_of(s, i, int(sender))
+    if s.team_active[w, b] == 0:
+        return 0.0
+    at = s.said_at[int(message)]
+    if at + j == s.said_at[int(message) + 1]:
+        return 1.0
+    return s.said[w, b, at + j]
 
 
 # -- rewards ---------------------------------------------------------------------------------------------------------

@@ -147,6 +147,8 @@ class Sensors:
 
 def used_sensors(task: Any) -> frozenset[str]:
     """Return the sensors that a task's terms read: "imu", "imu_acc", "encoders", "foot_forces", "height_scan"."""
-    groups = [group.terms for group in task.observations.values() if hasattr(group, "terms")]
+    groups = [
+        group.terms for group in (*task.observations.values(), *task.messages.values()) if hasattr(group, "terms")
+    ]
     terms = [term for group in groups for term in group.values() if hasattr(term, "params")]
     return frozenset(name for term in terms for name in term.info.source.uses)
