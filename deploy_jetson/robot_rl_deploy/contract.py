@@ -184,14 +184,14 @@ class Contract:
 
     def _check_messages(self) -> None:
         sizes = self.signal_sizes()
-        check_messages(self.team, self.messages, {name: sizes[name] for name in sizes if kind_of(name) == MEASURED})
+        declared = {name: size for name, size in sizes.items() if kind_of(name) in DECLARED_SIGNALS}
+        check_messages(self.team, self.messages, declared)
         for message in self.messages:
             for term in message.terms:
                 where = f"message '{message.name}': term '{term.name}':"
                 for name in set(term.params.get("joints", ())) - set(self.joint_names):
                     refuse(f"{where} params.joints", name, f"it must be among {', '.join(self.joint_names)}")
-                declared = kind_of(term.signal) in DECLARED_SIGNALS and term.signal not in sizes
-                if not declared and term.size != (size := term_size(term, sizes)):
+                if term.size != (size := term_size(term, sizes)):
                     refuse(f"{where} size", term.size, f"{term.transform} of {term.signal} is {size} wide")
 
     def _check_times(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from robot_rl_deploy.strict import at_least, refuse, unique
-from robot_rl_deploy.terms import MEASURED, ObservationSpec, kind_of
+from robot_rl_deploy.terms import DECLARED_SIGNALS, MEASURED, ObservationSpec, kind_of
 
 MAX_TEAM, MAX_MESSAGES, MAX_WIDTH = 16, 16, 64
 MAX_LATE_S = 2.0
@@ -81,7 +81,7 @@ def check_messages(team: Sequence[str], messages: Sequence[MessageSpec], read: M
     Args:
         team: Names of the robots.
         messages: The messages.
-        read: Width of each measured signal that an observation reads.
+        read: Width of each signal of `DECLARED_SIGNALS` that an observation reads.
 
     Raises:
         ContractError: They do not fit.
@@ -99,7 +99,8 @@ def check_messages(team: Sequence[str], messages: Sequence[MessageSpec], read: M
     for message in messages:
         where = f"message '{message.name}':"
         for term in message.terms:
-            if kind_of(term.signal) == MEASURED and (term.signal not in read or term.signal in signals):
+            is_declared = kind_of(term.signal) in DECLARED_SIGNALS
+            if is_declared and (term.signal not in read or term.signal in signals):
                 refuse(f"{where} term '{term.name}': signal", term.signal, "the policy must measure it, too")
         for heard in message.heard:
             if not 0 <= heard.sender < len(team) - 1:

@@ -21,6 +21,7 @@ import torch
 
 from robot_rl.errors import PeerError, UserError, as_user_error, suggest
 from robot_rl.sim2sim.binary import Binary, high_priority, load_runtime
+from robot_rl.sim2sim.ether import Ether
 from robot_rl.sim2sim.link import BEHIND_S, LOOPBACK, Link, free_ports, make_link, request_of
 from robot_rl.sim2sim.plant import TICK_S, Body, plant_task
 from robot_rl.sim2sim.session import DAY_S, REPEAT_S, STAND_S, START_S, command_figures
@@ -158,13 +159,15 @@ class TeamRealTime:
         slipped_s: Time by which the simulation fell behind and did not catch up [s].
     """
 
-    def __init__(self, links: Mapping[str, Link]) -> None:
-        """Begin with the first tick."""
-        self._links, self._due = links, 0.0
+    def __init__(self, links: Mapping[str, Link], ether: Ether | None = None) -> None:
+        """Begin with the first tick; `ether` carries the messages between the robots, if there are any."""
+        self._links, self._due, self._ether = links, 0.0, ether
         self.late, self.slipped_s = 0, 0.0
 
     def tick(self, plant: TeamPlant) -> None:
         """Send the states, sleep until the tick ends, and hand on the newest commands."""
+        if self._ether is not None:
+            self._ether.carry(time.monotonic())
         for name, link in self._links.items():
             plant.bodies[name].sense(link.low, link.measured)
             link.send(plant.time_s)
@@ -227,12 +230,15 @@ class TeamSession:
         with contextlib.ExitStack() as stack:
             self.plant = TeamPlant(for_session(task), seed=cfg.seed, tick_s=cfg.tick_s)
             stack.callback(self.plant.close)
+            self.ether = _make_ether(bundles, cfg.seed)
+            if self.ether is not None:
+                stack.callback(self.ether.close)
             self.members = {
                 name: self._start(name, body, bundles[name], folder / name, stack)
                 for name, body in self.plant.bodies.items()
             }
             self._stack = stack.pop_all()
-        self.exchange = TeamRealTime({name: member.link for name, member in self.members.items()})
+        self.exchange = TeamRealTime({name: member.link for name, member in self.members.items()}, self.ether)
         self.plant.connect(self.exchange)
         self.plant.hold(True)
         self._zeros = torch.zeros(self.plant.env.num_envs, self.plant.env.num_actions)
@@ -244,13 +250,15 @@ class TeamSession:
         stack.callback(link.close)
         heard = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
         operator = self._runtime.OperatorEnd(heard)
+        words = ["--log", str(Path(self.cfg.log) / name)] if self.cfg.log else []
+        words += self.ether.arguments(name) if self.ether is not None else []
         binary = Binary(
             bundle,
             folder,
             transport=address,
             operator=heard,
             settings=self.cfg.settings,
-            arguments=[*(["--log", str(Path(self.cfg.log) / name)] if self.cfg.log else []), *self.cfg.arguments],
+            arguments=[*words, *self.cfg.arguments],
         )
         stack.callback(binary.stop)
         return Member(name, link, binary, operator)
@@ -365,7 +373,9 @@ class TeamSession:
                 "metrics": metrics[name],
                 "binary": member.binary.report(),
             }
-        return {
+        ether = self.ether
+        carried = {} if ether is None else {"messages": {"told": ether.told, "lost": ether.lost}}
+        return carried | {
             "policy_s": round(self.policy_s, 4),
             "simulated_s": round(self.plant.time_s, 4),
             "late_ticks": self.exchange.late,
@@ -387,6 +397,15 @@ class TeamSession:
     def close(self) -> None:
         """End all processes."""
         self._stack.close()
+
+
+def _make_ether(bundles: Mapping[str, Path], seed: int) -> Ether | None:
+    """Return what carries the messages between the robots; None where their contracts have none."""
+    from robot_rl_deploy.bundle import read_bundle
+
+    contracts = {name: read_bundle(path).contract for name, path in bundles.items()}
+    first = next(iter(contracts.values()))
+    return Ether(tuple(contracts), first.messages, seed) if first.messages else None
 
 
 def for_session(task: Any) -> Any:

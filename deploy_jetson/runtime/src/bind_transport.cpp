@@ -2,9 +2,11 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <random>
 
@@ -45,7 +47,7 @@ nb::dict as_dict(const TransportCounters& counters) {
 /// Speaks as the operator to a binary's operator address.
 class OperatorEnd {
  public:
-  explicit OperatorEnd(const std::string& address) : sender_(parse_address(address, "operator")) {
+  explicit OperatorEnd(const std::string& address) : sender_(parse_address(address, "operator"), "operator") {
     std::random_device random;
     source_ = (std::uint64_t{random()} << 32) | random();
   }
@@ -63,7 +65,7 @@ class OperatorEnd {
   }
 
  private:
-  OperatorSender sender_;
+  DatagramSender sender_;
   std::uint64_t source_, sequence_ = 0;
 };
 
@@ -89,7 +91,8 @@ void bind_frames(nb::module_& module) {
       .value("STATE", Message::kState)
       .value("COMMAND", Message::kCommand)
       .value("OPERATOR", Message::kOperator)
-      .value("BYE", Message::kBye);
+      .value("BYE", Message::kBye)
+      .value("TELL", Message::kTell);
   module.attr("PROTOCOL_VERSION") = kProtocolVersion;
   module.attr("MAX_FRAME") = kMaxFrame;
   module.def(
@@ -178,6 +181,30 @@ void bind_readers(nb::module_& module) {
         return std::pair(hello.commander, hello.states);
       },
       "data"_a, "Commander of a greeting and whether it wants states; None if there is none.");
+}
+
+void bind_tell(nb::module_& module) {
+  module.def(
+      "write_tell",
+      [](int sender, std::uint64_t sequence, const std::vector<float>& values, std::uint32_t layout) {
+        Tell tell;
+        tell.sender = static_cast<std::uint16_t>(sender);
+        tell.sequence = sequence;
+        tell.count = static_cast<std::int32_t>(values.size());
+        if (values.size() > kMaxTold) throw nb::value_error("too many values");
+        std::copy(values.begin(), values.end(), tell.values);
+        return written([&](auto out) { return write_tell(tell, layout, out); });
+      },
+      "sender"_a, "sequence"_a, "values"_a, "layout"_a, "What a robot of a team tells the others, as a frame.");
+  module.def(
+      "read_tell",
+      [](const nb::bytes& data) -> std::optional<std::tuple<int, std::uint64_t, std::vector<float>>> {
+        Tell tell;
+        const auto frame = opened(data, Message::kTell);
+        if (!frame || !read_tell(*frame, tell)) return std::nullopt;
+        return std::tuple(tell.sender, tell.sequence, std::vector<float>(tell.values, tell.values + tell.count));
+      },
+      "data"_a, "Sender, sequence number and values in a frame; None if there is none.");
 }
 
 void bind_ends(nb::module_& module) {
@@ -291,6 +318,7 @@ void bind_transport(nb::module_& module) {
   bind_frames(module);
   bind_writers(module);
   bind_readers(module);
+  bind_tell(module);
   bind_ends(module);
   bind_client(module);
   bind_unitree(module);

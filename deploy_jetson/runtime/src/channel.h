@@ -46,13 +46,13 @@ std::unique_ptr<ClientChannel> make_shm_client(const Address& address);
 /// Creates the segment, and removes it at the end. Throws UserError if a living process serves that name.
 std::unique_ptr<ServerChannel> make_shm_server(const Address& address);
 
-/// A UDP socket that listens for the operator.
-class OperatorSocket {
+/// A UDP socket that listens: for the operator, or for other robots; `what` begins messages.
+class DatagramSocket {
  public:
-  explicit OperatorSocket(const Address& address);
-  ~OperatorSocket();
-  OperatorSocket(const OperatorSocket&) = delete;
-  OperatorSocket& operator=(const OperatorSocket&) = delete;
+  DatagramSocket(const Address& address, const std::string& what);
+  ~DatagramSocket();
+  DatagramSocket(const DatagramSocket&) = delete;
+  DatagramSocket& operator=(const DatagramSocket&) = delete;
   std::size_t receive(std::span<std::byte> frame) noexcept;
   int fd() const { return fd_; }
 
@@ -60,13 +60,13 @@ class OperatorSocket {
   int fd_;
 };
 
-/// A UDP socket that sends to an operator's address.
-class OperatorSender {
+/// A UDP socket that sends to one address.
+class DatagramSender {
  public:
-  explicit OperatorSender(const Address& address);
-  ~OperatorSender();
-  OperatorSender(const OperatorSender&) = delete;
-  OperatorSender& operator=(const OperatorSender&) = delete;
+  DatagramSender(const Address& address, const std::string& what);
+  ~DatagramSender();
+  DatagramSender(const DatagramSender&) = delete;
+  DatagramSender& operator=(const DatagramSender&) = delete;
   bool send(std::span<const std::byte> frame) noexcept;
 
  private:

@@ -195,38 +195,21 @@ void place_commanded(Contract& contract) {
          "no observation is the command itself, with scale 1");
 }
 
-int term_size(const Contract& contract, const ObservationSpec& term) {
-  if (term.transform == "projected_gravity") return 3;
-  if (term.transform == "sin_cos_phase") return 2;
-  const bool of_joints = term.signal == "joint_pos" || term.signal == "joint_vel";
-  const int width = of_joints ? static_cast<int>(term.joints.size()) : contract.signal_size(term.signal);
-  return term.transform == "sin_cos" ? 2 * width : width;
-}
-
-void resolve_term(const Contract& contract, const ReadTerm& read, ObservationSpec& term) {
-  if (term.signal != "joint_pos" && term.signal != "joint_vel") return;
-  if (!read.joints) {
-    for (std::size_t i = 0; i < contract.joints.size(); ++i) term.joints.push_back(static_cast<int>(i));
-    return;
-  }
-  for (const auto& name : *read.joints) {
-    term.joints.push_back(joint_index(contract, name));
-    if (term.joints.back() < 0) {
-      refuse("observation '" + term.name + "': params.joints", shown(name), "it must be among " + joint_list(contract));
-    }
-  }
-}
-
-/// Give every measured signal its place in the robot's state, in the order in which the terms first read them.
-void place_measured(Contract& contract) {
+/// Give every measured signal its place in the robot's state, in the order in which the terms first read them: what the
+/// robot itself measures, then what it hears.
+void place_measured(Contract& contract, const ReadMessages& read) {
   std::map<std::string_view, int> places;
   long long size = 0;
-  for (auto& term : contract.observations) {
-    if (kind_of(term.signal) != kMeasured) continue;
-    const auto [found, is_new] = places.try_emplace(term.signal, static_cast<int>(size));
-    if (is_new) size += term.size;
-    if (size > kMaxMeasured) break;
-    term.place = found->second;
+  for (const bool heard : {false, true}) {
+    const long long before = size;
+    for (auto& term : contract.observations) {
+      if (kind_of(term.signal) != kMeasured || read.hears(term.signal) != heard) continue;
+      const auto [found, is_new] = places.try_emplace(term.signal, static_cast<int>(size));
+      if (is_new) size += term.size;
+      if (size > kMaxMeasured) break;
+      term.place = found->second;
+    }
+    contract.heard_size = static_cast<int>(size - before);
   }
   if (size > kMaxMeasured) {
     refuse("observations: number of measured values", std::to_string(size),
@@ -241,7 +224,8 @@ int most_of(const std::string& signal) {
   return signal == "height_scan" ? kMaxHeights : kMaxSize;
 }
 
-void check_observations(Contract& contract, const std::vector<ReadTerm>& terms, long long observation_size) {
+void check_observations(Contract& contract, const std::vector<ReadTerm>& terms, const ReadMessages& messages,
+                        long long observation_size) {
   for (const auto& read : terms) contract.observations.push_back(read.term);
   long long total = 0;
   for (std::size_t i = 0; i < terms.size(); ++i) {
@@ -250,7 +234,7 @@ void check_observations(Contract& contract, const std::vector<ReadTerm>& terms, 
     if ((term.signal == "command" || term.gated) && contract.command.empty()) {
       refuse(where, shown(term.signal), "it reads the command, but the contract has none");
     }
-    resolve_term(contract, terms[i], term);
+    resolve_term(contract, terms[i], where + ":", term);
     if (const int size = term_size(contract, term); term.size != size) {
       refuse(where + ": size", std::to_string(term.size),
              term.transform + " of " + term.signal + " is " + std::to_string(size) + " wide");
@@ -260,7 +244,7 @@ void check_observations(Contract& contract, const std::vector<ReadTerm>& terms, 
     }
     total += static_cast<long long>(term.size) * term.history;
   }
-  place_measured(contract);
+  place_measured(contract, messages);
   if (observation_size != total) {
     refuse("layout.observation_size", std::to_string(observation_size), "the terms add up to " + std::to_string(total));
   }
@@ -306,12 +290,35 @@ void check_version(const Json& value) {
 
 }  // namespace
 
+int term_size(const Contract& contract, const ObservationSpec& term) {
+  if (term.transform == "projected_gravity") return 3;
+  if (term.transform == "sin_cos_phase") return 2;
+  const bool of_joints = term.signal == "joint_pos" || term.signal == "joint_vel";
+  const int width = of_joints ? static_cast<int>(term.joints.size()) : contract.signal_size(term.signal);
+  return term.transform == "sin_cos" ? 2 * width : width;
+}
+
+void resolve_term(const Contract& contract, const ReadTerm& read, const std::string& where, ObservationSpec& term) {
+  if (term.signal != "joint_pos" && term.signal != "joint_vel") return;
+  if (!read.joints) {
+    for (std::size_t i = 0; i < contract.joints.size(); ++i) term.joints.push_back(static_cast<int>(i));
+    return;
+  }
+  for (const auto& name : *read.joints) {
+    term.joints.push_back(joint_index(contract, name));
+    if (term.joints.back() < 0) {
+      refuse(where + " params.joints", shown(name), "it must be among " + joint_list(contract));
+    }
+  }
+}
+
 Contract read_contract(std::string_view text) {
   const Json value = parse_json(text, "contract.json");
   check_version(value);
   const Fields fields(value, "",
                       {"schema_version", "robot", "joints", "actions", "observations", "layout", "control_period_s",
-                       "physics_timestep_s", "command", "fallback_pose", "training"});
+                       "physics_timestep_s", "command", "fallback_pose", "training"},
+                      {"team", "messages"});
   Contract contract;
   contract.robot = fields.text("robot");
   unique("robot", {contract.robot});
@@ -331,7 +338,9 @@ Contract read_contract(std::string_view text) {
   if (contract.actions.empty()) refuse("actions", "[]", "at least one is needed");
   if (terms.empty()) refuse("observations", "[]", "at least one is needed");
   check_actions(contract, action_size);
-  check_observations(contract, terms, observation_size);
+  auto messages = read_messages(fields, contract);
+  check_observations(contract, terms, messages, observation_size);
+  check_messages(std::move(messages), contract);
   place_commanded(contract);
   check_times(contract);
   read_fallback(fields.at("fallback_pose"), contract);

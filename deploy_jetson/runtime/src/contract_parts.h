@@ -32,5 +32,21 @@ struct ReadTerm {
   std::optional<std::vector<std::string>> joints;
 };
 ReadTerm read_term(const Json& value, const std::string& path);
+/// Resolve the names of a term's joints; `where` begins a message.
+void resolve_term(const Contract& contract, const ReadTerm& read, const std::string& where, ObservationSpec& term);
+/// Number of values of a term's transformed signal.
+int term_size(const Contract& contract, const ObservationSpec& term);
+
+/// Messages with the joints of their terms still given by name.
+struct ReadMessages {
+  std::vector<MessageSpec> messages;
+  std::vector<std::vector<ReadTerm>> terms;
+  /// Whether a signal is a message of another robot.
+  bool hears(std::string_view signal) const;
+};
+/// Read "team" and "messages", each checked by itself.
+ReadMessages read_messages(const Fields& fields, Contract& contract);
+/// Check that the messages fit the observations, and give them to the contract.
+void check_messages(ReadMessages read, Contract& contract);
 
 }  // namespace robot_rl

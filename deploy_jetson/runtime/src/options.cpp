@@ -77,6 +77,22 @@ std::string some(std::string_view name, const std::string& value) {
   return value;
 }
 
+std::string udp(std::string_view name, const std::string& value) {
+  if (!value.starts_with("udp:")) refuse_value(name, value, "udp:HOST:PORT");
+  parse_address(value, "--" + std::string(name));
+  return value;
+}
+
+std::vector<std::string> addresses(std::string_view name, const std::string& value) {
+  std::vector<std::string> all;
+  for (std::size_t at = 0; at <= value.size();) {
+    const auto end = std::min(value.find(',', at), value.size());
+    all.push_back(udp(name, value.substr(at, end - at)));
+    at = end + 1;
+  }
+  return all;
+}
+
 std::uint64_t commander(const std::string& value) {
   const bool hex = value.starts_with("0x");
   const auto number = parse<std::uint64_t>(std::string_view(value).substr(hex ? 2 : 0), hex ? 16 : 10);
@@ -121,6 +137,10 @@ const OptionRow kRows[] = {
     {"operator", "ADDRESS", [](O& o, V& v) { o.operator_address = some("operator", v); },
      "address to listen at for the operator, default udp:127.0.0.1:9871; robot: via the robot;\n"
      "none: no operator, the robot stands up and walks without one (simulation only)"},
+    {"name", "NAME", [](O& o, V& v) { o.name = some("name", v); }, "name of this robot in its team"},
+    {"hear", "ADDRESS", [](O& o, V& v) { o.hear = udp("hear", v); },
+     "udp:HOST:PORT to listen at for what the other robots of the team tell"},
+    {"tell", "ADDRESS,...", [](O& o, V& v) { o.tell = addresses("tell", v); }, "where the other robots listen"},
     {"backend", "NAME", [](O& o, V& v) { o.backend.name = choice("backend", v, kBackends); },
      "auto, onnxruntime or tensorrt"},
     {"precision", "NAME", [](O& o, V& v) { o.backend.precision = choice("precision", v, kPrecisions); },

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "backend.h"
 #include "settings.h"
@@ -20,6 +21,9 @@ struct Options {
   std::string transport = "udp:127.0.0.1:9870";         // --transport
   /// --operator; "robot": only through the robot; "none": no operator, no heartbeat.
   std::string operator_address = "udp:127.0.0.1:9871";
+  std::string name;                    // --name: of this robot in its team
+  std::string hear;                    // --hear: where it listens for the others
+  std::vector<std::string> tell;       // --tell: where the others listen
   BackendOptions backend;              // --backend, --precision, --onnxruntime, --engine-cache
   Settings settings;                   // --settings FILE.json, and --set name=value
   std::filesystem::path log;           // --log DIR or FILE.mcap; empty: none

@@ -9,7 +9,7 @@ namespace robot_rl {
 
 Receiver::Receiver(std::string identity, const std::string& operator_address, std::uint64_t commander)
     : commander_(commander), watch_(commander), identity_(std::move(identity)) {
-  if (names_socket(operator_address)) operator_.emplace(parse_address(operator_address, "operator"));
+  if (names_socket(operator_address)) operator_.emplace(parse_address(operator_address, "operator"), "operator");
 }
 
 bool Receiver::take_state(LowState& state) noexcept {

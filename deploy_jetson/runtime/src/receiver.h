@@ -49,7 +49,7 @@ class Receiver : public Transport {
   void drain() noexcept;
 
   std::string identity_;
-  std::optional<OperatorSocket> operator_;
+  std::optional<DatagramSocket> operator_;
 };
 
 }  // namespace robot_rl

@@ -59,6 +59,17 @@ std::string transport_counters(const TransportCounters& counters) {
       .str();
 }
 
+std::string radio_counters(const RadioCounters& counters) {
+  return JsonObject()
+      .add("told", counters.told)
+      .add("heard", counters.heard)
+      .add("old", counters.old)
+      .add("damaged", counters.damaged)
+      .add("foreign", counters.foreign)
+      .add("send_failed", counters.send_failed)
+      .str();
+}
+
 std::string thread_use(const ThreadUse& use) {
   return JsonObject()
       .add("allocations", use.allocations)
@@ -110,6 +121,7 @@ std::string report_json(const Options& options, const Bundle& bundle, const Loop
   report.raw("realtime", realtime(options, facts));
   report.raw("loop", loop_counters(loop.counters()));
   report.raw("transport_counters", transport_counters(facts.transport_counters));
+  if (facts.radio) report.raw("radio", radio_counters(*facts.radio));
   report.raw("threads", JsonObject()
                             .raw("policy", thread_use(loop.policy_use()))
                             .raw("writer", thread_use(loop.writer_use()))

@@ -13,6 +13,7 @@
 #include "logger.h"
 #include "loop.h"
 #include "options.h"
+#include "radio.h"
 #include "report.h"
 #include "rt.h"
 #include "watchdog.h"
@@ -143,6 +144,7 @@ class Run {
   void connect() {
     const bool local = options_.operator_address == "none" || options_.operator_address == "robot";
     transport_ = make_transport(options_.transport, local ? "" : options_.operator_address, options_.commander);
+    join_team();
     robot_ = transport_->connect(bundle_->contract, options_.connect_timeout_s);
     facts_.transport = transport_->identity();
     say("robot " + robot_.robot + " at " + facts_.transport + ", operator " + options_.operator_address);
@@ -150,6 +152,21 @@ class Run {
     std::string note;
     watchdog_->wait_ready(options_.connect_timeout_s + 1, note);
     if (!note.empty()) refuse_or_say("watchdog: " + note);
+  }
+
+  /// With messages in the contract: tell the other robots of the team what this one senses, and hear them.
+  void join_team() {
+    const bool given = !options_.name.empty() || !options_.hear.empty() || !options_.tell.empty();
+    if (bundle_->contract.messages.empty()) {
+      if (given) throw UserError("--name, --hear, --tell: the bundle has no messages between robots; remove them");
+      return;
+    }
+    auto radio = std::make_unique<Radio>(std::move(transport_), bundle_->contract,
+                                         RadioOptions{options_.name, options_.hear, options_.tell});
+    radio_ = radio.get();
+    transport_ = std::move(radio);
+    if (options_.hear.empty()) say("warning: it hears no other robot; give --hear udp:HOST:PORT");
+    if (options_.tell.empty()) say("warning: it tells the other robots nothing; give --tell udp:HOST:PORT,...");
   }
 
   void lock() {
@@ -183,6 +200,7 @@ class Run {
       const int signal = signals_->wait(kLookNs);
       show_changes();
       look_at_log();
+      look_at_team();
       if (signal != 0) {
         say(std::string("stopped by SIG") + sigabbrev_np(signal));
         return;
@@ -201,6 +219,14 @@ class Run {
     if (log_failed_ || !logger_ || !logger_->counters().failed) return;
     log_failed_ = true;
     say("the log is incomplete: " + logger_->why());
+  }
+
+  /// Report once that another robot's messages are not those of this bundle.
+  void look_at_team() {
+    const std::string line = radio_ != nullptr && !odd_shown_ ? radio_->odd() : "";
+    if (line.empty()) return;
+    odd_shown_ = true;
+    say("warning: " + line);
   }
 
   void show_changes() {
@@ -230,6 +256,7 @@ class Run {
     show_changes();
     facts_.fault = before;
     facts_.transport_counters = transport_->counters();
+    if (radio_ != nullptr) facts_.radio = radio_->radio_counters();
     if (!logger_) return;
     logger_->stop();
     const LoggerCounters written = logger_->counters();
@@ -268,12 +295,13 @@ class Run {
   std::optional<StopSignals> signals_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Transport> transport_;
+  Radio* radio_ = nullptr;  // the transport, of a robot of a team
   RobotDescription robot_;
   std::optional<AwakeCpus> awake_;
   std::optional<Loop> loop_;
   std::unique_ptr<Logger> logger_;  // before the loop: it reads the loop's rings
   std::uint64_t shown_ = 0;
-  bool log_failed_ = false;
+  bool log_failed_ = false, odd_shown_ = false;
 };
 
 }  // namespace

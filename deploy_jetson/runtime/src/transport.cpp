@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "address.h"
-#include "contract_parts.h"
 #include "transport_parts.h"
 
 namespace robot_rl {
@@ -32,12 +31,16 @@ std::vector<int> fit_robot(const Contract& contract, const RobotDescription& rob
     throw ContractError("height_scan: the policy reads " + std::to_string(heights) + " points, the robot gives " +
                         std::to_string(robot.heights));
   }
-  if (contract.measured_size != 0 && contract.measured_size != robot.measured) {
+  // What the robot hears of others does not come from itself.
+  const int measured = contract.measured_size - contract.heard_size;
+  if (measured != 0 && measured != robot.measured) {
     std::string names;
-    for (const auto& signal : contract.needed_signals()) {
-      if (kind_of(signal) == kMeasured) names += (names.empty() ? "" : ", ") + signal;
+    for (int place = 0; place < measured;) {
+      const auto* term = contract.measured_term(place);
+      names += (names.empty() ? "" : ", ") + term->signal;
+      place = term->place + term->size;
     }
-    throw ContractError(names + ": the policy reads " + std::to_string(contract.measured_size) +
+    throw ContractError(names + ": the policy reads " + std::to_string(measured) +
                         " measured values, the robot gives " + std::to_string(robot.measured));
   }
   return places;

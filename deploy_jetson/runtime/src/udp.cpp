@@ -162,8 +162,8 @@ class UdpServer final : public ServerChannel {
   std::array<Peer, kMaxPeers> peers_{};
 };
 
-Address udp_only(const Address& address) {
-  if (address.kind != "udp") throw UserError("operator=" + address.text + ": must be udp:HOST:PORT");
+Address udp_only(const Address& address, const std::string& what) {
+  if (address.kind != "udp") throw UserError(what + "=" + address.text + ": must be udp:HOST:PORT");
   return address;
 }
 
@@ -175,13 +175,15 @@ std::unique_ptr<ServerChannel> make_udp_server(const Address& address, const std
   return std::make_unique<UdpServer>(address, what);
 }
 
-OperatorSocket::OperatorSocket(const Address& address) : fd_(make_bound(udp_only(address), "operator")) {}
-OperatorSocket::~OperatorSocket() { close(fd_); }
-std::size_t OperatorSocket::receive(std::span<std::byte> frame) noexcept { return receive_one(fd_, frame, nullptr); }
+DatagramSocket::DatagramSocket(const Address& address, const std::string& what)
+    : fd_(make_bound(udp_only(address, what), what)) {}
+DatagramSocket::~DatagramSocket() { close(fd_); }
+std::size_t DatagramSocket::receive(std::span<std::byte> frame) noexcept { return receive_one(fd_, frame, nullptr); }
 
-OperatorSender::OperatorSender(const Address& address) : fd_(make_connected(udp_only(address), "operator")) {}
-OperatorSender::~OperatorSender() { close(fd_); }
-bool OperatorSender::send(std::span<const std::byte> frame) noexcept {
+DatagramSender::DatagramSender(const Address& address, const std::string& what)
+    : fd_(make_connected(udp_only(address, what), what)) {}
+DatagramSender::~DatagramSender() { close(fd_); }
+bool DatagramSender::send(std::span<const std::byte> frame) noexcept {
   auto sent = ::send(fd_, frame.data(), frame.size(), MSG_DONTWAIT);
   if (sent < 0 && errno == ECONNREFUSED) sent = ::send(fd_, frame.data(), frame.size(), MSG_DONTWAIT);
   return sent == static_cast<ssize_t>(frame.size());

@@ -207,20 +207,13 @@ class TeamScene:
         first, last = 1 + sum(robots), model.nbody - shared
         bodies = [0, *range(first, first + row.nbody - 1 - shared), *range(last, model.nbody)]
         places: dict[str, list[int]] = {"body": bodies}
-        for kind, address, number in (
-            ("geom", "body_geomadr", "body_geomnum"),
-            ("joint", "body_jntadr", "body_jntnum"),
-            ("site", None, None),
-        ):
-            if address is None or number is None:
-                sites = [np.flatnonzero(model.site_bodyid == body).tolist() for body in bodies]
-                places[kind] = [site for group in sites for site in group]
-                continue
-            starts, counts = getattr(model, address)[bodies], getattr(model, number)[bodies]
-            if not np.array_equal(counts, getattr(row, number)):
+        for kind, owner in (("geom", "geom_bodyid"), ("joint", "jnt_bodyid"), ("site", "site_bodyid")):
+            groups = [np.flatnonzero(getattr(model, owner) == body).tolist() for body in bodies]
+            counts = np.bincount(getattr(row, owner), minlength=row.nbody)
+            if [len(group) for group in groups] != counts.tolist():
                 line = f"robot {scene.robot.name!r}: {scene.robot.model} has {kind}s on the world's body"
                 raise ValueError(f"{line}; give them a body of their own")
-            places[kind] = [start + n for start, count in zip(starts, counts, strict=True) for n in range(count)]
+            places[kind] = [element for group in groups for element in group]
         joints = places["joint"]
         for n, (kind, address) in enumerate((("qpos", model.jnt_qposadr), ("dof", model.jnt_dofadr))):
             widths = _sizes(row, n)

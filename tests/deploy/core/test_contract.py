@@ -16,6 +16,7 @@ known = load("unit/fuzz/test_contract.py")
 WRONG = load("unit/deploy/test_contract.py").WRONG
 measured = load("unit/deploy/test_measured.py")
 images = load("unit/deploy/test_images.py")
+messages = load("unit/deploy/test_messages.py")
 
 
 def verdicts(rt, text):
@@ -105,6 +106,27 @@ def test_a_wrong_measured_signal_is_named(rt, description, training, changes, li
     _, core, said = verdicts(rt, json.dumps(measured.changed(data, changes)).encode())
     assert core is None
     assert line.partition(";")[0].partition(" is ")[0] in said
+
+
+@pytest.mark.parametrize(("path", "value", "line"), messages.WRONG, ids=[line for *_, line in messages.WRONG])
+def test_a_wrong_message_is_named(rt, description, training, path, value, line):
+    data = contracts.to_dict(make_contract(messages.with_messages(description), training))
+    data = messages.changed(data, path, value)
+    if path[0] == "observations":
+        data["layout"]["observation_size"] += 1
+    _, core, said = verdicts(rt, json.dumps(data).encode())
+    assert core is None
+    assert line.partition(";")[0].partition(" is ")[0] in said
+
+
+def test_messages_are_read_alike(rt, description, training):
+    text = contracts.dumps(make_contract(messages.with_messages(description), training)).encode()
+    python, core, line = verdicts(rt, text)
+    assert line is None
+    same(python, core)
+    assert core.team == list(python.team)
+    # What is heard comes after what the robot measures itself.
+    assert (core.measured_size, core.heard_size) == (2 + 2 * 6, 2 * 6)
 
 
 def test_measured_values_are_read_alike(rt, description, training):

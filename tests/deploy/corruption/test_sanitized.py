@@ -8,7 +8,19 @@ import pytest
 
 SOURCES = Path(__file__).parents[3] / "deploy_jetson/runtime/src"
 PARTS = (
-    *("json", "json_read", "contract", "contract_terms", "observe", "npz", "crc32", "onnx_check", "sha256", "golden"),
+    *(
+        "json",
+        "json_read",
+        "contract",
+        "contract_messages",
+        "contract_terms",
+        "observe",
+        "npz",
+        "crc32",
+        "onnx_check",
+        "sha256",
+        "golden",
+    ),
     *("onnx_operators", "plausible"),
     "error",
 )

@@ -10,7 +10,17 @@ import pytest
 
 SOURCES = Path(__file__).parents[3] / "deploy_jetson/runtime/src"
 PARTS = (
-    *("address", "contract", "contract_terms", "crc32", "error", "frame_transport", "json", "json_read"),
+    *(
+        "address",
+        "contract",
+        "contract_messages",
+        "contract_terms",
+        "crc32",
+        "error",
+        "frame_transport",
+        "json",
+        "json_read",
+    ),
     *("no_dds", "plausible", "protocol", "receiver", "robot_end", "rt", "shm", "transport", "udp", "unitree"),
 )
 

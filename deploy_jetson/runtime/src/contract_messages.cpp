@@ -1,0 +1,170 @@
+// The part of the contract about messages between the robots of a team, as robot_rl_deploy.messages has it.
+#include <algorithm>
+
+#include "contract_parts.h"
+
+namespace robot_rl {
+namespace {
+
+constexpr int kMaxTeam = 16, kMaxMessages = 16, kMaxWidth = 64;
+constexpr double kMaxLate = 2.0;
+constexpr std::string_view kTold[] = {"joint_pos", "joint_vel",    "imu_gyro",   "imu_quat_wxyz",
+                                      "imu_acc",   "foot_contact", "foot_force", kMeasured};
+
+std::string bounds(int low, int high) {
+  return "it must be in [" + std::to_string(low) + ", " + std::to_string(high) + "]";
+}
+
+std::string item(const std::string& path, std::size_t index) { return path + "[" + std::to_string(index) + "]"; }
+
+void check_term(const ObservationSpec& term, const std::string& where) {
+  if (std::find(std::begin(kTold), std::end(kTold), kind_of(term.signal)) == std::end(kTold)) {
+    std::string all;
+    for (const auto name : kTold) all += (all.empty() ? "" : ", ") + std::string(name);
+    refuse(where + " term '" + term.name + "': signal", shown(term.signal), "it must be one of " + all);
+  }
+  if (term.scale != 1 || term.clip || term.history != 1) {
+    refuse(where + " term", shown(term.name), "it is told as it is: scale 1, clip null, history 1");
+  }
+}
+
+MessageSpec read_message(const Json& value, const std::string& path, std::vector<ReadTerm>& terms) {
+  const Fields fields(value, path, {"name", "width", "latency_s", "loss", "late_s", "terms", "heard"});
+  MessageSpec message;
+  message.name = fields.text("name");
+  const std::string where = "message '" + message.name + "':";
+  const auto width = fields.integer("width");
+  if (width < 1 || width > kMaxWidth) refuse(where + " width", std::to_string(width), bounds(1, kMaxWidth));
+  message.width = static_cast<int>(width);
+  std::vector<double> latency;
+  for (const auto& end : fields.list("latency_s")) {
+    latency.push_back(read_number(end, item(fields.path("latency_s"), latency.size())));
+  }
+  if (latency.size() != 2 || !(0 <= latency[0] && latency[0] <= latency[1])) {
+    refuse(where + " latency_s", "a list of " + std::to_string(latency.size()),
+           "it must be [low, high] with 0 <= low <= high");
+  }
+  const double loss = fields.number("loss");
+  if (!(0 <= loss && loss < 1)) refuse(where + " loss", shown(loss), "it must be in [0, 1)");
+  message.late_s = fields.number("late_s");
+  at_least(where + " late_s", message.late_s, 0, true);
+  if (message.late_s > kMaxLate) refuse(where + " late_s", shown(message.late_s), "2 s are the most");
+  std::vector<std::string> names;
+  int told = 0;
+  for (const auto& term : fields.list("terms")) {
+    terms.push_back(read_term(term, item(fields.path("terms"), terms.size())));
+    names.push_back(terms.back().term.name);
+    told = std::min(told + terms.back().term.size, kMaxSize);
+  }
+  unique(where + " terms", names);
+  for (const auto& term : terms) check_term(term.term, where);
+  for (const auto& heard : fields.list("heard")) {
+    const auto at = item(fields.path("heard"), message.heard.size());
+    const Fields parts(heard, at, {"signal", "sender"});
+    const auto sender = parts.integer("sender");
+    if (sender < 0 || sender > kMaxTeam) refuse(where + " sender", std::to_string(sender), bounds(0, kMaxTeam));
+    message.heard.push_back({parts.text("signal"), static_cast<int>(sender)});
+  }
+  if (told != message.width) {
+    refuse(where + " width", std::to_string(message.width), "its terms have " + std::to_string(told) + " values");
+  }
+  return message;
+}
+
+/// The observation that reads a signal; nullptr if none does.
+const ObservationSpec* reader_of(const Contract& contract, std::string_view signal) {
+  for (const auto& term : contract.observations) {
+    if (term.signal == signal) return &term;
+  }
+  return nullptr;
+}
+
+bool is_declared(std::string_view signal) {
+  return signal == "foot_contact" || signal == "foot_force" || kind_of(signal) == kMeasured;
+}
+
+void check_heard(const Contract& contract, MessageSpec& message) {
+  const std::string where = "message '" + message.name + "':";
+  const int others = static_cast<int>(contract.team.size()) - 1;
+  for (auto& heard : message.heard) {
+    if (heard.sender >= others) refuse(where + " sender", std::to_string(heard.sender), bounds(0, others - 1));
+    const auto* reader = kind_of(heard.signal) == kMeasured ? reader_of(contract, heard.signal) : nullptr;
+    if (reader == nullptr) refuse(where + " heard", shown(heard.signal), "no observation reads it");
+    if (reader->size != message.width + 1) {
+      refuse(where + " width", std::to_string(message.width),
+             "an observation reads " + std::to_string(reader->size) + " values of it, must be " +
+                 std::to_string(message.width + 1));
+    }
+    heard.place = reader->place;
+  }
+}
+
+}  // namespace
+
+bool ReadMessages::hears(std::string_view signal) const {
+  return std::any_of(messages.begin(), messages.end(), [&](const MessageSpec& message) {
+    return std::any_of(message.heard.begin(), message.heard.end(),
+                       [&](const MessageSpec::Heard& heard) { return heard.signal == signal; });
+  });
+}
+
+ReadMessages read_messages(const Fields& fields, Contract& contract) {
+  ReadMessages read;
+  if (fields.find("team") != nullptr) {
+    for (const auto& name : fields.list("team")) {
+      contract.team.push_back(read_text(name, item("team", contract.team.size())));
+    }
+  }
+  if (fields.find("messages") != nullptr) {
+    for (const auto& message : fields.list("messages")) {
+      read.terms.emplace_back();
+      read.messages.push_back(read_message(message, item("messages", read.messages.size()), read.terms.back()));
+    }
+  }
+  std::vector<std::string> names, signals;
+  for (const auto& message : read.messages) {
+    names.push_back(message.name);
+    for (const auto& heard : message.heard) signals.push_back(heard.signal);
+  }
+  unique("team", contract.team);
+  unique("messages", names);
+  const auto size = contract.team.size();
+  if ((size == 0) != names.empty()) {
+    refuse("team", "a list of " + std::to_string(size), "a contract with messages has a team, and one without has none");
+  }
+  if (!names.empty() && (size < 2 || size > kMaxTeam)) {
+    refuse("team", "a list of " + std::to_string(size), "it must have 2 to " + std::to_string(kMaxTeam) + " robots");
+  }
+  if (names.size() > kMaxMessages) {
+    refuse("messages", "a list of " + std::to_string(names.size()), std::to_string(kMaxMessages) + " are the most");
+  }
+  unique("messages: heard", signals);
+  return read;
+}
+
+void check_messages(ReadMessages read, Contract& contract) {
+  for (std::size_t i = 0; i < read.messages.size(); ++i) {
+    auto& message = read.messages[i];
+    for (const auto& given : read.terms[i]) {
+      auto term = given.term;
+      const std::string where = "message '" + message.name + "': term '" + term.name + "':";
+      if (is_declared(term.signal)) {
+        const auto* reader = reader_of(contract, term.signal);
+        if (reader == nullptr || read.hears(term.signal)) {
+          refuse(where + " signal", shown(term.signal), "the policy must measure it, too");
+        }
+        term.place = reader->place;
+      }
+      resolve_term(contract, given, where, term);
+      if (const int size = term_size(contract, term); term.size != size) {
+        refuse(where + " size", std::to_string(term.size),
+               term.transform + " of " + term.signal + " is " + std::to_string(size) + " wide");
+      }
+      message.terms.push_back(std::move(term));
+    }
+    check_heard(contract, message);
+  }
+  contract.messages = std::move(read.messages);
+}
+
+}  // namespace robot_rl
