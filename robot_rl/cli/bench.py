@@ -1,6 +1,6 @@
 """Measure ours and what it is compared with in turn (A B A B), in one run.
 
-usage: robot-rl bench env|learner|runtime [key=value ...]
+usage: robot-rl bench env|learner|runtime|mamujoco [key=value ...]
 
 env: control steps a second under random actions, against the bare steps of the engine
 {EnvOptions}
@@ -10,6 +10,10 @@ learner: the PPO update, against rsl_rl's at equal arithmetic; a team's (agents=
 
 runtime: the robot's binary at 500 Hz: inference, state to command over each transport, damping after kill -9
 {RuntimeOptions}
+
+mamujoco: MAPPO on robots that are divided among agents, against the returns that HARL publishes; an hour or two. Any
+setting of robot-rl train changes the trainings
+{MamujocoOptions}
 
 Values are medians, spreads quartile distances; figures are reliable only on an idle machine. Comparisons with mjlab,
 Gymnasium's learners and Isaac Lab are scripts of the source checkout:
@@ -27,7 +31,7 @@ from typing import Any
 from robot_rl.cli.options import MAX_COUNT, MAX_ENVS, MAX_SEED, option, parse_value, read, read_all, split_bare
 from robot_rl.cli.table import print_table
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.outputs import BENCH, check_outputs
+from robot_rl.experiment.outputs import BENCH, CURVES, check_output, check_outputs
 
 
 @dataclass(kw_only=True, slots=True)
@@ -69,6 +73,17 @@ class RuntimeOptions:
     out: str = option("", "file for the figures as JSON")
 
 
+@dataclass(kw_only=True, slots=True)
+class MamujocoOptions:
+    """Options of robot-rl bench mamujoco."""
+
+    divisions: str = option("Ant-4x2,HalfCheetah-2x3", "robots and how they are divided, as in mamujoco:<division>")
+    steps: int = option(0, "steps of the robot in each training; 0: 10 M, of HalfCheetah-2x3 20 M", least=0)
+    seed: int = option(1, "seed of training and evaluation", least=0, most=MAX_SEED)
+    root: str = option("runs", "where runs are written; one that was ended goes on")
+    out: str = option("", "file for the figures as JSON; the curves are next to it, as SVG")
+
+
 G1 = "unitree_g1"
 MOVED = {
     "gymnasium": "benchmarks/gymnasium_v5.py",
@@ -87,6 +102,7 @@ def run(arguments: Sequence[str]) -> int:
         "env": (bench_env, show),
         "learner": (bench_learner, show_learner),
         "runtime": (bench_runtime, show_runtime),
+        "mamujoco": (bench_mamujoco, show),
     }
     bare, rest = split_bare(arguments)
     what = " ".join(bare)
@@ -188,6 +204,25 @@ def bench_runtime(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
             kills=options.kills,
             say=lambda line: _say(f"robot-rl: {line} ..."),
         )
+    return result, options.out
+
+
+def bench_mamujoco(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Train on divided robots; return the result and where to write it, next to which the curves are."""
+    options, changes = read(MamujocoOptions, arguments, every=True)
+    names = [name for name in options.divisions.split(",") if name]
+    if not names:
+        raise UserError("divisions=: name at least one, such as Ant-4x2")
+    from robot_rl.bench import mamujoco
+    from robot_rl.sources.pettingzoo.mamujoco import factorization
+
+    for name in names:
+        factorization(f"mamujoco:{name}", 1)
+    curves = check_output("out", str(Path(options.out).with_suffix(".svg")), CURVES) if options.out else None
+    changes = {"root": options.root, **changes}
+    result = mamujoco.bench_mamujoco(names, changes, seed=options.seed, steps=options.steps, say=_say)
+    if curves is not None:
+        curves.write_text(mamujoco.draw(result))
     return result, options.out
 
 

@@ -33,6 +33,20 @@ SCENARIOS = {
 PRESET = {"sharing": "separate", "stagger_episodes": False, "symmetry": "none"}
 """What every scenario is trained with, in addition to the settings of its robot."""
 
+STEPS = 10_000_000
+"""Steps of the robot in a training."""
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "Ant": {
+        "num_steps": 64,
+        "critic.hidden": [128, 128],
+        "ppo.learning_rate": 5e-4,
+        "ppo.epochs": 5,
+        "ppo.minibatches": 4,
+    }
+}
+"""Further settings of a scenario: of 10 M steps, where its robot's own are those of one million."""
+
 
 @dataclass(kw_only=True, slots=True)
 class Parts:
@@ -73,7 +87,9 @@ of a robot that is divided among agents:
         """Return the settings of the robot's own task, and the number of joints that an agent sees."""
         scenario, _ = split_name(name)
         own = self._native.defaults(SCENARIOS[scenario], device)
-        presets = {learner: {**own.presets["ppo"], **PRESET} for learner in ("mappo", "happo", "ippo")}
+        found = {**own.presets["ppo"], **PRESET, **PRESETS.get(scenario, {})}
+        found["max_iterations"] = -(-STEPS // (own.num_envs * found["num_steps"]))
+        presets = {learner: found for learner in ("mappo", "happo", "ippo")}
         settings = {"obsk": 1, **own.settings}
         return Defaults(presets=presets, settings=settings, num_envs=own.num_envs, learner="mappo")
 

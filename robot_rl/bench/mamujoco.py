@@ -1,0 +1,215 @@
+"""`robot-rl bench mamujoco`: MAPPO on MaMuJoCo's divided robots, against the returns that HARL publishes for its MAPPO.
+
+Ours trains in our vectorized worlds, in a run of its own that goes on where it was ended. Two measures: the return
+while training, and that of the final policy without noise in Gymnasium-Robotics' own environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import statistics
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+
+from robot_rl.errors import UserError
+from robot_rl.experiment.outputs import MARK
+from robot_rl.machine import machine_facts, package_versions
+from robot_rl.report.plot import BLUE, FAINT, GRID, INK, ORANGE, Axis, path, ticks
+
+PUBLISHED: dict[str, float] = {"Ant-4x2": 5800.0, "HalfCheetah-2x3": 6800.0, "Walker2d-2x3": 5000.0}
+"""Return of HARL's MAPPO after `PUBLISHED_STEPS`, read from the curves of arXiv 2304.09870."""
+PUBLISHED_STEPS = 10_000_000
+STEPS: dict[str, int] = {"Ant-4x2": 10_000_000, "HalfCheetah-2x3": 20_000_000, "Walker2d-2x3": 10_000_000}
+"""Steps of the robot that each is trained for."""
+EPISODE = 1000
+"""Steps of an episode."""
+LAST = 100
+"""Finished episodes over which the return while training is averaged."""
+EVALUATED = 20
+"""Episodes of the final policy."""
+POINTS = 100
+"""Points of a curve, about."""
+SIZE, MARGIN = (420, 240), 48
+
+
+def train(name: str, changes: Mapping[str, Any], *, steps: int, seed: int) -> dict[str, Any]:
+    """Train on one division of a robot, or go on with its run, and evaluate the policy.
+
+    Args:
+        name: Such as "Ant-4x2".
+        changes: Settings of `robot-rl train` by dotted name.
+        steps: Steps of the robot, rounded up to whole rollouts.
+        seed: Of the training and of the evaluation.
+
+    Returns:
+        "who", "task", "seed", "steps", "minutes" (of the training), "curve" ("steps" and "return" of the last `LAST`
+        episodes), "return" (its end), "at_published" (the return after `PUBLISHED_STEPS`; None where it trained less),
+        "reached" (first steps at which it is the published one; None), "evaluation" (returns), "run", "settings".
+
+    Raises:
+        UserError: A setting is invalid, or Gymnasium-Robotics is not installed.
+    """
+    from robot_rl.experiment import training
+    from robot_rl.experiment.settings import change, default_tree, resolve
+
+    task = f"mamujoco:{name}"
+    tree = change(default_tree(task, "cpu"), {"run_id": f"bench-{name}-{seed}", "seed": seed, **changes})
+    rollout, least = int(tree["num_envs"]) * int(tree["num_steps"]), int(tree["num_envs"]) * EPISODE
+    if steps < least:
+        line = f"no episode of {tree['num_envs']} worlds would end; must be at least {least}"
+        raise UserError(f"steps={steps}: {line}")
+    cfg = resolve(tree | {"max_iterations": -(-steps // rollout)})
+    run_dir = training.train(cfg)
+    rows = [json.loads(line) for line in (run_dir.path / "metrics.jsonl").read_text().splitlines()]
+    curve = returns_of(rows, rollout)
+    return {
+        "who": "robot-rl",
+        "task": task,
+        "seed": seed,
+        "steps": rollout * rows[-1]["iteration"],
+        "minutes": round(rows[-1]["time_s"] / 60, 2),
+        "return": curve["return"][-1],
+        "at_published": _at(curve, PUBLISHED_STEPS),
+        "reached": _first(curve, PUBLISHED.get(name)),
+        "evaluation": evaluate(name, run_dir.path, cfg.task.obsk, seed),
+        "curve": curve,
+        "run": str(run_dir.path),
+        "settings": {key: tree[key] for key in ("num_envs", "num_steps", "obsk", "actor", "critic", "ppo")},
+    }
+
+
+def returns_of(rows: list[dict[str, Any]], rollout: int) -> dict[str, list[float]]:
+    """Return the mean return of the last `LAST` finished episodes over the steps, of the rows of metrics.jsonl."""
+    last: deque[tuple[float, float]] = deque()
+    steps, values = [], []
+    every = max(1, len(rows) // POINTS)
+    for row in rows:
+        if row.get("episodes"):
+            last.append((row["episodes"], row["episode/return"]))
+        while len(last) > 1 and sum(count for count, _ in last) - last[0][0] >= LAST:
+            last.popleft()
+        if last and (row["iteration"] % every == 0 or row is rows[-1]):
+            steps.append(rollout * row["iteration"])
+            values.append(round(sum(count * value for count, value in last) / sum(count for count, _ in last), 1))
+    return {"steps": steps, "return": values}
+
+
+def _at(curve: Mapping[str, list[float]], steps: int) -> float | None:
+    if not curve["steps"] or curve["steps"][-1] < steps:
+        return None
+    return round(float(np.interp(steps, curve["steps"], curve["return"])), 1)
+
+
+def _first(curve: Mapping[str, list[float]], value: float | None) -> float | None:
+    pairs = zip(curve["steps"], curve["return"], strict=True)
+    return None if value is None else next((step for step, found in pairs if found >= value), None)
+
+
+def evaluate(name: str, run: Path, obsk: int, seed: int) -> list[float]:
+    """Return the returns of the final policy, without noise, in Gymnasium-Robotics' own environment."""
+    from robot_rl.learn.policy import make_policy
+
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        from gymnasium_robotics import mamujoco_v1
+
+        scenario, division = name.split("-")
+        env: Any = mamujoco_v1.parallel_env(scenario, division, agent_obsk=obsk)
+    policy, agents = make_policy(run, device="cpu"), env.possible_agents
+    width = max(env.observation_space(agent).shape[0] for agent in agents)
+    sizes = [env.action_space(agent).shape[0] for agent in agents]
+    found = []
+    with contextlib.closing(env):
+        for episode in range(EVALUATED):
+            obs, _ = env.reset(seed=10_000 + 1_000 * seed + episode)
+            total = 0.0
+            while obs:
+                rows = torch.zeros(len(agents), width)
+                for k, agent in enumerate(agents):
+                    rows[k, : len(obs[agent])] = torch.as_tensor(obs[agent], dtype=torch.float32)
+                with torch.no_grad():
+                    act = policy(TensorDict({"actor": rows, "critic": rows}, batch_size=[len(agents)])).numpy()
+                given = {agent: np.clip(act[k, : sizes[k]], -1.0, 1.0) for k, agent in enumerate(agents)}
+                obs, rewards, terminated, truncated, _ = env.step(given)
+                total += float(rewards[agents[0]])
+                if any(terminated.values()) or any(truncated.values()):
+                    break
+            found.append(round(total, 1))
+    return found
+
+
+def bench_mamujoco(
+    names: list[str], changes: Mapping[str, Any], *, seed: int, steps: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Train on each division; return "name", "machine", "versions", "rows", "runs" (see `train`) and "notes"."""
+    runs = []
+    for name in names:
+        say(f"robot-rl: {name}, seed {seed}")
+        runs.append(train(name, changes, steps=steps or STEPS.get(name, PUBLISHED_STEPS), seed=seed))
+    rows = []
+    for name, run in zip(names, runs, strict=True):
+        spread = statistics.stdev(run["evaluation"])
+        mean = statistics.fmean(run["evaluation"])
+        found = [("while training", run["return"], 0.0, LAST), ("evaluated", mean, spread, EVALUATED)]
+        found += [("HARL's MAPPO", PUBLISHED[name], 0.0, 1)] if name in PUBLISHED else []
+        keys = ("who", "value", "spread", "repeats", "unit")
+        rows += [dict(zip(keys, (f"{name} {who}", *rest, "return"), strict=True)) for who, *rest in found]
+    ratios = [run["at_published"] / PUBLISHED[n] for n, run in zip(names, runs, strict=True) if run["at_published"]]
+    notes = {
+        "while training": f"mean of the last {LAST} finished episodes, stochastic policy",
+        "evaluated": f"{EVALUATED} episodes without noise in Gymnasium-Robotics' own environment",
+        "HARL's MAPPO": f"after {PUBLISHED_STEPS / 1e6:g} M steps, arXiv 2304.09870, Ant-v2 and HalfCheetah-v2",
+        "ratio": "ours while training over HARL's, both after as many steps; the smallest",
+    }
+    return {
+        "name": "mamujoco",
+        "machine": machine_facts(),
+        "versions": package_versions(),
+        "rows": rows,
+        "ratio": round(min(ratios), 3) if ratios else None,
+        "notes": notes,
+        "runs": runs,
+    }
+
+
+def draw(result: Mapping[str, Any]) -> str:
+    """Return the curves as an SVG: the return while training over steps, and HARL's after its 10 M."""
+    width, height = SIZE
+    parts = []
+    for k, run in enumerate(result["runs"]):
+        name = run["task"].removeprefix("mamujoco:")
+        published = PUBLISHED.get(name)
+        top = max(*run["curve"]["return"], published or 0.0)
+        marks = ticks(0.0, top)
+        x = Axis(low=0.0, high=max(run["steps"], PUBLISHED_STEPS) / 1e6, start=MARGIN, end=width - 14)
+        y = Axis(low=0.0, high=marks[-1], start=height - MARGIN, end=30)
+        lines = [f'<text x="{MARGIN}" y="18" font-size="13" fill="{INK}">{name}</text>']
+        for mark in marks:
+            lines.append(f'<path d="M{MARGIN} {y(mark):.1f}H{width - 14}" stroke="{GRID}"/>')
+            lines.append(f'<text x="{MARGIN - 6}" y="{y(mark) + 4:.1f}" text-anchor="end">{mark:g}</text>')
+        for mark in ticks(0.0, x.high)[:-1]:
+            lines.append(f'<text x="{x(mark):.1f}" y="{height - 30}" text-anchor="middle">{mark:g}</text>')
+        lines.append(f'<text x="{width / 2}" y="{height - 10}" text-anchor="middle">M steps</text>')
+        steps = [x(step / 1e6) for step in run["curve"]["steps"]]
+        line = path(steps, [y(value) for value in run["curve"]["return"]])
+        lines.append(f'<path d="{line}" fill="none" stroke="{BLUE}" stroke-width="2"/>')
+        if published is not None:
+            at = (x(PUBLISHED_STEPS / 1e6), y(published))
+            lines.append(f'<path d="M{MARGIN} {at[1]:.1f}H{width - 14}" stroke="{ORANGE}" stroke-dasharray="4 3"/>')
+            lines.append(f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4" fill="{ORANGE}"/>')
+            lines.append(
+                f'<text x="{MARGIN + 6}" y="{at[1] - 5:.1f}" fill="{FAINT}">HARL&#39;s MAPPO after 10 M</text>'
+            )
+        parts.append(f'<g transform="translate({k * width} 0)">{"".join(lines)}</g>')
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * len(parts)} {height}" font-family="sans-serif"'
+    )
+    mark = f'<text x="{MARGIN}" y="{height - 10}" fill="{BLUE}">{MARK}</text>'
+    return f'{head} font-size="11"><rect width="100%" height="100%" fill="white"/>{"".join(parts)}{mark}</svg>\n'
