@@ -27,8 +27,6 @@ from robot_rl.report.plot import BLUE, FAINT, GRID, INK, ORANGE, Axis, path, tic
 PUBLISHED: dict[str, float] = {"Ant-4x2": 5800.0, "HalfCheetah-2x3": 6800.0, "Walker2d-2x3": 5000.0}
 """Return of HARL's MAPPO after `PUBLISHED_STEPS`, read from the curves of arXiv 2304.09870."""
 PUBLISHED_STEPS = 10_000_000
-STEPS: dict[str, int] = {"Ant-4x2": 10_000_000, "HalfCheetah-2x3": 20_000_000, "Walker2d-2x3": 10_000_000}
-"""Steps of the robot that each is trained for."""
 EPISODE = 1000
 """Steps of an episode."""
 LAST = 100
@@ -152,7 +150,7 @@ def bench_mamujoco(
     runs = []
     for name in names:
         say(f"robot-rl: {name}, seed {seed}")
-        runs.append(train(name, changes, steps=steps or STEPS.get(name, PUBLISHED_STEPS), seed=seed))
+        runs.append(train(name, changes, steps=steps or PUBLISHED_STEPS, seed=seed))
     rows = []
     for name, run in zip(names, runs, strict=True):
         spread = statistics.stdev(run["evaluation"])

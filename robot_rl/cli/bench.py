@@ -78,7 +78,7 @@ class MamujocoOptions:
     """Options of robot-rl bench mamujoco."""
 
     divisions: str = option("Ant-4x2,HalfCheetah-2x3", "robots and how they are divided, as in mamujoco:<division>")
-    steps: int = option(0, "steps of the robot in each training; 0: 10 M, of HalfCheetah-2x3 20 M", least=0)
+    steps: int = option(0, "steps of the robot in each training; 0: as many as HARL's, 10 M", least=0)
     seed: int = option(1, "seed of training and evaluation", least=0, most=MAX_SEED)
     root: str = option("runs", "where runs are written; one that was ended goes on")
     out: str = option("", "file for the figures as JSON; the curves are next to it, as SVG")
@@ -212,7 +212,7 @@ def bench_mamujoco(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     options, changes = read(MamujocoOptions, arguments, every=True)
     names = [name for name in options.divisions.split(",") if name]
     if not names:
-        raise UserError("divisions=: name at least one, such as Ant-4x2")
+        raise UserError(f"divisions={options.divisions}: name at least one, such as Ant-4x2")
     from robot_rl.bench import mamujoco
     from robot_rl.sources.pettingzoo.mamujoco import factorization
 
