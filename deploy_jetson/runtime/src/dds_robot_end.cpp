@@ -42,6 +42,9 @@ class DdsRobotEnd final : public RobotEnd {
     }
     codec_ = make_codec(robot_, motors_of(robot_, description));
     states_ = node_.make_writer(codec_->state_type(), "rt/lowstate");
+    if (description.measured > 0) {
+      measured_ = node_.make_writer(robot_rl_dds_Measured_desc, "rt/robot_rl/measured");
+    }
     infos_ = node_.make_reader(robot_rl_dds_CommandInfo_desc, "rt/robot_rl/command", true);
     commands_ = node_.make_reader(codec_->command_type(), "rt/lowcmd", true);
   }
@@ -98,6 +101,7 @@ class DdsRobotEnd final : public RobotEnd {
       count(counters_.send_failed);
       return 0;
     }
+    write_measured(state);
     sequence_ = state.sequence != 0 ? state.sequence : sequence_ + 1;
     codec_->write_state(state, sticks_ ? &*sticks_ : nullptr);
     if (corrupt_bit != nullptr) codec_->turn_bit(*corrupt_bit);
@@ -105,6 +109,14 @@ class DdsRobotEnd final : public RobotEnd {
     const bool sent = dds_write(states_, codec_->state()) == DDS_RETCODE_OK;
     count(sent ? counters_.states : counters_.send_failed);
     return sent ? clients() : 0;
+  }
+
+  /// What is around the robot; it is not the robot that measures it, so it is a message of its own.
+  void write_measured(const LowState& state) noexcept {
+    if (measured_ == 0 || state.measured_count < 1 || state.measured_count > kMaxMeasured) return;
+    sample_.count = static_cast<std::uint32_t>(state.measured_count);
+    std::copy_n(state.measured, state.measured_count, sample_.values);
+    dds_write(measured_, &sample_);
   }
 
   /// The next command that arrived, without its additional information.
@@ -170,7 +182,8 @@ class DdsRobotEnd final : public RobotEnd {
   const unitree::Robot& robot_;
   DdsNode node_;
   std::unique_ptr<Codec> codec_;
-  dds_entity_t states_ = 0, commands_ = 0, infos_ = 0;
+  dds_entity_t states_ = 0, commands_ = 0, infos_ = 0, measured_ = 0;
+  robot_rl_dds_Measured sample_{};
   AtomicCounters counters_;
   std::optional<unitree::Sticks> sticks_;
   std::array<robot_rl_dds_CommandInfo, 64> infos_seen_{};

@@ -1,4 +1,5 @@
 // The policy's end on DDS: rt/lowstate in, rt/lowcmd out, as Unitree's robots speak them.
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 
@@ -12,6 +13,7 @@ namespace robot_rl {
 namespace {
 
 constexpr std::uint64_t kGamepad = 1;  // source number of the remote control among operators
+constexpr std::int64_t kMeasuredNs = 1'000'000'000;  // older measured values are none
 
 /// The robot's clock, from its counter of milliseconds, which wraps around after 50 days.
 class TickClock {
@@ -47,6 +49,7 @@ class DdsTransport final : public Receiver {
   }
   void drain_robot() noexcept override;
   void take_messages() noexcept;
+  void take_measured() noexcept;
   void take_gamepad(std::int64_t now) noexcept;
 
   Address address_;
@@ -54,7 +57,9 @@ class DdsTransport final : public Receiver {
   std::optional<unitree::Gamepad> gamepad_;
   std::optional<DdsNode> node_;
   std::unique_ptr<Codec> codec_, other_;  // `other_`: buffer for the commands of others
-  dds_entity_t states_ = 0, commands_ = 0, others_ = 0, infos_ = 0;
+  dds_entity_t states_ = 0, commands_ = 0, others_ = 0, infos_ = 0, measured_ = 0;
+  robot_rl_dds_Measured sample_{};
+  std::int64_t measured_ns_ = 0;  // when the newest measured values arrived; 0: never
   TickClock clock_;
   std::uint64_t sequence_ = 0;
   std::uint32_t lost_ = 0;
@@ -71,13 +76,24 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   if (contract.signal_size("foot_force") != 0) {
     throw ContractError("foot_force: the policy reads forces in N, the robot's feet give readings without a unit");
   }
+  const auto end = now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
+  node_.emplace(address_, kPolicyReceiver);
+  if (address_.flag("states", true) && contract.measured_size > contract.heard_size) {
+    measured_ = node_->make_reader(robot_rl_dds_Measured_desc, "rt/robot_rl/measured", true);
+    for (take_measured(); measured_ns_ == 0 && now_ns() < end; take_measured()) node_->wait(end, -1);
+    if (measured_ns_ == 0) {
+      throw UserError("transport: the policy reads measured values, and none came on rt/robot_rl/measured (" +
+                      address_.text + "); start what measures them");
+    }
+    description.measured = static_cast<int>(sample_.count);
+  } else {
+    description.measured = contract.measured_size - contract.heard_size;
+  }
   const auto places = fit_robot(contract, description);
   codec_ = make_codec(robot, places);
   other_ = make_codec(robot, places);
   gamepad_.emplace(contract);
-  node_.emplace(address_, kPolicyReceiver);
   states_ = node_->make_reader(codec_->state_type(), "rt/lowstate", true);
-  const auto end = now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
   while (!fresh_) {
     take_messages();
     if (fresh_) break;
@@ -108,7 +124,23 @@ void DdsTransport::drain_robot() noexcept {
   while (others_ != 0 && take_sample(others_, other_->command(), &writer)) watch_.found(now_ns());
 }
 
+/// The newest values of what is measured around the robot; they belong to every state until newer ones come.
+void DdsTransport::take_measured() noexcept {
+  while (measured_ != 0 && take_sample(measured_, &sample_, nullptr)) {
+    if (sample_.count < 1 || sample_.count > kMaxMeasured) {
+      count(counters_.damaged);
+      continue;
+    }
+    measured_ns_ = now_ns();
+    newest_.measured_count = static_cast<std::int32_t>(sample_.count);
+    std::copy_n(sample_.values, sample_.count, newest_.measured);
+  }
+  // The safety layer refuses a state that lacks them.
+  if (measured_ != 0 && now_ns() - measured_ns_ > kMeasuredNs) newest_.measured_count = 0;
+}
+
 void DdsTransport::take_messages() noexcept {
+  take_measured();
   for (int taken = 0; states_ != 0 && taken < kMaxDrain && take_sample(states_, codec_->state(), nullptr); ++taken) {
     const auto now = now_ns();
     if (!codec_->read_state(newest_, check_crc_)) {
