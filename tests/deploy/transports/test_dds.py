@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -266,3 +267,60 @@ def test_somebody_else_on_the_command_topic_is_a_second_commander(domain, tools,
 def test_what_cannot_be_is_said(address, said, domain):
     with pytest.raises(ValueError, match=said):
         rt.Transport(address.format(domain=domain)).connect(GO2.read_text(), 0.05)
+
+
+def measuring(contract):
+    """The contract with a measured signal of 3 values at its end."""
+    data = json.loads(contract)
+    more = {"transform": "identity", "unit": "m", "frame": "base", "scale": 1.0, "clip": None, "history": 1}
+    data["observations"].append(more | {"name": "cube", "signal": "measured/cube", "size": 3, "params": {}})
+    data["layout"]["observation_size"] += 3
+    return json.dumps(data)
+
+
+@pytest.fixture
+def go2(domain):
+    """A Go2's end that gives so many measured values, the policy's end, and the contract that reads three."""
+
+    def make(measured):
+        _, contract = contract_for("unitree_go2")
+        motors = [name for name in rt.unitree_motors("unitree_go2") if name]
+        address = f"dds:unitree_go?domain={domain}"
+        end = rt.RobotEnd(address, rt.RobotDescription("unitree_go2", motors, 4, measured=measured))
+        return end, rt.Transport(address, commander=7), measuring(contract)
+
+    return make
+
+
+def test_measured_values_come_on_a_topic_of_their_own_and_grow_old(go2, tools):
+    end, client, contract = go2(3)
+    state = tools.state(0, joints=12, feet=4, measured_count=3, measured=[0.5, -1.5, 2.5])
+    connect(end, client, contract, state, tools)
+    state.measured = np.array([1.0, 2.0, 3.0], np.float32)
+    seen = None
+    for _ in range(200):
+        state.robot_time_ns += 2_000_000
+        end.send_state(state)
+        client.wait(0.01)
+        seen = client.take_state() or seen
+        if seen is not None and seen.measured[0] == 1.0:
+            break
+    assert seen is not None
+    assert (seen.measured_count, seen.measured[:3].tolist()) == (3, [1.0, 2.0, 3.0])
+    state.measured_count = 0  # What measures them is silent; the robot goes on.
+    counts = []
+    until = time.monotonic() + 5.0
+    while (not counts or counts[-1] > 0) and time.monotonic() < until:
+        state.robot_time_ns += 10_000_000
+        end.send_state(state)
+        time.sleep(0.01)
+        if (seen := client.take_state()) is not None:
+            counts.append(seen.measured_count)
+    assert counts[0] == 3
+    assert counts[-1] == 0
+
+
+def test_without_measured_values_it_does_not_connect(go2):
+    _, client, contract = go2(0)
+    with pytest.raises(rt.UserError, match="none came on rt/robot_rl/measured"):
+        client.connect(contract, 0.3)
