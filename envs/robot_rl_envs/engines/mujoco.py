@@ -6,9 +6,11 @@ back: an unchanged world is never rounded through float32.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import warp as wp
-from mujoco import mjtStage
+from mujoco import mjtJacobian, mjtSolver, mjtStage
 from mujoco.batch import Batch, SimulationError
 
 from robot_rl_envs import engine
@@ -25,6 +27,17 @@ _FULL_BITS = (engine.OVERFLOW_CONTACTS, engine.OVERFLOW_CONSTRAINTS)
 
 def _zeros(*shape: int) -> wp.array:
     return wp.zeros(shape, dtype=wp.float32, device="cpu")
+
+
+def _avoid_sparse_newton(options: Any) -> None:
+    """Have Newton's method work on dense matrices.
+
+    From 60 degrees of freedom on MuJoCo takes sparse ones by itself. With these (MuJoCo 4.0) forces of 10 kN come out
+    now and then where several robots touch, whatever the number of iterations; dense Newton, CG and PGS find the right
+    ones in the same states.
+    """
+    if options.solver == mjtSolver.mjSOL_NEWTON:
+        options.jacobian = mjtJacobian.mjJAC_DENSE
 
 
 class MujocoRays:
@@ -58,7 +71,9 @@ class MujocoEngine:
         self.model = scene.model
         self.num_envs = num_envs
         post = POST_CONSTRAINT.intersection(scene.watched)
-        self.batch = Batch(scene.compile(add_post_constraint) if post else scene.model, num_envs, num_threads)
+        stepped = scene.compile(add_post_constraint) if post else scene.model
+        _avoid_sparse_newton(stepped.opt)
+        self.batch = Batch(stepped, num_envs, num_threads)
         self.num_threads = self.batch.nthread
         model = scene.model
         self.data = EngineData.zeros(model, num_envs, "cpu")
