@@ -135,7 +135,8 @@ class StepResults:
         final: observation group -> the array of the last observations of episodes.
         reward_groups: number of reward groups, 0 where their sums are not returned.
         device: torch device of the results.
-        is_team: whether a row may be of a robot that took no part in the step: it is not valid then.
+        is_team: whether a row may be of a robot that took no part in the step: it is not valid then, and ``extras``
+            have "acted" and "ended".
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class StepResults:
         for name in (name for name in written if name not in final):
             for turn in range(2):
                 self._final_obs[turn][name] = self._observations[1 - turn][name]
-        kinds = (torch.float32, torch.bool, torch.bool, torch.bool)
+        kinds = (torch.float32, *[torch.bool] * (5 if is_team else 3))
         self._flags = [[torch.zeros(n, dtype=kind, device=device) for kind in kinds] for _ in range(2)]
         self._parts = [torch.zeros(n, reward_groups, device=device) for _ in range(2)] if reward_groups else []
         self._turn = 0
@@ -194,14 +195,16 @@ class StepResults:
         # By Warp: torch would wake its thread pool for arrays of this size, which costs more than the copy.
         for name, array in self._copies[self._turn].items():
             wp.copy(array, self._written[name])
-        rewards, dones, time_outs, valid = self._flags[self._turn]
+        rewards, dones, time_outs, valid, *of_team = self._flags[self._turn]
         rewards.copy_(state.reward)
         time_outs.copy_(state.time_out)
         torch.logical_or(state.terminated, state.time_out, out=dones)
         torch.logical_not(state.quarantined, out=valid)
-        if self._is_team:
-            valid.logical_and_(state.acted)
         extras = {"time_outs": time_outs, "final_obs": self._final_obs[self._turn], "valid": valid, "log": {}}
+        if self._is_team:
+            for name, flag, value in zip(("acted", "ended"), of_team, (state.acted, state.restart), strict=True):
+                extras[name] = flag.copy_(value)
+            valid.logical_and_(extras["acted"])
         if self._parts:
             extras["rewards"] = self._parts[self._turn].copy_(state.reward_parts)
         return self.current, rewards, dones, extras

@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 import warp as wp
 from rsl_rl.env import VecEnv
@@ -105,6 +106,12 @@ class TeamEnv(VecEnv):
             )
         self._rows = [make_rows(crew._arrays) for crew in self._crews]
         self.num_actions = max(crew.num_actions for crew in self._crews)
+        self._placed = [
+            crew._arrays[name].numpy()
+            for crew in self._crews
+            for name in ("restart", "joining")
+            if not self.engine.capturable
+        ]
         self._settle = self._record_settling(task)
         self._build_views()
         self._graph: Any = None
@@ -263,12 +270,7 @@ class TeamEnv(VecEnv):
             self._advance()
             if self.engine.capturable:
                 self._capture()
-        return self._filled()
-
-    def _filled(self) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        found = self._results.fill(self._state)
-        found[3]["acted"], found[3]["ended"] = self._state.acted != 0, self._state.restart != 0
-        return found
+        return self._results.fill(self._state)
 
     def _capture(self) -> None:
         with wp.ScopedDevice(self.device), wp.ScopedCapture(force_module_load=False) as capture:
@@ -321,7 +323,7 @@ class TeamEnv(VecEnv):
         crews = self._crews
         for crew in crews:
             crew.engine.collect(crew._arrays["dirty"])
-        if self.engine.capturable or any(crew.state.restart.any() or crew.state.joining.any() for crew in crews):
+        if self.engine.capturable or any(map(np.count_nonzero, self._placed)):
             for crew in crews:
                 crew._share.launch()
             for crew in crews:
