@@ -19,6 +19,28 @@ from robot_rl_envs.terms.checks import check_above, check_least, check_range, re
 
 
 @wp.func
+def command_velocity(
+    s: Any,
+    i: int,
+    want: wp.vec3,
+    turn_gain: float,
+    vx_lo: float,
+    vx_hi: float,
+    vy_lo: float,
+    vy_hi: float,
+    yaw_lo: float,
+    yaw_hi: float,
+):
+    """Command a velocity of the world [m/s] in the robot's own heading frame, and the turn back to the start's yaw."""
+    yaw = yaw_of(s.base_quat_wxyz[i])
+    c, n = wp.cos(yaw), wp.sin(yaw)
+    ahead = c * want[0] + n * want[1]
+    left = c * want[1] - n * want[0]
+    turn = turn_gain * wrap_angle(s.start_yaw[i] - yaw)
+    s.command[i] = wp.vec3(wp.clamp(ahead, vx_lo, vx_hi), wp.clamp(left, vy_lo, vy_hi), wp.clamp(turn, yaw_lo, yaw_hi))
+
+
+@wp.func
 def velocity_to_goal(
     s: Any,
     i: int,
@@ -39,12 +61,7 @@ def velocity_to_goal(
     s.goal_pos_w[i] = s.goal_pos_w[i] + s.goal_vel_w[i] * s.step_dt
     away = s.goal_pos_w[i] - s.object_pos_w[i, int(object)]
     want = gain * wp.vec3(away[0], away[1], 0.0) + s.goal_vel_w[i]
-    yaw = yaw_of(s.base_quat_wxyz[i])
-    c, n = wp.cos(yaw), wp.sin(yaw)
-    ahead = c * want[0] + n * want[1]
-    left = c * want[1] - n * want[0]
-    turn = turn_gain * wrap_angle(s.start_yaw[i] - yaw)
-    s.command[i] = wp.vec3(wp.clamp(ahead, vx_lo, vx_hi), wp.clamp(left, vy_lo, vy_hi), wp.clamp(turn, yaw_lo, yaw_hi))
+    command_velocity(s, i, want, turn_gain, vx_lo, vx_hi, vy_lo, vy_hi, yaw_lo, yaw_hi)
 
 
 def _check_goal(params: dict[str, float], scene: Any) -> None:
@@ -111,12 +128,7 @@ def keep_marching(
 ):
     """Command the team's velocity along x, in the lane where the robot starts, in its own heading frame."""
     side = gain * (s.start_pos_w[i][1] - s.base_pos_w[i][1])
-    yaw = yaw_of(s.base_quat_wxyz[i])
-    c, n = wp.cos(yaw), wp.sin(yaw)
-    ahead = c * s.march_speed[i] + n * side
-    left = c * side - n * s.march_speed[i]
-    turn = turn_gain * wrap_angle(s.start_yaw[i] - yaw)
-    s.command[i] = wp.vec3(wp.clamp(ahead, vx_lo, vx_hi), wp.clamp(left, vy_lo, vy_hi), wp.clamp(turn, yaw_lo, yaw_hi))
+    command_velocity(s, i, wp.vec3(s.march_speed[i], side, 0.0), turn_gain, vx_lo, vx_hi, vy_lo, vy_hi, yaw_lo, yaw_hi)
 
 
 def _check_march(params: dict[str, float], scene: Any) -> None:
