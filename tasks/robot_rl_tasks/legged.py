@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from robot_rl_envs.mdp import commands, events, metrics, observations
-from robot_rl_envs.task import Command, Event, Metric, Observation, ObservationGroup
+from robot_rl_envs.mdp import commands, events, metrics, observations, rewards
+from robot_rl_envs.task import Command, Event, Metric, Observation, ObservationGroup, Reward
 
 
 def proprioception(*, joint_vel_noise: float = 1.0, **others: Observation) -> dict[str, Observation]:
@@ -61,6 +61,21 @@ def heading_command(
             min_speed=0.15,
             range_lo=1.0,
         )
+    }
+
+
+def smooth_trot(*, flat: float) -> dict[str, Reward]:
+    """Return the rewards of a level base and quiet joints, as a trotting Go2 has them; ``flat`` weighs its tilt."""
+    return {
+        "lin_vel_z": Reward(rewards.lin_vel_z, weight=-1.0),
+        "ang_vel_xy": Reward(rewards.ang_vel_xy, weight=-0.05),
+        "flat": Reward(rewards.flat_orientation, weight=flat),
+        "pose": Reward(rewards.pose, weight=-0.3, moving_scale=0.3),
+        "torque": Reward(rewards.joint_torque, weight=-1e-4),
+        "action_rate": Reward(rewards.action_rate, weight=-0.02),
+        "slip": Reward(rewards.foot_slip, weight=-0.2),
+        "limits": Reward(rewards.joint_limits, weight=-1.0, soft=0.95),
+        "still": Reward(rewards.stand_still, weight=-0.01),
     }
 
 

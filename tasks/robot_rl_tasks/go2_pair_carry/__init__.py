@@ -44,15 +44,7 @@ def _rewards() -> dict[str, Reward]:
         "yaw": Reward(rewards.track_yaw_rate, weight=0.7, std=0.5),
         "gait": Reward(rewards.trot_contact, weight=1.0, frequency_hz=GAIT_HZ),
         "swing": Reward(rewards.trot_height, weight=1.0, frequency_hz=GAIT_HZ, height=0.06),
-        "lin_vel_z": Reward(rewards.lin_vel_z, weight=-1.0),
-        "ang_vel_xy": Reward(rewards.ang_vel_xy, weight=-0.05),
-        "flat": Reward(rewards.flat_orientation, weight=-3.0),
-        "pose": Reward(rewards.pose, weight=-0.3, moving_scale=0.3),
-        "torque": Reward(rewards.joint_torque, weight=-1e-4),
-        "action_rate": Reward(rewards.action_rate, weight=-0.02),
-        "slip": Reward(rewards.foot_slip, weight=-0.2),
-        "limits": Reward(rewards.joint_limits, weight=-1.0, soft=0.95),
-        "still": Reward(rewards.stand_still, weight=-0.01),
+        **legged.smooth_trot(flat=-3.0),
     }
 
 
