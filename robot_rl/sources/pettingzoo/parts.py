@@ -10,6 +10,8 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 from torch import Tensor
 
+from robot_rl.sources.roles import roles_by_size
+
 SEEN = "actor"
 """The group of the robot that is divided; the agents' critic sees the same parts, of all of them."""
 PASSED_ON = ("pop_metrics", "pop_notices", "state_dict", "load_state_dict", "quarantine_dir", "scene", "close")
@@ -39,8 +41,7 @@ class PartsEnv(VecEnv):
         self.num_worlds, self.team_size = env.num_envs, len(self.agents)
         self.num_envs = self.num_worlds * self.team_size
         sizes = {name: (len(seen[name]), len(driven[name])) for name in self.agents}
-        self.roles = tuple("x".join(map(str, sizes[name])) for name in self.agents)
-        self.role_sizes = {role: sizes[name] for role, name in zip(self.roles, self.agents, strict=True)}
+        self.roles, self.role_sizes = roles_by_size(sizes)
         width, self.num_actions = (max(pair[k] for pair in sizes.values()) for k in (0, 1))
         self._seen = _table(seen, width, self.device)
         self._driven = _table(driven, self.num_actions, self.device)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from robot_rl.errors import UserError
 from robot_rl.sources.gymnasium.adapter import Statistics
+from robot_rl.sources.roles import roles_by_size
 
 
 class ZooEnv(VecEnv):
@@ -37,8 +38,7 @@ class ZooEnv(VecEnv):
         self.team_size = len(self.agents)
         self.num_envs = num_worlds * self.team_size
         sizes = {agent: (_width(first, agent, "observation"), _width(first, agent, "action")) for agent in self.agents}
-        self.roles = tuple("x".join(map(str, sizes[agent])) for agent in self.agents)
-        self.role_sizes = {role: sizes[agent] for role, agent in zip(self.roles, self.agents, strict=True)}
+        self.roles, self.role_sizes = roles_by_size(sizes)
         self._sizes = sizes
         self._width, self.num_actions = (max(pair[k] for pair in sizes.values()) for k in (0, 1))
         self._bounds = {agent: (first.action_space(agent).low, first.action_space(agent).high) for agent in self.agents}
