@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,25 +21,44 @@ from torch import Tensor
 from robot_rl.errors import UserError
 
 
-class IsaacEnv(VecEnv):
-    """Worlds of an environment of Isaac Lab, for the learner.
+@dataclass(kw_only=True, slots=True)
+class Advance:
+    """A step as Isaac Lab returns it.
+
+    Attributes:
+        obs: Observation groups after it, those of the next episode where one ended.
+        final: Those before the reset; None where no world was reset.
+        reward: (N,).
+        terminated, truncated: (N,) bool.
+        was_reset: Worlds that Isaac Lab has reset, bool.
+        log: Its values about the episodes that ended.
+    """
+
+    obs: Mapping[str, Any]
+    final: Mapping[str, Any] | None
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    was_reset: Tensor
+    log: dict[str, Any]
+
+
+class LabEnv(VecEnv):
+    """Worlds of an environment of Isaac Lab, for the learner, in rows: a world each, or more in a subclass.
+
+    A subclass has its rows and their actions (`num_envs`, `num_actions`), and implements `_advance`.
 
     Args:
-        env: The environment, unwrapped, direct or manager-based.
+        env: The environment, unwrapped.
         name: The task, for errors.
         action_clip: Bound of the actions; None without one.
         on_close: Called once at the end.
 
     Attributes:
         num_actions: Components of an action.
-        action_choices: Number of values of each component of an action; None where they are real numbers.
         max_episode_length: Largest number of steps of an episode.
         step_dt: Length of a step [s].
         cfg: The environment's configuration.
-        policy_groups: The observation groups that an exported policy sees.
-
-    Raises:
-        UserError: Its actions are neither numbers nor choices.
     """
 
     cfg: Any
@@ -47,23 +67,15 @@ class IsaacEnv(VecEnv):
         self, env: Any, *, name: str, action_clip: float | None = None, on_close: Callable[[], None] = lambda: None
     ) -> None:
         self.env, self.name, self.cfg = env, name, env.cfg
-        self.num_envs, self.device = int(env.num_envs), str(env.device)
+        self.device = str(env.device)
         self.action_clip, self._on_close = action_clip, on_close
-        self.num_actions, self.action_choices = _actions(env.single_action_space, name)
         self.max_episode_length = int(env.max_episode_length)
         self.step_dt = float(env.step_dt)
-        self.policy_groups: tuple[str, ...] = ("policy",)
         self._endless = not bool(getattr(env.cfg, "is_finite_horizon", False))
-        self._single = self.action_choices is not None and not hasattr(env.single_action_space, "nvec")
-        manager = getattr(env, "observation_manager", None)
-        if manager is not None and next(iter(_buffers(manager)), None) is not None:
-            manager.compute = _CompleteHistory(manager)
-        self.reset()
 
     def reset(self, seed: int | None = None) -> TensorDict:
         """Reset all worlds and return the first observations; without a seed their random streams continue."""
-        self._obs = self._read(self.env.reset(seed=seed)[0])
-        self.env.extras.pop("final_obs", None)
+        self._obs = self._read(self._begin(seed))
         return self._obs
 
     def get_observations(self) -> TensorDict:
@@ -83,26 +95,91 @@ class IsaacEnv(VecEnv):
                 last observation in the rows where an episode ended; "log", Isaac Lab's values about the episodes that
                 ended in this step.
         """
-        obs, reward, terminated, truncated, extras = self.env.step(self._to_env(actions))
-        # Isaac Lab keeps its extras: what was reported once would be reported again after the next step.
-        final, log = extras.pop("final_obs", None), dict(extras.pop("log", None) or {})
-        self._obs = self._read(obs)
+        found = self._advance(actions)
+        self._obs, reward = self._read(found.obs), found.reward
         broken = ~torch.isfinite(reward)
         for name in self._groups:
             group: Any = self._obs[name]
             broken |= ~torch.isfinite(group).flatten(1).all(dim=1)
-        done = terminated | truncated | broken
-        time_outs = truncated & ~terminated & ~broken
-        if bool(broken.any()):
-            log["worlds/broken"] = broken.sum()
+        worlds = self._worlds(broken)
+        self._over = found.was_reset | worlds
+        broken = self._rows(worlds)
+        done = found.terminated | found.truncated | broken
+        time_outs = found.truncated & ~found.terminated & ~broken
+        if bool(worlds.any()):
+            found.log["worlds/broken"] = worlds.sum()
             reward = torch.where(broken, 0.0, reward)
-            self._repair(broken & ~(terminated | truncated))
+            self._repair(worlds & ~found.was_reset)
         extras = {
             "time_outs": time_outs if self._endless else torch.zeros_like(time_outs),
-            "final_obs": self._obs if final is None else self._read(final, finite=True),
-            "log": log,
+            "final_obs": self._obs if found.final is None else self._read(found.final, finite=True),
+            "log": found.log,
         }
         return self._obs, reward.clone(), done, extras
+
+    def close(self) -> None:
+        """Close the environment and what was started for it."""
+        self._on_close()
+        self._on_close = lambda: None
+
+    def _begin(self, seed: int | None) -> Mapping[str, Any]:
+        """Reset all worlds and return the observation groups as Isaac Lab has them."""
+        raise NotImplementedError
+
+    def _advance(self, actions: Tensor) -> Advance:
+        """Take a step in Isaac Lab."""
+        raise NotImplementedError
+
+    def _worlds(self, rows: Tensor) -> Tensor:
+        """Return the worlds in which a flag (N,) is set."""
+        return rows
+
+    def _rows(self, worlds: Tensor) -> Tensor:
+        """Return a world's flag at each of its rows (N,)."""
+        return worlds
+
+    def _read(self, obs: Mapping[str, Any], *, finite: bool = False) -> TensorDict:
+        groups: dict[str, Tensor] = {}
+        for name, group in obs.items():
+            parts = group if isinstance(group, Mapping) else {"": group}
+            for part, value in parts.items():
+                tensor = _channels_first(value)
+                groups[f"{name}.{part}" if part else name] = _finite(tensor) if finite else tensor
+        self._groups = tuple(groups)
+        return TensorDict(groups, batch_size=[self.num_envs], device=self.device)  # type: ignore[arg-type]
+
+    def _clipped(self, actions: Tensor) -> Tensor:
+        return actions if self.action_clip is None else actions.clamp(-self.action_clip, self.action_clip)
+
+    def _repair(self, worlds: Tensor) -> None:
+        """Reset broken worlds that were not reset, and replace observations that are not finite."""
+        which = worlds.nonzero().squeeze(-1).int()
+        if len(which):
+            self.env._reset_idx(which)
+        self._obs = self._read(dict(self._obs.items()), finite=True)
+
+
+class IsaacEnv(LabEnv):
+    """Worlds of an environment of one agent, direct or manager-based; see `LabEnv` for the arguments.
+
+    Attributes:
+        action_choices: Number of values of each component of an action; None where they are real numbers.
+        policy_groups: The observation groups that an exported policy sees.
+
+    Raises:
+        UserError: Its actions are neither numbers nor choices.
+    """
+
+    def __init__(self, env: Any, *, name: str, **options: Any) -> None:
+        super().__init__(env, name=name, **options)
+        self.num_envs = int(env.num_envs)
+        self.num_actions, self.action_choices = read_actions(env.single_action_space, name)
+        self.policy_groups: tuple[str, ...] = ("policy",)
+        self._single = self.action_choices is not None and not hasattr(env.single_action_space, "nvec")
+        manager = getattr(env, "observation_manager", None)
+        if manager is not None and next(iter(_buffers(manager)), None) is not None:
+            manager.compute = _CompleteHistory(manager)
+        self.reset()
 
     @property
     def episode_length_buf(self) -> Tensor:
@@ -125,33 +202,30 @@ class IsaacEnv(VecEnv):
 
         return robot_state(self)
 
-    def close(self) -> None:
-        """Close the environment and what was started for it."""
-        self._on_close()
-        self._on_close = lambda: None
+    def _begin(self, seed: int | None) -> Mapping[str, Any]:
+        obs = self.env.reset(seed=seed)[0]
+        self.env.extras.pop("final_obs", None)
+        return obs
 
-    def _read(self, obs: Mapping[str, Any], *, finite: bool = False) -> TensorDict:
-        groups: dict[str, Tensor] = {}
-        for name, group in obs.items():
-            parts = group if isinstance(group, Mapping) else {"": group}
-            for part, value in parts.items():
-                tensor = _channels_first(value)
-                groups[f"{name}.{part}" if part else name] = _finite(tensor) if finite else tensor
-        self._groups = tuple(groups)
-        return TensorDict(groups, batch_size=[self.num_envs], device=self.device)  # type: ignore[arg-type]
+    def _advance(self, actions: Tensor) -> Advance:
+        obs, reward, terminated, truncated, extras = self.env.step(self._to_env(actions))
+        # Isaac Lab keeps its extras: what was reported once would be reported again after the next step.
+        final, log = extras.pop("final_obs", None), dict(extras.pop("log", None) or {})
+        return Advance(
+            obs=obs,
+            final=final,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            was_reset=terminated | truncated,
+            log=log,
+        )
 
     def _to_env(self, actions: Tensor) -> Tensor:
         actions = actions.to(self.device)
         if self.action_choices is not None:
             return actions[:, 0].long() if self._single else actions.long()
-        return actions if self.action_clip is None else actions.clamp(-self.action_clip, self.action_clip)
-
-    def _repair(self, worlds: Tensor) -> None:
-        """Reset broken worlds that were not reset, and replace observations that are not finite."""
-        which = worlds.nonzero().squeeze(-1).int()
-        if len(which):
-            self.env._reset_idx(which)
-        self._obs = self._read(dict(self._obs.items()), finite=True)
+        return self._clipped(actions)
 
 
 class _CompleteHistory:
@@ -179,8 +253,11 @@ def _buffers(manager: Any) -> Any:
             yield from group.values()
 
 
-def _actions(space: Any, name: str) -> tuple[int, tuple[int, ...] | None]:
-    """Return the number of components of an action, and how many values each has."""
+def read_actions(space: Any, name: str) -> tuple[int, tuple[int, ...] | None]:
+    """Return the number of components of an action, and how many values each has; None where they are numbers.
+
+    Raises UserError, which names the task, for actions that are neither.
+    """
     kind = type(space).__name__
     if kind == "Box":
         return int(torch.Size(space.shape).numel()), None
