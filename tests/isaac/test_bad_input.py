@@ -4,6 +4,7 @@ import pytest
 
 pytestmark = pytest.mark.isaac
 CARTPOLE = "task=isaac/Isaac-Cartpole-Direct"
+PENDULUM = "task=isaac/Isaac-Pendulum-MARL-Direct"
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,14 @@ CARTPOLE = "task=isaac/Isaac-Cartpole-Direct"
             "'Isaac-Velocity-Flat-UnitreeGo2'?",
         ),
         (("task=isaac/no_such_module:X",), "cannot import no_such_module; install it, or start where its file is"),
-        (("task=isaac/Isaac-Pendulum-MARL-Direct",), "has 2 agents (cart, pendulum)"),
+        (
+            (PENDULUM, "assets=own", "num_envs=2", "learner=ppo"),
+            f"learner=ppo: trains 1 agent, {PENDULUM} has 2: cart, pendulum; use learner=mappo, happo or ippo",
+        ),
+        (
+            (PENDULUM, "assets=own", "num_envs=2", "groups=[[cart,pole]]"),
+            "groups: there is no robot 'pole' among the 2 robots cart, pendulum",
+        ),
         (("task=Isaac-Cartpole",), "an environment of Isaac Lab is task=isaac/Isaac-Cartpole"),
         ((CARTPOLE, "physics=isaacsim_physx", "assets=own"), "needs Isaac Sim or OvPhysX then, which is not installed"),
         ((CARTPOLE, "physics=newton_mjwrp"), "Unknown preset(s): newton_mjwrp"),

@@ -1,9 +1,7 @@
-"""Stepping Isaac Lab's environments: direct, manager-based and of several agents; ends, seeds, settings, histories."""
+"""Stepping Isaac Lab's environments: direct and manager-based; ends, seeds, settings, histories."""
 
 import pytest
 import torch
-
-from robot_rl.sources.isaaclab.task import IsaacTask
 
 pytestmark = pytest.mark.isaac
 CARTPOLES = ("Isaac-Cartpole", "Isaac-Cartpole-Direct")
@@ -83,16 +81,3 @@ def test_a_history_is_whole_in_the_last_observation(make):
     # The next episode begins with its own first frame in every place.
     first = obs["policy"][:, :6].view(2, 3, 2)
     assert torch.equal(first[:, 0], first[:, 2])
-
-
-def test_an_environment_of_two_agents_steps():
-    task = IsaacTask(name="isaac/Isaac-Pendulum-MARL-Direct", assets="own")
-    cfg = task.load_cfg(3)
-    env, after = task.make_lab_env(3, seed=1, cfg=cfg)
-    with after:
-        obs, _ = env.reset()
-        assert {name: tuple(value.shape) for name, value in obs.items()} == {"cart": (3, 4), "pendulum": (3, 3)}
-        for _ in range(3):
-            obs, reward, _, _, _ = env.step({name: torch.zeros(3, 1) for name in env.possible_agents})
-        assert set(obs) == set(reward) == {"cart", "pendulum"}
-        assert all(torch.isfinite(value).all() for value in (*obs.values(), *reward.values()))

@@ -26,6 +26,8 @@ ALGORITHM = {
     "ppo.max_grad_norm": "max_grad_norm",
     "ppo.clip_value_loss": "use_clipped_value_loss",
 }
+TEAM = {"stagger_episodes": False, "sharing": "separate"}
+"""Settings for several agents before those of an environment's own agent: all have the clock of their world."""
 PLAIN = (bool, int, float, str)
 
 
@@ -49,6 +51,19 @@ def learner_changes(agent: Any, groups: Mapping[str, Any]) -> dict[str, Any]:
     if (normalizes := _plain(getattr(agent, "actor", None), "obs_normalization")) is not None:
         changes["normalize_obs"] = normalizes
     return changes
+
+
+def team_changes(agent: Any, groups: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return changes of the settings of each team learner, for an environment of several agents.
+
+    Args:
+        agent: As of `learner_changes`.
+        groups: Its observation groups: "policy", and "state" where the critic of all agents can have it.
+    """
+    own = learner_changes(agent, {"policy": groups["policy"]}) | TEAM
+    central = own | {"critic_groups": ["state" if "state" in groups else "policy"]}
+    joint = {key: value for key, value in own.items() if key != "sharing"}
+    return {"mappo": central, "happo": central, "ippo": own, "joint": joint}
 
 
 def action_clip(agent: Any) -> float | None:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from robot_rl.config import LearnerCfg
 from robot_rl.errors import UserError, as_user_error
 from robot_rl.experiment.tree import coerce, copy_tree, leaves
 from robot_rl.sources.external import ExternalSource
-from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, Worlds
+from robot_rl.sources.protocol import NEEDS_OUR_TASK, Defaults, Resolved, Worlds, require_team_learner
 
 if TYPE_CHECKING:
     from robot_rl.sources.isaaclab.task import IsaacTask
@@ -46,17 +47,16 @@ of an environment of Isaac Lab:
 
     def defaults(self, name: str, device: str) -> Defaults:
         """Return the settings of an environment, and those of its rsl_rl agent in the learner's names."""
-        from robot_rl.sources.isaaclab.agent import action_clip, learner_changes
-        from robot_rl.sources.isaaclab.task import IsaacTask
+        from robot_rl.sources.isaaclab.agent import action_clip, learner_changes, team_changes
+        from robot_rl.sources.isaaclab.task import IsaacTask, agents_of
 
         task = IsaacTask(name=name)
         cfg = task.load_cfg()
-        task.check_single(cfg)
-        agent = task.load_agent()
-        presets = {"ppo": learner_changes(agent, task.observation_groups(cfg))}
+        agent, groups, is_team = task.load_agent(), task.observation_groups(cfg), bool(agents_of(cfg))
+        presets = team_changes(agent, groups) if is_team else {"ppo": learner_changes(agent, groups)}
         num_envs = NUM_ENVS_CPU if device == "cpu" else int(cfg.scene.num_envs)
         own = {"physics": "auto", "presets": "", "assets": "", "action_clip": action_clip(agent), "env": {}}
-        return Defaults(presets=presets, settings=own, num_envs=num_envs)
+        return Defaults(presets=presets, settings=own, num_envs=num_envs, learner="mappo" if is_team else "ppo")
 
     def resolve(self, tree: Mapping[str, Any], device: str) -> Resolved:
         """Return the environment with the tree's presets and settings."""
@@ -66,7 +66,6 @@ of an environment of Isaac Lab:
         task = _task(tree)
         task.folder  # noqa: B018  # refuses a folder that is not there
         cfg = task.load_cfg()
-        task.check_single(cfg)
         for path, value in leaves(given):
             old = settings.model(cfg, path)
             is_free = value is None or old is None or bool(settings.children(old))
@@ -77,6 +76,13 @@ of an environment of Isaac Lab:
                 raise UserError(f"env.{path}={value}: must be above 0")
             settings.put(cfg, path, task.settings[path])
         return Resolved(task=task, engine=self.engine, keys=self.keys, recorded={"assets": task.assets})
+
+    def check_learner(self, env: Any, task: "IsaacTask", learner: LearnerCfg) -> None:
+        """Refuse a learner of one agent with several, and rsl_rl's runner with choices as actions."""
+        if agents := getattr(env, "agents", ()):
+            require_team_learner(learner, task.name, "agent", agents)
+        else:
+            super().check_learner(env, task, learner)
 
     def admit(self, tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
         """Return a tree that has the environment's settings of these names ("env.<path>") with their values.
@@ -114,7 +120,11 @@ of an environment of Isaac Lab:
         from robot_rl_deploy.export import export_policy
 
         from robot_rl.sources.isaaclab.describe import check_observations
+        from robot_rl.sources.isaaclab.task import agents_of
 
+        if agents := agents_of(task.load_cfg()):
+            line = f"{task.name} has {len(agents)} agents ({', '.join(agents)}) and does not describe the robot of each"
+            raise UserError(f"export: {line}; eval needs no bundle")
         with as_user_error(), contextlib.closing(_make_export_env(task, worlds, groups)) as env:
             env.policy_groups = groups
             check_observations(env, training)

@@ -18,7 +18,7 @@ from robot_rl.sources.isaaclab import settings
 from robot_rl.sources.isaaclab.lab import PREFIX, find_spec, hushed
 
 if TYPE_CHECKING:
-    from robot_rl.sources.isaaclab.adapter import IsaacEnv
+    from robot_rl.sources.isaaclab.adapter import LabEnv
 
 NEWTON = "newton_mjwarp"
 """Isaac Lab's preset of the physics that needs no Isaac Sim."""
@@ -153,17 +153,18 @@ class IsaacTask:
             raise UserError(f"physics={self.physics}: {needs}; physics={NEWTON} needs neither")
         after.enter_context(launch_simulation(cfg, {"headless": True, "device": cfg.sim.device}))
 
-    def make_env(self, num_envs: int, *, seed: int | None = None, device: str = "cpu", cfg: Any = None) -> IsaacEnv:
+    def make_env(self, num_envs: int, *, seed: int | None = None, device: str = "cpu", cfg: Any = None) -> LabEnv:
         """Make the environment that the learner takes; the arguments are those of `make_lab_env`."""
         from robot_rl.sources.isaaclab.adapter import IsaacEnv
+        from robot_rl.sources.isaaclab.team import IsaacTeamEnv
 
         cfg = self.load_cfg(num_envs, device) if cfg is None else cfg
-        self.check_single(cfg)
+        kind = IsaacTeamEnv if agents_of(cfg) else IsaacEnv
         with self._blamed():
             env, after = self.make_lab_env(num_envs, seed=seed, device=device, cfg=cfg)
             try:
                 with hushed():
-                    return IsaacEnv(env, name=self.name, action_clip=self.action_clip, on_close=after.close)
+                    return kind(env, name=self.name, action_clip=self.action_clip, on_close=after.close)
             except BaseException:
                 after.close()
                 raise
@@ -183,19 +184,20 @@ class IsaacTask:
             what = f"{type(problem).__name__}: {one_line(problem)}"
             raise UserError(f"task={self.name}: Isaac Lab fails with {' '.join(changed)}: {what}") from problem
 
-    def check_single(self, cfg: Any) -> None:
-        """Raise UserError for an environment of several agents."""
-        if (agents := getattr(cfg, "possible_agents", None)) is not None:
-            several = f"has {len(agents)} agents ({', '.join(map(str, agents))})"
-            raise UserError(f"task={self.name}: {several}; the learners here train one policy for one agent")
-
     def observation_groups(self, cfg: Any) -> dict[str, Any]:
         """Return the observation groups of a configuration by name."""
+        if agents_of(cfg):
+            return {"policy": cfg.observation_spaces} | ({"state": cfg.state_space} if cfg.state_space else {})
         terms = getattr(cfg, "observations", None)
         if terms is not None and not hasattr(cfg, "observation_space"):
             return {name: group for name, group in settings.children(terms).items() if group is not None}
         states = getattr(cfg, "state_space", 0)
         return {"policy": cfg.observation_space} | ({"critic": states} if isinstance(states, int) and states else {})
+
+
+def agents_of(cfg: Any) -> tuple[str, ...]:
+    """Return the agents of a configuration of a `DirectMARLEnv`; none for an environment of one agent."""
+    return tuple(map(str, getattr(cfg, "possible_agents", None) or ()))
 
 
 def _can_run(cfg: Any) -> bool:
