@@ -200,7 +200,7 @@ def evaluate_run(
     if policy is None and bundle is None:
         raise ValueError("policy and bundle are None; give at least one to evaluate")
     result: dict[str, Any] = {}
-    shadow, is_team = None, False
+    shadow, is_team, worlds = None, False, 0
     if policy is not None:
         with contextlib.closing(make_env()) as env:
             is_team = hasattr(env, "drop")
@@ -209,12 +209,13 @@ def evaluate_run(
             result |= _about(env, seconds)
     if bundle is not None:
         with contextlib.closing(make_env()) as env:
+            worlds = getattr(env, "num_worlds", env.num_envs)  # The robots of a world are no tries of their own.
             result["onnx"] = evaluate(env, BundleController(bundle, env), seconds=seconds)
             result |= _about(env, seconds)
     measured = {name for kind in ("torch", "onnx") for name in result.get(kind, ())}
     result["metrics"] = {name: row for name, row in result["metrics"].items() if name in measured}
     if shadow is not None:
-        result["agreement"] = agreement(shadow, result["torch"], result["onnx"], result["episodes"])
+        result["agreement"] = agreement(shadow, result["torch"], result["onnx"], worlds)
     if policy is not None and is_team:
         result["team"] = evaluate_team(make_env, TorchController(policy), seconds)
     return result
@@ -232,7 +233,7 @@ def _about(env: Any, seconds: float) -> dict[str, Any]:
 
 
 def agreement(shadow: Shadow, torch_summary: Summary, onnx_summary: Summary, episodes: int) -> dict[str, Any]:
-    """Return the block "agreement" of eval.json, see `evaluate_run`, for two summaries of so many episodes each."""
+    """Return the block "agreement" of eval.json, see `evaluate_run`, for two summaries of so many worlds each."""
     differences = compare_metrics(torch_summary, onnx_summary, episodes)
     return {
         "action_error": shadow.action_error,

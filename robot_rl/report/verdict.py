@@ -62,7 +62,7 @@ def evaluation_table(evaluation: dict[str, Any]) -> tuple[list[str], list[EvalRo
     """
     policies = [name for name, block in evaluation.items() if _is_block(block)]
     policies.sort(key=lambda name: ("torch", "onnx").index(name) if name in ("torch", "onnx") else 9)
-    episodes = evaluation.get("episodes")
+    episodes = (evaluation.get("team") or {}).get("worlds") or evaluation.get("episodes")
     metrics = list(dict.fromkeys(m for name in policies for m, v in evaluation[name].items() if _pair(v)))
     known = read_descriptions(evaluation.get("metrics"))
     metrics.sort(key=lambda m: list(known).index(m) if m in known else len(known))

@@ -169,19 +169,20 @@ def free_objects(env: Any, world: int = 0) -> dict[str, np.ndarray]:
     return {name: qpos[at : at + 7] for name, at in found.items()}
 
 
-def base_pose(env: Any, world: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def base_pose(env: Any, row: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return the pose of a base frame in the world: position (3,) [m] and orientation (4,) w, x, y, z."""
     scene, state = getattr(env, "scene", None), env.state
-    if scene is not None and not scene.base:
+    is_mounted = hasattr(env, "num_worlds")  # The robots of a team stand where the task puts them, bolted down or not.
+    if scene is not None and not scene.base and not is_mounted:
         return np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0])
-    parts = (state.base_pos_w[world], state.base_quat_wxyz[world])
+    parts = (state.base_pos_w[row], state.base_quat_wxyz[row])
     position, quat = (part.detach().cpu().numpy().astype(np.float64) for part in parts)
     return position, quat
 
 
-def command_frame(env: Any, info: CommandInfo, world: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pose of the frame of a command in the world, as `base_pose` does."""
-    return base_pose(env, world) if info.frame == "base" else (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+def command_frame(env: Any, info: CommandInfo, row: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pose of the frame of a row's command in the world, as `base_pose` does."""
+    return base_pose(env, row) if info.frame == "base" else (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
 
 
 def make_script(info: CommandInfo, seconds: float) -> list[Segment]:

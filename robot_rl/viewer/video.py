@@ -164,6 +164,7 @@ def _strip(
     rows = slice(0, driver.rows(shown - 1).stop)
     command = driver.command()[rows].mean(0)
     if not driver.tracks:
+        command = driver.command()[rows][:: len(driver.rows(0))].mean(0)  # of each world's first robot: in one frame
         return draw_numbers(size, name, driver.time_s, dict(zip(info.labels, command.tolist(), strict=True)))
     label = segment_at(script, driver.time_s).label if script else name
     return draw_tracking(size, label, driver.time_s, info=info, command=command, measured=driver.measured[rows].mean(0))
@@ -200,8 +201,9 @@ def _markers(driver: Driver, world: int) -> tuple[list[Arrow], list[Sphere]]:
             above = position + np.array([0.0, 0.0, driver.above_m])
             arrows += _arrows(above, quat, driver.command()[row].astype(np.float64), driver.measured[row])
         return arrows, spheres
-    command = driver.command()[world].astype(np.float64)
-    origin, quat = command_frame(env, info, world)
+    row = driver.rows(world).start  # A team's target is one for all: that of its first robot.
+    command = driver.command()[row].astype(np.float64)
+    origin, quat = command_frame(env, info, row)
     frame = rotation(quat)
     centre = origin + frame @ command[:3]
     axes = frame @ rotation(command[3:7]) if info.draws == POSE else np.zeros((3, 0))

@@ -4,16 +4,22 @@
 :mod:`robot_rl_envs.entity.crews`. In a task of one robot there is no such field, and no such term.
 """
 
+import itertools
+import math
 from typing import Any
 
+import numpy as np
 import warp as wp
 
 from robot_rl_envs.entity.crews import agent_of, world_of
-from robot_rl_envs.mdp.commands import MIRRORED_VELOCITY, TWO_PI, VELOCITY, wrap_angle
-from robot_rl_envs.mdp.objects import to_base
-from robot_rl_envs.quat import quat_rotate, yaw_of
+from robot_rl_envs.mdp.commands import MIRRORED_POINT, MIRRORED_VELOCITY, POINT, TWO_PI, VELOCITY, wrap_angle
+from robot_rl_envs.mdp.objects import nearness, to_base
+from robot_rl_envs.quat import quat_from_axis_angle, quat_rotate, yaw_of
 from robot_rl_envs.terms import command, event, metric, observation, reward
 from robot_rl_envs.terms.checks import check_above, check_least, check_range, require
+
+SAME_M = 1e-6
+"""How far the sides of a box may be apart that is the same for several robots [m]."""
 
 # -- commands --------------------------------------------------------------------------------------------------------
 
@@ -170,7 +176,133 @@ def march(
     s.march_speed[i] = speed_lo + (speed_hi - speed_lo) * wp.randf(rng)
 
 
+@wp.func
+def move_target(
+    s: Any,
+    i: int,
+    x_lo: float,
+    x_hi: float,
+    y_lo: float,
+    y_hi: float,
+    z_lo: float,
+    z_hi: float,
+    speed: float,
+):
+    """Move the target by ``speed`` [m/s] towards its goal, no further, and command it in the robot's own frame."""
+    way = s.target_goal_w[i] - s.target_pos_w[i]
+    s.target_pos_w[i] = s.target_pos_w[i] + way * wp.min(speed * s.step_dt / wp.max(wp.length(way), 1.0e-6), 1.0)
+    s.command[i] = to_base(s, i, s.target_pos_w[i] - s.base_pos_w[i])
+
+
+def _check_target(params: dict[str, float], scene: Any) -> None:
+    for axis in ("x", "y", "z"):
+        check_range(params, f"{axis}_lo", f"{axis}_hi")
+    check_above(params, "speed", 0.0)
+    crew, name = scene.crew, scene.robot.name
+    if scene.base or crew.size < len(crew.names):
+        raise ValueError(
+            f"speed={params['speed']:g}: robots of one role, bolted down, carry to a target; {name!r} is not"
+        )
+    ends = [(params[f"{axis}_lo"], params[f"{axis}_hi"]) for axis in "xyz"]
+    for agent, pos, yaw in zip(crew.agents, crew.pos, crew.yaw, strict=True):
+        lo, hi = np.inf, -np.inf
+        for corner in itertools.product(*ends):
+            seen = turn(-yaw) @ (turn(crew.yaw[0]) @ corner + crew.pos[0] - np.array(pos))
+            lo, hi = np.minimum(lo, seen), np.maximum(hi, seen)
+        for k, axis in enumerate("xyz"):
+            if abs(lo[k] - ends[k][0]) > SAME_M or abs(hi[k] - ends[k][1]) > SAME_M:
+                raise ValueError(
+                    f"{axis}_lo={ends[k][0]:g}: robot {crew.names[agent]!r} sees the box of the targets from "
+                    f"{lo[k]:.3f} to {hi[k]:.3f} m along its {axis} axis; it must be the same for each of the robots"
+                )
+
+
+def turn(yaw: float) -> np.ndarray:
+    """Return the rotation (3, 3) by an angle [rad] about the vertical."""
+    c, n = math.cos(yaw), math.sin(yaw)
+    return np.array([[c, -n, 0.0], [n, c, 0.0], [0.0, 0.0, 1.0]])
+
+
+@wp.func
+def of_first(s: Any, point: wp.vec3) -> wp.vec3:
+    """Return the place in the world of a point in the frame of the first robot, which is bolted down [m]."""
+    heading = quat_from_axis_angle(wp.vec3(0.0, 0.0, 1.0), s.place_yaw[0])
+    return s.place_pos[0] + quat_rotate(heading, point)
+
+
+@command(
+    components=POINT,
+    draws="position",
+    mirror=MIRRORED_POINT,
+    fields={"target_pos_w": (3,), "target_goal_w": (3,)},
+    update=move_target,
+    check=_check_target,
+)
+def carry_to_target(
+    s: Any,
+    i: int,
+    rng: wp.uint32,
+    x_lo: float,
+    x_hi: float,
+    y_lo: float,
+    y_hi: float,
+    z_lo: float,
+    z_hi: float,
+    speed: float,
+):
+    """Target of the team that travels at ``speed`` [m/s] to a goal, both uniform in a box, for robots bolted down.
+
+    The box [m] is in the base frame, and the same in that of every robot, as for two that face each other. The target
+    is kept in the world, and the command is where it is in the robot's own base frame [m]. At a reset it starts at a
+    point of the box; later each draw is a new goal only. Give it team=True: the target is one for all.
+    """
+    x = x_lo + (x_hi - x_lo) * wp.randf(rng)
+    y = y_lo + (y_hi - y_lo) * wp.randf(rng)
+    z = z_lo + (z_hi - z_lo) * wp.randf(rng)
+    s.target_goal_w[i] = of_first(s, wp.vec3(x, y, z))
+    if s.step_count[i] == 0:
+        x = x_lo + (x_hi - x_lo) * wp.randf(rng)
+        y = y_lo + (y_hi - y_lo) * wp.randf(rng)
+        z = z_lo + (z_hi - z_lo) * wp.randf(rng)
+        s.target_pos_w[i] = of_first(s, wp.vec3(x, y, z))
+        s.command[i] = to_base(s, i, s.target_pos_w[i] - s.base_pos_w[i])
+
+
 # -- observations ----------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def own_axis(s: Any, i: int, thing: int) -> wp.vec3:
+    """Return the direction from an object's middle to row i's own end of it, in the world's frame.
+
+    The ends are those along its x axis. The team's robots take them in turn, the first one the end ahead.
+    """
+    side = 1.0 - 2.0 * float(agent_of(s, i) % 2)
+    return quat_rotate(s.object_quat_wxyz[i, thing], wp.vec3(side, 0.0, 0.0))
+
+
+@wp.func
+def own_end(s: Any, i: int, thing: int, reach: float) -> wp.vec3:
+    """Return the place on an object that row i's robot is to hold, ``reach`` [m] from its middle, in the world."""
+    return s.object_pos_w[i, thing] + reach * own_axis(s, i, thing)
+
+
+@observation(size=3, unit="m", frame="base")
+def end_pos(s: Any, i: int, j: int, object: float, reach: float) -> float:
+    """Position of the robot's own end of an object, ``reach`` [m] from its middle, in the base's frame [m]."""
+    return to_base(s, i, own_end(s, i, int(object), reach) - s.base_pos_w[i])[j]
+
+
+@observation(size=3, unit="m", frame="base")
+def site_to_end(s: Any, i: int, j: int, site: float, object: float, reach: float) -> float:
+    """Vector from a site to the robot's own end of an object, in the base's frame [m]."""
+    return to_base(s, i, own_end(s, i, int(object), reach) - s.site_pos_w[i, int(site)])[j]
+
+
+@observation(size=3, frame="base")
+def end_axis(s: Any, i: int, j: int, object: float) -> float:
+    """Direction from an object's middle to the robot's own end of it, in the base's frame."""
+    return to_base(s, i, own_axis(s, i, int(object)))[j]
 
 
 @wp.func
@@ -303,7 +435,71 @@ def object_tilt(s: Any, i: int, object: float) -> float:
     return 1.0 - quat_rotate(s.object_quat_wxyz[i, int(object)], wp.vec3(0.0, 0.0, 1.0))[2]
 
 
+@wp.func
+def end_distance(s: Any, i: int, site: float, object: float, reach: float) -> float:
+    """Return the distance of a site from the robot's own end of an object [m]."""
+    return wp.length(own_end(s, i, int(object), reach) - s.site_pos_w[i, int(site)])
+
+
+@reward(check=lambda params, _: check_above(params, "std", 0.0))
+def reach_end(s: Any, i: int, site: float, object: float, reach: float, std: float) -> float:
+    """1 - tanh(d / std) of the distance d [m] from a site to the robot's own end of an object."""
+    return nearness(end_distance(s, i, site, object, reach), std)
+
+
+@reward(check=lambda params, _: [check_above(params, name, 0.0) for name in ("distance", "opened")])
+def closes_on_end(
+    s: Any, i: int, site: float, object: float, reach: float, joint: float, distance: float, opened: float
+) -> float:
+    """How far a finger has closed where the robot's own end of an object is between the fingers, in [0, 1].
+
+    The formula of :func:`robot_rl_envs.mdp.objects.closes`, d the distance [m] from the site to that end.
+    """
+    d = end_distance(s, i, site, object, reach) / distance
+    return wp.clamp(1.0 - s.joint_pos[i, int(joint)] / opened, 0.0, 1.0) * wp.exp(-d * d)
+
+
+@reward(check=lambda params, _: [check_above(params, name, 0.0) for name in ("distance", "force")])
+def grasps_end(
+    s: Any,
+    i: int,
+    site: float,
+    object: float,
+    reach: float,
+    distance: float,
+    left_contact: float,
+    right_contact: float,
+    force: float,
+) -> float:
+    """How firmly the robot's own end of an object is held, in [0, 1].
+
+    The formula of :func:`robot_rl_envs.mdp.objects.grasps`, d the distance [m] from the site to that end.
+    """
+    d = end_distance(s, i, site, object, reach) / distance
+    weaker = wp.min(s.contact_force[i, int(left_contact)], s.contact_force[i, int(right_contact)])
+    return wp.min(weaker / force, 1.0) * wp.exp(-d * d)
+
+
+@reward(check=lambda params, _: check_above(params, "height", 0.0))
+def end_raised(s: Any, i: int, object: float, reach: float, rest: float, height: float) -> float:
+    """Height of the robot's own end of an object above ``rest`` [m] as a share of ``height`` [m], in [0, 1]."""
+    return wp.clamp((own_end(s, i, int(object), reach)[2] - rest) / height, 0.0, 1.0)
+
+
+@reward
+def object_inclined(s: Any, i: int, object: float) -> float:
+    """Squared sine of the angle between an object's x axis and the ground."""
+    sine = own_axis(s, i, int(object))[2]
+    return sine * sine
+
+
 # -- metrics ---------------------------------------------------------------------------------------------------------
+
+
+@metric(unit="rad", better="smaller")
+def object_slope(s: Any, i: int, object: float) -> float:
+    """Angle between an object's x axis and the ground [rad]."""
+    return wp.abs(wp.asin(wp.clamp(own_axis(s, i, int(object))[2], -1.0, 1.0)))
 
 
 @metric(unit="m", better="smaller")

@@ -7,6 +7,8 @@ learner of one robot can train them; what makes them a team is in the group "tea
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -468,11 +470,30 @@ class TeamEnv(VecEnv):
         return self.only.observation_terms if self.is_alike else {}
 
     def set_command(self, value: tuple[float, ...] | torch.Tensor | None, env_ids: torch.Tensor | None = None) -> None:
-        """Hold the command of all robots in the worlds ``env_ids`` (None: all), see :meth:`.env.Env.set_command`."""
+        """Hold the command of all robots in the worlds ``env_ids`` (None: all), see :meth:`.env.Env.set_command`.
+
+        A position (width,) for robots that are bolted down is one point for all, in the frame of the first one.
+        """
+        worlds = self.num_worlds if env_ids is None else len(env_ids)
         for crew in self._crews:
             size = crew_of(crew.scene).size
             rows = None if env_ids is None else (env_ids[:, None] * size + torch.arange(size)).flatten()
-            crew.set_command(value, rows)
+            own = None if value is None else self._in_own_frames(crew, torch.as_tensor(value), worlds)
+            crew.set_command(own, rows)
+
+    def _in_own_frames(self, crew: CrewEnv, value: torch.Tensor, worlds: int) -> torch.Tensor:
+        """Return a position of the first robot's frame in those of a crew, a row each; any other command as it is."""
+        info = crew.describe_command()
+        if info is None or (info["draws"], info["frame"]) != ("position", "base") or crew.scene.base or value.ndim != 1:
+            return value
+        if len(value) != crew.scene.sizes["command"]:
+            return value  # which is refused
+        first, points = next(iter(self.cfg.robots.values())), []
+        for agent in (list(self.cfg.robots.values())[k] for k in crew_of(crew.scene).agents):
+            x, y = _turned(value[:2].tolist(), first.yaw)
+            dx, dy, dz = (a - b for a, b in zip(first.pos, agent.pos, strict=True))
+            points.append([*_turned((x + dx, y + dy), -agent.yaw), value[2].item() + dz, *value[3:].tolist()])
+        return torch.tensor(points).repeat(worlds, 1)
 
     def push(self, delta_v: tuple[float, float, float], env_ids: torch.Tensor | None = None) -> None:
         """Add a velocity step [m/s] to the base of every robot, rows ``env_ids`` (None: all) of a team of one role."""
@@ -565,6 +586,12 @@ class TeamEnv(VecEnv):
         for crew in self._crews:
             crew.close()
         self.engine.close()
+
+
+def _turned(vector: Sequence[float], yaw: float) -> tuple[float, float]:
+    """Return a vector along the ground, turned by yaw [rad]."""
+    c, n = math.cos(yaw), math.sin(yaw)
+    return c * vector[0] - n * vector[1], n * vector[0] + c * vector[1]
 
 
 def crew_of(scene: Scene) -> Crew:

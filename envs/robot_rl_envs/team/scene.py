@@ -210,6 +210,9 @@ class TeamScene:
         for kind, owner in (("geom", "geom_bodyid"), ("joint", "jnt_bodyid"), ("site", "site_bodyid")):
             groups = [np.flatnonzero(getattr(model, owner) == body).tolist() for body in bodies]
             counts = np.bincount(getattr(row, owner), minlength=row.nbody)
+            if kind == "site":  # Those on the world's body are of all robots, in their order.
+                ahead = sum(int((other.model.site_bodyid == 0).sum()) for other, _ in before)
+                groups[0] = groups[0][ahead : ahead + int(counts[0])]
             if [len(group) for group in groups] != counts.tolist():
                 line = f"robot {scene.robot.name!r}: {scene.robot.model} has {kind}s on the world's body"
                 raise ValueError(f"{line}; give them a body of their own")

@@ -142,6 +142,9 @@ def test_evaluation_table_units_and_distance(run_dir):
     assert failures.cells == [(0.01, 0.1), (0.01, 0.1)]
     assert failures.distance == 0.0
     assert 'class="far">3.54' in write_report(run_dir).read_text()
+    # The robots of a world are no tries of their own.
+    pairs = json.loads((run_dir / "eval.json").read_text()) | {"team": {"worlds": 50, "robots": {}, "without": {}}}
+    assert evaluation_table(pairs)[1][0].distance == pytest.approx(0.01 / np.sqrt(2 * 0.02**2 / 50))
 
 
 def test_one_row(run_dir):
