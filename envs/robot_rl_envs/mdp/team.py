@@ -198,11 +198,10 @@ def _check_target(params: dict[str, float], scene: Any) -> None:
     for axis in ("x", "y", "z"):
         check_range(params, f"{axis}_lo", f"{axis}_hi")
     check_above(params, "speed", 0.0)
-    crew, name = scene.crew, scene.robot.name
-    if scene.base or crew.size < len(crew.names):
-        raise ValueError(
-            f"speed={params['speed']:g}: robots of one role, bolted down, carry to a target; {name!r} is not"
-        )
+    crew = scene.crew
+    if crew is None or scene.base or crew.size < len(crew.names):
+        line = f"robot {scene.robot.name!r} is not in a team of one role, all bolted down; take another command"
+        raise ValueError(f"speed={params['speed']:g}: {line}")
     ends = [(params[f"{axis}_lo"], params[f"{axis}_hi"]) for axis in "xyz"]
     for agent, pos, yaw in zip(crew.agents, crew.pos, crew.yaw, strict=True):
         lo, hi = np.inf, -np.inf

@@ -308,3 +308,5 @@ def test_a_box_of_targets_that_each_robot_sees_elsewhere_is_refused(tmp_path):
         )
         with pytest.raises(ValueError, match="robot 'a1' sees the box of the targets from"):
             make_env(task, num_envs=1)
+    with pytest.raises(ValueError, match="robot 'arm3' is not in a team of one role, all bolted down"):
+        make_env(make_arm_task(tmp_path / "arm.xml", target), num_envs=1)
