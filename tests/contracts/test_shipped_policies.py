@@ -18,6 +18,7 @@ PROMISES = {
     "panda_drawer": ("success", 0.95, 1.0),
     "panda_lift": ("success", 0.75, 1.0),
     "panda_lift_vision": ("success", 0.4, 1.0),
+    "panda_pair_lift": ("success", 0.8, 1.0),
     "panda_reach": ("success", 0.95, 1.0),
 }
 """Task -> a metric, the least and the greatest mean of it over episodes."""
