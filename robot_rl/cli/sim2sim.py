@@ -214,7 +214,7 @@ def _show_team(name: str, result: Mapping[str, Any]) -> None:
             f"  {result['messages']['told']} messages told, {result['messages']['lost']} lost on their way to a robot"
         )
     for robot, row in result["robots"].items():
-        what = "killed" if row["killed"] else "walked"
+        what = "killed" if row["killed"] else "ran"
         commands = row["commands"]
         print(f"  {robot}: {what}, policy for {row['policy_s']:g} s, {commands['lost']} commands lost")
         for fault in row["faults"]:

@@ -15,6 +15,7 @@ PROMISES = {
     "g1_track": ("joint_error", 0.0, 0.1),
     "go2_getup": ("standing", 0.9, 1.0),
     "go2_jump": ("on_box", 0.8, 1.0),
+    "go2_team": ("failure_rate", 0.0, 0.1),
     "panda_drawer": ("success", 0.95, 1.0),
     "panda_lift": ("success", 0.75, 1.0),
     "panda_lift_vision": ("success", 0.4, 1.0),
