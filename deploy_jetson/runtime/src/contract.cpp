@@ -195,29 +195,6 @@ void place_commanded(Contract& contract) {
          "no observation is the command itself, with scale 1");
 }
 
-/// Give every measured signal its place in the robot's state, in the order in which the terms first read them: what the
-/// robot itself measures, then what it hears.
-void place_measured(Contract& contract, const ReadMessages& read) {
-  std::map<std::string_view, int> places;
-  long long size = 0;
-  for (const bool heard : {false, true}) {
-    const long long before = size;
-    for (auto& term : contract.observations) {
-      if (kind_of(term.signal) != kMeasured || read.hears(term.signal) != heard) continue;
-      const auto [found, is_new] = places.try_emplace(term.signal, static_cast<int>(size));
-      if (is_new) size += term.size;
-      if (size > kMaxMeasured) break;
-      term.place = found->second;
-    }
-    contract.heard_size = static_cast<int>(size - before);
-  }
-  if (size > kMaxMeasured) {
-    refuse("observations: number of measured values", std::to_string(size),
-           std::to_string(kMaxMeasured) + " are the most");
-  }
-  contract.measured_size = static_cast<int>(size);
-}
-
 /// The largest number of values of a signal in one state of the robot.
 int most_of(const std::string& signal) {
   if (signal == "foot_contact" || signal == "foot_force") return kMaxFeet;

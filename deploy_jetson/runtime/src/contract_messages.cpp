@@ -1,7 +1,9 @@
 // The part of the contract about messages between the robots of a team, as robot_rl_deploy.messages has it.
 #include <algorithm>
+#include <map>
 
 #include "contract_parts.h"
+#include "types.h"
 
 namespace robot_rl {
 namespace {
@@ -130,7 +132,8 @@ ReadMessages read_messages(const Fields& fields, Contract& contract) {
   unique("messages", names);
   const auto size = contract.team.size();
   if ((size == 0) != names.empty()) {
-    refuse("team", "a list of " + std::to_string(size), "a contract with messages has a team, and one without has none");
+    refuse("team", "a list of " + std::to_string(size),
+           "a contract with messages has a team, and one without has none");
   }
   if (!names.empty() && (size < 2 || size > kMaxTeam)) {
     refuse("team", "a list of " + std::to_string(size), "it must have 2 to " + std::to_string(kMaxTeam) + " robots");
@@ -140,6 +143,26 @@ ReadMessages read_messages(const Fields& fields, Contract& contract) {
   }
   unique("messages: heard", signals);
   return read;
+}
+
+void place_measured(Contract& contract, const ReadMessages& read) {
+  std::map<std::string_view, int> places;
+  long long size = 0;
+  for (const bool heard : {false, true}) {
+    const long long before = size;
+    for (auto& term : contract.observations) {
+      if (kind_of(term.signal) != kMeasured || read.hears(term.signal) != heard) continue;
+      const auto [found, is_new] = places.try_emplace(term.signal, static_cast<int>(size));
+      if (is_new) size += term.size;
+      term.place = found->second;
+    }
+    contract.heard_size = static_cast<int>(size - before);
+  }
+  if (size > kMaxMeasured) {
+    refuse("observations: number of measured values", std::to_string(size),
+           std::to_string(kMaxMeasured) + " are the most");
+  }
+  contract.measured_size = static_cast<int>(size);
 }
 
 void check_messages(ReadMessages read, Contract& contract) {

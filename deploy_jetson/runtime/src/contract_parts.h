@@ -46,6 +46,9 @@ struct ReadMessages {
 };
 /// Read "team" and "messages", each checked by itself.
 ReadMessages read_messages(const Fields& fields, Contract& contract);
+/// Give every measured signal its place in the robot's state, in the order in which the terms first read them: what the
+/// robot itself measures, then what it hears.
+void place_measured(Contract& contract, const ReadMessages& read);
 /// Check that the messages fit the observations, and give them to the contract.
 void check_messages(ReadMessages read, Contract& contract);
 

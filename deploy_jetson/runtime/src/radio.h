@@ -1,5 +1,5 @@
-// What the robots of a team tell each other. To the rest of the program it is the transport: the states that it hands on
-// also have what this robot hears of the others.
+// What the robots of a team tell each other. To the rest of the program it is the transport: the states that it hands
+// on also have what this robot hears of the others.
 #pragma once
 
 #include <atomic>

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import warp as wp
-from mujoco import mjtJacobian, mjtSolver, mjtStage
+from mujoco import mj_isSparse, mjtJacobian, mjtSolver, mjtStage
 from mujoco.batch import Batch, SimulationError
 
 from robot_rl_envs import engine
@@ -29,15 +29,15 @@ def _zeros(*shape: int) -> wp.array:
     return wp.zeros(shape, dtype=wp.float32, device="cpu")
 
 
-def _avoid_sparse_newton(options: Any) -> None:
-    """Have Newton's method work on dense matrices.
+def _avoid_sparse_newton(model: Any) -> None:
+    """Have Newton's method work on dense matrices where it would on sparse ones.
 
     From 60 degrees of freedom on MuJoCo takes sparse ones by itself. With these (MuJoCo 4.0) forces of 10 kN come out
     now and then where several robots touch, whatever the number of iterations; dense Newton, CG and PGS find the right
     ones in the same states.
     """
-    if options.solver == mjtSolver.mjSOL_NEWTON:
-        options.jacobian = mjtJacobian.mjJAC_DENSE
+    if model.opt.solver == mjtSolver.mjSOL_NEWTON and mj_isSparse(model):
+        model.opt.jacobian = mjtJacobian.mjJAC_DENSE
 
 
 class MujocoRays:
@@ -72,7 +72,7 @@ class MujocoEngine:
         self.num_envs = num_envs
         post = POST_CONSTRAINT.intersection(scene.watched)
         stepped = scene.compile(add_post_constraint) if post else scene.model
-        _avoid_sparse_newton(stepped.opt)
+        _avoid_sparse_newton(stepped)
         self.batch = Batch(stepped, num_envs, num_threads)
         self.num_threads = self.batch.nthread
         model = scene.model

@@ -1,8 +1,8 @@
-"""Two Franka Pandas face each other, grasp a bar at its ends and carry it, level, after a target that moves in the air.
+"""Two Franka Pandas grasp a bar at its ends and carry it, level, after a target that moves in the air.
 
-Each arm is to hold its own end, and knows it as a camera's detector or motion capture tells it: `bar_end`, in the frame
-of its own root. It hears from the other one how far that hand is from its end, some time later or not at all. What it
-sees is the same for both: one policy serves either side of the bar.
+They face each other. Each arm is to hold its own end, and knows it as a camera's detector or motion capture tells it:
+`bar_end`, in the frame of its own root. It hears from the other one how far that hand is from its end, some time later
+or not at all. What it sees is the same for both: one policy serves either side of the bar.
 """
 
 import math
