@@ -57,8 +57,8 @@ class Contract:
         command: Components of the command in their order; empty without one.
         fallback_pose: Position of every joint to stand in when the policy is refused [rad or m].
         training: Origin of the policy.
-        team: Names of the robots of a team that tell each other messages, in their order; empty for one robot.
-        messages: What they tell.
+        team: Names of the robots of a team that send each other messages, in their order; empty for one robot.
+        messages: What they send.
     """
 
     schema_version: int
@@ -114,9 +114,9 @@ class Contract:
         return tuple(joint.name for joint in self.joints)
 
     @property
-    def heard(self) -> dict[str, tuple[MessageSpec, int]]:
+    def received(self) -> dict[str, tuple[MessageSpec, int]]:
         """The signals that are messages of other robots: the message, and the sender from this robot on."""
-        return {heard.signal: (message, heard.sender) for message in self.messages for heard in message.heard}
+        return {row.signal: (message, row.sender) for message in self.messages for row in message.received}
 
     def signal_sizes(self) -> dict[str, int]:
         """Return the widths of the signals, without the clock, which is computed from the number of steps."""

@@ -19,7 +19,7 @@ def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Con
     Args:
         description: Result of the environment's `describe_policy()`: "robot", "joints", "actions", "observations",
             "control_period_s", "physics_timestep_s" and, if there is one, "command" with its "ranges"; of robots that
-            tell each other messages "team" and "messages".
+            send each other messages "team" and "messages".
         training: Origin of the policy.
 
     Returns:
@@ -62,9 +62,9 @@ def make_contract(description: Mapping[str, Any], training: TrainingSpec) -> Con
 
 
 def _message(message: Mapping[str, Any], joint_names: Sequence[str]) -> dict[str, Any]:
-    told = [_observation(term, joint_names, commanded=False) for term in message["terms"]]
+    sent = [_observation(term, joint_names, commanded=False) for term in message["terms"]]
     plain = {"scale": 1.0, "clip": None, "history": 1}
-    return dict(message) | {"terms": [term | plain for term in told]}
+    return dict(message) | {"terms": [term | plain for term in sent]}
 
 
 def _finite_or_none(field: str, value: Any) -> Any:

@@ -16,7 +16,7 @@ MAX_AGENTS = 16
 CREDITS = ("robot", "role", "team")
 """To which robots a reward is credited: to the robot itself, or as a mean to all of its role or of the whole team."""
 
-MAX_MESSAGE, MAX_LATE_S = 64, 2.0
+MAX_MESSAGE, MAX_AGE_S = 64, 2.0
 """Values of a message at most, and how old one may be [s]."""
 
 SCOPES = ("team", "robot")
@@ -112,23 +112,23 @@ class Team:
 
 @dataclass(kw_only=True, slots=True)
 class Message:
-    """What each robot tells the others in every control step; a term with a parameter ``message`` hears it.
+    """What each robot sends the others in every control step; a term with a parameter ``message`` receives it.
 
     Attributes:
         terms: observations of the sender, by name, of what a robot measures; their values are sent as they are, since
-            noise, scale and clip belong to the term that hears them.
+            noise, scale and clip belong to the term that receives them.
         width: number of values.
         latency_s: (lo, hi) how old a message is when it arrives, drawn by each receiver at every reset [s].
         loss: the probability that a message does not arrive; the last one that did is repeated.
-        late_s: how old a message may be [s]: robots forget older ones, and an evaluation of late messages gives all of
-            them that age.
+        max_age_s: how old a message may be [s]: robots discard older ones, and an evaluation of late messages gives
+            all of them that age.
     """
 
     terms: dict[str, Any]
     width: int
     latency_s: tuple[float, float] = (0.0, 0.0)
     loss: float = 0.0
-    late_s: float = 0.2
+    max_age_s: float = 0.2
 
     def __post_init__(self) -> None:
         require(is_whole(self.width, 1, MAX_MESSAGE), "width", self.width, f"must be an int in [1, {MAX_MESSAGE}]")
@@ -137,9 +137,9 @@ class Message:
         require(fits, "latency_s", pair, "must be (lo, hi) with 0 <= lo <= hi [s]")
         self.latency_s = (float(pair[0]), float(pair[1]))
         require(is_number(self.loss) and 0 <= self.loss < 1, "loss", self.loss, "must be in [0, 1)")
-        fits = is_number(self.late_s) and self.latency_s[1] <= self.late_s <= MAX_LATE_S
-        right = f"must be from latency_s's {self.latency_s[1]:g} to {MAX_LATE_S:g} [s]"
-        require(fits and self.late_s > 0, "late_s", self.late_s, right)
+        fits = is_number(self.max_age_s) and self.latency_s[1] <= self.max_age_s <= MAX_AGE_S
+        right = f"must be from latency_s's {self.latency_s[1]:g} to {MAX_AGE_S:g} [s]"
+        require(fits and self.max_age_s > 0, "max_age_s", self.max_age_s, right)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from robot_rl_assets.robot import Robot
 
 from robot_rl_envs.entity.robot_checks import require_mirror
 from robot_rl_envs.entity.scene import Scene
-from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout, said_sizes
+from robot_rl_envs.fuse.layout import ObservationSlot, TaskLayout, message_sizes
 from robot_rl_envs.mdp.observations import MOVING_COMMAND
 from robot_rl_envs.task import Task, TorchTerm
 from robot_rl_envs.terms.checks import require
@@ -172,7 +172,7 @@ def _describe_messages(task: Task, scene: Scene) -> dict[str, Any]:
     if crew is None or not task.messages:
         return {}
     rows = []
-    for k, (name, sizes) in enumerate(said_sizes(task, scene).items()):
+    for k, (name, sizes) in enumerate(message_sizes(task, scene).items()):
         message = task.messages[name]
         slots = [ObservationSlot(part, message.terms[part], 0, size, 1) for part, size in sizes.items()]
         rows.append(
@@ -181,12 +181,12 @@ def _describe_messages(task: Task, scene: Scene) -> dict[str, Any]:
                 "width": message.width,
                 "latency_s": list(message.latency_s),
                 "loss": message.loss,
-                "late_s": message.late_s,
+                "max_age_s": message.max_age_s,
                 "terms": [_observation_row(slot, scene, task) for slot in slots],
-                "heard": [
+                "received": [
                     {"signal": f"measured/{term.measured}", "sender": int(term.params["sender"])}
-                    for term in task.heard.values()
-                    if term.params[term.hears] in (name, k)
+                    for term in task.received.values()
+                    if term.params[term.message_param] in (name, k)
                 ],
             }
         )

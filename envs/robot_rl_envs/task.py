@@ -37,7 +37,7 @@ CLIP = 100.0
 """Default bound on an observation's magnitude."""
 
 ON_THE_WAY = ("delay_s", "delay_steps", "dropout", "measured")
-"""Options of an observation which the message that it hears sets."""
+"""Options of an observation that are set by the message which it receives."""
 
 TWICE = "given twice; every term, and every group of images, needs a name of its own"
 
@@ -214,8 +214,8 @@ class Observation(_Term):
             setattr(self, name, value)
 
     @property
-    def hears(self) -> str:
-        """The parameter that names the message which the term hears; empty for another term."""
+    def message_param(self) -> str:
+        """The parameter that names the message which the term receives; empty for another term."""
         return next((param for param in self.params if named_kind(param) == "message"), "")
 
     def changed(self, names: tuple[str, ...]) -> list[str]:
@@ -428,7 +428,7 @@ class Task:
             model of the first.
         roles: what the robots of a role have differently from the task, by the role's name.
         team: how the robots of an episode come and go.
-        messages: what each robot of a team tells the others, by name.
+        messages: what each robot of a team sends the others, by name.
     """
 
     name: str
@@ -521,21 +521,24 @@ class Task:
             for part, term in message.terms.items():
                 others = (option for option in OPTIONS if option != "measured")
                 given = term.changed(("noise", "scale", "clip", "history", *others))
-                line = "is sent as it is; give this to the term that hears it"
+                line = "is sent as it is; give this to the term that receives it"
                 require(not given, f"messages.{name}.terms.{part}", ", ".join(given), line)
                 require(
-                    not term.hears, f"messages.{name}.terms.{part}", term.info.name, "hears a message; send another"
+                    not term.message_param,
+                    f"messages.{name}.terms.{part}",
+                    term.info.name,
+                    "receives a message itself; take another term",
                 )
         for group, terms in ((name, group.terms) for name, group in self.vectors.items()):
             for name, term in terms.items():
-                if getattr(term, "hears", ""):
+                if getattr(term, "message_param", ""):
                     given = term.changed(ON_THE_WAY)
-                    line = f"is set by the message; set messages.{term.params[term.hears]}"
+                    line = f"is set by the message; set messages.{term.params[term.message_param]}"
                     require(not given, f"observations.{group}.{name}", ", ".join(given), line)
 
     def delivered(self, term: Any) -> Any:
-        """Return a term of an observation group with what happens to a message that it hears; another as it is."""
-        param = getattr(term, "hears", "")
+        """Return a term of an observation group with what happens to a message that it receives; another as it is."""
+        param = getattr(term, "message_param", "")
         if not param or not self.messages:
             return term
         named = term.params[param]
@@ -545,26 +548,26 @@ class Task:
             return term
         found = copy.copy(term)
         sender = int(term.params.get("sender", 0))
-        found.delay_s, found.dropout, found.measured = message.latency_s, message.loss, f"heard_{name}_{sender}"
-        found.delay_steps = max(1, round(message.late_s / self.sim.step_dt))
+        found.delay_s, found.dropout, found.measured = message.latency_s, message.loss, f"message_{name}_{sender}"
+        found.delay_steps = max(1, round(message.max_age_s / self.sim.step_dt))
         return found
 
     @property
     def _sensed(self) -> dict[str, Any]:
-        """The terms of the group "actor", those that hear a message with what happens to it."""
+        """The terms of the group "actor", those that receive a message with what happens to it."""
         terms = getattr(self.observations["actor"], "terms", {})
         return {name: self.delivered(term) for name, term in terms.items()}
 
     @property
-    def heard(self) -> dict[str, Observation]:
-        """The actor's terms that hear a message, by name."""
-        return {name: term for name, term in self._sensed.items() if getattr(term, "hears", "")}
+    def received(self) -> dict[str, Observation]:
+        """The actor's terms that receive a message, by name."""
+        return {name: term for name, term in self._sensed.items() if getattr(term, "message_param", "")}
 
     def late_messages(self) -> dict[str, float]:
-        """Return the parameters with which every message that the actor hears is as late as it may be [s]."""
+        """Return the parameters with which every message that the actor receives is as late as it may be [s]."""
         return {
             f"observations.actor.{name}.delay_s.{end}": term.delay_steps * self.sim.step_dt
-            for name, term in self.heard.items()
+            for name, term in self.received.items()
             for end in (0, 1)
         }
 
@@ -623,8 +626,8 @@ class Task:
         """Names of terms of actor and messages that nothing on a robot measures; none of a task that is not for one."""
         if not self.deployable:
             return []
-        told = {f"{name}.{part}": term for name, one in self.messages.items() for part, term in one.terms.items()}
-        actor = self._sensed | told
+        sent = {f"{name}.{part}": term for name, one in self.messages.items() for part, term in one.terms.items()}
+        actor = self._sensed | sent
         return [name for name, term in actor.items() if not getattr(term, "measured", "") and not _signal_of(term)]
 
     def _components(self, term: Command) -> dict[str, str]:

@@ -211,7 +211,7 @@ def _show_team(name: str, result: Mapping[str, Any]) -> None:
     print(f"{name}: the policies ran for {result['policy_s']:g} s, {result['late_ticks']} late ticks")
     if "messages" in result:
         print(
-            f"  {result['messages']['told']} messages told, {result['messages']['lost']} lost on their way to a robot"
+            f"  {result['messages']['sent']} messages sent, {result['messages']['lost']} lost on their way to a robot"
         )
     for robot, row in result["robots"].items():
         what = "killed" if row["killed"] else "ran"

@@ -132,7 +132,7 @@ def evaluate_team(make_env: Callable[[], Any], controller: Controller, seconds: 
 
     Returns:
         "robots" (robot -> summary of its episodes) and "without" (robot -> summary of the other robots' episodes, from
-        which it drops out a third of the time in); of robots that hear each other "late" (summary of all robots'
+        which it drops out a third of the time in); of robots that send messages "late" (summary of all robots'
         episodes with messages as late as they may be).
     """
     with contextlib.closing(make_env()) as env:

@@ -193,7 +193,7 @@ def make_link(plant: Plant, address: str, bundle: Path) -> Link:
     signals, robot = plant.env.robot_state(), plant.env.scene.robot
     heights = signals["height_scan"].shape[1] if "height_scan" in signals else 0
     contract = read_bundle(bundle).contract
-    own = [name for name in needed_signals(contract) if name not in contract.heard]
+    own = [name for name in needed_signals(contract) if name not in contract.received]
     measured = [name for name in own if kind_of(name) == MEASURED]
     for name in measured:
         if name not in signals:

@@ -21,8 +21,8 @@ import torch
 
 from robot_rl.errors import PeerError, UserError, as_user_error, suggest
 from robot_rl.sim2sim.binary import Binary, high_priority, load_runtime
-from robot_rl.sim2sim.ether import Ether
 from robot_rl.sim2sim.link import BEHIND_S, LOOPBACK, Link, free_ports, make_link, request_of
+from robot_rl.sim2sim.message_relay import MessageRelay
 from robot_rl.sim2sim.plant import TICK_S, Body, plant_task
 from robot_rl.sim2sim.session import DAY_S, REPEAT_S, STAND_S, START_S, command_figures
 from robot_rl.viewer.command import command_info
@@ -159,9 +159,9 @@ class TeamRealTime:
         slipped_s: Time by which the simulation fell behind and did not catch up [s].
     """
 
-    def __init__(self, links: Mapping[str, Link], ether: Ether | None = None) -> None:
-        """Begin with the first tick; `ether` carries the messages between the robots, if there are any."""
-        self._links, self._due, self._ether = links, 0.0, ether
+    def __init__(self, links: Mapping[str, Link], message_relay: MessageRelay | None = None) -> None:
+        """Begin with the first tick; `message_relay` carries the messages between the robots, if there are any."""
+        self._links, self._due, self._ether = links, 0.0, message_relay
         self.late, self.slipped_s = 0, 0.0
 
     def tick(self, plant: TeamPlant) -> None:
@@ -230,15 +230,15 @@ class TeamSession:
         with contextlib.ExitStack() as stack:
             self.plant = TeamPlant(for_session(task), seed=cfg.seed, tick_s=cfg.tick_s)
             stack.callback(self.plant.close)
-            self.ether = _make_ether(bundles, cfg.seed)
-            if self.ether is not None:
-                stack.callback(self.ether.close)
+            self.message_relay = _make_message_relay(bundles, cfg.seed)
+            if self.message_relay is not None:
+                stack.callback(self.message_relay.close)
             self.members = {
                 name: self._start(name, body, bundles[name], folder / name, stack)
                 for name, body in self.plant.bodies.items()
             }
             self._stack = stack.pop_all()
-        self.exchange = TeamRealTime({name: member.link for name, member in self.members.items()}, self.ether)
+        self.exchange = TeamRealTime({name: member.link for name, member in self.members.items()}, self.message_relay)
         self.plant.connect(self.exchange)
         self.plant.hold(True)
         self._zeros = torch.zeros(self.plant.env.num_envs, self.plant.env.num_actions)
@@ -251,7 +251,7 @@ class TeamSession:
         heard = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
         operator = self._runtime.OperatorEnd(heard)
         words = ["--log", str(Path(self.cfg.log) / name)] if self.cfg.log else []
-        words += self.ether.arguments(name) if self.ether is not None else []
+        words += self.message_relay.arguments(name) if self.message_relay is not None else []
         binary = Binary(
             bundle,
             folder,
@@ -373,8 +373,10 @@ class TeamSession:
                 "metrics": metrics[name],
                 "binary": member.binary.report(),
             }
-        ether = self.ether
-        carried = {} if ether is None else {"messages": {"told": ether.told, "lost": ether.lost}}
+        message_relay = self.message_relay
+        carried = (
+            {} if message_relay is None else {"messages": {"sent": message_relay.sent, "lost": message_relay.lost}}
+        )
         return carried | {
             "policy_s": round(self.policy_s, 4),
             "simulated_s": round(self.plant.time_s, 4),
@@ -399,13 +401,13 @@ class TeamSession:
         self._stack.close()
 
 
-def _make_ether(bundles: Mapping[str, Path], seed: int) -> Ether | None:
+def _make_message_relay(bundles: Mapping[str, Path], seed: int) -> MessageRelay | None:
     """Return what carries the messages between the robots; None where their contracts have none."""
     from robot_rl_deploy.bundle import read_bundle
 
     contracts = {name: read_bundle(path).contract for name, path in bundles.items()}
     first = next(iter(contracts.values()))
-    return Ether(tuple(contracts), first.messages, seed) if first.messages else None
+    return MessageRelay(tuple(contracts), first.messages, seed) if first.messages else None
 
 
 def for_session(task: Any) -> Any:

@@ -103,7 +103,7 @@ void bind_contract(nb::module_& module) {
       .def_ro("action_size", &Contract::action_size)
       .def_ro("state_size", &Contract::state_size)
       .def_ro("measured_size", &Contract::measured_size)
-      .def_ro("heard_size", &Contract::heard_size)
+      .def_ro("received_size", &Contract::received_size)
       .def_ro("team", &Contract::team)
       .def_ro("control_period_s", &Contract::control_period_s)
       .def_ro("physics_timestep_s", &Contract::physics_timestep_s)

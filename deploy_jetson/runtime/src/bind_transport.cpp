@@ -92,7 +92,7 @@ void bind_frames(nb::module_& module) {
       .value("COMMAND", Message::kCommand)
       .value("OPERATOR", Message::kOperator)
       .value("BYE", Message::kBye)
-      .value("TELL", Message::kTell);
+      .value("TEAM_MESSAGE", Message::kTeamMessage);
   module.attr("PROTOCOL_VERSION") = kProtocolVersion;
   module.attr("MAX_FRAME") = kMaxFrame;
   module.def(
@@ -183,26 +183,27 @@ void bind_readers(nb::module_& module) {
       "data"_a, "Commander of a greeting and whether it wants states; None if there is none.");
 }
 
-void bind_tell(nb::module_& module) {
+void bind_team_messages(nb::module_& module) {
   module.def(
-      "write_tell",
+      "write_team_message",
       [](int sender, std::uint64_t sequence, const std::vector<float>& values, std::uint32_t layout) {
-        Tell tell;
-        tell.sender = static_cast<std::uint16_t>(sender);
-        tell.sequence = sequence;
-        tell.count = static_cast<std::int32_t>(values.size());
-        if (values.size() > kMaxTold) throw nb::value_error("too many values");
-        std::copy(values.begin(), values.end(), tell.values);
-        return written([&](auto out) { return write_tell(tell, layout, out); });
+        TeamMessage message;
+        message.sender = static_cast<std::uint16_t>(sender);
+        message.sequence = sequence;
+        message.count = static_cast<std::int32_t>(values.size());
+        if (values.size() > kMaxTeamValues) throw nb::value_error("too many values");
+        std::copy(values.begin(), values.end(), message.values);
+        return written([&](auto out) { return write_team_message(message, layout, out); });
       },
-      "sender"_a, "sequence"_a, "values"_a, "layout"_a, "What a robot of a team tells the others, as a frame.");
+      "sender"_a, "sequence"_a, "values"_a, "layout"_a, "The messages of a robot of a team to the others, as a frame.");
   module.def(
-      "read_tell",
+      "read_team_message",
       [](const nb::bytes& data) -> std::optional<std::tuple<int, std::uint64_t, std::vector<float>>> {
-        Tell tell;
-        const auto frame = opened(data, Message::kTell);
-        if (!frame || !read_tell(*frame, tell)) return std::nullopt;
-        return std::tuple(tell.sender, tell.sequence, std::vector<float>(tell.values, tell.values + tell.count));
+        TeamMessage message;
+        const auto frame = opened(data, Message::kTeamMessage);
+        if (!frame || !read_team_message(*frame, message)) return std::nullopt;
+        const std::vector<float> values(message.values, message.values + message.count);
+        return std::tuple(message.sender, message.sequence, values);
       },
       "data"_a, "Sender, sequence number and values in a frame; None if there is none.");
 }
@@ -318,7 +319,7 @@ void bind_transport(nb::module_& module) {
   bind_frames(module);
   bind_writers(module);
   bind_readers(module);
-  bind_tell(module);
+  bind_team_messages(module);
   bind_ends(module);
   bind_client(module);
   bind_unitree(module);

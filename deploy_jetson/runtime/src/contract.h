@@ -53,19 +53,19 @@ struct ObservationSpec {
   std::optional<GridSpec> grid;
 };
 
-/// One message that every robot of a team tells the others; see robot_rl_deploy.messages.
+/// One message that every robot of a team sends the others; see robot_rl_deploy.messages.
 struct MessageSpec {
   /// A measured signal that is this message of another robot.
-  struct Heard {
+  struct Received {
     std::string signal;
     int sender = 0;  // counted from this robot on: 0 is the next one of the team
     int place = -1;  // of its first value in LowState::measured
   };
   std::string name;
   int width = 0;
-  double late_s = 0;
+  double max_age_s = 0;
   std::vector<ObservationSpec> terms;
-  std::vector<Heard> heard;
+  std::vector<Received> received;
 };
 
 struct CommandSpec {
@@ -85,13 +85,13 @@ struct Contract {
   std::vector<ObservationSpec> observations;
   int observation_size = 0, action_size = 0, state_size = 0;
   int measured_size = 0;  // values of all measured signals together
-  int heard_size = 0;     // of those that are messages of other robots, which come last
+  int received_size = 0;  // of those that are messages of other robots, which come last
   double control_period_s = 0, physics_timestep_s = 0;
   std::vector<CommandSpec> command;
   std::vector<double> fallback_pose;  // in the joints' order
   TrainingSpec training;
-  std::vector<std::string> team;      // robots that tell each other messages; empty for one robot
-  std::vector<MessageSpec> messages;  // what they tell
+  std::vector<std::string> team;      // robots that send each other messages; empty for one robot
+  std::vector<MessageSpec> messages;  // what they send
 
   /// Width of a signal by name, whether the policy reads it or not; of feet, height scan and what is measured 0 if
   /// it does not.

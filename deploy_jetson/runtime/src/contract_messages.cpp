@@ -9,8 +9,8 @@ namespace robot_rl {
 namespace {
 
 constexpr int kMaxTeam = 16, kMaxMessages = 16, kMaxWidth = 64;
-constexpr double kMaxLate = 2.0;
-constexpr std::string_view kTold[] = {"joint_pos", "joint_vel",    "imu_gyro",   "imu_quat_wxyz",
+constexpr double kMaxAge = 2.0;
+constexpr std::string_view kSendable[] = {"joint_pos", "joint_vel",    "imu_gyro",   "imu_quat_wxyz",
                                       "imu_acc",   "foot_contact", "foot_force", kMeasured};
 
 std::string bounds(int low, int high) {
@@ -20,18 +20,18 @@ std::string bounds(int low, int high) {
 std::string item(const std::string& path, std::size_t index) { return path + "[" + std::to_string(index) + "]"; }
 
 void check_term(const ObservationSpec& term, const std::string& where) {
-  if (std::find(std::begin(kTold), std::end(kTold), kind_of(term.signal)) == std::end(kTold)) {
+  if (std::find(std::begin(kSendable), std::end(kSendable), kind_of(term.signal)) == std::end(kSendable)) {
     std::string all;
-    for (const auto name : kTold) all += (all.empty() ? "" : ", ") + std::string(name);
+    for (const auto name : kSendable) all += (all.empty() ? "" : ", ") + std::string(name);
     refuse(where + " term '" + term.name + "': signal", shown(term.signal), "it must be one of " + all);
   }
   if (term.scale != 1 || term.clip || term.history != 1) {
-    refuse(where + " term", shown(term.name), "it is told as it is: scale 1, clip null, history 1");
+    refuse(where + " term", shown(term.name), "it is sent as it is: scale 1, clip null, history 1");
   }
 }
 
 MessageSpec read_message(const Json& value, const std::string& path, std::vector<ReadTerm>& terms) {
-  const Fields fields(value, path, {"name", "width", "latency_s", "loss", "late_s", "terms", "heard"});
+  const Fields fields(value, path, {"name", "width", "latency_s", "loss", "max_age_s", "terms", "received"});
   MessageSpec message;
   message.name = fields.text("name");
   const std::string where = "message '" + message.name + "':";
@@ -48,27 +48,27 @@ MessageSpec read_message(const Json& value, const std::string& path, std::vector
   }
   const double loss = fields.number("loss");
   if (!(0 <= loss && loss < 1)) refuse(where + " loss", shown(loss), "it must be in [0, 1)");
-  message.late_s = fields.number("late_s");
-  at_least(where + " late_s", message.late_s, 0, true);
-  if (message.late_s > kMaxLate) refuse(where + " late_s", shown(message.late_s), "2 s are the most");
+  message.max_age_s = fields.number("max_age_s");
+  at_least(where + " max_age_s", message.max_age_s, 0, true);
+  if (message.max_age_s > kMaxAge) refuse(where + " max_age_s", shown(message.max_age_s), "2 s are the most");
   std::vector<std::string> names;
-  int told = 0;
+  int sent = 0;
   for (const auto& term : fields.list("terms")) {
     terms.push_back(read_term(term, item(fields.path("terms"), terms.size())));
     names.push_back(terms.back().term.name);
-    told = std::min(told + terms.back().term.size, kMaxSize);
+    sent = std::min(sent + terms.back().term.size, kMaxSize);
   }
   unique(where + " terms", names);
   for (const auto& term : terms) check_term(term.term, where);
-  for (const auto& heard : fields.list("heard")) {
-    const auto at = item(fields.path("heard"), message.heard.size());
-    const Fields parts(heard, at, {"signal", "sender"});
+  for (const auto& entry : fields.list("received")) {
+    const auto at = item(fields.path("received"), message.received.size());
+    const Fields parts(entry, at, {"signal", "sender"});
     const auto sender = parts.integer("sender");
     if (sender < 0 || sender > kMaxTeam) refuse(where + " sender", std::to_string(sender), bounds(0, kMaxTeam));
-    message.heard.push_back({parts.text("signal"), static_cast<int>(sender)});
+    message.received.push_back({parts.text("signal"), static_cast<int>(sender)});
   }
-  if (told != message.width) {
-    refuse(where + " width", std::to_string(message.width), "its terms have " + std::to_string(told) + " values");
+  if (sent != message.width) {
+    refuse(where + " width", std::to_string(message.width), "its terms have " + std::to_string(sent) + " values");
   }
   return message;
 }
@@ -85,28 +85,28 @@ bool is_declared(std::string_view signal) {
   return signal == "foot_contact" || signal == "foot_force" || kind_of(signal) == kMeasured;
 }
 
-void check_heard(const Contract& contract, MessageSpec& message) {
+void check_received(const Contract& contract, MessageSpec& message) {
   const std::string where = "message '" + message.name + "':";
   const int others = static_cast<int>(contract.team.size()) - 1;
-  for (auto& heard : message.heard) {
-    if (heard.sender >= others) refuse(where + " sender", std::to_string(heard.sender), bounds(0, others - 1));
-    const auto* reader = kind_of(heard.signal) == kMeasured ? reader_of(contract, heard.signal) : nullptr;
-    if (reader == nullptr) refuse(where + " heard", shown(heard.signal), "no observation reads it");
+  for (auto& received : message.received) {
+    if (received.sender >= others) refuse(where + " sender", std::to_string(received.sender), bounds(0, others - 1));
+    const auto* reader = kind_of(received.signal) == kMeasured ? reader_of(contract, received.signal) : nullptr;
+    if (reader == nullptr) refuse(where + " received", shown(received.signal), "no observation reads it");
     if (reader->size != message.width + 1) {
       refuse(where + " width", std::to_string(message.width),
              "an observation reads " + std::to_string(reader->size) + " values of it, must be " +
                  std::to_string(message.width + 1));
     }
-    heard.place = reader->place;
+    received.place = reader->place;
   }
 }
 
 }  // namespace
 
-bool ReadMessages::hears(std::string_view signal) const {
+bool ReadMessages::receives(std::string_view signal) const {
   return std::any_of(messages.begin(), messages.end(), [&](const MessageSpec& message) {
-    return std::any_of(message.heard.begin(), message.heard.end(),
-                       [&](const MessageSpec::Heard& heard) { return heard.signal == signal; });
+    return std::any_of(message.received.begin(), message.received.end(),
+                       [&](const MessageSpec::Received& received) { return received.signal == signal; });
   });
 }
 
@@ -126,7 +126,7 @@ ReadMessages read_messages(const Fields& fields, Contract& contract) {
   std::vector<std::string> names, signals;
   for (const auto& message : read.messages) {
     names.push_back(message.name);
-    for (const auto& heard : message.heard) signals.push_back(heard.signal);
+    for (const auto& received : message.received) signals.push_back(received.signal);
   }
   unique("team", contract.team);
   unique("messages", names);
@@ -141,22 +141,22 @@ ReadMessages read_messages(const Fields& fields, Contract& contract) {
   if (names.size() > kMaxMessages) {
     refuse("messages", "a list of " + std::to_string(names.size()), std::to_string(kMaxMessages) + " are the most");
   }
-  unique("messages: heard", signals);
+  unique("messages: received", signals);
   return read;
 }
 
 void place_measured(Contract& contract, const ReadMessages& read) {
   std::map<std::string_view, int> places;
   long long size = 0;
-  for (const bool heard : {false, true}) {
+  for (const bool received : {false, true}) {
     const long long before = size;
     for (auto& term : contract.observations) {
-      if (kind_of(term.signal) != kMeasured || read.hears(term.signal) != heard) continue;
+      if (kind_of(term.signal) != kMeasured || read.receives(term.signal) != received) continue;
       const auto [found, is_new] = places.try_emplace(term.signal, static_cast<int>(size));
       if (is_new) size += term.size;
       term.place = found->second;
     }
-    contract.heard_size = static_cast<int>(size - before);
+    contract.received_size = static_cast<int>(size - before);
   }
   if (size > kMaxMeasured) {
     refuse("observations: number of measured values", std::to_string(size),
@@ -173,7 +173,7 @@ void check_messages(ReadMessages read, Contract& contract) {
       const std::string where = "message '" + message.name + "': term '" + term.name + "':";
       if (is_declared(term.signal)) {
         const auto* reader = reader_of(contract, term.signal);
-        if (reader == nullptr || read.hears(term.signal)) {
+        if (reader == nullptr || read.receives(term.signal)) {
           refuse(where + " signal", shown(term.signal), "the policy must measure it, too");
         }
         term.place = reader->place;
@@ -185,7 +185,7 @@ void check_messages(ReadMessages read, Contract& contract) {
       }
       message.terms.push_back(std::move(term));
     }
-    check_heard(contract, message);
+    check_received(contract, message);
   }
   contract.messages = std::move(read.messages);
 }

@@ -42,12 +42,12 @@ struct ReadMessages {
   std::vector<MessageSpec> messages;
   std::vector<std::vector<ReadTerm>> terms;
   /// Whether a signal is a message of another robot.
-  bool hears(std::string_view signal) const;
+  bool receives(std::string_view signal) const;
 };
 /// Read "team" and "messages", each checked by itself.
 ReadMessages read_messages(const Fields& fields, Contract& contract);
 /// Give every measured signal its place in the robot's state, in the order in which the terms first read them: what the
-/// robot itself measures, then what it hears.
+/// robot itself measures, then what it receives.
 void place_measured(Contract& contract, const ReadMessages& read);
 /// Check that the messages fit the observations, and give them to the contract.
 void check_messages(ReadMessages read, Contract& contract);

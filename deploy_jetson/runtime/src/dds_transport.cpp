@@ -78,7 +78,7 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
   }
   const auto end = now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
   node_.emplace(address_, kPolicyReceiver);
-  if (address_.flag("states", true) && contract.measured_size > contract.heard_size) {
+  if (address_.flag("states", true) && contract.measured_size > contract.received_size) {
     measured_ = node_->make_reader(robot_rl_dds_Measured_desc, "rt/robot_rl/measured", true);
     for (take_measured(); measured_ns_ == 0 && now_ns() < end; take_measured()) node_->wait(end, -1);
     if (measured_ns_ == 0) {
@@ -87,7 +87,7 @@ RobotDescription DdsTransport::connect(const Contract& contract, double timeout_
     }
     description.measured = static_cast<int>(sample_.count);
   } else {
-    description.measured = contract.measured_size - contract.heard_size;
+    description.measured = contract.measured_size - contract.received_size;
   }
   const auto places = fit_robot(contract, description);
   codec_ = make_codec(robot, places);

@@ -21,9 +21,9 @@ struct Options {
   std::string transport = "udp:127.0.0.1:9870";         // --transport
   /// --operator; "robot": only through the robot; "none": no operator, no heartbeat.
   std::string operator_address = "udp:127.0.0.1:9871";
-  std::string name;                    // --name: of this robot in its team
-  std::string hear;                    // --hear: where it listens for the others
-  std::vector<std::string> tell;       // --tell: where the others listen
+  std::string team_name;               // --team-name: of this robot in its team
+  std::string team_listen;             // --team-listen: where it listens for the others
+  std::vector<std::string> team_send;  // --team-send: where the others listen
   BackendOptions backend;              // --backend, --precision, --onnxruntime, --engine-cache
   Settings settings;                   // --settings FILE.json, and --set name=value
   std::filesystem::path log;           // --log DIR or FILE.mcap; empty: none

@@ -116,7 +116,7 @@ Opened open_frame(std::span<const std::byte> data, Frame& frame) noexcept {
   std::memcpy(&crc, data.data() + data.size() - kTail, kTail);
   if (crc != crc32(data.first(data.size() - kTail))) return Opened::kDamaged;
   if (version != kProtocolVersion) return Opened::kOtherVersion;
-  if (zero != 0 || kind < 1 || kind > static_cast<std::uint8_t>(Message::kTell)) return Opened::kDamaged;
+  if (zero != 0 || kind < 1 || kind > static_cast<std::uint8_t>(Message::kTeamMessage)) return Opened::kDamaged;
   frame.kind = static_cast<Message>(kind);
   frame.payload = data.subspan(kHeader, payload);
   return Opened::kGood;
@@ -149,23 +149,23 @@ bool read_bye(const Frame& frame, std::uint64_t& commander) noexcept {
   return in.done();
 }
 
-std::size_t write_tell(const Tell& tell, std::uint32_t layout, std::span<std::byte> out) noexcept {
-  if (!within(tell.count, kMaxTold)) return 0;
-  Packer pack(out, Message::kTell, layout);
-  pack.put(tell.sender);
-  pack.put(tell.sequence);
-  pack.put(static_cast<std::uint16_t>(tell.count));
-  pack.put_array(tell.values, tell.count);
+std::size_t write_team_message(const TeamMessage& message, std::uint32_t layout, std::span<std::byte> out) noexcept {
+  if (!within(message.count, kMaxTeamValues)) return 0;
+  Packer pack(out, Message::kTeamMessage, layout);
+  pack.put(message.sender);
+  pack.put(message.sequence);
+  pack.put(static_cast<std::uint16_t>(message.count));
+  pack.put_array(message.values, message.count);
   return pack.finish();
 }
 
-bool read_tell(const Frame& frame, Tell& tell) noexcept {
+bool read_team_message(const Frame& frame, TeamMessage& message) noexcept {
   Unpacker in(frame.payload);
-  tell.sender = in.get<std::uint16_t>();
-  tell.sequence = in.get<std::uint64_t>();
-  tell.count = in.get<std::uint16_t>();
-  if (in.failed() || tell.count > kMaxTold) return false;
-  in.get_array(tell.values, tell.count);
+  message.sender = in.get<std::uint16_t>();
+  message.sequence = in.get<std::uint64_t>();
+  message.count = in.get<std::uint16_t>();
+  if (in.failed() || message.count > kMaxTeamValues) return false;
+  in.get_array(message.values, message.count);
   return in.done();
 }
 

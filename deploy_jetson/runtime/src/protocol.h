@@ -19,7 +19,7 @@ namespace robot_rl {
 inline constexpr std::uint16_t kProtocolVersion = 1;
 inline constexpr std::size_t kMaxFrame = 10240;  // bytes; every message fits
 inline constexpr std::size_t kMaxName = 63;      // bytes of a robot's or a joint's name
-inline constexpr int kMaxTold = 1024;            // values of all messages of a robot
+inline constexpr int kMaxTeamValues = 1024;      // values of all messages of a robot
 
 enum class Message : std::uint8_t {
   kHello = 1,     // policy's side -> robot: who connects, and whether it wants states
@@ -28,7 +28,7 @@ enum class Message : std::uint8_t {
   kCommand = 4,   // policy's side -> robot
   kOperator = 5,  // operator -> policy's side, at its operator address or by way of the robot
   kBye = 6,       // policy's side -> robot: forget me
-  kTell = 7,      // policy's side of a robot -> those of the others of its team
+  kTeamMessage = 7,  // policy's side of a robot -> those of the others of its team
 };
 
 /// A parsed frame; the payload points into the frame.
@@ -45,12 +45,12 @@ struct Hello {
   bool states = true;  // false: this one only sends commands, such as a watchdog
 };
 
-/// What a robot of a team tells the others: the values of all its messages, one after the other.
-struct Tell {
+/// The messages of a robot of a team to the others: the values of all its messages, one after the other.
+struct TeamMessage {
   std::uint16_t sender = 0;    // its place in the team
   std::uint64_t sequence = 0;  // one more with each, from a number that grows with each start of the program
   std::int32_t count = 0;
-  float values[kMaxTold] = {};
+  float values[kMaxTeamValues] = {};
 };
 
 /// Parse a frame: magic, version, size and CRC. Never reads outside `data`.
@@ -65,7 +65,7 @@ std::size_t write_command(const LowCommand& command, std::uint32_t layout, std::
 std::size_t write_operator(const OperatorInput& input, std::uint64_t source, std::span<std::byte> out) noexcept;
 std::size_t write_bye(std::uint64_t commander, std::span<std::byte> out) noexcept;
 /// `layout`: of the team's messages.
-std::size_t write_tell(const Tell& tell, std::uint32_t layout, std::span<std::byte> out) noexcept;
+std::size_t write_team_message(const TeamMessage& message, std::uint32_t layout, std::span<std::byte> out) noexcept;
 
 /// Each reads the payload of a frame of its kind; false if counts, sizes or values are invalid, and the output
 /// then must not be used. `receive_time_ns` is not changed. Only the used part of an array is written.
@@ -75,7 +75,7 @@ bool read_state(const Frame& frame, LowState& state) noexcept;
 bool read_command(const Frame& frame, LowCommand& command) noexcept;
 bool read_operator(const Frame& frame, OperatorInput& input, std::uint64_t& source) noexcept;
 bool read_bye(const Frame& frame, std::uint64_t& commander) noexcept;
-bool read_tell(const Frame& frame, Tell& tell) noexcept;
+bool read_team_message(const Frame& frame, TeamMessage& message) noexcept;
 
 /// The layout of a robot, 0 if the description cannot be sent.
 std::uint32_t layout_of(const RobotDescription& robot);

@@ -59,10 +59,10 @@ std::string transport_counters(const TransportCounters& counters) {
       .str();
 }
 
-std::string radio_counters(const RadioCounters& counters) {
+std::string team_link_counters(const TeamLinkCounters& counters) {
   return JsonObject()
-      .add("told", counters.told)
-      .add("heard", counters.heard)
+      .add("sent", counters.sent)
+      .add("received", counters.received)
       .add("old", counters.old)
       .add("damaged", counters.damaged)
       .add("foreign", counters.foreign)
@@ -121,7 +121,7 @@ std::string report_json(const Options& options, const Bundle& bundle, const Loop
   report.raw("realtime", realtime(options, facts));
   report.raw("loop", loop_counters(loop.counters()));
   report.raw("transport_counters", transport_counters(facts.transport_counters));
-  if (facts.radio) report.raw("radio", radio_counters(*facts.radio));
+  if (facts.team_link) report.raw("team_link", team_link_counters(*facts.team_link));
   report.raw("threads", JsonObject()
                             .raw("policy", thread_use(loop.policy_use()))
                             .raw("writer", thread_use(loop.writer_use()))

@@ -9,7 +9,7 @@
 #include "bundle.h"
 #include "loop.h"
 #include "options.h"
-#include "radio.h"
+#include "team_link.h"
 #include "transport.h"
 
 namespace robot_rl {
@@ -27,7 +27,7 @@ struct RunFacts {
   std::string log_path, log_why;
   std::uint64_t log_events = 0, log_lost = 0, log_bytes = 0;
   TransportCounters transport_counters;
-  std::optional<RadioCounters> radio;  // of a team
+  std::optional<TeamLinkCounters> team_link;  // of a team
   Fault fault = Fault::kNone;  // before the run was stopped
 };
 

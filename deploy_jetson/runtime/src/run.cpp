@@ -13,7 +13,7 @@
 #include "logger.h"
 #include "loop.h"
 #include "options.h"
-#include "radio.h"
+#include "team_link.h"
 #include "report.h"
 #include "rt.h"
 #include "watchdog.h"
@@ -154,19 +154,27 @@ class Run {
     if (!note.empty()) refuse_or_say("watchdog: " + note);
   }
 
-  /// With messages in the contract: tell the other robots of the team what this one senses, and hear them.
+  /// With messages in the contract: exchange them with the other robots of the team.
   void join_team() {
-    const bool given = !options_.name.empty() || !options_.hear.empty() || !options_.tell.empty();
+    const bool given = !options_.team_name.empty() || !options_.team_listen.empty() || !options_.team_send.empty();
     if (bundle_->contract.messages.empty()) {
-      if (given) throw UserError("--name, --hear, --tell: the bundle has no messages between robots; remove them");
+      if (given) {
+        throw UserError("--team-name, --team-listen, --team-send: the bundle has no messages between robots; "
+                        "remove them");
+      }
       return;
     }
-    auto radio = std::make_unique<Radio>(std::move(transport_), bundle_->contract,
-                                         RadioOptions{options_.name, options_.hear, options_.tell});
-    radio_ = radio.get();
-    transport_ = std::move(radio);
-    if (options_.hear.empty()) say("warning: it hears no other robot; give --hear udp:HOST:PORT");
-    if (options_.tell.empty()) say("warning: it tells the other robots nothing; give --tell udp:HOST:PORT,...");
+    auto team_link = std::make_unique<TeamLink>(
+        std::move(transport_), bundle_->contract,
+        TeamLinkOptions{options_.team_name, options_.team_listen, options_.team_send});
+    team_link_ = team_link.get();
+    transport_ = std::move(team_link);
+    if (options_.team_listen.empty()) {
+      say("warning: it receives no messages of other robots; give --team-listen udp:HOST:PORT");
+    }
+    if (options_.team_send.empty()) {
+      say("warning: it sends the other robots no messages; give --team-send udp:HOST:PORT,...");
+    }
   }
 
   void lock() {
@@ -223,9 +231,9 @@ class Run {
 
   /// Report once that another robot's messages are not those of this bundle.
   void look_at_team() {
-    const std::string line = radio_ != nullptr && !odd_shown_ ? radio_->odd() : "";
+    const std::string line = team_link_ != nullptr && !mismatch_shown_ ? team_link_->mismatch() : "";
     if (line.empty()) return;
-    odd_shown_ = true;
+    mismatch_shown_ = true;
     say("warning: " + line);
   }
 
@@ -256,7 +264,7 @@ class Run {
     show_changes();
     facts_.fault = before;
     facts_.transport_counters = transport_->counters();
-    if (radio_ != nullptr) facts_.radio = radio_->radio_counters();
+    if (team_link_ != nullptr) facts_.team_link = team_link_->team_counters();
     if (!logger_) return;
     logger_->stop();
     const LoggerCounters written = logger_->counters();
@@ -295,13 +303,13 @@ class Run {
   std::optional<StopSignals> signals_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Transport> transport_;
-  Radio* radio_ = nullptr;  // the transport, of a robot of a team
+  TeamLink* team_link_ = nullptr;  // the transport, of a robot of a team
   RobotDescription robot_;
   std::optional<AwakeCpus> awake_;
   std::optional<Loop> loop_;
   std::unique_ptr<Logger> logger_;  // before the loop: it reads the loop's rings
   std::uint64_t shown_ = 0;
-  bool log_failed_ = false, odd_shown_ = false;
+  bool log_failed_ = false, mismatch_shown_ = false;
 };
 
 }  // namespace

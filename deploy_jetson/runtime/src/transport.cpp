@@ -31,8 +31,8 @@ std::vector<int> fit_robot(const Contract& contract, const RobotDescription& rob
     throw ContractError("height_scan: the policy reads " + std::to_string(heights) + " points, the robot gives " +
                         std::to_string(robot.heights));
   }
-  // What the robot hears of others does not come from itself.
-  const int measured = contract.measured_size - contract.heard_size;
+  // What it receives from other robots does not come from the robot itself.
+  const int measured = contract.measured_size - contract.received_size;
   if (measured != 0 && measured != robot.measured) {
     std::string names;
     for (int place = 0; place < measured;) {

@@ -19,7 +19,7 @@ from robot_rl_envs.quat import quat_from_axis_angle, quat_multiply, quat_rotate
 BLIND = wp.constant(engine.FAULT_OBSERVATION)
 STATE_BIT, PLACED_BIT = wp.constant(engine.DIRTY_STATE), wp.constant(engine.DIRTY_PLACED)
 
-CONSTANTS = ("crew_agents", "place_pos", "place_yaw", "parking", "said_at")
+CONSTANTS = ("crew_agents", "place_pos", "place_yaw", "parking", "message_at")
 """Fields that never change: no part of a checkpoint."""
 
 Fields = dict[str, tuple[Any, int, tuple[int, ...]]]
@@ -34,8 +34,8 @@ def crew_fields(crew: Crew | None, rows: int) -> Fields:
     not finite; ``shared_reward`` (R, 2): rewards of the role and of the team; ``start_pos_w`` [m] and ``start_yaw``
     [rad]: where the robot starts. Constants: ``crew_agents`` (A,) the robots' indices in the team, ``place_pos`` and
     ``place_yaw`` (A,) where the task puts them, ``parking`` (3,) and the distance there. Of the whole team, (N, T):
-    ``team_pos_w``, ``team_quat_wxyz``, ``team_lin_vel_w``, ``team_ang_vel_b`` of the bases, ``team_active``; ``said``
-    (N, T, W) the values of the robots' messages, of message m those from ``said_at[m]`` to ``said_at[m + 1]``.
+    ``team_pos_w``, ``team_quat_wxyz``, ``team_lin_vel_w``, ``team_ang_vel_b`` of the bases, ``team_active``;
+    ``messages`` (N, T, W) the values of the robots' messages, those of message m from ``message_at[m]`` on.
     """
     if crew is None:
         return {}
@@ -47,7 +47,7 @@ def crew_fields(crew: Crew | None, rows: int) -> Fields:
     found |= {"crew_agents": (wp.int32, 1, (crew.size,)), "parking": (wp.float32, 1, (3,))}
     found |= {"place_pos": (wp.vec3, 1, (crew.size,)), "place_yaw": (wp.float32, 1, (crew.size,))}
     if crew.messages:
-        found["said_at"] = (wp.int32, 1, (len(crew.messages) + 1,))
+        found["message_at"] = (wp.int32, 1, (len(crew.messages) + 1,))
     return found | team_fields(crew, rows // crew.size)
 
 
@@ -57,7 +57,7 @@ def team_fields(crew: Crew, worlds: int) -> Fields:
     vectors = ("team_pos_w", "team_lin_vel_w", "team_ang_vel_b")
     found: Fields = dict.fromkeys(vectors, (wp.vec3, 2, shape))
     if crew.messages:
-        found["said"] = (wp.float32, 3, (*shape, sum(crew.messages.values())))
+        found["messages"] = (wp.float32, 3, (*shape, sum(crew.messages.values())))
     return found | {"team_quat_wxyz": (wp.vec4, 2, shape), "team_active": (wp.int32, 2, shape)}
 
 
@@ -70,7 +70,7 @@ def fill(arrays: dict[str, wp.array], crew: Crew | None) -> None:
     arrays["place_yaw"].assign(np.array(crew.yaw, dtype=np.float32))
     arrays["parking"].assign(np.array([*crew.team.parking, crew.team.spacing], dtype=np.float32))
     if crew.messages:
-        arrays["said_at"].assign(np.cumsum([0, *crew.messages.values()], dtype=np.int32))
+        arrays["message_at"].assign(np.cumsum([0, *crew.messages.values()], dtype=np.int32))
 
 
 @wp.func

@@ -71,8 +71,8 @@ class TaskLayout:
     resolved: dict[str, float] = field(default_factory=dict)
     measured: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def heard_size(self, scene: Scene, path: str) -> int:
-        """Return the width of a term that hears the message of a parameter: its values, and whether there is one."""
+    def received_size(self, scene: Scene, path: str) -> int:
+        """Return the width of a term that receives the message of a parameter: its values, and whether there is one."""
         assert scene.crew is not None
         return list(scene.crew.messages.values())[int(self.resolved[path])] + 1
 
@@ -90,8 +90,8 @@ class TaskLayout:
         return f"p[{self.params[path]}]"
 
 
-def said_sizes(task: Task, scene: Scene) -> dict[str, dict[str, int]]:
-    """Return how many values each term of each message sends.
+def message_sizes(task: Task, scene: Scene) -> dict[str, dict[str, int]]:
+    """Return how many values each term of each message has.
 
     Raises:
         ValueError: A message is wider than declared, or narrower.
@@ -189,8 +189,8 @@ def make_layout(task: Task, scene: Scene) -> TaskLayout:
         for name, entry in group.terms.items():
             torch_term, term = isinstance(entry, TorchTerm), task.delivered(entry)
             size = term.size if torch_term else resolve_size(term.info.size, scene, f"observations.{group_name}.{name}")
-            if not torch_term and term.hears:
-                size = layout.heard_size(scene, f"observations.{group_name}.{name}.{term.hears}")
+            if not torch_term and term.message_param:
+                size = layout.received_size(scene, f"observations.{group_name}.{name}.{term.message_param}")
             history = 1 if torch_term else term.history
             slot = ObservationSlot(name, term, offset, size, history, muted=group.muted)
             if not torch_term:

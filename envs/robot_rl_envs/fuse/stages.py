@@ -10,7 +10,7 @@ from robot_rl_envs.entity import crews, derive
 from robot_rl_envs.entity.scene import Scene
 from robot_rl_envs.entity.sensing import ACCELEROMETER, DELAY_PATH
 from robot_rl_envs.fuse.actuating import write_delay_draw, write_jitter
-from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_FAULTS, LOG_LENGTH, LOG_RETURN, LOG_STEPS, Writer, said_sizes
+from robot_rl_envs.fuse.layout import LOG_EPISODES, LOG_FAULTS, LOG_LENGTH, LOG_RETURN, LOG_STEPS, Writer, message_sizes
 from robot_rl_envs.fuse.observing import GROUP
 from robot_rl_envs.sensing import measure
 from robot_rl_envs.sensing.sensors import used_sensors
@@ -247,7 +247,7 @@ def write_after(w: Writer, scene: Scene, task: Task) -> None:
     _write_updates(w, task)
     _write_commands(w, task, 1, timed=True)
     _write_interval_events(w, task)
-    _write_said(w, scene, task, 1)
+    _write_messages(w, scene, task, 1)
     write_jitter(w, task, 1)
 
 
@@ -487,16 +487,18 @@ def _write_sensors_reset(w: Writer, task: Task) -> None:
         _call(w, 3, measure.scan_heights)
 
 
-def _write_said(w: Writer, scene: Scene, task: Task, indent: int) -> None:
-    """Write the values of the robot's messages where the others hear them; what is not finite is sent as 0."""
+def _write_messages(w: Writer, scene: Scene, task: Task, indent: int) -> None:
+    """Write the values of the robot's messages where the others read them; what is not finite is sent as 0."""
     at = 0
-    for name, sizes in said_sizes(task, scene).items():
+    for name, sizes in message_sizes(task, scene).items():
         for part, size in sizes.items():
             term = task.messages[name].terms[part]
             w.add(indent, f"for j in range({size}):")
             w.add(indent + 1, f"v = {w.call(f'messages.{name}.terms.{part}', term, 's, i, j')}")
             w.functions |= {"world_of": crews.world_of, "agent_of": crews.agent_of}
-            w.add(indent + 1, f"s.said[world_of(s, i), agent_of(s, i), {at} + j] = wp.where(wp.isfinite(v), v, 0.0)")
+            w.add(
+                indent + 1, f"s.messages[world_of(s, i), agent_of(s, i), {at} + j] = wp.where(wp.isfinite(v), v, 0.0)"
+            )
             at += size
 
 
@@ -507,4 +509,4 @@ def write_share(w: Writer, scene: Scene, task: Task) -> None:
     _write_derive(w, 2, scene)  # of the objects as they are, not as they would be in a new episode
     w.add(1, "if wp.max(s.restart[i], s.joining[i]) == 1:")
     w.add(2, "publish(s, i)")
-    _write_said(w, scene, task, 2)
+    _write_messages(w, scene, task, 2)

@@ -351,15 +351,15 @@ def _check_sender(params: dict[str, float], scene: Any) -> None:
 
 
 @observation(size=0, check=_check_sender)
-def heard(s: Any, i: int, j: int, message: float, sender: float) -> float:
+def received(s: Any, i: int, j: int, message: float, sender: float) -> float:
     """Values of a message of the sender-th robot after this one, and 1 where it takes part; zeros where it does not."""
     w, b = world_of(s, i), other_of(s, i, int(sender))
     if s.team_active[w, b] == 0:
         return 0.0
-    at = s.said_at[int(message)]
-    if at + j == s.said_at[int(message) + 1]:
+    at = s.message_at[int(message)]
+    if at + j == s.message_at[int(message) + 1]:
         return 1.0
-    return s.said[w, b, at + j]
+    return s.messages[w, b, at + j]
 
 
 # -- rewards ---------------------------------------------------------------------------------------------------------

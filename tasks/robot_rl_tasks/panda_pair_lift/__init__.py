@@ -1,8 +1,8 @@
 """Two Franka Pandas grasp a bar at its ends and carry it, level, after a target that moves in the air.
 
-They face each other. Each arm is to hold its own end, and knows it as a camera's detector or motion capture tells it:
-`bar_end`, in the frame of its own root. It hears from the other one how far that hand is from its end, some time later
-or not at all. What it sees is the same for both: one policy serves either side of the bar.
+They face each other. Each arm is to hold its own end, and knows it from a camera's detector or motion capture:
+`bar_end`, in the frame of its own root. The other one sends how far its hand is from its end, which arrives some time
+later or not at all. What both see is the same: one policy serves either side of the bar.
 """
 
 import math
@@ -39,7 +39,7 @@ def _observations() -> dict[str, ObservationGroup]:
             team.site_to_end, site=HAND, scale=5.0, noise=0.003, measured="hand_to_bar_end", **OWN_END
         ),
         "axis": Observation(team.end_axis, object=BAR, noise=0.01, measured="bar_axis"),
-        "other": Observation(team.heard, message="grip", sender=0, scale=5.0, noise=0.003),
+        "other": Observation(team.received, message="grip", sender=0, scale=5.0, noise=0.003),
         "target": Observation(observations.command),
         "last_action": Observation(observations.last_action, scale=0.3),
     }
@@ -57,9 +57,9 @@ def _observations() -> dict[str, ObservationGroup]:
 
 
 def _messages() -> dict[str, Message]:
-    """Return what the arms tell each other: the way from the hand to where it is to hold the bar, in its own frame."""
-    told = {"hand_to_end": Observation(team.site_to_end, site=HAND, measured="hand_to_bar_end", **OWN_END)}
-    return {"grip": Message(terms=told, width=3, latency_s=(0.0, 0.04), loss=0.05, late_s=0.2)}
+    """Return what the arms send each other: the vector from a hand to its end of the bar, in its own frame."""
+    sent = {"hand_to_end": Observation(team.site_to_end, site=HAND, measured="hand_to_bar_end", **OWN_END)}
+    return {"grip": Message(terms=sent, width=3, latency_s=(0.0, 0.04), loss=0.05, max_age_s=0.2)}
 
 
 def _rewards() -> dict[str, Reward]:

@@ -125,8 +125,8 @@ def test_messages_are_read_alike(rt, description, training):
     assert line is None
     same(python, core)
     assert core.team == list(python.team)
-    # What is heard comes after what the robot measures itself.
-    assert (core.measured_size, core.heard_size) == (2 + 2 * 6, 2 * 6)
+    # What it receives comes after what the robot measures itself.
+    assert (core.measured_size, core.received_size) == (2 + 2 * 6, 2 * 6)
 
 
 def test_measured_values_are_read_alike(rt, description, training):

@@ -1,4 +1,4 @@
-"""Two arms whose binaries tell each other their joints, with the latency and the losses of the contract."""
+"""Two arms whose binaries send each other their joints, with the latency and the losses of the contract."""
 
 import contextlib
 
@@ -13,13 +13,13 @@ from robot_rl.sim2sim.team import Kill, TeamCfg, TeamSession
 from tests.deploy.sim2sim.conftest import LENIENT, NO_REALTIME
 
 NAMES = ("left", "right")
-LATENCY_S, LATE_S = 0.06, 0.2
+LATENCY_S, MAX_AGE_S = 0.06, 0.2
 
 
 def make_task(path, *, wider=False):
-    """Two arms that move at random around their default pose, and hear each other's joint positions.
+    """Two arms that move at random around their default pose, and receive each other's joint positions.
 
-    With `wider` they also tell their velocities, in the same message.
+    With `wider` they also send their velocities, in the same message.
     """
     from tests.unit.arm import ARM
 
@@ -27,13 +27,13 @@ def make_task(path, *, wider=False):
     gains = {"default_pos": 0.3, "effort_limit": 20.0, "velocity_limit": 10.0, "kp": 40.0, "kd": 2.0}
     joints = tuple(Joint(name=name, **gains) for name in ("pan", "shoulder", "elbow"))
     arm = Robot(name="arm3", model=path, joints=joints)
-    told = {"joints": Observation(observations.joint_pos_rel)}
-    told |= {"speeds": Observation(observations.joint_vel)} if wider else {}
-    width = 3 * len(told)
+    sent = {"joints": Observation(observations.joint_pos_rel)}
+    sent |= {"speeds": Observation(observations.joint_vel)} if wider else {}
+    width = 3 * len(sent)
     terms = {
         "joint_pos": Observation(observations.joint_pos_rel),
         "joint_vel": Observation(observations.joint_vel, scale=0.1),
-        "other": Observation(team.heard, message="joints", sender=0, scale=0.5),
+        "other": Observation(team.received, message="joints", sender=0, scale=0.5),
     }
     return Task(
         name="two_arms",
@@ -43,7 +43,7 @@ def make_task(path, *, wider=False):
         rewards={"slow": Reward(rewards.joint_vel_size, weight=-1.0)},
         events={"joints": Event(events.reset_joints, position=0.3, velocity=0.0)},
         messages={
-            "joints": Message(terms=told, width=width, latency_s=(LATENCY_S, LATENCY_S), loss=0.2, late_s=LATE_S)
+            "joints": Message(terms=sent, width=width, latency_s=(LATENCY_S, LATENCY_S), loss=0.2, max_age_s=MAX_AGE_S)
         },
         episode_length_s=10.0,
     )
@@ -93,45 +93,45 @@ def arms(tmp_path, toy_actor):
 
 
 def states(found):
-    """(n,) times by the simulation's clock [s], and (n, 4) what is heard."""
+    """(n,) times by the simulation's clock [s], and (n, 4) what is received."""
     rows = [row for topic, row, _ in found if topic == "/state"]
     return np.array([row["robot_time_ns"] for row in rows]) / 1e9, np.array([row["measured"] for row in rows])
 
 
-def test_each_hears_the_other_late_and_not_after_its_binary_was_killed(arms):
-    report, (times, heard), (ticks, joints) = arms(seconds=2.0, kills=(Kill("right", 1.0),))
+def test_each_receives_from_the_other_late_and_not_after_its_binary_was_killed(arms):
+    report, (times, received), (ticks, joints) = arms(seconds=2.0, kills=(Kill("right", 1.0),))
     assert (report["robots"]["right"]["killed"], report["robots"]["left"]["killed"]) == (True, False)
-    radio = report["robots"]["left"]["binary"]["radio"]
-    assert radio["told"] > 100
-    assert radio["heard"] > 50
-    assert (radio["damaged"], radio["foreign"]) == (0, 0)
+    team_link = report["robots"]["left"]["binary"]["team_link"]
+    assert team_link["sent"] > 100
+    assert team_link["received"] > 50
+    assert (team_link["damaged"], team_link["foreign"]) == (0, 0)
     carried = report["messages"]
-    assert carried["lost"] == pytest.approx(0.2 * carried["told"], rel=0.5)
-    assert heard.shape[1] == 4
-    present = heard[:, 3] == 1
-    assert set(heard[:, 3]) == {0.0, 1.0}
+    assert carried["lost"] == pytest.approx(0.2 * carried["sent"], rel=0.5)
+    assert received.shape[1] == 4
+    present = received[:, 3] == 1
+    assert set(received[:, 3]) == {0.0, 1.0}
     assert present.sum() > 200
-    # What is heard is what the other measured, at least the latency before.
-    for at, values in zip(times[present][::25], heard[present, :3][::25], strict=True):
+    # What is received is what the other measured, at least the latency before.
+    for at, values in zip(times[present][::25], received[present, :3][::25], strict=True):
         same = ticks[(np.abs(joints - values) < 1e-5).all(axis=1)]
         assert (at - same > LATENCY_S - 0.01).any()
     last = times[present][-1]
     killed = report["robots"]["right"]["phases"][-1]["time_s"]
-    assert last < killed + LATE_S + LATENCY_S + 0.2
-    assert (heard[times > last] == 0).all()
+    assert last < killed + MAX_AGE_S + LATENCY_S + 0.2
+    assert (received[times > last] == 0).all()
     assert times[-1] > last + 0.3
 
 
-def test_a_message_wider_than_declared_is_not_heard_and_named(arms, tmp_path):
-    report, (_, heard), _ = arms(seconds=0.5, wider=True)
-    radio = report["robots"]["left"]["binary"]["radio"]
-    assert (radio["heard"], heard[:, 3].max()) == (0, 0.0)
-    assert radio["foreign"] > 10
-    line = "warning: the messages of right have 6 values, this bundle declares 3; it is not heard"
+def test_a_message_wider_than_declared_is_not_used_and_named(arms, tmp_path):
+    report, (_, received), _ = arms(seconds=0.5, wider=True)
+    team_link = report["robots"]["left"]["binary"]["team_link"]
+    assert (team_link["received"], received[:, 3].max()) == (0, 0.0)
+    assert team_link["foreign"] > 10
+    line = "warning: the messages of right have 6 values, this bundle declares 3; they are not used"
     assert (tmp_path / "left" / "stderr.txt").read_text().count(line) == 1
 
 
 def test_words_about_messages_must_fit_the_bundle(infer, go2_bundle):
-    ended = infer("--bundle", str(go2_bundle), "--hear", "udp:127.0.0.1:9999")
+    ended = infer("--bundle", str(go2_bundle), "--team-listen", "udp:127.0.0.1:9999")
     assert ended.returncode == 2
     assert "the bundle has no messages between robots; remove them" in ended.stderr

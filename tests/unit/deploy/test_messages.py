@@ -1,4 +1,4 @@
-"""What the robots of a team tell each other, in a contract."""
+"""Messages between the robots of a team, in a contract."""
 
 import pytest
 from robot_rl_deploy import contract as contracts
@@ -12,19 +12,19 @@ TERMS = (
 
 
 def with_messages(description):
-    """The description with a message "arm" of 5 values, told by each of three robots and heard by the two others."""
-    heard = [{"signal": f"measured/heard_arm_{k}", "sender": k} for k in range(2)]
+    """The description with a message "arm" of 5 values, sent by each of three robots and received by the two others."""
+    received = [{"signal": f"measured/message_arm_{k}", "sender": k} for k in range(2)]
     rows = [
         {"name": f"heard_{k}", "transform": "identity", "unit": "1", "frame": "none", "size": 6}
-        | {"signal": heard[k]["signal"], "scale": 0.5}
+        | {"signal": received[k]["signal"], "scale": 0.5}
         for k in range(2)
     ]
     cube = dict(TERMS[1])
-    figures = {"width": 5, "latency_s": [0.02, 0.06], "loss": 0.1, "late_s": 0.2}
+    figures = {"width": 5, "latency_s": [0.02, 0.06], "loss": 0.1, "max_age_s": 0.2}
     return description | {
         "observations": [*description["observations"], rows[0], cube, rows[1]],
         "team": ["left", "middle", "right"],
-        "messages": [{"name": "arm", **figures, "terms": list(TERMS), "heard": heard}],
+        "messages": [{"name": "arm", **figures, "terms": list(TERMS), "received": received}],
     }
 
 
@@ -41,9 +41,9 @@ def test_it_is_read_back_equal(contract):
         ("joint_pos", 1.0, None),
         ("measured/cube", 1.0, None),
     ]
-    assert {signal: sender for signal, (_, sender) in contract.heard.items()} == {
-        "measured/heard_arm_0": 0,
-        "measured/heard_arm_1": 1,
+    assert {signal: sender for signal, (_, sender) in contract.received.items()} == {
+        "measured/message_arm_0": 0,
+        "measured/message_arm_1": 1,
     }
 
 
@@ -72,18 +72,26 @@ WRONG = [
     ((*MESSAGE, "width"), 4, "message 'arm': width is 4; its terms have 5 values"),
     ((*MESSAGE, "width"), 0, "message 'arm': width is 0; it must be in [1, 64]"),
     (("observations", -1, "size"), 7, "message 'arm': width is 5; an observation reads 7 values of it, must be 6"),
-    ((*MESSAGE, "heard", 0, "sender"), 2, "message 'arm': sender is 2; it must be in [0, 1]"),
-    ((*MESSAGE, "heard", 0, "signal"), "measured/other", "message 'arm': heard is 'measured/other'; no observation"),
-    ((*MESSAGE, "heard", 0, "signal"), "measured/heard_arm_1", "messages: heard is 'measured/heard_arm_1'"),
+    ((*MESSAGE, "received", 0, "sender"), 2, "message 'arm': sender is 2; it must be in [0, 1]"),
+    (
+        (*MESSAGE, "received", 0, "signal"),
+        "measured/other",
+        "message 'arm': received is 'measured/other'; no observation",
+    ),
+    ((*MESSAGE, "received", 0, "signal"), "measured/message_arm_1", "messages: received is 'measured/message_arm_1'"),
     ((*MESSAGE, "latency_s"), [0.2, 0.1], "message 'arm': latency_s is"),
     ((*MESSAGE, "loss"), 1.0, "message 'arm': loss is 1.0; it must be in [0, 1)"),
-    ((*MESSAGE, "late_s"), 2.5, "message 'arm': late_s is 2.5; 2 s are the most"),
-    ((*MESSAGE, "late_s"), 0.0, "message 'arm': late_s is 0.0; it must be more than 0"),
-    ((*MESSAGE, "late_s"), ..., "messages[0].late_s is missing"),
-    ((*MESSAGE, "terms", 0, "scale"), 2.0, "message 'arm': term is 'pos'; it is told as it is"),
-    ((*MESSAGE, "terms", 0, "history"), 2, "message 'arm': term is 'pos'; it is told as it is"),
+    ((*MESSAGE, "max_age_s"), 2.5, "message 'arm': max_age_s is 2.5; 2 s are the most"),
+    ((*MESSAGE, "max_age_s"), 0.0, "message 'arm': max_age_s is 0.0; it must be more than 0"),
+    ((*MESSAGE, "max_age_s"), ..., "messages[0].max_age_s is missing"),
+    ((*MESSAGE, "terms", 0, "scale"), 2.0, "message 'arm': term is 'pos'; it is sent as it is"),
+    ((*MESSAGE, "terms", 0, "history"), 2, "message 'arm': term is 'pos'; it is sent as it is"),
     ((*MESSAGE, "terms", 1, "signal"), "measured/ball", "term 'cube': signal is 'measured/ball'; the policy must"),
-    ((*MESSAGE, "terms", 1, "signal"), "measured/heard_arm_0", "term 'cube': signal is 'measured/heard_arm_0'; the"),
+    (
+        (*MESSAGE, "terms", 1, "signal"),
+        "measured/message_arm_0",
+        "term 'cube': signal is 'measured/message_arm_0'; the",
+    ),
     ((*MESSAGE, "terms", 0), LAST_ACTION, "message 'arm': term 'act': signal is 'last_action'"),
     (("team",), ["left"], "team is 'a list of 1'; it must have 2 to 16 robots"),
     (("team",), ["left", "left", "right"], "team is 'left'; the name is given twice"),

@@ -1,4 +1,4 @@
-"""Messages between robots: what is sent, when it arrives, what gets lost, and who is silent."""
+"""Messages between robots: what is sent, when it arrives, what gets lost, and who sends nothing."""
 
 import dataclasses
 
@@ -15,17 +15,17 @@ from robot_rl.experiment.tree import apply_tree, override, task_tree
 from tests.unit.team.terms import number_is
 
 
-def talking(puck_task, count=2, *, noise=True, message=None, **fields):
-    """A task of pucks that tell each other the paddle's angle and speed, and hear it in group "actor"."""
+def sending(puck_task, count=2, *, noise=True, message=None, **fields):
+    """A task of pucks that send each other the paddle's angle and speed, and receive it in group "actor"."""
     terms = {
         "pos": Observation(observations.joint_pos_rel),
         "vel": Observation(observations.joint_vel),
     }
-    hear = {f"heard_{k}": Observation(team.heard, message="paddle", sender=k) for k in range(count - 1)}
+    incoming = {f"received_{k}": Observation(team.received, message="paddle", sender=k) for k in range(count - 1)}
     own = {"pos": Observation(observations.joint_pos_rel), "vel": Observation(observations.joint_vel)}
     groups = {
-        "actor": ObservationGroup(terms={**own, **hear}, noise=noise),
-        "critic": ObservationGroup(terms={**own, **hear}, noise=False),
+        "actor": ObservationGroup(terms={**own, **incoming}, noise=noise),
+        "critic": ObservationGroup(terms={**own, **incoming}, noise=False),
     }
     message = message or {}
     return puck_task(
@@ -33,36 +33,36 @@ def talking(puck_task, count=2, *, noise=True, message=None, **fields):
     )
 
 
-def heard_and_said(rows, count=2, group="actor"):
-    """(steps, worlds, robots, senders, 3) what is heard, and (steps, worlds, robots, 2) what each robot measures."""
+def received_and_sent(rows, count=2, group="actor"):
+    """(steps, worlds, robots, senders, 3) what is received, and (steps, worlds, robots, 2) what each robot measures."""
     seen = torch.stack([row[group] for row in rows])
     seen = seen.view(len(rows), -1, count, seen.shape[-1])
     return seen[..., 2:].unflatten(-1, (count - 1, 3)), seen[..., :2]
 
 
 def test_a_message_without_delay_is_what_the_sender_measures(puck_task, walk):
-    env = make_env(talking(puck_task, 3), num_envs=4, seed=0)
-    heard, said = heard_and_said(walk(env, 60), 3)
+    env = make_env(sending(puck_task, 3), num_envs=4, seed=0)
+    received, sent = received_and_sent(walk(env, 60), 3)
     for robot in range(3):
         for sender in range(2):
             other = (robot + 1 + sender) % 3
-            assert torch.equal(heard[:, :, robot, sender, :2], said[:, :, other])
-            assert (heard[:, :, robot, sender, 2] == 1).all()
-    assert said.std() > 0.1
+            assert torch.equal(received[:, :, robot, sender, :2], sent[:, :, other])
+            assert (received[:, :, robot, sender, 2] == 1).all()
+    assert sent.std() > 0.1
 
 
-def test_latency_is_drawn_by_each_receiver_and_the_critic_hears_at_once(puck_task, walk):
-    env = make_env(talking(puck_task, message={"latency_s": (0.04, 0.1)}), num_envs=30, seed=1)
+def test_latency_is_drawn_by_each_receiver_and_the_critic_receives_at_once(puck_task, walk):
+    env = make_env(sending(puck_task, message={"latency_s": (0.04, 0.1)}), num_envs=30, seed=1)
     rows = walk(env, 40)
-    heard, said = heard_and_said(rows)
-    assert torch.equal(heard_and_said(rows, group="critic")[0][:, :, 0, 0, :2], said[:, :, 1])
+    received, sent = received_and_sent(rows)
+    assert torch.equal(received_and_sent(rows, group="critic")[0][:, :, 0, 0, :2], sent[:, :, 1])
     ages = set()
     for world in range(30):
         for robot in range(2):
             fits = [
                 lag
                 for lag in range(8)
-                if torch.equal(heard[20:40, world, robot, 0, :2], said[20 - lag : 40 - lag, world, 1 - robot])
+                if torch.equal(received[20:40, world, robot, 0, :2], sent[20 - lag : 40 - lag, world, 1 - robot])
             ]
             assert len(fits) == 1
             ages |= set(fits)
@@ -70,86 +70,86 @@ def test_latency_is_drawn_by_each_receiver_and_the_critic_hears_at_once(puck_tas
 
 
 def test_a_lost_message_is_the_last_one_that_arrived(puck_task, walk):
-    env = make_env(talking(puck_task, message={"loss": 0.3}), num_envs=50, seed=1)
-    heard, said = heard_and_said(walk(env, 40))
-    fresh = (heard[1:40, :, 0, 0, :2] == said[1:40, :, 1]).all(-1)
-    held = (heard[1:40, :, 0, 0] == heard[:39, :, 0, 0]).all(-1)
+    env = make_env(sending(puck_task, message={"loss": 0.3}), num_envs=50, seed=1)
+    received, sent = received_and_sent(walk(env, 40))
+    fresh = (received[1:40, :, 0, 0, :2] == sent[1:40, :, 1]).all(-1)
+    held = (received[1:40, :, 0, 0] == received[:39, :, 0, 0]).all(-1)
     assert (fresh | held).all()
     assert float(held.float().mean()) == pytest.approx(0.3, abs=0.03)
 
 
-def test_a_new_episode_hears_nothing_of_the_last(puck_task, walk):
-    task = talking(puck_task, message={"latency_s": (0.1, 0.1)}, events={}, episode_length_s=0.5)
+def test_a_new_episode_receives_nothing_of_the_last(puck_task, walk):
+    task = sending(puck_task, message={"latency_s": (0.1, 0.1)}, events={}, episode_length_s=0.5)
     env = make_env(task, num_envs=2, seed=0)
-    heard, said = heard_and_said(walk(env, 30))
-    assert said[23].abs().max() > 0.05
-    assert (said[24] == 0).all()
-    assert (heard[24:30, :, :, 0, :2] == 0).all()
-    assert torch.equal(heard[30 - 1 - 0, :, 0, 0, :2], said[24, :, 1])
+    received, sent = received_and_sent(walk(env, 30))
+    assert sent[23].abs().max() > 0.05
+    assert (sent[24] == 0).all()
+    assert (received[24:30, :, :, 0, :2] == 0).all()
+    assert torch.equal(received[30 - 1 - 0, :, 0, 0, :2], sent[24, :, 1])
 
 
-def test_a_robot_that_is_out_is_silent(puck_task, walk):
+def test_a_robot_that_is_out_sends_nothing(puck_task, walk):
     out = Termination(number_is, number=1.0, after=5.0, scope="robot")
-    task = talking(puck_task, 3, message={"latency_s": (0.04, 0.04)}, terminations={"out": out})
-    heard, _ = heard_and_said(walk(make_env(task, num_envs=2, seed=0), 20), 3)
-    flag = heard[:, 0, 0, :, 2]
+    task = sending(puck_task, 3, message={"latency_s": (0.04, 0.04)}, terminations={"out": out})
+    received, _ = received_and_sent(walk(make_env(task, num_envs=2, seed=0), 20), 3)
+    flag = received[:, 0, 0, :, 2]
     assert (flag[:, 1] == 1).all()
     first = int((flag[:, 0] == 0).int().argmax())
     assert 5 <= first <= 7
-    assert (heard[first:, 0, 0, 0] == 0).all()
+    assert (received[first:, 0, 0, 0] == 0).all()
 
 
 def test_messages_can_be_made_late_while_it_runs(puck_task, walk):
-    env = make_env(talking(puck_task, message={"late_s": 0.2}), num_envs=3, seed=0)
+    env = make_env(sending(puck_task, message={"max_age_s": 0.2}), num_envs=3, seed=0)
     for end in (0, 1):
-        env.set_param(f"observations.actor.heard_0.delay_s.{end}", 0.2)
+        env.set_param(f"observations.actor.received_0.delay_s.{end}", 0.2)
     env.reset()
-    heard, said = heard_and_said(walk(env, 30))
-    assert torch.equal(heard[12:30, :, 0, 0, :2], said[2:20, :, 1])
+    received, sent = received_and_sent(walk(env, 30))
+    assert torch.equal(received[12:30, :, 0, 0, :2], sent[2:20, :, 1])
 
 
-def test_late_robots_speak_when_they_join(puck_task, walk):
-    task = talking(puck_task, 3, team=Team(size=(2, 2), joins=1.0, join_s=(0.1, 0.1)))
-    heard, said = heard_and_said(walk(make_env(task, num_envs=2, seed=0), 12), 3)
-    flag = heard[:, :, 0, 1, 2]
+def test_late_robots_send_when_they_join(puck_task, walk):
+    task = sending(puck_task, 3, team=Team(size=(2, 2), joins=1.0, join_s=(0.1, 0.1)))
+    received, sent = received_and_sent(walk(make_env(task, num_envs=2, seed=0), 12), 3)
+    flag = received[:, :, 0, 1, 2]
     assert (flag[:3] == 0).all()
     assert (flag[6:] == 1).all()
-    assert torch.equal(heard[6:, :, 0, 1, :2], said[6:, :, 2])
+    assert torch.equal(received[6:, :, 0, 1, :2], sent[6:, :, 2])
 
 
 def test_what_the_contract_says_of_a_message(puck_task):
-    task = talking(puck_task, message={"latency_s": (0.02, 0.06), "loss": 0.1})
+    task = sending(puck_task, message={"latency_s": (0.02, 0.06), "loss": 0.1})
     env = make_env(task, num_envs=1, seed=0)
     found = env.describe_policy()
     assert found["team"] == ["p0", "p1"]
     (message,) = found["messages"]
-    assert {name: message[name] for name in ("name", "width", "latency_s", "loss", "late_s")} == {
+    assert {name: message[name] for name in ("name", "width", "latency_s", "loss", "max_age_s")} == {
         "name": "paddle",
         "width": 2,
         "latency_s": [0.02, 0.06],
         "loss": 0.1,
-        "late_s": 0.2,
+        "max_age_s": 0.2,
     }
     assert [(row["name"], row["signal"], row["size"]) for row in message["terms"]] == [
         ("pos", "joint_pos", 1),
         ("vel", "joint_vel", 1),
     ]
-    assert message["heard"] == [{"sender": 0, "signal": "measured/heard_paddle_0"}]
-    assert env.robot_state()["measured/heard_paddle_0"].shape == (2, 3)
+    assert message["received"] == [{"sender": 0, "signal": "measured/message_paddle_0"}]
+    assert env.robot_state()["measured/message_paddle_0"].shape == (2, 3)
 
 
 def test_figures_of_messages_are_settings(puck_task):
-    task = talking(puck_task, message={"latency_s": (0.02, 0.06)})
-    tree = override(task_tree(task), {"messages.paddle.loss": 0.25, "messages.paddle.late_s": 0.5})
+    task = sending(puck_task, message={"latency_s": (0.02, 0.06)})
+    tree = override(task_tree(task), {"messages.paddle.loss": 0.25, "messages.paddle.max_age_s": 0.5})
     changed = apply_tree(task, tree)
     assert (changed.messages["paddle"].loss, changed.messages["paddle"].latency_s) == (0.25, (0.02, 0.06))
-    assert (changed.heard["heard_0"].dropout, changed.heard["heard_0"].delay_steps) == (0.25, 25)
+    assert (changed.received["received_0"].dropout, changed.received["received_0"].delay_steps) == (0.25, 25)
     with pytest.raises(ValueError, match="messages.paddle.width=3: its terms have 2 values"):
         make_env(apply_tree(task, override(task_tree(task), {"messages.paddle.width": 3})), num_envs=1)
 
 
 def observed(term):
-    return {"actor": ObservationGroup(terms={"own": Observation(observations.joint_vel), "heard": term})}
+    return {"actor": ObservationGroup(terms={"own": Observation(observations.joint_vel), "received": term})}
 
 
 @pytest.mark.parametrize(
@@ -161,28 +161,28 @@ def observed(term):
         ),
         (
             {"messages": {"paddle": Message(terms={"vel": Observation(observations.joint_vel, noise=0.1)}, width=1)}},
-            "messages.paddle.terms.vel='noise': is sent as it is; give this to the term that hears it",
+            "messages.paddle.terms.vel='noise': is sent as it is; give this to the term that receives it",
         ),
         (
-            {"observations": observed(Observation(team.heard, message="paddle", sender=0, dropout=0.1))},
-            "observations.actor.heard='dropout': is set by the message; set messages.paddle",
+            {"observations": observed(Observation(team.received, message="paddle", sender=0, dropout=0.1))},
+            "observations.actor.received='dropout': is set by the message; set messages.paddle",
         ),
         (
-            {"observations": observed(Observation(team.heard, message="padle", sender=0))},
-            "observations.actor.heard.message='padle': the task has no message of that name; did you mean 'paddle'",
+            {"observations": observed(Observation(team.received, message="padle", sender=0))},
+            "observations.actor.received.message='padle': the task has no message of that name; did you mean 'paddle'",
         ),
         (
-            {"observations": observed(Observation(team.heard, message="paddle", sender=1))},
-            "observations.actor.heard.sender=1.0: there are 1 other robots, must be in 0 to 0",
+            {"observations": observed(Observation(team.received, message="paddle", sender=1))},
+            "observations.actor.received.sender=1.0: there are 1 other robots, must be in 0 to 0",
         ),
     ],
 )
 def test_bad_messages(puck_task, change, line):
     with pytest.raises(ValueError, match=line):
-        make_env(dataclasses.replace(talking(puck_task), **change), num_envs=1)
+        make_env(dataclasses.replace(sending(puck_task), **change), num_envs=1)
 
 
-def test_one_robot_has_nobody_to_talk_to(puck_task):
+def test_one_robot_has_no_messages(puck_task):
     message = Message(terms={"vel": Observation(observations.joint_vel)}, width=1)
     with pytest.raises(ValueError, match=r"messages=\['paddle'\]: a task of one robot has none"):
         make_env(puck_task(0, messages={"paddle": message}), num_envs=1)
@@ -194,7 +194,7 @@ def test_one_robot_has_nobody_to_talk_to(puck_task):
         ({"width": 0}, "width=0: must be an int in"),
         ({"width": 1, "loss": 1.0}, "loss=1.0: must be in"),
         ({"width": 1, "latency_s": (0.3, 0.1)}, "latency_s="),
-        ({"width": 1, "latency_s": (0.0, 0.3), "late_s": 0.2}, "late_s=0.2: must be from latency_s's 0.3 to 2"),
+        ({"width": 1, "latency_s": (0.0, 0.3), "max_age_s": 0.2}, "max_age_s=0.2: must be from latency_s's 0.3 to 2"),
     ],
 )
 def test_bad_figures_of_messages(fields, line):
@@ -203,7 +203,7 @@ def test_bad_figures_of_messages(fields, line):
 
 
 def test_an_evaluation_with_late_messages(puck_task):
-    task = talking(puck_task, message={"latency_s": (0.0, 0.02)})
+    task = sending(puck_task, message={"latency_s": (0.0, 0.02)})
     rows, generator = [], torch.Generator().manual_seed(0)
 
     def policy(obs):
@@ -213,6 +213,6 @@ def test_an_evaluation_with_late_messages(puck_task):
     found = evaluate_team(lambda: make_env(evaluation_task(task), num_envs=2, seed=1), TorchController(policy), 0.8)
     assert set(found) == {"robots", "without", "worlds", "late"}
     assert "return" in found["late"]
-    prompt, late = (heard_and_said(part) for part in (rows[:40], rows[-40:]))
+    prompt, late = (received_and_sent(part) for part in (rows[:40], rows[-40:]))
     assert torch.equal(prompt[0][:, :, 0, 0, :2], prompt[1][:, :, 1])
     assert torch.equal(late[0][12:, :, 0, 0, :2], late[1][2:-10, :, 1])

@@ -168,7 +168,7 @@ def test_every_term_has_a_formula():
     infos = [value.term_info for value in own if hasattr(value, "term_info")]
     names = {kind: {i.name for i in infos if i.kind == kind} for kind in ("observation", "reward", "metric")}
     # What a robot hears is in test_messages.py.
-    assert names == {"observation": {*OBSERVATIONS, "heard"}, "reward": set(REWARDS), "metric": set(METRICS)}
+    assert names == {"observation": {*OBSERVATIONS, "received"}, "reward": set(REWARDS), "metric": set(METRICS)}
 
 
 def test_terms_are_their_formulas(puck_task):

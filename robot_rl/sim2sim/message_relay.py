@@ -17,12 +17,12 @@ BYTES = 10_240
 """The largest datagram of the runtime's protocol."""
 
 
-class Ether:
-    """Takes what each robot's binary tells, and hands it to the others after their latency, or not at all.
+class MessageRelay:
+    """Receives the messages of each robot's binary, and sends them to the others after their latency, or not at all.
 
     Attributes:
-        told: Number of messages taken.
-        lost: Number of those to one receiver each that were lost.
+        sent: Number of messages received from the binaries.
+        lost: Number of times that one did not get to one of its receivers.
     """
 
     def __init__(self, team: Sequence[str], messages: Sequence[Any], seed: int) -> None:
@@ -37,46 +37,46 @@ class Ether:
         self._random = np.random.default_rng(seed)
         low, high = (max(message.latency_s[end] for message in messages) for end in (0, 1))
         self._loss = max(message.loss for message in messages)
-        self._ears = {name: (LOOPBACK, port) for name, port in zip(team, free_ports(len(team)), strict=True)}
+        self._receivers = {name: (LOOPBACK, port) for name, port in zip(team, free_ports(len(team)), strict=True)}
         self._latency = {
             (sender, receiver): float(self._random.uniform(low, high))
             for sender, receiver in itertools.permutations(team, 2)
         }
-        self.told = self.lost = 0
+        self.sent = self.lost = 0
         self._due: list[tuple[float, int, str, bytes]] = []
         with contextlib.ExitStack() as stack:
-            self._mouths: dict[str, socket.socket] = {}
+            self._sockets: dict[str, socket.socket] = {}
             for name in team:
-                mouth = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-                mouth.setblocking(False)
-                mouth.bind((LOOPBACK, 0))
-                self._mouths[name] = mouth
+                own = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                own.setblocking(False)
+                own.bind((LOOPBACK, 0))
+                self._sockets[name] = own
             self._stack = stack.pop_all()
 
     def arguments(self, name: str) -> list[str]:
-        """Return the words with which a robot's binary hears and tells here."""
-        ear, mouth = self._ears[name], self._mouths[name].getsockname()
-        return ["--name", name, "--hear", f"udp:{ear[0]}:{ear[1]}", "--tell", f"udp:{mouth[0]}:{mouth[1]}"]
+        """Return the words with which a robot's binary uses this relay."""
+        ends = {"--team-listen": self._receivers[name], "--team-send": self._sockets[name].getsockname()}
+        return ["--team-name", name, *(word for key, at in ends.items() for word in (key, f"udp:{at[0]}:{at[1]}"))]
 
     def carry(self, now_s: float) -> None:
-        """Take what was told up to now, and hand on what is due; the time is of a clock of the caller's [s]."""
-        for sender, mouth in self._mouths.items():
+        """Receive what was sent up to now, and send on what is due; the time is of a clock of the caller's [s]."""
+        for sender, own in self._sockets.items():
             with contextlib.suppress(BlockingIOError):
                 while True:
-                    data = mouth.recv(BYTES)
-                    self.told += 1
-                    for receiver in self._ears:
+                    data = own.recv(BYTES)
+                    self.sent += 1
+                    for receiver in self._receivers:
                         if receiver == sender:
                             continue
                         if self._random.random() < self._loss:
                             self.lost += 1
                             continue
                         at = now_s + self._latency[sender, receiver]
-                        heapq.heappush(self._due, (at, self.told, receiver, data))
+                        heapq.heappush(self._due, (at, self.sent, receiver, data))
         while self._due and self._due[0][0] <= now_s:
             _, _, receiver, data = heapq.heappop(self._due)
             with contextlib.suppress(OSError):  # Its binary was killed.
-                self._mouths[receiver].sendto(data, self._ears[receiver])
+                self._sockets[receiver].sendto(data, self._receivers[receiver])
 
     def close(self) -> None:
         """Close the sockets."""
