@@ -193,7 +193,7 @@ class Scene:
         return model
 
     def index_of(self, kind: str) -> tuple[dict[str, int], str]:
-        """Return the index of each thing of a kind of :data:`robot_rl_envs.task.NAMED`, and the words for its owner."""
+        """Return the index of each thing of a kind of :data:`.entries.NAMED`, and the words for its owner."""
         model, robot = self.model, repr(self.robot.name)
         if kind == "body":
             return {model.body(k).name: k for k in range(model.nbody)}, robot

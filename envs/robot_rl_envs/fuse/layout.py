@@ -9,10 +9,11 @@ from typing import Any
 
 from robot_rl_envs.agents import Crew
 from robot_rl_envs.entity.scene import Scene
+from robot_rl_envs.entries import named_kind
 from robot_rl_envs.recorder.flight import REASONS
 from robot_rl_envs.rng import salt_of
 from robot_rl_envs.sensing.pipeline import Pipe, make_pipe
-from robot_rl_envs.task import Task, TorchTerm, named_kind
+from robot_rl_envs.task import Task, TorchTerm
 from robot_rl_envs.terms.checks import nearest
 from robot_rl_envs.terms.declare import Size
 

@@ -206,6 +206,19 @@ def contact_load(s: Any, i: int, contact: float, force: float) -> float:
     return wp.min(s.contact_force[i, int(contact)] / force, 1.0)
 
 
+@wp.func
+def closed_near(s: Any, i: int, joint: int, opened: float, d: float) -> float:
+    """Return (1 - q / opened) exp(-d^2), q the position of a finger and d a distance as a share of one that is near."""
+    return wp.clamp(1.0 - s.joint_pos[i, joint] / opened, 0.0, 1.0) * wp.exp(-d * d)
+
+
+@wp.func
+def held_near(s: Any, i: int, left: int, right: int, force: float, d: float) -> float:
+    """Return min(f / force, 1) exp(-d^2), f the smaller of two contact forces [N], d as of :func:`closed_near`."""
+    weaker = wp.min(s.contact_force[i, left], s.contact_force[i, right])
+    return wp.min(weaker / force, 1.0) * wp.exp(-d * d)
+
+
 @reward
 def closes(s: Any, i: int, site: float, object: float, joint: float, distance: float, opened: float) -> float:
     """How far a finger has closed where the object is between the fingers, in [0, 1].
@@ -214,7 +227,7 @@ def closes(s: Any, i: int, site: float, object: float, joint: float, distance: f
     the distance d [m] from a site between the fingers to the object.
     """
     d = wp.length(s.object_pos_w[i, int(object)] - s.site_pos_w[i, int(site)]) / distance
-    return wp.clamp(1.0 - s.joint_pos[i, int(joint)] / opened, 0.0, 1.0) * wp.exp(-d * d)
+    return closed_near(s, i, int(joint), opened, d)
 
 
 @reward
@@ -234,8 +247,7 @@ def grasps(
     object [m]: without it, fingers that press on the object from above would earn as much.
     """
     d = wp.length(s.object_pos_w[i, int(object)] - s.site_pos_w[i, int(site)]) / distance
-    weaker = wp.min(s.contact_force[i, int(left_contact)], s.contact_force[i, int(right_contact)])
-    return wp.min(weaker / force, 1.0) * wp.exp(-d * d)
+    return held_near(s, i, int(left_contact), int(right_contact), force, d)
 
 
 # -- metrics and terminations ----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from robot_rl_assets.registry import get_robot
 from robot_rl_envs.agents import Agent
-from robot_rl_envs.mdp import events, objects, observations, rewards, team, terminations
+from robot_rl_envs.mdp import carrying, events, objects, observations, rewards, team, terminations
 from robot_rl_envs.objects import Box, Contact
 from robot_rl_envs.task import Actions, Command, Event, Metric, Observation, Reward, Sim, Task, Termination
 
@@ -23,23 +23,23 @@ def _observations() -> dict:
         command=Observation(observations.velocity_command),
         clock=Observation(observations.gait_clock, frequency_hz=GAIT_HZ),
         board=Observation(objects.object_pos, object="board", noise=0.01, measured="board"),
-        axis=Observation(team.object_axis, object="board", noise=0.02, measured="board_axis"),
+        axis=Observation(carrying.object_axis, object="board", noise=0.02, measured="board_axis"),
     )
     privileged = {
         "lin_vel": Observation(observations.base_lin_vel),
         "height": Observation(observations.base_height),
         "contact": Observation(observations.foot_contact),
         "foot_height": Observation(observations.foot_height),
-        "board_vel": Observation(team.object_velocity, object="board"),
+        "board_vel": Observation(carrying.object_velocity, object="board"),
     }
     return legged.actor_and_critic(sensed, privileged)
 
 
 def _rewards() -> dict[str, Reward]:
     return {
-        "goal": Reward(team.object_near_goal, weight=1.0, std=0.5, object="board", credit="team"),
-        "place": Reward(team.keeps_place, weight=1.5, std=0.1, object="board"),
-        "tilt": Reward(team.object_tilt, weight=-5.0, object="board", credit="team"),
+        "goal": Reward(carrying.object_near_goal, weight=1.0, std=0.5, object="board", credit="team"),
+        "place": Reward(carrying.keeps_place, weight=1.5, std=0.1, object="board"),
+        "tilt": Reward(carrying.object_tilt, weight=-5.0, object="board", credit="team"),
         "track": Reward(rewards.track_lin_vel, weight=2.0, std=0.4),
         "yaw": Reward(rewards.track_yaw_rate, weight=0.7, std=0.5),
         "gait": Reward(rewards.trot_contact, weight=1.0, frequency_hz=GAIT_HZ),
@@ -71,7 +71,7 @@ def _events() -> dict[str, Event]:
 
 def _goal() -> Command:
     return Command(
-        team.carry_to_goal,
+        carrying.carry_to_goal,
         team=True,
         resample_s=(100.0, 100.0),
         object="board",
@@ -114,9 +114,9 @@ def make_task() -> Task:
         commands={"goal": _goal()},
         events=_events(),
         metrics={
-            "delivered": Metric(team.object_delivered, over="end", object="board", distance=0.3, height=DROPPED),
-            "goal_error": Metric(team.goal_error, over="end", object="board"),
-            "place_error": Metric(team.place_distance, after_s=1.0, object="board"),
+            "delivered": Metric(carrying.object_delivered, over="end", object="board", distance=0.3, height=DROPPED),
+            "goal_error": Metric(carrying.goal_error, over="end", object="board"),
+            "place_error": Metric(carrying.place_distance, after_s=1.0, object="board"),
             "collides": Metric(team.collides, contact="others", force=1.0),
         },
         only_positive_rewards=True,

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from robot_rl_envs.agents import Agent, Message
-from robot_rl_envs.mdp import events, objects, observations, randomize, rewards, team
+from robot_rl_envs.mdp import carrying, events, objects, observations, randomize, rewards, team
 from robot_rl_envs.objects import Box, Contact
 from robot_rl_envs.task import Actions, Command, Event, Metric, Observation, ObservationGroup, Reward, Sim, Task
 
@@ -34,11 +34,11 @@ def _observations() -> dict[str, ObservationGroup]:
     sensed = {
         "joint_pos": Observation(observations.joint_pos_rel, noise=0.002),
         "joint_vel": Observation(observations.joint_vel, noise=0.05, scale=0.3),
-        "end": Observation(team.end_pos, noise=0.003, measured="bar_end", **OWN_END),
+        "end": Observation(carrying.end_pos, noise=0.003, measured="bar_end", **OWN_END),
         "hand_to_end": Observation(
-            team.site_to_end, site=HAND, scale=5.0, noise=0.003, measured="hand_to_bar_end", **OWN_END
+            carrying.site_to_end, site=HAND, scale=5.0, noise=0.003, measured="hand_to_bar_end", **OWN_END
         ),
-        "axis": Observation(team.end_axis, object=BAR, noise=0.01, measured="bar_axis"),
+        "axis": Observation(carrying.end_axis, object=BAR, noise=0.01, measured="bar_axis"),
         "other": Observation(team.received, message="grip", sender=0, scale=5.0, noise=0.003),
         "target": Observation(observations.command),
         "last_action": Observation(observations.last_action, scale=0.3),
@@ -58,19 +58,25 @@ def _observations() -> dict[str, ObservationGroup]:
 
 def _messages() -> dict[str, Message]:
     """Return what the arms send each other: the vector from a hand to its end of the bar, in its own frame."""
-    sent = {"hand_to_end": Observation(team.site_to_end, site=HAND, measured="hand_to_bar_end", **OWN_END)}
+    sent = {"hand_to_end": Observation(carrying.site_to_end, site=HAND, measured="hand_to_bar_end", **OWN_END)}
     return {"grip": Message(terms=sent, width=3, latency_s=(0.0, 0.04), loss=0.05, max_age_s=0.2)}
 
 
 def _rewards() -> dict[str, Reward]:
     """Return those of panda_lift, for the own end of the bar; what becomes of the bar is both arms'."""
     return {
-        "reach": Reward(team.reach_end, weight=1.0, site=HAND, std=0.1, **OWN_END),
+        "reach": Reward(carrying.reach_end, weight=1.0, site=HAND, std=0.1, **OWN_END),
         "close": Reward(
-            team.closes_on_end, weight=2.0, site=HAND, joint="finger_joint1", distance=CLOSE_M, opened=0.04, **OWN_END
+            carrying.closes_on_end,
+            weight=2.0,
+            site=HAND,
+            joint="finger_joint1",
+            distance=CLOSE_M,
+            opened=0.04,
+            **OWN_END,
         ),
         "grasp": Reward(
-            team.grasps_end,
+            carrying.grasps_end,
             weight=1.0,
             site=HAND,
             distance=NEAR_M,
@@ -79,10 +85,10 @@ def _rewards() -> dict[str, Reward]:
             force=4.0,
             **OWN_END,
         ),
-        "lift": Reward(team.end_raised, weight=4.0, rest=HEIGHT_M / 2, height=0.1, **OWN_END),
+        "lift": Reward(carrying.end_raised, weight=4.0, rest=HEIGHT_M / 2, height=0.1, **OWN_END),
         "carry": Reward(objects.object_at_target, weight=6.0, credit="team", object=BAR, std=0.2, height=LIFTED_M),
         "precise": Reward(objects.object_at_target, weight=4.0, credit="team", object=BAR, std=0.05, height=LIFTED_M),
-        "level": Reward(team.object_inclined, weight=-10.0, credit="team", object=BAR),
+        "level": Reward(carrying.object_inclined, weight=-10.0, credit="team", object=BAR),
         "action_rate": Reward(rewards.action_rate, weight=-0.02),
         "joint_vel": Reward(rewards.joint_vel_size, weight=-0.01),
         "floor": Reward(objects.contact_load, weight=-20.0, contact="floor", force=20.0),
@@ -108,7 +114,7 @@ def make_task() -> Task:
         actions=Actions(kind="position", scale=1.0, limit_speed=0.8),
         observations=_observations(),
         rewards=_rewards(),
-        commands={"target": Command(team.carry_to_target, team=True, resample_s=(2.0, 4.0), speed=0.1, **TARGET_M)},
+        commands={"target": Command(carrying.carry_to_target, team=True, resample_s=(2.0, 4.0), speed=0.1, **TARGET_M)},
         objects={
             BAR: Box(size=(0.5, WIDTH_M, HEIGHT_M), pos=(0.0, 0.0, HEIGHT_M / 2), mass=0.3, friction=0.8, condim=4)
         },
@@ -127,8 +133,8 @@ def make_task() -> Task:
         metrics={
             "success": Metric(objects.object_reached, over="end", object=BAR, distance=0.05),
             "bar_error": Metric(objects.object_error, after_s=2.0, object=BAR),
-            "slope": Metric(team.object_slope, after_s=2.0, object=BAR),
-            "dropped": Metric(team.object_dropped, over="end", object=BAR, height=LIFTED_M),
+            "slope": Metric(carrying.object_slope, after_s=2.0, object=BAR),
+            "dropped": Metric(carrying.object_dropped, over="end", object=BAR, height=LIFTED_M),
             "collides": Metric(team.collides, contact="others", force=1.0),
         },
         solved=("tracking/success", 0.5),

@@ -9,7 +9,7 @@ import torch
 import warp as wp
 from robot_rl_envs.agents import Agent
 from robot_rl_envs.make import make_env
-from robot_rl_envs.mdp import events, objects, observations, rewards, team
+from robot_rl_envs.mdp import carrying, events, objects, observations, rewards, team
 from robot_rl_envs.objects import Box, Contact
 from robot_rl_envs.task import Command, Event, Metric, Observation, ObservationGroup, Reward
 from robot_rl_envs.terms import event
@@ -128,7 +128,7 @@ def lean(s: Any, i: int, rng: wp.uint32, object: float):
 
 def goal_command(**fields):
     own = {"distance_lo": 0.2, "distance_hi": 1.0, "goal_speed": 0.5, "gain": 1.0, "turn_gain": 1.5}
-    return Command(team.carry_to_goal, team=True, object="box", resample_s=(100.0, 100.0), **own, **LIMITS)
+    return Command(carrying.carry_to_goal, team=True, object="box", resample_s=(100.0, 100.0), **own, **LIMITS)
 
 
 def scene(puck_task, command, **fields):
@@ -159,27 +159,33 @@ def scene(puck_task, command, **fields):
     return env, last, before
 
 
+def term(name):
+    """The term of this name, of either module."""
+    return getattr(team, name, None) or getattr(carrying, name)
+
+
 def test_every_term_has_a_formula():
     own = [
         value
-        for value in vars(team).values()
-        if getattr(getattr(value, "func", None), "__module__", "") == team.__name__
+        for module in (team, carrying)
+        for value in vars(module).values()
+        if getattr(getattr(value, "func", None), "__module__", "") == module.__name__
     ]
     infos = [value.term_info for value in own if hasattr(value, "term_info")]
     names = {kind: {i.name for i in infos if i.kind == kind} for kind in ("observation", "reward", "metric")}
-    # What a robot hears is in test_messages.py.
+    # What a robot receives is in test_messages.py.
     assert names == {"observation": {*OBSERVATIONS, "received"}, "reward": set(REWARDS), "metric": set(METRICS)}
 
 
 def test_terms_are_their_formulas(puck_task):
-    seen = {name: Observation(getattr(team, name), **params) for name, (params, _) in OBSERVATIONS.items()}
+    seen = {name: Observation(term(name), **params) for name, (params, _) in OBSERVATIONS.items()}
     groups = {
         "actor": ObservationGroup(terms={"pos": Observation(observations.base_height)}),
         "critic": ObservationGroup(terms=seen, noise=False),
     }
     weights = {name: float(k + 1) for k, name in enumerate(REWARDS)}
-    rewards = {name: Reward(getattr(team, name), weight=weights[name], **REWARDS[name][0]) for name in REWARDS}
-    metrics = {name: Metric(getattr(team, name), **params) for name, (params, _) in METRICS.items()}
+    rewards = {name: Reward(term(name), weight=weights[name], **REWARDS[name][0]) for name in REWARDS}
+    metrics = {name: Metric(term(name), **params) for name, (params, _) in METRICS.items()}
     env, (obs, reward, done, _), before = scene(
         puck_task, goal_command(), observations=groups, rewards=rewards, metrics=metrics
     )
@@ -226,13 +232,13 @@ def turned_back(vector, yaw):
 
 
 def test_bolted_arms_see_one_target_and_their_ends_in_frames_of_their_own(tmp_path):
-    target = Command(team.carry_to_target, team=True, resample_s=(0.1, 0.1), speed=0.5, **FACING)
+    target = Command(carrying.carry_to_target, team=True, resample_s=(0.1, 0.1), speed=0.5, **FACING)
     own = make_arm_task(tmp_path / "arm.xml", KINDS["position"])
     yaws = (2.5, 2.5 - np.pi)
     places = np.array([[-0.6 * np.cos(yaw), -0.6 * np.sin(yaw), 0.1] for yaw in yaws])
     seen = {
-        "end": Observation(team.end_pos, **END),
-        "axis": Observation(team.end_axis, **BOX),
+        "end": Observation(carrying.end_pos, **END),
+        "axis": Observation(carrying.end_axis, **BOX),
         "away": Observation(objects.object_to_target, **BOX),
         "tip": Observation(objects.site_pos, site="tip"),
     }
@@ -264,7 +270,7 @@ def test_bolted_arms_see_one_target_and_their_ends_in_frames_of_their_own(tmp_pa
         fixed = state.target_pos_w.clone()
         for i in range(2 * WORLDS):
             k = i % 2
-            into = team.turn(-yaws[k])
+            into = carrying.turn(-yaws[k])
             axis = rotation(state.object_quat_wxyz.numpy()[i, 0])[:, 0] * (1 - 2 * k)
             tip = state.site_pos_w.numpy()[i, 0]
             want = [box[i] + REACH * axis - places[k], axis, point[i] - box[i], tip - places[k]]
@@ -296,7 +302,7 @@ def test_bolted_arms_see_one_target_and_their_ends_in_frames_of_their_own(tmp_pa
 
 def test_a_box_of_targets_that_each_robot_sees_elsewhere_is_refused(tmp_path):
     own = make_arm_task(tmp_path / "arm.xml", KINDS["position"])
-    target = Command(team.carry_to_target, team=True, speed=0.5, **FACING)
+    target = Command(carrying.carry_to_target, team=True, speed=0.5, **FACING)
     for yaw, places in ((0.0, ((0.0, 0.0, 0.0), (0.0, 0.5, 0.0))), (3.0, ((0.6, 0.0, 0.0), (-0.6, 0.0, 0.0)))):
         robots = {f"a{k}": Agent(robot=own.robot, pos=places[k], yaw=yaw * (1 - k)) for k in range(2)}
         task = make_arm_task(
