@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 
-from robot_rl.errors import UserError
+from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.outputs import MARK
 from robot_rl.machine import machine_facts, package_versions
 from robot_rl.report.plot import BLUE, FAINT, GRID, INK, ORANGE, Axis, path, ticks
@@ -27,6 +27,8 @@ from robot_rl.report.plot import BLUE, FAINT, GRID, INK, ORANGE, Axis, path, tic
 PUBLISHED: dict[str, float] = {"Ant-4x2": 5800.0, "HalfCheetah-2x3": 6800.0, "Walker2d-2x3": 5000.0}
 """Return of HARL's MAPPO after `PUBLISHED_STEPS`, read from the curves of arXiv 2304.09870."""
 PUBLISHED_STEPS = 10_000_000
+OPTIONS = ("divisions", "steps", "seed", "root", "out")
+"""Options of the command, which are no settings of a training."""
 EPISODE = 1000
 """Steps of an episode."""
 LAST = 100
@@ -38,49 +40,59 @@ POINTS = 100
 SIZE, MARGIN = (420, 240), 48
 
 
-def train(name: str, changes: Mapping[str, Any], *, steps: int, seed: int) -> dict[str, Any]:
-    """Train on one division of a robot, or go on with its run, and evaluate the policy.
+def plan(name: str, changes: Mapping[str, Any], *, steps: int, seed: int) -> Any:
+    """Return the settings of a training, a `robot_rl.experiment.settings.TrainCfg`.
 
     Args:
-        name: Such as "Ant-4x2".
+        name: Of the divided robot, such as "Ant-4x2".
         changes: Settings of `robot-rl train` by dotted name.
         steps: Steps of the robot, rounded up to whole rollouts.
         seed: Of the training and of the evaluation.
+
+    Raises:
+        UserError: A setting is unknown or invalid, or Gymnasium-Robotics is not installed.
+    """
+    from robot_rl.experiment.settings import change, default_tree, resolve
+
+    tree = default_tree(f"mamujoco:{name}", "cpu", str(changes.get("learner", "")))
+    for key in changes:
+        if "." not in key and key not in (*tree, "run_id"):
+            raise UserError(f"unknown key '{key}': {suggest(key, (*OPTIONS, *tree))}")
+    tree = change(tree, {"run_id": f"bench-{name}-{seed}", "seed": seed, **changes})
+    rollout, least = int(tree["num_envs"]) * int(tree["num_steps"]), int(tree["num_envs"]) * EPISODE
+    if steps < least:
+        line = f"no episode of {tree['num_envs']} worlds would end; must be at least {least}"
+        raise UserError(f"steps={steps}: {line}")
+    return resolve(tree | {"max_iterations": -(-steps // rollout)})
+
+
+def train(name: str, cfg: Any) -> dict[str, Any]:
+    """Train on one division of a robot, or go on with its run, and evaluate the policy.
 
     Returns:
         "who", "task", "seed", "steps", "minutes" (of the training), "curve" ("steps" and "return" of the last `LAST`
         episodes), "return" (its end), "at_published" (the return after `PUBLISHED_STEPS`; None where it trained less),
         "reached" (first steps at which it is the published one; None), "evaluation" (returns), "run", "settings".
-
-    Raises:
-        UserError: A setting is invalid, or Gymnasium-Robotics is not installed.
     """
     from robot_rl.experiment import training
-    from robot_rl.experiment.settings import change, default_tree, resolve
 
-    task = f"mamujoco:{name}"
-    tree = change(default_tree(task, "cpu"), {"run_id": f"bench-{name}-{seed}", "seed": seed, **changes})
-    rollout, least = int(tree["num_envs"]) * int(tree["num_steps"]), int(tree["num_envs"]) * EPISODE
-    if steps < least:
-        line = f"no episode of {tree['num_envs']} worlds would end; must be at least {least}"
-        raise UserError(f"steps={steps}: {line}")
-    cfg = resolve(tree | {"max_iterations": -(-steps // rollout)})
+    rollout = cfg.num_envs * cfg.learner.num_steps
     run_dir = training.train(cfg)
     rows = [json.loads(line) for line in (run_dir.path / "metrics.jsonl").read_text().splitlines()]
     curve = returns_of(rows, rollout)
     return {
         "who": "robot-rl",
-        "task": task,
-        "seed": seed,
+        "task": cfg.task.name,
+        "seed": cfg.seed,
         "steps": rollout * rows[-1]["iteration"],
         "minutes": round(rows[-1]["time_s"] / 60, 2),
         "return": curve["return"][-1],
         "at_published": _at(curve, PUBLISHED_STEPS),
         "reached": _first(curve, PUBLISHED.get(name)),
-        "evaluation": evaluate(name, run_dir.path, cfg.task.obsk, seed),
+        "evaluation": evaluate(name, run_dir.path, cfg.task.obsk, cfg.seed),
         "curve": curve,
         "run": str(run_dir.path),
-        "settings": {key: tree[key] for key in ("num_envs", "num_steps", "obsk", "actor", "critic", "ppo")},
+        "settings": {key: cfg.tree[key] for key in ("num_envs", "num_steps", "obsk", "actor", "critic", "ppo")},
     }
 
 
@@ -147,10 +159,11 @@ def bench_mamujoco(
     names: list[str], changes: Mapping[str, Any], *, seed: int, steps: int, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Train on each division; return "name", "machine", "versions", "rows", "runs" (see `train`) and "notes"."""
+    plans = {name: plan(name, changes, steps=steps or PUBLISHED_STEPS, seed=seed) for name in names}
     runs = []
-    for name in names:
+    for name, cfg in plans.items():
         say(f"robot-rl: {name}, seed {seed}")
-        runs.append(train(name, changes, steps=steps or PUBLISHED_STEPS, seed=seed))
+        runs.append(train(name, cfg))
     rows = []
     for name, run in zip(names, runs, strict=True):
         spread = statistics.stdev(run["evaluation"])

@@ -213,16 +213,16 @@ def bench_mamujoco(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     names = [name for name in options.divisions.split(",") if name]
     if not names:
         raise UserError(f"divisions={options.divisions}: name at least one, such as Ant-4x2")
+    if len(set(names)) < len(names):
+        raise UserError(f"divisions={options.divisions}: one is named twice")
     from robot_rl.bench import mamujoco
-    from robot_rl.sources.pettingzoo.mamujoco import factorization
+    from robot_rl.files import write_atomic
 
-    for name in names:
-        factorization(f"mamujoco:{name}", 1)
     curves = check_output("out", str(Path(options.out).with_suffix(".svg")), CURVES) if options.out else None
     changes = {"root": options.root, **changes}
     result = mamujoco.bench_mamujoco(names, changes, seed=options.seed, steps=options.steps, say=_say)
     if curves is not None:
-        curves.write_text(mamujoco.draw(result))
+        write_atomic(curves, mamujoco.draw(result))
     return result, options.out
 
 
