@@ -1,9 +1,11 @@
 """Two arms whose binaries send each other their joints, with the latency and the losses of the contract."""
 
 import contextlib
+from pathlib import Path
 
 import numpy as np
 import pytest
+import robot_rl_tasks
 from robot_rl_assets.robot import Joint, Robot
 from robot_rl_envs.agents import Agent, Message
 from robot_rl_envs.mdp import events, observations, rewards, team
@@ -135,3 +137,12 @@ def test_words_about_messages_must_fit_the_bundle(infer, go2_bundle):
     ended = infer("--bundle", str(go2_bundle), "--team-listen", "udp:127.0.0.1:9999")
     assert ended.returncode == 2
     assert "the bundle has no messages between robots; remove them" in ended.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("--team-name", "north")])
+def test_a_robot_that_the_team_does_not_have_is_named(infer, words):
+    bundle = Path(robot_rl_tasks.__file__).parent / "panda_pair_lift" / "policy"
+    ended = infer("--bundle", str(bundle), "--transport", "shm:nobody", "--connect-timeout", "0.1", *words)
+    assert ended.returncode == 2
+    name = words[-1] if words else ""
+    assert f"--team-name={name}: must be one of the robots of the team: east, west" in ended.stderr
