@@ -34,7 +34,8 @@ def terms_of(kind):
 
 
 OWN_FILE = {name: f"test_terms_{name}" for name in ("gymnasium", "motions", "objects", "sensing", "team")}
-"""Modules of terms with a test file of their own (team: in tests/unit/team); the others share one for each kind."""
+OWN_FILE["carrying"] = OWN_FILE["team"]
+"""Modules of terms with a test file of their own (of teams: in tests/unit/team); the others share one for each kind."""
 
 
 def pytest_generate_tests(metafunc):
