@@ -85,7 +85,7 @@ def train(task_name: str, seed: int, variant: dict[str, Any], settings: dict[str
     from robot_rl_tasks.registry import get_task
 
     from robot_rl.config import apply_overrides
-    from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+    from robot_rl.learn.algorithms import preset_learner
     from robot_rl.learn.cpu import mlp as fused
     from robot_rl.learn.policy import make_policy
     from robot_rl.learn.runner import make_runner
@@ -93,7 +93,8 @@ def train(task_name: str, seed: int, variant: dict[str, Any], settings: dict[str
     if variant["products"] != "auto":
         fused.has_quick_onednn = lambda: variant["products"] == "onednn"  # type: ignore[assignment]
     task = get_task(task_name)
-    cfg = apply_overrides(PPOLearnerCfg(), {**task.learner, **task.learner_cpu, "save_interval": 10**6, **settings})
+    presets = {"ppo": {**task.learner, **task.learner_cpu}, **task.presets}
+    cfg = apply_overrides(preset_learner(task.learner_name, presets), {"save_interval": 10**6, **settings})
     env = make_env(task, num_envs=task.num_envs[0], seed=seed, num_threads=variant["threads"])
     with tempfile.TemporaryDirectory() as scratch:
         runner = make_runner(env, cfg, run_dir=Path(scratch), seed=seed)

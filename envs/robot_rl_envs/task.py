@@ -339,7 +339,12 @@ class Task:
         return {name: term for name, term in self._sensed.items() if getattr(term, "message_param", "")}
 
     def late_messages(self) -> dict[str, float]:
-        """Return the parameters with which every message that the actor receives is as late as it may be [s]."""
+        """Return the parameters with which every message that the actor receives is as late as it may be [s].
+
+        There are none in a group without noise, where everything is received at once.
+        """
+        if not getattr(self.observations["actor"], "noise", False):
+            return {}
         return {
             f"observations.actor.{name}.delay_s.{end}": term.delay_steps * self.sim.step_dt
             for name, term in self.received.items()

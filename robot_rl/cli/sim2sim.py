@@ -34,6 +34,7 @@ from robot_rl.experiment.outputs import SESSION, check_optional
 if TYPE_CHECKING:
     from robot_rl.experiment.policies import PolicySource
     from robot_rl.sim2sim.faults import Fault
+    from robot_rl.sim2sim.team import Kill
 
 
 @dataclass(kw_only=True, slots=True)
@@ -71,6 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run a session or an evaluation; print and write its figures."""
     from robot_rl.sim2sim.binary import load_runtime
     from robot_rl.sim2sim.faults import read_faults
+    from robot_rl.sim2sim.team import read_kills
 
     options, changes = read(Options, arguments)
     _check(options)
@@ -79,14 +81,15 @@ def run(arguments: Sequence[str]) -> int:
     options.refuse_unsupported("sim2sim")
     source = options.find_policy({**changes, "device": "cpu", "engine": "mujoco"})
     is_team = bool(source.cfg.task.robots)
-    _check_team(options, is_team=is_team)
+    _check_team(options, changes, is_team=is_team)
+    kills = read_kills(options.kill, list(source.cfg.task.robots), options.seconds)
     load_runtime()
     bundle = source.find_bundle()
     result = (
-        _team_session(source, options, bundle, settings)
-        if is_team
-        else _episodes(source, options, bundle, settings)
+        _episodes(source, options, bundle, settings)
         if options.episodes
+        else _team_session(source, options, bundle, settings, kills)
+        if is_team
         else _session(source, options, bundle, settings, faults)
     )
     result = {"policy": source.name, "bundle": str(bundle)} | result
@@ -108,25 +111,26 @@ def _check(options: Options) -> None:
     if options.transport not in ("udp", "shm", "dds"):
         raise UserError(f"transport={options.transport}: must be udp, shm or dds")
     if options.episodes:
-        for name, default in (("faults", ""), ("viewer", False), ("command", "task"), ("log", "")):
+        for name, default in (("faults", ""), ("viewer", False), ("command", "task"), ("log", ""), ("kill", "")):
             if getattr(options, name) != default:
                 raise UserError(f"{name}={getattr(options, name)}: is only for a session; leave episodes out")
     elif options.all_states:
         raise UserError("all_states=True: is only for episodes; a session sends all states")
 
 
-def _check_team(options: Options, *, is_team: bool) -> None:
+def _check_team(options: Options, changes: Mapping[str, Any], *, is_team: bool) -> None:
     """Refuse what is only for one robot, or only for a team."""
     if not is_team and options.kill:
         raise UserError(f"kill={options.kill}: is for a task with several robots; faults= has what goes wrong for one")
-    lone = (("episodes", 0), ("faults", ""), ("viewer", False), ("command", "task"), ("recover", True))
+    lone = (("faults", ""), ("command", "task"), ("recover", True))
     for name, default in lone if is_team else ():
         if getattr(options, name) != default:
             raise UserError(
                 f"{name}={getattr(options, name)}: is for a task of one robot; a team takes kill=robot@seconds"
             )
-    if is_team and not options.seconds:
-        raise UserError("seconds=0: a session of a team has an end; give the seconds")
+    drawn = [key for key in changes if key.startswith("team.")] if is_team and not options.episodes else []
+    if drawn:
+        raise UserError(f"{drawn[0]}: all robots take part in a session; it is for episodes=")
 
 
 def _settings(text: str) -> dict[str, float]:
@@ -182,16 +186,17 @@ def _session(
 
 
 def _team_session(
-    source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float]
+    source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float], kills: "tuple[Kill, ...]"
 ) -> dict[str, Any]:
     from robot_rl.experiment.policies import team_bundles
-    from robot_rl.sim2sim.team import TeamCfg, TeamSession, read_kills
+    from robot_rl.sim2sim.team import TeamCfg, TeamSession
+    from robot_rl.sim2sim.view import TeamView
 
     task = source.cfg.task
     cfg = TeamCfg(
         seconds=options.seconds,
         transport=options.transport,
-        kills=read_kills(options.kill, list(task.robots)),
+        kills=kills,
         seed=_seed(options),
         tick_s=options.tick,
         settings=dict(settings),
@@ -200,14 +205,17 @@ def _team_session(
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sim2sim-")))
         session = stack.enter_context(contextlib.closing(TeamSession(task, team_bundles(bundle, task), cfg, folder)))
+        if options.viewer:
+            view = stack.enter_context(contextlib.closing(TeamView(session, options.host, options.port)))
+            print(f"{view.url}  (Ctrl-C ends it)", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             session.run()
         result = session.report()
-    _show_team(source.name, result)
+    _show_team(source.name, result, {kill.robot: kill.at_s for kill in kills})
     return result
 
 
-def _show_team(name: str, result: Mapping[str, Any]) -> None:
+def _show_team(name: str, result: Mapping[str, Any], kills: Mapping[str, float]) -> None:
     print(f"{name}: the policies ran for {result['policy_s']:g} s, {result['late_ticks']} late ticks")
     if "messages" in result:
         print(
@@ -219,6 +227,8 @@ def _show_team(name: str, result: Mapping[str, Any]) -> None:
         print(f"  {robot}: {what}, policy for {row['policy_s']:g} s, {commands['lost']} commands lost")
         for fault in row["faults"]:
             print(f"    damped by {fault['fault']} after {fault['policy_s']:.2f} s")
+        if not row["killed"] and robot in kills:
+            print(f"    kill={robot}@{kills[robot]:g}: the session ended before")
         for line in _reasons(row):
             print(f"    {line}")
         for metric, value in row["metrics"].items():
@@ -256,7 +266,9 @@ def _show_session(name: str, result: Mapping[str, Any], *, can_fall: bool) -> No
 
 def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
     from robot_rl.evaluate import evaluate_run, evaluation_task
+    from robot_rl.experiment.policies import team_bundles
     from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binary
+    from robot_rl.sim2sim.team_parity import delay_messages, evaluate_team_binaries
 
     if options.transport == "dds":
         raise UserError("transport=dds: not for an evaluation; must be udp or shm")
@@ -270,12 +282,24 @@ def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: 
         transport=options.transport,
         settings=dict(settings),
     )
+    is_team = bool(cfg.task.robots)
     with tempfile.TemporaryDirectory(prefix="sim2sim-") as folder:
         say = functools.partial(print, " ", flush=True)
-        binary = evaluate_binary(cfg.task, bundle, parity, Path(folder), say=say)
+        if is_team:
+            bundles = team_bundles(bundle, cfg.task)
+            binary = evaluate_team_binaries(cfg.task, bundles, parity, Path(folder), say=say)
+        else:
+            binary = evaluate_binary(cfg.task, bundle, parity, Path(folder), say=say)
     policy = source.torch_policy()
+
+    def make_env() -> Any:
+        env = cfg.make_env(num_envs=options.episodes, seed=parity.seed)
+        if is_team:
+            delay_messages(env)
+        return env
+
     trainer = evaluate_run(
-        lambda: cfg.make_env(num_envs=options.episodes, seed=parity.seed),
+        make_env,
         policy=policy,
         bundle=None if policy is not None else bundle,
         seconds=options.seconds,
@@ -304,5 +328,7 @@ def _show_parity(name: str, options: Options, verdict: Mapping[str, Any], kind: 
 def _show_stops(binary: Mapping[str, Any]) -> None:
     stopped = sum(bool(faults) for faults in binary["faults"])
     print(f"  the safety layer stopped it in {stopped} of {len(binary['faults'])} episodes")
-    for line in _reasons(binary):
-        print(f"    {line}")
+    reports = binary.get("binaries", {"": binary.get("binary")})
+    for robot, report in reports.items():
+        for line in _reasons({"binary": report}):
+            print(f"    {robot}{': ' if robot else ''}{line}")

@@ -24,8 +24,14 @@ GENERIC: dict[str, tuple[str, str, str]] = {
 def describe_metrics(env: Any) -> Descriptions:
     """Return what an evaluation may measure in an environment, in the order in which it is shown.
 
-    The task's own metrics are the first ones; one with the name of a generic metric takes its place.
+    The task's own metrics are the first ones; one with the name of a generic metric takes its place. Those of a team
+    of several roles begin with the role's name and a dot.
     """
+    parts = env.parts() if hasattr(env, "parts") else {}
+    if len(parts) > 1:
+        return {
+            f"{role}.{name}": row for role, (crew, _) in parts.items() for name, row in describe_metrics(crew).items()
+        }
     own = env.describe_metrics()
     endings = {f"ended/{name}": ("1", f"share of episodes that ended by it{text}", "") for name, text in _endings(env)}
     rest = {"failure_rate": GENERIC["failure_rate"]} | endings | GENERIC

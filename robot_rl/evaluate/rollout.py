@@ -224,12 +224,7 @@ def evaluate_run(
 def _about(env: Any, seconds: float) -> dict[str, Any]:
     """Return what an evaluation in an environment measures, and of how many episodes of which length [s]."""
     longest = env.max_episode_length * env.step_dt or seconds
-    parts = env.parts() if hasattr(env, "parts") else {}
-    if len(parts) < 2:
-        found = describe_metrics(env)
-    else:
-        found = {f"{role}.{k}": row for role, (crew, _) in parts.items() for k, row in describe_metrics(crew).items()}
-    return {"metrics": found, "episodes": env.num_envs, "seconds": round(min(seconds, longest), 6)}
+    return {"metrics": describe_metrics(env), "episodes": env.num_envs, "seconds": round(min(seconds, longest), 6)}
 
 
 def agreement(shadow: Shadow, torch_summary: Summary, onnx_summary: Summary, episodes: int) -> dict[str, Any]:

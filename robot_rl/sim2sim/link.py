@@ -17,7 +17,7 @@ from robot_rl.errors import PeerError, UserError
 from robot_rl.sim2sim.binary import Binary, load_runtime
 
 if TYPE_CHECKING:
-    from robot_rl.sim2sim.plant import Plant
+    from robot_rl.sim2sim.plant import Body, ClockedBody, Plant
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT = 20000
@@ -179,7 +179,7 @@ class Link:
         self.notes.append(note)
 
 
-def make_link(plant: Plant, address: str, bundle: Path) -> Link:
+def make_link(body: Body, address: str, bundle: Path) -> Link:
     """Return the robot's end of the protocol for a simulated robot that runs the policy of a bundle.
 
     Raises:
@@ -190,7 +190,7 @@ def make_link(plant: Plant, address: str, bundle: Path) -> Link:
     from robot_rl_deploy.observe import needed_signals
     from robot_rl_deploy.terms import MEASURED, kind_of
 
-    signals, robot = plant.env.robot_state(), plant.env.scene.robot
+    signals, robot = body.env.robot_state(), body.env.scene.robot
     heights = signals["height_scan"].shape[1] if "height_scan" in signals else 0
     contract = read_bundle(bundle).contract
     own = [name for name in needed_signals(contract) if name not in contract.received]
@@ -198,10 +198,10 @@ def make_link(plant: Plant, address: str, bundle: Path) -> Link:
     for name in measured:
         if name not in signals:
             has = ", ".join(other for other in signals if kind_of(other) == MEASURED) or "none"
-            right = f"its policy reads {name}; task={plant.env.cfg.name} measures {has}"
+            right = f"its policy reads {name}; task={body.env.cfg.name} measures {has}"
             raise UserError(f"bundle={bundle}: {right}")
     sizes = {name: signals[name].shape[1] for name in measured}
-    return Link(address, robot.name, plant.joint_names, feet=len(robot.feet), heights=heights, measured=sizes)
+    return Link(address, robot.name, body.joint_names, feet=len(robot.feet), heights=heights, measured=sizes)
 
 
 def request_of(runtime: Any, request: str) -> Any:
@@ -257,44 +257,44 @@ class Lockstep:
         self._link, self._binary, self._states = link, binary, states
         self._is_answered = False
 
-    def connect(self, plant: Plant) -> None:
-        """Send the plant's state, with its clock stopped, until the binary commands, else raise a PeerError."""
+    def connect(self, body: ClockedBody) -> None:
+        """Send the robot's state, with its clock stopped, until the binary commands, else raise a PeerError."""
         end = time.monotonic() + self.TIMEOUT_S
         while not self._link.take():
             if not self._binary.alive or time.monotonic() > end:
                 raise self._silent()
             self._link.wait(0.02)
-            self._send(plant)
+            self._send(body)
 
-    def align(self, plant: Plant) -> None:
-        """Send the plant's state, with its clock stopped, until the policy has run at it."""
+    def align(self, body: ClockedBody) -> None:
+        """Send the robot's state, with its clock stopped, until the policy has run at it."""
         for _ in range(self._states + 1):
-            sequence = self._send(plant)
+            sequence = self._send(body)
             if _answers(self.wait(self.PATIENCE, sequence), sequence):
                 return
         raise PeerError(f"robot-rl-infer runs no policy: {self._binary.last_line()}")
 
-    def fill(self, plant: Plant) -> None:
+    def fill(self, body: ClockedBody) -> None:
         """After `align`, send the state until the policy is to run at the next one."""
         for _ in range(self._states - 1):
-            self._send_between(plant)
+            self._send_between(body)
 
-    def request(self, plant: Plant) -> Any:
+    def request(self, body: ClockedBody) -> Any:
         """Send the state at the start of a control step, and return the policy's answer.
 
         The binary may miss a state because the next one has already arrived; then this one is sent again.
         """
-        self._is_answered, first = True, self._send(plant)
+        self._is_answered, first = True, self._send(body)
         for _ in range(self._states + 1):
             if _answers(self.wait(self.PATIENCE, first), first):
                 return self._link.command
-            self._send(plant)
+            self._send(body)
         raise self._silent()
 
-    def tick(self, plant: Plant) -> Any:
+    def tick(self, body: ClockedBody) -> Any:
         """Send the state if every tick has one; `request` has sent the first of a control step."""
         if not self._is_answered and self._states > 1:
-            self._send_between(plant)
+            self._send_between(body)
         self._is_answered = False
         return self._link.command
 
@@ -320,13 +320,13 @@ class Lockstep:
             link.wait(0.05)
         raise self._silent()
 
-    def _send(self, plant: Plant) -> int:
-        plant.sense(self._link.low, self._link.measured)
-        return self._link.send(plant.clock_s)
+    def _send(self, body: ClockedBody) -> int:
+        body.sense(self._link.low, self._link.measured)
+        return self._link.send(body.clock_s)
 
-    def _send_between(self, plant: Plant) -> None:
+    def _send_between(self, body: ClockedBody) -> None:
         """Send a state at which the policy does not run, and wait until the writer has seen it."""
-        self._send(plant)
+        self._send(body)
         self.wait(self.SEEN)
 
     def _silent(self) -> PeerError:

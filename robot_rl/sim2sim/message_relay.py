@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import select
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,13 @@ class MessageRelay:
         """Return the words with which a robot's binary uses this relay."""
         ends = {"--team-listen": self._receivers[name], "--team-send": self._sockets[name].getsockname()}
         return ["--team-name", name, *(word for key, at in ends.items() for word in (key, f"udp:{at[0]}:{at[1]}"))]
+
+    def wait(self, senders: Iterable[str], timeout_s: float) -> None:
+        """Wait until there is something of each of these robots to `carry`, or the time is over."""
+        end = time.monotonic() + timeout_s
+        waiting = {self._sockets[name] for name in senders}
+        while waiting and (left := end - time.monotonic()) > 0:
+            waiting -= set(select.select(list(waiting), [], [], left)[0])
 
     def carry(self, now_s: float) -> None:
         """Receive what was sent up to now, and send on what is due; the time is of a clock of the caller's [s]."""

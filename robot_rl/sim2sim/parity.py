@@ -20,7 +20,7 @@ from robot_rl.evaluate.meter import describe_metrics
 from robot_rl.metrics.description import Descriptions, judged
 from robot_rl.sim2sim.binary import Binary
 from robot_rl.sim2sim.link import LOOPBACK, Link, Lockstep, free_ports, make_link
-from robot_rl.sim2sim.plant import TICK_S, Plant
+from robot_rl.sim2sim.plant import TICK_S, Body, ClockedBody, Plant
 
 if TYPE_CHECKING:
     from robot_rl_deploy.contract import Contract
@@ -62,8 +62,47 @@ class ParityCfg:
     settings: dict[str, float] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Responder:
+    """A robot's binary that answers each state, for all worlds."""
+
+    link: Link
+    steps: Lockstep
+    binary: Binary
+    contract: Contract
+
+
+def start_responder(
+    body: Body,
+    bundle: Path,
+    cfg: ParityCfg,
+    folder: Path,
+    stack: contextlib.ExitStack,
+    *,
+    words: Sequence[str] = (),
+) -> Responder:
+    """Start a robot's binary in lockstep, until `stack` closes; `words` are further ones of its command line."""
+    from robot_rl_deploy.bundle import read_bundle
+
+    port = free_ports(1)[0]
+    address = f"udp:{LOOPBACK}:{port}" if cfg.transport == "udp" else f"shm:sim2sim-{port}"
+    link = make_link(body, address, bundle)
+    stack.callback(link.close)
+    states = body.env.cfg.sim.decimation if cfg.all_states else 1
+    binary = Binary(
+        bundle,
+        folder,
+        transport=address,
+        operator="robot",
+        settings=PATIENT | {"steps_per_state": float(states)} | (cfg.settings or {}),
+        arguments=["--fifo-writer", "0", "--fifo-policy", "0", "--no-watchdog", *words],
+    )
+    stack.callback(binary.stop)
+    return Responder(link, Lockstep(link, binary, states), binary, read_bundle(bundle).contract)
+
+
 class BinaryController:
-    """The binary as a controller: it acts on the plant's raw states, not on the environment's observation.
+    """The binary of one robot as a controller: it acts on raw states, not on the environment's observation.
 
     Attributes:
         faults: Faults of the binary so far.
@@ -72,44 +111,51 @@ class BinaryController:
     PATIENCE, REPEAT = 100, 5
     """How often a request is repeated, and after how many commands of the writer."""
 
-    def __init__(self, plant: Plant, link: Link, steps: Lockstep, contract: Contract) -> None:
-        """Control a plant; the contract turns the binary's targets back into actions."""
-        self._plant, self._link, self._steps = plant, link, steps
-        names = plant.joint_names
+    def __init__(self, body: ClockedBody, responder: Responder) -> None:
+        """Control a robot by its binary, whose contract turns targets back into actions."""
+        self._body, self._link, self._steps = body, responder.link, responder.steps
+        contract = responder.contract
+        names = body.joint_names
         self._index = [names.index(action.joint) for action in contract.actions]
         self._is_effort = np.array([action.kind == "effort" for action in contract.actions])
         self._scale = np.array([action.scale for action in contract.actions], np.float32)
         self._offset = np.array([action.offset for action in contract.actions], np.float32)
         parts = [component.name for component in contract.command]
         self._commanded = [parts.index(action.command) for action in contract.actions if action.command]
-        command = getattr(plant.env.state, "command", None)
+        command = getattr(body.env.state, "command", None)
         self._has_command = command is not None and command.ndim == 2 and command.shape[1] > 0
         self.faults: list[str] = []
-        plant.connect(steps)
 
     def act(self, env: Any, obs: Any) -> torch.Tensor:
         """Send the state, wait for the policy's command, and return its action (1, num_actions)."""
+        return torch.from_numpy(self.answer())[None]
+
+    def answer(self) -> np.ndarray:
+        """Send the state, wait for the policy's command, and return its action (num_actions,)."""
         self._operate("")
-        command = self._steps.request(self._plant)
+        command = self._steps.request(self._body)
         if self._link.phase == "DAMPING" and (not self.faults or self.faults[-1] != self._link.fault):
             self.faults.append(self._link.fault)
         target = np.where(self._is_effort, command.tau[self._index], command.q[self._index])
         if self._commanded:
-            target = target - self._plant.env.state.command[0, self._commanded].cpu().numpy()
-        return torch.from_numpy(((target - self._offset) / self._scale).astype(np.float32))[None]
+            target = target - self._command()[self._commanded]
+        return ((target - self._offset) / self._scale).astype(np.float32)
 
     def reset(self, done: torch.Tensor) -> None:
+        """Begin an episode, if the world's has ended."""
+        if bool(done[0]):
+            self.begin()
+
+    def begin(self) -> None:
         """Begin an episode: damp, stand and start the policy again, while the simulation's clock is stopped."""
-        if not bool(done[0]):
-            return
-        self._plant.was_reset()
+        self._body.was_reset()
         if not self._link.notes:
-            self._steps.connect(self._plant)
-        self._steps.align(self._plant)
+            self._steps.connect(self._body)
+        self._steps.align(self._body)
         for request, phase in (("damp", "DAMPING"), ("stand", "STAND"), ("policy", "POLICY")):
             self._reach(request, phase)
         # The policy resets itself in its first step, which is the episode's.
-        self._steps.fill(self._plant)
+        self._steps.fill(self._body)
 
     def _reach(self, request: str, phase: str) -> None:
         """Request a phase until it is granted."""
@@ -120,7 +166,10 @@ class BinaryController:
         raise PeerError(f"robot-rl-infer does not go to {phase}: it is in {self._link.phase}, fault {self._link.fault}")
 
     def _operate(self, request: str) -> None:
-        self._link.operate(request, self._plant.env.state.command[0].cpu().numpy() if self._has_command else None)
+        self._link.operate(request, self._command() if self._has_command else None)
+
+    def _command(self) -> np.ndarray:
+        return self._body.env.state.command[self._body.row].cpu().numpy()
 
 
 def evaluate_binary(
@@ -143,45 +192,42 @@ def evaluate_binary(
         UserError: The runtime is not installed.
         PeerError: The binary ended or does not answer.
     """
-    from robot_rl_deploy.bundle import read_bundle
-
     from robot_rl.evaluate.rollout import evaluate
 
-    contract = read_bundle(bundle).contract
     rows: list[dict[str, float]] = []
     metrics: Descriptions = {}
     faults: list[list[str]] = []
     with contextlib.ExitStack() as stack:
         plant = Plant(task, seed=cfg.seed, tick_s=cfg.tick_s)
-        address = f"udp:{LOOPBACK}:{free_ports(1)[0]}" if cfg.transport == "udp" else f"shm:sim2sim-{free_ports(1)[0]}"
-        link = make_link(plant, address, bundle)
-        stack.callback(link.close)
-        states = plant.env.cfg.sim.decimation if cfg.all_states else 1
-        binary = Binary(
-            bundle,
-            folder,
-            transport=address,
-            operator="robot",
-            settings=PATIENT | {"steps_per_state": float(states)} | (cfg.settings or {}),
-            arguments=["--fifo-writer", "0", "--fifo-policy", "0", "--no-watchdog"],
-        )
-        stack.callback(binary.stop)
+        responder = start_responder(plant, bundle, cfg, folder, stack)
         for world in range(cfg.episodes):
             if world:
                 plant = Plant(task, seed=cfg.seed, world=world, tick_s=cfg.tick_s)
             with contextlib.closing(plant):
                 metrics = describe_metrics(plant.env)
-                controller = BinaryController(plant, link, Lockstep(link, binary, states), contract)
+                plant.connect(responder.steps)
+                controller = BinaryController(plant, responder)
                 summary = evaluate(plant.env, controller, seconds=cfg.seconds)
-            del link.notes[:-1]
-            values = {name: value["mean"] for name, value in summary.items() if value is not None}
-            rows.append(values)
+            del responder.link.notes[:-1]
+            rows.append(world_figures(summary, metrics, world, say))
             faults.append(controller.faults)
-            shown = (f"{name} {values[name]:.4g}" for name in judged(metrics) if name in values)
-            say(f"world {world}: {', '.join(shown)}")
+    return {"episodes": by_metric(rows, metrics), "faults": faults, "binary": responder.binary.report()}
+
+
+def world_figures(
+    summary: Mapping[str, Any], metrics: Descriptions, world: int, say: Callable[[str], None]
+) -> dict[str, float]:
+    """Return the mean of each metric that a world has, and say those that are judged."""
+    values = {name: value["mean"] for name, value in summary.items() if value is not None}
+    shown = (f"{name} {values[name]:.4g}" for name in judged(metrics) if name in values)
+    say(f"world {world}: {', '.join(shown)}")
+    return values
+
+
+def by_metric(rows: Sequence[Mapping[str, float]], metrics: Descriptions) -> dict[str, list[float]]:
+    """Return metric -> one value per world, NaN where it has none."""
     names = [name for name in metrics if any(name in row for row in rows)]
-    episodes = {name: [row.get(name, float("nan")) for row in rows] for name in names}
-    return {"episodes": episodes, "faults": faults, "binary": binary.report()}
+    return {name: [row.get(name, float("nan")) for row in rows] for name in names}
 
 
 def compare(
@@ -197,20 +243,25 @@ def compare(
     Returns:
         "survival" and each metric of the task that has better values: {"binary", "trainer", "difference", "bound",
         "holds"}, and "holds": whether all do. The difference is absolute for survival, the share of episodes that did
-        not fail, else relative to the trainer's mean; such a metric also has "better", and holds where the binary is.
+        not fail, else relative to the trainer's mean unless that is 0; such a metric also has "better", and holds where the binary
+        is.
 
     Raises:
         UserError: All episodes of one of them were quarantined.
     """
-    if "failure_rate" not in binary or trainer["failure_rate"] is None:
-        raise UserError("all episodes were quarantined, so that there is nothing to compare; see docs/quarantine.md")
-    survival = 1.0 - float(np.nanmean(binary["failure_rate"])), 1.0 - trainer["failure_rate"]["mean"]
-    result: dict[str, Any] = {"survival": _row(*survival, 1.0, SURVIVAL_BOUND)}
+    result: dict[str, Any] = {}
+    for name in [name for name in trainer if name.rpartition(".")[2] == "failure_rate"]:
+        if name not in binary or trainer.get(name) is None:
+            raise UserError(
+                "all episodes were quarantined, so that there is nothing to compare; see docs/quarantine.md"
+            )
+        survival = 1.0 - float(np.nanmean(binary[name])), 1.0 - trainer[name]["mean"]
+        result[name.replace("failure_rate", "survival")] = _row(*survival, 1.0, SURVIVAL_BOUND)
     for name in judged(metrics):
         if name in binary and trainer.get(name) is not None:
             mean = float(trainer[name]["mean"])
             found = float(np.nanmean(binary[name]))
-            result[name] = _row(found, mean, max(abs(mean), 1e-9), ERROR_BOUND)
+            result[name] = _row(found, mean, abs(mean) or 1.0, ERROR_BOUND)
             result[name]["better"] = found < mean if metrics[name]["better"] == "smaller" else found > mean
             result[name]["holds"] |= result[name]["better"]
     result["holds"] = all(row["holds"] for row in result.values())

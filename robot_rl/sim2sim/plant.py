@@ -32,7 +32,7 @@ CONTACT_N = 1.0
 class Exchange(Protocol):
     """Exchanges the plant's states for commands."""
 
-    def tick(self, plant: Plant) -> Any:
+    def tick(self, plant: Plant, /) -> Any:
         """Send the plant's state; return the command to obey until the next tick, None before the first."""
         ...
 
@@ -233,7 +233,30 @@ class Body:
             values[0, self._base_dof] = 0.0
 
 
-class Plant(Body):
+class ClockedBody(Body):
+    """A robot with a clock of its own, on which each reset takes RESET_S; what gives the time is a subclass's."""
+
+    _unseen_s = 0.0
+
+    @property
+    def time_s(self) -> float:
+        """Simulated time since the start [s]."""
+        raise NotImplementedError
+
+    @property
+    def clock_s(self) -> float:
+        """The robot's own clock [s]."""
+        return self.time_s + self._unseen_s
+
+    def was_reset(self) -> None:
+        """Note that the environment has reset the robot."""
+        self._is_fresh = self._was_reset = True
+        self._unseen_s += RESET_S
+        if self._supported:
+            self.hold(True)
+
+
+class Plant(ClockedBody):
     """One world, stepped tick by tick under commands.
 
     Attributes:
@@ -259,7 +282,7 @@ class Plant(Body):
             self.env: Env = env
         super().__init__(self.env, self.env.engine)
         self.tick_s = changed.sim.timestep
-        self.ticks, self._unseen_s = 0, 0.0
+        self.ticks = 0
         self.on_tick: Callable[[], None] | None = None
         self._exchange: Exchange | None = None
         engine: Any = self.env.engine
@@ -275,11 +298,6 @@ class Plant(Body):
         """Simulated time since the start [s]."""
         return self.ticks * self.tick_s
 
-    @property
-    def clock_s(self) -> float:
-        """The robot's own clock [s]; each reset takes RESET_S of it."""
-        return self.time_s + self._unseen_s
-
     def _run_ticks(self, substeps: int) -> None:
         """Run a control period, tick by tick, in place of the engine's step."""
         self.begin()
@@ -293,13 +311,6 @@ class Plant(Body):
             if self.on_tick is not None:
                 self.on_tick()
         self.begin()
-
-    def was_reset(self) -> None:
-        """Note that the environment has reset the world."""
-        self._is_fresh = self._was_reset = True
-        self._unseen_s += RESET_S
-        if self._supported:
-            self.hold(True)
 
     def close(self) -> None:
         """Close the environment."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from robot_rl.errors import PeerError, UserError, as_user_error, suggest
 from robot_rl.sim2sim.binary import Binary, high_priority, load_runtime
 from robot_rl.sim2sim.link import BEHIND_S, LOOPBACK, Link, free_ports, make_link, request_of
 from robot_rl.sim2sim.message_relay import MessageRelay
-from robot_rl.sim2sim.plant import TICK_S, Body, plant_task
+from robot_rl.sim2sim.plant import TICK_S, Body, ClockedBody, plant_task
 from robot_rl.sim2sim.session import DAY_S, REPEAT_S, STAND_S, START_S, command_figures
 from robot_rl.viewer.command import command_info
 
@@ -36,11 +36,11 @@ class Kill:
     at_s: float
 
 
-def read_kills(text: str, robots: list[str]) -> tuple[Kill, ...]:
-    """Return the kills of an option such as "rear@4,front@6".
+def read_kills(text: str, robots: list[str], seconds: float = 0.0) -> tuple[Kill, ...]:
+    """Return the kills of an option such as "rear@4,front@6", for a session of so many seconds (0: without an end).
 
     Raises:
-        UserError: It is written otherwise, or there is no such robot.
+        UserError: It is written otherwise, there is no such robot, or the session ends before.
     """
     found = []
     for part in filter(None, text.split(",")):
@@ -53,6 +53,8 @@ def read_kills(text: str, robots: list[str]) -> tuple[Kill, ...]:
             raise UserError(f"kill={text}: '{part}' must be robot@seconds, such as {robots[-1]}@4")
         if name not in robots:
             raise UserError(f"kill={text}: there is no robot '{name}'; {suggest(name, robots)}")
+        if 0 < seconds <= when:
+            raise UserError(f"kill={text}: the session ends after {seconds:g} s; give seconds= above {when:g}")
         found.append(Kill(name, when))
     return tuple(found)
 
@@ -62,7 +64,7 @@ class TeamCfg:
     """Settings of a session of a team.
 
     Attributes:
-        seconds: Time under the policies [s].
+        seconds: Time under the policies [s]; 0: without an end.
         transport: "udp", "shm" or "dds"; with dds each robot has a domain of its own.
         kills: Whose binary is killed, and when.
         seed: Of the world.
@@ -82,6 +84,34 @@ class TeamCfg:
     arguments: tuple[str, ...] = ()
 
 
+class TeamBody(ClockedBody):
+    """A robot of a team, by the time of its world."""
+
+    def __init__(self, plant: TeamPlant, *args: Any, **options: Any) -> None:
+        """Bind the arrays as `robot_rl.sim2sim.plant.Body` does."""
+        super().__init__(*args, **options)
+        self._plant = plant
+
+    @property
+    def time_s(self) -> float:
+        """Simulated time of the world [s]."""
+        return self._plant.time_s
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it takes part: it has joined, and has not fallen."""
+        state: Any = self.env.state
+        return bool(state.active[self.row])
+
+
+class TeamExchange(Protocol):
+    """Exchanges the states of a team for commands."""
+
+    def tick(self, plant: TeamPlant, /) -> None:
+        """Send the robots' states; give each the command that it obeys until the next tick."""
+        ...
+
+
 class TeamPlant:
     """One world of a team, stepped tick by tick under the commands of its robots' binaries.
 
@@ -93,8 +123,8 @@ class TeamPlant:
         notes: Differences to the training.
     """
 
-    def __init__(self, task: Any, *, seed: int, tick_s: float = TICK_S) -> None:
-        """Build the world; what raises a UserError is that of `robot_rl.sim2sim.plant.plant_task`."""
+    def __init__(self, task: Any, *, seed: int, world: int = 0, tick_s: float = TICK_S) -> None:
+        """Build world number `world` of a seed; what raises a UserError is that of `plant_task`."""
         from robot_rl_envs.make import make_env
 
         from robot_rl.sources.native import start_warp
@@ -102,16 +132,18 @@ class TeamPlant:
         changed, self.notes = plant_task(task, tick_s)
         start_warp()
         with as_user_error():
-            env: Any = make_env(changed, num_envs=1, device="cpu", engine="mujoco", seed=seed, num_threads=1)
+            env: Any = make_env(
+                changed, num_envs=1, device="cpu", engine="mujoco", seed=seed, num_threads=1, world_offset=world
+            )
         self.env = env
-        self.bodies: dict[str, Body] = {}
+        self.bodies: dict[str, TeamBody] = {}
         for crew, where in zip(env.crews.values(), env.scene.maps, strict=True):
             for row, agent in enumerate(crew.scene.crew.agents):
                 places = {kind: at[row] for kind, at in where.at.items()}
-                self.bodies[env.agents[agent]] = Body(crew, env.engine, row=row, places=places)
+                self.bodies[env.agents[agent]] = TeamBody(self, crew, env.engine, row=row, places=places)
         self.bodies = {name: self.bodies[name] for name in env.agents}
         self.tick_s, self.ticks = changed.sim.timestep, 0
-        self._exchange: TeamRealTime | None = None
+        self._exchange: TeamExchange | None = None
         self._step = env.engine.step
         env.engine.step = self._run_ticks
 
@@ -120,7 +152,7 @@ class TeamPlant:
         """Simulated time since the start [s]."""
         return self.ticks * self.tick_s
 
-    def connect(self, exchange: TeamRealTime) -> None:
+    def connect(self, exchange: TeamExchange) -> None:
         """Take the commands from an exchange."""
         self._exchange = exchange
 
@@ -230,7 +262,7 @@ class TeamSession:
         with contextlib.ExitStack() as stack:
             self.plant = TeamPlant(for_session(task), seed=cfg.seed, tick_s=cfg.tick_s)
             stack.callback(self.plant.close)
-            self.message_relay = _make_message_relay(bundles, cfg.seed)
+            self.message_relay = make_message_relay(bundles, cfg.seed)
             if self.message_relay is not None:
                 stack.callback(self.message_relay.close)
             self.members = {
@@ -244,9 +276,8 @@ class TeamSession:
         self._zeros = torch.zeros(self.plant.env.num_envs, self.plant.env.num_actions)
 
     def _start(self, name: str, body: Body, bundle: Path, folder: Path, stack: contextlib.ExitStack) -> Member:
-        any_body: Any = body  # It has what the robot's end of the protocol reads of a plant.
         address = self._address(name, body)
-        link = make_link(any_body, address, bundle)
+        link = make_link(body, address, bundle)
         stack.callback(link.close)
         heard = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
         operator = self._runtime.OperatorEnd(heard)
@@ -295,7 +326,8 @@ class TeamSession:
 
     def _is_over(self) -> bool:
         if self._is_walking:
-            return self.policy_s >= self.cfg.seconds or all(member.is_out for member in self.members.values())
+            is_late = 0 < self.cfg.seconds <= self.policy_s
+            return is_late or all(member.is_out for member in self.members.values())
         if self.plant.time_s > START_S + self._stand_s:
             states = ", ".join(
                 f"{m.name} is in {m.phase or 'no phase'}, fault {m.link.fault}" for m in self.members.values()
@@ -303,12 +335,17 @@ class TeamSession:
             raise PeerError(f"the binaries of the team did not walk in {START_S:g} s: {states}")
         return False
 
+    def kill(self, name: str) -> None:
+        """Kill the binary of a robot (SIGKILL)."""
+        member = self.members[name]
+        if not member.is_killed:
+            os.kill(member.binary.process.pid, signal.SIGKILL)
+            member.is_killed = True
+
     def _kill(self) -> None:
         for kill in self.cfg.kills:
-            member = self.members[kill.robot]
-            if self._is_walking and not member.is_killed and self.policy_s >= kill.at_s:
-                os.kill(member.binary.process.pid, signal.SIGKILL)
-                member.is_killed = True
+            if self._is_walking and self.policy_s >= kill.at_s:
+                self.kill(kill.robot)
 
     def _steer(self) -> None:
         """Send each binary its command, and the request for the next phase."""
@@ -401,13 +438,18 @@ class TeamSession:
         self._stack.close()
 
 
-def _make_message_relay(bundles: Mapping[str, Path], seed: int) -> MessageRelay | None:
-    """Return what carries the messages between the robots; None where their contracts have none."""
+def make_message_relay(bundles: Mapping[str, Path], seed: int, *, perfect: bool = False) -> MessageRelay | None:
+    """Return what carries the messages between the robots, None where their contracts have none.
+
+    With `perfect` it carries each at once.
+    """
     from robot_rl_deploy.bundle import read_bundle
 
     contracts = {name: read_bundle(path).contract for name, path in bundles.items()}
-    first = next(iter(contracts.values()))
-    return MessageRelay(tuple(contracts), first.messages, seed) if first.messages else None
+    messages = next(iter(contracts.values())).messages
+    if perfect:
+        messages = [dataclasses.replace(message, latency_s=(0.0, 0.0), loss=0.0) for message in messages]
+    return MessageRelay(tuple(contracts), messages, seed) if messages else None
 
 
 def for_session(task: Any) -> Any:

@@ -13,6 +13,7 @@ namespace robot_rl {
 namespace {
 
 constexpr int kMaxDrain = 64;                        // datagrams read at one state
+constexpr std::int64_t kRounding = 20;               // so small a part of a period is an inexact time
 constexpr std::int64_t kForgotten = 500'000'000;     // [ns] of silence after which a robot's numbers may begin again
 
 /// The contract whose observations are the terms of the messages, in their order.
@@ -75,10 +76,11 @@ bool TeamLink::take_state(LowState& state) noexcept {
   const auto now = now_ns();
   receive(now);
   complete(state, now);
-  if (state.receive_time_ns >= next_ns_) {
-    // Once in a control period, in step with the states.
-    const bool late = next_ns_ == 0 || state.receive_time_ns > next_ns_ + period_ns_;
-    next_ns_ = (late ? state.receive_time_ns : next_ns_) + period_ns_;
+  // Once in a control period of the robot's clock, in step with the states; begun again where the clock jumps.
+  const std::int64_t at = state.robot_time_ns;
+  const bool jumps = at > next_ns_ + period_ns_ || at < next_ns_ - 2 * period_ns_;
+  if (jumps || at >= next_ns_ - period_ns_ / kRounding) {
+    next_ns_ = (jumps ? at : next_ns_) + period_ns_;
     broadcast(state);
   }
   return true;

@@ -15,9 +15,8 @@ from robot_rl.errors import UserError
 from robot_rl.evaluate import evaluation_task
 from robot_rl.evaluate.controllers import robot_state
 from robot_rl.learn.networks.actor_critic import Actor
-from robot_rl.sim2sim.binary import Binary
-from robot_rl.sim2sim.link import LOOPBACK, Lockstep, free_ports, make_link
-from robot_rl.sim2sim.parity import PATIENT, BinaryController
+from robot_rl.sim2sim.link import LOOPBACK, free_ports, make_link
+from robot_rl.sim2sim.parity import BinaryController, ParityCfg, start_responder
 from robot_rl.sim2sim.plant import Plant
 from tests.deploy.conftest import load
 
@@ -50,13 +49,9 @@ def test_actions_in_lockstep_are_the_bundles(ball, bundle, tmp_path):
     with contextlib.ExitStack() as stack:
         plant = stack.enter_context(contextlib.closing(Plant(task, seed=3, tick_s=0.0)))
         assert list(plant.env.robot_state())[-2:] == ["measured/ball_vel", "measured/ball_pos"]
-        address = f"udp:{LOOPBACK}:{free_ports(1)[0]}"
-        link = make_link(plant, address, bundle)
-        stack.callback(link.close)
-        settings = PATIENT | {"steps_per_state": 1.0}
-        binary = Binary(bundle, tmp_path, transport=address, operator="robot", settings=settings, arguments=NO_REALTIME)
-        stack.callback(binary.stop)
-        controller = BinaryController(plant, link, Lockstep(link, binary, 1), policy.contract)
+        responder = start_responder(plant, bundle, ParityCfg(), tmp_path, stack)
+        plant.connect(responder.steps)
+        controller = BinaryController(plant, responder)
         obs = plant.env.reset()
         controller.reset(torch.ones(1, dtype=torch.bool))
         for step in range(STEPS):

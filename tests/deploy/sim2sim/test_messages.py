@@ -18,7 +18,7 @@ NAMES = ("left", "right")
 LATENCY_S, MAX_AGE_S = 0.06, 0.2
 
 
-def make_task(path, *, wider=False):
+def make_task(path, *, wider=False, effort=20.0):
     """Two arms that move at random around their default pose, and receive each other's joint positions.
 
     With `wider` they also send their velocities, in the same message.
@@ -26,7 +26,7 @@ def make_task(path, *, wider=False):
     from tests.unit.arm import ARM
 
     path.write_text(ARM.replace('<site name="mark" pos="0.5 0.5 0"/>', ""))
-    gains = {"default_pos": 0.3, "effort_limit": 20.0, "velocity_limit": 10.0, "kp": 40.0, "kd": 2.0}
+    gains = {"default_pos": 0.3, "effort_limit": effort, "velocity_limit": 10.0, "kp": 40.0, "kd": 2.0}
     joints = tuple(Joint(name=name, **gains) for name in ("pan", "shoulder", "elbow"))
     arm = Robot(name="arm3", model=path, joints=joints)
     sent = {"joints": Observation(observations.joint_pos_rel)}

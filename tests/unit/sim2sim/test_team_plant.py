@@ -90,8 +90,12 @@ def test_kills():
     [
         (("policy=go2_flat", "kill=rear@4"), "kill=rear@4: is for a task with several robots"),
         (("policy=go2_pair_carry", "faults=nan@5"), "faults=nan@5: is for a task of one robot"),
-        (("policy=go2_pair_carry", "episodes=2"), "episodes=2: is for a task of one robot"),
-        (("policy=go2_pair_carry", "seconds=0"), "seconds=0: a session of a team has an end"),
+        (("policy=go2_pair_carry", "episodes=2", "kill=rear@1"), "kill=rear@1: is only for a session; leave episodes"),
+        (
+            ("policy=go2_pair_carry", "seconds=3", "kill=rear@3"),
+            "kill=rear@3: the session ends after 3 s; give seconds= above 3",
+        ),
+        (("policy=go2_pair_carry", "team.size=[1,1]"), "team.size: all robots take part in a session"),
     ],
 )
 def test_what_is_for_one_robot_or_for_a_team(words, line, capsys, monkeypatch):

@@ -202,6 +202,11 @@ def test_bad_figures_of_messages(fields, line):
         Message(terms={}, **fields)
 
 
+def test_nothing_is_late_in_a_group_without_noise(puck_task):
+    assert sending(puck_task).late_messages()
+    assert sending(puck_task, noise=False).late_messages() == {}
+
+
 def test_an_evaluation_with_late_messages(puck_task):
     task = sending(puck_task, message={"latency_s": (0.0, 0.02)})
     rows, generator = [], torch.Generator().manual_seed(0)
