@@ -51,6 +51,12 @@ class Packing:
     public_key: Path | None = None
 
 
+def _policy_of(bundle: Path) -> list[str]:
+    """Return the name of a team's policy, which is its folder's, where the team has several; else nothing."""
+    several = len(list(bundle.resolve().parent.glob("*/contract.json"))) > 1
+    return [bundle.resolve().name] if several else []
+
+
 def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tuple[Path, BundleReport]:
     """Check a bundle and write the tarball for a robot's computer.
 
@@ -60,7 +66,8 @@ def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tup
         packing: Options.
 
     Returns:
-        The tarball, `<robot>-<run id>.tar.gz`, and the report of the bundle's check.
+        The tarball, `<robot>-<run id>.tar.gz`, with `-<policy>` where a team has several, and the report of the
+        bundle's check.
 
     Raises:
         FileNotFoundError: The bundle or the runtime's sources are not there.
@@ -73,7 +80,8 @@ def write_tarball(bundle: Path, to: Path, packing: Packing | None = None) -> tup
     if packing.public_key is not None:  # pack neither a bundle that the robot would refuse, nor a private key
         read_bundle(bundle, signed_by=packing.public_key)
     contract = report.contract
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{contract.robot}-{contract.training.run_id}").lstrip(".")
+    parts = [contract.robot, contract.training.run_id, *_policy_of(bundle)]
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts)).lstrip(".")
     files = _bundle_files(bundle) | _source_files(packing.runtime or find_runtime()) | _jetson_files()
     files["settings.json"] = (json.dumps(SETTINGS, indent=1) + "\n").encode()
     files["robot-rl.env"] = environment(contract.robot, packing).encode()

@@ -96,7 +96,8 @@ class Team:
     def __post_init__(self) -> None:
         lo, hi = self.size
         fits = is_whole(lo, 0, MAX_AGENTS) and is_whole(hi, lo, MAX_AGENTS) and (lo > 0) == (hi > 0)
-        require(fits, "size", self.size, f"must be (least, most) in [1, {MAX_AGENTS}], or (0, 0) for all")
+        right = f"must be (least, most) with 1 <= least <= most <= {MAX_AGENTS}, or (0, 0) for all"
+        require(fits, "size", self.size, right)
         require(is_number(self.joins) and 0 <= self.joins <= 1, "joins", self.joins, "must be in [0, 1]")
         fits = are_numbers(self.join_s, 2) and 0 < self.join_s[0] <= self.join_s[1]
         require(fits, "join_s", self.join_s, "must be (lo, hi) with 0 < lo <= hi [s]")
@@ -218,3 +219,6 @@ def check_team(robots: Mapping[str, Agent], roles: Mapping[str, Role], team: Tea
     right = f"the task has {count} robots, {', '.join(robots)}"
     require(team.size[1] <= count, "team.size", team.size, right)
     require(team.least <= count, "team.least", team.least, right)
+    fewest = team.size[0] or count
+    right = f"an episode may begin with {fewest} of them (team.size={team.size}), and would end at once"
+    require(team.least <= fewest, "team.least", team.least, right)

@@ -22,7 +22,7 @@ from robot_rl_envs.entries import (
     check_terms,
     named_kind,
 )
-from robot_rl_envs.objects import Articulated, Contact, Object, check_objects
+from robot_rl_envs.objects import OTHERS, Articulated, Contact, Object, check_objects
 from robot_rl_envs.sensing.camera import ImageGroup
 from robot_rl_envs.sensing.pipeline import OPTIONS
 from robot_rl_envs.sensing.sensors import Sensors
@@ -272,6 +272,7 @@ class Task:
         if not self.robots:
             require(isinstance(self.robot, Robot), "robot", self.robot, "must be a Robot, or give several as robots=")
             require(not self.roles, "roles", list(self.roles), "a task of one robot has none; leave them out")
+            require(self.team == Team(), "team", self.team, "a task of one robot has none; leave it out")
             return
         check_team(self.robots, self.roles, self.team)
         self.robot = next(iter(self.robots.values())).robot
@@ -280,6 +281,10 @@ class Task:
         require(not self.motions, "motions", list(self.motions), "are for a task of one robot; leave them out")
         for role, crew in ((crew.role, self.of_role(crew)) for crew in self.crews):
             path = f"roles.{role}." if role in self.roles else ""
+            for name, contact in crew.contacts.items() if len(self.robots) == 1 else ():
+                ends = (contact.first, contact.second)
+                right = "the task has 1 robot, and no others that it could touch"
+                require(OTHERS not in ends, f"{path}contacts.{name}", ends, right)
             for name, event in crew.events.items():
                 of_object = [param for param in event.params if named_kind(param) in ("object", "object_joint")]
                 right = f"its {', '.join(of_object)} belongs to all robots of the world; give it team=True"
@@ -361,7 +366,7 @@ class Task:
         own = self.roles[crew.role].sections() if crew.role in self.roles else {}
         robot = list(self.robots.values())[crew.agents[0]].robot
         solved = self.solved if "metrics" not in own else None
-        return replace(self, robot=robot, robots={}, roles={}, solved=solved, **own)
+        return replace(self, robot=robot, robots={}, roles={}, team=Team(), solved=solved, **own)
 
     def _check_around(self) -> None:
         if self.actions.around == "command":

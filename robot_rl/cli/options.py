@@ -66,16 +66,16 @@ class PolicyOptions:
         return find_policy(self.run, self.policy, self.root, changes, trust=self.trust)
 
     def find_bundle(self) -> Any:
-        """Return the bundle's directory, exported now where a run has none."""
+        """Return the directory of one bundle, exported now where a run has none."""
         from robot_rl.experiment.export import exported
-        from robot_rl.experiment.policies import find_bundle
+        from robot_rl.experiment.policies import find_bundle, one_bundle
         from robot_rl.experiment.run_dir import RunDir
 
         if self.policy and self.run:
             raise UserError(f"run={self.run} and policy={self.policy}: name one of the two")
         if self.policy:
-            return find_bundle(self.policy)
-        return exported(RunDir.find(self.run or "latest", self.root), trust=self.trust)
+            return one_bundle(find_bundle(self.policy))
+        return one_bundle(exported(RunDir.find(self.run or "latest", self.root), trust=self.trust))
 
     def refuse_unsupported(self, command: str) -> None:
         """Raise UserError with the reason where the policy's task does not support a command."""

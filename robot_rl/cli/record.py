@@ -68,6 +68,7 @@ def _with_group(source: "PolicySource", group: str) -> "PolicySource":
 
 
 def _controller(source: "PolicySource", env: Any) -> "Controller":
-    from robot_rl.evaluate.controllers import BundleController, TorchController
+    from robot_rl.evaluate.controllers import TorchController
+    from robot_rl.evaluate.team_bundles import bundle_controller
 
-    return TorchController(source.load(env)) if source.bundle is None else BundleController(source.bundle, env)
+    return TorchController(source.load(env)) if source.bundle is None else bundle_controller(source.bundle, env)

@@ -188,7 +188,7 @@ def _session(
 def _team_session(
     source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float], kills: "tuple[Kill, ...]"
 ) -> dict[str, Any]:
-    from robot_rl.experiment.policies import team_bundles
+    from robot_rl.evaluate.team_bundles import team_bundles
     from robot_rl.sim2sim.team import TeamCfg, TeamSession
     from robot_rl.sim2sim.view import TeamView
 
@@ -266,7 +266,7 @@ def _show_session(name: str, result: Mapping[str, Any], *, can_fall: bool) -> No
 
 def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: Mapping[str, float]) -> dict[str, Any]:
     from robot_rl.evaluate import evaluate_run, evaluation_task
-    from robot_rl.experiment.policies import team_bundles
+    from robot_rl.evaluate.team_bundles import team_bundles
     from robot_rl.sim2sim.parity import ParityCfg, compare, evaluate_binary
     from robot_rl.sim2sim.team_parity import delay_messages, evaluate_team_binaries
 

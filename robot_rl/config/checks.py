@@ -30,7 +30,9 @@ def to_float(value: object) -> float | None:
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     """Raise UserError unless `value` is one of `choices`."""
     if value not in choices:
-        raise UserError(f"{name}: '{value}' is unknown, {suggest(value, choices)} (one of {', '.join(choices)})")
+        hint, known = suggest(value, choices), ", ".join(choices)
+        right = f"{hint} (one of {known})" if hint.startswith("did") else f"must be one of {known}"
+        raise UserError(f"{name}: '{value}' is unknown, {right}")
 
 
 def check_hidden(hidden: Sequence[int]) -> None:

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from robot_rl.errors import UserError
-from robot_rl.evaluate.controllers import BundleController, Controller, Shadow, TorchController, TorchPolicy
+from robot_rl.evaluate.controllers import Controller, Shadow, TorchController, TorchPolicy
 from robot_rl.evaluate.meter import EpisodeMeter, describe_metrics, summarize
+from robot_rl.evaluate.team_bundles import TeamShadow, bundle_controller, bundle_shadow
 from robot_rl.files import write_atomic
 
 EVALUATION_SEED = 20_261_103
@@ -53,7 +54,7 @@ def evaluate(
     controller: Controller,
     *,
     seconds: float = SECONDS,
-    shadow: Shadow | None = None,
+    shadow: Shadow | TeamShadow | None = None,
     disturb: Callable[[Any, int], None] | None = None,
 ) -> Summary:
     """Run one episode in every world of an environment, which is reset first.
@@ -77,7 +78,7 @@ def measure(
     controller: Controller,
     *,
     seconds: float = SECONDS,
-    shadow: Shadow | None = None,
+    shadow: Shadow | TeamShadow | None = None,
     disturb: Callable[[Any, int], None] | None = None,
 ) -> dict[str, Tensor]:
     """Return metric -> (N,) of the episodes of `evaluate`, by `EpisodeMeter.episodes`."""
@@ -204,13 +205,13 @@ def evaluate_run(
     if policy is not None:
         with contextlib.closing(make_env()) as env:
             is_team = hasattr(env, "drop")
-            shadow = None if bundle is None else Shadow(BundleController(bundle, env))
+            shadow = None if bundle is None else bundle_shadow(bundle, env)
             result["torch"] = evaluate(env, TorchController(policy), seconds=seconds, shadow=shadow)
             result |= _about(env, seconds)
     if bundle is not None:
         with contextlib.closing(make_env()) as env:
             worlds = getattr(env, "num_worlds", env.num_envs)  # The robots of a world are no tries of their own.
-            result["onnx"] = evaluate(env, BundleController(bundle, env), seconds=seconds)
+            result["onnx"] = evaluate(env, bundle_controller(bundle, env), seconds=seconds)
             result |= _about(env, seconds)
     measured = {name for kind in ("torch", "onnx") for name in result.get(kind, ())}
     result["metrics"] = {name: row for name, row in result["metrics"].items() if name in measured}
@@ -227,7 +228,9 @@ def _about(env: Any, seconds: float) -> dict[str, Any]:
     return {"metrics": describe_metrics(env), "episodes": env.num_envs, "seconds": round(min(seconds, longest), 6)}
 
 
-def agreement(shadow: Shadow, torch_summary: Summary, onnx_summary: Summary, episodes: int) -> dict[str, Any]:
+def agreement(
+    shadow: Shadow | TeamShadow, torch_summary: Summary, onnx_summary: Summary, episodes: int
+) -> dict[str, Any]:
     """Return the block "agreement" of eval.json, see `evaluate_run`, for two summaries of so many worlds each."""
     differences = compare_metrics(torch_summary, onnx_summary, episodes)
     return {

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from robot_rl.errors import UserError
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import load
 from robot_rl.experiment.trust import named_code
@@ -26,6 +27,8 @@ def export_run(run_dir: RunDir, out: Path, *, trust: bool = False) -> Any:
     record = run_dir.read_config()
     refuse_unsupported(str(record["config"].get("task")), "export")
     cfg = load(run_dir, {"device": "cpu", "engine": "auto"}, trust=trust)
+    if line := no_bundle(cfg.learner):
+        raise UserError(line)
     policy = make_policy(run_dir.path, code=named_code(cfg.tree))
     training = TrainingSpec(
         run_id=run_dir.run_id,
@@ -35,6 +38,14 @@ def export_run(run_dir: RunDir, out: Path, *, trust: bool = False) -> Any:
     )
     groups = tuple(cfg.learner.actor_groups)
     return cfg.source.export(cfg.task, cfg.worlds(), policy.actor, groups=groups, out=out, training=training)
+
+
+def no_bundle(learner: Any) -> str:
+    """Return why a learner's policy has no bundle; empty if it has."""
+    joins = getattr(learner, "joins", False)
+    return (
+        f"learner={learner.name}: its policy reads the signals of all robots, so that none can run it" if joins else ""
+    )
 
 
 def exported(run_dir: RunDir, *, trust: bool = False) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, suggest
+from robot_rl.evaluate.team_bundles import policies_in
 from robot_rl.experiment.export import exported
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.settings import TrainCfg, change, default_tree, load, resolve
@@ -46,7 +47,9 @@ class PolicySource:
         from robot_rl_deploy.bundle import read_bundle
 
         assert self.bundle is not None
-        return read_bundle(self.bundle).contract.training.run_id or str(self.bundle)
+        names = policies_in(self.bundle)
+        contract = read_bundle(self.bundle / names[0] if names else self.bundle).contract
+        return contract.training.run_id or str(self.bundle)
 
     def load(self, env: Any) -> Any:
         """Return the policy for an environment: of a run a function of observations, of a bundle a `BundlePolicy`.
@@ -61,7 +64,7 @@ class PolicySource:
 
         assert self.bundle is not None
         names = [joint.name for joint in self.cfg.task.robot.joints]
-        return BundlePolicy(self.bundle, env.num_envs, joint_names=names)
+        return BundlePolicy(one_bundle(self.bundle), env.num_envs, joint_names=names)
 
     def torch_policy(self, device: str | None = None) -> Any:
         """Return the torch policy on a device, by default that of the settings; None for a bundle."""
@@ -79,22 +82,17 @@ class PolicySource:
         return exported(self.run_dir, trust=self.trust)
 
 
-def team_bundles(bundle: Path, task: Any) -> dict[str, Path]:
-    """Return the bundle of each robot of a team: one for all, or in a folder of its policy's name in it.
+def one_bundle(bundle: Path) -> Path:
+    """Return the directory of a bundle.
 
     Raises:
-        UserError: A robot has none.
+        UserError: It has a bundle for each policy of a team.
     """
-    if (bundle / "contract.json").is_file():
-        return dict.fromkeys(task.robots, bundle)
-    found = {}
-    for name, agent in task.robots.items():
-        folders = [path for path in sorted(bundle.glob("*/contract.json")) if name in path.parent.name.split("+")]
-        path = folders[0].parent if folders else bundle / agent.group
-        if not (path / "contract.json").is_file():
-            raise UserError(f"policy={bundle}: has no bundle for robot '{name}'; export the run again")
-        found[name] = path
-    return found
+    if names := policies_in(bundle):
+        raise UserError(
+            f"policy={bundle}: has a bundle for each policy of the team; name one: policy={bundle / names[0]}"
+        )
+    return bundle
 
 
 def list_policies() -> dict[str, Path]:
@@ -148,4 +146,6 @@ def find_task_name(run: str, policy: str, root: str) -> str:
         return str(RunDir.find(run or "latest", root).read_config()["config"].get("task"))
     from robot_rl_deploy.bundle import read_bundle
 
-    return str(read_bundle(find_bundle(policy)).contract.training.task)
+    bundle = find_bundle(policy)
+    names = policies_in(bundle)
+    return str(read_bundle(bundle / names[0] if names else bundle).contract.training.task)

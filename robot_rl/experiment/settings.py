@@ -18,7 +18,7 @@ from robot_rl.experiment.agreement import check_settings
 from robot_rl.experiment.grammar import LEFT_OUT, MAX_ENVS, MAX_SEED
 from robot_rl.experiment.run_dir import RunDir, check_run_id
 from robot_rl.experiment.trust import require_trust
-from robot_rl.learn.algorithms import get_learner, owner_of, preset_learner, read_learner
+from robot_rl.learn.algorithms import get_learner, owners_of, preset_learner, read_learner
 from robot_rl.metrics.writers import WANDB_MODES
 from robot_rl.sources.protocol import TaskSource, Worlds, require_keys
 from robot_rl.sources.registry import source_of
@@ -162,8 +162,9 @@ def change(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 def refuse_other_learners(tree: Mapping[str, Any], key: str) -> None:
     """Raise UserError for a setting that the tree lacks because it is another learner's."""
-    if key.partition(".")[0] not in tree and (owner := owner_of(key)):
-        raise UserError(f"{key}: is for learner={owner}, this is learner={tree['learner']}; leave one of them out")
+    if key.partition(".")[0] not in tree and (owners := owners_of(key)):
+        names = " or ".join(owners)
+        raise UserError(f"{key}: is for learner={names}, this is learner={tree['learner']}; leave one of them out")
 
 
 def resolve(tree: Mapping[str, Any]) -> TrainCfg:

@@ -243,8 +243,8 @@ def compare(
     Returns:
         "survival" and each metric of the task that has better values: {"binary", "trainer", "difference", "bound",
         "holds"}, and "holds": whether all do. The difference is absolute for survival, the share of episodes that did
-        not fail, else relative to the trainer's mean unless that is 0; such a metric also has "better", and holds where the binary
-        is.
+        not fail, else relative to the trainer's mean unless that is 0; such a metric also has "better", and holds
+        where the binary is.
 
     Raises:
         UserError: All episodes of one of them were quarantined.

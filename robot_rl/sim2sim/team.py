@@ -44,9 +44,9 @@ def read_kills(text: str, robots: list[str], seconds: float = 0.0) -> tuple[Kill
     """
     found = []
     for part in filter(None, text.split(",")):
-        name, at, seconds = part.partition("@")
+        name, at, time_s = part.partition("@")
         try:
-            when = float(seconds) if at else -1.0
+            when = float(time_s) if at else -1.0
         except ValueError:
             when = -1.0
         if not 0 <= when < DAY_S:

@@ -106,9 +106,8 @@ def delay_messages(env: Any) -> None:
     for crew, _ in env.parts().values():
         for path, longest in crew.cfg.late_messages().items():
             crew.set_param(path, min(longest, env.step_dt))
-    names = [f"measured/{term.measured}" for term in env.only.cfg.received.values()] if env.is_alike else []
-    if names:
-        env.robot_state = _LateState(env, names).read
+        if names := [f"measured/{term.measured}" for term in crew.cfg.received.values()]:
+            crew.robot_state = _LateState(crew, names).read
 
 
 class _LateState:

@@ -79,7 +79,7 @@ class VideoCfg:
         if not 1 <= self.fps <= 120:
             raise UserError(f"fps={self.fps}: must be in [1, 120]")
         if self.num_robots not in (1, 4):
-            raise UserError(f"num_robots={self.num_robots}: must be 1, or 4 for a grid")
+            raise UserError(f"robots={self.num_robots}: must be 1, or 4 for a grid")
         if self.width % 4 or self.height % 4 or not (160 <= self.width <= 4096 and 96 <= self.height <= 4096):
             raise UserError(
                 f"width x height={self.width} x {self.height}: must be multiples of 4, 160 x 96 to 4096 x 4096"

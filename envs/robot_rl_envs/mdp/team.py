@@ -134,7 +134,8 @@ def others_vel(s: Any, i: int, j: int) -> float:
 def _check_sender(params: dict[str, float], scene: Any) -> None:
     others = scene.sizes["others"]
     fits = params["sender"] in range(others)
-    require(fits, "sender", params["sender"], f"there are {others} other robots, must be in 0 to {others - 1}")
+    right = f"must be a whole number from 0 to {others - 1}: the robots after this one, {others} in all"
+    require(fits, "sender", params["sender"], right)
 
 
 @observation(size=0, check=_check_sender)

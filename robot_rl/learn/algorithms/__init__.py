@@ -70,15 +70,16 @@ def read_learner(values: Mapping[str, Any]) -> LearnerCfg:
         raise UserError(f"learner={rest.get('name')}: its settings do not check, {line}") from error
 
 
-def owner_of(key: str) -> str:
-    """Return the first of the learners here that has a setting with this dotted name; empty if none has."""
+def owners_of(key: str) -> list[str]:
+    """Return the learners here that have a setting with this dotted name."""
+    found = []
     for name in own_learners():
         node: Any = to_dict(get_learner(name)())
         for part in key.split("."):
             node = node.get(part) if isinstance(node, Mapping) else None
         if node is not None:
-            return name
-    return ""
+            found.append(name)
+    return found
 
 
 def learner_code(name: Any, settings: Mapping[str, Any]) -> list[str]:

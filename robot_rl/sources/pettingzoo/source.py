@@ -53,7 +53,9 @@ class ZooTask:
             found = pkgutil.resolve_name(f"{module}.{name}")
         except ModuleNotFoundError as error:
             raise missing_module(self.name, error) from error
-        except (ImportError, AttributeError):
+        except ImportError as error:
+            raise UserError(f"task={self.name}: {module} cannot be imported: {error}") from error
+        except AttributeError:
             found = None
         if not callable(found):
             raise UserError(f"task={self.name}: {module} has no function {name}")

@@ -137,7 +137,7 @@ BAD = [
     (["eval", "episods=3"], "did you mean 'episodes'?"),
     (["video", "seconds=-1"], "seconds=-1.0"),
     (["video", "out=x.gif"], "out=x.gif: must end in .mp4"),
-    (["video", "robots=3"], "num_robots=3"),
+    (["video", "robots=3"], "robots=3"),
     (["video"], "no run in runs"),
     (["play", "prt=1"], "did you mean 'port'?"),
     (["export", "run=nope"], "no run in runs"),

@@ -260,12 +260,27 @@ def test_a_restored_team_goes_on_to_the_bit(puck_task, walk):
     [
         ({"team": Team(size=(1, 5))}, r"team\.size=\(1, 5\): the task has 2 robots, p0, p1"),
         ({"team": Team(least=3)}, r"team\.least=3: the task has 2 robots"),
+        (
+            {"team": Team(least=2, size=(1, 2))},
+            r"team\.least=2: an episode may begin with 1 of them \(team\.size=\(1, 2",
+        ),
         ({"roles": {"cook": Role()}}, r"roles='cook': no robot has that role; there are puck"),
     ],
 )
 def test_bad_teams(puck_task, fields, line):
     with pytest.raises(ValueError, match=line):
         puck_task(2, **fields)
+
+
+def test_a_task_of_one_robot_has_no_team_and_one_robot_touches_no_others(puck_task):
+    with pytest.raises(ValueError, match="a task of one robot has none; leave it out"):
+        puck_task(0, team=Team(joins=0.5))
+    touch = {"others": Contact(first="robot", second="others")}
+    assert puck_task(2, contacts=touch).contacts == touch
+    with pytest.raises(
+        ValueError, match=r"contacts\.others=\('robot', 'others'\): the task has 1 robot, and no others"
+    ):
+        puck_task(1, contacts=touch)
 
 
 def test_an_event_of_an_object_must_be_the_teams(puck_task):

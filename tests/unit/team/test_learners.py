@@ -179,7 +179,14 @@ def test_one_policy_moves_only_by_its_own_robots_samples(runner):
         ("mappo", {"groups": [["p0", "p1"], ["p1", "p2"]]}, "groups: robot 'p1' is in 2 of the 2 groups; leave it"),
         ("mappo", {"groups": [["p0", "p1", "px"]]}, "groups: there is no robot 'px' among the 3 robots p0, p1, p2"),
         ("happo", {"sharing": "role"}, "learner=happo: has 1 policy to improve in sequence, needs 2 or more"),
-        ("mappo", {"sharing": "alone"}, "sharing: 'alone'"),
+        ("mappo", {"sharing": "alone"}, "sharing: 'alone' is unknown, must be one of role, separate$"),
+        ("mappo", {"sharing": "rol"}, r"sharing: 'rol' is unknown, did you mean 'role'\? \(one of role, separate\)"),
+        ("mappo", {"sharing": "separate", "groups": [["p0"], ["p1", "p2"]]}, "sharing=separate and groups: both say"),
+        (
+            "ippo",
+            {"view": "world"},
+            "view=world: the critic of learner=ippo sees its own robot only; use learner=mappo",
+        ),
     ],
 )
 def test_bad_settings(runner, name, settings, line):

@@ -173,7 +173,7 @@ def observed(term):
         ),
         (
             {"observations": observed(Observation(team.received, message="paddle", sender=1))},
-            "observations.actor.received.sender=1.0: there are 1 other robots, must be in 0 to 0",
+            "observations.actor.received.sender=1.0: must be a whole number from 0 to 0",
         ),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from robot_rl.errors import UserError
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
 
 
@@ -16,3 +17,9 @@ class IPPOLearnerCfg(MAPPOLearnerCfg):
 
     name: str = "ippo"
     view: str = "own"
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        MAPPOLearnerCfg.__post_init__(self)
+        if self.view != "own":
+            raise UserError(f"view={self.view}: the critic of learner=ippo sees its own robot only; use learner=mappo")

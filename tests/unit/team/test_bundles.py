@@ -1,0 +1,76 @@
+"""The bundles of a team with several policies: run side by side, they are the torch policies."""
+
+import contextlib
+
+import pytest
+import torch
+from robot_rl_envs.make import make_env
+from robot_rl_envs.mdp import observations
+from robot_rl_envs.task import Observation, ObservationGroup
+
+from robot_rl.errors import UserError
+from robot_rl.evaluate import evaluate_run, evaluation_task
+from robot_rl.evaluate.team_bundles import policies_in, team_bundles
+from robot_rl.experiment.export import no_bundle
+from robot_rl.experiment.policies import find_task_name, one_bundle
+from robot_rl.experiment.team_export import export_team
+from robot_rl.learn.algorithms.joint.config import JointLearnerCfg
+from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
+from robot_rl.learn.dims import make_dims
+
+
+@pytest.fixture
+def pucks(puck_task, tmp_path):
+    """A task of three pucks, the policies of one and of the other two, and the folder of their bundles."""
+    from robot_rl_deploy.contract import TrainingSpec
+
+    seen = {"pos": Observation(observations.joint_pos_rel), "vel": Observation(observations.joint_vel, scale=0.1)}
+    groups = {name: ObservationGroup(terms=seen, noise=name == "actor") for name in ("actor", "critic")}
+    task, cfg = evaluation_task(puck_task(3, observations=groups)), MAPPOLearnerCfg(groups=(("p0",), ("p1", "p2")))
+    training = TrainingSpec(run_id="a", task="pucks", git_commit="unknown", iteration=1)
+    with contextlib.closing(make_env(task, num_envs=1, seed=0)) as env:
+        torch.manual_seed(0)
+        actor = cfg.make_actor(make_dims(env, cfg), None)
+        export_team(env, actor, tmp_path / "policy", training=training)
+    return task, actor, tmp_path / "policy"
+
+
+def test_they_are_the_torch_policies(pucks):
+    task, actor, folder = pucks
+    assert policies_in(folder) == ["p0", "p1+p2"]
+    assert {name: path.name for name, path in team_bundles(folder, task).items()} == {
+        "p0": "p0",
+        "p1": "p1+p2",
+        "p2": "p1+p2",
+    }
+    found = evaluate_run(
+        lambda: make_env(task, num_envs=3, seed=1),
+        policy=lambda obs: actor.mean(obs["actor"]),
+        bundle=folder,
+        seconds=1.0,
+    )
+    assert found["agreement"]["actions"]
+    assert 0.0 < found["agreement"]["action_error"] < 1e-5
+    assert found["agreement"]["observation_error"] < 1e-5
+    assert found["agreement"]["metrics"]
+    assert found["onnx"]["return"]["mean"] == pytest.approx(found["torch"]["return"]["mean"], abs=1e-4)
+
+
+def test_a_robot_without_a_bundle_is_named(pucks):
+    task, _, folder = pucks
+    (folder / "p0" / "contract.json").unlink()
+    with pytest.raises(UserError, match="has no bundle for robot 'p0'; export the run again"):
+        team_bundles(folder, task)
+
+
+def test_what_takes_one_bundle_says_which_there_are(pucks):
+    _, _, folder = pucks
+    assert find_task_name("", str(folder), "runs") == "pucks"
+    assert one_bundle(folder / "p0") == folder / "p0"
+    with pytest.raises(UserError, match=f"has a bundle for each policy of the team; name one: policy={folder}/p0"):
+        one_bundle(folder)
+
+
+def test_a_policy_over_all_joints_has_none():
+    assert no_bundle(MAPPOLearnerCfg()) == ""
+    assert "learner=joint: its policy reads the signals of all robots" in no_bundle(JointLearnerCfg())
