@@ -206,12 +206,6 @@ def contact_load(s: Any, i: int, contact: float, force: float) -> float:
     return wp.min(s.contact_force[i, int(contact)] / force, 1.0)
 
 
-@reward(check=lambda params, _: check_above(params, "force", 0.0, ": the force is divided by it"))
-def contact_excess(s: Any, i: int, contact: float, force: float) -> float:
-    """Force at a contact sensor beyond ``force`` [N], as a share of it: max(f / force - 1, 0)."""
-    return wp.max(s.contact_force[i, int(contact)] / force - 1.0, 0.0)
-
-
 @wp.func
 def closed_near(s: Any, i: int, joint: int, opened: float, d: float) -> float:
     """Return (1 - q / opened) exp(-d^2), q the position of a finger and d a distance as a share of one that is near."""

@@ -23,8 +23,6 @@ APART_M = 0.7
 """Distance of each root from the middle: the hands start above where they are to hold the bar."""
 CLOSE_M = 0.02
 """Distance of a hand from its end of the bar at which it should close; with 1.5 cm some seeds hover there for good."""
-KNOCK_N = 100.0
-"""Force of a pad on the bar that is a knock; a firm grip is of 30 to 80 N."""
 OWN_END: dict[str, Any] = {"object": BAR, "reach": GRIP_M}
 TARGET_M: dict[str, Any] = {"x_lo": 0.6, "x_hi": 0.8, "y_lo": -0.15, "y_hi": 0.15, "z_lo": 0.15, "z_hi": 0.35}
 """Box of the targets in the frame of either arm's root: about the middle between them."""
@@ -96,9 +94,6 @@ def _rewards() -> dict[str, Reward]:
         "floor": Reward(objects.contact_load, weight=-20.0, contact="floor", force=20.0),
         "palm": Reward(objects.contact_load, weight=-10.0, contact="palm", force=20.0),
         "others": Reward(objects.contact_load, weight=-10.0, contact="others", force=20.0),
-        # A knock of a pad against the bar moves the fingers faster than they may.
-        "knock_left": Reward(objects.contact_excess, weight=-5.0, contact="left", force=KNOCK_N),
-        "knock_right": Reward(objects.contact_excess, weight=-5.0, contact="right", force=KNOCK_N),
         "too_fast": Reward(rewards.joint_vel_excess, weight=-10.0, share=1.0),
         "pose": Reward(rewards.pose, weight=-1.0, moving_scale=1.0),
     }

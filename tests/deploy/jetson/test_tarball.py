@@ -43,6 +43,13 @@ def sh(*words, cwd, **environment):
     )
 
 
+def test_the_policies_of_a_team_have_tarballs_of_their_own(toy_bundle, tmp_path):
+    for name in ("front", "rear"):
+        shutil.copytree(toy_bundle, tmp_path / "policy" / name)
+    tarballs = [write_tarball(tmp_path / "policy" / name, tmp_path / "deploy")[0].name for name in ("front", "rear")]
+    assert tarballs == [f"{NAME}-front.tar.gz", f"{NAME}-rear.tar.gz"]
+
+
 def test_it_holds_sources_bundle_scripts_and_their_hashes(packed):
     inside = {path.relative_to(packed).as_posix() for path in packed.rglob("*") if path.is_file()}
     assert {"runtime/CMakeLists.txt", "runtime/src/main.cpp", "runtime/cmake/aarch64-linux-gnu.cmake"} <= inside
