@@ -82,8 +82,7 @@ class RunDir:
             if not mine:
                 where = base / task_folder(task) if task else base
                 raise UserError(f"{key}={run}: no run in {where}; robot-rl train makes one")
-            begun = [path for path in mine if (path / "run.yaml").is_file()]  # A training that starts has none yet.
-            return cls(max(begun or mine, key=_age_key))
+            return cls(max(mine, key=_age_key))
         return cls(_locate(run, base, known, key))
 
     @property
