@@ -181,7 +181,6 @@ def test_one_policy_moves_only_by_its_own_robots_samples(runner):
         ("happo", {"sharing": "role"}, "learner=happo: has 1 policy to improve in sequence, needs 2 or more"),
         ("mappo", {"sharing": "alone"}, "sharing: 'alone' is unknown, must be one of role, separate$"),
         ("mappo", {"sharing": "rol"}, r"sharing: 'rol' is unknown, did you mean 'role'\? \(one of role, separate\)"),
-        ("mappo", {"sharing": "separate", "groups": [["p0"], ["p1", "p2"]]}, "sharing=separate and groups: both say"),
         (
             "ippo",
             {"view": "world"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from robot_rl.config.checks import check_choice
@@ -48,11 +48,6 @@ class MAPPOLearnerCfg(PPOLearnerCfg):
         own = tuple(group for group in self.critic_groups if group != OTHERS)
         self.critic_groups = (*own, OTHERS) if self.view == "others" else own
         self.groups = tuple(tuple(group) for group in self.groups)
-        usual = next(field.default for field in fields(self) if field.name == "sharing")
-        if self.groups and self.sharing != usual:
-            raise UserError(
-                f"sharing={self.sharing} and groups: both say which robots have one policy; give one of them"
-            )
 
     def policies(self, dims: Any) -> dict[str, list[int]]:
         """Return the policies by name, each with the places of its robots in the team.
