@@ -89,7 +89,7 @@ def read_yaml(text: str) -> Any:
     import yaml
 
     try:
-        loader = yaml.SafeLoader(text)
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
         try:
             node = loader.get_single_node()
             if node is None:

@@ -1,4 +1,4 @@
-"""List tasks, robots, learners, engines (and why one is not available), policies, plug-ins, runs.
+"""List tasks, robots, learners, engines (and why one is not available), policies, plug-ins.
 
 usage: robot-rl list [tasks] [key=value ...]
 
@@ -14,8 +14,7 @@ from robot_rl.cli.options import option, read_all
 from robot_rl.cli.table import two_columns
 from robot_rl.plugins import ALGORITHMS, GROUPS, ROBOTS, TASKS, describe_all
 
-KINDS = ("tasks", "robots", "learners", "engines", "policies", "plugins", "runs")
-MAX_RUNS = 10
+KINDS = ("tasks", "robots", "learners", "engines", "policies", "plugins")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -23,7 +22,6 @@ class Options:
     """Options of robot-rl list."""
 
     what: str = option("", f"one of {', '.join(KINDS)}; all of them by default")
-    root: str = option("runs", "where runs are")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -41,7 +39,6 @@ def run(arguments: Sequence[str]) -> int:
         "engines": engine_rows,
         "policies": policy_rows,
         "plugins": plugin_rows,
-        "runs": lambda: run_rows(options.root),
     }
     for kind in [options.what] if options.what else KINDS:
         print(f"{kind}:\n{two_columns(makers[kind]()) or '  none yet'}")
@@ -92,15 +89,3 @@ def policy_rows() -> Rows:
     from robot_rl.experiment.policies import list_policies
 
     return [(name, str(path)) for name, path in list_policies().items()]
-
-
-def run_rows(root: str) -> Rows:
-    """Return the newest runs."""
-    paths = sorted((path.parent for path in Path(root).glob("*/*/run.yaml")), key=lambda path: path.name, reverse=True)
-    found = []
-    for path in paths[:MAX_RUNS]:
-        checkpoints = sorted(entry.name for entry in (path / "checkpoints").glob("[0-9]*"))
-        extras = [name for name in ("policy", "eval.json", "video.mp4", "report.html") if (path / name).exists()]
-        done = f"{int(checkpoints[-1])} iterations" if checkpoints else "no checkpoint"
-        found.append((path.name, f"{path.parent.name}, {', '.join([done, *extras])}"))
-    return found

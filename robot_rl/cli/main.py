@@ -34,6 +34,7 @@ COMMANDS = (
         "usd",
         "cross",
         "list",
+        "runs",
         "replay",
         "latency",
         "drill",

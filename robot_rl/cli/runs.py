@@ -1,0 +1,167 @@
+"""Show the runs below a root as a table, and what differs between two of them.
+
+usage: robot-rl runs [<setting>=<value> ...] [key=value ...]
+       robot-rl runs diff RUN RUN [root=runs]
+
+{Options}
+
+  robot-rl runs                                     the newest ones, with how far they are and what they reached
+  robot-rl runs task=go2_flat learner=ppo           those with these settings
+  robot-rl runs sort=goal columns=ppo.learning_rate,perf/steps_per_s
+  robot-rl runs by=ppo.entropy_coef task=go2_flat   over seeds: how many, interquartile mean, 95 % interval
+  robot-rl runs diff 20261125-134500-1-33ce latest  settings, versions, machines and commits that differ
+
+A column is a setting or a metric of the last iteration, by its name in metrics.jsonl. "goal" is the metric that the
+task is solved by, else the return.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.cli.options import option, read, read_all
+from robot_rl.cli.table import print_table
+from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from robot_rl.experiment.run_index import RunRow
+
+WIDTH = 110
+"""Least width of the tables."""
+COLUMN = 14
+"""Further width of each column that is asked for."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl runs."""
+
+    root: str = option("runs", "where runs are")
+    task: str = option("", "only runs of this task")
+    state: str = option("", "only runs that are running, done, stopped, empty or damaged")
+    sort: str = option("created", "created, changed, goal, iteration, a metric or a setting; the largest first")
+    columns: str = option("", "further columns, such as seed,ppo.gamma,tracking/lin_vel_error")
+    by: str = option("", "settings to group by, such as learner,ppo.gamma: the goal of each group over its runs")
+    most: int = option(20, "how many are shown; 0: all", least=0, most=1_000_000)
+
+
+@dataclass(kw_only=True, slots=True)
+class DiffOptions:
+    """Options of robot-rl runs diff."""
+
+    root: str = option("runs", "where runs are")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print the table, or the differences."""
+    from robot_rl.experiment.run_index import DAMAGED, DONE, EMPTY, RUNNING, STOPPED, matches, read_runs, sort_runs
+
+    if arguments[:1] == ["diff"]:
+        return _diff(arguments[1:])
+    options, wanted = read(Options, arguments, every=True)
+    states = (RUNNING, DONE, STOPPED, EMPTY, DAMAGED)
+    if options.state and options.state not in states:
+        raise UserError(f"state={options.state}: must be one of {', '.join(states)}")
+    if left_out := [word for word in arguments if word.startswith("~")]:
+        raise UserError(f"'{left_out[0]}': write <setting>=<value>")
+    found = read_runs(options.root, options.task, say=lambda line: print(line, flush=True))
+    rows = [row for row in found if matches(row, wanted) and options.state in ("", row.state)]
+    _check_names(found, wanted)
+    if not rows:
+        print(f"{len(found)} runs in {options.root}, none of these")
+        return 0
+    if options.by:
+        _show_groups(rows, _names(options.by))
+        return 0
+    rows = sort_runs(rows, options.sort)
+    _show(rows[: options.most or None], _names(options.columns))
+    if options.most and len(rows) > options.most:
+        print(f"{len(rows) - options.most} more: most=0 shows all")
+    return 0
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _check_names(rows: Sequence["RunRow"], wanted: Mapping[str, Any]) -> None:
+    """Refuse a setting that no run has."""
+    from robot_rl.errors import suggest
+
+    known = dict.fromkeys(name for row in rows for name in row.settings)
+    for name in wanted if known else ():
+        if name not in known:
+            raise UserError(f"{name}: no run here has that setting; {suggest(name, known)}")
+
+
+def _show(rows: Sequence["RunRow"], columns: Sequence[str]) -> None:
+    from robot_rl.experiment.run_index import value_of
+
+    head = ("run", "task", "learner", "seed", "state", "iterations", "goal", "", "changed", *columns)
+    table = []
+    for row in rows:
+        (done, of), (name, value) = row.iterations, row.goal
+        cells = (row.run_id, row.task, str(row.settings.get("learner", "")), str(row.settings.get("seed", "")))
+        goal = ("-", "") if value is None else (f"{value:.4g}", name.rpartition("/")[2])
+        more = (_text(value_of(row, column)) for column in columns)
+        table.append((*cells, row.state, f"{done} of {of}", *goal, ago(time.time() - row.changed_s), *more))
+    print_table(head, table, right=(3, 5, 6), least=WIDTH + COLUMN * len(columns))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def ago(seconds: float) -> str:
+    """Return how long ago something was, in the largest whole unit."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{max(0, int(seconds))} s ago"
+
+
+def _show_groups(rows: Sequence["RunRow"], names: Sequence[str]) -> None:
+    """Print the goal of the runs with the same values of some settings."""
+    from robot_rl.experiment.run_index import value_of
+    from robot_rl.metrics.intervals import interquartile_mean, interval
+
+    groups: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for row in rows:
+        name, value = row.goal
+        if value is not None:
+            key = (row.task, *(_text(value_of(row, setting)) for setting in names))
+            groups.setdefault(key, {}).setdefault(name, []).append(value)
+    table = []
+    for key, found in groups.items():
+        for name, values in found.items():
+            low, high = interval(values)
+            spread = f"{low:.4g} to {high:.4g}" if len(values) > 1 else "-"
+            best = (f"{min(values):.4g}", f"{max(values):.4g}")
+            middle = f"{interquartile_mean(values):.4g}"
+            table.append((*key, name.rpartition("/")[2], str(len(values)), middle, spread, *best))
+    head = ("task", *names, "goal", "runs", "interquartile mean", "95 % interval", "smallest", "largest")
+    print_table(head, table, right=range(len(names) + 2, len(head)), least=WIDTH)
+
+
+def _diff(arguments: Sequence[str]) -> int:
+    """Print what differs between two runs."""
+    from robot_rl.cli.options import split_bare
+    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.experiment.run_index import differences, read_run
+
+    names, words = split_bare(arguments)
+    options = read_all(DiffOptions, words)
+    if len(names) != 2:
+        raise UserError(f"runs diff: name two runs; given: {', '.join(names) or 'none'}")
+    rows = [read_run(RunDir.find(name, options.root)) for name in names]
+    found = differences(*rows)
+    for part, lines in found.items():
+        if lines:
+            print(f"{part}:")
+            print_table(("", *(row.run_id for row in rows)), [(name, _text(a), _text(b)) for name, a, b in lines])
+    same = [part for part, lines in found.items() if not lines]
+    print(f"the same: {', '.join(same)}" if same else "all of them differ in something")
+    return 0

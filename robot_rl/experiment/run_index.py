@@ -1,0 +1,287 @@
+"""All runs below a root: what each has done so far, its last figures and its settings.
+
+A row is made of run.yaml and of the last line of metrics.jsonl. Parsing a run.yaml takes milliseconds, so that what the
+table needs of it is kept in an index in the user's cache directory, by the file's time and size; an index that is
+missing, damaged or read-only costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError, suggest
+from robot_rl.experiment.agreement import is_same
+from robot_rl.experiment.run_dir import MAX_CONFIG, RunDir, task_folder
+from robot_rl.experiment.tree import leaves
+from robot_rl.files import read_plain, read_yaml, write_atomic
+from robot_rl.metrics.rows import BUSY
+
+TAIL = 65_536
+"""Bytes at the end of metrics.jsonl in which the last row is."""
+VERSION = 1
+PLACE = ("root", "run_id")
+"""Settings that say where a run is."""
+SORTS = ("created", "changed", "goal", "iteration", "state")
+"""Columns by which runs are sorted, besides metrics and settings."""
+RUNNING, DONE, STOPPED, EMPTY, DAMAGED = "running", "done", "stopped", "empty", "damaged"
+
+
+@dataclass(kw_only=True, slots=True)
+class RunRow:
+    """A run in the table.
+
+    Attributes:
+        path: Its directory.
+        state: "running" (a process trains it), "done" (all iterations), "stopped", "empty" (no iteration yet), or
+            "damaged" (run.yaml cannot be read).
+        settings: The values of its settings by dotted name.
+        record: What else run.yaml says: "created", "solved", "git", "versions", "machine".
+        last: The last row of its metrics, without groups.
+        changed_s: When its metrics, or else run.yaml, were last written [s since 1970].
+    """
+
+    path: Path
+    state: str = EMPTY
+    settings: dict[str, Any] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
+    last: dict[str, Any] = field(default_factory=dict)
+    changed_s: float = 0.0
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.path.name
+
+    @property
+    def task(self) -> str:
+        """The task's name, else the folder's."""
+        return str(self.settings.get("task", self.path.parent.name))
+
+    @property
+    def iterations(self) -> tuple[int, int]:
+        """Iterations that are done, and in all."""
+        return int(self.last.get("iteration", 0)), int(self.settings.get("max_iterations") or 0)
+
+    @property
+    def goal(self) -> tuple[str, float | None]:
+        """The metric that the task is solved by, else the return, and its newest value; None where there is none."""
+        solved = self.record.get("solved")
+        name = str(solved[0]) if isinstance(solved, Sequence) and not isinstance(solved, str) and solved else ""
+        key = name if name in self.last else "episode/return"
+        value = self.last.get(key)
+        return key, float(value) if isinstance(value, int | float) else None
+
+
+def read_runs(
+    root: str | Path,
+    task: str = "",
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    index: Path | None = None,
+) -> list[RunRow]:
+    """Return a row for each run below a root, the newest first.
+
+    Args:
+        root: The directory of all runs.
+        task: Only of this task.
+        say: Called with a line where many files have to be read.
+        index: File of the index; by default one of the root's in the user's cache directory.
+
+    Raises:
+        UserError: `root` is no directory.
+    """
+    base = Path(root)
+    if not base.is_dir():
+        raise UserError(f"root={root}: is no directory; robot-rl train makes it")
+    index = index_file(base) if index is None else index
+    folders = f"{task_folder(task)}/*" if task else "*/*"
+    files = [path for path in base.glob(f"{folders}/run.yaml") if path.is_file()]
+    known = _read_index(index)
+    rows, kept, new = [], dict(known), 0
+    for path in files:
+        name, stamp = str(path.parent.resolve()), _stamp(path)
+        entry = known.get(name)
+        if entry is None or entry.get("stamp") != stamp:
+            if new == 200:
+                say(f"reading {len(files) - len(rows)} more run.yaml; the next time takes a moment")
+            entry, new = {"stamp": stamp, **_read_config(path)}, new + 1
+            kept[name] = entry
+        rows.append(_row(path.parent, entry))
+    if new:
+        there = {str(path.parent.resolve()) for path in base.glob("*/*/run.yaml")} if not task else None
+        if there is not None:
+            kept = {name: entry for name, entry in kept.items() if name in there}
+        _write_index(index, kept)
+    return sorted(rows, key=lambda row: (str(row.record.get("created", "")), row.run_id), reverse=True)
+
+
+def read_run(run_dir: RunDir) -> RunRow:
+    """Return the row of one run; raise UserError where its run.yaml is missing or damaged."""
+    run_dir.read_config()
+    return _row(run_dir.path, {"stamp": _stamp(run_dir.config_file), **_read_config(run_dir.config_file)})
+
+
+def index_file(root: Path) -> Path:
+    """Return the file of a root's index, in XDG_CACHE_HOME or ~/.cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]
+    return cache / "robot-rl" / "runs" / f"{name}.json"
+
+
+def _stamp(path: Path) -> list[int]:
+    stat = path.stat()
+    return [stat.st_mtime_ns, stat.st_size]
+
+
+def _read_index(path: Path) -> dict[str, Any]:
+    """Return path of a run -> its entry; those of one task are kept as differences from one of them."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        found = json.loads(path.read_bytes())
+        if found["version"] == VERSION:
+            bases = found["bases"]
+            return {name: _filled(entry, bases[entry["base"]]) for name, entry in found["runs"].items()}
+    return {}
+
+
+def _filled(entry: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    if entry["settings"] is None:
+        return {"stamp": entry["stamp"], "settings": None, "record": {}}
+    parts = {}
+    for part in ("settings", "record"):
+        kept = {key: value for key, value in base[part].items() if key not in entry["gone"][part]}
+        parts[part] = kept | entry[part]
+    return {"stamp": entry["stamp"], **parts}
+
+
+def _write_index(path: Path, runs: Mapping[str, Any]) -> None:
+    bases: dict[str, Any] = {"": {"settings": {}, "record": {}}}
+    rows: dict[str, Any] = {}
+    for name, entry in runs.items():
+        task = "" if entry["settings"] is None else str(entry["settings"].get("task"))
+        base = bases.setdefault(task, {part: entry[part] for part in ("settings", "record")})
+        row: dict[str, Any] = {"stamp": entry["stamp"], "base": task, "settings": None, "gone": {}}
+        for part in ("settings", "record") if task else ():
+            mine, common = entry[part], base[part]
+            row[part] = {key: value for key, value in mine.items() if key not in common or common[key] != value}
+            row["gone"][part] = [key for key in common if key not in mine]
+        rows[name] = row
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps({"version": VERSION, "bases": bases, "runs": rows}))
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """Return what the table needs of a run.yaml; without settings where it is damaged."""
+    try:
+        record = read_yaml(read_plain(path, MAX_CONFIG).decode())
+    except (OSError, ValueError, UserError):
+        record = None
+    if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
+        return {"settings": None, "record": {}}
+    rest = {key: record[key] for key in ("created", "solved", "git", "versions", "machine") if key in record}
+    return json.loads(json.dumps({"settings": dict(leaves(record["config"])), "record": rest}, default=str))
+
+
+def _row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
+    row = RunRow(path=folder, record=entry.get("record") or {}, changed_s=entry["stamp"][0] / 1e9)
+    if not isinstance(entry.get("settings"), dict):
+        row.state = DAMAGED
+        return row
+    row.settings = dict(entry["settings"])
+    metrics = folder / "metrics.jsonl"
+    with contextlib.suppress(OSError):
+        row.changed_s = max(row.changed_s, metrics.stat().st_mtime)
+        row.last = last_row(metrics)
+    done, of = row.iterations
+    if is_running(metrics):
+        row.state = RUNNING
+    elif done:
+        row.state = DONE if done >= of else STOPPED
+    return row
+
+
+def last_row(path: Path) -> dict[str, Any]:
+    """Return the last whole row of a metrics.jsonl; empty where there is none."""
+    with open(path, "rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - TAIL))
+        lines = stream.read().split(b"\n")
+    for line in reversed(lines[:-1]):  # The last one is still being written, or empty.
+        with contextlib.suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict) and isinstance(row.get("iteration"), int):
+                return row
+    return {}
+
+
+def is_running(metrics: Path) -> bool:
+    """Whether a process of this machine has a run's metrics open for writing."""
+    with contextlib.suppress(OSError), open(metrics, "rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno in BUSY
+    return False
+
+
+def differences(one: RunRow, other: RunRow) -> dict[str, list[tuple[str, Any, Any]]]:
+    """Return what differs between two runs: "settings", "versions", "machine" and "git", each as (name, first, second).
+
+    A setting that a run does not have is None there. Where a run is, and its id, are not compared.
+    """
+    parts = {"settings": (one.settings, other.settings)}
+    parts |= {
+        name: tuple(dict(leaves(row.record.get(name) or {})) for row in (one, other))
+        for name in ("versions", "machine", "git")
+    }
+    found = {}
+    for part, (mine, theirs) in parts.items():
+        names = [name for name in dict.fromkeys((*mine, *theirs)) if part != "settings" or name not in PLACE]
+        rows = [(name, mine.get(name), theirs.get(name)) for name in names]
+        found[part] = [row for row in rows if not is_same(row[1], row[2])]
+    return found
+
+
+def matches(row: RunRow, wanted: Mapping[str, Any]) -> bool:
+    """Whether a run has these values of its settings, by dotted name."""
+    return all(name in row.settings and is_same(row.settings[name], value) for name, value in wanted.items())
+
+
+def sort_runs(rows: Iterable[RunRow], by: str) -> list[RunRow]:
+    """Return runs by a column, the largest first: "created", "changed", "goal", "iteration", a metric, or a setting.
+
+    Those without the value are last. Raises UserError where no run has it.
+    """
+    rows = list(rows)
+    values = {id(row): value_of(row, by) for row in rows}
+    if rows and all(value is None for value in values.values()):
+        known = dict.fromkeys((*SORTS, *(name for row in rows for name in (*row.last, *row.settings))))
+        hint = suggest(by, known)
+        right = hint if hint.startswith("did") else f"give {', '.join(SORTS)}, a metric or a setting"
+        raise UserError(f"sort={by}: no run here has it; {right}")
+    is_text = any(isinstance(value, str) for value in values.values() if value is not None)
+    there = [row for row in rows if values[id(row)] is not None]
+    there.sort(key=lambda row: str(values[id(row)]) if is_text else values[id(row)], reverse=True)
+    return there + [row for row in rows if values[id(row)] is None]
+
+
+def value_of(row: RunRow, name: str) -> Any:
+    """Return a run's value of a column, a metric's newest value, or a setting; None where it has none."""
+    own = {
+        "created": row.record.get("created"),
+        "changed": row.changed_s,
+        "goal": row.goal[1],
+        "iteration": row.iterations[0],
+        "state": row.state,
+    }
+    if name in own:
+        return own[name]
+    return row.last[name] if name in row.last else row.settings.get(name)

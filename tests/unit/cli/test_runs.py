@@ -1,0 +1,123 @@
+"""robot-rl runs: the table, its groups, and what differs between two runs."""
+
+import json
+import shutil
+
+import pytest
+
+from robot_rl.experiment.run_index import index_file, read_runs
+from robot_rl.metrics.rows import lock
+
+
+@pytest.fixture
+def root(small_run, tmp_path, monkeypatch):
+    """Three runs of cartpole: "a" as it was trained, "b" and "c" with other settings, "c" without an iteration."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "runs"
+    for name in "abc":
+        shutil.copytree(small_run, folder / "cartpole" / name)
+        (folder / "cartpole" / name / "metrics.jsonl").chmod(0o644)
+    change(folder, "b", "seed: 1", "seed: 2")
+    change(folder, "c", "gamma: 0.98", "gamma: 0.9")
+    (folder / "cartpole" / "c" / "metrics.jsonl").unlink()
+    return folder
+
+
+def change(root, name, old, new):
+    file = root / "cartpole" / name / "run.yaml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+
+
+def states(root, **options):
+    return {row.run_id: row.state for row in read_runs(root, **options)}
+
+
+def test_the_table(run, root):
+    code, out, _ = run("runs", f"root={root}", "columns=ppo.gamma,perf/steps_per_s")
+    assert code == 0
+    lines = [
+        [cell.strip() for cell in line.strip("│ \n").split("│")] for line in out.splitlines() if "cartpole" in line
+    ]
+    assert {line[0]: line[3:6] for line in lines} == {
+        "a": ["1", "done", "2 of 2"],
+        "b": ["2", "done", "2 of 2"],
+        "c": ["1", "empty", "0 of 2"],
+    }
+    assert {line[0]: line[-2] for line in lines} == {"a": "0.98", "b": "0.98", "c": "0.9"}
+    assert {line[0]: line[-1] == "-" for line in lines} == {"a": False, "b": False, "c": True}
+
+
+def test_filters_and_an_order(run, root):
+    shown = run("runs", f"root={root}", "ppo.gamma=0.98", "sort=seed")[1]
+    assert [line[2] for line in shown.splitlines() if "cartpole" in line] == ["b", "a"]
+    assert run("runs", f"root={root}", "state=running")[1] == f"3 runs in {root}, none of these\n"
+    assert "2 more: most=0 shows all" in run("runs", f"root={root}", "most=1")[1]
+    assert run("runs", f"root={root}", "task=go2_flat")[1] == f"0 runs in {root}, none of these\n"
+
+
+def test_groups_over_seeds(run, root):
+    for name, value in (("a", 1.0), ("b", 3.0)):
+        file = root / "cartpole" / name / "metrics.jsonl"
+        row = json.loads(file.read_text().splitlines()[-1])
+        file.write_text(json.dumps(row | {"tracking/upright": value}) + "\n")
+    out = run("runs", f"root={root}", "by=ppo.gamma")[1]
+    (line,) = [line for line in out.splitlines() if "cartpole" in line]
+    assert [cell.strip() for cell in line.strip("│ \n").split("│")] == [
+        *("cartpole", "0.98", "upright", "2", "2", "1 to 3", "1", "3")
+    ]
+
+
+def test_a_run_that_is_trained_is_running_and_a_row_that_is_half_written_does_not_count(root):
+    metrics = root / "cartpole" / "a" / "metrics.jsonl"
+    with lock(metrics) as stream:
+        stream.write(b'{"iteration": 3, "epi')
+        rows = {row.run_id: row for row in read_runs(root)}
+    assert (rows["a"].state, rows["a"].iterations) == ("running", (2, 2))
+    assert states(root)["a"] == "done"
+
+
+def test_the_index_follows_the_files_and_may_be_lost(root):
+    first = states(root)
+    file = index_file(root)
+    assert file.is_file()
+    change(root, "a", "max_iterations: 2", "max_iterations: 9")
+    assert states(root) == first | {"a": "stopped"}
+    shutil.rmtree(root / "cartpole" / "b")
+    (root / "cartpole" / "c" / "run.yaml").write_text("config: [")
+    assert states(root) == {"a": "stopped", "c": "damaged"} == states(root)
+    for damage in ("{", '{"version": 1}', '{"version": 1, "bases": {}, "runs": {"x": {}}}', "[]"):
+        file.write_text(damage)
+        assert states(root) == {"a": "stopped", "c": "damaged"}
+    assert states(root, index=root / "cartpole" / "a" / "run.yaml" / "no") == {"a": "stopped", "c": "damaged"}
+
+
+def test_what_differs(run, root):
+    code, out, _ = run("runs", "diff", "a", "c", f"root={root}")
+    assert code == 0
+    assert [line for line in out.splitlines() if "ppo.gamma" in line and "0.98" in line and "0.9 " in line]
+    assert out.count("│ ") == 3  # one setting: its name and two values
+    assert "the same: versions, machine, git" in out
+    assert "the same: settings, versions, machine, git" in run("runs", "diff", "a", "a", f"root={root}")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["root=nowhere"], "root=nowhere: is no directory; robot-rl train makes it"),
+        (["state=ran"], "state=ran: must be one of running, done, stopped, empty, damaged"),
+        (["ppo.gama=0.9"], "ppo.gama: no run here has that setting; did you mean 'ppo.gamma'?"),
+        (["~ppo.gamma"], "'~ppo.gamma': write <setting>=<value>"),
+        (["sort=ppo.gama"], "sort=ppo.gama: no run here has it; did you mean 'ppo.gamma'?"),
+        (["sort=xyzzy"], "sort=xyzzy: no run here has it; give created, changed, goal, iteration, state, a metric or"),
+        (["most=-1"], "most=-1: must be at least 0"),
+        (["diff", "a"], "runs diff: name two runs; given: a"),
+        (["diff", "a", "x"], "run=x"),
+    ],
+)
+def test_bad_input_is_one_line(run, root, words, line):
+    code, out, err = run("runs", *words, *([] if "root=" in words[0] else [f"root={root}"]))
+    assert (code, out) == (2, "")
+    assert line in err
+    assert err.count("\n") == 1
