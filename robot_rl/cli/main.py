@@ -35,6 +35,7 @@ COMMANDS = (
         "cross",
         "list",
         "runs",
+        "watch",
         "replay",
         "latency",
         "drill",

@@ -1,0 +1,56 @@
+"""Follow a run that another process trains, here or on a machine that shares its directory.
+
+usage: robot-rl watch [RUN] [key=value ...]
+
+{Options}
+
+  robot-rl watch                  the newest run
+  robot-rl watch go2_flat/latest
+
+It reads the run's files and shows what its own terminal shows, until the last iteration, or until nobody trains it.
+Ctrl-C ends the watching, not the training.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from robot_rl.cli.options import option, read_all
+from robot_rl.errors import UserError
+
+
+@dataclass(kw_only=True, slots=True)
+class Options:
+    """Options of robot-rl watch."""
+
+    run: str = option("latest", "the run: its id, latest or <task>/latest")
+    root: str = option("runs", "where runs are")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Show the rows as they come."""
+    from robot_rl.experiment.progress import Progress
+    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.experiment.watch import follow
+    from robot_rl.report.data import read_descriptions
+
+    options = read_all(Options, arguments, first="run")
+    run_dir = RunDir.find(options.run, options.root)
+    record = run_dir.read_config()
+    last = record["config"].get("max_iterations")
+    if not isinstance(last, int):
+        raise UserError(f"{run_dir.config_file}: max_iterations={last}: must be a whole number")
+    print(f"{run_dir.task}: {last} iterations -> {run_dir.path}", flush=True)
+    done = 0
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        Progress(last, metrics=read_descriptions(record.get("metrics"))) as progress,
+    ):
+        for row in follow(run_dir, last):
+            done = row["iteration"]
+            progress(row)
+    if done >= last:
+        print(f"done: {run_dir.path}")
+    else:
+        print(f"after {done} of {last} iterations; robot-rl resume {run_dir.words} goes on where nobody trains it")
+    return 0
