@@ -55,7 +55,17 @@ class DiffOptions:
 
 def run(arguments: Sequence[str]) -> int:
     """Print the table, or the differences."""
-    from robot_rl.experiment.run_index import DAMAGED, DONE, EMPTY, RUNNING, STOPPED, matches, read_runs, sort_runs
+    from robot_rl.experiment.run_index import (
+        DAMAGED,
+        DONE,
+        EMPTY,
+        RUNNING,
+        STOPPED,
+        matches,
+        read_runs,
+        require_columns,
+        sort_runs,
+    )
 
     if arguments[:1] == ["diff"]:
         return _diff(arguments[1:])
@@ -71,11 +81,14 @@ def run(arguments: Sequence[str]) -> int:
     if not rows:
         print(f"{len(found)} runs in {options.root}, none of these")
         return 0
-    if options.by:
-        _show_groups(rows, _names(options.by))
+    columns, by = _names(options.columns), _names(options.by)
+    for option_, names in (("columns", columns), ("by", by), ("sort", [options.sort])):
+        require_columns(found, names, option_)
+    if by:
+        _show_groups(rows, by)
         return 0
     rows = sort_runs(rows, options.sort)
-    _show(rows[: options.most or None], _names(options.columns))
+    _show(rows[: options.most or None], columns)
     if options.most and len(rows) > options.most:
         print(f"{len(rows) - options.most} more: most=0 shows all")
     return 0

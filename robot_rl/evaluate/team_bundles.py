@@ -81,8 +81,8 @@ class RobotRows:
         }
 
     def observed(self, obs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the rows of a team's observations, group "actor" as wide as the role's."""
-        return {name: obs[name][self.rows][:, : self._observed] for name in ("actor",)}
+        """Return the rows of a team's group "actor", as wide as the role's."""
+        return {"actor": obs["actor"][self.rows][:, : self._observed]}
 
 
 class TeamBundles:

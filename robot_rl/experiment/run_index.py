@@ -68,7 +68,8 @@ class RunRow:
     @property
     def iterations(self) -> tuple[int, int]:
         """Iterations that are done, and in all."""
-        return int(self.last.get("iteration", 0)), int(self.settings.get("max_iterations") or 0)
+        last = self.settings.get("max_iterations")
+        return int(self.last.get("iteration", 0)), last if isinstance(last, int) else 0
 
     @property
     def goal(self) -> tuple[str, float | None]:
@@ -106,8 +107,9 @@ def read_runs(
     files = [path for path in base.glob(f"{folders}/run.yaml") if path.is_file()]
     known = _read_index(index)
     rows, kept, new = [], dict(known), 0
-    for path in files:
-        name, stamp = str(path.parent.resolve()), _stamp(path)
+    names = [str(path.parent.resolve()) for path in files]
+    for path, name in zip(files, names, strict=True):
+        stamp = _stamp(path)
         entry = known.get(name)
         if entry is None or entry.get("stamp") != stamp:
             if new == 200:
@@ -116,10 +118,7 @@ def read_runs(
             kept[name] = entry
         rows.append(_row(path.parent, entry))
     if new:
-        there = {str(path.parent.resolve()) for path in base.glob("*/*/run.yaml")} if not task else None
-        if there is not None:
-            kept = {name: entry for name, entry in kept.items() if name in there}
-        _write_index(index, kept)
+        _write_index(index, kept if task else {name: kept[name] for name in names})
     return sorted(rows, key=lambda row: (str(row.record.get("created", "")), row.run_id), reverse=True)
 
 
@@ -251,25 +250,31 @@ def differences(one: RunRow, other: RunRow) -> dict[str, list[tuple[str, Any, An
 
 
 def matches(row: RunRow, wanted: Mapping[str, Any]) -> bool:
-    """Whether a run has these values of its settings, by dotted name."""
-    return all(name in row.settings and is_same(row.settings[name], value) for name, value in wanted.items())
+    """Whether a run has these values of its settings, by dotted name; 2 is 2.0 here."""
+    return all(name in row.settings and _equals(row.settings[name], value) for name, value in wanted.items())
+
+
+def _equals(one: Any, other: Any) -> bool:
+    are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (one, other))
+    return one == other if are_numbers else is_same(one, other)
+
+
+def require_columns(rows: Sequence[RunRow], names: Iterable[str], option: str) -> None:
+    """Raise UserError for a column that none of some runs has; `option` named it."""
+    for name in names if rows else ():
+        if all(value_of(row, name) is None for row in rows):
+            hint = suggest(name, dict.fromkeys((*SORTS, *(key for row in rows for key in (*row.last, *row.settings)))))
+            right = hint if hint.startswith("did") else f"give {', '.join(SORTS)}, a metric or a setting"
+            raise UserError(f"{option}={name}: no run here has it; {right}")
 
 
 def sort_runs(rows: Iterable[RunRow], by: str) -> list[RunRow]:
-    """Return runs by a column, the largest first: "created", "changed", "goal", "iteration", a metric, or a setting.
-
-    Those without the value are last. Raises UserError where no run has it.
-    """
+    """Return runs by a column, the largest first, those without it last: one of SORTS, a metric, or a setting."""
     rows = list(rows)
     values = {id(row): value_of(row, by) for row in rows}
-    if rows and all(value is None for value in values.values()):
-        known = dict.fromkeys((*SORTS, *(name for row in rows for name in (*row.last, *row.settings))))
-        hint = suggest(by, known)
-        right = hint if hint.startswith("did") else f"give {', '.join(SORTS)}, a metric or a setting"
-        raise UserError(f"sort={by}: no run here has it; {right}")
-    is_text = any(isinstance(value, str) for value in values.values() if value is not None)
     there = [row for row in rows if values[id(row)] is not None]
-    there.sort(key=lambda row: str(values[id(row)]) if is_text else values[id(row)], reverse=True)
+    are_numbers = all(isinstance(values[id(row)], int | float) for row in there)
+    there.sort(key=lambda row: values[id(row)] if are_numbers else str(values[id(row)]), reverse=True)
     return there + [row for row in rows if values[id(row)] is None]
 
 

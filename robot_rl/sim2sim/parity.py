@@ -192,42 +192,56 @@ def evaluate_binary(
         UserError: The runtime is not installed.
         PeerError: The binary ended or does not answer.
     """
+    with contextlib.ExitStack() as stack:
+        first = Plant(task, seed=cfg.seed, tick_s=cfg.tick_s)
+        responder = start_responder(first, bundle, cfg, folder, stack)
+
+        def control(plant: Plant) -> BinaryController:
+            del responder.link.notes[:-1]
+            plant.connect(responder.steps)
+            return BinaryController(plant, responder)
+
+        found = evaluate_worlds(
+            first, lambda world: Plant(task, seed=cfg.seed, world=world, tick_s=cfg.tick_s), control, cfg, say
+        )
+    return found | {"binary": responder.binary.report()}
+
+
+def evaluate_worlds(
+    first: Any,
+    make_plant: Callable[[int], Any],
+    control: Callable[[Any], Any],
+    cfg: ParityCfg,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Run the episode of each world, and close its plant.
+
+    Args:
+        first: The plant of world 0.
+        make_plant: Makes the plant of another world.
+        control: Returns the controller of a plant; it has `faults`.
+        cfg: The settings.
+        say: Called with a line after each episode.
+
+    Returns:
+        "episodes" and "faults" of `evaluate_binary`.
+    """
     from robot_rl.evaluate.rollout import evaluate
 
     rows: list[dict[str, float]] = []
     metrics: Descriptions = {}
     faults: list[list[str]] = []
-    with contextlib.ExitStack() as stack:
-        plant = Plant(task, seed=cfg.seed, tick_s=cfg.tick_s)
-        responder = start_responder(plant, bundle, cfg, folder, stack)
-        for world in range(cfg.episodes):
-            if world:
-                plant = Plant(task, seed=cfg.seed, world=world, tick_s=cfg.tick_s)
-            with contextlib.closing(plant):
-                metrics = describe_metrics(plant.env)
-                plant.connect(responder.steps)
-                controller = BinaryController(plant, responder)
-                summary = evaluate(plant.env, controller, seconds=cfg.seconds)
-            del responder.link.notes[:-1]
-            rows.append(world_figures(summary, metrics, world, say))
-            faults.append(controller.faults)
-    return {"episodes": by_metric(rows, metrics), "faults": faults, "binary": responder.binary.report()}
-
-
-def world_figures(
-    summary: Mapping[str, Any], metrics: Descriptions, world: int, say: Callable[[str], None]
-) -> dict[str, float]:
-    """Return the mean of each metric that a world has, and say those that are judged."""
-    values = {name: value["mean"] for name, value in summary.items() if value is not None}
-    shown = (f"{name} {values[name]:.4g}" for name in judged(metrics) if name in values)
-    say(f"world {world}: {', '.join(shown)}")
-    return values
-
-
-def by_metric(rows: Sequence[Mapping[str, float]], metrics: Descriptions) -> dict[str, list[float]]:
-    """Return metric -> one value per world, NaN where it has none."""
+    for world in range(cfg.episodes):
+        with contextlib.closing(make_plant(world) if world else first) as plant:
+            metrics = describe_metrics(plant.env)
+            controller = control(plant)
+            summary = evaluate(plant.env, controller, seconds=cfg.seconds)
+        rows.append({name: value["mean"] for name, value in summary.items() if value is not None})
+        faults.append(controller.faults)
+        shown = (f"{name} {rows[-1][name]:.4g}" for name in judged(metrics) if name in rows[-1])
+        say(f"world {world}: {', '.join(shown)}")
     names = [name for name in metrics if any(name in row for row in rows)]
-    return {name: [row.get(name, float("nan")) for row in rows] for name in names}
+    return {"episodes": {name: [row.get(name, float("nan")) for row in rows] for name in names}, "faults": faults}
 
 
 def compare(

@@ -10,21 +10,12 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
-from robot_rl.evaluate.meter import describe_metrics
-from robot_rl.metrics.description import Descriptions
-from robot_rl.sim2sim.parity import (
-    BinaryController,
-    ParityCfg,
-    Responder,
-    by_metric,
-    start_responder,
-    world_figures,
-)
+from robot_rl.sim2sim.parity import BinaryController, ParityCfg, Responder, evaluate_worlds, start_responder
 from robot_rl.sim2sim.team import TeamBody, TeamPlant, make_message_relay
 
 if TYPE_CHECKING:
@@ -36,17 +27,26 @@ MESSAGE_S = 1.0
 """How long to wait for the messages of a state [s]."""
 
 
+class _Member(NamedTuple):
+    """A robot of a world, its binary, and the command with which its motors damp."""
+
+    body: TeamBody
+    responder: Responder
+    controller: BinaryController
+    damped: Any
+
+
 class TeamController:
     """The binaries of a team as a controller of all its robots.
 
     A robot that takes no part has motors that damp, as in training, and its binary waits.
     """
 
-    def __init__(self, plant: TeamPlant, members: Mapping[str, Responder], relay: MessageRelay | None) -> None:
+    def __init__(self, plant: TeamPlant, responders: Mapping[str, Responder], relay: MessageRelay | None) -> None:
         """Control the robots of a plant; `relay` carries their messages, if they have any."""
-        self._plant, self._relay = plant, relay
+        self._plant, self._relay, self._names = plant, relay, list(plant.bodies)
         self._members = [
-            (body, _damped(body), members[name], BinaryController(body, members[name]))
+            _Member(body, responders[name], BinaryController(body, responders[name]), _damped(body))
             for name, body in plant.bodies.items()
         ]
         self._begins = set[int]()
@@ -55,41 +55,39 @@ class TeamController:
     @property
     def faults(self) -> list[str]:
         """Faults of the binaries so far, each with its robot."""
-        names = zip(self._plant.bodies, self._members, strict=True)
-        return [f"{name}: {fault}" for name, (*_, controller) in names for fault in controller.faults]
+        members = zip(self._names, self._members, strict=True)
+        return [f"{name}: {fault}" for name, member in members for fault in member.controller.faults]
 
     def act(self, env: Any, obs: Any) -> torch.Tensor:
         """Send each robot's state, wait for its policy's command; return their actions (T, num_actions)."""
         actions = np.zeros((env.num_envs, env.num_actions), np.float32)
-        active = [row for row, (body, *_) in enumerate(self._members) if body.is_active]
+        active = [row for row, member in enumerate(self._members) if member.body.is_active]
         begun = self._begins.intersection(active)
         for row in sorted(begun):
-            self._members[row][3].begin()
+            self._members[row].controller.begin()
         self._begins -= begun
         self._carry(begun)
         for row in active:
-            answer = self._members[row][3].answer()
+            answer = self._members[row].controller.answer()
             actions[row, : len(answer)] = answer
         self._carry(row for row in active if row not in begun)  # A binary sends each state's message once.
         return torch.from_numpy(actions)
 
     def reset(self, done: torch.Tensor) -> None:
-        """Let the robots whose row is True begin an episode, as soon as they take part."""
+        """Begin an episode of each robot with a True row, as soon as it takes part."""
         self._begins.update(torch.nonzero(done).flatten().tolist())
 
     def tick(self, plant: TeamPlant) -> None:
         """Give each robot its command, and its binary the state, if every tick has one."""
-        for row, (body, damped, member, _) in enumerate(self._members):
-            takes_part = body.is_active and row not in self._begins
-            body.command = member.steps.tick(body) if takes_part else damped
+        for row, member in enumerate(self._members):
+            takes_part = member.body.is_active and row not in self._begins
+            member.body.command = member.responder.steps.tick(member.body) if takes_part else member.damped
 
     def _carry(self, rows: Iterable[int]) -> None:
         """Hand the others what the robots of these rows have sent."""
-        if self._relay is None:
-            return
-        names = list(self._plant.bodies)
-        self._relay.wait([names[row] for row in rows], MESSAGE_S)
-        self._relay.carry(self._plant.time_s)
+        if self._relay is not None:
+            self._relay.wait([self._names[row] for row in rows], MESSAGE_S)
+            self._relay.carry(self._plant.time_s)
 
 
 def _damped(body: TeamBody) -> Any:
@@ -153,32 +151,24 @@ def evaluate_team_binaries(
         UserError: The runtime is not installed.
         PeerError: A binary ended or does not answer.
     """
-    from robot_rl.evaluate.rollout import evaluate
-
-    rows: list[dict[str, float]] = []
-    metrics: Descriptions = {}
-    faults: list[list[str]] = []
     with contextlib.ExitStack() as stack:
-        plant = TeamPlant(task, seed=cfg.seed, tick_s=cfg.tick_s)
+        first = TeamPlant(task, seed=cfg.seed, tick_s=cfg.tick_s)
         relay = make_message_relay(bundles, cfg.seed, perfect=True)
         if relay is not None:
             stack.callback(relay.close)
-        members = {
+        responders = {
             name: start_responder(
                 body, bundles[name], cfg, folder / name, stack, words=relay.arguments(name) if relay is not None else ()
             )
-            for name, body in plant.bodies.items()
+            for name, body in first.bodies.items()
         }
-        for world in range(cfg.episodes):
-            if world:
-                plant = TeamPlant(task, seed=cfg.seed, world=world, tick_s=cfg.tick_s)
-            with contextlib.closing(plant):
-                metrics = describe_metrics(plant.env)
-                controller = TeamController(plant, members, relay)
-                summary = evaluate(plant.env, controller, seconds=cfg.seconds)
-            for member in members.values():
-                del member.link.notes[:-1]
-            rows.append(world_figures(summary, metrics, world, say))
-            faults.append(controller.faults)
-    reports = {name: member.binary.report() for name, member in members.items()}
-    return {"episodes": by_metric(rows, metrics), "faults": faults, "binaries": reports}
+
+        def control(plant: TeamPlant) -> TeamController:
+            for responder in responders.values():
+                del responder.link.notes[:-1]
+            return TeamController(plant, responders, relay)
+
+        found = evaluate_worlds(
+            first, lambda world: TeamPlant(task, seed=cfg.seed, world=world, tick_s=cfg.tick_s), control, cfg, say
+        )
+    return found | {"binaries": {name: responder.binary.report() for name, responder in responders.items()}}

@@ -57,6 +57,17 @@ def test_filters_and_an_order(run, root):
     assert run("runs", f"root={root}", "task=go2_flat")[1] == f"0 runs in {root}, none of these\n"
 
 
+def test_whole_numbers_are_numbers_and_values_of_any_kind_are_sorted(run, root):
+    change(root, "b", "gamma: 0.98", "gamma: 2.0")
+    change(root, "a", "gamma: 0.98", "gamma: [1]")
+    change(root, "c", "max_iterations: 2", "max_iterations: many")
+    shown = run("runs", f"root={root}", "ppo.gamma=2")[1]
+    assert [line[2] for line in shown.splitlines() if "cartpole" in line] == ["b"]
+    code, shown, _ = run("runs", f"root={root}", "sort=ppo.gamma", "columns=ppo.gamma")
+    assert code == 0
+    assert [line[2] for line in shown.splitlines() if "cartpole" in line] == ["a", "b", "c"]
+
+
 def test_groups_over_seeds(run, root):
     for name, value in (("a", 1.0), ("b", 3.0)):
         file = root / "cartpole" / name / "metrics.jsonl"
@@ -111,6 +122,8 @@ def test_what_differs(run, root):
         (["~ppo.gamma"], "'~ppo.gamma': write <setting>=<value>"),
         (["sort=ppo.gama"], "sort=ppo.gama: no run here has it; did you mean 'ppo.gamma'?"),
         (["sort=xyzzy"], "sort=xyzzy: no run here has it; give created, changed, goal, iteration, state, a metric or"),
+        (["by=ppo.gama"], "by=ppo.gama: no run here has it; did you mean 'ppo.gamma'?"),
+        (["columns=seed,ppo.gama"], "columns=ppo.gama: no run here has it; did you mean 'ppo.gamma'?"),
         (["most=-1"], "most=-1: must be at least 0"),
         (["diff", "a"], "runs diff: name two runs; given: a"),
         (["diff", "a", "x"], "run=x"),
