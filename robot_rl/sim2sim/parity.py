@@ -112,7 +112,7 @@ class BinaryController:
     """How often a request is repeated, and after how many commands of the writer."""
 
     def __init__(self, body: ClockedBody, responder: Responder) -> None:
-        """Control a robot by its binary, whose contract turns targets back into actions."""
+        """Control a robot by its binary; its contract turns targets back into actions."""
         self._body, self._link, self._steps = body, responder.link, responder.steps
         contract = responder.contract
         names = body.joint_names

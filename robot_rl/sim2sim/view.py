@@ -73,7 +73,7 @@ class Canvas:
 
 
 class TeamView:
-    """Draws a session of a team between its control steps, and kills the binaries whose button is pressed."""
+    """Draws a session of a team between its control steps; a button kills a robot's binary."""
 
     def __init__(self, session: TeamSession, host: str, port: int) -> None:
         """Start the page; raise a UserError as `Page` does."""

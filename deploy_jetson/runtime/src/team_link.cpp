@@ -16,7 +16,7 @@ constexpr int kMaxDrain = 64;                        // datagrams read at one st
 constexpr std::int64_t kRounding = 20;               // so small a part of a period is an inexact time
 constexpr std::int64_t kForgotten = 500'000'000;     // [ns] of silence after which a robot's numbers may begin again
 
-/// The contract whose observations are the terms of the messages, in their order.
+/// A copy of the contract with the terms of the messages, in their order, as its observations.
 Contract contract_of_messages(const Contract& contract) {
   Contract sent = contract;
   sent.observations.clear();

@@ -13,7 +13,7 @@ import warp as wp
 from robot_rl_envs.entity.crews import agent_of
 from robot_rl_envs.mdp.commands import MIRRORED_POINT, MIRRORED_VELOCITY, POINT, TWO_PI, VELOCITY
 from robot_rl_envs.mdp.objects import closed_near, held_near, nearness, to_base
-from robot_rl_envs.mdp.team import command_velocity
+from robot_rl_envs.mdp.team import check_velocity, command_velocity
 from robot_rl_envs.quat import quat_from_axis_angle, quat_rotate, yaw_of
 from robot_rl_envs.terms import command, metric, observation, reward
 from robot_rl_envs.terms.checks import check_above, check_least, check_range
@@ -50,10 +50,8 @@ def velocity_to_goal(
 
 def _check_goal(params: dict[str, float], scene: Any) -> None:
     check_range(params, "distance_lo", "distance_hi", least=0.0)
-    for name in ("goal_speed", "gain", "turn_gain"):
-        check_least(params, name, 0.0)
-    for axis in ("vx", "vy", "yaw"):
-        check_range(params, f"{axis}_lo", f"{axis}_hi")
+    check_least(params, "goal_speed", 0.0)
+    check_velocity(params)
 
 
 @command(

@@ -61,12 +61,17 @@ def keep_marching(
     command_velocity(s, i, wp.vec3(s.march_speed[i], side, 0.0), turn_gain, vx_lo, vx_hi, vy_lo, vy_hi, yaw_lo, yaw_hi)
 
 
-def _check_march(params: dict[str, float], scene: Any) -> None:
-    check_range(params, "speed_lo", "speed_hi", least=0.0)
+def check_velocity(params: dict[str, float]) -> None:
+    """Check the gains and limits of a velocity that :func:`command_velocity` commands."""
     for name in ("gain", "turn_gain"):
         check_least(params, name, 0.0)
-    for axis in ("vx", "vy", "yaw"):
+    for axis in VELOCITY:
         check_range(params, f"{axis}_lo", f"{axis}_hi")
+
+
+def _check_march(params: dict[str, float], scene: Any) -> None:
+    check_range(params, "speed_lo", "speed_hi", least=0.0)
+    check_velocity(params)
 
 
 @command(
