@@ -44,12 +44,8 @@ class PolicySource:
         """Return the id of the run that it comes from, for a bundle from its contract."""
         if self.run_dir is not None:
             return self.run_dir.run_id
-        from robot_rl_deploy.bundle import read_bundle
-
         assert self.bundle is not None
-        names = policies_in(self.bundle)
-        contract = read_bundle(self.bundle / names[0] if names else self.bundle).contract
-        return contract.training.run_id or str(self.bundle)
+        return _training_of(self.bundle).run_id or str(self.bundle)
 
     def load(self, env: Any) -> Any:
         """Return the policy for an environment: of a run a function of observations, of a bundle a `BundlePolicy`.
@@ -144,8 +140,12 @@ def find_task_name(run: str, policy: str, root: str) -> str:
     """Return the name of the task that a policy is for, installed here or not; see `find_policy`."""
     if not policy:
         return str(RunDir.find(run or "latest", root).read_config()["config"].get("task"))
+    return str(_training_of(find_bundle(policy)).task)
+
+
+def _training_of(bundle: Path) -> Any:
+    """Return what a bundle, or the first one of a team's policies, says about its training."""
     from robot_rl_deploy.bundle import read_bundle
 
-    bundle = find_bundle(policy)
     names = policies_in(bundle)
-    return str(read_bundle(bundle / names[0] if names else bundle).contract.training.task)
+    return read_bundle(bundle / names[0] if names else bundle).contract.training

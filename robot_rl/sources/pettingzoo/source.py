@@ -50,11 +50,11 @@ class ZooTask:
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())
         try:
-            found = pkgutil.resolve_name(f"{module}.{name}")
+            found = pkgutil.resolve_name(f"{module}:{name}")  # With a dot it would hide why a module is not imported.
         except ModuleNotFoundError as error:
             raise missing_module(self.name, error) from error
         except ImportError as error:
-            raise UserError(f"task={self.name}: {module} cannot be imported: {error}") from error
+            raise UserError(f"task={self.name}: {module} cannot be imported: {one_line(error)}") from error
         except AttributeError:
             found = None
         if not callable(found):

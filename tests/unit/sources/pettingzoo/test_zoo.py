@@ -111,6 +111,11 @@ def test_they_train_and_are_evaluated(task, in_tmp, capsys):
         (("task=mamujoco:Ant-4x2", "learner=ppo"), "learner=ppo: trains 1 agent, task=mamujoco:Ant-4x2 has 4"),
         (("task=mamujoco:Ant-4x2", "obsk=-1"), "obsk=-1: must be a whole number of at least 0"),
         (("task=zoo:nowhere:make",), "task=zoo:nowhere:make: cannot import nowhere"),
+        (
+            ("task=zoo:pettingzoo.mpe.simple_spread_v3:parallel_env",),
+            "pettingzoo.mpe.simple_spread_v3 cannot be imported: MPE has been moved into its own package",
+        ),
+        (("task=zoo:pettingzoo.test:nix",), "task=zoo:pettingzoo.test:nix: pettingzoo.test has no function nix"),
         (("task=zoo:make",), "write zoo:<module>:<function>"),
     ],
 )
