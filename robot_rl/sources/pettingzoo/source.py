@@ -50,7 +50,10 @@ class ZooTask:
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())
         try:
-            found = pkgutil.resolve_name(f"{module}:{name}")  # With a dot it would hide why a module is not imported.
+            try:
+                found = pkgutil.resolve_name(f"{module}:{name}")
+            except ModuleNotFoundError:  # What looks like a module may be an attribute of a package.
+                found = pkgutil.resolve_name(f"{module}.{name}")
         except ModuleNotFoundError as error:
             raise missing_module(self.name, error) from error
         except ImportError as error:
