@@ -27,11 +27,6 @@ from robot_rl.errors import UserError
 if TYPE_CHECKING:
     from robot_rl.experiment.run_index import RunRow
 
-WIDTH = 110
-"""Least width of the tables."""
-COLUMN = 14
-"""Further width of each column that is asked for."""
-
 
 @dataclass(kw_only=True, slots=True)
 class Options:
@@ -119,7 +114,13 @@ def _show(rows: Sequence["RunRow"], columns: Sequence[str]) -> None:
         goal = ("-", "") if value is None else (f"{value:.4g}", name.rpartition("/")[2])
         more = (_text(value_of(row, column)) for column in columns)
         table.append((*cells, row.state, f"{done} of {of}", *goal, ago(time.time() - row.changed_s), *more))
-    print_table(head, table, right=(3, 5, 6), least=WIDTH + COLUMN * len(columns))
+    _print(head, table, right=(3, 5, 6))
+
+
+def _print(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+    """Print a table in which no cell is cut: ids and commits are there to be copied."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    print_table(head, rows, right=right, least=sum(widths) + 3 * len(widths) + 1)
 
 
 def _text(value: Any) -> str:
@@ -156,7 +157,7 @@ def _show_groups(rows: Sequence["RunRow"], names: Sequence[str]) -> None:
             middle = f"{interquartile_mean(values):.4g}"
             table.append((*key, name.rpartition("/")[2], str(len(values)), middle, spread, *best))
     head = ("task", *names, "goal", "runs", "interquartile mean", "95 % interval", "smallest", "largest")
-    print_table(head, table, right=range(len(names) + 2, len(head)), least=WIDTH)
+    _print(head, table, right=range(len(names) + 2, len(head)))
 
 
 def _diff(arguments: Sequence[str]) -> int:
@@ -174,7 +175,7 @@ def _diff(arguments: Sequence[str]) -> int:
     for part, lines in found.items():
         if lines:
             print(f"{part}:")
-            print_table(("", *(row.run_id for row in rows)), [(name, _text(a), _text(b)) for name, a, b in lines])
+            _print(("", *(row.run_id for row in rows)), [(name, _text(a), _text(b)) for name, a, b in lines])
     same = [part for part, lines in found.items() if not lines]
     print(f"the same: {', '.join(same)}" if same else "all of them differ in something")
     return 0

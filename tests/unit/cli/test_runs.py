@@ -49,6 +49,13 @@ def test_the_table(run, root):
     assert {line[0]: line[-1] == "-" for line in lines} == {"a": False, "b": False, "c": True}
 
 
+def test_no_id_is_cut(run, root):
+    name = "20261125-154917-1-5d42" + "x" * 70
+    shutil.copytree(root / "cartpole" / "a", root / "cartpole" / name)
+    assert name in run("runs", f"root={root}", "columns=ppo.gamma,ppo.lam,num_envs")[1]
+    assert name in run("runs", "diff", "c", name, f"root={root}")[1]
+
+
 def test_filters_and_an_order(run, root):
     shown = run("runs", f"root={root}", "ppo.gamma=0.98", "sort=seed")[1]
     assert [line[2] for line in shown.splitlines() if "cartpole" in line] == ["b", "a"]
