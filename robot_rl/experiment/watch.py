@@ -19,7 +19,7 @@ PATIENCE_S, PATIENCE_ROWS = 30.0, 10.0
 """A run that nobody here trains has stopped after so long, and so many of its iterations, without a row."""
 
 
-class Rows:
+class NewRows:
     """The rows that are appended to a metrics.jsonl, also where it is cut or replaced meanwhile."""
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +59,7 @@ def follow(
     A run is taken to have stopped where no process of this machine trains it, and its file has not changed for
     PATIENCE_S and PATIENCE_ROWS iterations: another machine may train it.
     """
-    rows, period, before = Rows(run_dir.metrics_file), 0.0, None
+    rows, period, before = NewRows(run_dir.metrics_file), 0.0, None
     while True:
         for row in rows.read():
             now = float(row.get("time_s", 0.0))

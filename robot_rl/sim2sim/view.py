@@ -24,7 +24,7 @@ REQUESTS = {"Damp": "damp", "Stand": "stand", "Walk": "policy"}
 
 
 class Canvas:
-    """A page with a world of an environment, and a table beside it.
+    """A page with a world of an environment and a table.
 
     Attributes:
         server: the `viser.ViserServer`.

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from robot_rl.experiment.run_dir import RunDir
-from robot_rl.experiment.watch import Rows, follow
+from robot_rl.experiment.watch import NewRows, follow
 from robot_rl.metrics.rows import lock
 from tests.unit.conftest import TINY
 
@@ -40,7 +40,7 @@ def test_a_training_in_another_process_is_followed_to_its_end(start_python, run,
 
 def test_rows_are_given_once_and_a_half_written_one_when_it_is_whole(tmp_path):
     file = tmp_path / "metrics.jsonl"
-    rows = Rows(file)
+    rows = NewRows(file)
     assert rows.read() == []
     file.write_text(line(1) + line(2) + '{"iteration": 3, ')
     assert [row["iteration"] for row in rows.read()] == [2]
@@ -53,7 +53,7 @@ def test_rows_are_given_once_and_a_half_written_one_when_it_is_whole(tmp_path):
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_file_that_a_resumed_run_cuts_goes_on_from_there(tmp_path, replaced):
     file = tmp_path / "metrics.jsonl"
-    rows = Rows(file)
+    rows = NewRows(file)
     file.write_text("".join(line(k) for k in range(1, 9)))
     rows.read()
     if replaced:
