@@ -33,12 +33,13 @@ OF_HYDRA = (
 """Settings of Hydra's own, and groups of them, that a sweep accepts."""
 
 
-def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None:
+def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any], gpus: int | None = None) -> None:
     """Compose the configuration and call `job` with the resolved tree, once or, with -m, for each job of a sweep.
 
     Args:
         arguments: key=value overrides and Hydra's flags.
         job: It must be importable where Hydra's launcher runs it in another process.
+        gpus: GPUs of the machine that trains, where that is another one.
 
     Raises:
         UserError: An argument is no override, or names something that the task does not have.
@@ -49,7 +50,7 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> No
         raise missing_task()
     mine = [override for override in overrides if override.key_or_group != "task" and not is_hydra(override)]
     keys = [override.key_or_group for override in mine]
-    nodes = {name: source_of(name).admit(default_tree(name, device, learner), keys) for name in names}
+    nodes = {name: source_of(name).admit(default_tree(name, device, learner, gpus), keys) for name in names}
     for override in mine:
         refuse_addition(override)
     for name, tree in nodes.items():
@@ -59,7 +60,7 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> No
             trees.require_key(tree, override.key_or_group)
             if override.is_delete():
                 trees.refuse_left_out(override.key_or_group, optional)
-        _check_values(tree, mine)
+        _check_values(tree, mine, gpus)
     _store(nodes)
     _run([*flags, *_with_options(overrides)], job)
 
@@ -132,7 +133,7 @@ def _learner(overrides: Sequence[Any]) -> str:
     return found[0] if found else ""
 
 
-def _check_values(tree: dict[str, Any], overrides: Sequence[Any]) -> None:
+def _check_values(tree: dict[str, Any], overrides: Sequence[Any], gpus: int | None) -> None:
     """Set every value in a tree, and resolve each of a sweep: a typo in its last job is found before the first."""
     mine = [override for override in overrides if not override.is_delete()]
     fixed = _plain({override.key_or_group: override.value() for override in mine if not override.is_sweep_override()})
@@ -140,7 +141,7 @@ def _check_values(tree: dict[str, Any], overrides: Sequence[Any]) -> None:
     for override in mine:
         if override.is_sweep_override():
             for value in _sweep(override):
-                resolve(trees.override(tree, fixed | _plain({override.key_or_group: value})))
+                resolve(trees.override(tree, fixed | _plain({override.key_or_group: value})), gpus)
 
 
 def _plain(dotted: dict[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ COMMANDS = (
         "list",
         "runs",
         "watch",
+        "worker",
         "replay",
         "latency",
         "drill",
@@ -104,7 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ending.take(words):
         open_missing()
         with LenientStreams() if words[:1] and words[0] in TRAININGS else contextlib.nullcontext():
-            return _main(words)
+            code = _main(words)
+    if words[:1] == ["worker"]:
+        from robot_rl.experiment.launchers import exit_codes
+
+        return exit_codes.end(code)
+    return code
 
 
 def _main(words: list[str]) -> int:

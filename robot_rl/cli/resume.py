@@ -8,13 +8,20 @@ usage: robot-rl resume <run id> [key=value ...]
 latest is the newest run, <task>/latest the newest of a task. Networks, optimizer, normalizers, random streams, counters
 and every world are those of the checkpoint: on a CPU the run is, bit for bit, the one that was never interrupted. Rows
 of metrics.jsonl after the checkpoint are removed.
+
+launcher=<name> lets a launcher start the processes, as for robot-rl train.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.options import TaskRunOptions, option, read
 from robot_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from robot_rl.experiment.launchers.launcher import Launcher
+    from robot_rl.experiment.run_dir import RunDir
 
 
 @dataclass(kw_only=True, slots=True)
@@ -28,17 +35,30 @@ class Options(TaskRunOptions):
 
 def run(arguments: Sequence[str]) -> int:
     """Continue a run."""
+    from robot_rl.cli.launching import read_launcher_words
     from robot_rl.experiment.inputs import resolve_inputs
     from robot_rl.experiment.settings import load
     from robot_rl.experiment.training import go_on
     from robot_rl.learn.ranks import make_ranks
 
-    options, changes = read(Options, arguments, first="run", every=True)
+    words, launcher = read_launcher_words(arguments)
+    options, changes = read(Options, words, first="run", every=True)
     run_dir = options.find_run()
     for key in ("task", "seed", "init_from", "run_id"):
         if key in changes:
             raise UserError(f"{key}={changes[key]}: cannot be changed in a run; start a new run with init_from=")
+    if launcher is not None and launcher.name != "local":
+        return _launch(run_dir, changes, options, launcher)
     cfg = resolve_inputs(load(run_dir, changes, trust=options.trust))
     ranks = make_ranks(cfg.device)
     go_on(run_dir, cfg, ranks, allow_resize=options.allow_resize, fresh_worlds=options.fresh_worlds)
     return 0
+
+
+def _launch(run_dir: "RunDir", changes: dict[str, Any], options: Options, launcher: "Launcher") -> int:
+    """Let a launcher start the processes that go on with a run."""
+    from robot_rl.experiment.frozen import resume_with
+
+    names = ("allow_resize", "fresh_worlds", "trust")
+    words = [f"{name}=true" for name in names if getattr(options, name)]
+    return resume_with(run_dir, changes, launcher, words)

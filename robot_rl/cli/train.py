@@ -51,8 +51,12 @@ sweeps, one run after another (Hydra's multirun and launchers):
   hydra/launcher=  hydra.launcher.<name>=  hydra/sweeper=  hydra.sweeper.<name>=  hydra.sweep.dir=
   hydra.job.env_set  hydra.job.env_copy              the settings of Hydra's own that there are, only for sweeps
 
-several processes, with the worlds divided evenly among them, each on a GPU of its own where there are GPUs:
-  torchrun --nproc-per-node 2 --no-python robot-rl train task=go2_flat num_envs=8192
+launchers: where the processes of a run, or of each run of a sweep, are started (docs/launchers.md):
+{launchers}
+  launcher.nodes=1  launcher.ranks=0                 machines, and processes on each; the worlds are divided evenly
+  launcher.gpus=0  launcher.cpus=0                   GPUs of each machine, cores of each process
+  launcher.time='04:00:00'  launcher.partition=      time limit and queue, where there are any
+  robot-rl train task=go2_flat num_envs=8192 launcher=torchrun launcher.ranks=2
 
 Ctrl-C finishes the iteration, saves, and prints how to continue; SIGTERM, SIGUSR1 and SIGUSR2 (a scheduler's notices)
 and SIGHUP (a dropped connection; nohup ignores it) do the same, with exit code 85 (docs/recovery.md). A terminal, pipe
@@ -86,17 +90,34 @@ def source_settings() -> str:
     return "\n".join(source.settings_help for source in _sources() if source.settings_help)
 
 
+def launchers() -> str:
+    """Return a line for each launcher."""
+    from robot_rl.experiment.launchers import describe_launchers
+
+    return two_columns([(f"launcher={name}", text) for name, text in describe_launchers().items()])
+
+
 def _sources() -> list[TaskSource]:
     *others, own = (source for source in list_sources() if source.pattern)
     return [own, *others]
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Train once, or for each job of a sweep."""
+    """Train once, or for each job of a sweep; with a launcher, freeze the runs and let it start them."""
     from robot_rl.cli.hydra_app import launch
+    from robot_rl.cli.launching import read_launcher_words
 
-    launch(arguments, job)
-    return 0
+    words, launcher = read_launcher_words(arguments)
+    if launcher is None or launcher.name == "local":
+        launch(words, job)
+        return 0
+    from robot_rl.experiment.frozen import launch_all
+    from robot_rl.experiment.settings import resolve
+
+    gpus = launcher.gpus if launcher.is_elsewhere else None
+    jobs: list[dict[str, Any]] = []
+    launch(words, jobs.append, gpus)
+    return launch_all([resolve(tree, gpus) for tree in jobs], launcher) if jobs else 0
 
 
 def job(tree: dict[str, Any]) -> None:

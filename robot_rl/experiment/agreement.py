@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError
-from robot_rl.experiment.run_dir import RunDir
+from robot_rl.experiment.run_dir import RunDir, config_hash
 from robot_rl.experiment.tree import leaves
 
 ELSEWHERE = ("root", "run_id", "init_from")
@@ -35,8 +35,8 @@ def is_same(one: Any, other: Any) -> bool:
 def check_settings(run_dir: RunDir, record: Mapping[str, Any]) -> None:
     """Refuse a run.yaml with other settings than those of the run's newest checkpoint.
 
-    Nothing is compared where there is no checkpoint, or none with settings: earlier versions saved none, and did not
-    record what was changed when a run was resumed.
+    Only run.yaml's own hash of them is compared where there is no checkpoint, or none with settings: earlier versions
+    saved none, and did not record what was changed when a run was resumed.
 
     Args:
         run_dir: The run.
@@ -44,6 +44,11 @@ def check_settings(run_dir: RunDir, record: Mapping[str, Any]) -> None:
     """
     path, expected = _expected(run_dir, record.get("resumed", []))
     if path is None:
+        known = record.get("config_sha256")
+        if known is not None and known != config_hash(record["config"]):
+            raise UserError(
+                f"{run_dir.config_file}: config: was changed after it was written; put it back, or begin another run"
+            )
         return
     now, file = dict(leaves(record["config"])), run_dir.config_file
     for key in dict.fromkeys((*expected, *now)):

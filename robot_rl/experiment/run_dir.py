@@ -1,6 +1,8 @@
 """The directory of a training run, runs/<task>/<run id>/: its name, its files, and how a run is found again."""
 
 import errno
+import hashlib
+import json
 import os
 import re
 import secrets
@@ -161,10 +163,15 @@ class RunDir:
                 resumed[0]["changed"] = {**dropped["changed"], **resumed[0]["changed"]}
         self._write(record | {"config": config, "resumed": resumed}, config)
 
+    def add_to_config(self, entries: Mapping[str, Any]) -> None:
+        """Add entries to run.yaml, or replace them; the settings stay."""
+        record = self.read_config()
+        self._write(record | dict(entries), record["config"])
+
     def _write(self, record: dict[str, Any], config: dict[str, Any]) -> None:
         import yaml
 
-        record |= seal(config)
+        record |= {"config_sha256": config_hash(config)} | seal(config)
         write_atomic(self.config_file, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=120))
 
     def read_config(self) -> dict[str, Any]:
@@ -183,6 +190,12 @@ class RunDir:
         if not isinstance(resumed, list) or not all(_is_event(event) for event in resumed):
             raise UserError(f"{self.config_file}: damaged, its 'resumed' is no list of records")
         return record
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of settings, in hexadecimal: of their JSON with sorted keys."""
+    text = json.dumps(config, sort_keys=True, default=str, allow_nan=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _is_event(event: Any) -> bool:

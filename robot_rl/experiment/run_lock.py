@@ -43,7 +43,7 @@ class RunLock:
         self._note, self._is_reported = "", False
         self._made = made or []
         self._moved: list[tuple[Path, Path]] = []
-        self._is_new = False
+        self._is_new, self._is_frozen = False, False
         self._aside: Path | None = None
         self._file: Any = None
         self._had_rows = os.path.lexists(run_dir.metrics_file)
@@ -75,6 +75,27 @@ class RunLock:
             raise
         return created
 
+    @classmethod
+    def adopt(cls, run_dir: RunDir) -> "RunLock":
+        """Lock the directory of a frozen run that begins; what an attempt without a checkpoint left is moved aside.
+
+        Raises:
+            UserError: Another process trains the run, or it has checkpoints.
+        """
+        adopted = cls(run_dir)
+        adopted._is_frozen = True
+        try:
+            refuse_trained(run_dir)
+            adopted._set_aside()
+        except BaseException:
+            adopted.close(undo=True)
+            raise
+        return adopted
+
+    def lock_again(self) -> None:
+        """Lock the directory again after `close`; raise UserError where another process trains the run."""
+        self._file = lock(self.run_dir.metrics_file)
+
     def rows_file(self) -> Any:
         """Return metrics.jsonl, open for appending, for `robot_rl.metrics.rows.Rows`; it shares this lock."""
         return os.fdopen(os.dup(self._file.fileno()), "ab", buffering=0)
@@ -100,7 +121,8 @@ class RunLock:
             if self._is_new:
                 for name in FOLDERS:
                     shutil.rmtree(self.run_dir.path / name, ignore_errors=True)
-                self.run_dir.config_file.unlink(missing_ok=True)
+                if not self._is_frozen:
+                    self.run_dir.config_file.unlink(missing_ok=True)
             self._put_back()
             if not self._had_rows and self.run_dir.metrics_file.stat().st_size == 0:
                 self.run_dir.metrics_file.unlink()
@@ -124,7 +146,8 @@ class RunLock:
     def _set_aside(self) -> None:
         """Move the files of an earlier run into a folder of its own, so that no training begins in place of another."""
         rows = self.run_dir.metrics_file
-        found = [path for path in _belongings(self.run_dir) if path != rows]
+        kept = {rows, self.run_dir.config_file} if self._is_frozen else {rows}
+        found = [path for path in _belongings(self.run_dir) if path not in kept]
         content = read_plain(rows)
         if found or content:
             self._aside = _new_folder(self.run_dir.path)

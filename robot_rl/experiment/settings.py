@@ -106,15 +106,16 @@ class TrainCfg:
         return env
 
 
-def default_tree(name: str, device: str = "auto", learner: str = "") -> dict[str, Any]:
+def default_tree(name: str, device: str = "auto", learner: str = "", gpus: int | None = None) -> dict[str, Any]:
     """Return the tree of a task before anything is overridden.
 
     Args:
         name: The task's name.
         device: As the user gives it; on a CPU the task's preset for CPUs applies.
         learner: The learner, the task's own where empty; its settings join the task's.
+        gpus: GPUs of the machine that trains, where that is another one.
     """
-    return _tree(name, device, resolve_device(device), learner)
+    return _tree(name, device, resolve_device(device, gpus), learner)
 
 
 def _tree(name: str, device: str, resolved: str, learner: str) -> dict[str, Any]:
@@ -167,12 +168,12 @@ def refuse_other_learners(tree: Mapping[str, Any], key: str) -> None:
         raise UserError(f"{key}: is for learner={names}, this is learner={tree['learner']}; leave one of them out")
 
 
-def resolve(tree: Mapping[str, Any]) -> TrainCfg:
-    """Return the typed objects of a tree, checked."""
+def resolve(tree: Mapping[str, Any], gpus: int | None = None) -> TrainCfg:
+    """Return the typed objects of a tree, checked; `gpus` are those of the machine that trains, if it is another."""
     require_keys(tree, (*FRONT, *OPTIONAL, "metrics"))
     if not isinstance(tree["metrics"], Mapping):
         raise UserError(f"metrics={tree['metrics']!r}: is a group; set metrics.wandb")
-    source, device = source_of(tree["task"]), resolve_device(tree["device"])
+    source, device = source_of(tree["task"]), resolve_device(tree["device"], gpus)
     found = source.resolve(tree, device)
     wandb = tree["metrics"].get("wandb", "off")
     wandb = "off" if wandb is False else str(wandb)  # YAML and Hydra read a bare off as the flag false.
@@ -248,12 +249,15 @@ def load(run_dir: RunDir, changes: Mapping[str, Any] | None = None, *, trust: bo
     return resolve(change({**since, **tree, **here}, changes or {}))
 
 
-def resolve_device(device: Any) -> str:
-    """Return the device of "auto", "cpu", "cuda" or "cuda:<index>" on this machine; raise UserError otherwise."""
-    import torch
+def resolve_device(device: Any, gpus: int | None = None) -> str:
+    """Return the device of "auto", "cpu", "cuda" or "cuda:<index>"; raise UserError otherwise.
 
+    Args:
+        device: As the user gives it.
+        gpus: GPUs of the machine that trains; None: those of this one.
+    """
     name = str(device)
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    count = _count_gpus() if gpus is None else gpus
     if name == "auto":
         return _own_gpu(name, 0, count) if count else "cpu"
     if name == "cpu":
@@ -264,8 +268,16 @@ def resolve_device(device: Any) -> str:
         raise UserError(f"device={name}: must be auto, cpu, cuda or cuda:<index>; {near}")
     if int(index or 0) >= count:
         found = f"{count} GPU{'s' * (count != 1)} found" if count else "torch finds no GPU here"
+        if gpus is not None:
+            found = f"launcher.gpus={gpus}"
         raise UserError(f"device={name}: {found}; use device=cpu, or auto")
     return _own_gpu(name, int(index or 0), count)
+
+
+def _count_gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def _own_gpu(name: str, index: int, count: int) -> str:

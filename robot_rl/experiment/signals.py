@@ -20,7 +20,7 @@ from types import FrameType
 
 Handler = Callable[[int, FrameType | None], object] | int | None
 
-TRAININGS = ("train", "resume")
+TRAININGS = ("train", "resume", "worker")
 """Commands that a scheduler stops with a signal."""
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 START, UNWIND, OVER = range(3)

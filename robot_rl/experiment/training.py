@@ -40,8 +40,63 @@ def train(cfg: TrainCfg) -> RunDir:
     use_threads(cfg.learner_threads, cfg.device)
     cfg = resolve_inputs(cfg)
     ranks = make_ranks(cfg.device)
-    if begun := ranks.first(lambda: _find_begun(cfg)):
+    if begun := ranks.first(lambda: find_begun(cfg)):
         return _go_on_with(RunDir(Path(begun)), cfg, ranks)
+
+    def create(described: dict[str, Any]) -> RunLock:
+        lock = RunLock.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)
+        try:
+            lock.run_dir.write_config(cfg.tree, sys.argv, described)
+        except BaseException:
+            lock.close(undo=True)
+            raise
+        return lock
+
+    return _begin(cfg, ranks, create)
+
+
+def train_frozen(
+    run_dir: RunDir, *, trust: bool = False, allow_resize: bool = False, fresh_worlds: bool = False
+) -> None:
+    """Train a run as one of its processes, with the settings that its run.yaml has: begin it, or go on with it.
+
+    Args:
+        run_dir: The run, frozen by `robot_rl.experiment.frozen`.
+        trust: Import the code that the settings name.
+        allow_resize: Divide the worlds again where their number or that of the processes is another.
+        fresh_worlds: Reset the worlds.
+
+    Raises:
+        UserError: Something requested is not available, or run.yaml is missing or was changed by hand.
+        Interrupted: The process was stopped by a signal, after the state was saved.
+    """
+    signals.ending.phase = signals.START
+    record = run_dir.read_config()
+    first = {key: record["config"].get(key) for key in ("init_from", "kernels") if record["config"].get(key)}
+    cfg = load(run_dir, first, trust=trust)
+    use_threads(cfg.learner_threads, cfg.device)
+    ranks = make_ranks(cfg.device)
+    if ranks.first(lambda: is_trained(run_dir)):
+        kept = resolve_inputs(load(run_dir, trust=trust))
+        options = {"allow_resize": allow_resize, "fresh_worlds": fresh_worlds}
+        go_on(run_dir, kept, ranks, is_requeued=True, **options)
+        return
+    cfg = resolve_inputs(cfg)
+
+    def adopt(described: dict[str, Any]) -> RunLock:
+        lock = RunLock.adopt(run_dir)
+        try:
+            run_dir.add_to_config(described)
+        except BaseException:
+            lock.close(undo=True)
+            raise
+        return lock
+
+    _begin(cfg, ranks, adopt)
+
+
+def _begin(cfg: TrainCfg, ranks: Ranks, make_lock: Callable[[dict[str, Any]], RunLock]) -> RunDir:
+    """Train a new run; `make_lock` locks its directory, with what describes the task in its run.yaml."""
     weights = good_checkpoint(cfg.init_from.path) if cfg.init_from else None
 
     def prepare(runner: Any) -> None:
@@ -53,8 +108,7 @@ def train(cfg: TrainCfg) -> RunDir:
         locks: list[RunLock] = []
 
         def begin() -> str:
-            locks.append(stack.enter_context(RunLock.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)))
-            locks[0].run_dir.write_config(cfg.tree, sys.argv, _described(env, cfg.task))
+            locks.append(stack.enter_context(make_lock(_described(env, cfg.task))))
             return str(locks[0].run_dir.path)
 
         signals.ending.phase = signals.UNWIND  # A directory without results is left as it was found.
@@ -138,8 +192,12 @@ def _show_what_next(run_dir: RunDir, cfg: TrainCfg) -> None:
             print(f"  robot-rl {command} run={run_dir.words}")
 
 
-def _find_begun(cfg: TrainCfg) -> str:
-    """Return the directory of the run that continues with the settings of `cfg`; empty where it has no checkpoint."""
+def find_begun(cfg: TrainCfg) -> str:
+    """Return the directory of the run that continues with the settings of `cfg`; empty where it has no checkpoint.
+
+    Raises:
+        UserError: There is a run of that id with other settings.
+    """
     run_dir = RunDir(cfg.root / task_folder(cfg.task.name) / cfg.run_id) if cfg.run_id else None
     if run_dir is None or not run_dir.path.is_dir():
         return ""
@@ -160,12 +218,16 @@ def _find_begun(cfg: TrainCfg) -> str:
 
 def _go_on_with(run_dir: RunDir, cfg: TrainCfg, ranks: Ranks) -> RunDir:
     """Continue a run that `train` was called for; where all iterations are done, do nothing."""
-    given = dict(leaves(cfg.tree))
-    known = dict(leaves(load(run_dir, trust=True).tree))  # The command line names the same modules.
-    free = {key: value for key, value in given.items() if _is_free(key) and key in known and key != "root"}
-    kept = resolve_inputs(load(run_dir, free, trust=True))
+    kept = resolve_inputs(load(run_dir, free_changes(run_dir, cfg), trust=True))
     go_on(run_dir, kept, ranks, is_requeued=True)
     return run_dir
+
+
+def free_changes(run_dir: RunDir, cfg: TrainCfg) -> dict[str, Any]:
+    """Return the settings that `train` may change in the begun run that it continues, by dotted name."""
+    known = dict(leaves(load(run_dir, trust=True).tree))  # The command line names the same modules.
+    given = dict(leaves(cfg.tree))
+    return {key: value for key, value in given.items() if _is_free(key) and key in known and key != "root"}
 
 
 def go_on(

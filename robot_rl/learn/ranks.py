@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -177,6 +178,7 @@ class DistributedRanks(Ranks):
             return operation(*arguments, **options)
         except RuntimeError as error:
             line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            line = re.sub(r"^\[\S+:\d+\] |\. This is typically caused by .*", "", line)  # gloo's source line and advice
             raise PeerError(f"process {self.rank} of {self.size} lost the others ({line})") from error
 
 

@@ -1,0 +1,146 @@
+"""Frozen runs: the settings are composed once, and written before any process of the run starts.
+
+run.yaml then has the settings with everything resolved, their hash, and the launcher. A process of the run reads it
+without Hydra. Where the directory already has a run of these settings, that run goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError
+from robot_rl.experiment.agreement import changes
+from robot_rl.experiment.inputs import resolve_inputs
+from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher
+from robot_rl.experiment.run_dir import RunDir, config_hash, task_folder
+from robot_rl.experiment.run_lock import RunLock, is_trained
+from robot_rl.experiment.settings import TrainCfg, load
+from robot_rl.experiment.training import find_begun, free_changes
+from robot_rl.experiment.trust import named_code
+from robot_rl.metrics.rows import refuse_locked
+
+LOGS = ".launches"
+"""The folder of a root in which launchers keep their own files."""
+
+
+def launch_all(cfgs: Sequence[TrainCfg], launcher: Launcher) -> int:
+    """Freeze runs and start them; return the exit code.
+
+    Raises:
+        UserError: A run cannot begin, or the launcher cannot start it. Nothing was started then, and no directory
+            that was made for it is left.
+    """
+    launcher.check()
+    for cfg in cfgs:
+        _check_divides(cfg.num_envs, launcher)
+    with contextlib.ExitStack() as undo:
+        runs = [freeze(cfg, launcher, undo) for cfg in cfgs]
+        code = launcher.launch(runs, _folder(runs[0]))
+        undo.pop_all()
+    return code
+
+
+def freeze(cfg: TrainCfg, launcher: Launcher, undo: contextlib.ExitStack) -> FrozenRun:
+    """Write the run.yaml of a new run, or find the run of that id that goes on.
+
+    Args:
+        cfg: The run's settings.
+        launcher: What starts it.
+        undo: Gets what removes a new run's directory again.
+
+    Raises:
+        UserError: An existing run of that id has other settings, or the directory cannot be made.
+    """
+    cfg = resolve_inputs(cfg)
+    options = _options(cfg)
+    if begun := find_begun(cfg):
+        run_dir = RunDir(Path(begun))
+        refuse_locked(run_dir.metrics_file)
+        _note(run_dir, load(run_dir, free_changes(run_dir, cfg), trust=True), launcher)
+        return FrozenRun(run_dir=run_dir, options=options)
+    if waiting := _find_waiting(cfg):
+        return FrozenRun(run_dir=waiting, options=options)
+    lock = RunLock.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)
+    try:
+        lock.run_dir.write_config(cfg.tree, sys.argv, {"launcher": launcher.settings()})
+    except BaseException:
+        lock.close(undo=True)
+        raise
+    # Released for the process that trains it: from now on only an empty directory is removed again.
+    lock.close()
+    undo.callback(_undo, lock)
+    return FrozenRun(run_dir=lock.run_dir, options=options)
+
+
+def _find_waiting(cfg: TrainCfg) -> RunDir | None:
+    """Return the run of that id and these settings that was frozen and has not begun: a job waits for its machine.
+
+    Of several machines that are given the same command, the first freezes the run.
+    """
+    run_dir = RunDir(cfg.root / task_folder(cfg.task.name) / str(cfg.run_id))
+    if cfg.run_id is None or not run_dir.config_file.is_file():
+        return None
+    has_begun = run_dir.metrics_file.is_file() and run_dir.metrics_file.stat().st_size > 0
+    is_same = run_dir.read_config().get("config_sha256") == config_hash(cfg.tree)
+    return run_dir if is_same and not has_begun else None
+
+
+def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher, options: Sequence[str]) -> int:
+    """Let a launcher go on with a run; return the exit code.
+
+    Args:
+        run_dir: The run.
+        changed: Changed settings, by dotted name, which are noted in its run.yaml.
+        launcher: What starts its processes.
+        options: Words for each of them.
+
+    Raises:
+        UserError: The run has no checkpoint, another process trains it, or the launcher cannot start it.
+    """
+    launcher.check()
+    if not is_trained(run_dir):
+        raise UserError(f"run={run_dir.run_id}: has no checkpoint to go on from; robot-rl train begins it again")
+    cfg = resolve_inputs(load(run_dir, changed, trust="trust=true" in options))
+    _check_divides(cfg.num_envs, launcher)
+    refuse_locked(run_dir.metrics_file)
+    _note(run_dir, cfg, launcher)
+    run = FrozenRun(run_dir=run_dir, options=tuple(dict.fromkeys((*_options(cfg), *options))))
+    return launcher.launch([run], _folder(run))
+
+
+def _check_divides(num_envs: int, launcher: Launcher) -> None:
+    if num_envs % launcher.size:
+        raise UserError(f"num_envs={num_envs}: must be a multiple of the {launcher.size} processes of the run")
+
+
+def _options(cfg: TrainCfg) -> tuple[str, ...]:
+    """Return the words for a run's processes: the code that this command line names may be imported elsewhere, too."""
+    return ("trust=true",) if named_code(cfg.tree) else ()
+
+
+def _note(run_dir: RunDir, cfg: TrainCfg, launcher: Launcher) -> None:
+    """Record changed settings and the launcher of a run that goes on."""
+    from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, load_checkpoint
+
+    record = run_dir.read_config()
+    new = changes(record["config"], cfg.tree)
+    if new["changed"] or "gone" in new:
+        done = load_checkpoint(good_checkpoint(run_dir.path))[1]["iteration"]
+        run_dir.note_resumed(cfg.tree, sys.argv, done, changes=new)
+    if record.get("launcher") != launcher.settings():
+        run_dir.add_to_config({"launcher": launcher.settings()})
+
+
+def _undo(lock: RunLock) -> None:
+    """Remove a run's directory again, unless a process has trained it or still does."""
+    with contextlib.suppress(UserError, OSError):
+        lock.lock_again()
+        lock.close(undo=True)
+
+
+def _folder(run: FrozenRun) -> Path:
+    return run.run_dir.path.parent.parent / LOGS

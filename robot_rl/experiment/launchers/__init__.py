@@ -1,0 +1,79 @@
+"""Launchers: each file here with a class `Launcher` of `robot_rl.experiment.launchers.launcher`, and plug-ins."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from robot_rl.errors import UserError, suggest
+from robot_rl.experiment.launchers.launcher import Launcher
+from robot_rl.plugins import LAUNCHERS, describe_all, load
+
+SHARED = ("launcher", "exit_codes")
+"""Modules here that are no launchers."""
+
+
+def own_launchers() -> list[str]:
+    """Return the names of the launchers of this package, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in SHARED)
+
+
+def describe_launchers() -> dict[str, str]:
+    """Return a line for every launcher by name: what it does, or why a plug-in cannot be used."""
+    here = Path(__file__).parent
+    return describe_all(LAUNCHERS, "launcher", {name: here / f"{name}.py" for name in own_launchers()})
+
+
+def get_launcher(name: str) -> type[Launcher]:
+    """Return the class of a launcher: of a file here, an entry point, or "module:Class".
+
+    Raises:
+        UserError: There is none with that name (the nearest is offered), or it cannot be imported.
+    """
+    own = own_launchers()
+    found: Any
+    if name in own:
+        (found,) = (
+            value
+            for value in vars(importlib.import_module(f"{__name__}.{name}")).values()
+            if isinstance(value, type) and issubclass(value, Launcher) and value.name == name
+        )
+        return found
+    found = load(LAUNCHERS, name, "launcher", own)
+    if not (isinstance(found, type) and issubclass(found, Launcher)):
+        raise UserError(f"launcher={name}: is {found!r}, must be a subclass of {Launcher.__module__}.Launcher")
+    return found
+
+
+def read_launcher(name: str, settings: Mapping[str, Any]) -> Launcher:
+    """Return a launcher with settings, checked.
+
+    Args:
+        name: Its name.
+        settings: Values by the names of its fields.
+
+    Raises:
+        UserError: There is no such launcher or setting, a value is invalid, or the setting has no effect on it.
+    """
+    cls = get_launcher(name)
+    hints = get_type_hints(cls)
+    known = [field.name for field in dataclasses.fields(cls)]
+    for key, value in settings.items():
+        if key not in known:
+            raise UserError(f"launcher.{key}: launcher={name} has no such setting; {suggest(key, known)}")
+        if key in cls.unused:
+            raise UserError(f"launcher.{key}={value}: has no effect on launcher={name}; leave it out")
+        _check_kind(f"launcher.{key}", value, hints[key])
+    return cls(**settings)
+
+
+def _check_kind(name: str, value: Any, kind: Any) -> None:
+    """Raise UserError for a value that is not of a field's type: bool, int, float or str."""
+    right = {bool: "true or false", int: "a whole number", float: "a number", str: "a word, or text in quotes"}[kind]
+    is_right = isinstance(value, kind) or (kind is float and isinstance(value, int))
+    if not is_right or (isinstance(value, bool) and kind is not bool):
+        raise UserError(f"{name}={value}: must be {right}")

@@ -1,0 +1,121 @@
+"""What a launcher is: it starts the processes of frozen runs, and knows nothing of learning.
+
+A frozen run is a directory with a run.yaml, written once (`robot_rl.experiment.frozen`). Each process of it is
+`robot-rl worker <directory>`, which begins the run where it has no checkpoint and goes on with it where it has one. So
+a scheduler may start the same command as often as it has to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from robot_rl.errors import UserError
+from robot_rl.experiment.run_dir import RunDir
+
+MOST_NODES, MOST_RANKS = 4096, 1024
+TIME = re.compile(r"(?:(\d+)-)?(\d{1,4}):(\d{2})(?::(\d{2}))?")
+"""A time limit, [days-]hours:minutes[:seconds]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FrozenRun:
+    """A run that a launcher starts.
+
+    Attributes:
+        run_dir: Its directory.
+        options: Further words for each of its processes, as `robot-rl worker` accepts them.
+    """
+
+    run_dir: RunDir
+    options: tuple[str, ...] = ()
+
+    def words(self, *, here: bool = False) -> list[str]:
+        """Return the words after `robot-rl` that start one of its processes; `here`: in this working directory."""
+        path = self.run_dir.path
+        return ["worker", str(path if here else path.absolute()), *self.options]
+
+    def command(self, *, here: bool = False) -> list[str]:
+        """Return the command of one of its processes, with this Python."""
+        return [sys.executable, "-m", "robot_rl.cli.main", *self.words(here=here)]
+
+
+@dataclass(kw_only=True, slots=True)
+class Launcher(ABC):
+    """Starts runs, with these settings (`launcher.<name>=`).
+
+    Attributes:
+        nodes: Machines of a run.
+        ranks: Processes of a run on each machine; 0: one for each GPU, or one.
+        gpus: GPUs of each machine.
+        cpus: Cores of each process; 0: what the launcher gives by default.
+        time: Time limit of a run as [days-]hours:minutes[:seconds]; empty: none.
+        partition: The queue or partition that runs go to; empty: the default one.
+    """
+
+    nodes: int = 1
+    ranks: int = 0
+    gpus: int = 0
+    cpus: int = 0
+    time: str = ""
+    partition: str = ""
+
+    name: ClassVar[str] = ""
+    unused: ClassVar[tuple[str, ...]] = ()
+    """Settings without an effect here."""
+    is_elsewhere: ClassVar[bool] = False
+    """Whether runs are trained on other machines, with `gpus` GPUs each, not on this one with what it has."""
+
+    def __post_init__(self) -> None:
+        """Raise UserError where a setting is out of its range."""
+        least = {"nodes": (1, MOST_NODES), "ranks": (0, MOST_RANKS), "gpus": (0, MOST_RANKS), "cpus": (0, 4096)}
+        for key, (low, high) in least.items():
+            value = getattr(self, key)
+            if not low <= value <= high:
+                raise UserError(f"launcher.{key}={value}: must be at least {low} and at most {high}")
+        if self.time and not TIME.fullmatch(self.time):
+            raise UserError(f"launcher.time={self.time}: must be hours:minutes:seconds, such as '04:00:00', in quotes")
+        if self.gpus and self.ranks_a_node > self.gpus:
+            raise UserError(
+                f"launcher.ranks={self.ranks}: more processes than launcher.gpus={self.gpus} on a machine; each has a "
+                "GPU of its own"
+            )
+
+    @property
+    def ranks_a_node(self) -> int:
+        """Return the processes on each machine."""
+        return self.ranks or max(1, self.gpus)
+
+    @property
+    def size(self) -> int:
+        """Return the processes of a run."""
+        return self.nodes * self.ranks_a_node
+
+    def settings(self) -> dict[str, Any]:
+        """Return the launcher's name and settings, as run.yaml has them."""
+        used = {key: value for key, value in dataclasses.asdict(self).items() if key not in self.unused}
+        return {"name": self.name, **used, "ranks": self.ranks_a_node}
+
+    def check(self) -> None:  # noqa: B027
+        """Raise UserError where runs cannot be started: a missing package, an unknown partition, too many GPUs.
+
+        Called before anything is written.
+        """
+
+    @abstractmethod
+    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+        """Start runs and return the exit code: of the trainings where it waits for them, else of their submission.
+
+        Args:
+            runs: The runs.
+            folder: A directory for the launcher's own files, which need not exist.
+
+        Raises:
+            UserError: Nothing was started.
+        """

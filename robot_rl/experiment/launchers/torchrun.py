@@ -1,0 +1,174 @@
+"""Several processes on this machine, or on several, by torchrun: one that is lost is replaced, and the run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from robot_rl.errors import ExitCode, UserError
+from robot_rl.experiment.launchers import exit_codes
+from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher
+from robot_rl.metrics.rows import to_stderr
+
+SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGUSR1,SIGUSR2"
+SHUTDOWN_S = 120
+"""How long processes may take to save after a signal [s]."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Torchrun(Launcher):
+    """Processes that torchrun starts, watches and replaces.
+
+    Attributes:
+        rendezvous: host:port of one of several machines; the same command is given on each of them.
+        max_restarts: How often the processes are started again after one was lost.
+    """
+
+    rendezvous: str = ""
+    max_restarts: int = 3
+
+    name: ClassVar[str] = "torchrun"
+    unused: ClassVar[tuple[str, ...]] = ("time", "partition")
+
+    def __post_init__(self) -> None:
+        """Raise UserError where settings are out of range or do not fit together."""
+        Launcher.__post_init__(self)
+        if not 0 <= self.max_restarts <= 1000:
+            raise UserError(f"launcher.max_restarts={self.max_restarts}: must be at least 0 and at most 1000")
+        if self.nodes > 1 and not self.rendezvous:
+            raise UserError(
+                f"launcher.nodes={self.nodes}: needs launcher.rendezvous=<host>:<port>, and run_id=, of the same "
+                "command on each machine"
+            )
+        if self.rendezvous and self.nodes == 1:
+            raise UserError(f"launcher.rendezvous={self.rendezvous}: is for several machines; give launcher.nodes=")
+        host, _, port = self.rendezvous.rpartition(":")
+        if self.rendezvous and (not host or not port.isdecimal() or not 0 < int(port) < 65536):
+            raise UserError(f"launcher.rendezvous={self.rendezvous}: must be <host>:<port>, such as node1:29400")
+
+    def check(self) -> None:
+        """Raise UserError where the port of the rendezvous is taken, or there are too few GPUs or cores."""
+        import torch
+
+        if "RANK" in os.environ:
+            raise UserError("launcher=torchrun: this is a process of torchrun already; leave launcher= out")
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if self.gpus > found:
+            raise UserError(f"launcher.gpus={self.gpus}: this machine has {found}; give at most that")
+        cores = len(os.sched_getaffinity(0))
+        if self.cpus > cores:
+            raise UserError(f"launcher.cpus={self.cpus}: this machine has {cores}; give at most that")
+        if self.rendezvous:
+            _check_port(self.rendezvous)
+
+    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+        """Train the runs one after another and return the exit code; that of the first which fails ends them."""
+        for run in runs:
+            if code := self._train(run):
+                return code
+        return 0
+
+    def _train(self, run: FrozenRun) -> int:
+        from torch.distributed.elastic.multiprocessing import SignalException
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+        from torch.distributed.launcher.api import elastic_launch
+
+        with tempfile.TemporaryDirectory(prefix="robot-rl-") as codes, _environment(self._variables(codes)), _quiet():
+            command = run.command(here=True)
+            try:
+                elastic_launch(self._config(run), command[0])(*command[1:])
+            except SignalException as stop:
+                silent = ExitCode.INTERRUPTED if stop.sigval == signal.SIGINT else ExitCode.REQUEUE
+                return exit_codes.combine(exit_codes.read(Path(codes))) or int(silent)
+            except ChildFailedError as error:
+                self._report(error)
+                return int(ExitCode.FAULT)
+            return exit_codes.combine(exit_codes.read(Path(codes)))
+
+    def _config(self, run: FrozenRun) -> Any:
+        from torch.distributed.launcher.api import LaunchConfig
+
+        is_here = self.nodes == 1
+        return LaunchConfig(
+            min_nodes=self.nodes,
+            max_nodes=self.nodes,
+            nproc_per_node=self.ranks_a_node,
+            run_id=run.run_dir.run_id,
+            rdzv_backend="c10d",
+            rdzv_endpoint="127.0.0.1:0" if is_here else self.rendezvous,
+            local_addr="127.0.0.1" if is_here else None,
+            max_restarts=self.max_restarts,
+            monitor_interval=0.1,
+            signals_to_handle=SIGNALS,
+            shutdown_timeout=SHUTDOWN_S,
+        )
+
+    def _variables(self, codes: str) -> dict[str, str]:
+        """Return the environment variables of the processes, those that the user has set excepted."""
+        threads = str(self.cpus) if self.cpus else "1"
+        # A later agent of torchrun's would otherwise wait for a store that is gone.
+        found = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        if self.ranks_a_node > 1 or self.cpus:
+            found["OMP_NUM_THREADS"] = threads
+        if self.nodes == 1:
+            found["GLOO_SOCKET_IFNAME"] = "lo"
+        found = {key: value for key, value in found.items() if key not in os.environ}
+        return found | {exit_codes.VARIABLE: codes}
+
+    def _report(self, error: Any) -> None:
+        _, failure = error.get_first_failure()
+        how = f"exit code {failure.exitcode}" if failure.exitcode >= 0 else signal.Signals(-failure.exitcode).name
+        again = f", after {self.max_restarts} restarts" if self.max_restarts else ""
+        to_stderr(f"a process ended by {how}{again}; the run goes on with the same command and its run_id=")
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set environment variables, which the processes inherit, and remove them again."""
+    before = {key: os.environ.get(key) for key in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence torchrun's log: processes of ours report in one line themselves."""
+    logger = logging.getLogger("torch.distributed.elastic")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _check_port(rendezvous: str) -> None:
+    """Raise UserError where this machine is the one of the rendezvous, and its port is taken by something else."""
+    host, _, port = rendezvous.rpartition(":")
+    try:
+        address = socket.gethostbyname(host)
+    except OSError as error:
+        raise UserError(f"launcher.rendezvous={rendezvous}: {host} is not known here ({error.strerror})") from None
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, int(port)))
+        except OSError as error:
+            if error.errno == 98:
+                right = "choose another, or wait for the training that uses it"
+                raise UserError(f"launcher.rendezvous={rendezvous}: port {port} is in use; {right}") from None
