@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from robot_rl.experiment.launchers import get_launcher, own_launchers
+from robot_rl.experiment.launchers.launcher import read_job
 from robot_rl.experiment.run_dir import RunDir
 from robot_rl.experiment.run_index import is_running, last_row
 
@@ -56,8 +58,8 @@ def follow(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a run's metrics, from its newest one on, until all `last` iterations are done or it stops.
 
-    A run is taken to have stopped where no process of this machine trains it, and its file has not changed for
-    PATIENCE_S and PATIENCE_ROWS iterations: another machine may train it.
+    A run is taken to have stopped where no process of this machine trains it, no job of a scheduler waits or runs for
+    it, and its file has not changed for PATIENCE_S and PATIENCE_ROWS iterations: another machine may train it.
     """
     rows, period, before = NewRows(run_dir.metrics_file), 0.0, None
     while True:
@@ -68,11 +70,17 @@ def follow(
             yield row
             if row["iteration"] >= last:
                 return
-        if not is_running(run_dir.metrics_file):
+        if not is_running(run_dir.metrics_file) and not has_job(run_dir):
             patience = max(PATIENCE_S, PATIENCE_ROWS * period)
             if clock() - _changed(run_dir) > patience:
                 return
         sleep(READ_S)
+
+
+def has_job(run_dir: RunDir) -> bool:
+    """Return whether a job of a launcher waits or runs for a run, as far as this machine can ask."""
+    job = read_job(run_dir)
+    return job is not None and job[0] in own_launchers() and get_launcher(job[0]).is_alive(job[1])
 
 
 def _changed(run_dir: RunDir) -> float:

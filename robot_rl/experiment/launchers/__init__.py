@@ -67,13 +67,16 @@ def read_launcher(name: str, settings: Mapping[str, Any]) -> Launcher:
             raise UserError(f"launcher.{key}: launcher={name} has no such setting; {suggest(key, known)}")
         if key in cls.unused:
             raise UserError(f"launcher.{key}={value}: has no effect on launcher={name}; leave it out")
-        _check_kind(f"launcher.{key}", value, hints[key])
-    return cls(**settings)
+    typed = {key: _convert(f"launcher.{key}", value, hints[key]) for key, value in settings.items()}
+    return cls(**typed)
 
 
-def _check_kind(name: str, value: Any, kind: Any) -> None:
-    """Raise UserError for a value that is not of a field's type: bool, int, float or str."""
+def _convert(name: str, value: Any, kind: Any) -> Any:
+    """Return a value as its field's type, bool, int, float or str; raise UserError where it is of another one."""
+    if kind is str and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)  # A time of 30 minutes, a partition called 7.
     right = {bool: "true or false", int: "a whole number", float: "a number", str: "a word, or text in quotes"}[kind]
     is_right = isinstance(value, kind) or (kind is float and isinstance(value, int))
     if not is_right or (isinstance(value, bool) and kind is not bool):
         raise UserError(f"{name}={value}: must be {right}")
+    return value

@@ -8,6 +8,7 @@ a scheduler may start the same command as often as it has to.
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -18,10 +19,13 @@ from typing import Any, ClassVar
 
 from robot_rl.errors import UserError
 from robot_rl.experiment.run_dir import RunDir
+from robot_rl.files import read_plain, write_atomic
+from robot_rl.manifests.quantities import read_seconds
 
+NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,99}")
 MOST_NODES, MOST_RANKS = 4096, 1024
-TIME = re.compile(r"(?:(\d+)-)?(\d{1,4}):(\d{2})(?::(\d{2}))?")
-"""A time limit, [days-]hours:minutes[:seconds]."""
+JOB = "job.json"
+"""The file of a run that names the job of a scheduler that trains it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +59,7 @@ class Launcher(ABC):
         ranks: Processes of a run on each machine; 0: one for each GPU, or one.
         gpus: GPUs of each machine.
         cpus: Cores of each process; 0: what the launcher gives by default.
-        time: Time limit of a run as [days-]hours:minutes[:seconds]; empty: none.
+        time: Time limit of a run as hours:minutes:seconds, days-hours or minutes; empty: the scheduler's default.
         partition: The queue or partition that runs go to; empty: the default one.
     """
 
@@ -79,8 +83,7 @@ class Launcher(ABC):
             value = getattr(self, key)
             if not low <= value <= high:
                 raise UserError(f"launcher.{key}={value}: must be at least {low} and at most {high}")
-        if self.time and not TIME.fullmatch(self.time):
-            raise UserError(f"launcher.time={self.time}: must be hours:minutes:seconds, such as '04:00:00', in quotes")
+        read_seconds(self.time, "launcher.time")
         if self.gpus and self.ranks_a_node > self.gpus:
             raise UserError(
                 f"launcher.ranks={self.ranks}: more processes than launcher.gpus={self.gpus} on a machine; each has a "
@@ -119,3 +122,28 @@ class Launcher(ABC):
         Raises:
             UserError: Nothing was started.
         """
+
+    @classmethod
+    def is_alive(cls, job: str) -> bool:
+        """Return whether a job that `launch` started waits or runs; False where `launch` waits for its runs itself."""
+        return False
+
+    @classmethod
+    def cancel(cls, job: str) -> None:
+        """End a job, whose processes save and exit."""
+        raise UserError(f"launcher={cls.name}: has no jobs that could be ended")
+
+
+def write_job(run_dir: RunDir, launcher: str, job: str) -> None:
+    """Write which job trains a run into its directory."""
+    write_atomic(run_dir.path / JOB, json.dumps({"launcher": launcher, "job": job}) + "\n")
+
+
+def read_job(run_dir: RunDir) -> tuple[str, str] | None:
+    """Return the launcher's name and the job of a run; None where there is none."""
+    try:
+        record = json.loads(read_plain(run_dir.path / JOB, 1000))
+        launcher, job = str(record["launcher"]), str(record["job"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return (launcher, job) if all(NAME.fullmatch(word) for word in (launcher, job)) else None

@@ -1,0 +1,178 @@
+"""On a Slurm cluster: a run is a job, a sweep an array of them; a preempted job is requeued and goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from robot_rl.errors import UserError, suggest
+from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, write_job
+from robot_rl.manifests.quantities import read_mebibytes
+from robot_rl.manifests.sbatch import RunArray, SbatchJob, render
+
+SCRIPT = "slurm.sh"
+COMMAND_S = 60
+"""How long a command of Slurm's may take [s]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Partition:
+    """What sinfo says of a partition: its name, and the most GPUs and cores of any of its nodes."""
+
+    name: str
+    gpus: int
+    cores: int
+    is_default: bool
+
+
+@dataclass(kw_only=True, slots=True)
+class Slurm(Launcher):
+    """Jobs of sbatch.
+
+    Attributes:
+        memory: Memory of each process, such as 16G.
+        at_once: Most jobs of a sweep that run at the same time; 0: as many as there is room for.
+        options: Further options of sbatch, such as '--account=lab --qos=spot'.
+        setup: A shell command before the processes start, such as 'module load cuda'.
+    """
+
+    memory: str = ""
+    at_once: int = 0
+    options: str = ""
+    setup: str = ""
+
+    name: ClassVar[str] = "slurm"
+    is_elsewhere: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Raise UserError where a setting is out of range."""
+        Launcher.__post_init__(self)
+        read_mebibytes(self.memory, "launcher.memory")
+        if not 0 <= self.at_once <= 100_000:
+            raise UserError(f"launcher.at_once={self.at_once}: must be at least 0 and at most 100000")
+
+    def check(self) -> None:
+        """Raise UserError where there is no Slurm, no such partition, or no node with so many GPUs or cores."""
+        if shutil.which("sbatch") is None:
+            raise UserError("launcher=slurm: there is no sbatch on this machine; give the command on a login node")
+        known = list_partitions()
+        mine = [part for part in known if part.name in self.partition.split(",") or not self.partition]
+        for name in filter(None, self.partition.split(",")):
+            if name not in [part.name for part in known]:
+                hint = suggest(name, [part.name for part in known])
+                raise UserError(f"launcher.partition={name}: there is no such partition; {hint}")
+        if not self.partition:
+            mine = [part for part in mine if part.is_default] or mine
+        where = f"in partition {self.partition}" if self.partition else "here"
+        for key, wanted, most in (
+            ("gpus", self.gpus, max((part.gpus for part in mine), default=0)),
+            ("cpus", self.cpus * self.ranks_a_node, max((part.cores for part in mine), default=0)),
+        ):
+            if wanted > most:
+                each = f" for each of {self.ranks_a_node} processes" if key == "cpus" and self.ranks_a_node > 1 else ""
+                value = getattr(self, key)
+                raise UserError(f"launcher.{key}={value}{each}: no node {where} has more than {most}; give fewer")
+
+    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+        """Submit one job, or for several runs an array of jobs, and print the ids."""
+        if len(runs) == 1:
+            path = runs[0].run_dir.path.absolute()
+            script = path / SCRIPT
+            job = self._submit(script, path, str(path / "slurm-%j.out"), runs)
+            names = [job]
+        else:
+            place = folder.absolute() / f"slurm-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+            place.mkdir(parents=True)
+            (place / "runs.txt").write_text("".join(f"{run.run_dir.path.absolute()}\n" for run in runs))
+            array = RunArray(file=place / "runs.txt", count=len(runs), at_once=self.at_once)
+            try:
+                job = self._submit(place / SCRIPT, array, str(place / "%a.out"), runs)
+            except BaseException:
+                shutil.rmtree(place, ignore_errors=True)
+                raise
+            names = [f"{job}_{k}" for k in range(len(runs))]
+        for name, run in zip(names, runs, strict=True):
+            write_job(run.run_dir, self.name, name)
+            sys.stdout.write(f"job {name}: {run.run_dir.path}\n")
+        sys.stdout.write(f"follow it: robot-rl watch {runs[0].run_dir.words}; end it: scancel {job}\n")
+        return 0
+
+    def _submit(self, script: Path, what: Path | RunArray, log: str, runs: Sequence[FrozenRun]) -> str:
+        """Write the batch script and submit it; return the job's id. Without a job no script is left."""
+        threads = self.cpus or 1
+        setup = [self.setup] if self.setup else []
+        if self.size > 1 or self.cpus:
+            setup.append(f"export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-{threads}}}")
+        options = tuple(dict.fromkeys(word for run in runs for word in run.options))
+        text = render(
+            SbatchJob(
+                runs=what,
+                name=runs[0].run_dir.task if isinstance(what, RunArray) else runs[0].run_dir.run_id,
+                nodes=self.nodes,
+                ranks=self.ranks_a_node,
+                gpus=self.gpus,
+                cpus=self.cpus,
+                memory=self.memory,
+                time=self.time,
+                partition=self.partition,
+                options=tuple(shlex.split(self.options)),
+                log=log,
+                command=(sys.executable, "-m", "robot_rl.cli.main", "worker", *options),
+                setup=tuple(setup),
+                made_by=shlex.join(["robot-rl", *sys.argv[1:]]),
+            )
+        )
+        script.write_text(text)
+        try:
+            return ask("sbatch", "--parsable", str(script)).strip().partition(";")[0]
+        except UserError:
+            script.unlink()
+            raise
+
+    @classmethod
+    def is_alive(cls, job: str) -> bool:
+        """Return whether a job waits or runs."""
+        try:
+            return bool(ask("squeue", "--noheader", "--jobs", job, "--format=%T").strip())
+        except UserError:  # Slurm has forgotten it.
+            return False
+
+    @classmethod
+    def cancel(cls, job: str) -> None:
+        """End a job: one that runs gets SIGINT, after which it saves and is not requeued."""
+        states = ask("squeue", "--noheader", "--jobs", job, "--format=%T").split()
+        ask("scancel", *(["--signal=INT"] if "RUNNING" in states else []), job)
+
+
+def list_partitions() -> list[Partition]:
+    """Return the partitions, each once for every kind of node in it; raise UserError where Slurm does not answer."""
+    found = []
+    for line in ask("sinfo", "--noheader", "--format=%P|%G|%c").splitlines():
+        name, gres, cores = line.strip().split("|")
+        counts = [int(count) for count in re.findall(r"gpu(?::[\w.-]+)?:(\d+)", gres)]
+        number = int(re.sub(r"\D", "", cores) or 0)
+        found.append(Partition(name=name.rstrip("*"), gpus=sum(counts), cores=number, is_default=name.endswith("*")))
+    return found
+
+
+def ask(*command: str) -> str:
+    """Return the output of a command of Slurm's; raise UserError with its first line where it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    except FileNotFoundError:
+        raise UserError(f"launcher=slurm: there is no {command[0]} on this machine") from None
+    except subprocess.TimeoutExpired:
+        raise UserError(f"launcher=slurm: {command[0]} did not answer within {COMMAND_S} s") from None
+    if done.returncode:
+        line = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
+        raise UserError(f"launcher=slurm: {command[0]} failed, {line}")
+    return done.stdout

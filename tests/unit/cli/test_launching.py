@@ -1,0 +1,207 @@
+"""launcher= on the command line: what is refused, and what a frozen run has before any process trains it."""
+
+import json
+
+import pytest
+import yaml
+
+from robot_rl.experiment.frozen import launch_all
+from robot_rl.experiment.launchers import describe_launchers, read_launcher
+from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, read_job, write_job
+from robot_rl.experiment.run_dir import RunDir, config_hash
+from robot_rl.experiment.settings import default_tree, resolve
+from robot_rl.experiment.tree import override
+
+
+class Recorder(Launcher):
+    """A launcher that starts nothing."""
+
+    name = "recorder"
+    seen: list = []  # noqa: RUF012
+    code = 0
+
+    def launch(self, runs, folder):
+        Recorder.seen += runs
+        return Recorder.code
+
+
+@pytest.fixture
+def recorder():
+    Recorder.seen, Recorder.code = [], 0
+    return Recorder()
+
+
+def settings(**changes):
+    tree = default_tree("cartpole", "cpu")
+    return resolve(override(tree, {"num_envs": 4, "max_iterations": 2, "num_steps": 4, "run_id": "mine", **changes}))
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["launcher=torchru"], "launcher='torchru': must be one of"),
+        (["launcher=torchrun", "launcher.rank=2"], "launcher.rank: launcher=torchrun has no such setting; did you me"),
+        (["launcher=torchrun", "launcher.ranks=a"], "launcher.ranks=a: must be a whole number"),
+        (["launcher=torchrun", "launcher.ranks=-1"], "launcher.ranks=-1: must be at least 0"),
+        (["launcher=torchrun", "launcher.ranks=3"], "num_envs=4: must be a multiple of the 3 processes"),
+        (["launcher=torchrun", "launcher.gpus=100"], "launcher.gpus=100: this machine has"),
+        (["launcher=torchrun", "launcher.cpus=4000"], "launcher.cpus=4000: this machine has"),
+        (["launcher=torchrun", "launcher.gpus=1", "launcher.ranks=2"], "launcher.ranks=2: more processes than"),
+        (["launcher=torchrun", "launcher.partition=x"], "launcher.partition=x: has no effect on launcher=torchrun"),
+        (["launcher=torchrun", "launcher.nodes=2"], "launcher.nodes=2: needs launcher.rendezvous=<host>:<port>"),
+        (["launcher=torchrun", "launcher.rendezvous=a:1"], "launcher.rendezvous=a:1: is for several machines"),
+        (["launcher=torchrun", "launcher.nodes=2", "launcher.rendezvous=a"], "must be <host>:<port>"),
+        (["launcher=torchrun", "launcher=local"], "launcher=torchrun and launcher=local: a run has one launcher"),
+        (["launcher=torchrun", "launcher.ranks=1", "launcher.ranks=2"], "launcher.ranks is given twice"),
+        (["launcher.ranks=2"], "launcher.ranks=2: says not which launcher; add launcher="),
+        (["launcher=local", "launcher.ranks=2"], "launcher.ranks=2: has no effect on launcher=local"),
+        (["launcher=slurm", "launcher.time=soon"], "launcher.time=soon: no time"),
+        (["~launcher"], "'~launcher': write launcher=<name>"),
+    ],
+)
+def test_a_launcher_that_cannot_be_is_one_line_and_leaves_nothing(words, line, run, in_tmp):
+    code, _, errors = run("train", "task=cartpole", "num_envs=4", *words)
+    assert code == 2
+    assert line in errors
+    assert errors.count("\n") == 1
+    assert not (in_tmp / "runs").exists()
+
+
+def test_a_port_in_use_is_one_line(run, in_tmp):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = ["launcher=torchrun", "launcher.nodes=2", f"launcher.rendezvous=127.0.0.1:{port}"]
+        code, _, errors = run("train", "task=cartpole", "num_envs=4", *words)
+    assert code == 2
+    assert f"port {port} is in use" in errors
+    assert not (in_tmp / "runs").exists()
+
+
+def test_a_run_is_frozen_before_it_starts(in_tmp, recorder):
+    assert launch_all([settings()], recorder) == 0
+    (frozen,) = Recorder.seen
+    record = yaml.safe_load((in_tmp / "runs/cartpole/mine/run.yaml").read_text())
+    assert record["config"]["num_envs"] == 4
+    assert record["config_sha256"] == config_hash(record["config"])
+    assert record["launcher"] == {
+        "name": "recorder",
+        "nodes": 1,
+        "ranks": 1,
+        "gpus": 0,
+        "cpus": 0,
+        "time": "",
+        "partition": "",
+    }
+    assert frozen.words(here=True) == ["worker", "runs/cartpole/mine"]
+    assert frozen.words() == ["worker", str(in_tmp / "runs/cartpole/mine")]
+
+
+def test_the_same_command_again_finds_the_run_that_waits(in_tmp, recorder):
+    launch_all([settings()], recorder)
+    before = (in_tmp / "runs/cartpole/mine/run.yaml").read_bytes()
+    launch_all([settings()], recorder)
+    assert (in_tmp / "runs/cartpole/mine/run.yaml").read_bytes() == before
+    assert not (in_tmp / "runs/cartpole/mine/earlier-1").exists()
+
+
+def test_where_nothing_can_be_started_no_run_is_left(in_tmp, recorder):
+    from robot_rl.errors import UserError
+
+    class Refusing(Recorder):
+        def launch(self, runs, folder):
+            raise UserError("launcher=refusing: no")
+
+    with pytest.raises(UserError, match="no"):
+        launch_all([settings(), settings(run_id="other")], Refusing())
+    assert not (in_tmp / "runs").exists()
+
+
+def test_a_sweep_freezes_each_of_its_runs(run, in_tmp, monkeypatch):
+    monkeypatch.setattr("robot_rl.experiment.launchers.get_launcher", lambda name: Recorder)
+    Recorder.seen, Recorder.code = [], 0
+    words = ["task=cartpole", "num_envs=4", "seed=1,2", "run_id=s${seed}", "launcher=recorder"]
+    code, _, errors = run("train", "-m", *words)
+    assert (code, errors) == (0, "")
+    assert [frozen.run_dir.run_id for frozen in Recorder.seen] == ["s1", "s2"]
+
+
+def test_a_worker_trains_a_frozen_run_and_is_done_when_called_again(run, in_tmp, recorder):
+    launch_all([settings()], recorder)
+    code, output, errors = run("worker", "runs/cartpole/mine")
+    assert (code, errors.count("robot-rl:")) == (0, 0)
+    assert "done: runs/cartpole/mine" in output
+    rows = [json.loads(line) for line in (in_tmp / "runs/cartpole/mine/metrics.jsonl").read_text().splitlines()]
+    assert [row["iteration"] for row in rows] == [1, 2]
+    record = yaml.safe_load((in_tmp / "runs/cartpole/mine/run.yaml").read_text())
+    assert record["solved"][0] == "tracking/upright"
+    code, output, _ = run("worker", "runs/cartpole/mine")
+    assert code == 0
+    assert "has done 2 iterations" in output
+
+
+def test_a_frozen_run_that_was_edited_is_refused(run, in_tmp, recorder):
+    launch_all([settings()], recorder)
+    path = in_tmp / "runs/cartpole/mine/run.yaml"
+    path.write_text(path.read_text().replace("num_envs: 4", "num_envs: 8"))
+    code, _, errors = run("worker", "runs/cartpole/mine")
+    assert code == 2
+    assert "was changed after it was written" in errors
+    assert path.is_file()
+
+
+def test_an_attempt_without_a_checkpoint_is_set_aside_and_the_settings_stay(run, in_tmp, recorder):
+    launch_all([settings()], recorder)
+    (in_tmp / "runs/cartpole/mine/metrics.jsonl").write_text('{"iteration": 1}\n')
+    code, _, errors = run("worker", "runs/cartpole/mine")
+    assert code == 0
+    assert "what was there (metrics.jsonl) is in earlier-1" in errors
+    assert not (in_tmp / "runs/cartpole/mine/earlier-1/run.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [([], "run: is missing"), (["nowhere"], "run=nowhere: has no run.yaml"), (["nowhere", "x=1"], "unknown key 'x'")],
+)
+def test_a_worker_without_a_run_is_one_line(words, line, run, in_tmp):
+    code, _, errors = run("worker", *words)
+    assert code == 2
+    assert line in errors
+
+
+def test_resuming_with_a_launcher_notes_what_was_changed(run, in_tmp, recorder, monkeypatch):
+    launch_all([settings()], recorder)
+    run("worker", "runs/cartpole/mine")
+    monkeypatch.setattr("robot_rl.experiment.launchers.get_launcher", lambda name: Recorder)
+    Recorder.seen = []
+    code, _, errors = run("resume", "mine", "max_iterations=3", "allow_resize=true", "launcher=recorder")
+    assert (code, errors) == (0, "")
+    assert Recorder.seen[0].options == ("allow_resize=true",)
+    record = yaml.safe_load((in_tmp / "runs/cartpole/mine/run.yaml").read_text())
+    assert record["resumed"][-1]["changed"] == {"max_iterations": 3}
+    assert run("worker", "runs/cartpole/mine")[0] == 0
+    assert len((in_tmp / "runs/cartpole/mine/metrics.jsonl").read_text().splitlines()) == 3
+
+
+def test_every_launcher_has_a_line_and_settings_of_plain_types():
+    lines = describe_launchers()
+    assert {"local", "torchrun", "slurm"} <= set(lines)
+    assert all(lines.values())
+    assert read_launcher("slurm", {"time": 30, "partition": 7}).partition == "7"
+
+
+def test_gpus_of_another_machine_choose_the_presets_of_a_gpu(recorder):
+    tree = default_tree("cartpole", "auto", gpus=1)
+    assert tree["num_envs"] > default_tree("cartpole", "cpu")["num_envs"]
+    assert resolve(tree, gpus=1).device == "cuda:0"
+
+
+def test_a_job_is_read_only_where_it_is_a_name(tmp_path):
+    run_dir = RunDir(tmp_path)
+    assert read_job(run_dir) is None
+    write_job(run_dir, "slurm", "12_3")
+    assert read_job(run_dir) == ("slurm", "12_3")
+    (tmp_path / "job.json").write_text('{"launcher": "slurm", "job": "--all"}')
+    assert read_job(run_dir) is None
+    assert FrozenRun(run_dir=run_dir, options=("trust=true",)).command()[-1] == "trust=true"
