@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast runtime test-deploy isaac test-isaac isaac-python fuzz check format install install-dev bench bench-env bench-learner bench-gpu rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
+.PHONY: help run test test-fast runtime test-deploy test-cluster isaac test-isaac isaac-python fuzz check format install install-dev bench bench-env bench-learner bench-gpu rival-mjlab bench-mjlab rival-gymnasium bench-gymnasium clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -51,15 +51,18 @@ run: $(CORE)  ## install, train a Go2 to walk, export, evaluate, film it, write 
 	@echo "see it walk in the browser: $(BIN)/robot-rl play run=$(TASK)/latest"
 
 test: $(DEV)  ## install with the tools for development, run every test but those of the robot binary
-	$(BIN)/python -m pytest --ignore=tests/deploy $(SPREAD)
+	$(BIN)/python -m pytest --ignore=tests/deploy --ignore=tests/cluster $(SPREAD)
 
 runtime: $(RUNTIME)  ## build the robot binary and its Python module, and install them
 
 test-deploy: $(RUNTIME)  ## the tests of the robot binary, built before; in real time, so a failed one runs once more
 	$(BIN)/python -m pytest tests/deploy --reruns 1
 
+test-cluster: $(DEV)  ## runs under torchrun, a real Slurm and a real Ray on this machine: killed, preempted, requeued
+	$(BIN)/python -m pytest tests/cluster
+
 test-fast: $(DEV)  ## the tests that take a moment
-	$(BIN)/python -m pytest --ignore=tests/deploy -m "not slow" $(SPREAD)
+	$(BIN)/python -m pytest --ignore=tests/deploy --ignore=tests/cluster -m "not slow" $(SPREAD)
 
 fuzz: $(DEV)  ## damaged files and settings without end against every loader; FUZZ says how many to a test
 	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/fuzz

@@ -40,7 +40,8 @@ def launch_all(cfgs: Sequence[TrainCfg], launcher: Launcher) -> int:
     with contextlib.ExitStack() as undo:
         runs = [freeze(cfg, launcher, undo) for cfg in cfgs]
         code = launcher.launch(runs, _folder(runs[0]))
-        undo.pop_all()
+        if code == 0:
+            undo.pop_all()
     return code
 
 

@@ -84,7 +84,7 @@ class Torchrun(Launcher):
         with tempfile.TemporaryDirectory(prefix="robot-rl-") as codes, _environment(self._variables(codes)), _quiet():
             command = run.command(here=True)
             try:
-                elastic_launch(self._config(run), command[0])(*command[1:])
+                elastic_launch(self._config(run, codes), command[0])(*command[1:])
             except SignalException as stop:
                 silent = ExitCode.INTERRUPTED if stop.sigval == signal.SIGINT else ExitCode.REQUEUE
                 return exit_codes.combine(exit_codes.read(Path(codes))) or int(silent)
@@ -93,7 +93,8 @@ class Torchrun(Launcher):
                 return int(ExitCode.FAULT)
             return exit_codes.combine(exit_codes.read(Path(codes)))
 
-    def _config(self, run: FrozenRun) -> Any:
+    def _config(self, run: FrozenRun, folder: str) -> Any:
+        from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
         from torch.distributed.launcher.api import LaunchConfig
 
         is_here = self.nodes == 1
@@ -102,6 +103,7 @@ class Torchrun(Launcher):
             max_nodes=self.nodes,
             nproc_per_node=self.ranks_a_node,
             run_id=run.run_dir.run_id,
+            logs_specs=DefaultLogsSpecs(log_dir=f"{folder}/logs"),
             rdzv_backend="c10d",
             rdzv_endpoint="127.0.0.1:0" if is_here else self.rendezvous,
             local_addr="127.0.0.1" if is_here else None,

@@ -1,0 +1,116 @@
+"""launcher=torchrun with real processes: one is killed, all get a notice, and the run is the undisturbed one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
+from robot_rl.experiment.run_dir import RunDir
+from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
+
+pytestmark = pytest.mark.slow
+
+ITERATIONS = 60
+SETTINGS = ("task=cartpole", "num_envs=64", f"max_iterations={ITERATIONS}", "save_interval=5", "launcher=torchrun")
+
+
+def train(root, name, *words):
+    return subprocess.Popen(
+        [sys.executable, "-m", "robot_rl.cli.main", "train", *SETTINGS, "launcher.ranks=2", f"run_id={name}", *words],
+        cwd=root,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def iterations(path):
+    try:
+        return [json.loads(line)["iteration"] for line in (path / "metrics.jsonl").read_bytes().splitlines()]
+    except (OSError, ValueError):
+        return []
+
+
+def wait_for(process, path, count):
+    deadline = time.monotonic() + 120
+    while len(iterations(path)) < count:
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def workers(process):
+    """Return the processes of the run by rank."""
+    found = {}
+    for child in psutil.Process(process.pid).children(recursive=True):
+        if "worker" in child.cmdline():
+            found[int(child.environ()["RANK"])] = child
+    return found
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A directory with an undisturbed run of two processes."""
+    root = tmp_path_factory.mktemp("torchrun")
+    process = train(root, "undisturbed")
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, output
+    assert "2 processes" in output
+    return root
+
+
+def check_same(root, name):
+    """Check that a run has each iteration once, and the bits of the undisturbed one."""
+    mine, other = (RunDir(root / "runs/cartpole" / run) for run in (name, "undisturbed"))
+    assert iterations(mine.path) == list(range(1, ITERATIONS + 1))
+    assert differing_tensors(latest_checkpoint(mine.path), latest_checkpoint(other.path)) == []
+    assert differing_rows(rows_of(mine.path), rows_of(other.path), 0) == []
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_process_is_replaced_and_the_run_is_the_same(root, rank):
+    name = f"killed-{rank}"
+    process = train(root, name)
+    wait_for(process, root / "runs/cartpole" / name, 12)
+    workers(process)[rank].kill()
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, output
+    assert "a process was lost; all start again from the newest checkpoint (restart 1)" in output
+    check_same(root, name)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 85), (signal.SIGINT, 130)])
+def test_a_notice_saves_ends_with_its_code_and_the_same_command_goes_on(root, number, code):
+    name = f"notice-{number.name}"
+    process = train(root, name)
+    path = root / "runs/cartpole" / name
+    wait_for(process, path, 12)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == code, output
+    done = iterations(path)
+    assert int(latest_checkpoint(path).name) == len(done)  # No iteration has to be done again.
+    process = train(root, name)
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, output
+    check_same(root, name)
+
+
+def test_a_refused_setting_is_one_line_without_another_attempt(root):
+    process = train(root, "refused", "init_from=undisturbed", "actor.hidden=[8]")
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 2, output
+    assert "restart" not in output
+    assert not (root / "runs/cartpole/refused").exists()
+
+
+def test_nothing_is_left_running(root):
+    mine = [child.cmdline() for child in psutil.process_iter() if str(root) in " ".join(child.cmdline())]
+    assert mine == []
