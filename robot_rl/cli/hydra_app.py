@@ -44,6 +44,18 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any], gpus:
     Raises:
         UserError: An argument is no override, or names something that the task does not have.
     """
+    flags, overrides, nodes = check_words(arguments, gpus)
+    for override in overrides:
+        if override.is_sweep_override() and override.is_interval_sweep():
+            raise UserError(f"'{override.input_line}': an interval is for sweeper=optuna; write key=a,b,c")
+    _store(nodes)
+    _run([*flags, *_with_options(overrides)], job)
+
+
+def check_words(
+    arguments: Sequence[str], gpus: int | None = None
+) -> tuple[tuple[str, ...], tuple[Any, ...], dict[str, dict[str, Any]]]:
+    """Return Hydra's flags, its parsed overrides, and each task's tree of settings, after all checks; see `launch`."""
     flags, overrides = read_words(arguments)
     device, learner = _device(overrides), _learner(overrides)
     if not (names := _all_values(overrides, "task")):
@@ -61,8 +73,7 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any], gpus:
             if override.is_delete():
                 trees.refuse_left_out(override.key_or_group, optional)
         _check_values(tree, mine, gpus)
-    _store(nodes)
-    _run([*flags, *_with_options(overrides)], job)
+    return flags, overrides, nodes
 
 
 def _all_values(overrides: Sequence[Any], key: str) -> list[str]:
@@ -78,9 +89,11 @@ def _values(override: Any) -> list[str]:
 
 
 def _sweep(override: Any) -> list[Any]:
-    """Return the values of a sweep."""
+    """Return the values of a sweep; of an interval, which only a search goes through, its ends."""
     from hydra.errors import HydraException
 
+    if override.is_interval_sweep():
+        return [override.value().start, override.value().end]
     try:
         values = list(itertools.islice(override.sweep_iterator(), MAX_SWEEP + 1))
     except HydraException as error:

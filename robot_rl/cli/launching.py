@@ -1,16 +1,17 @@
-"""The words of a command line that choose a launcher: `launcher=<name>` and `launcher.<setting>=<value>`."""
+"""The words of a command line that choose a launcher or a sweeper, such as `launcher=<name>`, and set what it has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from robot_rl.errors import UserError
+from robot_rl.errors import UserError, suggest
 
 if TYPE_CHECKING:
     from robot_rl.experiment.launchers.launcher import Launcher
+    from robot_rl.experiment.search import SearchCfg
 
-GROUP = "launcher"
+LAUNCHER, SWEEPER = "launcher", "sweeper"
 
 
 def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher | None]:
@@ -19,20 +20,49 @@ def read_launcher_words(arguments: Sequence[str]) -> tuple[list[str], Launcher |
     Raises:
         UserError: There is no such launcher or setting, one is given twice, or a value is invalid.
     """
-    from robot_rl.experiment.grammar import read_changes
     from robot_rl.experiment.launchers import own_launchers, read_launcher
 
-    mine = [word for word in arguments if word.lstrip("+~").partition("=")[0].partition(".")[0] == GROUP]
-    rest = [word for word in arguments if word not in mine]
-    if not mine:
+    rest, name, settings = _take(arguments, LAUNCHER, own_launchers())
+    return rest, read_launcher(name, settings) if name else None
+
+
+def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg | None]:
+    """Return the other words, and the search that some of them choose; None where none does, or Hydra's own sweeper.
+
+    Raises:
+        UserError: There is no such sweeper or setting, or a value is invalid.
+    """
+    from robot_rl.experiment.launchers import typed
+    from robot_rl.experiment.search import SearchCfg, check_installed
+
+    rest, name, settings = _take(arguments, SWEEPER, ["basic", "optuna"])
+    if not name:
         return rest, None
+    if name not in ("basic", "optuna"):
+        raise UserError(f"{SWEEPER}={name}: must be basic or optuna; {suggest(name, ['basic', 'optuna'])}")
+    if name == "basic":
+        for key, value in settings.items():
+            raise UserError(f"{SWEEPER}.{key}={value}: is for {SWEEPER}=optuna; leave it out")
+        return rest, None
+    if "-m" not in rest and "--multirun" not in rest:
+        raise UserError(f"{SWEEPER}={name}: is for a sweep, which needs -m")
+    check_installed()
+    return rest, SearchCfg(**typed(SearchCfg, settings, SWEEPER, f"{SWEEPER}={name}"))
+
+
+def _take(arguments: Sequence[str], group: str, known: Sequence[str]) -> tuple[list[str], str, dict[str, Any]]:
+    """Return the other words, and the name and the settings that the words of a group give."""
+    from robot_rl.experiment.grammar import read_changes
+
+    mine = [word for word in arguments if word.lstrip("+~").partition("=")[0].partition(".")[0] == group]
+    rest = [word for word in arguments if word not in mine]
     for word in mine:
         if "=" not in word or word[0] in "+~":
-            raise UserError(f"'{word}': write {GROUP}=<name> or {GROUP}.<setting>=<value>")
-    settings = read_changes([word for word in mine if not word.startswith(f"{GROUP}=")])
-    names = [word.partition("=")[2] for word in mine if word.startswith(f"{GROUP}=")]
+            raise UserError(f"'{word}': write {group}=<name> or {group}.<setting>=<value>")
+    settings = read_changes([word for word in mine if not word.startswith(f"{group}=")])
+    names = [word.partition("=")[2] for word in mine if word.startswith(f"{group}=")]
     if len(names) > 1:
-        raise UserError(f"{GROUP}={names[0]} and {GROUP}={names[1]}: a run has one launcher; leave one of them out")
-    if not names or not names[0]:
-        raise UserError(f"{mine[0]}: says not which launcher; add {GROUP}=<name>, known: {', '.join(own_launchers())}")
-    return rest, read_launcher(names[0], {key.partition(".")[2]: value for key, value in settings.items()})
+        raise UserError(f"{group}={names[0]} and {group}={names[1]}: a run has one {group}; leave one of them out")
+    if mine and (not names or not names[0]):
+        raise UserError(f"{mine[0]}: says not which {group}; add {group}=<name>, known: {', '.join(known)}")
+    return rest, names[0] if names else "", {key.partition(".")[2]: value for key, value in settings.items()}

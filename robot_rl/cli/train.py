@@ -46,10 +46,14 @@ anything of the learner and of the task, by name:
   robot-rl train task=<name> --cfg job               prints every setting there is, with its value
 
 {source_settings}
-sweeps, one run after another (Hydra's multirun and launchers):
+sweeps, one run after another, or as the launcher starts them:
   robot-rl train -m task=go2_flat seed=1,2,3 ppo.entropy_coef=0.002,0.01
   hydra/launcher=  hydra.launcher.<name>=  hydra/sweeper=  hydra.sweeper.<name>=  hydra.sweep.dir=
   hydra.job.env_set  hydra.job.env_copy              the settings of Hydra's own that there are, only for sweeps
+
+searches by Optuna, which ends runs that are worse than others; the same command goes on with one (docs/launchers.md):
+  robot-rl train -m task=cartpole 'ppo.entropy_coef=tag(log,interval(1e-3,1e-1))' actor.hidden=[32,32],[64,64] \\
+      sweeper=optuna sweeper.trials=20 sweeper.jobs=1 sweeper.metric= sweeper.direction= sweeper.name=search
 
 launchers: where the processes of a run, or of each run of a sweep, are started (docs/launchers.md):
 {launchers}
@@ -67,12 +71,16 @@ quarantine/ for inspect.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.list import task_rows
 from robot_rl.cli.table import two_columns
+from robot_rl.errors import UserError
 from robot_rl.sources.protocol import TaskSource
 from robot_rl.sources.registry import list_sources
+
+if TYPE_CHECKING:
+    from robot_rl.experiment.search import SearchCfg, Space
 
 
 def tasks() -> str:
@@ -105,9 +113,12 @@ def _sources() -> list[TaskSource]:
 def run(arguments: Sequence[str]) -> int:
     """Train once, or for each job of a sweep; with a launcher, freeze the runs and let it start them."""
     from robot_rl.cli.hydra_app import launch
-    from robot_rl.cli.launching import read_launcher_words
+    from robot_rl.cli.launching import read_launcher_words, read_sweeper_words
 
-    words, launcher = read_launcher_words(arguments)
+    words, search = read_sweeper_words(arguments)
+    if search is not None:
+        return _search(search, words)
+    words, launcher = read_launcher_words(words)
     if launcher is None or launcher.name == "local":
         launch(words, job)
         return 0
@@ -118,6 +129,53 @@ def run(arguments: Sequence[str]) -> int:
     jobs: list[dict[str, Any]] = []
     launch(words, jobs.append, gpus)
     return launch_all([resolve(tree, gpus) for tree in jobs], launcher) if jobs else 0
+
+
+def _search(cfg: "SearchCfg", arguments: Sequence[str]) -> int:
+    """Let Optuna choose the values of the settings that are swept, a run for each trial."""
+    from robot_rl.cli.hydra_app import check_words
+    from robot_rl.cli.launching import read_launcher_words
+    from robot_rl.experiment import tree as trees
+    from robot_rl.experiment.search import Search
+    from robot_rl.experiment.settings import resolve
+    from robot_rl.experiment.signals import UNWIND, ending
+
+    words, launcher = read_launcher_words(arguments)
+    if launcher is not None:
+        launcher.check()
+    gpus = launcher.gpus if launcher is not None and launcher.is_elsewhere else None
+    _, overrides, nodes = check_words(words, gpus)
+    swept = [override for override in overrides if override.is_sweep_override()]
+    if not swept:
+        raise UserError("sweeper=optuna: nothing is searched; give a setting as interval(low,high) or a,b,c")
+    for override in overrides:
+        if override.key_or_group.startswith("hydra") or override.key_or_group == "run_id":
+            raise UserError(f"'{override.input_line}': has no effect on sweeper=optuna, which names its runs itself")
+        if override in swept and override.key_or_group in ("task", "root", "device", "learner", "max_iterations"):
+            raise UserError(f"'{override.input_line}': cannot be searched; give one value")
+    (tree,) = nodes.values()
+    fixed = {o.key_or_group: o.value() for o in overrides if o not in swept and o.key_or_group != "task"}
+    base = resolve(trees.override(tree, {key: value for key, value in fixed.items() if "${" not in str(value)}), gpus)
+    lines = [override.input_line for override in swept]
+    every = [word for word in arguments if word not in ("-m", "--multirun") and word not in lines]
+    ending.phase = UNWIND
+    return Search(cfg=cfg, base=base, words=every, spaces=[_space(override) for override in swept], say=_say).run()
+
+
+def _space(override: Any) -> "Space":
+    """Return what a swept setting is searched in."""
+    from robot_rl.experiment.search import Space
+
+    value, key = override.value(), override.key_or_group
+    if override.is_choice_sweep():
+        return Space(key=key, choices=tuple(str(getattr(choice, "text", choice)) for choice in value.list))
+    if override.is_range_sweep():
+        return Space(key=key, low=value.start, high=value.stop - value.step, step=value.step)
+    return Space(key=key, low=value.start, high=value.end, log="log" in value.tags)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def job(tree: dict[str, Any]) -> None:

@@ -60,15 +60,30 @@ def read_launcher(name: str, settings: Mapping[str, Any]) -> Launcher:
         UserError: There is no such launcher or setting, a value is invalid, or the setting has no effect on it.
     """
     cls = get_launcher(name)
-    hints = get_type_hints(cls)
-    known = [field.name for field in dataclasses.fields(cls)]
     for key, value in settings.items():
-        if key not in known:
-            raise UserError(f"launcher.{key}: launcher={name} has no such setting; {suggest(key, known)}")
         if key in cls.unused:
             raise UserError(f"launcher.{key}={value}: has no effect on launcher={name}; leave it out")
-    typed = {key: _convert(f"launcher.{key}", value, hints[key]) for key, value in settings.items()}
-    return cls(**typed)
+    return cls(**typed(cls, settings, "launcher", f"launcher={name}"))
+
+
+def typed(cls: type[Any], settings: Mapping[str, Any], group: str, what: str) -> dict[str, Any]:
+    """Return values for the fields of a dataclass, as the fields' types.
+
+    Args:
+        cls: The dataclass, with fields of bool, int, float and str.
+        settings: Values by the names of its fields.
+        group: The settings' group, for errors.
+        what: What has the settings, for errors.
+
+    Raises:
+        UserError: There is no such field, or a value is of another type.
+    """
+    hints = get_type_hints(cls)
+    known = [field.name for field in dataclasses.fields(cls)]
+    for key in settings:
+        if key not in known:
+            raise UserError(f"{group}.{key}: {what} has no such setting; {suggest(key, known)}")
+    return {key: _convert(f"{group}.{key}", value, hints[key]) for key, value in settings.items()}
 
 
 def _convert(name: str, value: Any, kind: Any) -> Any:
