@@ -3,7 +3,7 @@
 Hydra's configuration is built from the task: the primary config "train" chooses one from the group `task`, and each
 task's node holds the whole tree of `robot_rl.experiment.settings`. Errors that Hydra reports in many lines are found
 first, and refused is what Hydra accepts silently but not as it was meant: a setting that is given twice, a name that is
-read as a number, settings of Hydra's own that have no effect or write files elsewhere.
+read as a number, settings of Hydra's own.
 """
 
 import itertools
@@ -26,11 +26,6 @@ FLAGS = {"--multirun": "-m", "--cfg": "-c", "--package": "-p", "--resolve": ""}
 PRINTED = ("job", "hydra", "all")
 NAMES = ("root", "run_id", "init_from")
 """Settings with a name as their value, even where it looks like a number."""
-OF_HYDRA = (
-    *("hydra/launcher", "hydra.launcher", "hydra/sweeper", "hydra.sweeper"),
-    *("hydra.sweep.dir", "hydra.job.env_set", "hydra.job.env_copy"),
-)
-"""Settings of Hydra's own, and groups of them, that a sweep accepts."""
 
 
 def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any], gpus: int | None = None) -> None:
@@ -38,7 +33,7 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any], gpus:
 
     Args:
         arguments: key=value overrides and Hydra's flags.
-        job: It must be importable where Hydra's launcher runs it in another process.
+        job: Called in this process.
         gpus: GPUs of the machine that trains, where that is another one.
 
     Raises:
@@ -60,7 +55,7 @@ def check_words(
     device, learner = _device(overrides), _learner(overrides)
     if not (names := _all_values(overrides, "task")):
         raise missing_task()
-    mine = [override for override in overrides if override.key_or_group != "task" and not is_hydra(override)]
+    mine = [override for override in overrides if override.key_or_group != "task"]
     keys = [override.key_or_group for override in mine]
     nodes = {name: source_of(name).admit(default_tree(name, device, learner, gpus), keys) for name in names}
     for override in mine:
@@ -169,7 +164,7 @@ def _store(nodes: dict[str, dict[str, Any]]) -> None:
     store = ConfigStore.instance()
     hydra = {
         "run": {"dir": "."},
-        "sweep": {"dir": "${root}/.sweeps/${now:%Y%m%d-%H%M%S}", "subdir": "."},
+        "sweep": {"dir": ".", "subdir": "."},
         "output_subdir": None,
         "job": {"chdir": False, "name": "train"},
     }
@@ -189,7 +184,6 @@ def _run(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None
     from omegaconf.errors import OmegaConfBaseException
 
     failures: list[Exception] = []
-    process = os.getpid()
 
     def task_function(cfg: DictConfig) -> None:
         if failures:
@@ -199,10 +193,7 @@ def _run(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None
             assert isinstance(tree, dict)
             job({str(key): value for key, value in tree.items()})
         except Exception as error:
-            # Hydra would print lines of its own; a launcher with processes of its own has to see it, though.
-            if os.getpid() != process:
-                raise
-            failures.append(error)
+            failures.append(error)  # Hydra would print lines of its own.
 
     before, sys.argv = sys.argv, ["robot-rl train", *arguments]
     # Hydra then passes errors on as they are, for the one place that turns them into exit codes.
@@ -217,11 +208,6 @@ def _run(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any]) -> None
         sys.argv = before
 
 
-def is_hydra(override: Any) -> bool:
-    """Return whether an override is of one of Hydra's own settings."""
-    return override.key_or_group.startswith(("hydra.", "hydra/"))
-
-
 def read_words(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     """Return Hydra's flags, which may be at any place, and its parsed overrides, in order.
 
@@ -232,8 +218,10 @@ def read_words(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Any, ..
     overrides = tuple(map(_parse, words))
     is_sweep = "--multirun" in flags
     for override in overrides:
-        if is_hydra(override):
-            _check_hydra(override, is_sweep)
+        if override.key_or_group.startswith(("hydra.", "hydra/")):
+            raise UserError(
+                f"'{override.input_line}': is one of Hydra's own settings; use launcher=, sweeper= and root="
+            )
         if override.is_sweep_override():
             if not is_sweep:
                 raise UserError(f"'{override.input_line}': several values are a sweep, which needs -m")
@@ -291,18 +279,6 @@ def _check_name(override: Any) -> None:
     if str(value) != text or isinstance(value, bool | list | dict | None):
         right = "must be one name that begins with a letter" + (", or ./ and any name" if key == "root" else "")
         raise UserError(f"{key}={text}: would be read as {value}; {right}")
-
-
-def _check_hydra(override: Any, is_sweep: bool) -> None:
-    """Refuse settings of Hydra's that would redirect what a run writes, or that have no effect."""
-    key, line = override.key_or_group, override.input_line
-    if not any(key == name or key.startswith(f"{name}.") for name in OF_HYDRA):
-        known = ", ".join(name if "/" in name or name.count(".") > 1 else f"{name}.*" for name in OF_HYDRA)
-        raise UserError(f"'{line}': of Hydra's own settings a sweep accepts {known}; runs are written to root=")
-    if not is_sweep:
-        raise UserError(f"'{line}': is only for a sweep, which needs -m")
-    if key == "hydra.sweep.dir" and (override.is_delete() or not str(override.value() or "").strip()):
-        raise UserError(f"'{line}': must name the folder in which a sweep's launcher keeps its files, or be left out")
 
 
 def _check_sweep_of_one_run(overrides: Sequence[Any]) -> None:

@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     for key in ("task", "seed", "init_from", "run_id"):
         if key in changes:
             raise UserError(f"{key}={changes[key]}: cannot be changed in a run; start a new run with init_from=")
-    if launcher is not None and launcher.name != "local":
+    if launcher is not None and not launcher.is_this_process:
         return _launch(run_dir, changes, options, launcher)
     cfg = resolve_inputs(load(run_dir, changes, trust=options.trust))
     ranks = make_ranks(cfg.device)

@@ -48,12 +48,11 @@ anything of the learner and of the task, by name:
 {source_settings}
 sweeps, one run after another, or as the launcher starts them:
   robot-rl train -m task=go2_flat seed=1,2,3 ppo.entropy_coef=0.002,0.01
-  hydra/launcher=  hydra.launcher.<name>=  hydra/sweeper=  hydra.sweeper.<name>=  hydra.sweep.dir=
-  hydra.job.env_set  hydra.job.env_copy              the settings of Hydra's own that there are, only for sweeps
+  robot-rl train -m task=cartpole seed=1,2,3,4 num_threads=1 launcher=local launcher.at_once=2
 
 searches by Optuna, which ends runs that are worse than others; the same command goes on with one (docs/launchers.md):
-  robot-rl train -m task=cartpole 'ppo.entropy_coef=tag(log,interval(1e-3,1e-1))' actor.hidden=[32,32],[64,64] \\
-      sweeper=optuna sweeper.trials=20 sweeper.jobs=1 sweeper.metric= sweeper.direction= sweeper.name=search
+  robot-rl train -m task=cartpole 'ppo.entropy_coef=tag(log,interval(1e-3,1e-1))' ppo.gamma=0.95,0.99 sweeper=optuna
+  sweeper.trials=20  sweeper.jobs=1  sweeper.metric=  sweeper.direction=  sweeper.prune=true  sweeper.name=search
 
 launchers: where the processes of a run, or of each run of a sweep, are started (docs/launchers.md):
 {launchers}
@@ -119,7 +118,7 @@ def run(arguments: Sequence[str]) -> int:
     if search is not None:
         return _search(search, words)
     words, launcher = read_launcher_words(words)
-    if launcher is None or launcher.name == "local":
+    if launcher is None or launcher.is_this_process:
         launch(words, job)
         return 0
     from robot_rl.experiment.frozen import launch_all
@@ -149,7 +148,7 @@ def _search(cfg: "SearchCfg", arguments: Sequence[str]) -> int:
     if not swept:
         raise UserError("sweeper=optuna: nothing is searched; give a setting as interval(low,high) or a,b,c")
     for override in overrides:
-        if override.key_or_group.startswith("hydra") or override.key_or_group == "run_id":
+        if override.key_or_group == "run_id":
             raise UserError(f"'{override.input_line}': has no effect on sweeper=optuna, which names its runs itself")
         if override in swept and override.key_or_group in ("task", "root", "device", "learner", "max_iterations"):
             raise UserError(f"'{override.input_line}': cannot be searched; give one value")

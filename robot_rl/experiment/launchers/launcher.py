@@ -91,6 +91,11 @@ class Launcher(ABC):
             )
 
     @property
+    def is_this_process(self) -> bool:
+        """Return whether runs are trained in the process of the command itself, so that nothing is started."""
+        return False
+
+    @property
     def ranks_a_node(self) -> int:
         """Return the processes on each machine."""
         return self.ranks or max(1, self.gpus)

@@ -1,4 +1,4 @@
-"""On a Slurm cluster: a run is a job, a sweep an array of them; a preempted job is requeued and goes on."""
+"""A Slurm cluster: a run is a job, a sweep an array; a preempted job is requeued and goes on."""
 
 from __future__ import annotations
 

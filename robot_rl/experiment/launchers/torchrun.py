@@ -1,4 +1,4 @@
-"""Several processes on this machine, or on several, by torchrun: one that is lost is replaced, and the run goes on."""
+"""Processes on one machine or several, by torchrun: a lost one is replaced, and the run goes on."""
 
 from __future__ import annotations
 

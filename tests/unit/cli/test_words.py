@@ -31,11 +31,9 @@ TRAIN = [
         ["-m", "run_id=a", "seed=1,2"],
         "run_id=a: a sweep makes several runs; give each an id, such as 'run_id=a-${seed}'",
     ),
-    (["hydra.run.dir="], "of Hydra's own settings a sweep accepts hydra/launcher, "),
-    (["hydra.output_subdir=.hydra"], "of Hydra's own settings a sweep accepts"),
-    (["hydra/job_logging=default"], "of Hydra's own settings a sweep accepts"),
-    (["hydra/launcher=basic"], "'hydra/launcher=basic': is only for a sweep, which needs -m"),
-    (["-m", "hydra.sweep.dir="], "must name the folder in which a sweep's launcher keeps its files"),
+    (["hydra.run.dir="], "'hydra.run.dir=': is one of Hydra's own settings; use launcher=, sweeper= and root="),
+    (["hydra/job_logging=default"], "is one of Hydra's own settings"),
+    (["-m", "seed=1,2", "hydra/launcher=joblib"], "is one of Hydra's own settings; use launcher="),
     (["rewards={}"], "rewards={}: is a group; set one of rewards.upright, "),
     (["~rewards"], "~rewards: can be changed but not left out; leave out its parts, such as ~rewards.centred "),
     (["~ppo"], "~ppo: can be changed but not left out"),
@@ -144,12 +142,6 @@ def test_a_root_may_be_called_anything(run, in_tmp, resolved, root):
     code, _, err = run("train", TASK, f"root={root}")
     assert (code, err) == (0, "")
     assert str(resolved[0].root) == root.removeprefix("./")
-
-
-def test_a_launcher_may_be_set_for_a_sweep(run, in_tmp, resolved):
-    words = ["hydra/launcher=basic", f"hydra.sweep.dir={in_tmp}/sweep", "+hydra.job.env_set.NO_ONE_READS_IT=1"]
-    assert run("train", "-m", TASK, "seed=1,2", *words)[0] == 0
-    assert len(resolved) == 2
 
 
 def test_a_group_given_as_a_whole_changes_what_it_names(run, in_tmp, resolved):
