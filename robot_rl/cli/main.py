@@ -42,6 +42,7 @@ COMMANDS = (
         "drill",
         "profile",
         "bench",
+        "manifest",
     ),
     *("compile", "check", "new"),
 )

@@ -1,0 +1,61 @@
+"""A JobSet of Kubernetes: a pod for each node, all started again when one is lost."""
+
+from __future__ import annotations
+
+from robot_rl.manifests import indexed_job
+from robot_rl.manifests.exit_codes import RETRIES
+from robot_rl.manifests.job import ClusterJob
+from robot_rl.manifests.pod import labels
+from robot_rl.manifests.queueing import metadata, pod_annotations, queue_documents
+from robot_rl.manifests.text import to_yaml
+
+USED = frozenset(
+    {"namespace", "queue", "claim", "spot", "topology", "sandbox", "metrics_port", "image", "mount", "queues"}
+)
+REPLICATED = "nodes"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+
+
+def render(job: ClusterJob) -> str:
+    """Return the JobSet, and Kueue's queue where requested.
+
+    A pod that stopped and saved, or was evicted, is replaced. After any other failure the Job fails at once and the
+    JobSet starts all its pods again, which counts one incident however many processes saw it; a code for which
+    the pods' policy fails the Job fails the JobSet, too.
+    """
+    address = f"{job.name}-{REPLICATED}-0-0.{job.name}"
+    exclusive = {EXCLUSIVE: job.topology} if job.topology and not job.queue else {}
+    spec = {
+        **({"suspend": True} if job.queue else {}),
+        "network": {"enableDNSHostnames": True, "subdomain": job.name},
+        "coordinator": {"replicatedJob": REPLICATED, "jobIndex": 0, "podIndex": 0},
+        "successPolicy": {"operator": "All", "targetReplicatedJobs": [REPLICATED]},
+        "failurePolicy": {
+            "maxRestarts": RETRIES,
+            "restartStrategy": "BlockingRecreate",
+            "rules": [
+                {
+                    "name": "giveUp",
+                    "action": "FailJobSet",
+                    "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"],
+                }
+            ],
+        },
+        "replicatedJobs": [
+            {
+                "name": REPLICATED,
+                "replicas": 1,
+                "template": {
+                    "metadata": {"labels": labels(job)},
+                    "spec": indexed_job.spec(job, address, retries=0, annotations=pod_annotations(job)),
+                },
+            }
+        ],
+    }
+    document = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": metadata(job, exclusive),
+        "spec": spec,
+    }
+    return to_yaml([*queue_documents(job), document], job.made_by)

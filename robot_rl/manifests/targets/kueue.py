@@ -1,0 +1,48 @@
+"""A Job of Kubernetes that waits in a queue of Kueue, with a pod for each node."""
+
+from __future__ import annotations
+
+from robot_rl.errors import UserError
+from robot_rl.manifests import indexed_job
+from robot_rl.manifests.exit_codes import RETRIES
+from robot_rl.manifests.job import ClusterJob
+from robot_rl.manifests.pod import labels
+from robot_rl.manifests.queueing import metadata, pod_annotations, queue_documents
+from robot_rl.manifests.text import to_yaml
+
+USED = frozenset(
+    {"namespace", "queue", "claim", "spot", "topology", "sandbox", "metrics_port", "image", "mount", "queues"}
+)
+JOB_NAME = "batch.kubernetes.io/job-name"
+
+
+def render(job: ClusterJob) -> str:
+    """Return the Job, the service by which its pods find the first one, and Kueue's queue where requested.
+
+    A lost process ends the others, so that as many pods may fail as there are for each of the retries.
+    """
+    if not job.queue:
+        raise UserError("queue: is missing; name the local queue of Kueue that the job waits in")
+    document = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata(job),
+        "spec": {
+            "suspend": True,
+            **indexed_job.spec(
+                job, f"{job.name}-0.{job.name}", retries=RETRIES * job.nodes, annotations=pod_annotations(job)
+            ),
+        },
+    }
+    document["spec"]["template"]["spec"]["subdomain"] = job.name
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": job.name, **_namespace(job), "labels": labels(job)},
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB_NAME: job.name}},
+    }
+    return to_yaml([*queue_documents(job), service, document], job.made_by)
+
+
+def _namespace(job: ClusterJob) -> dict[str, str]:
+    return {"namespace": job.namespace} if job.namespace else {}

@@ -1,0 +1,117 @@
+"""A RayJob of KubeRay: a Ray cluster for one run, which grows and shrinks with the machines there are."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import Any
+
+from robot_rl.manifests.job import ClusterJob
+from robot_rl.manifests.pod import RUN_LABEL, template
+from robot_rl.manifests.quantities import read_seconds
+from robot_rl.manifests.queueing import metadata, pod_annotations, queue_documents
+from robot_rl.manifests.text import to_yaml
+
+USED = frozenset(
+    {"namespace", "queue", "claim", "spot", "topology", "sandbox", "metrics_port", "image", "mount", "queues"}
+)
+RAY_VERSION = "2.60.0"
+RETRIES = 2
+"""How often a new cluster is made: for a head that was lost. Ray itself replaces lost workers."""
+IDLE_S = 300
+
+
+def render(job: ClusterJob) -> str:
+    """Return the RayJob, and Kueue's queue where requested."""
+    limit = read_seconds(job.time)
+    is_scaled = not job.queue  # Kueue reserves what the cluster has at its start, and refuses one that grows.
+    cluster = {
+        "rayVersion": RAY_VERSION,
+        **_scaling(is_scaled),
+        "headGroupSpec": _head(job, is_scaled=is_scaled),
+        "workerGroupSpecs": _workers(job, is_scaled=is_scaled),
+    }
+    spec = {
+        **({"suspend": True} if job.queue else {}),
+        "entrypoint": entrypoint(job),
+        "submissionMode": "HTTPMode",
+        "backoffLimit": RETRIES,
+        **({"activeDeadlineSeconds": limit} if limit else {}),
+        "shutdownAfterJobFinishes": True,
+        "ttlSecondsAfterFinished": IDLE_S,
+        "rayClusterSpec": cluster,
+    }
+    document = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": metadata(job), "spec": spec}
+    return to_yaml([*queue_documents(job), document], job.made_by)
+
+
+def entrypoint(job: ClusterJob) -> str:
+    """Return the driver's command: the run's own command, which begins it or goes on with it, on this cluster.
+
+    A run of which the settings were changed since is resumed, since its own command would be refused.
+    """
+    launcher = {"nodes": job.nodes, "ranks": job.ranks, "gpus": job.gpus, "cpus": job.cpus}
+    words = ["launcher=ray", *(f"launcher.{name}={value}" for name, value in launcher.items() if value)]
+    root = [f"root={job.mount}", *(["trust=true"] if job.trust and not _is_train(job) else [])]
+    if _is_train(job):
+        own = [word for word in job.record_command[1:] if not word.startswith(("launcher", "run_id=", "root="))]
+        return shlex.join(["robot-rl", "train", *own, f"run_id={job.run_id}", *root, *words])
+    return shlex.join(["robot-rl", "resume", job.run_id, *root, *words])
+
+
+def _is_train(job: ClusterJob) -> bool:
+    return job.record_command[:1] == ("train",) and not job.was_resumed
+
+
+def _scaling(is_scaled: bool) -> dict[str, Any]:
+    if not is_scaled:
+        return {"enableInTreeAutoscaling": False}
+    return {
+        "enableInTreeAutoscaling": True,
+        "autoscalerOptions": {
+            "version": "v2",
+            "upscalingMode": "Default",
+            "idleTimeoutSeconds": IDLE_S,
+            "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
+        },
+    }
+
+
+def _head(job: ClusterJob, *, is_scaled: bool) -> dict[str, Any]:
+    """Return the head: it starts the run and holds no worker, on a machine that stays."""
+    stays = replace(job, spot=False, gpus=0, ranks=1, nodes=1, cpus=2, memory="8G", metrics_port=0)
+    pod = _pod(stays, {})
+    if is_scaled:  # The autoscaler next to it requests pods of Kubernetes.
+        del pod["spec"]["automountServiceAccountToken"]
+    return {"rayStartParams": {"num-cpus": "0", "dashboard-host": "0.0.0.0"}, "template": pod}
+
+
+def _workers(job: ClusterJob, *, is_scaled: bool) -> list[dict[str, Any]]:
+    """Return the groups of workers: on machines that stay, and, where allowed, on such that may be taken away."""
+    least = 0 if is_scaled else job.nodes
+    groups = {"spot": job, "workers": replace(job, spot=False)} if job.spot and is_scaled else {"workers": job}
+    return [
+        {
+            "groupName": name,
+            "replicas": least if number else job.nodes,
+            "minReplicas": least,
+            "maxReplicas": job.nodes,
+            "rayStartParams": {"num-cpus": str(max(1, group.cpus) * group.ranks)},
+            "template": _pod(group, pod_annotations(job)),
+        }
+        for number, (name, group) in enumerate(groups.items())
+    ]
+
+
+def _pod(job: ClusterJob, found: dict[str, str]) -> dict[str, Any]:
+    """Return a pod of Ray: KubeRay writes its command."""
+    variables = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}]
+    pod = template(job, variables, [], annotations=found)
+    del pod["spec"]["restartPolicy"]  # KubeRay replaces pods by itself.
+    if job.topology and not job.queue and job.nodes > 1:
+        near = {"labelSelector": {"matchLabels": {RUN_LABEL: job.name}}, "topologyKey": job.topology}
+        affinity = pod["spec"].setdefault("affinity", {})
+        affinity["podAffinity"] = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": near}]
+        }
+    return pod

@@ -1,0 +1,48 @@
+"""Jobs that are rendered for every target, and the runs that they are of."""
+
+import yaml
+
+from robot_rl.manifests.job import ClusterJob
+from robot_rl.manifests.targets import get_target
+
+RUN = {"run_id": "rough-1", "task": "go2_rough", "made_by": "robot-rl manifest run=rough-1"}
+JOBS = {
+    "one node": {"gpus": 1, "metrics_port": 9400},
+    "two nodes x 4 GPUs": {"nodes": 2, "ranks": 4, "gpus": 4, "cpus": 8, "memory": "16G", "time": "1-04:00:00"},
+    "CPU only": {"cpus": 4, "memory": "8G"},
+    "untrusted": {"gpus": 1, "sandbox": True, "trust": True},
+    "spot": {
+        "nodes": 2,
+        "ranks": 2,
+        "gpus": 2,
+        "cpus": 4,
+        "memory": "8G",
+        "time": "04:00:00",
+        "metrics_port": 9400,
+        "spot": True,
+        "topology": "topology.kubernetes.io/zone",
+        "namespace": "robots",
+        "partition": "h100",
+        "record_command": ("train", "task=go2_rough", "num_envs=4096", "launcher=local"),
+    },
+}
+QUEUED = {"queue": "team", "queues": True}
+TARGETS = ("jobset", "kueue", "osmo", "rayjob", "sbatch")
+
+
+def make(target, case, **more):
+    """The job of a case; one for Kueue waits in a queue."""
+    return ClusterJob(**{**RUN, **(QUEUED if target == "kueue" else {}), **JOBS[case], **more})
+
+
+def render(target, case, **more):
+    return get_target(target).render(make(target, case, **more))
+
+
+def documents(target, case, **more):
+    return list(yaml.safe_load_all(render(target, case, **more)))
+
+
+def of_kind(kind, target, case, **more):
+    (found,) = [document for document in documents(target, case, **more) if document.get("kind") == kind]
+    return found
