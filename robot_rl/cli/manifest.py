@@ -64,6 +64,8 @@ class Options:
 
 def run(arguments: Sequence[str]) -> int:
     """Write or validate a manifest."""
+    from robot_rl.experiment.outputs import MANIFEST, check_optional
+    from robot_rl.experiment.run_dir import RunDir
     from robot_rl.files import write_atomic
     from robot_rl.manifests.targets import get_target, list_targets
 
@@ -75,8 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     if not options.target:
         raise UserError(f"target: is missing; known: {', '.join(list_targets())}")
     target = get_target(options.target)
-    from robot_rl.experiment.run_dir import RunDir
-
+    out = check_optional("out", options.out, MANIFEST)
     run_dir = RunDir.find(options.run, options.root)
     made_by = shlex.join(["robot-rl", "manifest", *arguments])
     job, notes = _read_job(options, run_dir, made_by, target.USED)
@@ -85,9 +86,9 @@ def run(arguments: Sequence[str]) -> int:
         notes += _validated(text)
     for note in notes:
         print(f"robot-rl: {note}", file=sys.stderr)
-    if options.out:
-        write_atomic(Path(options.out), text)
-        print(options.out)
+    if out is not None:
+        write_atomic(out, text)
+        print(out)
     else:
         print(text, end="")
     return 0
@@ -160,7 +161,7 @@ def _read_job(
         trust=bool(code),
         metrics_port=port,
         record_command=tuple(map(str, words[1:])) if isinstance(words, list) else (),
-        was_resumed=bool(record.get("resumed")),
+        was_trained=run_dir.checkpoints.is_dir() and any(run_dir.checkpoints.iterdir()),
     )
     _refuse_unused(options, used)
     _check_divides(settings, job)

@@ -153,6 +153,7 @@ PROFILE = Kind(
     endings=(".json",),
 )
 TRACE = Kind(what="a trace of robot-rl profile", is_ours=_is_trace, endings=(".json", ".json.gz"), streams=False)
+MANIFEST = Kind(what="a file of robot-rl manifest", is_ours=has_mark(f"# Made by:\n# {MARK} manifest"))
 USD = Kind(what="a file of robot-rl usd", is_ours=_is_usd, streams=False)
 
 

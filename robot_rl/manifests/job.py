@@ -48,7 +48,7 @@ class ClusterJob:
         queues: Whether the manifest comes with Kueue's queue and flavours.
         bucket: URL of an object store that the run is read from and kept in, for OSMO; "" for a shared directory.
         record_command: The words of the command that made the run, after the program.
-        was_resumed: Whether its settings were changed since.
+        was_trained: Whether it has a checkpoint to go on from.
     """
 
     run_id: str
@@ -74,14 +74,15 @@ class ClusterJob:
     queues: bool = False
     bucket: str = ""
     record_command: tuple[str, ...] = ()
-    was_resumed: bool = False
+    was_trained: bool = False
 
     def __post_init__(self) -> None:
         """Raise UserError where a value is out of its range, or no cluster would take it."""
-        bounds = {"nodes": (1, MOST_NODES), "ranks": (1, MOST_RANKS), "gpus": (0, MOST_GPUS), "cpus": (0, MOST_CPUS)}
+        bounds = {"nodes": (1, MOST_NODES), "gpus": (0, MOST_GPUS), "ranks": (1, MOST_RANKS), "cpus": (0, MOST_CPUS)}
         for name, (least, most) in bounds.items():
+            where = " on a node" if name in ("gpus", "ranks") else ""
             if not least <= getattr(self, name) <= most:
-                raise UserError(f"{name}={getattr(self, name)}: must be at least {least} and at most {most} on a node")
+                raise UserError(f"{name}={getattr(self, name)}: must be at least {least} and at most {most}{where}")
         if self.gpus and self.gpus != self.ranks:
             right = f"give ranks={self.gpus}, or gpus={self.ranks}"
             raise UserError(f"gpus={self.gpus}: each of the ranks={self.ranks} processes of a node uses one; {right}")

@@ -46,11 +46,12 @@ def render(job: ClusterJob) -> str:
 
 
 def entrypoint(job: ClusterJob) -> str:
-    """Return the driver's command: the run's own command, which begins it or goes on with it, on this cluster.
+    """Return the driver's command, on this cluster: a run with a checkpoint is resumed.
 
-    A run of which the settings were changed since is resumed, since its own command would be refused.
+    One without begins by its own command, which goes on with it when the command is repeated.
     """
-    launcher = {"nodes": job.nodes, "ranks": job.ranks, "gpus": job.gpus, "cpus": job.cpus}
+    least = 1 if job.spot and job.nodes > 1 else 0  # With fewer machines the run goes on with those.
+    launcher = {"nodes": job.nodes, "min_nodes": least, "ranks": job.ranks, "gpus": job.gpus, "cpus": job.cpus}
     words = ["launcher=ray", *(f"launcher.{name}={value}" for name, value in launcher.items() if value)]
     root = [f"root={job.mount}", *(["trust=true"] if job.trust and not _is_train(job) else [])]
     if _is_train(job):
@@ -60,7 +61,7 @@ def entrypoint(job: ClusterJob) -> str:
 
 
 def _is_train(job: ClusterJob) -> bool:
-    return job.record_command[:1] == ("train",) and not job.was_resumed
+    return job.record_command[:1] == ("train",) and not job.was_trained
 
 
 def _scaling(is_scaled: bool) -> dict[str, Any]:

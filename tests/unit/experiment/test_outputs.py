@@ -21,6 +21,8 @@ from robot_rl.experiment.outputs import check_output, save_image
 from robot_rl.experiment.policies import find_bundle
 from robot_rl.files import write_json
 from robot_rl.learn.auxiliaries.motions import write_motion
+from robot_rl.manifests.sbatch import SbatchJob, render
+from robot_rl.manifests.text import to_yaml
 from robot_rl.viewer.video import write_video
 
 FACTS = {"machine": {}, "versions": {}}
@@ -52,6 +54,11 @@ OURS = {
     "m.safetensors": (
         outputs.MOTION,
         lambda path: write_motion(path, torch.zeros(3, 2), torch.tensor([True, False, False]), ["a", "b"], 0.02),
+    ),
+    "job.yaml": (outputs.MANIFEST, lambda path: path.write_text(to_yaml([{}], "robot-rl manifest target=jobset"))),
+    "job.sh": (
+        outputs.MANIFEST,
+        lambda path: path.write_text(render(SbatchJob(runs=Path("/runs/a"), made_by="robot-rl manifest"))),
     ),
     "image.png": (outputs.IMAGE, lambda path: save_image(Image.new("RGB", (4, 4)), path)),
     "film.mp4": (outputs.FILM, film),
@@ -98,6 +105,7 @@ COMMANDS = {
     "bench": ("bench", "env", "out=x.json"),
     "profile": ("profile", "task=cartpole", "out=x.json"),
     "profile's trace": ("profile", "task=cartpole", "trace=x.json.gz"),
+    "manifest": ("manifest", "latest", "target=jobset", "out=x.json"),
     "sim2sim": ("sim2sim", "policy=go2_flat", "out=x.json"),
 }
 

@@ -198,8 +198,9 @@ def test_a_ray_cluster_grows_on_spot_machines_and_its_head_stays():
 def test_a_ray_job_begins_the_run_or_goes_on_with_it():
     words = shlex.split(of_kind("RayJob", "rayjob", "spot")["spec"]["entrypoint"])
     own = ["robot-rl", "train", "task=go2_rough", "num_envs=4096", "run_id=rough-1", "root=/runs", "launcher=ray"]
-    assert words == [*own, "launcher.nodes=2", "launcher.ranks=2", "launcher.gpus=2", "launcher.cpus=4"]
-    for changed in ({"was_resumed": True}, {"record_command": ()}):
+    shape = {"nodes": 2, "min_nodes": 1, "ranks": 2, "gpus": 2, "cpus": 4}
+    assert words == [*own, *(f"launcher.{name}={value}" for name, value in shape.items())]
+    for changed in ({"was_trained": True}, {"record_command": ()}):
         words = shlex.split(of_kind("RayJob", "rayjob", "spot", **changed)["spec"]["entrypoint"])
         assert words[:4] == ["robot-rl", "resume", "rough-1", "root=/runs"]
 
