@@ -191,6 +191,23 @@ def test_every_launcher_has_a_line_and_settings_of_plain_types():
     assert read_launcher("slurm", {"time": 30, "partition": 7}).partition == "7"
 
 
+def test_a_run_can_be_frozen_for_others_to_start(run, in_tmp):
+    words = [
+        "task=cartpole",
+        "num_envs=4",
+        "run_id=mine",
+        "launcher=freeze",
+        "launcher.gpus=2",
+        "launcher.time=1:00:00",
+    ]
+    code, output, _ = run("train", *words)
+    assert code == 0
+    assert output.splitlines()[0] == "runs/cartpole/mine"
+    record = yaml.safe_load((in_tmp / "runs/cartpole/mine/run.yaml").read_text())
+    assert record["config"]["device"] == "cuda:0"
+    assert (record["launcher"]["ranks"], record["launcher"]["time"]) == (2, "1:00:00")
+
+
 def test_gpus_of_another_machine_choose_the_presets_of_a_gpu(recorder):
     tree = default_tree("cartpole", "auto", gpus=1)
     assert tree["num_envs"] > default_tree("cartpole", "cpu")["num_envs"]

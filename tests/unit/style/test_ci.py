@@ -40,7 +40,7 @@ def test_ci_checks_and_tests_with_everything_required(fake_ci):
     stages = ["make install-dev 1", "make check 1", "make test 1", "make test-deploy 1", "make test-cluster 1"]
     assert log == [*stages, "make isaac-python 1", "make test-isaac 1"]
     minutes = out.partition("== minutes\n")[2].splitlines()
-    assert [line.split()[0] for line in minutes] == ["system", "install", "check", "test", "deploy", "isaac"]
+    assert [line.split()[0] for line in minutes] == ["system", "install", "check", "test", "deploy", "cluster", "isaac"]
     assert all(line.endswith("min") for line in minutes)
 
 

@@ -1,0 +1,27 @@
+"""Nothing is started: the runs are only frozen, for a manifest or a scheduler of your own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher
+
+
+@dataclass(kw_only=True, slots=True)
+class Freeze(Launcher):
+    """Writes the run.yaml of runs, with what `robot-rl manifest` takes from a launcher."""
+
+    name: ClassVar[str] = "freeze"
+    is_elsewhere: ClassVar[bool] = True
+
+    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+        """Print how the runs can be started."""
+        for run in runs:
+            sys.stdout.write(f"{run.run_dir.path}\n")
+        words = runs[0].run_dir.words
+        sys.stdout.write(f"start it: robot-rl manifest {words} target=, or robot-rl worker {runs[0].run_dir.path}\n")
+        return 0
