@@ -28,13 +28,12 @@ LOGS = ".launches"
 
 
 def launch_all(cfgs: Sequence[TrainCfg], launcher: Launcher) -> int:
-    """Freeze runs and start them; return the exit code.
+    """Freeze runs and start them by a launcher that was checked; return the exit code.
 
     Raises:
         UserError: A run cannot begin, or the launcher cannot start it. Nothing was started then, and no directory
             that was made for it is left.
     """
-    launcher.check()
     for cfg in cfgs:
         _check_divides(cfg.num_envs, launcher)
     with contextlib.ExitStack() as undo:
@@ -102,7 +101,6 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
     Raises:
         UserError: The run has no checkpoint, another process trains it, or the launcher cannot start it.
     """
-    launcher.check()
     if not is_trained(run_dir):
         raise UserError(f"run={run_dir.run_id}: has no checkpoint to go on from; robot-rl train begins it again")
     cfg = resolve_inputs(load(run_dir, changed, trust="trust=true" in options))

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 from robot_rl.errors import ExitCode, Interrupted, UserError
 from robot_rl.experiment.launchers import get_launcher
-from robot_rl.experiment.launchers.launcher import read_job
+from robot_rl.experiment.launchers.launcher import COMMAND, read_job
 from robot_rl.experiment.run_dir import RunDir, check_run_id, task_folder
 from robot_rl.experiment.settings import TrainCfg
 from robot_rl.experiment.watch import has_job
@@ -231,7 +231,7 @@ class Search:
         run_id = f"{self.cfg.name}-{trial.number:04d}"
         run_dir = RunDir(self.base.root / task_folder(self.base.task.name) / run_id)
         values = [f"{key}={value}" for key, value in trial.params.items()]
-        command = [sys.executable, "-m", "robot_rl.cli.main", "train", *self.words, *values, f"run_id={run_id}"]
+        command = [sys.executable, "-m", COMMAND, "train", *self.words, *values, f"run_id={run_id}"]
         log = open(self._folder() / f"{run_id}.log", "a")  # noqa: SIM115 - closed when the run is over.
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         steps = self.study.trials[trial.number].intermediate_values

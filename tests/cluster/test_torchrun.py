@@ -47,12 +47,9 @@ def wait_for(process, path, count):
 
 
 def workers(process):
-    """Return the processes of the run by rank."""
-    found = {}
-    for child in psutil.Process(process.pid).children(recursive=True):
-        if "worker" in child.cmdline():
-            found[int(child.environ()["RANK"])] = child
-    return found
+    """Return the processes of the run by rank: the server that forks them starts them in this order."""
+    found = [child for child in psutil.Process(process.pid).children(recursive=True) if child.ppid() != process.pid]
+    return sorted(found, key=lambda child: child.create_time())
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,8 @@ from robot_rl.manifests.quantities import read_seconds
 
 NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,99}")
 MOST_NODES, MOST_RANKS = 4096, 1024
+COMMAND = "robot_rl.cli.main"
+"""The module that is `robot-rl`."""
 JOB = "job.json"
 """The file of a run that names the job of a scheduler that trains it."""
 
@@ -47,7 +49,7 @@ class FrozenRun:
 
     def command(self, *, here: bool = False) -> list[str]:
         """Return the command of one of its processes, with this Python."""
-        return [sys.executable, "-m", "robot_rl.cli.main", *self.words(here=here)]
+        return [sys.executable, "-m", COMMAND, *self.words(here=here)]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -115,6 +117,9 @@ class Launcher(ABC):
 
         Called before anything is written.
         """
+
+    def prepare(self) -> None:  # noqa: B027
+        """Begin what takes a while and needs no run; called after `check`, before the settings are composed."""
 
     @abstractmethod
     def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:

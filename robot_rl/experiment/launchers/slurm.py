@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from robot_rl.errors import UserError, suggest
-from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, write_job
+from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher, write_job
 from robot_rl.manifests.quantities import read_mebibytes
 from robot_rl.manifests.sbatch import RunArray, SbatchJob, render
 
@@ -126,7 +126,7 @@ class Slurm(Launcher):
                 partition=self.partition,
                 options=tuple(shlex.split(self.options)),
                 log=log,
-                command=(sys.executable, "-m", "robot_rl.cli.main", "worker", *options),
+                command=(sys.executable, "-m", COMMAND, "worker", *options),
                 setup=tuple(setup),
                 made_by=shlex.join(["robot-rl", *sys.argv[1:]]),
             )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
+import multiprocessing
 import os
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,12 +18,18 @@ from typing import Any, ClassVar
 
 from robot_rl.errors import ExitCode, UserError
 from robot_rl.experiment.launchers import exit_codes
-from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher
+from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher
 from robot_rl.metrics.rows import to_stderr
 
 SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGUSR1,SIGUSR2"
 SHUTDOWN_S = 120
 """How long processes may take to save after a signal [s]."""
+PRELOADED = (
+    *("torch", "tensordict", "warp", "mujoco.batch", "mujoco_warp", "rsl_rl.runners", "torch.utils.tensorboard.writer"),
+    *("robot_rl.cli.worker", "robot_rl.experiment.training", "robot_rl.learn.runner", "robot_rl_envs.env"),
+)
+"""What a process of a run imports. None of it starts a thread or looks for a GPU, so that it can be done once, in a
+server from which the processes are forked; those that replace lost ones begin at once."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -69,6 +78,14 @@ class Torchrun(Launcher):
         if self.rendezvous:
             _check_port(self.rendezvous)
 
+    def prepare(self) -> None:
+        """Start the server from which the processes are forked, while the settings are composed."""
+        from multiprocessing import forkserver
+
+        multiprocessing.set_forkserver_preload(list(PRELOADED))
+        with _environment(self._variables()):
+            forkserver.ensure_running()
+
     def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
         """Train the runs one after another and return the exit code; that of the first which fails ends them."""
         for run in runs:
@@ -81,10 +98,9 @@ class Torchrun(Launcher):
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
         from torch.distributed.launcher.api import elastic_launch
 
-        with tempfile.TemporaryDirectory(prefix="robot-rl-") as codes, _environment(self._variables(codes)), _quiet():
-            command = run.command(here=True)
+        with tempfile.TemporaryDirectory(prefix="robot-rl-") as codes, _environment(self._variables()), _quiet():
             try:
-                elastic_launch(self._config(run, codes), command[0])(*command[1:])
+                elastic_launch(self._config(run, codes), work)(run.words(here=True), codes)
             except SignalException as stop:
                 silent = ExitCode.INTERRUPTED if stop.sigval == signal.SIGINT else ExitCode.REQUEUE
                 return exit_codes.combine(exit_codes.read(Path(codes))) or int(silent)
@@ -109,11 +125,12 @@ class Torchrun(Launcher):
             local_addr="127.0.0.1" if is_here else None,
             max_restarts=self.max_restarts,
             monitor_interval=0.1,
+            start_method="forkserver",
             signals_to_handle=SIGNALS,
             shutdown_timeout=SHUTDOWN_S,
         )
 
-    def _variables(self, codes: str) -> dict[str, str]:
+    def _variables(self) -> dict[str, str]:
         """Return the environment variables of the processes, those that the user has set excepted."""
         threads = str(self.cpus) if self.cpus else "1"
         # A later agent of torchrun's would otherwise wait for a store that is gone.
@@ -122,14 +139,27 @@ class Torchrun(Launcher):
             found["OMP_NUM_THREADS"] = threads
         if self.nodes == 1:
             found["GLOO_SOCKET_IFNAME"] = "lo"
-        found = {key: value for key, value in found.items() if key not in os.environ}
-        return found | {exit_codes.VARIABLE: codes}
+        return {key: value for key, value in found.items() if key not in os.environ}
 
     def _report(self, error: Any) -> None:
         _, failure = error.get_first_failure()
         how = f"exit code {failure.exitcode}" if failure.exitcode >= 0 else signal.Signals(-failure.exitcode).name
         again = f", after {self.max_restarts} restarts" if self.max_restarts else ""
         to_stderr(f"a process ended by {how}{again}; the run goes on with the same command and its run_id=")
+
+
+def work(words: list[str], codes: str) -> None:
+    """Train as one of the processes; exit with another code than 0 only where all are to start again.
+
+    Args:
+        words: What follows `robot-rl` on its command line.
+        codes: The directory for the exit codes.
+    """
+    os.setsid()  # Ctrl-C reaches the launcher, which passes it on, once.
+    os.environ[exit_codes.VARIABLE] = codes
+    sys.argv = ["robot-rl", *words]
+    if code := importlib.import_module(COMMAND).main(words):
+        sys.exit(code)
 
 
 @contextlib.contextmanager
@@ -150,13 +180,15 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Silence torchrun's log: processes of ours report in one line themselves."""
-    logger = logging.getLogger("torch.distributed.elastic")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
+    loggers = [logging.getLogger(name) for name in ("torch.distributed.elastic", "torch.multiprocessing.spawn")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def _check_port(rendezvous: str) -> None:
