@@ -28,6 +28,7 @@ def train(root, name, *words):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=True,
     )
 
 
@@ -89,7 +90,7 @@ def test_a_notice_saves_ends_with_its_code_and_the_same_command_goes_on(root, nu
     process = train(root, name)
     path = root / "runs/cartpole" / name
     wait_for(process, path, 12)
-    process.send_signal(number)
+    os.killpg(process.pid, number)  # As Ctrl-C, `timeout` and schedulers do: to everything that the command started.
     output, _ = process.communicate(timeout=180)
     assert process.returncode == code, output
     done = iterations(path)

@@ -21,7 +21,7 @@ from robot_rl.experiment.launchers import exit_codes
 from robot_rl.experiment.launchers.launcher import COMMAND, FrozenRun, Launcher
 from robot_rl.metrics.rows import to_stderr
 
-SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGUSR1,SIGUSR2"
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 SHUTDOWN_S = 120
 """How long processes may take to save after a signal [s]."""
 PRELOADED = (
@@ -80,11 +80,17 @@ class Torchrun(Launcher):
 
     def prepare(self) -> None:
         """Start the server from which the processes are forked, while the settings are composed."""
-        from multiprocessing import forkserver
+        from multiprocessing import forkserver, resource_tracker
 
+        resource_tracker.ensure_running()  # It changes the mask of signals; the server's start would start it.
         multiprocessing.set_forkserver_preload(list(PRELOADED))
-        with _environment(self._variables()):
-            forkserver.ensure_running()
+        # The server must outlive a signal to the whole group: its end would be a second signal to the processes.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            with _environment(self._variables()):
+                forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
         """Train the runs one after another and return the exit code; that of the first which fails ends them."""
@@ -114,6 +120,8 @@ class Torchrun(Launcher):
         from torch.distributed.launcher.api import LaunchConfig
 
         is_here = self.nodes == 1
+        # nohup ignores SIGHUP for what it starts.
+        handled = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
         return LaunchConfig(
             min_nodes=self.nodes,
             max_nodes=self.nodes,
@@ -126,7 +134,7 @@ class Torchrun(Launcher):
             max_restarts=self.max_restarts,
             monitor_interval=0.1,
             start_method="forkserver",
-            signals_to_handle=SIGNALS,
+            signals_to_handle=",".join(number.name for number in handled),
             shutdown_timeout=SHUTDOWN_S,
         )
 
@@ -155,10 +163,16 @@ def work(words: list[str], codes: str) -> None:
         words: What follows `robot-rl` on its command line.
         codes: The directory for the exit codes.
     """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     os.setsid()  # Ctrl-C reaches the launcher, which passes it on, once.
+    import torch.distributed as dist
+
     os.environ[exit_codes.VARIABLE] = codes
     sys.argv = ["robot-rl", *words]
-    if code := importlib.import_module(COMMAND).main(words):
+    code = importlib.import_module(COMMAND).main(words)
+    if dist.is_initialized():
+        dist.destroy_process_group()  # This process waits for the others, which must not wait for it.
+    if code:
         sys.exit(code)
 
 
@@ -180,15 +194,12 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Silence torchrun's log: processes of ours report in one line themselves."""
-    loggers = [logging.getLogger(name) for name in ("torch.distributed.elastic", "torch.multiprocessing.spawn")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
     try:
         yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)
 
 
 def _check_port(rendezvous: str) -> None:
