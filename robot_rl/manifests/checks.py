@@ -56,6 +56,9 @@ _RESOURCE = re.compile(r"cpu|memory|ephemeral-storage|pods|hugepages-\w+|(reques
 
 def check_document(document: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with a document that fits its schema, one line each."""
+    empty = [path for path, value in _walk(document) if path and value is None and isinstance(path[-1], int)]
+    if empty:
+        return [f"{_text(path)}: is empty" for path in empty]
     found = [line for path, value in _walk(document) for line in _check_value(path, value, document)]
     return [*found, *_check_pods(document), *_check_jobset(document), *_check_osmo(document)]
 
@@ -153,6 +156,10 @@ def _check_pods(document: Mapping[str, Any]) -> Iterator[str]:
                 if mount["name"] not in volumes:
                     yield f"{_text(path)}: container '{container['name']}' mounts '{mount['name']}', which is no volume"
     for path, value in _walk(document):
+        if isinstance(value, dict) and value.get("podFailurePolicy"):
+            policy = ((value.get("template") or {}).get("spec") or {}).get("restartPolicy")
+            if policy != "Never":
+                yield f"{_text(path)}: a podFailurePolicy needs pods with restartPolicy: Never, not {policy}"
         if path and path[-1] == "containerName" and containers and value not in containers:
             yield f"{_text(path)}: no container is called '{value}'"
 
