@@ -1,7 +1,6 @@
 """The processes of a pod, started by the shell of a manifest: a notice ends them with 85, the same pod goes on."""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -29,14 +28,10 @@ def free_port():
 
 @pytest.fixture
 def frozen(tmp_path):
-    """A run that was frozen and has not begun: the run.yaml of one that was."""
-    words = [sys.executable, "-m", "robot_rl.cli.main", "train", *SETTINGS, "launcher=torchrun", "run_id=mine"]
-    subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, timeout=180)
-    run_dir = RunDir(tmp_path / "runs/cartpole/mine")
-    for path in run_dir.path.iterdir():
-        if path.name != "run.yaml":
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return run_dir
+    """A run that was frozen and has not begun."""
+    words = [sys.executable, "-m", "robot_rl.cli.main", "train", *SETTINGS, "launcher=freeze", "launcher.ranks=2"]
+    subprocess.run([*words, "run_id=mine"], cwd=tmp_path, check=True, capture_output=True, timeout=180)
+    return RunDir(tmp_path / "runs/cartpole/mine")
 
 
 @pytest.fixture
