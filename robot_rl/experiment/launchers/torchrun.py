@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from robot_rl.metrics.rows import to_stderr
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 SHUTDOWN_S = 120
 """How long processes may take to save after a signal [s]."""
+LINGER_S = 0.3
+"""How long a process stays after it has returned [s]."""
 PRELOADED = (
     *("torch", "tensordict", "warp", "mujoco.batch", "mujoco_warp", "rsl_rl.runners", "torch.utils.tensorboard.writer"),
     *("robot_rl.cli.worker", "robot_rl.experiment.training", "robot_rl.learn.runner", "robot_rl_envs.env"),
@@ -82,11 +85,12 @@ class Torchrun(Launcher):
         """Start the server from which the processes are forked, while the settings are composed."""
         from multiprocessing import forkserver, resource_tracker
 
-        resource_tracker.ensure_running()  # It changes the mask of signals; the server's start would start it.
         multiprocessing.set_forkserver_preload(list(PRELOADED))
         # The server must outlive a signal to the whole group: its end would be a second signal to the processes.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
+            resource_tracker.ensure_running()
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # Its start has unblocked two of them.
             with _environment(self._variables()):
                 forkserver.ensure_running()
         finally:
@@ -174,6 +178,10 @@ def work(words: list[str], codes: str) -> None:
         dist.destroy_process_group()  # This process waits for the others, which must not wait for it.
     if code:
         sys.exit(code)
+    # torchrun lets a process that returned wait until it has noticed; while it ends all of them it does not look.
+    leave = threading.Timer(LINGER_S, os._exit, (0,))
+    leave.daemon = True
+    leave.start()
 
 
 @contextlib.contextmanager
