@@ -10,6 +10,7 @@ import atexit
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -79,6 +80,13 @@ class Ranks:
             raise UserError(f"{name}={total}: must be a multiple of the {self.size} processes that train together")
         return total // self.size
 
+    def pop_exchange_s(self) -> float:
+        """Return the time in messages to the other processes since the last call [s], waiting for them included.
+
+        Between GPUs, which exchange while the process goes on, it is only the time until a message is on its way.
+        """
+        return 0.0
+
     def close(self) -> None:
         """Leave the group."""
 
@@ -98,6 +106,7 @@ class DistributedRanks(Ranks):
         import torch.distributed as dist
 
         self.rank, self.size, self._dist = rank, size, dist
+        self._exchange_s = 0.0
         cuda = torch.device(device).type == "cuda"
         if cuda:
             torch.cuda.set_device(device)
@@ -168,18 +177,26 @@ class DistributedRanks(Ranks):
             raise PeerError(f"ended with process 0 ({shared['error']})")
         return answer["value"] if self.is_first else shared["value"]
 
+    def pop_exchange_s(self) -> float:
+        """Return the time in messages to the other processes since the last call [s], waiting for them included."""
+        seconds, self._exchange_s = self._exchange_s, 0.0
+        return seconds
+
     def close(self) -> None:
         """Leave the group."""
         if self._dist.is_initialized():
             self._dist.destroy_process_group()
 
     def _call(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        start = time.perf_counter()
         try:
             return operation(*arguments, **options)
         except RuntimeError as error:
             line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             line = re.sub(r"^\[\S+:\d+\] |\. This is typically caused by .*", "", line)  # gloo's source line and advice
             raise PeerError(f"process {self.rank} of {self.size} lost the others ({line})") from error
+        finally:
+            self._exchange_s += time.perf_counter() - start
 
 
 def make_ranks(device: str = "cpu", environ: Mapping[str, str] | None = None) -> Ranks:

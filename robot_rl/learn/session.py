@@ -333,6 +333,8 @@ class Session(ABC):
         parts["other"] = max(0.0, elapsed - sum(parts.values()))
         timing = {"elapsed": elapsed, **{f"perf/{part}_s": value for part, value in parts.items()}}
         timing["perf/save_s"], self._save_s = self._save_s, 0.0
+        if self.ranks.size > 1:
+            timing["perf/exchange_s"] = self.ranks.pop_exchange_s()
         metrics, is_due = {**timing, **metrics}, self._saver.is_due(self.iteration + 1)
         if self.ranks.size > 1:
             rows = self.ranks.gather((metrics, is_due))
