@@ -36,6 +36,7 @@ COMMANDS = (
         "list",
         "runs",
         "watch",
+        "serve-metrics",
         "worker",
         "replay",
         "latency",

@@ -26,7 +26,7 @@ from robot_rl.metrics.rows import BUSY
 
 TAIL = 65_536
 """Bytes at the end of metrics.jsonl in which the last row is."""
-VERSION = 1
+VERSION = 2
 PLACE = ("root", "run_id")
 """Settings that say where a run is."""
 SORTS = ("created", "changed", "goal", "iteration", "state")
@@ -43,7 +43,7 @@ class RunRow:
         state: "running" (a process trains it), "done" (all iterations), "stopped", "empty" (no iteration yet), or
             "damaged" (run.yaml cannot be read).
         settings: The values of its settings by dotted name.
-        record: What else run.yaml says: "created", "solved", "git", "versions", "machine".
+        record: What else run.yaml says: "created", "solved", "git", "versions", "machine", "launcher".
         last: The last row of its metrics, without groups.
         changed_s: When its metrics, or else run.yaml, were last written [s since 1970].
     """
@@ -185,7 +185,9 @@ def _read_config(path: Path) -> dict[str, Any]:
         record = None
     if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
         return {"settings": None, "record": {}}
-    rest = {key: record[key] for key in ("created", "solved", "git", "versions", "machine") if key in record}
+    rest = {
+        key: record[key] for key in ("created", "solved", "git", "versions", "machine", "launcher") if key in record
+    }
     return json.loads(json.dumps({"settings": dict(leaves(record["config"])), "record": rest}, default=str))
 
 
