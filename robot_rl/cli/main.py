@@ -37,6 +37,7 @@ COMMANDS = (
         "runs",
         "watch",
         "serve-metrics",
+        "preflight",
         "worker",
         "replay",
         "latency",

@@ -72,6 +72,18 @@ class RunRow:
         return int(self.last.get("iteration", 0)), last if isinstance(last, int) else 0
 
     @property
+    def iteration_samples(self) -> float | None:
+        """Samples of an iteration, over all worlds; None where none is done."""
+        steps, done = self.last.get("env_steps"), self.iterations[0]
+        return steps / done if isinstance(steps, int | float) and done else None
+
+    @property
+    def iteration_s(self) -> float | None:
+        """Seconds that an iteration takes at the speed of the last one; None where it is unknown."""
+        samples, speed = self.iteration_samples, self.last.get("perf/steps_per_s")
+        return samples / speed if samples and isinstance(speed, int | float) and speed > 0 else None
+
+    @property
     def goal(self) -> tuple[str, float | None]:
         """The metric that the task is solved by, else the return, and its newest value; None where there is none."""
         solved = self.record.get("solved")

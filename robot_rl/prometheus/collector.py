@@ -67,9 +67,7 @@ class RunSource:
 
 def _is_fresh(row: RunRow, now: float) -> bool:
     """Whether a run's last row is so new that another machine must be training it."""
-    speed, steps = _number(row.last.get("perf/steps_per_s")), _samples(row)
-    period = steps / speed if speed and steps else 0.0
-    return now - row.changed_s < max(PATIENCE_S, PATIENCE_ROWS * period)
+    return now - row.changed_s < max(PATIENCE_S, PATIENCE_ROWS * (row.iteration_s or 0.0))
 
 
 class QuarantinedSamples:
@@ -163,7 +161,7 @@ class RunsCollector:
         """Return a run's values by the names of the metrics; None for a value that it does not have."""
         last, now, metrics = row.last, self._clock(), row.path / "metrics.jsonl"
         saved, written = newest_checkpoint(row.path)
-        samples, bad = _samples(row), _number(last.get("quarantined"))
+        samples, bad = row.iteration_samples, _number(last.get("quarantined"))
         has_rows = bool(last)
         return {
             "robot_rl_iteration": _number(last.get("iteration")) if has_rows else None,
@@ -220,12 +218,6 @@ def _ranks(row: RunRow) -> float | None:
     if saved is None:
         return None
     return float(len(list((row.path / "checkpoints" / f"{saved:06d}").glob("env*.safetensors")))) or None
-
-
-def _samples(row: RunRow) -> float | None:
-    """Return the samples of an iteration."""
-    steps, iteration = _number(row.last.get("env_steps")), _number(row.last.get("iteration"))
-    return steps / iteration if steps and iteration else None
 
 
 def _number(value: Any) -> float | None:

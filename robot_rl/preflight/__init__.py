@@ -1,0 +1,1 @@
+"""Preflight: find what would stop or slow a run on a cluster, before a GPU hour is spent."""

@@ -1,0 +1,72 @@
+"""What a check finds, and what checks look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from robot_rl.experiment.launchers.launcher import Launcher
+from robot_rl.preflight.facts import NodeFacts
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """The outcome of a check.
+
+    Attributes:
+        status: "ok", "warn" (it costs speed, or may cost a run) or "fail" (a run would not start, or be lost).
+        found: One line of what was found.
+        right: One line of what would be right; "" where all is.
+    """
+
+    status: str = OK
+    found: str
+    right: str = ""
+
+
+@dataclass(kw_only=True, slots=True)
+class Cluster:
+    """What the nodes answered.
+
+    Attributes:
+        launcher: The launcher with its settings.
+        root: The directory of runs.
+        nodes: The facts of each node that answered.
+        offsets_s: Least and greatest difference of a node's clock from the submitter's, by name [s].
+        error: Why nodes did not answer; "" where they did.
+        unseen: Nodes whose file below the root the submitter does not see.
+        root_error: Why the submitter cannot write to the root; "" where it can.
+    """
+
+    launcher: Launcher
+    root: Path
+    nodes: list[NodeFacts] = field(default_factory=list)
+    offsets_s: dict[str, tuple[float, float]] = field(default_factory=dict)
+    error: str = ""
+    unseen: list[str] = field(default_factory=list)
+    root_error: str = ""
+
+    @property
+    def wanted(self) -> int:
+        """Return the number of nodes that should have answered."""
+        return self.launcher.nodes if self.launcher.is_elsewhere else 1
+
+
+def join(names: Sequence[str], most: int = 4) -> str:
+    """Return names with commas, those after some of them counted."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def odd_ones(values: Mapping[str, T]) -> tuple[T | None, dict[str, T]]:
+    """Return the most frequent of the nodes' values (of several the first node's), and the nodes with another one."""
+    counts = [(sum(value == other for other in values.values()), value) for value in values.values()]
+    if not counts:
+        return None, {}
+    common = max(counts, key=lambda pair: pair[0])[1]
+    return common, {name: value for name, value in values.items() if value != common}
