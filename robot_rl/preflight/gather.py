@@ -24,6 +24,8 @@ ROOM_S = 60
 """How long Slurm may take to find room for a probe on each node [s]."""
 ANSWER_S = 120.0
 """How long the nodes may take to answer, from their start on [s]."""
+ERRORS_S = 5.0
+"""How long the errors of a process that has ended may take to be read [s]."""
 
 
 def gather(launcher: Launcher, root: Path) -> Cluster:
@@ -41,7 +43,7 @@ def gather(launcher: Launcher, root: Path) -> Cluster:
 
 def _ask_here(cluster: Cluster, token: str) -> None:
     """Ask this machine only; other machines of torchrun's are given the same command."""
-    cluster.nodes = [probe(cluster.root, token, environ=_without_slurm())]
+    cluster.nodes = [probe(cluster.root, "" if cluster.root_error else token, _without_slurm())]
     cluster.offsets_s = {node.name: (0.0, 0.0) for node in cluster.nodes}
 
 
@@ -99,8 +101,9 @@ def exchange(cluster: Cluster, process: Any, patience_s: float, clock: Callable[
         lines.put(None)
 
     errors: list[str] = []
-    for target in (read, lambda: errors.extend(process.stderr)):
-        threading.Thread(target=target, daemon=True).start()
+    reader = threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True)
+    threading.Thread(target=read, daemon=True).start()
+    reader.start()
     sent, messages = None, _messages(lines, time.monotonic() + patience_s)
     for name, message, at_s in messages:
         if "facts" in message:
@@ -115,8 +118,9 @@ def exchange(cluster: Cluster, process: Any, patience_s: float, clock: Callable[
         if len(cluster.offsets_s) == cluster.wanted:
             return
     if len(cluster.nodes) < cluster.wanted:
-        told = [line.strip() for line in errors if line.strip()]
-        cluster.error = told[-1] if told else f"no answer within {patience_s:.0f} s"
+        reader.join(ERRORS_S)
+        reasons = [line.strip() for line in errors if line.strip()]
+        cluster.error = reasons[-1] if reasons else "no answer"
 
 
 def _messages(

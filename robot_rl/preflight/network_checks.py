@@ -17,7 +17,10 @@ SLOW = {
     "TORCH_DISTRIBUTED_DEBUG": ("DETAIL", "every exchange is checked"),
 }
 """Variables, the value that costs speed, and how."""
-LOCAL = ("MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+LOCAL = (
+    *("MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"),
+    *("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"),
+)
 """Variables that may differ between nodes."""
 
 

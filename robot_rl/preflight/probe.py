@@ -30,9 +30,17 @@ PART = 400
 """Most characters of a message in a line."""
 
 
-def probe(root: Path, token: str = "", environ: Mapping[str, str] = os.environ) -> NodeFacts:
-    """Return the facts of this machine, with what it sees of the submitter's token and of the first node."""
+def probe(root: Path, token: str = "", environ: Mapping[str, str] = os.environ, name: str = "") -> NodeFacts:
+    """Return the facts of this machine, with what it sees of the submitter's token and of the first node.
+
+    Args:
+        root: The directory of runs.
+        token: The submitter's, as in `SharedRoot`; "" where there is no submitter.
+        environ: Environment variables.
+        name: The node's name; Slurm's, or else the machine's, by default.
+    """
     facts = read_facts(root, environ)
+    facts.name = name or facts.name
     if token:
         facts.sees_token, facts.root_error = answer(root, token, facts.name)
     else:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
+import socket
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,9 @@ from robot_rl.preflight.facts import NodeFacts
 from robot_rl.preflight.finding import Cluster
 
 ANSWER_S = 120.0
+"""How long a node may take to answer [s]."""
+CONNECT_S = 5.0
+"""How long a cluster's address may take to answer [s]."""
 
 
 def ask_ray(cluster: Cluster, token: str) -> bool:
@@ -27,21 +33,38 @@ def ask_ray(cluster: Cluster, token: str) -> bool:
     if "://" in address:
         cluster.error = f"launcher.address={address}: preflight needs host:port of the cluster itself"
         return True
-    was_connected = ray.is_initialized()
-    try:
-        if not was_connected:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        if address == "auto" and isinstance(error, ConnectionError):
-            return False
-        cluster.error = " ".join(str(error).split())[:200]
+    found = _find_running() if address == "auto" else address
+    if not found:
+        return False
+    if not _answers(found):
+        cluster.error = f"launcher.address={address}: nothing answers at {found}"
         return True
     try:
+        ray.init(address=found, log_to_driver=False, logging_level=logging.ERROR)
         _ask(ray, cluster, token)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        cluster.error = " ".join(str(error).split())[:200]
     finally:
-        if not was_connected:
-            ray.shutdown()
+        ray.shutdown()
     return True
+
+
+def _find_running() -> str:
+    """Return the address of the cluster that RAY_ADDRESS names, or that runs on this machine; "" without one."""
+    named = os.environ.get("RAY_ADDRESS", "")
+    if named and named not in ("auto", "local"):
+        return named
+    file = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    address = file.read_text().strip() if file.is_file() else ""
+    return address if address and _answers(address) else ""
+
+
+def _answers(address: str) -> bool:
+    """Return whether something listens at host:port: Ray itself tries for minutes."""
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError, ValueError), socket.create_connection((host, int(port)), timeout=CONNECT_S):
+        return True
+    return False
 
 
 def _ask(ray: Any, cluster: Cluster, token: str) -> None:
@@ -55,7 +78,8 @@ def _ask(ray: Any, cluster: Cluster, token: str) -> None:
     for node in alive[: cluster.wanted]:
         place = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)}
         options = {**place, "num_gpus": gpus} if gpus else place
-        asked.append((place, facts.options(**options).remote(str(cluster.root), token, node["NodeManagerAddress"])))
+        name = f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+        asked.append((place, facts.options(**options).remote(str(cluster.root), token, name)))
     for place, answer in asked:
         try:
             node = NodeFacts(**ray.get(answer, timeout=ANSWER_S))
@@ -73,10 +97,9 @@ def _now() -> float:
     return time.time()
 
 
-def _facts(root: str, token: str, address: str) -> dict[str, Any]:
+def _facts(root: str, token: str, name: str) -> dict[str, Any]:
     """Return the facts of the node on which this task runs."""
     from robot_rl.preflight.probe import probe
 
     environ = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    facts = probe(Path(root), token, environ)
-    return {**dataclasses.asdict(facts), "name": f"{facts.name} ({address})"}
+    return dataclasses.asdict(probe(Path(root), token, environ, name))
