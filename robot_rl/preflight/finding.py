@@ -36,6 +36,7 @@ class Cluster:
     Attributes:
         launcher: The launcher with its settings.
         root: The directory of runs.
+        wanted: Nodes that should answer.
         nodes: The facts of each node that answered.
         offsets_s: Least and greatest difference of a node's clock from the submitter's, by name [s].
         error: Why nodes did not answer; "" where they did.
@@ -45,16 +46,12 @@ class Cluster:
 
     launcher: Launcher
     root: Path
+    wanted: int = 1
     nodes: list[NodeFacts] = field(default_factory=list)
     offsets_s: dict[str, tuple[float, float]] = field(default_factory=dict)
     error: str = ""
     unseen: list[str] = field(default_factory=list)
     root_error: str = ""
-
-    @property
-    def wanted(self) -> int:
-        """Return the number of nodes that should have answered."""
-        return self.launcher.nodes if self.launcher.is_elsewhere else 1
 
 
 def join(names: Sequence[str], most: int = 4) -> str:

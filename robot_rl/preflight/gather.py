@@ -30,7 +30,7 @@ ERRORS_S = 5.0
 
 def gather(launcher: Launcher, root: Path) -> Cluster:
     """Ask each node of a launcher's, and return what they answered; nothing is left below the root."""
-    cluster = Cluster(launcher=launcher, root=root)
+    cluster = Cluster(launcher=launcher, root=root, wanted=launcher.nodes if launcher.name in ASKED else 1)
     with SharedRoot(root) as shared:
         cluster.root_error = shared.error
         ask = ASKED.get(launcher.name, _ask_here)

@@ -57,7 +57,7 @@ def check_meeting(cluster: Cluster) -> Finding:
         right = f"no firewall between nodes for ports {FIRST_PORT} to {FIRST_PORT + PORTS - 1}"
         return Finding(status=FAIL, found=join(wrong), right=right)
     tried = [node for node in cluster.nodes if node.meets is not None]
-    if cluster.wanted > 1 and not tried:
+    if cluster.launcher.nodes > 1 and not tried:
         return Finding(status=WARN, found="not tried", right="launcher=slurm tries it")
     return Finding(found="every node reaches the first one" if tried else "one machine")
 
@@ -70,7 +70,7 @@ def check_interfaces(cluster: Cluster) -> Finding:
             if value and not _has_interface(value, list(node.interfaces), is_prefix=variable.startswith("NCCL")):
                 right = f"one of {join(list(node.interfaces), 8)}"
                 return Finding(status=FAIL, found=f"{variable}={value}: {node.name} has no such interface", right=right)
-    if cluster.wanted > 1:
+    if cluster.launcher.nodes > 1:
         inward = [
             f"{node.name} to {node.name_address or 'nothing'}"
             for node in cluster.nodes

@@ -40,7 +40,7 @@ def make_cluster(launcher=None, nodes=3, **changes):
     launcher = launcher or Slurm(nodes=nodes, gpus=4, cpus=2)
     found = [dataclasses.replace(NODE, name=f"n{k + 1}", **(changes if k == 1 else {})) for k in range(nodes)]
     offsets = {node.name: (-0.01, 0.01) for node in found}
-    return Cluster(launcher=launcher, root=Path("/runs"), nodes=found, offsets_s=offsets)
+    return Cluster(launcher=launcher, root=Path("/runs"), wanted=nodes, nodes=found, offsets_s=offsets)
 
 
 def test_everything_is_right():

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from robot_rl.experiment.launchers.slurm import Slurm
+from robot_rl.experiment.launchers.torchrun import Torchrun
 from robot_rl.preflight import gather as gathering
 from robot_rl.preflight import shared
 from robot_rl.preflight.facts import NodeFacts, can_bind, read_facts
@@ -135,7 +136,7 @@ class Probes:
 
 
 def make_cluster(nodes):
-    return Cluster(launcher=Slurm(nodes=nodes), root=Path("/runs"))
+    return Cluster(launcher=Slurm(nodes=nodes), root=Path("/runs"), wanted=nodes)
 
 
 def test_clocks_are_bounded_by_the_round_trip():
@@ -170,3 +171,9 @@ def test_srun_that_fails_is_one_line(monkeypatch, tmp_path):
     cluster = gathering.gather(Slurm(nodes=2), tmp_path / "runs")
     assert (cluster.nodes, cluster.error) == ([], "srun: error: nodes are busy")
     assert not (tmp_path / "runs").exists()
+
+
+def test_of_torchruns_machines_only_this_one_is_asked(tmp_path):
+    launcher = Torchrun(nodes=2, rendezvous="127.0.0.1:29400")
+    cluster = gathering.gather(launcher, tmp_path / "runs")
+    assert (len(cluster.nodes), cluster.wanted, cluster.unseen) == (1, 1, [])

@@ -22,7 +22,7 @@ def no_cluster(tmp_path, monkeypatch):
 
 def make_cluster(address):
     launcher = SimpleNamespace(name="ray", nodes=2, gpus=0, cpus=0, ranks_a_node=1, is_elsewhere=True, address=address)
-    return Cluster(launcher=launcher, root=Path("/runs"))
+    return Cluster(launcher=launcher, root=Path("/runs"), wanted=2)
 
 
 def free_address():
