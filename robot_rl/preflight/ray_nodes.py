@@ -9,6 +9,7 @@ import os
 import socket
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,15 @@ CONNECT_S = 5.0
 
 
 def ask_ray(cluster: Cluster, token: str) -> bool:
-    """Ask as many living nodes as a run would have, those with its GPUs first; return False where no cluster runs."""
+    """Ask as many living nodes as a run would have, those with its GPUs and cores first; return False where no cluster runs."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ModuleNotFoundError:
         cluster.error = "ray is not installed here (pip install 'robot-rl[ray]')"
+        return True
+    if ray.is_initialized():  # The launcher's own check may have connected.
+        _ask(ray, cluster, token)
         return True
     address = getattr(cluster.launcher, "address", "auto")
     if "://" in address:
@@ -72,7 +76,8 @@ def _ask(ray: Any, cluster: Cluster, token: str) -> None:
 
     gpus = cluster.launcher.gpus
     alive = [node for node in ray.nodes() if node["Alive"]]
-    alive.sort(key=lambda node: node["Resources"].get("GPU", 0) >= gpus, reverse=True)
+    cores = max(1, cluster.launcher.cpus * cluster.launcher.ranks_a_node)
+    alive.sort(key=lambda node: _has(node["Resources"], {"GPU": gpus, "CPU": cores}), reverse=True)
     facts, now = ray.remote(num_cpus=0, max_retries=0)(_facts), ray.remote(num_cpus=0, max_retries=0)(_now)
     asked = []
     for node in alive[: cluster.wanted]:
@@ -91,6 +96,11 @@ def _ask(ray: Any, cluster: Cluster, token: str) -> None:
             continue
         cluster.nodes.append(node)
         cluster.offsets_s[node.name] = (seconds - time.time(), seconds - sent)
+
+
+def _has(resources: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
+    """Return whether a node has so much: a head may have no cores to give."""
+    return all(resources.get(name, 0) >= amount for name, amount in wanted.items())
 
 
 def _now() -> float:
