@@ -23,7 +23,7 @@ CONNECT_S = 5.0
 
 
 def ask_ray(cluster: Cluster, token: str) -> bool:
-    """Ask as many living nodes as a run would have, those with its GPUs and cores first; return False where no cluster runs."""
+    """Ask as many nodes as a run would have, those with its GPUs and cores first; return False without a cluster."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
