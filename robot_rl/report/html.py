@@ -9,6 +9,11 @@ from pathlib import Path
 TEMPLATES = Path(__file__).parent / "templates"
 
 
+def read_template(name: str) -> str:
+    """Return a file of TEMPLATES."""
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
 def head(title: str, *, allowed: str = "", style: str = "") -> str:
     """Return the beginning of a page up to the body.
 
@@ -18,7 +23,7 @@ def head(title: str, *, allowed: str = "", style: str = "") -> str:
         style: additional CSS.
     """
     policy = "; ".join(filter(None, ("default-src 'none'; img-src data:", "style-src 'unsafe-inline'", allowed)))
-    css = (TEMPLATES / "report.css").read_text(encoding="utf-8") + style
+    css = "".join(read_template(name) for name in ("colours.css", "report.css")) + style
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="generator" content="robot-rl">\n'

@@ -16,7 +16,7 @@ from typing import Any
 from robot_rl.errors import UserError
 from robot_rl.files import write_atomic
 from robot_rl.report.data import RunData, find_mapping, find_value, read_run
-from robot_rl.report.html import TEMPLATES, facts, head, section
+from robot_rl.report.html import facts, head, read_template, section
 from robot_rl.report.sections import Chart, Section, make_sections, payload
 from robot_rl.report.verdict import Figure, duration, evaluation_table, make_verdict, mean_and_std, number
 
@@ -58,7 +58,7 @@ def render_page(data: RunData) -> str:
     if isinstance(data.config.get("task"), dict):
         task = str(data.config["task"].get("name") or task)
     axes, sections, k = make_sections(data)
-    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    script = read_template("figures.js") + read_template("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # "<" never appears in the block, so nothing in a metric's name can end it.
     block = json.dumps(payload(axes, sections), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
