@@ -21,7 +21,7 @@ from robot_rl.errors import UserError, suggest
 from robot_rl.experiment.agreement import is_same
 from robot_rl.experiment.run_dir import MAX_CONFIG, RunDir, task_folder
 from robot_rl.experiment.tree import leaves
-from robot_rl.files import read_plain, read_yaml, write_atomic
+from robot_rl.files import open_plain, read_plain, read_yaml, write_atomic
 from robot_rl.metrics.rows import BUSY
 
 TAIL = 65_536
@@ -117,27 +117,27 @@ def read_runs(
     index = index_file(base) if index is None else index
     folders = f"{task_folder(task)}/*" if task else "*/*"
     files = [path for path in base.glob(f"{folders}/run.yaml") if path.is_file()]
-    known = _read_index(index)
+    known = read_index(index)
     rows, kept, new = [], dict(known), 0
     names = [str(path.parent.resolve()) for path in files]
     for path, name in zip(files, names, strict=True):
-        stamp = _stamp(path)
+        stamp = stamp_of(path)
         entry = known.get(name)
         if entry is None or entry.get("stamp") != stamp:
             if new == 200:
                 say(f"reading {len(files) - len(rows)} more run.yaml; the next time takes a moment")
-            entry, new = {"stamp": stamp, **_read_config(path)}, new + 1
+            entry, new = {"stamp": stamp, **read_settings(path)}, new + 1
             kept[name] = entry
-        rows.append(_row(path.parent, entry))
+        rows.append(make_row(path.parent, entry))
     if new:
-        _write_index(index, kept if task else {name: kept[name] for name in names})
+        write_index(index, kept if task else {name: kept[name] for name in names})
     return sorted(rows, key=lambda row: (str(row.record.get("created", "")), row.run_id), reverse=True)
 
 
 def read_run(run_dir: RunDir) -> RunRow:
     """Return the row of one run; raise UserError where its run.yaml is missing or damaged."""
     run_dir.read_config()
-    return _row(run_dir.path, {"stamp": _stamp(run_dir.config_file), **_read_config(run_dir.config_file)})
+    return make_row(run_dir.path, {"stamp": stamp_of(run_dir.config_file), **read_settings(run_dir.config_file)})
 
 
 def index_file(root: Path) -> Path:
@@ -147,13 +147,14 @@ def index_file(root: Path) -> Path:
     return cache / "robot-rl" / "runs" / f"{name}.json"
 
 
-def _stamp(path: Path) -> list[int]:
+def stamp_of(path: Path) -> list[int]:
+    """Return by what a file is known to be the same: its time [ns] and its size; raise OSError where it is missing."""
     stat = path.stat()
     return [stat.st_mtime_ns, stat.st_size]
 
 
-def _read_index(path: Path) -> dict[str, Any]:
-    """Return path of a run -> its entry; those of one task are kept as differences from one of them."""
+def read_index(path: Path) -> dict[str, Any]:
+    """Return path of a run -> its entry, "stamp", "settings" and "record"; empty where there is no index."""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         found = json.loads(path.read_bytes())
         if found["version"] == VERSION:
@@ -167,12 +168,14 @@ def _filled(entry: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]
         return {"stamp": entry["stamp"], "settings": None, "record": {}}
     parts = {}
     for part in ("settings", "record"):
-        kept = {key: value for key, value in base[part].items() if key not in entry["gone"][part]}
-        parts[part] = kept | entry[part]
+        parts[part] = base[part] | entry[part]
+        for key in entry["gone"][part]:
+            del parts[part][key]
     return {"stamp": entry["stamp"], **parts}
 
 
-def _write_index(path: Path, runs: Mapping[str, Any]) -> None:
+def write_index(path: Path, runs: Mapping[str, Any]) -> None:
+    """Write an index; those of one task are kept as differences from one of them. Nothing happens where it cannot."""
     bases: dict[str, Any] = {"": {"settings": {}, "record": {}}}
     rows: dict[str, Any] = {}
     for name, entry in runs.items():
@@ -189,7 +192,7 @@ def _write_index(path: Path, runs: Mapping[str, Any]) -> None:
         write_atomic(path, json.dumps({"version": VERSION, "bases": bases, "runs": rows}))
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Any]:
     """Return what the table needs of a run.yaml; without settings where it is damaged."""
     try:
         record = read_yaml(read_plain(path, MAX_CONFIG).decode())
@@ -203,14 +206,15 @@ def _read_config(path: Path) -> dict[str, Any]:
     return json.loads(json.dumps({"settings": dict(leaves(record["config"])), "record": rest}, default=str))
 
 
-def _row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
+def make_row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
+    """Return the row of a run, of its entry in the index and the last row of its metrics."""
     row = RunRow(path=folder, record=entry.get("record") or {}, changed_s=entry["stamp"][0] / 1e9)
     if not isinstance(entry.get("settings"), dict):
         row.state = DAMAGED
         return row
     row.settings = dict(entry["settings"])
     metrics = folder / "metrics.jsonl"
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, UserError):
         row.changed_s = max(row.changed_s, metrics.stat().st_mtime)
         row.last = last_row(metrics)
     done, of = row.iterations
@@ -222,22 +226,28 @@ def _row(folder: Path, entry: Mapping[str, Any]) -> RunRow:
 
 
 def last_row(path: Path) -> dict[str, Any]:
-    """Return the last whole row of a metrics.jsonl; empty where there is none."""
-    with open(path, "rb") as stream:
+    """Return the last whole row of a metrics.jsonl; empty where there is none.
+
+    Raises:
+        UserError: It is no plain file.
+        OSError: It is missing or cannot be read.
+    """
+    with open(open_plain(path), "rb") as stream:
         size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, size - TAIL))
-        lines = stream.read().split(b"\n")
-    for line in reversed(lines[:-1]):  # The last one is still being written, or empty.
-        with contextlib.suppress(ValueError, RecursionError):
-            row = json.loads(line)
-            if isinstance(row, dict) and isinstance(row.get("iteration"), int):
-                return row
+        for most in (TAIL // 8, TAIL):  # Mostly the last row is in the smaller part.
+            stream.seek(max(0, size - most))
+            lines = stream.read().split(b"\n")
+            for line in reversed(lines[:-1]):  # The last one is still being written, or empty.
+                with contextlib.suppress(ValueError, RecursionError):
+                    row = json.loads(line)
+                    if isinstance(row, dict) and isinstance(row.get("iteration"), int):
+                        return row
     return {}
 
 
 def is_running(metrics: Path) -> bool:
     """Whether a process of this machine has a run's metrics open for writing."""
-    with contextlib.suppress(OSError), open(metrics, "rb") as stream:
+    with contextlib.suppress(OSError, UserError), open(open_plain(metrics), "rb") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:
