@@ -190,7 +190,7 @@ def _columns(rows: list[dict[str, Any]], data: RunData) -> dict[str, np.ndarray]
     if broken:
         data.notes.append(f"Not finite in some iterations: {', '.join(broken)}. The curves have gaps there.")
     for name in ("env_steps", "time_s"):
-        columns[name] = _continued(columns[name])
+        columns[name] = continued(columns[name])
     return {name: values for name, values in columns.items() if name in X_KEYS or np.isfinite(values).any()}
 
 
@@ -204,7 +204,7 @@ def _number(value: Any) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _continued(values: np.ndarray) -> np.ndarray:
+def continued(values: np.ndarray) -> np.ndarray:
     """Continue a clock that restarted with a resumed process."""
     out = values.copy()
     offset, last = 0.0, -math.inf
