@@ -38,6 +38,24 @@ def small_run(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def browser(chromium, tmp_path_factory):
+    """A headless browser; starting one takes seconds."""
+    from tests.unit.browser import Page
+
+    page = Page(chromium, tmp_path_factory.mktemp("browser"))
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A headless browser's page."""
+    browser.events.clear()
+    yield browser
+    browser.call("Page.navigate", url="about:blank")
+
+
 @pytest.fixture
 def in_tmp(tmp_path, monkeypatch) -> Path:
     """An empty current directory."""

@@ -1,13 +1,5 @@
-"""A small environment that follows its command, and a browser that evaluates JavaScript."""
+"""A small environment that follows its command, and a browser that shows its page."""
 
-import base64
-import json
-import re
-import subprocess
-import threading
-import time
-import urllib.request
-from pathlib import Path
 from types import SimpleNamespace
 
 import mujoco
@@ -102,84 +94,6 @@ def fake_env():
     return FakeEnv
 
 
-class Page:
-    """A page in headless Chromium, spoken to over its debugging protocol."""
-
-    SWITCHES = (
-        "headless no-sandbox enable-unsafe-swiftshader use-angle=swiftshader disable-quic no-first-run "
-        "disable-background-networking disable-component-update disable-sync window-size=1280,800"
-    )
-
-    def __init__(self, chromium: Path, folder: Path):
-        from websockets.sync.client import connect
-
-        switches = [f"--{s}" for s in self.SWITCHES.split()] + [
-            f"--user-data-dir={folder}",
-            "--remote-debugging-port=0",
-        ]
-        self.process = subprocess.Popen([str(chromium), *switches, "about:blank"], stderr=subprocess.PIPE, text=True)
-        stderr = self.process.stderr
-        found = next(m for m in (re.search(r"DevTools listening on ws://([\d.:]+)/", line) for line in stderr) if m)
-        threading.Thread(target=lambda: [None for _ in stderr], daemon=True).start()
-        with urllib.request.urlopen(f"http://{found.group(1)}/json") as reply:
-            target = next(page for page in json.load(reply) if page["type"] == "page")
-        self.socket = connect(target["webSocketDebuggerUrl"], max_size=None)
-        self.count, self.events = 0, []
-        for domain in ("Page", "Runtime", "Network"):
-            self.call(f"{domain}.enable")
-
-    def call(self, method, **params):
-        self.count += 1
-        self.socket.send(json.dumps({"id": self.count, "method": method, "params": params}))
-        while True:
-            message = json.loads(self.socket.recv(timeout=60))
-            if message.get("id") == self.count:
-                assert "result" in message, (method, message)
-                return message["result"]
-            self.events.append(message)
-
-    def js(self, code):
-        return self.call("Runtime.evaluate", expression=code, returnByValue=True)["result"].get("value")
-
-    def wait(self, code, seconds=120.0, meanwhile=time.sleep):
-        """Waits until a piece of JavaScript is true; meanwhile(0.2) passes the time."""
-        end = time.monotonic() + seconds
-        while not self.js(code):
-            assert time.monotonic() < end, f"never true: {code}\n{self.js('document.body.innerText')}"
-            meanwhile(0.2)
-
-    def mouse(self, kind, at, **more):
-        x, y = (float(value) for value in at)
-        self.call("Input.dispatchMouseEvent", type=f"mouse{kind}", x=x, y=y, button="left", **more)
-
-    def click(self, element):
-        """Clicks into the middle of an element, which is an expression of JavaScript."""
-        at = self.js(f"(r => [r.x + r.width / 2, r.y + r.height / 2])(({element}).getBoundingClientRect())")
-        self.mouse("Pressed", at, buttons=1, clickCount=1)
-        self.mouse("Released", at, clickCount=1)
-
-    def drag(self, start, end, steps=10):
-        """Moves the pressed mouse from one pixel (2,) to another."""
-        self.mouse("Moved", start)
-        self.mouse("Pressed", start, buttons=1, clickCount=1)
-        for at in np.linspace(start, end, steps + 1)[1:]:
-            self.mouse("Moved", at, buttons=1)
-        self.mouse("Released", end, clickCount=1)
-
-    def screenshot(self) -> np.ndarray:
-        from io import BytesIO
-
-        from PIL import Image
-
-        data = base64.b64decode(self.call("Page.captureScreenshot")["data"])
-        return np.asarray(Image.open(BytesIO(data)).convert("RGB"))
-
-    def close(self):
-        self.socket.close()
-        self.process.terminate()
-        self.process.wait(timeout=30)
-
-
 class Visit:
     """A browser that shows the page of a player of this process, which simulates while something is waited for."""
 
@@ -202,22 +116,6 @@ class Visit:
     def drag(self, start, end):
         """Drags what is seen at a point (3,) of the world to where another one is seen."""
         self.page.drag(self.pixel(start), self.pixel(end))
-
-
-@pytest.fixture(scope="session")
-def browser(chromium, tmp_path_factory):
-    """A headless browser; starting one takes seconds."""
-    page = Page(chromium, tmp_path_factory.mktemp("browser"))
-    yield page
-    page.close()
-
-
-@pytest.fixture
-def page(browser):
-    """A headless browser's page."""
-    browser.events.clear()
-    yield browser
-    browser.call("Page.navigate", url="about:blank")
 
 
 @pytest.fixture
