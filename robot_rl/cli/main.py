@@ -35,6 +35,7 @@ COMMANDS = (
         "cross",
         "list",
         "runs",
+        "board",
         "watch",
         "serve-metrics",
         "preflight",

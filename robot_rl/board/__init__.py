@@ -1,0 +1,1 @@
+"""Many runs on a page of this machine's browser: a table, groups over seeds, curves."""
