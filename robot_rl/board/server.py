@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import TCPServer
 from typing import Any, BinaryIO
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from robot_rl.board.answers import Board, to_json
 from robot_rl.board.table import RunTable
@@ -137,7 +137,7 @@ class Handler(BaseHTTPRequestHandler):
             if not self._is_from_here():
                 self._send(HTTPStatus.FORBIDDEN, b"this address is not that of robot-rl board\n", "text/plain")
                 return
-            path = unquote(urlsplit(self.path).path)
+            path = unquote(self.path.partition("?")[0])
             if path.startswith(("/api/", "/runs/")):
                 self.server.table.refresh(REFRESH_S)
             if path.startswith("/api/") and path[5:] in answers:
@@ -155,25 +155,23 @@ class Handler(BaseHTTPRequestHandler):
         return name in HOSTS and (origin is None or origin == f"http://{host}")
 
     def _query(self) -> dict[str, str]:
-        return dict(parse_qsl(urlsplit(self.path).query))
+        return dict(parse_qsl(self.path.partition("?")[2]))
 
     def _body(self) -> Any:
         """Return the JSON of a request."""
-        length = self.headers.get("Content-Length", "")
-        if self.headers.get_content_type() != "application/json" or not length.isdigit() or int(length) > MAX_BODY:
+        length = _whole(self.headers.get("Content-Length"))
+        if self.headers.get_content_type() != "application/json" or length is None or length > MAX_BODY:
             self.close_connection = True
             raise UserError(f"the request must be JSON of at most {MAX_BODY} bytes")
         try:
-            return json.loads(self.rfile.read(int(length)))
+            return json.loads(self.rfile.read(length))
         except (ValueError, RecursionError):
             raise UserError("the request is no JSON") from None
 
     def _runs(self) -> Any:
         query = self._query()
         is_known = query.get("id") == self.server.table.id
-        since, bases = (
-            int(text) if is_known and (text := query.get(key, "")).isdigit() else 0 for key in ("since", "bases")
-        )
+        since, bases = (_whole(query.get(key)) or 0 if is_known else 0 for key in ("since", "bases"))
         return self.server.board.runs(since, bases, [name for name in query.get("metrics", "").split(",") if name])
 
     def _run(self) -> Any:
@@ -242,9 +240,13 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
 
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"[0-9]{1,15}", text) else None
+
+
 def _range(text: str | None, size: int) -> tuple[int, int]:
     """Return the first and last byte of a Range header; those of the whole file where it is none that is known."""
-    match = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", text or "")
+    match = re.fullmatch(r"bytes=([0-9]{0,15})-([0-9]{0,15})", text or "")
     if match is None or not (match[1] or match[2]) or (match[1] and match[2] and int(match[2]) < int(match[1])):
         return 0, size - 1
     if not match[1]:

@@ -134,8 +134,14 @@ async function askFigures() {
   const keys = lacking.map(figuresKey);
   keys.forEach((key) => figures.set(key, undefined));
   const asked = { metric: view.metric, groups: lacking.map((group) => group.runs.map((run) => run.name)) };
-  const found = await ask("groups", asked);
-  if (figures.size > 5000) figures.clear();
+  let found;
+  try {
+    found = await ask("groups", asked);
+  } catch (error) {
+    keys.forEach((key) => figures.delete(key));
+    throw error;
+  }
+  if (figures.size > 2 * view.groups.length + 500) figures.clear();
   keys.forEach((key, i) => figures.set(key, found[i]));
   update();
 }

@@ -10,7 +10,7 @@ export class Runs {
   }
 
   reset(id) {
-    Object.assign(this, { id, version: 0, bases: {}, metrics: [], names: new Set(), reading: 0, root: "", now: 0 });
+    Object.assign(this, { id, version: 0, bases: Object.create(null), metrics: [], names: new Set(), reading: 0, root: "", now: 0 });
     this.all = new Map();
   }
 

@@ -44,6 +44,8 @@ def test_the_table(make_run, serve):
     again = board.answer(f"api/runs?id={found['id']}&since={found['version']}&bases=1")
     assert (again["runs"], again["gone"], again["bases"]) == ([], [], {})
     assert len(board.answer(f"api/runs?id=other&since={found['version']}&bases=1")["runs"]) == 2
+    for since in ("9" * 5000, "-1", "x", "%C2%B2"):
+        assert len(board.answer(f"api/runs?id={found['id']}&since={since}")["runs"]) == 2
 
 
 def test_groups_are_the_interquartile_mean_of_the_goal_or_a_metric(make_run, serve):
@@ -216,6 +218,8 @@ def test_nothing_else_is_served(make_run, root, tmp_path, serve):
         "//etc/passwd",
         "/etc/passwd",
         "/runs/hop/01/run.yaml%00",
+        "//[",
+        "/%",
     ):
         status, content = raw(board, target)
         assert (status, b"secret" in content) == (404, False), target
