@@ -43,6 +43,7 @@ COMMANDS = (
         "replay",
         "latency",
         "drill",
+        "flow",
         "profile",
         "bench",
         "manifest",

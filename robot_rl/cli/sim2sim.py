@@ -306,10 +306,11 @@ def _episodes(source: "PolicySource", options: Options, bundle: Path, settings: 
     )
     kind = "torch" if policy is not None else "onnx"
     verdict = compare(binary["episodes"], trainer[kind], trainer["metrics"])
+    stopped = sum(bool(faults) for faults in binary["faults"])
     _show_parity(source.name, options, verdict, kind)
-    _show_stops(binary)
+    _show_stops(binary, stopped)
     about = {"episodes": options.episodes, "seconds": options.seconds, "all_states": options.all_states}
-    return about | {"trainer": trainer} | binary | {"parity": verdict, "holds": verdict["holds"]}
+    return about | {"trainer": trainer} | binary | {"stopped": stopped, "parity": verdict, "holds": verdict["holds"]}
 
 
 def _show_parity(name: str, options: Options, verdict: Mapping[str, Any], kind: str) -> None:
@@ -325,8 +326,7 @@ def _show_parity(name: str, options: Options, verdict: Mapping[str, Any], kind: 
         )
 
 
-def _show_stops(binary: Mapping[str, Any]) -> None:
-    stopped = sum(bool(faults) for faults in binary["faults"])
+def _show_stops(binary: Mapping[str, Any], stopped: int) -> None:
     print(f"  the safety layer stopped it in {stopped} of {len(binary['faults'])} episodes")
     reports = binary.get("binaries", {"": binary.get("binary")})
     for robot, report in reports.items():

@@ -33,8 +33,20 @@ def named_code(tree: Mapping[str, Any]) -> list[str]:
 
 def seal(tree: Mapping[str, Any]) -> dict[str, str]:
     """Return {"seal": ...} for run.yaml; empty where the settings name no code, or no key can be stored."""
-    key = _key(make=True) if (code := named_code(tree)) else None
-    return {} if key is None else {"seal": _seal(key, code)}
+    sealed = seal_code(code) if (code := named_code(tree)) else ""
+    return {"seal": sealed} if sealed else {}
+
+
+def seal_code(code: list[str]) -> str:
+    """Return this user's seal of code that a file names, on this machine; empty where no key can be stored."""
+    key = _key(make=True)
+    return "" if key is None else _seal(key, code)
+
+
+def is_sealed(code: list[str], sealed: Any) -> bool:
+    """Return whether a seal, of any type, is this user's of this code."""
+    key = _key(make=False)
+    return key is not None and hmac.compare_digest(_seal(key, code).encode(), str(sealed).encode())
 
 
 def require_trust(tree: Mapping[str, Any], sealed: Any, who: str, *, trust: bool) -> None:
@@ -47,10 +59,7 @@ def require_trust(tree: Mapping[str, Any], sealed: Any, who: str, *, trust: bool
         trust: Whether the user trusts them.
     """
     code = named_code(tree)
-    if trust or not code:
-        return
-    key = _key(make=False)
-    if key is not None and hmac.compare_digest(_seal(key, code).encode(), str(sealed).encode()):
+    if trust or not code or is_sealed(code, sealed):
         return
     why = f"{who} was not made here, and would import {', '.join(code)}"
     raise UserError(f"task={tree.get('task')}: {why}; give trust=true if you know that code")

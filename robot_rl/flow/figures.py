@@ -1,0 +1,160 @@
+"""The result of a flow: the table of its steps, flow.json with every figure, and a summary as Markdown and HTML."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import UserError
+from robot_rl.files import write_atomic, write_json
+from robot_rl.flow.dag import Flow, Step, gate_owner
+from robot_rl.flow.gates import Verdict, judge_file
+from robot_rl.flow.state import DONE, FAILED, FlowState
+
+HEAD = ("step", "computer", "state", "seconds", "figure")
+STYLE = (
+    "body{font:15px sans-serif;margin:2em;max-width:70em}td,th{padding:.2em .8em;text-align:left;vertical-align:top}"
+)
+
+
+def verdicts(flow: Flow, state: FlowState) -> dict[str, list[Verdict]]:
+    """Return step of gates -> what its figures are, of those that ran."""
+    found = {}
+    for step in flow.steps:
+        if step.gates and state.steps[step.name].state in (DONE, FAILED):
+            try:
+                found[step.name] = judge_file(Path(flow.words(step)[3]), step.gates)
+            except (UserError, FileNotFoundError):
+                continue
+    return found
+
+
+def table_rows(flow: Flow, state: FlowState) -> list[tuple[str, ...]]:
+    """Return a row for each step, in `HEAD`'s columns; the figures of a step of gates against their bounds."""
+    figures = verdicts(flow, state)
+    rows = []
+    for step in flow.order():
+        row = state.steps[step.name]
+        cell = "\n".join(_figure(one) for one in figures.get(step.name, ()))
+        rows.append((step.name, step.resources.computer.value, row.state, _seconds(row.seconds), cell))
+    return rows
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f}" if value else "-"
+
+
+def _figure(one: Verdict) -> str:
+    value = one.why if one.value is None else f"{one.value:.4g}"
+    return f"{one.gate.name} {value} {one.gate.op} {one.gate.bound:.4g}{'' if one.holds else '  FAILED'}"
+
+
+def to_json(flow: Flow, state: FlowState) -> dict[str, Any]:
+    """Return the content of flow.json."""
+    from robot_rl.machine import machine_facts, package_versions
+
+    figures = verdicts(flow, state)
+    return {
+        "flow": flow.name,
+        "id": flow.id,
+        "state": state.state,
+        "created": state.created,
+        "requested": state.about,
+        "notes": list(flow.notes),
+        "steps": [_step_json(flow, step, state) for step in flow.order()],
+        "gates": [
+            {
+                "name": f"{gate_owner(flow[name])}.{one.gate.name}",
+                "text": one.gate.text,
+                "file": flow.words(flow[name])[3],
+                "path": one.gate.path,
+                "value": one.value,
+                "op": one.gate.op,
+                "bound": one.gate.bound,
+                "holds": one.holds,
+            }
+            for name, found in figures.items()
+            for one in found
+        ],
+        "files": {name: path for name, path in flow.links.items() if os.path.exists(path)},
+        "machine": machine_facts(),
+        "versions": package_versions(),
+    }
+
+
+def _step_json(flow: Flow, step: Step, state: FlowState) -> dict[str, Any]:
+    row = state.steps[step.name]
+    about = {"name": step.name, "computer": step.resources.computer.value, "command": flow.words(step)}
+    about |= {"after": list(step.needs()), "outputs": {name: each.path for name, each in step.outputs.items()}}
+    return about | {"state": row.state, "seconds": round(row.seconds, 3), "runs": row.runs, "code": row.code}
+
+
+def write_results(flow: Flow, state: FlowState) -> list[Path]:
+    """Write flow.json, summary.md and summary.html to the flow's folder; return their paths."""
+    content = to_json(flow, state)
+    paths = [state.folder / name for name in ("flow.json", "summary.md", "summary.html")]
+    write_json(paths[0], content)
+    write_atomic(paths[1], to_markdown(flow, state, content))
+    write_atomic(paths[2], to_html(flow, state, content))
+    return paths
+
+
+def _gate_rows(content: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (
+            row["name"],
+            row["text"],
+            "-" if row["value"] is None else f"{row['value']:.4g}",
+            f"{row['op']} {row['bound']:.4g}",
+            "passed" if row["holds"] else "FAILED",
+        )
+        for row in content["gates"]
+    ]
+
+
+GATE_HEAD = ("gate", "what", "figure", "bound", "")
+
+
+def to_markdown(flow: Flow, state: FlowState, content: dict[str, Any]) -> str:
+    """Return the summary as Markdown."""
+    lines = [f"# {flow.name} {flow.id}: {state.state}", ""]
+    lines += [f"- {note}" for note in flow.notes] + ([""] if flow.notes else [])
+    steps = [row[:4] for row in table_rows(flow, state)]
+    for head, rows in ((HEAD[:4], steps), (GATE_HEAD, _gate_rows(content))):
+        lines += [_markdown_row(head), _markdown_row(["---"] * len(head)), *map(_markdown_row, rows), ""]
+    lines += [f"- [{name}]({_relative(path, state.folder)})" for name, path in content["files"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _relative(path: str, folder: Path) -> str:
+    return os.path.relpath(path, folder)
+
+
+def to_html(flow: Flow, state: FlowState, content: dict[str, Any]) -> str:
+    """Return the summary as a page."""
+    title = html.escape(f"{flow.name} {flow.id}: {state.state}")
+    steps = [row[:4] for row in table_rows(flow, state)]
+    notes = "".join(f"<li>{html.escape(note)}</li>" for note in flow.notes)
+    links = "".join(
+        f'<li><a href="{html.escape(_relative(path, state.folder), quote=True)}">{html.escape(name)}</a></li>'
+        for name, path in content["files"].items()
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="generator" content="robot-rl">\n'
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<ul>{notes}{links}</ul>\n"
+        f"{_html_table(HEAD[:4], steps)}\n{_html_table(GATE_HEAD, _gate_rows(content))}\n</body>\n</html>\n"
+    )
+
+
+def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
+    return f"<table>\n<tr>{top}</tr>\n{body}</table>"
