@@ -99,7 +99,8 @@ class Step:
     Attributes:
         name: Its name: a letter, then letters, digits and _.
         command: The words; `step["<output>"]` in a word is the path of another step's output, or of its own.
-        after: Names of steps that come first, in addition to those of which it uses an output.
+        after: Names of steps that come first, in addition to those of which it uses an output. Where computers share
+            no directory, a step has the files of these and of no others.
         outputs: What it writes, by name.
         resources: What it needs.
         codes: Exit codes with which it is done.
@@ -147,7 +148,8 @@ def gate_step(measured: Step, output: str, gates: Sequence[Gate], *, name: str =
         gates: The bounds.
         name: Name of the step, by default gate_<name of the measured step>.
     """
-    step = Step(name=name or f"gate_{measured.name}", command=(), gates=tuple(gates))
+    small = Resources(cpus=1, memory_gb=2, minutes=5)
+    step = Step(name=name or f"gate_{measured.name}", command=(), gates=tuple(gates), resources=small)
     return dataclasses.replace(step, command=_gate_command(step, measured[output]))
 
 

@@ -14,6 +14,7 @@ from robot_rl.flow.dag import Flow, Step, gate_owner
 from robot_rl.flow.gates import Verdict, judge_file
 from robot_rl.flow.state import DONE, FAILED, FlowState
 
+NOT_REACHED = "not reached"
 HEAD = ("step", "computer", "state", "seconds", "figure")
 STYLE = (
     "body{font:15px sans-serif;margin:2em;max-width:70em}td,th{padding:.2em .8em;text-align:left;vertical-align:top}"
@@ -21,10 +22,10 @@ STYLE = (
 
 
 def verdicts(flow: Flow, state: FlowState) -> dict[str, list[Verdict]]:
-    """Return step of gates -> what its figures are, of those that ran."""
+    """Return step of gates -> what its figures are, of those that were reached."""
     found = {}
     for step in flow.steps:
-        if step.gates and state.steps[step.name].state in (DONE, FAILED):
+        if step.gates and _word(step, state) in (DONE, FAILED):
             try:
                 found[step.name] = judge_file(Path(flow.words(step)[3]), step.gates)
             except (UserError, FileNotFoundError):
@@ -39,8 +40,14 @@ def table_rows(flow: Flow, state: FlowState) -> list[tuple[str, ...]]:
     for step in flow.order():
         row = state.steps[step.name]
         cell = "\n".join(_figure(one) for one in figures.get(step.name, ()))
-        rows.append((step.name, step.resources.computer.value, row.state, _seconds(row.seconds), cell))
+        rows.append((step.name, step.resources.computer.value, _word(step, state), _seconds(row.seconds), cell))
     return rows
+
+
+def _word(step: Step, state: FlowState) -> str:
+    """Return a step's state; what an earlier process did and this one did not look at says nothing about now."""
+    word = state.steps[step.name].state
+    return NOT_REACHED if word == DONE and step.name not in state.reached else word
 
 
 def _seconds(value: float) -> str:
@@ -89,7 +96,7 @@ def _step_json(flow: Flow, step: Step, state: FlowState) -> dict[str, Any]:
     row = state.steps[step.name]
     about = {"name": step.name, "computer": step.resources.computer.value, "command": flow.words(step)}
     about |= {"after": list(step.needs()), "outputs": {name: each.path for name, each in step.outputs.items()}}
-    return about | {"state": row.state, "seconds": round(row.seconds, 3), "runs": row.runs, "code": row.code}
+    return about | {"state": _word(step, state), "seconds": round(row.seconds, 3), "runs": row.runs, "code": row.code}
 
 
 def write_results(flow: Flow, state: FlowState) -> list[Path]:

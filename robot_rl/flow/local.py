@@ -83,7 +83,7 @@ class Executor:
         self.view = view
         self.running: dict[str, Running] = {}
         self.kept: list[str] = []
-        self._finished: set[str] = set()
+        self._finished = state.reached
         self._signal, self._is_passed_on = 0, 0
         self._failed: Ending | None = None
 

@@ -63,12 +63,14 @@ class FlowState:
         about: What was requested: "flow" (name, file or module), "options".
         state: "running", "done", "failed" or "stopped".
         steps: By name.
+        reached: Names of the steps that are done, as far as this process knows.
     """
 
     def __init__(self, folder: Path, about: dict[str, Any]) -> None:
         self.folder, self.about, self.state = folder, about, WAITING
         self.created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.steps: dict[str, StepState] = {}
+        self.reached: set[str] = set()
         self._lock: Any = None
 
     @property

@@ -50,7 +50,9 @@ def make_flow(cfg: FlowCfg) -> Flow:
     from robot_rl.sources.registry import refuse_unsupported
 
     refuse_unsupported(cfg.task, "sim2sim")
-    tree = change(default_tree(cfg.task), read_settings(cfg.train))
+    settings = read_settings(cfg.train)
+    device, learner = (str(settings.get(key, value)) for key, value in (("device", "auto"), ("learner", "")))
+    tree = change(default_tree(cfg.task, device, learner), settings)
     task = resolve({**tree, "root": cfg.root, "run_id": cfg.id})
     if not task.task.deployable:
         raise UserError(f"task={cfg.task}: no robot can measure what its actor sees; name a task that can be deployed")
@@ -78,26 +80,15 @@ def make_flow(cfg: FlowCfg) -> Flow:
     packages = package_steps(cfg, train, export, after=tuple(step.name for step in gates))
     edge = edge_step(cfg, export, signed=packages[0] if cfg.key else None, after=packages[-1].name)
     period_us = task.task.sim.timestep * task.task.sim.decimation * 1e6
-    latency = [
-        Gate(name="p99", path="inference_us.p99", bound=period_us, text="inference, below the control period [us]")
-    ]
-    unsigned = (
-        () if cfg.key else ("the bundle is not signed; key=<file> signs it (robot-rl sign new=<file> makes one)",)
+    latency = Gate(
+        name="p99", path="inference_us.p99", bound=period_us, text="inference, below the control period [us]"
     )
+    gate_edge = gate_step(edge, "figures", [latency])
+    unsigned = () if cfg.key else ("the bundle is not signed; key=<file> signs it, robot-rl sign new=<file> makes one",)
     return Flow(
         name="three_computers",
         id=cfg.id,
-        steps=(
-            train,
-            export,
-            *evaluations,
-            sim2sim,
-            report,
-            *gates,
-            *packages,
-            edge,
-            gate_step(edge, "figures", latency),
-        ),
+        steps=(train, export, *checked, report, *packages, edge, gate_edge),
         notes=(*left_out, *unsigned),
         links={"report of the run": report.outputs["page"].path, "bundle": export.outputs["bundle"].path},
     )
@@ -201,7 +192,7 @@ def package_steps(cfg: FlowCfg, train: Step, export: Step, after: tuple[str, ...
     package = Step(
         name="package",
         command=("robot-rl", "deploy", *words, "to=@{package.tarball}", *((f"key={public}",) if cfg.key else ())),
-        after=("sign",) if cfg.key else (export.name, *after),
+        after=(export.name, "sign") if cfg.key else (export.name, *after),
         outputs={"tarball": Output(path=f"{cfg.folder}/package")},
         files=(public,) if cfg.key else (),
     )

@@ -74,7 +74,7 @@ def _resources(flow: Flow, cfg: ClusterCfg) -> dict[str, dict[str, Any]]:
 
 
 def _task(flow: Flow, step: Step) -> dict[str, Any]:
-    needs = upstream(flow, step)
+    needs = list(step.needs())
     task: dict[str, Any] = {
         "name": step.name,
         "image": "{{ image }}",
@@ -91,15 +91,6 @@ def _task(flow: Flow, step: Step) -> dict[str, Any]:
     if step.secrets:
         task["credentials"] = {CREDENTIAL: {VARIABLE: PAYLOAD}}
     return task
-
-
-def upstream(flow: Flow, step: Step) -> list[str]:
-    """Return the tasks that a step gets files of: those it waits for, and those that wrote the files of these."""
-    found: dict[str, None] = {}
-    for name in step.needs():
-        found |= dict.fromkeys((*upstream(flow, flow[name]), name))
-    places = {each.name: place for place, each in enumerate(flow.order())}
-    return sorted(found, key=places.__getitem__)
 
 
 def _script(flow: Flow, step: Step, needs: list[str]) -> str:

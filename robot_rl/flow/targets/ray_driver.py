@@ -113,7 +113,12 @@ def main() -> int:
 
     folder = Path(__file__).resolve().parent
     graph = json.loads((folder / "graph.json").read_text())
-    return Driver(JobSubmissionClient(words.address), graph, str(folder), words.directory).run()
+    try:
+        client = JobSubmissionClient(words.address)
+    except (ConnectionError, RuntimeError) as error:
+        print(f"no Ray cluster to submit to: {str(error).strip().splitlines()[0]}", file=sys.stderr)  # noqa: T201
+        return 2
+    return Driver(client, graph, str(folder), str(Path(words.directory).absolute())).run()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ set -euo pipefail
 here="$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)"
 mkdir -p {logs}
 ids=()
-trap 'if [ "${{#ids[@]}}" -gt 0 ]; then scancel "${{ids[@]}}"; fi' ERR
+trap 'if [ "$?" -ne 0 ] && [ "${{#ids[@]}}" -gt 0 ]; then scancel "${{ids[@]}}"; fi' EXIT
 submit() {{  # <variable> <step> <script> [<option> ...]
     local id
     id="$(sbatch --parsable "${{@:4}}" "$here/$3")"
