@@ -91,6 +91,12 @@ class Gate:
         if self.op not in (ABOVE, BELOW):
             raise ValueError(f"op={self.op}: must be {BELOW} or {ABOVE}")
 
+    def word(self, owner: str = "") -> str:
+        """Return the gate as a word of `robot-rl flow gate`; `owner` is the step that was measured."""
+        name = f"{owner}.{self.name}" if owner else self.name
+        unless = f"|{self.unless}" if self.unless else ""
+        return f"{name}:{self.path}{self.op}{self.bound!r}{unless}"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
@@ -154,10 +160,8 @@ def gate_step(measured: Step, output: str, gates: Sequence[Gate], *, name: str =
 
 
 def _gate_command(step: Step, file: str) -> tuple[str, ...]:
-    from robot_rl.flow.gates import write_word
-
     owner = next(match[1] for match in REFERENCE.finditer(file))
-    return ("robot-rl", "flow", "gate", file, *(write_word(gate, owner) for gate in step.gates))
+    return ("robot-rl", "flow", "gate", file, *(gate.word(owner) for gate in step.gates))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

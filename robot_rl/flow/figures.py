@@ -56,7 +56,7 @@ def _seconds(value: float) -> str:
 
 def _figure(one: Verdict) -> str:
     value = one.why if one.value is None else f"{one.value:.4g}"
-    return f"{one.gate.name} {value} {one.gate.op} {one.gate.bound:.4g}{'' if one.holds else '  FAILED'}"
+    return f"{one.gate.name} {value} {one.gate.op} {one.gate.bound:.6g}{'' if one.holds else '  FAILED'}"
 
 
 def to_json(flow: Flow, state: FlowState) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _gate_rows(content: dict[str, Any]) -> list[tuple[str, ...]]:
             row["name"],
             row["text"],
             "-" if row["value"] is None else f"{row['value']:.4g}",
-            f"{row['op']} {row['bound']:.4g}",
+            f"{row['op']} {row['bound']:.6g}",
             "passed" if row["holds"] else "FAILED",
         )
         for row in content["gates"]

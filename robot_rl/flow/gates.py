@@ -39,14 +39,7 @@ class Verdict:
         side = "at least" if self.gate.op == ABOVE else "at most"
         word = "passed" if self.holds else "FAILED"
         found = f"is {self.value:.4g}" if self.value is not None else self.why
-        return f"gate {self.gate.name} {word}: {self.gate.path} {found}, must be {side} {self.gate.bound:.4g}"
-
-
-def write_word(gate: Gate, owner: str = "") -> str:
-    """Return a gate as a word of the command line; `owner` is the step that was measured."""
-    name = f"{owner}.{gate.name}" if owner else gate.name
-    unless = f"|{gate.unless}" if gate.unless else ""
-    return f"{name}:{gate.path}{gate.op}{gate.bound!r}{unless}"
+        return f"gate {self.gate.name} {word}: {self.gate.path} {found}, must be {side} {self.gate.bound:.6g}"
 
 
 def read_word(word: str) -> Gate:

@@ -23,7 +23,8 @@ class Progress:
         self._executor, self._console = executor, Console()
         self._live: Any = None
         self._drawn = 0.0
-        self._known = {name: row.state for name, row in executor.state.steps.items()}
+        known = executor.state.steps.items()
+        self._known = {name: STOPPED if row.state == RUNNING else row.state for name, row in known}
 
     def __enter__(self) -> Progress:
         """Begin."""
@@ -66,13 +67,16 @@ class Progress:
         from rich.text import Text
 
         executor = self._executor
-        table = Table(title=f"{executor.flow.name} {executor.flow.id}")
-        for head in ("step", "computer", "state", "seconds", "last line"):
-            table.add_column(head, justify="right" if head == "seconds" else "left", no_wrap=True)
-        for step in executor.flow.order():
-            row = executor.state.steps[step.name]
-            seconds = executor.seconds(step.name)
+        order = executor.flow.order()
+        table = Table(title=f"{executor.flow.name} {executor.flow.id}", expand=True)
+        widths = {"step": max(len(step.name) for step in order), "computer": 10, "state": 8, "seconds": 7}
+        for head, width in widths.items():
+            table.add_column(head, justify="right" if head == "seconds" else "left", no_wrap=True, min_width=width)
+        table.add_column("last line", no_wrap=True, overflow="ellipsis", ratio=1)
+        for step in order:
+            row, seconds = executor.state.steps[step.name], executor.seconds(step.name)
             state = Text("kept" if step.name in executor.kept else row.state, style=COLOURS.get(row.state, ""))
-            line = Text(executor.last_line(step.name) or row.line)
+            said = row.line if step.gates or row.state in (FAILED, STOPPED) else ""
+            line = Text(executor.last_line(step.name) or said)
             table.add_row(step.name, step.resources.computer.value, state, f"{seconds:.1f}" if seconds else "", line)
         return table

@@ -8,7 +8,7 @@ import pytest
 from robot_rl.cli.main import main
 from robot_rl.errors import UserError
 from robot_rl.flow.dag import Gate
-from robot_rl.flow.gates import find_figure, judge, read_word, write_word
+from robot_rl.flow.gates import find_figure, judge, read_word
 
 CONTENT = {
     "onnx": {"ended/low": {"mean": 0.25}, "arm.success": {"mean": 0.9}},
@@ -54,7 +54,7 @@ def test_a_flag_of_the_file_can_excuse_a_figure():
 
 def test_a_gate_survives_the_command_line():
     gate = Gate(name="error", path="onnx.ended/low.mean", bound=0.1, op=">=", unless="parity.x.better")
-    word = write_word(gate, "evaluate")
+    word = gate.word("evaluate")
     assert word == "evaluate.error:onnx.ended/low.mean>=0.1|parity.x.better"
     assert read_word(word) == Gate(name="evaluate.error", path=gate.path, bound=0.1, op=">=", unless=gate.unless)
 
