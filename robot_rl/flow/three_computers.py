@@ -95,13 +95,25 @@ def make_flow(cfg: FlowCfg) -> Flow:
 
 
 def read_settings(words: tuple[str, ...]) -> dict[str, Any]:
-    """Return the settings of the training by dotted name; raise UserError for one that the flow sets itself."""
-    from robot_rl.experiment.grammar import read_changes
+    """Return the settings of the training by dotted name, without its launcher's, which are checked.
 
-    changes = read_changes(words)
+    Raises:
+        UserError: The flow sets one itself, or the launcher would end before the training does.
+    """
+    from robot_rl.experiment.grammar import read_changes
+    from robot_rl.experiment.launchers import read_launcher
+
+    mine = [word for word in words if word.lstrip("+~").partition("=")[0].partition(".")[0] == "launcher"]
+    changes = read_changes([word for word in words if word not in mine])
     for key in ("task", "run_id", "root"):
         if key in changes:
             raise UserError(f"train.{key}={changes[key]}: is set by the flow; give {'id' if key == 'run_id' else key}=")
+    named = [word.partition("=")[2] for word in mine if word.startswith("launcher=")]
+    if mine and not named:
+        raise UserError(f"train.{mine[0]}: says not which launcher; add train.launcher=<name>")
+    settings = read_changes([word for word in mine if not word.startswith("launcher=")])
+    if named and read_launcher(named[0], {key.partition(".")[2]: each for key, each in settings.items()}).is_elsewhere:
+        raise UserError(f"train.launcher={named[0]}: ends before the training does; give target=slurm, ray or osmo")
     return changes
 
 

@@ -15,6 +15,7 @@ from robot_rl.flow.dag import Computer, Flow, Gate, Output, Resources, Step, gat
 from robot_rl.flow.targets import osmo, ray, slurm
 from robot_rl.flow.targets.ray_driver import Driver
 from robot_rl.flow.targets.shell import ClusterCfg, body, check_folder, write_folder
+from robot_rl.manifests.validate import can_validate, validate
 
 FOLDER = "runs/.flows/t1"
 
@@ -236,6 +237,12 @@ def test_osmo_gets_a_task_for_each_step_with_the_inputs_it_needs():
         "platform": "gpu",
     }
     assert re.fullmatch(r"\d+m", tree["workflow"]["timeout"]["exec_timeout"])
+
+
+def test_the_workflow_is_valid_by_the_schema_of_robot_rl_manifest():
+    if not can_validate():
+        pytest.skip("needs the extra kubernetes")
+    assert validate(osmo.manifests(make_flow(), PLATFORMS, FOLDER)["workflow.yaml"]) == []
 
 
 def test_osmo_tasks_pass_their_files_on(tmp_path):

@@ -86,6 +86,12 @@ def test_settings_go_to_the_training():
     assert "events.push" not in words(flow, "disturbed")
 
 
+def test_a_launcher_on_this_machine_goes_to_the_training_and_nowhere_else():
+    flow = flow_of(train=("launcher=torchrun", "launcher.ranks=2"))
+    assert words(flow, "train").endswith("launcher=torchrun launcher.ranks=2")
+    assert "launcher" not in words(flow, "evaluate")
+
+
 def test_a_setting_of_another_learner_is_known_with_it():
     assert "learner=flashsac" in words(flow_of(train=("learner=flashsac", "flashsac.batch=256")), "train")
 
@@ -135,6 +141,8 @@ REFUSED = [
     ("three_computers task=cartpole gates.upright=1 gates.upright=2", "given twice"),
     ("three_computers task=cartpole train.max_iteration=3", "did you mean 'max_iterations'"),
     ("three_computers task=cartpole train.run_id=x", "is set by the flow; give id="),
+    ("three_computers task=cartpole train.launcher=slurm", "ends before the training does"),
+    ("three_computers task=cartpole train.launcher.ranks=2", "add train.launcher=<name>"),
     ("three_computers task=cartpole key=nokey", "nokey"),
     ("three_computers task=cartpole id=../x", "run_id=../x"),
     ("three_computers task=cartpole id=12", "must begin with a letter"),
