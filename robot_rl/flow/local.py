@@ -1,6 +1,6 @@
 """Run a flow on this machine: each step a process of its own, its output in a file, the state after every change.
 
-A process gets SIGTERM when this one dies, however it dies. A signal to this one is passed on once to each running step;
+A process gets SIGTERM when this one dies, however it dies. A signal to this one is passed on to each running step;
 what a training saves then is its own matter.
 """
 
@@ -84,7 +84,8 @@ class Executor:
         self.running: dict[str, Running] = {}
         self.kept: list[str] = []
         self._finished = state.reached
-        self._signal, self._is_passed_on = 0, 0
+        self._signal, self._is_failure_passed_on = 0, False
+        self._received: list[int] = []
         self._failed: Ending | None = None
 
     def run(self) -> Ending:
@@ -233,13 +234,16 @@ class Executor:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._signal = number
+        self._signal = self._signal or number
+        self._received.append(number)
 
     def _pass_on(self) -> None:
-        """Send the signal, or SIGTERM after a failure, once to each step that runs."""
-        number = self._signal or (signal.SIGTERM if self._failed is not None else 0)
-        if number and not self._is_passed_on:
-            self._is_passed_on = number
+        """Send each signal that came, and SIGTERM after a failure, to the steps that run."""
+        numbers, self._received = self._received, []
+        if self._failed is not None and not self._is_failure_passed_on:
+            self._is_failure_passed_on = True
+            numbers = [signal.SIGTERM, *numbers]
+        for number in numbers:
             for one in self.running.values():
                 one.process.send_signal(number)
 

@@ -220,9 +220,9 @@ sys.exit(ending.code)
 """
 
 
-def start():
+def start(program=PROGRAM):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True, env=env)
+    return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=env)
 
 
 def wait_for(check):
@@ -248,6 +248,20 @@ def test_a_signal_is_passed_on_and_the_step_saves(number, code):
     state = loaded()
     assert states(state) == {"one": DONE, "two": STOPPED}
     assert (state.state, state.steps["two"].code) == (STOPPED, code)
+
+
+STUBBORN = PROGRAM.replace("sys.exit(130 if number == signal.SIGINT else 85)", "signal.signal(number, signal.SIG_DFL)")
+
+
+def test_a_second_signal_is_passed_on_too():
+    with start(STUBBORN) as process:
+        wait_for(lambda: has_content("pid"))
+        process.send_signal(signal.SIGTERM)
+        wait_for(lambda: has_content("saved"))
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 85
+    assert loaded().steps["two"].code == -signal.SIGTERM
 
 
 def test_a_killed_flow_leaves_nothing_running_and_goes_on_without_repeating():
