@@ -2,10 +2,10 @@
 
     python benchmarks/launch.py [repeats=5] [parts=start,kill,sweep] [out=benchmarks/launch.json]
 
-start: the whole command for a cartpole of two iterations, without a launcher and with launcher=torchrun and one process,
-in turn. kill: from SIGKILL of one of two processes to the first row that is written after it. sweep: eight cartpole runs
-one after another in one command, and two at a time, against the sum of the eight runs by themselves. A process has one
-thread.
+start: the whole command for a cartpole of two iterations, without a launcher and with launcher=torchrun and one
+process, in turn. kill: from SIGKILL of one of two processes to the first row that is written after it. sweep: eight
+cartpole runs one after another in one command, and two at a time, against the sum of the eight runs by themselves. A
+process has one thread.
 """
 
 import contextlib

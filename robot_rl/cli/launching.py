@@ -32,9 +32,6 @@ def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg |
     Raises:
         UserError: There is no such sweeper or setting, or a value is invalid.
     """
-    from robot_rl.experiment.launchers import typed
-    from robot_rl.experiment.search import SearchCfg, check_installed
-
     rest, name, settings = _take(arguments, SWEEPER, ["basic", "optuna"])
     if not name:
         return rest, None
@@ -46,6 +43,9 @@ def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg |
         return rest, None
     if "-m" not in rest and "--multirun" not in rest:
         raise UserError(f"{SWEEPER}={name}: is for a sweep, which needs -m")
+    from robot_rl.experiment.launchers import typed
+    from robot_rl.experiment.search import SearchCfg, check_installed
+
     check_installed()
     return rest, SearchCfg(**typed(SearchCfg, settings, SWEEPER, f"{SWEEPER}={name}"))
 

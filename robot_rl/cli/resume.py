@@ -61,6 +61,6 @@ def _launch(run_dir: "RunDir", changes: dict[str, Any], options: Options, launch
 
     names = ("allow_resize", "fresh_worlds", "trust")
     words = [f"{name}=true" for name in names if getattr(options, name)]
-    launcher.check()
     launcher.prepare()
+    launcher.check()
     return resume_with(run_dir, changes, launcher, words)

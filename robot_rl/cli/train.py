@@ -124,9 +124,9 @@ def run(arguments: Sequence[str]) -> int:
     from robot_rl.experiment.frozen import launch_all
     from robot_rl.experiment.settings import resolve
 
-    launcher.check()
     if "--cfg" not in words and "-c" not in words:
         launcher.prepare()
+    launcher.check()
     gpus = launcher.gpus if launcher.is_elsewhere else None
     jobs: list[dict[str, Any]] = []
     launch(words, jobs.append, gpus)

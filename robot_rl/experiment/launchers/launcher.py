@@ -119,7 +119,7 @@ class Launcher(ABC):
         """
 
     def prepare(self) -> None:  # noqa: B027
-        """Begin what takes a while and needs no run; called after `check`, before the settings are composed."""
+        """Begin what takes a while and needs no run; called first, before `check`. It ends with this process."""
 
     @abstractmethod
     def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
