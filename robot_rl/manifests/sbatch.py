@@ -156,11 +156,17 @@ def _processes(job: SbatchJob) -> list[str]:
 
 
 def _end(runs: Path | RunArray) -> list[str]:
-    """Return the lines that requeue the job where its processes stopped and saved, and end with their code."""
+    """Return the lines that requeue the job where its processes stopped and saved, and end with their code.
+
+    The processes of a job that scancel ends save, too, but Slurm would start it again, if it was requeued.
+    """
     this = "$SLURM_JOB_ID" if isinstance(runs, Path) else "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
     return [
-        "# Slurm takes a job that saved and exited for a failed one.",
-        f'if [ "$code" -eq {int(ExitCode.REQUEUE)} ]; then scontrol requeue "{this}"; fi',
+        "# Slurm takes a job that saved and exited for a failed one. One that was cancelled is COMPLETING by now.",
+        f'if [ "$code" -eq {int(ExitCode.REQUEUE)} ] &&',
+        f'    [ "$(squeue --noheader --format=%T --jobs="{this}")" != COMPLETING ]; then',
+        f'    scontrol requeue "{this}"',
+        "fi",
         'exit "$code"',
     ]
 

@@ -24,6 +24,9 @@ echo "scontrol $*" >> "$CALLS"
 echo node7
 echo node8
 """
+SQUEUE = """#!/bin/bash
+echo "${STATE-RUNNING}"
+"""
 
 
 def script(name):
@@ -35,12 +38,12 @@ def script(name):
 
 @pytest.fixture
 def submit(tmp_path):
-    """Runs a script where srun, scontrol and robot-rl are stand-ins; returns its exit code and what was called."""
-    for name, text in (("srun", SRUN), ("robot-rl", ROBOT_RL), ("scontrol", SCONTROL)):
+    """Runs a script where Slurm's commands and robot-rl are stand-ins; returns its exit code and what was called."""
+    for name, text in (("srun", SRUN), ("robot-rl", ROBOT_RL), ("scontrol", SCONTROL), ("squeue", SQUEUE)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
 
-    def call(name, code):
+    def call(name, code, **more):
         calls = tmp_path / "calls"
         calls.write_text("")
         surroundings = {
@@ -49,6 +52,7 @@ def submit(tmp_path):
             "CODE": str(int(code)),
             "SLURM_JOB_ID": "4711",
             "SLURM_JOB_NODELIST": "node[7-8]",
+            **more,
         }
         done = subprocess.run(["bash", "-c", script(name)], env=surroundings, timeout=30)
         return done.returncode, calls.read_text().splitlines()
@@ -68,6 +72,12 @@ def test_a_job_is_requeued_where_its_state_was_saved(submit, code):
     assert ended == code
     assert ("scontrol requeue 4711" in calls) == (code == ExitCode.REQUEUE)
     assert any(call.startswith("srun robot-rl train task=") and " run_id=" in call for call in calls)
+
+
+def test_a_cancelled_job_is_not_requeued(submit):
+    ended, calls = submit("requeue.sh", ExitCode.REQUEUE, STATE="COMPLETING")
+    assert ended == ExitCode.REQUEUE
+    assert [call for call in calls if call.startswith("scontrol")] == []
 
 
 def test_srun_gives_every_process_its_rank(submit):

@@ -26,6 +26,10 @@ echo "scontrol $*" >> "$CALLS"
 echo node7
 echo node8
 """
+SQUEUE = """#!/bin/bash
+echo "squeue $*" >> "$CALLS"
+echo "${STATE-RUNNING}"
+"""
 FULL = SbatchJob(
     runs=Path("/scratch/my runs/go2_flat/rough-1"),
     name="rough-1",
@@ -45,8 +49,8 @@ FULL = SbatchJob(
 
 @pytest.fixture
 def submit(tmp_path):
-    """Runs a script where srun, scontrol and robot-rl are stand-ins; returns its exit code and what was called."""
-    for name, text in (("srun", SRUN), ("robot-rl", ROBOT_RL), ("scontrol", SCONTROL)):
+    """Runs a script where Slurm's commands and robot-rl are stand-ins; returns its exit code and what was called."""
+    for name, text in (("srun", SRUN), ("robot-rl", ROBOT_RL), ("scontrol", SCONTROL), ("squeue", SQUEUE)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
 
@@ -115,6 +119,15 @@ def test_a_job_is_requeued_where_its_state_was_saved_and_only_there(submit, code
     assert (ended, errors) == (code, "")
     requeued = [call for call in calls if call.startswith("scontrol requeue")]
     assert requeued == (["scontrol requeue 4711"] if code == ExitCode.REQUEUE else [])
+
+
+@pytest.mark.parametrize(("state", "again"), [("RUNNING", True), ("COMPLETING", False), ("", True)])
+def test_a_cancelled_job_is_not_requeued(submit, state, again):
+    """Where the controller does not answer it is: a run that waits is better than one that is lost."""
+    code, calls, _ = submit(render(FULL), ExitCode.REQUEUE, STATE=state)
+    assert code == ExitCode.REQUEUE
+    assert "squeue --noheader --format=%T --jobs=4711" in calls
+    assert ("scontrol requeue 4711" in calls) == again
 
 
 def test_every_process_gets_its_rank_and_the_run(submit):
