@@ -50,7 +50,7 @@ run: $(CORE)  ## install, train a Go2 to walk, export, evaluate, film it, write 
 	$(BIN)/robot-rl report run=$(TASK)/latest
 	@echo "see it walk in the browser: $(BIN)/robot-rl play run=$(TASK)/latest"
 
-test: $(DEV)  ## install with the tools for development, run every test but those of the robot binary
+test: $(DEV)  ## install with the tools for development, run every test but those of the robot binary and of clusters
 	$(BIN)/python -m pytest --ignore=tests/deploy --ignore=tests/cluster $(SPREAD)
 
 runtime: $(RUNTIME)  ## build the robot binary and its Python module, and install them
