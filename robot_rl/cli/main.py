@@ -3,6 +3,7 @@
 The exit codes are those of `robot_rl.errors.ExitCode`.
 """
 
+import atexit
 import contextlib
 import errno
 import importlib
@@ -13,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 from robot_rl.cli.process import LenientStreams, cache_variables, open_missing
 from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError, suggest
@@ -226,5 +228,21 @@ def _user_errors() -> tuple[type[Exception], ...]:
     return (UserError, ContractError, *((runtime.UserError, runtime.ContractError) if runtime else ()))
 
 
+def script() -> NoReturn:
+    """Run the command line of this process and end the process.
+
+    A training ends at once: to take down an interpreter with PyTorch and simulators takes more than a second, in which
+    a scheduler waits, and a late signal would change the exit code.
+    """
+    code = main()
+    if sys.argv[1:2] and sys.argv[1] in TRAININGS:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        atexit._run_exitfuncs()
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    script()

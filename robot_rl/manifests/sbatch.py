@@ -12,8 +12,10 @@ NOTICE_S = 120
 """How long before the end of its time a job is given notice [s]."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:@+/-]{0,199}")
 MAX_COUNT = 10_000_000
-FIRST_PORT, PORTS = 10_000, 20_000
-"""Ports at which a job's processes meet: below those that a kernel hands out by itself."""
+FIRST_PORT, PORTS = 20_000, 10_000
+"""Ports at which a job's processes meet: above those of Ray's workers, below those that a kernel hands out."""
+MOST_RETRIES = 3
+"""How often a job of several processes is requeued after a fault, such as a process that was lost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +101,7 @@ def render(job: SbatchJob) -> str:
     made = [f"# {line}" for line in ("Made by:", job.made_by)] if job.made_by else []
     text = ["#!/bin/bash", *made, *(f"#SBATCH {option}" for option in _options(job)), "", *job.setup]
     text += ["# The script has to outlive the notice that its processes get.", "trap : TERM USR1", *_runs(job.runs)]
-    text += [*_processes(job), *_end(job.runs)]
+    text += [*_processes(job), *_end(job.runs, has_peers=job.nodes * job.ranks > 1)]
     return "\n".join(text) + "\n"
 
 
@@ -155,15 +157,19 @@ def _processes(job: SbatchJob) -> list[str]:
     ]
 
 
-def _end(runs: Path | RunArray) -> list[str]:
+def _end(runs: Path | RunArray, *, has_peers: bool) -> list[str]:
     """Return the lines that requeue the job where its processes stopped and saved, and end with their code.
 
     The processes of a job that scancel ends save, too, but Slurm would start it again, if it was requeued.
     """
     this = "$SLURM_JOB_ID" if isinstance(runs, Path) else "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
+    wanted = f'[ "$code" -eq {int(ExitCode.REQUEUE)} ]'
+    if has_peers:
+        lost = f'[ "$code" -eq {int(ExitCode.FAULT)} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {MOST_RETRIES} ]'
+        wanted = f"{{ {wanted} || {{ {lost}; }}; }}"
     return [
         "# Slurm takes a job that saved and exited for a failed one. One that was cancelled is COMPLETING by now.",
-        f'if [ "$code" -eq {int(ExitCode.REQUEUE)} ] &&',
+        f"if {wanted} &&",
         f'    [ "$(squeue --noheader --format=%T --jobs="{this}")" != COMPLETING ]; then',
         f'    scontrol requeue "{this}"',
         "fi",

@@ -1,5 +1,6 @@
 """The batch script, run with stand-ins for Slurm's commands."""
 
+import dataclasses
 import os
 import subprocess
 from pathlib import Path
@@ -118,7 +119,18 @@ def test_a_job_is_requeued_where_its_state_was_saved_and_only_there(submit, code
     ended, calls, errors = submit(render(FULL), code)
     assert (ended, errors) == (code, "")
     requeued = [call for call in calls if call.startswith("scontrol requeue")]
-    assert requeued == (["scontrol requeue 4711"] if code == ExitCode.REQUEUE else [])
+    assert requeued == (["scontrol requeue 4711"] if code in (ExitCode.REQUEUE, ExitCode.FAULT) else [])
+
+
+def test_a_lost_process_is_replaced_so_often_and_not_more(submit):
+    for count, again in (("2", True), ("3", False)):
+        _, calls, _ = submit(render(FULL), ExitCode.FAULT, SLURM_RESTART_COUNT=count)
+        assert ("scontrol requeue 4711" in calls) == again
+
+
+def test_a_fault_of_a_single_process_is_not_repeated(submit):
+    _, calls, _ = submit(render(dataclasses.replace(FULL, nodes=1, ranks=1)), ExitCode.FAULT)
+    assert not any(call.startswith("scontrol requeue") for call in calls)
 
 
 @pytest.mark.parametrize(("state", "again"), [("RUNNING", True), ("COMPLETING", False), ("", True)])
@@ -133,7 +145,7 @@ def test_a_cancelled_job_is_not_requeued(submit, state, again):
 def test_every_process_gets_its_rank_and_the_run(submit):
     _, calls, _ = submit(render(FULL), 0)
     assert [call for call in calls if call.startswith("robot-rl")] == [
-        f"robot-rl {rank}/4 {rank % 2}/2 node7:14711 worker /scratch/my runs/go2_flat/rough-1" for rank in range(4)
+        f"robot-rl {rank}/4 {rank % 2}/2 node7:24711 worker /scratch/my runs/go2_flat/rough-1" for rank in range(4)
     ]
     (srun,) = [call for call in calls if call.startswith("srun")]
     assert srun.startswith("srun --kill-on-bad-exit=0 --wait=120 --cpus-per-task=8 bash -c")

@@ -72,7 +72,7 @@ DIFFERENT = [
     ("disks", {"disks": {**NODE.disks, "/dev/shm": 64 * 2**20}}, FAIL, "n2: 0.1 GiB free in /dev/shm"),
     ("limits", {"limits": {"nofile": 1024, "memlock": None}}, WARN, "open files at most n2: 1024"),
     ("limits", {"limits": {"nofile": None, "memlock": 65536}}, WARN, "limited on n2, which InfiniBand needs"),
-    ("ports", {"taken_ports": list(range(10_000, 10_200))}, FAIL, "ports 10000 to 29999 are taken: 200 on n2"),
+    ("ports", {"taken_ports": list(range(20_000, 20_200))}, FAIL, "ports 20000 to 29999 are taken: 200 on n2"),
     ("ports", {"client_ports": [1024, 65535]}, WARN, "n2 gives ports from 1024 to connections"),
     ("meeting", {"meets": "n1 cannot be reached (timed out)"}, FAIL, "n2: n1 cannot be reached (timed out)"),
     ("interfaces", {"variables": {"GLOO_SOCKET_IFNAME": "eth1"}}, FAIL, "GLOO_SOCKET_IFNAME=eth1: n2 has no such"),

@@ -93,8 +93,8 @@ def test_nodes_that_do_not_meet():
 
 
 def test_a_jobs_ports_begin_with_its_own():
-    assert candidates(20_001)[0] == 10_001
-    assert all(10_000 <= port < 30_000 for port in candidates(19_999))
+    assert candidates(10_001)[0] == 20_001
+    assert all(20_000 <= port < 30_000 for port in candidates(19_999))
 
 
 def test_long_messages_come_whole_where_lines_of_nodes_are_mixed():
