@@ -1,4 +1,4 @@
-"""List tasks, robots, learners, engines (and why one is not available), policies, plug-ins.
+"""List tasks, robots, learners, launchers, engines (and why one is not available), policies, plug-ins.
 
 usage: robot-rl list [tasks] [key=value ...]
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from robot_rl.cli.options import option, read_all
 from robot_rl.cli.table import two_columns
-from robot_rl.plugins import ALGORITHMS, GROUPS, ROBOTS, TASKS, describe_all
+from robot_rl.plugins import ALGORITHMS, GROUPS, LAUNCHERS, ROBOTS, TASKS, describe_all
 
-KINDS = ("tasks", "robots", "learners", "engines", "policies", "plugins")
+KINDS = ("tasks", "robots", "learners", "launchers", "engines", "policies", "plugins")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -27,6 +27,7 @@ class Options:
 def run(arguments: Sequence[str]) -> int:
     """Print the lists."""
     from robot_rl.errors import UserError, suggest
+    from robot_rl.experiment.launchers import describe_launchers
     from robot_rl.learn.algorithms import describe_learners
 
     options = read_all(Options, arguments, first="what")
@@ -36,6 +37,7 @@ def run(arguments: Sequence[str]) -> int:
         "tasks": task_rows,
         "robots": robot_rows,
         "learners": lambda: list(describe_learners().items()),
+        "launchers": lambda: list(describe_launchers().items()),
         "engines": engine_rows,
         "policies": policy_rows,
         "plugins": plugin_rows,
@@ -66,8 +68,8 @@ def robot_rows() -> Rows:
 
 
 def plugin_rows() -> Rows:
-    """Return what other packages add besides tasks, robots and learners, and why one of these cannot be used."""
-    groups = [group for group in GROUPS if group not in (TASKS, ROBOTS, ALGORITHMS)]
+    """Return what else other packages add, and why one of these cannot be used."""
+    groups = [group for group in GROUPS if group not in (TASKS, ROBOTS, ALGORITHMS, LAUNCHERS)]
     return [(f"{group} {name}", text) for group in groups for name, text in describe_all(group, "name", {}).items()]
 
 

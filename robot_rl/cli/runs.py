@@ -9,7 +9,7 @@ usage: robot-rl runs [<setting>=<value> ...] [key=value ...]
   robot-rl runs task=go2_flat learner=ppo           those with these settings
   robot-rl runs sort=goal columns=ppo.learning_rate,perf/steps_per_s
   robot-rl runs by=ppo.entropy_coef task=go2_flat   over seeds: how many, interquartile mean, 95 % interval
-  robot-rl runs diff 20261125-134500-1-33ce latest  settings, versions, machines and commits that differ
+  robot-rl runs diff 20261125-134500-1-33ce latest  command, settings, launcher, versions, machine, commit
 
 A column is a setting or a metric of the last iteration, by its name in metrics.jsonl. "goal" is the metric that the
 task is solved by, else the return.

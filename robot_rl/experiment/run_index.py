@@ -256,21 +256,34 @@ def is_running(metrics: Path) -> bool:
 
 
 def differences(one: RunRow, other: RunRow) -> dict[str, list[tuple[str, Any, Any]]]:
-    """Return what differs between two runs: "settings", "versions", "machine" and "git", each as (name, first, second).
+    """Return what differs between two runs, by part, each as (name, first, second).
+
+    The parts are "command" (what each command line said), "settings" (what ran), "launcher", "versions", "machine" and
+    "git".
 
     A setting that a run does not have is None there. Where a run is, and its id, are not compared.
     """
-    parts = {"settings": (one.settings, other.settings)}
+    parts = {"command": (_said(one), _said(other)), "settings": (one.settings, other.settings)}
     parts |= {
         name: tuple(dict(leaves(row.record.get(name) or {})) for row in (one, other))
-        for name in ("versions", "machine", "git")
+        for name in ("launcher", "versions", "machine", "git")
     }
     found = {}
     for part, (mine, theirs) in parts.items():
-        names = [name for name in dict.fromkeys((*mine, *theirs)) if part != "settings" or name not in PLACE]
+        names = [
+            name for name in dict.fromkeys((*mine, *theirs)) if part not in ("command", "settings") or name not in PLACE
+        ]
         rows = [(name, mine.get(name), theirs.get(name)) for name in names]
         found[part] = [row for row in rows if not is_same(row[1], row[2])]
     return found
+
+
+def _said(row: RunRow) -> dict[str, str]:
+    """Return the words of the command line that began a run, by name; empty where run.yaml cannot be read."""
+    words: list[Any] = []
+    with contextlib.suppress(UserError, OSError):
+        words = list(RunDir(row.path).read_config().get("command") or [])[1:]
+    return {str(word).partition("=")[0]: str(word).partition("=")[2] for word in words if "=" in str(word)}
 
 
 def matches(row: RunRow, wanted: Mapping[str, Any]) -> bool:
