@@ -158,11 +158,20 @@ def _processes(job: SbatchJob) -> list[str]:
 
 
 def _end(runs: Path | RunArray, *, has_peers: bool) -> list[str]:
-    """Return the lines that requeue the job where its processes stopped and saved, and end with their code.
+    """Return the lines that requeue the job where its processes stopped and saved, and end with their code."""
+    this = "$SLURM_JOB_ID" if isinstance(runs, Path) else "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
+    return [*requeue(this, has_peers=has_peers), 'exit "$code"']
+
+
+def requeue(job: str, *, has_peers: bool) -> list[str]:
+    """Return the lines of shell that requeue a job by the exit code of its training, `code`.
 
     The processes of a job that scancel ends save, too, but Slurm would start it again, if it was requeued.
+
+    Args:
+        job: The job's id, as the shell writes it.
+        has_peers: It has several processes: one that was lost ends the others with a fault.
     """
-    this = "$SLURM_JOB_ID" if isinstance(runs, Path) else "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}"
     wanted = f'[ "$code" -eq {int(ExitCode.REQUEUE)} ]'
     if has_peers:
         lost = f'[ "$code" -eq {int(ExitCode.FAULT)} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {MOST_RETRIES} ]'
@@ -170,10 +179,9 @@ def _end(runs: Path | RunArray, *, has_peers: bool) -> list[str]:
     return [
         "# Slurm takes a job that saved and exited for a failed one. One that was cancelled is COMPLETING by now.",
         f"if {wanted} &&",
-        f'    [ "$(squeue --noheader --format=%T --jobs="{this}")" != COMPLETING ]; then',
-        f'    scontrol requeue "{this}"',
+        f'    [ "$(squeue --noheader --format=%T --jobs="{job}")" != COMPLETING ]; then',
+        f'    scontrol requeue "{job}"',
         "fi",
-        'exit "$code"',
     ]
 
 

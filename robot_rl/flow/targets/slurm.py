@@ -7,14 +7,8 @@ from __future__ import annotations
 
 from robot_rl.flow.dag import Flow, Step
 from robot_rl.flow.targets.shell import ClusterCfg, body, check_paths, numbered
+from robot_rl.manifests.sbatch import NOTICE_S, requeue
 
-NOTICE_S = 120
-"""How long before its time is over a training is told to save [s]."""
-REQUEUE = """\
-code=0
-{command} || code=$?
-if [ "$code" -eq 85 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
-if [ "$code" -ne 0 ]; then exit "$code"; fi"""
 SUBMIT = """\
 #!/bin/bash
 # Submit {name} {id}: call it in a directory that all nodes see. Prints each step and its job's id.
@@ -71,5 +65,7 @@ def script(flow: Flow, step: Step, cfg: ClusterCfg, logs: str) -> str:
     if step.resumable:
         lines += ["#SBATCH --requeue", f"#SBATCH --signal=USR1@{NOTICE_S}", "trap : TERM USR1"]
         place = next(place for place, line in enumerate(run) if line.startswith("srun "))
-        run[place] = REQUEUE.format(command=run[place])
+        again = requeue("$SLURM_JOB_ID", has_peers=False)
+        ended = ["code=0", f"{run[place]} || code=$?", *again, 'if [ "$code" -ne 0 ]; then exit "$code"; fi']
+        run[place : place + 1] = ended
     return "\n".join([*lines, "set -eu", *run]) + "\n"
