@@ -1,12 +1,14 @@
 """Train from settings: in a new run directory, or from a checkpoint of an existing run."""
 
 import contextlib
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import GiveUpError, UserError, as_user_error
+from robot_rl.errors import GiveUpError, Interrupted, UserError, as_user_error
 from robot_rl.experiment import signals
 from robot_rl.experiment.agreement import FIXED, changes, check_settings, is_same
 from robot_rl.experiment.inputs import resolve_inputs
@@ -25,6 +27,8 @@ FREE = (
     *("save_interval", "save_interval_s", "keep_checkpoints", "notice_s", "max_quarantined"),
 )
 """Settings that may change when `train` continues a run by its id, and `metrics.*`: none changes what is learned."""
+Stop = Callable[[], bool]
+"""Asked after each iteration of a process: whether the training shall stop; one process that says so is enough."""
 COMMANDS = ("export", "eval", "video", "report", "play")
 """Commands for a run."""
 
@@ -56,7 +60,13 @@ def train(cfg: TrainCfg) -> RunDir:
 
 
 def train_frozen(
-    run_dir: RunDir, *, trust: bool = False, allow_resize: bool = False, fresh_worlds: bool = False
+    run_dir: RunDir,
+    *,
+    trust: bool = False,
+    allow_resize: bool = False,
+    fresh_worlds: bool = False,
+    is_elastic: bool = False,
+    stop: Stop | None = None,
 ) -> None:
     """Train a run as one of its processes, with the settings that its run.yaml has: begin it, or go on with it.
 
@@ -65,10 +75,13 @@ def train_frozen(
         trust: Import the code that the settings name.
         allow_resize: Divide the worlds again where their number or that of the processes is another.
         fresh_worlds: Reset the worlds.
+        is_elastic: The processes may be more or fewer than at first; where they do not divide the worlds evenly, as
+            many of them are trained as they do.
+        stop: Asked after each iteration whether the training shall stop, for a process that gets no signals.
 
     Raises:
         UserError: Something requested is not available, or run.yaml is missing or was changed by hand.
-        Interrupted: The process was stopped by a signal, after the state was saved.
+        Interrupted: The process was stopped by a signal or by `stop`, after the state was saved.
     """
     signals.ending.phase = signals.START
     record = run_dir.read_config()
@@ -77,11 +90,11 @@ def train_frozen(
     use_threads(cfg.learner_threads, cfg.device)
     ranks = make_ranks(cfg.device)
     if ranks.first(lambda: is_trained(run_dir)):
-        kept = resolve_inputs(load(run_dir, trust=trust))
-        options = {"allow_resize": allow_resize, "fresh_worlds": fresh_worlds}
-        go_on(run_dir, kept, ranks, is_requeued=True, **options)
+        kept = _divisible(resolve_inputs(load(run_dir, trust=trust)), ranks, is_elastic)
+        options = {"allow_resize": allow_resize or is_elastic, "fresh_worlds": fresh_worlds}
+        go_on(run_dir, kept, ranks, is_requeued=True, stop=stop, **options)
         return
-    cfg = resolve_inputs(cfg)
+    cfg = _divisible(resolve_inputs(cfg), ranks, is_elastic)
 
     def adopt(described: dict[str, Any]) -> RunLock:
         lock = RunLock.adopt(run_dir)
@@ -92,10 +105,20 @@ def train_frozen(
             raise
         return lock
 
-    _begin(cfg, ranks, adopt)
+    _begin(cfg, ranks, adopt, stop)
 
 
-def _begin(cfg: TrainCfg, ranks: Ranks, make_lock: Callable[[dict[str, Any]], RunLock]) -> RunDir:
+def _divisible(cfg: TrainCfg, ranks: Ranks, is_elastic: bool) -> TrainCfg:
+    """Return the settings with a number of worlds that the processes divide evenly, where they may be any number.
+
+    The tree, which is what was requested, stays: with more processes the worlds are as many as before.
+    """
+    return replace(cfg, num_envs=max(1, cfg.num_envs // ranks.size) * ranks.size) if is_elastic else cfg
+
+
+def _begin(
+    cfg: TrainCfg, ranks: Ranks, make_lock: Callable[[dict[str, Any]], RunLock], stop: Stop | None = None
+) -> RunDir:
     """Train a new run; `make_lock` locks its directory, with what describes the task in its run.yaml."""
     weights = good_checkpoint(cfg.init_from.path) if cfg.init_from else None
 
@@ -113,7 +136,7 @@ def _begin(cfg: TrainCfg, ranks: Ranks, make_lock: Callable[[dict[str, Any]], Ru
 
         signals.ending.phase = signals.UNWIND  # A directory without results is left as it was found.
         run_dir = RunDir(Path(ranks.first(begin)))
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks)
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, stop=stop)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
     return run_dir
@@ -128,6 +151,7 @@ def _learn(
     *,
     locks: Sequence[RunLock],
     begun: Callable[[Any], None] = lambda _: None,
+    stop: Stop | None = None,
 ) -> None:
     """Run the remaining iterations; the first process shows the progress and writes the metrics."""
     from robot_rl.learn.runner import make_runner
@@ -142,6 +166,8 @@ def _learn(
             options["observer"] = stack.enter_context(progress)
         else:
             options["observer"] = print_notices(env, ranks.rank)
+        if stop is not None:
+            options["observer"] = (options["observer"], lambda _: stop())
         with as_user_error():
             runner = make_runner(env, cfg.learner, **options)
             prepare(runner)
@@ -150,13 +176,22 @@ def _learn(
             name, mark, file = f"{run_dir.task}/{run_dir.run_id}", runner.metrics_mark, lock.rows_file()
             runner.writer = MetricsWriter(run_dir.path, cfg.wandb, name=name, resume=mark, file=file)
             stack.enter_context(runner.writer)
+            runner.counts_ranks = ranks.size > 1 or _is_launched_wide(run_dir)
         begun(runner)
         for lock in locks:
             lock.report()
             _announce(cfg, run_dir, ranks.size)
         signals.ending.check()
         runner.learn()
+        if stop is not None and runner.iteration < cfg.learner.max_iterations:
+            raise Interrupted(runner.checkpoint, runner.iteration, signal.SIGTERM)
         signals.ending.phase = signals.OVER
+
+
+def _is_launched_wide(run_dir: RunDir) -> bool:
+    """Return whether a launcher starts several processes of a run, of which one may be left."""
+    launcher = run_dir.read_config().get("launcher") or {}
+    return launcher.get("nodes", 1) * launcher.get("ranks", 1) > 1
 
 
 def _described(env: Any, task: Any) -> dict[str, Any]:
@@ -238,6 +273,7 @@ def go_on(
     allow_resize: bool = False,
     fresh_worlds: bool = False,
     is_requeued: bool = False,
+    stop: Stop | None = None,
 ) -> None:
     """Continue a run from its newest intact checkpoint.
 
@@ -248,6 +284,7 @@ def go_on(
         allow_resize: Divide the worlds again where their number or that of the processes is another.
         fresh_worlds: Reset the worlds.
         is_requeued: It is no error that all iterations are done.
+        stop: Asked after each iteration whether the training shall stop.
 
     Raises:
         GiveUpError: The run has no intact checkpoint.
@@ -267,9 +304,12 @@ def go_on(
     def prepare(runner: Any) -> None:
         runner.load(checkpoint, allow_resize=allow_resize, fresh_worlds=fresh_worlds, tell=report)
 
-    def note(runner: Any) -> None:
-        new = changes(run_dir.read_config()["config"], cfg.tree)
-        run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration, notes, new)
+    def begun(runner: Any) -> None:
+        def note() -> None:
+            new = changes(run_dir.read_config()["config"], cfg.tree)
+            run_dir.note_resumed(cfg.tree, sys.argv, runner.iteration, notes, new)
+
+        ranks.first(note)
 
     with contextlib.ExitStack() as stack:
         env = stack.enter_context(contextlib.closing(cfg.make_env(ranks=ranks)))
@@ -281,7 +321,7 @@ def go_on(
                 raise UserError(f"{run_dir.path}: another process trained it meanwhile; give the same command again")
 
         ranks.first(acquire)
-        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, begun=lambda runner: ranks.first(lambda: note(runner)))
+        _learn(env, cfg, run_dir, prepare, ranks, locks=locks, begun=begun, stop=stop)
     if ranks.is_first:
         _show_what_next(run_dir, cfg)
 

@@ -51,6 +51,7 @@ class Session(ABC):
         time_s: time spent in training [s].
         settings: the resolved configuration of the run as plain values, kept with every checkpoint.
         metrics_mark: position of this run's metrics in the loaded checkpoint (`MetricsWriter`, `resume`).
+        counts_ranks: whether a row has the number of processes, of their worlds and of their samples.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Session(ABC):
         self.writer = writer
         self.settings: Mapping[str, Any] = {}
         self.metrics_mark: dict[str, int] | None = None
+        self.counts_ranks = ranks.size > 1
         self.dims: Dims = make_dims(env, cfg)
         self.mirrors = checked_mirrors(cfg, self.dims, env_mirrors(env, cfg))
         own_metrics = getattr(env, "pop_metrics", None)
@@ -348,6 +350,9 @@ class Session(ABC):
         row: dict[str, float] = {"iteration": self.iteration, "env_steps": self.env_steps, "time_s": self.time_s}
         row["perf/steps_per_s"] = steps / elapsed
         row["perf/overlap_share"] = overlap_share(time_parts(metrics))
+        if self.counts_ranks:
+            count = worlds.num_worlds(self.env) * self.ranks.size
+            row |= {"ranks": self.ranks.size, "num_envs": count, "batch": steps}
         row |= metrics
         if self.writer is not None:
             self.writer.write(self.iteration, row)

@@ -78,6 +78,8 @@ def test_two_processes_are_one_with_the_worlds_of_both(trained, case):
     assert int(one["actor.normalizer.count"]) == int(two["actor.normalizer.count"])
     (alone,) = rows(trained, case, 1)
     for row in rows(trained, case):
+        counts = {name: row.pop(name) for name in ("ranks", "num_envs", "batch")}
+        assert counts == {"ranks": 2, "num_envs": 32, "batch": row["env_steps"] / row["iteration"]}
         assert row == pytest.approx(alone, rel=1e-3, abs=1e-5)
 
 
