@@ -23,6 +23,8 @@ from robot_rl.experiment.training import find_begun, free_changes
 from robot_rl.experiment.trust import named_code
 from robot_rl.metrics.rows import refuse_locked
 
+LAUNCHER = "launcher"
+"""The key of run.yaml with a frozen run's launcher."""
 LOGS = ".launches"
 """The folder of a root in which launchers keep their own files."""
 
@@ -66,7 +68,7 @@ def freeze(cfg: TrainCfg, launcher: Launcher, undo: contextlib.ExitStack) -> Fro
         return FrozenRun(run_dir=waiting, options=options)
     lock = RunLock.create(cfg.root, cfg.task.name, cfg.seed, cfg.run_id)
     try:
-        lock.run_dir.write_config(cfg.tree, sys.argv, {"launcher": launcher.settings()})
+        lock.run_dir.write_config(cfg.tree, sys.argv, {LAUNCHER: launcher.settings()})
     except BaseException:
         lock.close(undo=True)
         raise
@@ -90,7 +92,7 @@ def _find_waiting(cfg: TrainCfg) -> RunDir | None:
 
 
 def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher, options: Sequence[str]) -> int:
-    """Let a launcher go on with a run; return the exit code.
+    """Let a launcher go on with a run, or begin one that is frozen; return the exit code.
 
     Args:
         run_dir: The run.
@@ -101,7 +103,7 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
     Raises:
         UserError: The run has no checkpoint, another process trains it, or the launcher cannot start it.
     """
-    if not is_trained(run_dir):
+    if not is_trained(run_dir) and (changed or LAUNCHER not in run_dir.read_config()):
         raise UserError(f"run={run_dir.run_id}: has no checkpoint to go on from; robot-rl train begins it again")
     cfg = resolve_inputs(load(run_dir, changed, trust="trust=true" in options))
     _check_divides(cfg.num_envs, launcher)
@@ -127,11 +129,11 @@ def _note(run_dir: RunDir, cfg: TrainCfg, launcher: Launcher) -> None:
 
     record = run_dir.read_config()
     new = changes(record["config"], cfg.tree)
-    if new["changed"] or "gone" in new:
+    if is_trained(run_dir) and (new["changed"] or "gone" in new):
         done = load_checkpoint(good_checkpoint(run_dir.path))[1]["iteration"]
         run_dir.note_resumed(cfg.tree, sys.argv, done, changes=new)
-    if record.get("launcher") != launcher.settings():
-        run_dir.add_to_config({"launcher": launcher.settings()})
+    if record.get(LAUNCHER) != launcher.settings():
+        run_dir.add_to_config({LAUNCHER: launcher.settings()})
 
 
 def _undo(lock: RunLock) -> None:
