@@ -7,11 +7,12 @@ attempt would not help therefore writes its code into a file and ends with 0.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from robot_rl.errors import ExitCode
+from robot_rl.errors import ExitCode, GiveUpError, Interrupted, PeerError, UserError
 
 VARIABLE = "ROBOT_RL_EXIT_CODES"
 """The environment variable with the directory of the files, one a process, called by its rank."""
@@ -57,6 +58,19 @@ def combine(codes: list[int]) -> int:
     known = [code for code in ORDER if code in codes]
     others = [code for code in codes if code not in ORDER]
     return int(known[0]) if known and known[0] not in (ExitCode.FAULT, ExitCode.DONE) else max([*others, *known, 0])
+
+
+def find_code(error: BaseException) -> int | None:
+    """Return the exit code that an error of a training ends with; None for a fault of the program."""
+    if isinstance(error, Interrupted):
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return int(ExitCode.DISK_FULL)
+    if isinstance(error, GiveUpError | FloatingPointError):
+        return int(ExitCode.GIVE_UP)
+    if isinstance(error, UserError):
+        return int(ExitCode.USER)
+    return int(ExitCode.FAULT) if isinstance(error, PeerError) else None
 
 
 def _file(folder: str, environ: Mapping[str, str]) -> Path:

@@ -1,0 +1,202 @@
+"""On a Ray cluster, or as jobs of one: lost processes and machines are replaced, notices heeded, sizes elastic."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from robot_rl.errors import ExitCode, UserError
+from robot_rl.experiment.launchers import exit_codes
+from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, write_job
+from robot_rl.experiment.ray_runs import jobs
+from robot_rl.experiment.ray_runs.cluster import Node, connect, count, disconnect, list_nodes, room
+from robot_rl.experiment.ray_runs.group import GroupCfg, train_run
+from robot_rl.experiment.ray_runs.rank import STOP
+from robot_rl.metrics.rows import to_stderr
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+POLL_S = 0.2
+
+
+@dataclass(kw_only=True, slots=True)
+class Ray(Launcher):
+    """Groups of Ray Train's workers.
+
+    Attributes:
+        min_nodes: Machines at least; with fewer than `nodes` the run goes on with those that are left; 0: all.
+        address: host:port of the cluster; auto: the one on this machine, else one that lasts as long as the command;
+            http://host:port of a dashboard: submit a job and return.
+        max_failures: How often processes of a run may be lost.
+    """
+
+    min_nodes: int = 0
+    address: str = "auto"
+    max_failures: int = 3
+
+    name: ClassVar[str] = "ray"
+    unused: ClassVar[tuple[str, ...]] = ("time", "partition")
+    is_elsewhere: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Raise UserError where a setting is out of range."""
+        Launcher.__post_init__(self)
+        if not 0 <= self.min_nodes <= self.nodes:
+            raise UserError(
+                f"launcher.min_nodes={self.min_nodes}: must be at least 1 and at most launcher.nodes={self.nodes}"
+            )
+        if not 0 <= self.max_failures <= 1000:
+            raise UserError(f"launcher.max_failures={self.max_failures}: must be at least 0 and at most 1000")
+        if not self.address:
+            raise UserError("launcher.address=: must be auto, host:port, or http://host:port of a dashboard")
+
+    def check(self) -> None:
+        """Connect to the cluster; raise UserError where there is none, or it has too few GPUs or cores."""
+        if "RANK" in os.environ:
+            raise UserError("launcher=ray: this is one of several processes already; leave launcher= out")
+        if jobs.is_job_address(self.address):
+            jobs.client(self.address)
+            return
+        found = connect(self.address)
+        try:
+            nodes = list_nodes()
+            self._check_room(nodes)
+        except BaseException:
+            disconnect()
+            raise
+        where = "a Ray of this command on this machine" if found == "local" else f"the Ray cluster at {found}"
+        to_stderr(f"{self.size} process{'es' * (self.size > 1)} on {where}, {_machines(nodes)}")
+
+    def launch(self, runs: Sequence[FrozenRun], folder: Path) -> int:
+        """Train the runs and return the exit code; or submit jobs, and return when they are submitted."""
+        if jobs.is_job_address(self.address):
+            return self._submit(runs)
+        cfg = self._group(folder)
+        connect(self.address)
+        try:
+            with _stopping(runs) as stop:
+                codes = _train_all(runs, cfg, stop)
+        finally:
+            disconnect()
+        if stop.signal == signal.SIGINT and ExitCode.REQUEUE in codes:
+            codes.append(int(ExitCode.INTERRUPTED))
+        return exit_codes.combine(codes)
+
+    def _group(self, folder: Path) -> GroupCfg:
+        return GroupCfg(
+            nodes=self.nodes,
+            min_nodes=self.min_nodes or self.nodes,
+            ranks=self.ranks_a_node,
+            cpus=self.cpus or 1,
+            gpus=self.gpus / self.ranks_a_node,
+            max_failures=self.max_failures,
+            folder=folder / f"ray-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}",
+        )
+
+    def _check_room(self, nodes: list[Node]) -> None:
+        """Raise UserError where the cluster, with nothing else on it, has no room for the least group."""
+        cfg = self._group(Path())
+        least = cfg.min_nodes * cfg.ranks
+        if room(nodes, cfg.need, total=True) >= least:
+            return
+        for key, name in (("gpus", "GPU"), ("cpus", "CPU")):
+            if name in cfg.need and sum(count(node.total, {name: cfg.need[name]}) for node in nodes) < least:
+                has = sum(node.total.get(name, 0.0) for node in nodes)
+                value = self.gpus if key == "gpus" else cfg.cpus
+                raise UserError(
+                    f"launcher.{key}={value}: {least} processes with {cfg.need[name]:g} {name} each do not fit into a "
+                    f"cluster with {has:g}; give fewer, or launcher.nodes="
+                )
+        raise UserError(f"launcher.nodes={self.nodes}: the cluster has no room for {least} processes; give fewer")
+
+    def _submit(self, runs: Sequence[FrozenRun]) -> int:
+        used = {"nodes": self.nodes, "ranks": self.ranks_a_node, "gpus": self.gpus, "cpus": self.cpus}
+        used |= {"min_nodes": self.min_nodes, "max_failures": self.max_failures}
+        for run in runs:
+            job = jobs.submit(self.address, run, used)
+            write_job(run.run_dir, self.name, f"{self.address.partition('//')[2].strip('/')}:{job}")
+            sys.stdout.write(f"job {job}: {run.run_dir.path}\n")
+        sys.stdout.write(f"follow it: robot-rl watch {runs[0].run_dir.words}\n")
+        return 0
+
+    @classmethod
+    def is_alive(cls, job: str) -> bool:
+        """Return whether a job waits or runs, as far as its dashboard answers."""
+        address, _, name = job.rpartition(":")
+        return jobs.is_alive(f"http://{address}", name)
+
+    @classmethod
+    def cancel(cls, job: str) -> None:
+        """End a job, whose processes save and exit."""
+        address, _, name = job.rpartition(":")
+        jobs.stop(f"http://{address}", name)
+
+
+class Stop:
+    """What the user's signals ask for.
+
+    Attributes:
+        signal: The first signal; 0 before.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    def is_requested(self) -> bool:
+        """Return whether a signal came."""
+        return self.signal != 0
+
+
+@contextlib.contextmanager
+def _stopping(runs: Sequence[FrozenRun]) -> Iterator[Stop]:
+    """Let a first signal ask the runs' processes to save and end, by a file in each directory; a second one kills."""
+    stop, files = Stop(), [run.run_dir.path / STOP for run in runs]
+
+    def handle(number: int, _: object) -> None:
+        if stop.signal:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        stop.signal = number
+        for file in files:
+            with contextlib.suppress(OSError):
+                file.touch()
+
+    for file in files:
+        file.unlink(missing_ok=True)
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handle) for number in SIGNALS} if is_main else {}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for file in files:
+            file.unlink(missing_ok=True)
+
+
+def _train_all(runs: Sequence[FrozenRun], cfg: GroupCfg, stop: Stop) -> list[int]:
+    """Train runs, as many at once as there is room for, and return their exit codes."""
+    if len(runs) > 1 and cfg.size == 1:
+        from robot_rl.experiment.ray_runs.sweep import train_each
+
+        return train_each(runs, cfg, stop.is_requested)
+    at_once = max(1, room(list_nodes(), cfg.need, total=True) // cfg.size)
+    # In threads: the main one has to take signals.
+    with ThreadPoolExecutor(max_workers=min(at_once, len(runs))) as pool:
+        futures = [pool.submit(train_run, run, cfg, stop.is_requested) for run in runs]
+        while not all(future.done() for future in futures):
+            time.sleep(POLL_S)
+        return [future.result() for future in futures]
+
+
+def _machines(nodes: list[Node]) -> str:
+    cores, gpus = (sum(node.total.get(name, 0.0) for node in nodes) for name in ("CPU", "GPU"))
+    return f"{len(nodes)} machine{'s' * (len(nodes) > 1)} with {cores:g} cores and {gpus:g} GPUs"

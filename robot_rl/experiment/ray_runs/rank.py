@@ -1,0 +1,184 @@
+"""One process of a run on Ray: it trains in the thread of a Ray Train worker, and watches for what should stop it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import ExitCode, Interrupted, PeerError, UserError
+from robot_rl.experiment.launchers.exit_codes import find_code
+from robot_rl.experiment.ray_runs.cluster import count, is_leaving, list_nodes
+
+WATCH_S = 1.0
+"""Time between two looks at the cluster [s]."""
+LOCK_S = 20.0
+"""How long a process of the group before may take to end, which holds the run's lock [s]."""
+PEER_S = 2.0
+"""How long a process that lost the others waits, so that one of them can say why it ended [s]."""
+STOP = "stop"
+"""The file of a run's directory that asks its processes to save and end."""
+GROW = "a machine has joined the cluster"
+
+
+class EndedError(RuntimeError):
+    """A process ended in a way that another attempt of the same processes would not change.
+
+    Attributes:
+        code: The exit code.
+        line: The reason.
+    """
+
+    def __init__(self, code: int, line: str) -> None:
+        super().__init__(code, line)
+        self.code, self.line = code, line
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankCfg:
+    """What each process of a group is given.
+
+    Attributes:
+        run: The run's directory.
+        log: The file that the processes' output goes to.
+        options: Names that are true, of `robot_rl.experiment.training.train_frozen`.
+        need: Resources of a process.
+        step: Processes by which the group grows.
+        missing: Processes that the group lacks to its full size.
+        is_elastic: Whether the group may be of another size than the one before.
+    """
+
+    run: str
+    log: str
+    options: tuple[str, ...] = ()
+    need: Mapping[str, float] = field(default_factory=dict)
+    step: int = 1
+    missing: int = 0
+    is_elastic: bool = False
+
+
+class Watcher:
+    """A thread that looks for reasons to save and end: a notice for this machine, one that joined, a request.
+
+    Attributes:
+        reason: Why the training shall stop; empty: it shall not.
+    """
+
+    def __init__(self, cfg: RankCfg, node_id: str, *, is_first: bool) -> None:
+        self.reason = ""
+        self._cfg, self._node_id, self._is_first = cfg, node_id, is_first
+        self._seen_room, self._end = 0, threading.Event()
+        self._thread = threading.Thread(target=self._run, name="robot-rl-watch", daemon=True)
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+
+    def is_requested(self) -> bool:
+        """Return whether the training shall stop."""
+        return bool(self.reason)
+
+    def look(self) -> str:
+        """Return the reason to stop that there is now; empty where there is none."""
+        if is_leaving(self._node_id):
+            return "its machine is being taken away"
+        if not self._is_first:
+            return ""
+        if (Path(self._cfg.run) / STOP).exists():
+            return "it was asked to"
+        if self._cfg.missing:
+            found = max((count(node.free, self._cfg.need) for node in list_nodes()), default=0)
+            # Twice: of a process that has just ended, or a task between two others, the room is not for us.
+            self._seen_room = self._seen_room + 1 if found >= self._cfg.step else 0
+            return GROW if self._seen_room >= 2 else ""
+        return ""
+
+    def _run(self) -> None:
+        while not self.reason and not self._end.wait(WATCH_S):
+            with contextlib.suppress(Exception):  # The cluster's head may be away for a while.
+                self.reason = self.look()
+
+
+def train_rank(settings: Mapping[str, Any]) -> int:
+    """Train as one of the processes of a run; the function that Ray Train calls in each of its workers.
+
+    Args:
+        settings: The fields of a `RankCfg`.
+
+    Raises:
+        EndedError: It was stopped, or another attempt would not help.
+        PeerError: Another process was lost.
+    """
+    import ray
+
+    from robot_rl.experiment.run_dir import RunDir
+    from robot_rl.experiment.training import train_frozen
+
+    cfg = RankCfg(**settings)
+    sys.argv = ["robot-rl", "worker", cfg.run]
+    is_first = os.environ.get("RANK", "0") == "0"
+    run_dir, options = RunDir(Path(cfg.run)), dict.fromkeys(cfg.options, True)
+    node_id = ray.get_runtime_context().get_node_id()
+
+    def work(watcher: Watcher) -> None:
+        if is_first:
+            _wait_for_lock(run_dir.metrics_file)
+        train_frozen(run_dir, is_elastic=cfg.is_elastic, stop=watcher.is_requested, **options)
+
+    with output_to(Path(cfg.log)), Watcher(cfg, node_id, is_first=is_first) as watcher:
+        run_as_rank(lambda: work(watcher), lambda: watcher.reason)
+    return int(ExitCode.DONE)
+
+
+@contextlib.contextmanager
+def output_to(log: Path) -> Iterator[None]:
+    """Append what Python prints to a file, whole lines of it: Ray's own way adds lines of Ray's, and repeats some."""
+    with log.open("a", buffering=1) as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        yield
+
+
+def run_as_rank(work: Callable[[], None], reason: Callable[[], str]) -> None:
+    """Call `work`, and raise what ends it as an error that says whether another attempt helps.
+
+    Raises:
+        EndedError: It was stopped, or another attempt would not help.
+        PeerError: Another process was lost.
+    """
+    try:
+        work()
+    except Interrupted as stop:
+        raise EndedError(stop.exit_code, reason()) from None
+    except PeerError:
+        time.sleep(PEER_S)
+        raise
+    except Exception as error:
+        code = find_code(error)
+        if code is None or code == ExitCode.FAULT:
+            traceback.print_exc()
+            raise
+        raise EndedError(code, " ".join(str(error).split())) from None
+
+
+def _wait_for_lock(metrics_file: Path) -> None:
+    """Return when no other process trains the run; the processes of the group before may still be ending."""
+    from robot_rl.metrics.rows import refuse_locked
+
+    end = time.monotonic() + LOCK_S
+    while True:
+        try:
+            refuse_locked(metrics_file)
+            return
+        except UserError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)

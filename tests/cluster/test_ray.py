@@ -1,0 +1,172 @@
+"""launcher=ray on a real cluster: processes, machines and the command are killed, a notice comes, a job is sent."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from robot_rl.drill.compare import differing_rows, differing_tensors, rows_of
+from robot_rl.experiment.run_dir import RunDir
+from robot_rl.learn.checkpoints.checkpoint import latest_checkpoint
+from tests.cluster.ray_cluster import RayCluster, rows, wait_until
+
+pytestmark = pytest.mark.slow
+
+SMALL = ("task=cartpole", "num_envs=64", "num_threads=1", "save_interval=10")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    folder = Path(tempfile.mkdtemp(prefix="ray"))  # Ray's sockets need a short path.
+    cluster = RayCluster(folder, dashboard=True)
+    yield cluster
+    cluster.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+    assert cluster.processes() == []
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("root")
+
+
+def last(path):
+    found = rows(path)
+    return found[-1] if found else {"iteration": 0, "ranks": 0}
+
+
+def train(cluster, root, name, iterations, *words):
+    """Start a training of two machines with one process each."""
+    more = (f"max_iterations={iterations}", f"run_id={name}", "launcher=ray", "launcher.nodes=2")
+    return cluster.run(root, "train", *SMALL, *more, f"launcher.address={cluster.address}", *words)
+
+
+def finish(process, path, iterations, code=0):
+    """Wait for a training, and check that it did each iteration once; return what it printed."""
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == code, output
+    assert [row["iteration"] for row in rows(path)] == list(range(1, iterations + 1)), output
+    return output
+
+
+def test_killed_processes_are_replaced_and_the_run_is_the_same(cluster, root):
+    for name in ("undisturbed", "killed"):
+        path = root / "runs/cartpole" / name
+        process = train(cluster, root, name, 40)
+        if name == "killed":
+            wait_until(lambda path=path: last(path)["iteration"] >= 14, process=process)
+            os.kill(next(iter(cluster.workers().values())).pid, signal.SIGKILL)
+        output = finish(process, path, 40)
+        assert ("a process was lost; all start again" in output) == (name == "killed")
+    mine, other = (RunDir(root / "runs/cartpole" / name) for name in ("killed", "undisturbed"))
+    assert differing_tensors(latest_checkpoint(mine.path), latest_checkpoint(other.path)) == []
+    assert differing_rows(rows_of(mine.path), rows_of(other.path), 0) == []
+    assert {(row["ranks"], row["num_envs"], row["batch"]) for row in rows(mine.path)} == {(2, 64, 1024)}
+    assert cluster.busy() == []
+
+
+def test_a_lost_machine_leaves_a_smaller_group_that_grows_again(cluster, root):
+    path = root / "runs/cartpole/lost"
+    process = train(cluster, root, "lost", 200, "launcher.min_nodes=1")
+    wait_until(lambda: last(path)["iteration"] >= 14, process=process)
+    cluster.kill_node(cluster.raylets[-1])
+    wait_until(lambda: last(path)["ranks"] == 1, process=process)
+    cluster.add_node()
+    seen = []
+    wait_until(lambda: seen.append(last(path)) or seen[-1]["ranks"] == 2, process=process)
+    numbers = [row["iteration"] for row in seen]
+    assert numbers == sorted(numbers)  # To grow, it saved first.
+    output = finish(process, path, 200)
+    assert "a machine has joined the cluster" in output
+    assert {(row["ranks"], row["num_envs"]) for row in rows(path)} == {(1, 64), (2, 64)}
+
+
+def test_a_notice_saves_and_the_killed_command_goes_on(cluster, root):
+    path = root / "runs/cartpole/notice"
+    process = train(cluster, root, "notice", 120, "launcher.min_nodes=1")
+    wait_until(lambda: last(path)["iteration"] >= 12, process=process)
+    cluster.drain(cluster.raylets[-1])
+    seen = []
+    wait_until(lambda: seen.append(last(path)) or seen[-1]["ranks"] == 1, process=process)
+    numbers = [row["iteration"] for row in seen]
+    assert numbers == sorted(numbers)  # No iteration was done twice.
+    process.kill()
+    process.communicate()
+    wait_until(lambda: cluster.busy() == [])
+    cluster.kill_node(cluster.raylets[-1])
+    cluster.add_node()
+    process = train(cluster, root, "notice", 120, "launcher.min_nodes=1")
+    output = finish(process, path, 120)
+    assert "2 processes" in output
+    assert cluster.busy() == []
+
+
+def test_a_signal_saves_on_all_machines_and_the_same_command_goes_on(cluster, root):
+    path = root / "runs/cartpole/signal"
+    process = train(cluster, root, "signal", 200)
+    wait_until(lambda: last(path)["iteration"] >= 3, process=process)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 85, output
+    assert int(latest_checkpoint(path).name) == last(path)["iteration"]
+    assert not (path / "stop").exists()
+    done = last(path)["iteration"]
+    finish(train(cluster, root, "signal", done + 5), path, done + 5)
+
+
+def test_a_job_trains_without_the_command_that_submitted_it(cluster, root):
+    path = root / "runs/cartpole/job"
+    words = ("run_id=job", "max_iterations=15", "launcher=ray", f"launcher.address={cluster.dashboard}")
+    process = cluster.run(root, "train", *SMALL, *words)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    assert "job raysubmit_" in output
+    job = json.loads((path / "job.json").read_text())
+    assert job["launcher"] == "ray"
+    wait_until(lambda: last(path)["iteration"] == 15, 120)
+    watch = cluster.run(root, "watch", "job")
+    output, _ = watch.communicate(timeout=60)
+    assert watch.returncode == 0, output
+
+
+def test_a_sweep_is_as_many_runs_at_once_as_there_is_room_for(cluster, root):
+    words = ("-m", *SMALL, "seed=1,2,3", "'run_id=sweep-${seed}'".strip("'"), "max_iterations=4")
+    process = cluster.run(root, "train", *words, "launcher=ray", f"launcher.address={cluster.address}")
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, output
+    for seed in (1, 2, 3):
+        assert f"sweep-{seed}: exit code 0" in output
+        assert last(root / f"runs/cartpole/sweep-{seed}")["iteration"] == 4
+    assert cluster.busy() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("launcher.cpus=64",), "launcher.cpus=64: 1 processes with 64 CPU each do not fit into a cluster with 2"),
+        (("launcher.gpus=8",), "launcher.gpus=8: 1 processes with 8 GPU each do not fit into a cluster with 0"),
+    ],
+)
+def test_more_than_the_cluster_has_is_one_line(cluster, root, words, line):
+    address = f"launcher.address={cluster.address}"
+    process = cluster.run(root, "train", *SMALL, "run_id=refused", "launcher=ray", "launcher.ranks=1", address, *words)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, output
+    assert output.count("\n") == 1
+    assert line in output
+    assert not (root / "runs/cartpole/refused").exists()
+
+
+def test_without_a_cluster_one_is_started_and_ended(root):
+    environ = {**os.environ, "RAY_TMPDIR": str(root), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "robot_rl.cli.main", "train", *SMALL, "run_id=laptop", "max_iterations=3"]
+    command += ["launcher=ray", "launcher.nodes=2", "launcher.address=local"]
+    done = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert last(root / "runs/cartpole/laptop")["ranks"] == 2
