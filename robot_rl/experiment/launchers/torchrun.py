@@ -28,10 +28,10 @@ SHUTDOWN_S = 120
 LINGER_S = 0.3
 """How long a process stays after it has returned [s]."""
 PRELOADED = (
-    *("torch", "tensordict", "warp", "mujoco.batch", "mujoco_warp", "rsl_rl.runners", "torch.utils.tensorboard.writer"),
-    *("robot_rl.cli.worker", "robot_rl.experiment.training", "robot_rl.learn.runner", "robot_rl_envs.env"),
+    *("torch", "tensordict", "warp", "mujoco.batch", "torch.utils.tensorboard.writer", "robot_rl.cli.worker"),
+    *("robot_rl.experiment.training", "robot_rl.learn.runner", "robot_rl_envs.env"),
 )
-"""What a process of a run imports. None of it starts a thread or looks for a GPU, so that it can be done once, in a
+"""What every process of a run imports. None of it starts a thread or looks for a GPU, so that it can be done once, in a
 server from which the processes are forked; those that replace lost ones begin at once."""
 
 
