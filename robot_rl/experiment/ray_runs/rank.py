@@ -21,7 +21,7 @@ WATCH_S = 1.0
 """Time between two looks at the cluster [s]."""
 LOCK_S = 20.0
 """How long a process of the group before may take to end, which holds the run's lock [s]."""
-PEER_S = 2.0
+PEER_S = 1.0
 """How long a process that lost the others waits, so that one of them can say why it ended [s]."""
 STOP = "stop"
 """The file of a run's directory that asks its processes to save and end."""
