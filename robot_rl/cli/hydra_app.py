@@ -10,6 +10,7 @@ import itertools
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -43,8 +44,9 @@ def launch(arguments: Sequence[str], job: Callable[[dict[str, Any]], Any], gpus:
     for override in overrides:
         if override.is_sweep_override() and override.is_interval_sweep():
             raise UserError(f"'{override.input_line}': an interval is for sweeper=optuna; write key=a,b,c")
-    _store(nodes)
-    _run([*flags, *_with_options(overrides)], job)
+    with tempfile.TemporaryDirectory(prefix="robot-rl-") as folder:  # Hydra writes a file for every sweep.
+        _store(nodes, folder)
+        _run([*flags, *_with_options(overrides)], job)
 
 
 def check_words(
@@ -157,14 +159,14 @@ def _plain(dotted: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in dotted.items() if "${" not in str(value)}
 
 
-def _store(nodes: dict[str, dict[str, Any]]) -> None:
-    """Register the primary config and one node a task in Hydra's store."""
+def _store(nodes: dict[str, dict[str, Any]], folder: str) -> None:
+    """Register the primary config and one node a task in Hydra's store; `folder` is for Hydra's own files."""
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
     hydra = {
         "run": {"dir": "."},
-        "sweep": {"dir": ".", "subdir": "."},
+        "sweep": {"dir": folder, "subdir": "."},
         "output_subdir": None,
         "job": {"chdir": False, "name": "train"},
     }

@@ -201,11 +201,14 @@ def _say(line: str, code: int) -> int:
 def _interrupted(stop: Interrupted) -> int:
     if stop.checkpoint is None:
         return _say(str(stop), stop.exit_code)
+    from robot_rl.experiment.launchers.launcher import launcher_words
     from robot_rl.experiment.run_dir import RunDir
 
     kept = "the state is saved" if stop.saved else f"the state of iteration {int(stop.checkpoint.name)} is saved"
-    run = RunDir(stop.checkpoint.parent.parent).words
-    return _say(f"{stop}; {kept}, go on with: robot-rl resume {run}", stop.exit_code)
+    run, launcher = RunDir(stop.checkpoint.parent.parent), ""
+    with contextlib.suppress(UserError, OSError):
+        launcher = launcher_words(run.read_config().get("launcher"))
+    return _say(f"{stop}; {kept}, go on with: robot-rl resume {run.words}{launcher}", stop.exit_code)
 
 
 def _disk_full(error: BaseException) -> bool:

@@ -131,10 +131,12 @@ def _read_job(
     options: Options, run_dir: "RunDir", made_by: str, used: frozenset[str]
 ) -> tuple["ClusterJob", list[str]]:
     """Return the job of a run and these options, and notes on it."""
+    from robot_rl.experiment.agreement import check_settings
     from robot_rl.experiment.trust import named_code
     from robot_rl.manifests.job import ClusterJob
 
     record = run_dir.read_config()
+    check_settings(run_dir, record)
     settings = record["config"]
     code = named_code(settings)
     shape = _shape(options, record.get("launcher"))

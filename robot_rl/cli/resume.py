@@ -12,6 +12,7 @@ of metrics.jsonl after the checkpoint are removed.
 launcher=<name> lets a launcher start the processes, as for robot-rl train.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     """Continue a run."""
     from robot_rl.cli.launching import read_launcher_words
     from robot_rl.experiment.inputs import resolve_inputs
+    from robot_rl.experiment.run_lock import is_trained
     from robot_rl.experiment.settings import load
     from robot_rl.experiment.training import go_on
     from robot_rl.learn.ranks import make_ranks
@@ -49,6 +51,9 @@ def run(arguments: Sequence[str]) -> int:
             raise UserError(f"{key}={changes[key]}: cannot be changed in a run; start a new run with init_from=")
     if launcher is not None and not launcher.is_this_process:
         return _launch(run_dir, changes, options, launcher)
+    if "launcher" in run_dir.read_config() and not is_trained(run_dir):
+        right = f"robot-rl worker {shlex.quote(str(run_dir.path))} begins it"
+        raise UserError(f"run={run_dir.run_id}: has no checkpoint to go on from; {right}")
     cfg = resolve_inputs(load(run_dir, changes, trust=options.trust))
     ranks = make_ranks(cfg.device)
     go_on(run_dir, cfg, ranks, allow_resize=options.allow_resize, fresh_worlds=options.fresh_worlds)

@@ -12,6 +12,7 @@ Ctrl-C ends the watching, not the training.
 """
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,8 @@ def run(arguments: Sequence[str]) -> int:
             progress(row)
     if done >= last:
         print(f"done: {run_dir.path}")
+    elif not done:
+        print(f"not begun yet; robot-rl worker {shlex.quote(str(run_dir.path))} begins it where nobody trains it")
     else:
         print(f"after {done} of {last} iterations; robot-rl resume {run_dir.words} goes on where nobody trains it")
     return 0

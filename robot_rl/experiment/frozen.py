@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import UserError
+from robot_rl.errors import ExitCode, UserError
 from robot_rl.experiment.agreement import changes
 from robot_rl.experiment.inputs import resolve_inputs
 from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher
@@ -21,6 +21,7 @@ from robot_rl.experiment.run_lock import RunLock, is_trained
 from robot_rl.experiment.settings import TrainCfg, load
 from robot_rl.experiment.training import find_begun, free_changes
 from robot_rl.experiment.trust import named_code
+from robot_rl.files import write_atomic
 from robot_rl.metrics.rows import refuse_locked
 
 LAUNCHER = "launcher"
@@ -41,7 +42,8 @@ def launch_all(cfgs: Sequence[TrainCfg], launcher: Launcher) -> int:
     with contextlib.ExitStack() as undo:
         runs = [freeze(cfg, launcher, undo) for cfg in cfgs]
         code = launcher.launch(runs, _folder(runs[0]))
-        if code == 0:
+        # What was begun, or saved, stays; `undo` itself leaves a run in which something was learned.
+        if code not in (ExitCode.USER, ExitCode.REQUEUE, ExitCode.INTERRUPTED):
             undo.pop_all()
     return code
 
@@ -62,7 +64,9 @@ def freeze(cfg: TrainCfg, launcher: Launcher, undo: contextlib.ExitStack) -> Fro
     if begun := find_begun(cfg):
         run_dir = RunDir(Path(begun))
         refuse_locked(run_dir.metrics_file)
-        _note(run_dir, load(run_dir, free_changes(run_dir, cfg), trust=True), launcher)
+        kept = load(run_dir, free_changes(run_dir, cfg), trust=True)
+        _check_size(run_dir, kept, launcher)
+        undo.callback(_note(run_dir, kept, launcher))
         return FrozenRun(run_dir=run_dir, options=options)
     if waiting := _find_waiting(cfg):
         return FrozenRun(run_dir=waiting, options=options)
@@ -108,9 +112,15 @@ def resume_with(run_dir: RunDir, changed: Mapping[str, Any], launcher: Launcher,
     cfg = resolve_inputs(load(run_dir, changed, trust="trust=true" in options))
     _check_divides(cfg.num_envs, launcher)
     refuse_locked(run_dir.metrics_file)
-    _note(run_dir, cfg, launcher)
+    if "allow_resize=true" not in options:
+        _check_size(run_dir, cfg, launcher)
     run = FrozenRun(run_dir=run_dir, options=tuple(dict.fromkeys((*_options(cfg), *options))))
-    return launcher.launch([run], _folder(run))
+    with contextlib.ExitStack() as undo:
+        undo.callback(_note(run_dir, cfg, launcher))
+        code = launcher.launch([run], _folder(run))
+        if code != ExitCode.USER:
+            undo.pop_all()
+    return code
 
 
 def _check_divides(num_envs: int, launcher: Launcher) -> None:
@@ -123,17 +133,39 @@ def _options(cfg: TrainCfg) -> tuple[str, ...]:
     return ("trust=true",) if named_code(cfg.tree) else ()
 
 
-def _note(run_dir: RunDir, cfg: TrainCfg, launcher: Launcher) -> None:
-    """Record changed settings and the launcher of a run that goes on."""
+def _check_size(run_dir: RunDir, cfg: TrainCfg, launcher: Launcher) -> None:
+    """Refuse another number of worlds or processes than those of a run's newest checkpoint.
+
+    A launcher with processes that may be more or fewer deals the worlds out again itself.
+    """
+    from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, load_checkpoint
+    from robot_rl.learn.checkpoints.worlds import check_size
+
+    if is_trained(run_dir) and not launcher.is_elastic:
+        check_size(load_checkpoint(good_checkpoint(run_dir.path))[1], cfg.num_envs, launcher.size)
+
+
+def _note(run_dir: RunDir, cfg: TrainCfg, launcher: Launcher) -> Callable[[], None]:
+    """Record changed settings and the launcher of a run that goes on; return what takes that back.
+
+    It is taken back only where no process has written to run.yaml since.
+    """
     from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, load_checkpoint
 
-    record = run_dir.read_config()
+    before, record = run_dir.config_file.read_bytes(), run_dir.read_config()
     new = changes(record["config"], cfg.tree)
     if is_trained(run_dir) and (new["changed"] or "gone" in new):
         done = load_checkpoint(good_checkpoint(run_dir.path))[1]["iteration"]
         run_dir.note_resumed(cfg.tree, sys.argv, done, changes=new)
     if record.get(LAUNCHER) != launcher.settings():
         run_dir.add_to_config({LAUNCHER: launcher.settings()})
+    written = run_dir.config_file.read_bytes()
+
+    def restore() -> None:
+        if run_dir.config_file.read_bytes() == written != before:
+            write_atomic(run_dir.config_file, before.decode())
+
+    return restore
 
 
 def _undo(lock: RunLock) -> None:

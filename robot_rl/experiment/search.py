@@ -19,13 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from robot_rl.errors import ExitCode, Interrupted, UserError
+from robot_rl.errors import ExitCode, Interrupted, UserError, suggest
 from robot_rl.experiment.launchers import get_launcher
 from robot_rl.experiment.launchers.launcher import COMMAND, read_job
 from robot_rl.experiment.run_dir import RunDir, check_run_id, task_folder
 from robot_rl.experiment.settings import TrainCfg
 from robot_rl.experiment.watch import has_job
+from robot_rl.metrics.rows import wait_for_lock
 from robot_rl.metrics.writers import read_metrics
+from robot_rl.processes import tied
 
 FOLDER = ".searches"
 """The folder of a root with the storage and the logs of its searches."""
@@ -34,6 +36,8 @@ STEPS = 50
 """At so many points of a trial pruning is decided; Optuna stores each."""
 LAST = 0.1
 """A trial's result is the mean of its metric over this share of its rows, the newest ones."""
+LOCK_S = 60.0
+"""How long a run may still be trained by a process of the search before [s]."""
 QUIET_S = 60.0
 """A job that its scheduler does not know, and that wrote nothing for so long, is over [s]."""
 
@@ -233,7 +237,8 @@ class Search:
         values = [f"{key}={value}" for key, value in trial.params.items()]
         command = [sys.executable, "-m", COMMAND, "train", *self.words, *values, f"run_id={run_id}"]
         log = open(self._folder() / f"{run_id}.log", "a")  # noqa: SIM115 - closed when the run is over.
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        wait_for_lock(run_dir.metrics_file, LOCK_S)  # Of a search that was killed, whose runs are still saving.
+        process = subprocess.Popen(tied(command), stdout=log, stderr=log, start_new_session=True)
         steps = self.study.trials[trial.number].intermediate_values
         self.running.append(
             Trial(trial=trial, run_dir=run_dir, process=process, log=log, reported=max(steps, default=0))
@@ -274,8 +279,6 @@ class Search:
         rows: Sequence[Mapping[str, Any]] = []
         with contextlib.suppress(OSError, UserError):
             rows = read_metrics(trial.run_dir.path)
-        if rows and len(rows) >= STEPS and not any(metric in row for row in rows):
-            raise UserError(f"sweeper.metric={metric}: is not among the metrics of {trial.run_dir.path}")
         return [(row["iteration"], float(row[metric])) for row in rows if _is_number(row.get(metric))]
 
     def _close(self, trial: Trial, values: Sequence[tuple[int, float]]) -> None:
@@ -291,6 +294,10 @@ class Search:
         if trial.is_pruned:
             self.study.tell(trial.trial, state=TrialState.PRUNED)
             self.say(f"{name}: pruned after {values[-1][0]} iterations at {values[-1][1]:.4g}")
+        elif not values and code == 0 and (known := _metrics_of(trial.run_dir)):
+            metric = self.study.user_attrs["metric"]
+            self.study.tell(trial.trial, state=TrialState.FAIL)
+            raise UserError(f"sweeper.metric={metric}: {name} has no such metric; {suggest(metric, known)}")
         elif tail and (code == 0 or self._is_complete(values)):
             result = math.fsum(tail) / len(tail)
             self.study.tell(trial.trial, result)
@@ -336,6 +343,14 @@ def check_installed() -> None:
 
     if find_spec("optuna") is None:
         raise UserError("sweeper=optuna: Optuna is not installed; pip install 'robot-rl[optuna]'")
+
+
+def _metrics_of(run_dir: RunDir) -> list[str]:
+    """Return the names in a run's newest row of metrics; none where it has no rows."""
+    with contextlib.suppress(OSError, UserError):
+        rows = read_metrics(run_dir.path)
+        return list(rows[-1]) if rows else []
+    return []
 
 
 def _is_number(value: Any) -> bool:

@@ -259,7 +259,8 @@ class Executor:
 
 def start_process(words: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes]:
     """Start a step in a session of its own, so that a terminal's Ctrl-C reaches it only once: through this process."""
-    from robot_rl.sim2sim.binary import runtime_environment, tied
+    from robot_rl.processes import tied
+    from robot_rl.sim2sim.binary import runtime_environment
 
     return subprocess.Popen(
         tied(resolve_program(words)),

@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import sys
+import time
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from robot_rl.errors import UserError
 from robot_rl.files import open_plain, read_plain
 
 NAME = "metrics.jsonl"
+LOCK_POLL_S = 0.2
 BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 """How the system says that someone else holds a lock; other errors mean that the file system has no locks."""
 
@@ -181,6 +183,23 @@ def refuse_locked(path: Path) -> None:
     """
     if os.path.lexists(path):
         lock(path).close()
+
+
+def wait_for_lock(path: Path, patience_s: float) -> None:
+    """Return when no other process has a file open for appending.
+
+    Raises:
+        UserError: One still has it after `patience_s` [s].
+    """
+    end = time.monotonic() + patience_s
+    while True:
+        try:
+            refuse_locked(path)
+            return
+        except UserError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(LOCK_POLL_S)
 
 
 def iteration_of(line: bytes) -> int | None:

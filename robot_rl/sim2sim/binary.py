@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import UserError, as_user_error
+from robot_rl.processes import tied
 
 STOP_S = 5.0
 NICENESS = -15
@@ -50,19 +51,6 @@ def high_priority() -> Iterator[None]:
     finally:
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, before)
-
-
-_TIE = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
-if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
-"""
-
-
-def tied(words: Sequence[str]) -> list[str]:
-    """Return a command line that gets SIGTERM when this process dies, however it dies."""
-    return [sys.executable, "-ISc", _TIE, str(os.getpid()), *words]
 
 
 def end_process(process: subprocess.Popen[Any]) -> None:

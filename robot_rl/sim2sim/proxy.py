@@ -28,7 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from robot_rl.sim2sim.binary import end_process, high_priority, load_runtime, read_report, tied
+from robot_rl.processes import tied
+from robot_rl.sim2sim.binary import end_process, high_priority, load_runtime, read_report
 from robot_rl.sim2sim.faults import KINDS, Fault, Journal, Mutator, dump_faults, load_faults
 
 INTRUDER = 0x0BAD

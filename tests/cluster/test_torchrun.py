@@ -102,6 +102,21 @@ def test_a_notice_saves_ends_with_its_code_and_the_same_command_goes_on(root, nu
     check_same(root, name)
 
 
+def test_processes_do_not_outlive_a_killed_launcher_and_the_same_command_goes_on(root):
+    process = train(root, "orphans")
+    path = root / "runs/cartpole/orphans"
+    wait_for(process, path, 12)
+    mine = workers(process)
+    process.kill()
+    process.communicate()
+    assert psutil.wait_procs(mine, timeout=60)[1] == []
+    assert int(latest_checkpoint(path).name) == len(iterations(path))
+    process = train(root, "orphans")
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, output
+    check_same(root, "orphans")
+
+
 def test_a_refused_setting_is_one_line_without_another_attempt(root):
     process = train(root, "refused", "init_from=undisturbed", "actor.hidden=[8]")
     output, _ = process.communicate(timeout=180)

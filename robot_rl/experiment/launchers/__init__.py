@@ -46,6 +46,8 @@ def get_launcher(name: str) -> type[Launcher]:
     found = load(LAUNCHERS, name, "launcher", own)
     if not (isinstance(found, type) and issubclass(found, Launcher)):
         raise UserError(f"launcher={name}: is {found!r}, must be a subclass of {Launcher.__module__}.Launcher")
+    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+        raise UserError(f"launcher={name}: {found.__qualname__} has no {', '.join(missing)}; define it")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ class Freeze(Launcher):
         """Print how the runs can be started."""
         for run in runs:
             sys.stdout.write(f"{run.run_dir.path}\n")
-        words = runs[0].run_dir.words
-        sys.stdout.write(f"start it: robot-rl manifest {words} target=, or robot-rl worker {runs[0].run_dir.path}\n")
+        first = runs[0].run_dir
+        worker = f"robot-rl worker {shlex.quote(str(first.path))}"
+        sys.stdout.write(f"start it: robot-rl manifest {first.words} target=, or {worker}\n")
         return 0

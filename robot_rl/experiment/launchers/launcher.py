@@ -22,6 +22,7 @@ from robot_rl.experiment.run_dir import RunDir
 from robot_rl.files import read_plain, write_atomic
 from robot_rl.manifests.quantities import read_seconds
 
+PARTITION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:@+/-]{0,199}")
 NAME = re.compile(r"[A-Za-z0-9][\w.:-]{0,99}")
 MOST_NODES, MOST_RANKS = 4096, 1024
 COMMAND = "robot_rl.cli.main"
@@ -86,11 +87,18 @@ class Launcher(ABC):
             if not low <= value <= high:
                 raise UserError(f"launcher.{key}={value}: must be at least {low} and at most {high}")
         read_seconds(self.time, "launcher.time")
+        if self.partition and not PARTITION.fullmatch(self.partition):
+            raise UserError(f"launcher.partition={self.partition}: must be of letters, digits and _ . , : @ + / -")
         if self.gpus and self.ranks_a_node > self.gpus:
             raise UserError(
                 f"launcher.ranks={self.ranks}: more processes than launcher.gpus={self.gpus} on a machine; each has a "
                 "GPU of its own"
             )
+
+    @property
+    def is_elastic(self) -> bool:
+        """Return whether a run may go on with more or fewer processes than before."""
+        return False
 
     @property
     def is_this_process(self) -> bool:
@@ -142,6 +150,15 @@ class Launcher(ABC):
     def cancel(cls, job: str) -> None:
         """End a job, whose processes save and exit."""
         raise UserError(f"launcher={cls.name}: has no jobs that could be ended")
+
+
+def launcher_words(record: Any) -> str:
+    """Return the words of the command line that choose the launcher in a run.yaml; empty for one process, or none."""
+    if not isinstance(record, dict) or record.get("nodes", 1) * record.get("ranks", 1) == 1:
+        return ""
+    names = [name for name in ("nodes", "ranks", "gpus") if record.get(name) not in (None, 0) and name in record]
+    words = [f"launcher.{name}={record[name]}" for name in names if (name, record[name]) != ("nodes", 1)]
+    return " ".join(["", f"launcher={record.get('name')}", *words])
 
 
 def write_job(run_dir: RunDir, launcher: str, job: str) -> None:

@@ -14,6 +14,7 @@ from typing import ClassVar, TextIO
 from robot_rl.errors import Interrupted, UserError
 from robot_rl.experiment import signals
 from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher
+from robot_rl.processes import tied
 
 POLL_S = 0.1
 LOG = "output.log"
@@ -53,7 +54,11 @@ class Local(Launcher):
                     run = waiting.pop(0)
                     log = open(run.run_dir.path / LOG, "a")  # noqa: SIM115 - closed when the run is over.
                     process = subprocess.Popen(
-                        run.command(here=True), stdout=log, stderr=log, start_new_session=True, env=self._environment()
+                        tied(run.command(here=True)),
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                        env=self._environment(),
                     )
                     training[process] = run, log
                 for process in [process for process in training if process.poll() is not None]:

@@ -58,6 +58,11 @@ class Ray(Launcher):
         if not self.address:
             raise UserError("launcher.address=: must be auto, host:port, or http://host:port of a dashboard")
 
+    @property
+    def is_elastic(self) -> bool:
+        """Return whether a run may go on with fewer machines than it has."""
+        return 0 < self.min_nodes < self.nodes
+
     def check(self) -> None:
         """Connect to the cluster; raise UserError where there is none, or it has too few GPUs or cores."""
         if "RANK" in os.environ:

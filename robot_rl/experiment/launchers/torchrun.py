@@ -7,6 +7,7 @@ import importlib
 import logging
 import multiprocessing
 import os
+import select
 import signal
 import socket
 import sys
@@ -110,7 +111,7 @@ class Torchrun(Launcher):
 
         with tempfile.TemporaryDirectory(prefix="robot-rl-") as codes, _environment(self._variables()), _quiet():
             try:
-                elastic_launch(self._config(run, codes), work)(run.words(here=True), codes)
+                elastic_launch(self._config(run, codes), work)(run.words(here=True), codes, os.getpid())
             except SignalException as stop:
                 silent = ExitCode.INTERRUPTED if stop.sigval == signal.SIGINT else ExitCode.REQUEUE
                 return exit_codes.combine(exit_codes.read(Path(codes))) or int(silent)
@@ -160,17 +161,19 @@ class Torchrun(Launcher):
         to_stderr(f"a process ended by {how}{again}; the run goes on with the same command and its run_id=")
 
 
-def work(words: list[str], codes: str) -> None:
+def work(words: list[str], codes: str, launcher: int) -> None:
     """Train as one of the processes; exit with another code than 0 only where all are to start again.
 
     Args:
         words: What follows `robot-rl` on its command line.
         codes: The directory for the exit codes.
+        launcher: The process of the launcher: where it ends, this one saves and ends, too.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     os.setsid()  # Ctrl-C reaches the launcher, which passes it on, once.
     import torch.distributed as dist
 
+    threading.Thread(target=_end_with, args=(launcher,), daemon=True).start()
     os.environ[exit_codes.VARIABLE] = codes
     sys.argv = ["robot-rl", *words]
     code = importlib.import_module(COMMAND).main(words)
@@ -182,6 +185,17 @@ def work(words: list[str], codes: str) -> None:
     leave = threading.Timer(LINGER_S, os._exit, (0,))
     leave.daemon = True
     leave.start()
+
+
+def _end_with(launcher: int) -> None:
+    """Give this process notice when the launcher has ended."""
+    try:
+        descriptor = os.pidfd_open(launcher)
+    except ProcessLookupError:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return
+    select.select([descriptor], [], [])
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextlib.contextmanager

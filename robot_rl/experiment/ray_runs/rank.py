@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import ExitCode, Interrupted, PeerError, UserError
+from robot_rl.errors import ExitCode, Interrupted, PeerError
 from robot_rl.experiment.launchers.exit_codes import find_code
 from robot_rl.experiment.ray_runs.cluster import count, is_leaving, list_nodes
 
@@ -123,6 +123,7 @@ def train_rank(settings: Mapping[str, Any]) -> int:
 
     from robot_rl.experiment.run_dir import RunDir
     from robot_rl.experiment.training import train_frozen
+    from robot_rl.metrics.rows import wait_for_lock
 
     cfg = RankCfg(**settings)
     sys.argv = ["robot-rl", "worker", cfg.run]
@@ -132,7 +133,7 @@ def train_rank(settings: Mapping[str, Any]) -> int:
 
     def work(watcher: Watcher) -> None:
         if is_first:
-            _wait_for_lock(run_dir.metrics_file)
+            wait_for_lock(run_dir.metrics_file, LOCK_S)
         train_frozen(run_dir, is_elastic=cfg.is_elastic, stop=watcher.is_requested, **options)
 
     with output_to(Path(cfg.log)), Watcher(cfg, node_id, is_first=is_first) as watcher:
@@ -167,18 +168,3 @@ def run_as_rank(work: Callable[[], None], reason: Callable[[], str]) -> None:
             traceback.print_exc()
             raise
         raise EndedError(code, " ".join(str(error).split())) from None
-
-
-def _wait_for_lock(metrics_file: Path) -> None:
-    """Return when no other process trains the run; the processes of the group before may still be ending."""
-    from robot_rl.metrics.rows import refuse_locked
-
-    end = time.monotonic() + LOCK_S
-    while True:
-        try:
-            refuse_locked(metrics_file)
-            return
-        except UserError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.2)

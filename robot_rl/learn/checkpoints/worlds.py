@@ -48,6 +48,16 @@ def read_own(path: Path, meta: Mapping[str, Any], ranks: Ranks) -> dict[str, Ten
     return under(load_worlds(path, ranks.rank) or {}, OWN)
 
 
+def check_size(meta: Mapping[str, Any], num_envs: int, processes: int) -> None:
+    """Raise UserError where a checkpoint's worlds or processes, in all, are not as many; `meta` describes it."""
+    before, now = (meta.get("worlds", 0), meta.get("processes", 1)), (num_envs, processes)
+    if before[0] and before != now:
+        raise UserError(
+            f"num_envs={now[0]} in {_processes(now[1])}: the run has {before[0]} in {_processes(before[1])}; go on "
+            "with as many, or give allow_resize=true to divide its worlds again"
+        )
+
+
 def read_worlds(
     path: Path,
     meta: Mapping[str, Any],
@@ -69,11 +79,8 @@ def read_worlds(
     if not count:
         tell(f"checkpoint {path}: holds no worlds, they begin again")
         return {}
-    if before != now and not allow_resize:
-        raise UserError(
-            f"num_envs={now[0]} in {_processes(now[1])}: the run has {before[0]} in {_processes(before[1])}; go on "
-            "with as many, or give allow_resize=true to divide its worlds again"
-        )
+    if not allow_resize:
+        check_size(meta, *now)
     own = pack(env, live)
     if before == now:
         saved = load_worlds(path, ranks.rank) or {}

@@ -7,7 +7,7 @@ import yaml
 
 from robot_rl.experiment.frozen import launch_all
 from robot_rl.experiment.launchers import describe_launchers, read_launcher
-from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, read_job, write_job
+from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher, launcher_words, read_job, write_job
 from robot_rl.experiment.run_dir import RunDir, config_hash
 from robot_rl.experiment.settings import default_tree, resolve
 from robot_rl.experiment.tree import override
@@ -56,6 +56,7 @@ def settings(**changes):
         (["launcher.ranks=2"], "launcher.ranks=2: says not which launcher; add launcher="),
         (["launcher=local", "launcher.ranks=2"], "launcher.ranks=2: has no effect on launcher=local"),
         (["launcher=slurm", "launcher.time=soon"], "launcher.time=soon: no time"),
+        (["launcher=freeze", "launcher.partition=a b"], "launcher.partition=a b: must be of letters"),
         (["~launcher"], "'~launcher': write launcher=<name>"),
     ],
 )
@@ -182,6 +183,69 @@ def test_resuming_with_a_launcher_notes_what_was_changed(run, in_tmp, recorder, 
     assert record["resumed"][-1]["changed"] == {"max_iterations": 3}
     assert run("worker", "runs/cartpole/mine")[0] == 0
     assert len((in_tmp / "runs/cartpole/mine/metrics.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["resume", "mine", "num_envs=8"], "num_envs=8 in 1 process: the run has 4 in 1 process; go on with as many"),
+        (["resume", "mine", "launcher.ranks=2"], "num_envs=4 in 2 processes: the run has 4 in 1 process"),
+        (["train", "task=cartpole", "num_envs=4", "run_id=mine", "launcher.ranks=2"], "num_steps="),
+    ],
+)
+def test_another_number_of_worlds_is_refused_before_anything_is_written(
+    run, in_tmp, recorder, monkeypatch, words, line
+):
+    launch_all([settings()], recorder)
+    run("worker", "runs/cartpole/mine")
+    before = (in_tmp / "runs/cartpole/mine/run.yaml").read_bytes()
+    monkeypatch.setattr("robot_rl.experiment.launchers.get_launcher", lambda name: Recorder)
+    code, _, errors = run(*words, "launcher=recorder")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert line in errors
+    assert (in_tmp / "runs/cartpole/mine/run.yaml").read_bytes() == before
+
+
+def test_what_a_launcher_refuses_late_is_taken_back(run, in_tmp, recorder, monkeypatch):
+    launch_all([settings()], recorder)
+    run("worker", "runs/cartpole/mine")
+    before = (in_tmp / "runs/cartpole/mine/run.yaml").read_bytes()
+    monkeypatch.setattr("robot_rl.experiment.launchers.get_launcher", lambda name: Recorder)
+    Recorder.code = 2
+    assert run("resume", "mine", "max_iterations=9", "launcher=recorder")[0] == 2
+    assert (in_tmp / "runs/cartpole/mine/run.yaml").read_bytes() == before
+
+
+def test_a_frozen_run_that_has_not_begun_says_how_it_begins(run, in_tmp, recorder, monkeypatch):
+    launch_all([settings()], recorder)
+    code, _, errors = run("resume", "mine")
+    assert (code, "robot-rl worker runs/cartpole/mine begins it" in errors) == (2, True)
+    monkeypatch.setattr("robot_rl.experiment.watch.PATIENCE_S", -1.0)
+    code, output, _ = run("watch", "mine")
+    assert (code, "not begun yet; robot-rl worker runs/cartpole/mine begins it" in output) == (0, True)
+
+
+def test_the_hint_names_the_launcher_of_several_processes():
+    record = {"name": "torchrun", "nodes": 1, "ranks": 2, "gpus": 0}
+    assert launcher_words(record) == " launcher=torchrun launcher.ranks=2"
+    assert launcher_words(record | {"nodes": 3, "gpus": 2}).endswith(
+        "launcher.nodes=3 launcher.ranks=2 launcher.gpus=2"
+    )
+    assert launcher_words({"name": "local"}) == launcher_words(None) == ""
+
+
+def test_a_launcher_without_launch_is_one_line(run, in_tmp):
+    (in_tmp / "mine.py").write_text(
+        "from robot_rl.experiment.launchers.launcher import Launcher\nclass Bad(Launcher):\n    name = 'bad'\n"
+    )
+    code, _, errors = run("train", "task=cartpole", "num_envs=4", "launcher=mine:Bad")
+    assert code == 2
+    assert "launcher=mine:Bad: Bad has no launch; define it" in errors
+
+
+def test_a_sweep_leaves_no_file_of_hydras(run, in_tmp):
+    run("train", "-m", "task=cartpole", "num_envs=4", "seed=1,2", "launcher=freeze")
+    assert sorted(path.name for path in in_tmp.iterdir()) == ["runs"]
 
 
 def test_every_launcher_has_a_line_and_settings_of_plain_types():

@@ -22,7 +22,7 @@ class Process:
     started: list = []  # noqa: RUF012
 
     def __init__(self, command, **_):
-        words = dict(word.split("=", 1) for word in command if "=" in word)
+        words = dict(word.split("=", 1) for word in command if "=" in word and "\n" not in word)
         self.path = Process.root / "cartpole" / words["run_id"]
         self.gamma, self.returncode, self.pid = float(words["ppo.gamma"]), None, -1
         self.path.mkdir(parents=True, exist_ok=True)
@@ -104,6 +104,15 @@ def test_another_search_under_the_same_name_is_refused(make):
 def test_the_launcher_may_be_another_one_when_the_search_goes_on(make):
     make(trials=1)[0].run()
     assert make(trials=2, words=("task=cartpole", "launcher=torchrun"))[0].run() == 0
+
+
+def test_a_metric_that_the_runs_lack_ends_the_search_after_one(make):
+    search, _ = make(metric="tracking/uprigt", direction="maximize")
+    with pytest.raises(
+        UserError, match=r"sweeper\.metric=tracking/uprigt: search-0000 has no such metric; did you mean"
+    ):
+        search.run()
+    assert len(Process.started) == 1
 
 
 def test_a_metric_of_ones_own_needs_a_direction(make):
