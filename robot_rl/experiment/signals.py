@@ -63,6 +63,7 @@ class EndingSignals:
         for number, handler in self._previous.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._previous = {}
+        self.signal, self.phase, self.has_failed = 0, START, False
         sys.unraisablehook = self._hook
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""On a Ray cluster, or as jobs of one: lost processes and machines are replaced, notices heeded, sizes elastic."""
+"""A Ray cluster, or jobs of one: lost processes and machines are replaced, notices heeded."""
 
 from __future__ import annotations
 
