@@ -153,8 +153,9 @@ def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) ->
     flow = make(source, cfg).with_bounds(parts.gates)
     if not is_local:
         return _write(flow, cfg, options, parts)
-    if parts.platforms or options.out or options.image:
-        raise UserError("target=local: platform., out= and image= are for clusters; leave them out")
+    given = {word.partition("=")[0] for word in words} & {"out", "image", "gpus", "cpus", "time"}
+    for name in sorted(given) + [f"platform.{name}" for name in parts.platforms]:
+        raise UserError(f"{name}: is for clusters, this is target=local; leave it out, or give target=")
     return _run_here(flow, cfg, options.jobs, {"flow": source, "options": [w for w in words if _is_kept(w)]})
 
 
