@@ -58,8 +58,8 @@ runtime: $(RUNTIME)  ## build the robot binary and its Python module, and instal
 test-deploy: $(RUNTIME)  ## the tests of the robot binary, built before; in real time, so a failed one runs once more
 	$(BIN)/python -m pytest tests/deploy --reruns 1
 
-test-cluster: $(DEV)  ## runs under torchrun, a real Slurm and a real Ray on this machine: killed, preempted, requeued
-	$(BIN)/python -m pytest tests/cluster
+test-cluster: $(DEV)  ## runs under torchrun, a real Slurm and a real Ray on this machine: killed, preempted; a failed one runs once more
+	$(BIN)/python -m pytest tests/cluster -n 2 --dist loadfile --reruns 1
 
 test-fast: $(DEV)  ## the tests that take a moment
 	$(BIN)/python -m pytest --ignore=tests/deploy --ignore=tests/cluster -m "not slow" $(SPREAD)

@@ -84,14 +84,18 @@ def connect(address: str) -> str:
         return found
     os.environ.update(LOCAL)
     ray = import_ray()
-    ray.init(
-        address="local",
-        num_cpus=len(os.sched_getaffinity(0)),
-        include_dashboard=False,
-        object_store_memory=STORE_BYTES,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
+    try:
+        ray.init(
+            address="local",
+            num_cpus=len(os.sched_getaffinity(0)),
+            include_dashboard=False,
+            object_store_memory=STORE_BYTES,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        line = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"launcher.address={address}: no Ray can be started on this machine ({line})") from None
     return "local"
 
 
