@@ -85,11 +85,11 @@ def measure_kill(root: Path, repeats: int) -> dict[str, Any]:
 def measure_sweep(root: Path) -> dict[str, Any]:
     """Return the seconds of eight runs by themselves, in one command, and two at a time."""
     words = ("num_envs=256", f"max_iterations={SWEEP_ITERATIONS}")
-    alone = [timed(root, f"a{k}", *words, f"seed={k}") for k in range(1, RUNS + 1)]
+    single = [timed(root, f"a{k}", *words, f"seed={k}") for k in range(1, RUNS + 1)]
     seeds = f"seed={','.join(map(str, range(1, RUNS + 1)))}"
     one = timed(root, "b${seed}", "-m", *words, seeds)
     two = timed(root, "c${seed}", "-m", *words, seeds, "launcher=local", "launcher.at_once=2")
-    total = sum(alone)
+    total = sum(single)
     return {"sum_s": total, "one_after_another": one / total, "two_at_a_time": two / total}
 
 

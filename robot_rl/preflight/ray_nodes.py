@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import os
-import socket
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from robot_rl.experiment.ray_runs.cluster import answers, find_running
 from robot_rl.preflight.facts import NodeFacts
 from robot_rl.preflight.finding import Cluster
 
 ANSWER_S = 120.0
 """How long a node may take to answer [s]."""
-CONNECT_S = 5.0
-"""How long a cluster's address may take to answer [s]."""
 
 
 def ask_ray(cluster: Cluster, token: str) -> bool:
@@ -37,10 +33,10 @@ def ask_ray(cluster: Cluster, token: str) -> bool:
     if "://" in address:
         cluster.error = f"launcher.address={address}: preflight needs host:port of the cluster itself"
         return True
-    found = _find_running() if address == "auto" else address
+    found = find_running() if address == "auto" else address
     if not found:
         return False
-    if not _answers(found):
+    if not answers(found):
         cluster.error = f"launcher.address={address}: nothing answers at {found}"
         return True
     try:
@@ -51,24 +47,6 @@ def ask_ray(cluster: Cluster, token: str) -> bool:
     finally:
         ray.shutdown()
     return True
-
-
-def _find_running() -> str:
-    """Return the address of the cluster that RAY_ADDRESS names, or that runs on this machine; "" without one."""
-    named = os.environ.get("RAY_ADDRESS", "")
-    if named and named not in ("auto", "local"):
-        return named
-    file = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
-    address = file.read_text().strip() if file.is_file() else ""
-    return address if address and _answers(address) else ""
-
-
-def _answers(address: str) -> bool:
-    """Return whether something listens at host:port: Ray itself tries for minutes."""
-    host, _, port = address.rpartition(":")
-    with contextlib.suppress(OSError, ValueError), socket.create_connection((host, int(port)), timeout=CONNECT_S):
-        return True
-    return False
 
 
 def _ask(ray: Any, cluster: Cluster, token: str) -> None:

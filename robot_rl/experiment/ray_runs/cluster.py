@@ -111,7 +111,7 @@ def find_running(environ: Mapping[str, str] = os.environ) -> str:
         return named
     file = Path(environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
     address = file.read_text().strip() if file.is_file() else ""
-    return address if address and _answers(address) else ""
+    return address if address and answers(address) else ""
 
 
 def list_nodes() -> list[Node]:
@@ -146,12 +146,12 @@ def room(nodes: list[Node], need: Mapping[str, float], *, total: bool = False) -
 
 
 def _probe(found: str, address: str) -> None:
-    if not _answers(found):
+    if not answers(found):
         right = "start a cluster (ray start --head), or leave it out for one on this machine"
         raise UserError(f"launcher.address={address}: nothing answers at {found}; {right}")
 
 
-def _answers(address: str) -> bool:
+def answers(address: str) -> bool:
     """Return whether something listens at host:port."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
