@@ -174,5 +174,6 @@ def ask(*command: str) -> str:
         raise UserError(f"launcher=slurm: {command[0]} did not answer within {COMMAND_S} s") from None
     if done.returncode:
         line = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
-        raise UserError(f"launcher=slurm: {command[0]} failed, {line}")
+        right = "" if command[0] == "sbatch" else f"; give the command where Slurm's own {command[0]} works"
+        raise UserError(f"launcher=slurm: {command[0]} failed, {line}{right}")
     return done.stdout
