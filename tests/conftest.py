@@ -2,6 +2,7 @@
 
 import itertools
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import runpy
 import shutil
@@ -127,6 +128,9 @@ def run(capsys, monkeypatch):
     from robot_rl.cli.main import main
 
     monkeypatch.setenv("COLUMNS", "200")
+    # A launcher's server of processes would serve the later tests of this process (`start_python`) too.
+    monkeypatch.setattr(multiprocessing, "set_forkserver_preload", lambda names: None)
+    monkeypatch.setattr(multiprocessing.forkserver, "ensure_running", lambda: None)
 
     def call(*words) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -224,17 +224,17 @@ def _run_here(flow: "Flow", cfg: "FlowCfg", jobs: int, about: dict[str, Any]) ->
 
 
 def _check_tools(flow: "Flow", cfg: "FlowCfg") -> None:
-    """Find out before the training what a later step would lack: the runtime, a key that can sign."""
-    if any(step.command[0] == "robot-rl-infer" for step in flow.steps):
-        from robot_rl.sim2sim.binary import load_runtime
-
-        load_runtime()
+    """Find out before the training what a later step would lack: a key that can sign, the runtime."""
     if cfg.key:
         from robot_rl_deploy.signing import sign
 
         sign(b"", Path(cfg.key))
         if not Path(f"{cfg.key}.pub").is_file():
             raise UserError(f"key={cfg.key}: there is no {cfg.key}.pub; robot-rl sign new=<file> makes both")
+    if any(step.command[0] == "robot-rl-infer" for step in flow.steps):
+        from robot_rl.sim2sim.binary import load_runtime
+
+        load_runtime()
 
 
 def _report(executor: "Executor", ending: "Ending") -> int:
