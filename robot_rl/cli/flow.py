@@ -142,7 +142,7 @@ def _begin(source: str, words: Sequence[str], options: Options, parts: Parts) ->
     is_local = options.target == "local"
     cfg = FlowCfg(
         task=options.task,
-        id=_check_id(check_run_id(options.id)) if options.id else new_id(),
+        id=_check_id(check_run_id(options.id, "id")) if options.id else new_id(),
         root=options.root.rstrip("/") or "/",
         key=options.key,
         train=parts.train,
@@ -277,7 +277,7 @@ def _resume(words: Sequence[str]) -> int:
     options = read_all(ResumeOptions, [word for word in words if is_own(word)], first="id")
     if not options.id:
         raise UserError("flow resume: name the flow: robot-rl flow resume <id>")
-    state: FlowState = FlowState.load(flow_folder(options.root, check_run_id(options.id)))
+    state: FlowState = FlowState.load(flow_folder(options.root, check_run_id(options.id, "id")))
     source = state.about["flow"]
     code = named_code(source)
     if code and not options.trust and not is_sealed(code, state.about.get("seal", "")):

@@ -95,6 +95,11 @@ def _sweep(override: Any) -> list[Any]:
         values = list(itertools.islice(override.sweep_iterator(), MAX_SWEEP + 1))
     except HydraException as error:
         raise UserError(f"'{override.input_line}': is no valid sweep ({error}); write key=a,b,c") from None
+    seen: set[str] = set()
+    for name in (str(getattr(value, "text", value)) for value in values):
+        if name in seen:
+            raise UserError(f"'{override.input_line}': {name} is given twice; the two runs would be the same")
+        seen.add(name)
     if len(values) > MAX_SWEEP:
         raise UserError(f"'{override.input_line}': is a sweep of more than {MAX_SWEEP} values; split it")
     return values
@@ -258,6 +263,8 @@ def _flags(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             raise UserError(f"'{argument}': write settings as key=value, such as task={argument}")
         else:
             words.append(argument)
+    if "--cfg" in flags and "--multirun" in flags:
+        raise UserError("--cfg: prints the settings of one run; leave -m out")
     for flag in ("--package", "--resolve"):
         if flag in flags and "--cfg" not in flags:
             raise UserError(f"{flag}: only changes what --cfg prints; add --cfg job")

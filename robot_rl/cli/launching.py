@@ -52,13 +52,15 @@ def read_sweeper_words(arguments: Sequence[str]) -> tuple[list[str], SearchCfg |
 
 def _take(arguments: Sequence[str], group: str, known: Sequence[str]) -> tuple[list[str], str, dict[str, Any]]:
     """Return the other words, and the name and the settings that the words of a group give."""
-    from robot_rl.experiment.grammar import read_changes
+    from robot_rl.experiment.grammar import parse_word, read_changes
 
     mine = [word for word in arguments if word.lstrip("+~").partition("=")[0].partition(".")[0] == group]
     rest = [word for word in arguments if word not in mine]
     for word in mine:
         if "=" not in word or word[0] in "+~":
             raise UserError(f"'{word}': write {group}=<name> or {group}.<setting>=<value>")
+        if parse_word(word).is_sweep_override():
+            raise UserError(f"'{word}': one {group} starts all runs of a sweep; give one value")
     settings = read_changes([word for word in mine if not word.startswith(f"{group}=")])
     names = [word.partition("=")[2] for word in mine if word.startswith(f"{group}=")]
     if len(names) > 1:

@@ -74,6 +74,8 @@ def run(arguments: Sequence[str]) -> int:
     rows = [row for row in found if matches(row, wanted) and options.state in ("", row.state)]
     _check_names(found, wanted)
     if not rows:
+        if options.task and not found:
+            _refuse_unknown_task(options)
         print(f"{len(found)} runs in {options.root}, none of these")
         return 0
     columns, by = _names(options.columns), _names(options.by)
@@ -101,6 +103,17 @@ def _check_names(rows: Sequence["RunRow"], wanted: Mapping[str, Any]) -> None:
     for name in wanted if known else ():
         if name not in known:
             raise UserError(f"{name}: no run here has that setting; {suggest(name, known)}")
+
+
+def _refuse_unknown_task(options: Options) -> None:
+    """Refuse a task that no run has."""
+    from pathlib import Path
+
+    from robot_rl.errors import suggest
+
+    folders = sorted({path.parent.parent.name for path in Path(options.root).glob("*/*/run.yaml")})
+    if folders:
+        raise UserError(f"task={options.task}: no run in {options.root} is of it; {suggest(options.task, folders)}")
 
 
 def _show(rows: Sequence["RunRow"], columns: Sequence[str]) -> None:

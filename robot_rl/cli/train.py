@@ -146,13 +146,14 @@ def _search(cfg: "SearchCfg", arguments: Sequence[str]) -> int:
     if launcher is not None:
         launcher.check()
     gpus = launcher.gpus if launcher is not None and launcher.is_elsewhere else None
+    for word in words:
+        if word.startswith("run_id="):
+            raise UserError(f"'{word}': has no effect on sweeper=optuna, which names its runs itself")
     _, overrides, nodes = check_words(words, gpus)
     swept = [override for override in overrides if override.is_sweep_override()]
     if not swept:
         raise UserError("sweeper=optuna: nothing is searched; give a setting as interval(low,high) or a,b,c")
     for override in overrides:
-        if override.key_or_group == "run_id":
-            raise UserError(f"'{override.input_line}': has no effect on sweeper=optuna, which names its runs itself")
         if override in swept and override.key_or_group in ("task", "root", "device", "learner", "max_iterations"):
             raise UserError(f"'{override.input_line}': cannot be searched; give one value")
     (tree,) = nodes.values()

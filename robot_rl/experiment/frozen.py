@@ -19,7 +19,7 @@ from robot_rl.experiment.launchers.launcher import FrozenRun, Launcher
 from robot_rl.experiment.run_dir import RunDir, config_hash, task_folder
 from robot_rl.experiment.run_lock import RunLock, is_trained
 from robot_rl.experiment.settings import TrainCfg, load
-from robot_rl.experiment.training import find_begun, free_changes
+from robot_rl.experiment.training import find_begun, free_changes, show_done
 from robot_rl.experiment.trust import named_code
 from robot_rl.files import write_atomic
 from robot_rl.metrics.rows import refuse_locked
@@ -40,8 +40,8 @@ def launch_all(cfgs: Sequence[TrainCfg], launcher: Launcher) -> int:
     for cfg in cfgs:
         _check_divides(cfg.num_envs, launcher)
     with contextlib.ExitStack() as undo:
-        runs = [freeze(cfg, launcher, undo) for cfg in cfgs]
-        code = launcher.launch(runs, _folder(runs[0]))
+        runs = [run for cfg in cfgs if not _is_done((run := freeze(cfg, launcher, undo)).run_dir)]
+        code = launcher.launch(runs, _folder(runs[0])) if runs else 0
         # What was begun, or saved, stays; `undo` itself leaves a run in which something was learned.
         if code not in (ExitCode.USER, ExitCode.REQUEUE, ExitCode.INTERRUPTED):
             undo.pop_all()
@@ -80,6 +80,19 @@ def freeze(cfg: TrainCfg, launcher: Launcher, undo: contextlib.ExitStack) -> Fro
     lock.close()
     undo.callback(_undo, lock)
     return FrozenRun(run_dir=lock.run_dir, options=options)
+
+
+def _is_done(run_dir: RunDir) -> bool:
+    """Return whether all iterations of a run are done, after a line that says so."""
+    from robot_rl.learn.checkpoints.checkpoint import good_checkpoint, load_checkpoint
+
+    if not is_trained(run_dir):
+        return False
+    last = load(run_dir, trust=True).learner.max_iterations
+    done = load_checkpoint(good_checkpoint(run_dir.path))[1]["iteration"]
+    if done >= last:
+        show_done(run_dir, done, last)
+    return done >= last
 
 
 def _find_waiting(cfg: TrainCfg) -> RunDir | None:

@@ -208,12 +208,12 @@ def _is_event(event: Any) -> bool:
     )
 
 
-def check_run_id(run_id: Any) -> str:
-    """Return the id that a user gave a run; raise UserError where no directory may have that name."""
+def check_run_id(run_id: Any, setting: str = "run_id") -> str:
+    """Return the id that a user gave a run, or the like; raise UserError where no directory may have that name."""
     name = str(run_id)
     if not GIVEN_ID.fullmatch(name) or name == "latest":
         right = "up to 100 of A to Z, a to z, 0 to 9, _ - and . (the last two not as the first), and not 'latest'"
-        raise UserError(f"run_id={name[:120]}: must be {right}")
+        raise UserError(f"{setting}={name[:120]}: must be {right}")
     return name
 
 

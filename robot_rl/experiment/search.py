@@ -31,6 +31,8 @@ from robot_rl.processes import tied
 
 FOLDER = ".searches"
 """The folder of a root with the storage and the logs of its searches."""
+LONGEST_NAME = 90
+"""Characters of a search's name, so that it and a trial's number are a run's id."""
 POLL_S = 0.5
 STEPS = 50
 """At so many points of a trial pruning is decided; Optuna stores each."""
@@ -68,7 +70,9 @@ class SearchCfg:
 
     def __post_init__(self) -> None:
         """Raise UserError where a setting is out of its range."""
-        check_run_id(f"{self.name}-0000")
+        check_run_id(self.name, "sweeper.name")
+        if len(self.name) > LONGEST_NAME:
+            raise UserError(f"sweeper.name={self.name}: must be of at most {LONGEST_NAME} characters")
         for key, low, high in (("trials", 1, 100_000), ("jobs", 1, 1000), ("startup", 1, 10_000), ("seed", 0, 2**31)):
             value = getattr(self, key)
             if not low <= value <= high:

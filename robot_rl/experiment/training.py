@@ -326,6 +326,11 @@ def go_on(
         _show_what_next(run_dir, cfg)
 
 
+def show_done(run_dir: RunDir, done: int, last: int) -> None:
+    """Print that all iterations of a run are done."""
+    print(f"done: {run_dir.path} has done {done} iterations, and max_iterations={last}")
+
+
 def _choose(
     run_dir: RunDir, cfg: TrainCfg, ranks: Ranks, report: Callable[[str], None], *, is_requeued: bool
 ) -> Path | None:
@@ -346,7 +351,7 @@ def _choose(
         more = f"give more, such as max_iterations={max(1, done * 2)}"
         raise UserError(f"max_iterations={last}: run {run_dir.run_id} has done {done} iterations; {more}")
     if ranks.is_first:
-        print(f"done: {run_dir.path} has done {done} iterations, and max_iterations={last}")
+        show_done(run_dir, done, last)
     return None
 
 

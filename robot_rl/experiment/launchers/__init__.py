@@ -82,9 +82,9 @@ def typed(cls: type[Any], settings: Mapping[str, Any], group: str, what: str) ->
     """
     hints = get_type_hints(cls)
     known = [field.name for field in dataclasses.fields(cls)]
-    for key in settings:
+    for key, value in settings.items():
         if key not in known:
-            raise UserError(f"{group}.{key}: {what} has no such setting; {suggest(key, known)}")
+            raise UserError(f"{group}.{key}={value}: {what} has no such setting; {suggest(key, known)}")
     return {key: _convert(f"{group}.{key}", value, hints[key]) for key, value in settings.items()}
 
 

@@ -40,7 +40,7 @@ def settings(**changes):
     ("words", "line"),
     [
         (["launcher=torchru"], "launcher='torchru': must be one of"),
-        (["launcher=torchrun", "launcher.rank=2"], "launcher.rank: launcher=torchrun has no such setting; did you me"),
+        (["launcher=torchrun", "launcher.rank=2"], "launcher.rank=2: launcher=torchrun has no such setting; did you"),
         (["launcher=torchrun", "launcher.ranks=a"], "launcher.ranks=a: must be a whole number"),
         (["launcher=torchrun", "launcher.ranks=-1"], "launcher.ranks=-1: must be at least 0"),
         (["launcher=torchrun", "launcher.ranks=3"], "num_envs=4: must be a multiple of the 3 processes"),
@@ -57,6 +57,11 @@ def settings(**changes):
         (["launcher=local", "launcher.ranks=2"], "launcher.ranks=2: has no effect on launcher=local"),
         (["launcher=slurm", "launcher.time=soon"], "launcher.time=soon: no time"),
         (["launcher=freeze", "launcher.partition=a b"], "launcher.partition=a b: must be of letters"),
+        (["-m", "seed=1,2", "launcher=local", "launcher.at_once=1,2"], "one launcher starts all runs of a sweep"),
+        (["-m", "seed=1,1"], "'seed=1,1': 1 is given twice; the two runs would be the same"),
+        (["-m", "seed=1,2", "--cfg", "job"], "--cfg: prints the settings of one run; leave -m out"),
+        (["-m", "seed=1,2", "sweeper=optuna", "run_id=x"], "'run_id=x': has no effect on sweeper=optuna"),
+        (["-m", "seed=1,2", "sweeper=optuna", "sweeper.name=a/b"], "sweeper.name=a/b: must be up to 100 of"),
         (["~launcher"], "'~launcher': write launcher=<name>"),
     ],
 )
@@ -66,6 +71,13 @@ def test_a_launcher_that_cannot_be_is_one_line_and_leaves_nothing(words, line, r
     assert line in errors
     assert errors.count("\n") == 1
     assert not (in_tmp / "runs").exists()
+
+
+def test_of_a_run_with_all_iterations_done_no_process_is_started(in_tmp, run):
+    small = ("num_envs=4", "num_steps=4", "max_iterations=1")
+    assert run("train", "task=cartpole", *small, "run_id=mine")[0] == 0
+    code, output, _ = run("train", "task=cartpole", *small, "run_id=mine", "launcher=torchrun")
+    assert (code, output) == (0, "done: runs/cartpole/mine has done 1 iterations, and max_iterations=1\n")
 
 
 def test_a_port_in_use_is_one_line(run, in_tmp):

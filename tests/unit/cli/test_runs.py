@@ -61,7 +61,8 @@ def test_filters_and_an_order(run, root):
     assert [line[2] for line in shown.splitlines() if "cartpole" in line] == ["b", "a"]
     assert run("runs", f"root={root}", "state=running")[1] == f"3 runs in {root}, none of these\n"
     assert "2 more: most=0 shows all" in run("runs", f"root={root}", "most=1")[1]
-    assert run("runs", f"root={root}", "task=go2_flat")[1] == f"0 runs in {root}, none of these\n"
+    line = f"robot-rl: task=go2_flat: no run in {root} is of it; known: cartpole\n"
+    assert run("runs", f"root={root}", "task=go2_flat") == (2, "", line)
 
 
 def test_whole_numbers_are_numbers_and_values_of_any_kind_are_sorted(run, root):

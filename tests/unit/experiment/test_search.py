@@ -129,7 +129,7 @@ def test_a_metric_of_ones_own_needs_a_direction(make):
         (["sweeper=optuna", "seed=1,2", "run_id=a-${seed}"], "'run_id=a-${seed}': has no effect on sweeper=optuna"),
         (["sweeper=optuna", "max_iterations=1,2"], "'max_iterations=1,2': cannot be searched"),
         (["sweeper=optuna", "ppo.gamma=interval(0.9,2)"], "ppo.gamma: 2.0 is out of range"),
-        (["sweeper=optuna", "sweeper.trial=2", "seed=1,2"], "sweeper.trial: sweeper=optuna has no such setting"),
+        (["sweeper=optuna", "sweeper.trial=2", "seed=1,2"], "sweeper.trial=2: sweeper=optuna has no such setting"),
         (["sweeper=optuna", "sweeper.trials=0", "seed=1,2"], "sweeper.trials=0: must be at least 1"),
         (["sweeper=optuna", "sweeper.direction=up", "seed=1,2"], "sweeper.direction=up: must be maximize or minimize"),
         (["sweeper=optun", "seed=1,2"], "sweeper=optun: must be basic or optuna; did you mean 'optuna'?"),

@@ -144,7 +144,7 @@ REFUSED = [
     ("three_computers task=cartpole train.launcher=slurm", "ends before the training does"),
     ("three_computers task=cartpole train.launcher.ranks=2", "add train.launcher=<name>"),
     ("three_computers task=cartpole key=nokey", "nokey"),
-    ("three_computers task=cartpole id=../x", "run_id=../x"),
+    ("three_computers task=cartpole id=../x", "id=../x: must be up to 100 of"),
     ("three_computers task=cartpole id=12", "must begin with a letter"),
     ("three_computers task=cartpole platform.train=x", "platform.train: is for clusters"),
     ("three_computers task=cartpole gpus=2", "gpus: is for clusters, this is target=local"),
