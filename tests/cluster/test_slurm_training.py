@@ -129,6 +129,21 @@ def test_a_sweep_is_an_array(slurm, root):
     assert [last_iteration(run) for run in runs] == [3, 3, 3, 3]
 
 
+def test_a_preempted_sweep_goes_on_run_by_run(slurm, root, undisturbed):
+    other = undisturbed(1)
+    words = (*SETTINGS, "seed=1,2", "run_id=swept-${seed}", "save_interval=1000", "save_interval_s=0")
+    output = command(slurm, root, "train", "-m", *LAUNCHER, *RANKS[1], *words)
+    jobs = [line.split()[1].rstrip(":") for line in output.splitlines() if line.startswith("job ")]
+    runs = [RunDir(root / "runs/cartpole" / f"swept-{seed}") for seed in (1, 2)]
+    slurm.until(lambda: all(last_iteration(run) >= 5 for run in runs), "iteration 5 of both", 120)
+    urgent = slurm.submit("sleep 1", "--partition=high", "--nodes=2", "--exclusive")
+    slurm.wait(urgent, "RUNNING", "COMPLETED")
+    for job, run in zip(jobs, runs, strict=True):
+        assert finish(slurm, job, run)["Restarts"] == "1"
+        assert [row["iteration"] for row in rows_of(run.path)] == list(range(1, ITERATIONS + 1))
+    check_same(runs[0], other)
+
+
 def test_a_cancelled_training_is_saved_and_not_requeued(slurm, root):
     job, run = submit(slurm, root, "cancelled", *RANKS[1], "save_interval=1000", "save_interval_s=0")
     slurm.until(lambda: last_iteration(run) >= 5, "iteration 5", 120)
