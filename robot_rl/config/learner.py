@@ -38,6 +38,7 @@ class LearnerCfg:
         normalize_obs: normalize observations by their running mean and deviation.
         graph: on a GPU record the steps of a rollout as one CUDA graph, and those of the update as others, and replay
             them: "auto" (where possible), "on" (refused where a rollout cannot be), "off".
+        overlap: simulate the next rollout while this one is learned from, with the policy before: one iteration stale.
         stagger_episodes: start the worlds at random times of their first episode, so that time-outs do not coincide.
         actor_groups: observation groups that the actor sees.
         critic_groups: observation groups that the critic sees.
@@ -47,6 +48,8 @@ class LearnerCfg:
     """The learner for which tasks' own presets (`Task.learner`) are meant, where this one takes them over."""
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4}
     """Settings, by dotted name, with which an iteration does all that it ever does, but sooner."""
+    uses_stale: ClassVar[bool] = False
+    """Whether it may learn from rollouts of an older policy than the one that learns."""
 
     name: str = ""
     num_steps: int = 24
@@ -62,6 +65,7 @@ class LearnerCfg:
     symmetry: str = "none"
     normalize_obs: bool = True
     graph: str = "auto"
+    overlap: bool = False
     stagger_episodes: bool = True
     actor_groups: tuple[str, ...] = ("actor",)
     critic_groups: tuple[str, ...] = ("critic",)
@@ -82,6 +86,8 @@ class LearnerCfg:
             setattr(self, name, groups)
             if not groups:
                 raise UserError(f"{name}: () is out of range, must name at least one observation group")
+        if self.overlap and not self.uses_stale:
+            raise UserError(f"overlap: true, but learner={self.name} cannot learn from an older policy's rollouts")
         self._check_memory()
 
     @property

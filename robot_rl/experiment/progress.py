@@ -1,11 +1,12 @@
 """The progress of a training: a bar in a terminal, a line every few seconds in a log."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from robot_rl.metrics.description import Descriptions, shown_unit
-from robot_rl.metrics.iteration import PARTS, describe_time, time_parts
+from robot_rl.metrics.iteration import PARTS, describe_overlap, describe_time, time_parts
 
 LINE_EVERY_S = 10.0
 # Keys of a metrics row, with the name and format that they are shown by; those that a task lacks are left out.
@@ -36,6 +37,7 @@ class Progress:
         self._bar: Any = None
         self._live: Any = None
         self._seconds: dict[str, float] = dict.fromkeys(PARTS, 0.0)
+        self._overlaps: deque[Mapping[str, float]] = deque(maxlen=1000)
         self._start = self._printed = time.monotonic()
 
     def __enter__(self) -> "Progress":
@@ -44,12 +46,15 @@ class Progress:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._live is not None:
             self._live.stop()
-        if line := describe_time(self._seconds):
+        line = describe_overlap(list(self._overlaps)) or describe_time(self._seconds)
+        if line:
             self._console.print(f"time: {line}", soft_wrap=True, highlight=False)
 
     def __call__(self, row: Mapping[str, float]) -> None:
         """Show one iteration's metrics."""
         done = int(row["iteration"])
+        if "perf/overlap_efficiency" in row:
+            self._overlaps.append(row)
         for part, seconds in time_parts(row).items():
             self._seconds[part] += seconds
         if self._first == 0:

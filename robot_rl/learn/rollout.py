@@ -36,6 +36,7 @@ class Rollout:
         ends: the same groups at which episodes ended, (T, N, D) each; other rows are undefined.
         log_prob: (T, N) log-probability of each action under the policy that drew it.
         version: (T,) int64, iterations that this policy had learned for.
+        learner_version: () int64, iterations that the policy has learned for that learns from it; None: this one acted.
         frozen: its `Distribution.snapshot`; with `out` the parameters of its distribution.
         normalizer: mean and scale (Da,) of its normalizer; None without one.
         recorded: tensors that auxiliaries recorded during the rollout, (T, N, ...) each by name.
@@ -59,6 +60,7 @@ class Rollout:
     valid: Tensor
     log_prob: Tensor
     version: Tensor
+    learner_version: Tensor | None = None
     frozen: Tensor | None = None
     normalizer: tuple[Tensor, Tensor] | None = None
     recorded: dict[str, Tensor] = field(default_factory=dict)
@@ -88,6 +90,25 @@ class Rollout:
         self.has_final_obs = self.has_invalid = False
         if self.critic_state is not None and self.critic_after is not None:
             self.critic_state.copy_(self.critic_after)
+
+    def take(self, other: Rollout) -> None:
+        """Copy another rollout of the same shapes, but for the states of a recurrent critic."""
+        for name in ("has_final_obs", "has_invalid"):
+            setattr(self, name, getattr(other, name))
+        self.frozen = None if other.frozen is None else other.frozen.clone()
+        self.normalizer = other.normalizer
+        mine, theirs = self._buffers(), other._buffers()
+        for name, tensor in mine.items():
+            tensor.copy_(theirs[name])
+
+    def _buffers(self) -> dict[str, Tensor]:
+        """Return the tensors that are filled in place, by name, but for the states of a recurrent critic."""
+        left_out = ("learner_version", "frozen", "critic_state", "critic_after")
+        own = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in left_out}
+        found = {name: value for name, value in own.items() if isinstance(value, Tensor)}
+        for part in ("groups", "ends", "recorded"):
+            found |= {f"{part}.{name}": tensor for name, tensor in own[part].items()}
+        return found
 
     @torch.no_grad()
     def attribute(self, distribution: Distribution, frozen: Tensor | None) -> None:
@@ -129,6 +150,13 @@ class Rollout:
         if self.sequence in (0, x.shape[0]):
             return x.flatten(0, 1)
         return x.unflatten(0, (-1, self.sequence)).transpose(0, 1).flatten(0, 2)
+
+    def unflat(self, x: Tensor) -> Tensor:
+        """Return samples (T N, ...) in the order of a batch as (T, N, ...)."""
+        steps, worlds = self.done.shape
+        if self.sequence in (0, steps):
+            return x.unflatten(0, (steps, worlds))
+        return x.unflatten(0, (self.sequence, -1, worlds)).transpose(0, 1).flatten(0, 1)
 
     def blank_invalid(self) -> None:
         """Replace the samples of quarantined worlds, which need not be finite, by zeros."""
@@ -237,6 +265,7 @@ class Batch:
         value: (B,) values before the update; (B, K) with several critics.
         advantage: (B,) normalized advantages.
         returns: (B,) targets of the value function; (B, K) with several critics.
+        importance: (B,) weight of what an older policy did in the policy's loss; None: the current one acted.
         weight: (B,) weight in every mean, mean 1; None: all alike.
         start: (L, U) bool, a step of U sequences begins an episode; None without recurrent networks. Samples are then
             stored step after step, B = L U, and minibatches consist of whole sequences.
@@ -254,6 +283,7 @@ class Batch:
     value: Tensor
     advantage: Tensor
     returns: Tensor
+    importance: Tensor | None = None
     weight: Tensor | None = None
     start: Tensor | None = None
     actor_state: Tensor | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -96,7 +97,10 @@ class Runner(Session):
         return {"random.noise": self.collector.noise} | self.algorithm.streams()
 
     def _unsound(self) -> list[str]:
-        seen = self.collector.rollout
+        return self._unsound_parts(self.collector.rollout)
+
+    def _unsound_parts(self, seen: Rollout) -> list[str]:
+        """Return the names of a rollout's parts with numbers that are not finite."""
         parts = {"observations": (seen.actor_obs, seen.critic_obs), "actions": (seen.out,), "rewards": (seen.reward,)}
         return [name for name, tensors in parts.items() if not all(bool(t.isfinite().all()) for t in tensors)]
 
@@ -107,6 +111,14 @@ class Runner(Session):
         self.algorithm.check(meta)
 
 
+def runner_class(cfg: LearnerCfg) -> type[Runner]:
+    """Return the class that trains by a configuration."""
+    if not cfg.overlap:
+        return Runner
+    found: type[Runner] = importlib.import_module("robot_rl.learn.overlap").OverlappedRunner
+    return found
+
+
 def make_runner(env: VecEnv, cfg: LearnerCfg, **options: Any) -> Session:
     """Build the session of a learner: a `Runner`, unless its configuration has a `make_session` with its own loop.
 
@@ -115,7 +127,7 @@ def make_runner(env: VecEnv, cfg: LearnerCfg, **options: Any) -> Session:
     """
     make = getattr(cfg, "make_session", None)
     if make is None:
-        return Runner(env, cfg, **options)
+        return runner_class(cfg)(env, cfg, **options)
     ranks: Ranks = options.pop("ranks", ALONE)
     if ranks.size > 1:
         raise UserError(f"learner={cfg.name}: trains in one process, these are {ranks.size}; use learner=ppo")

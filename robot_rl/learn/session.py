@@ -180,7 +180,7 @@ class Session(ABC):
 
     def _package(self, run_dir: Path) -> Package:
         """Return the contents of a checkpoint of this moment, live."""
-        own = worlds.pack(self.env, self._worlds())
+        own = self._package_worlds()
         if not self.ranks.is_first:
             own |= {f"{worlds.OWN}{name}": t for name, t in self._state().items() if not name.startswith("optimizer.")}
         path = run_dir / "checkpoints" / self._checkpoint_name()
@@ -274,6 +274,10 @@ class Session(ABC):
         """Return the state that is kept of each world, (N, ...) each, live."""
         tracked = {} if self._tracker is None else self._tracker.worlds()
         return {f"tracker.{name}": tensor for name, tensor in tracked.items()}
+
+    def _package_worlds(self) -> dict[str, Tensor]:
+        """Return the state of the worlds for a checkpoint, by the names of `worlds.pack`, live."""
+        return worlds.pack(self.env, self._worlds())
 
     def _take(self, path: Path, tensors: Mapping[str, Tensor], held: Mapping[str, Tensor]) -> None:
         """Load what was checked; if it still does not fit, restore the state before and raise UserError."""

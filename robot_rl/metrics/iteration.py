@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 PARTS = ("simulate", "infer", "learn", "other")
@@ -38,6 +39,19 @@ def limit(parts: Mapping[str, float]) -> str:
     return max(PARTS, key=lambda part: parts[part])
 
 
+def overlap_efficiency(simulate: float, learn: float, rest: float, elapsed: float) -> float:
+    """Return (T_sync - T_async) / (T_sync - max(T_sim, T_learn)): 1 where the shorter of the two costs no time at all.
+
+    Args:
+        simulate: Time in which a rollout was simulated [s].
+        learn: Time in which one was learned from [s].
+        rest: Time of neither, in which the learner did not wait [s]; it belongs to T_sync and to both of the maximum.
+        elapsed: Time of the iteration [s].
+    """
+    least = min(simulate, learn)
+    return (simulate + learn + rest - elapsed) / least if least > 0 else 0.0
+
+
 def describe_time(parts: Mapping[str, float]) -> str:
     """Return a line about where the time goes, what limits, and what an overlap would leave; empty without times."""
     total = sum(parts.values())
@@ -46,6 +60,18 @@ def describe_time(parts: Mapping[str, float]) -> str:
     shares = ", ".join(f"{part} {parts[part] / total:.0%}" for part in PARTS)
     left = f"a perfect overlap of simulation and learning would leave {overlap_share(parts):.0%}"
     return f"{shares}; limited by {limit(parts)}; {left}"
+
+
+def describe_overlap(rows: Sequence[Mapping[str, float]]) -> str:
+    """Return a line on how well the iterations of an overlapped training hid one side; empty without any."""
+    names = ("simulate_apart_s", "learn_apart_s", "overlap_efficiency")
+    columns = [[row[f"perf/{name}"] for row in rows] for name in names]
+    if not columns[0]:
+        return ""
+    simulate, learn, efficiency = map(statistics.median, columns)
+    return (
+        f"simulate {simulate:.2g} s and learn {learn:.2g} s apart; overlap efficiency {efficiency:.2f} (1: one is free)"
+    )
 
 
 def merge_rows(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from robot_rl.config.checks import check_range
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
@@ -46,6 +46,8 @@ class DistillLearnerCfg(PPOLearnerCfg):
     Attributes:
         teacher: the policy to imitate.
     """
+
+    uses_stale: ClassVar[bool] = False
 
     name: str = "distill"
     teacher: TeacherCfg = field(default_factory=TeacherCfg)

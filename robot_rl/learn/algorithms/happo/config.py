@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from robot_rl.config.checks import check_choice
 from robot_rl.learn.algorithms.mappo.config import MAPPOLearnerCfg
@@ -19,6 +19,8 @@ class HAPPOLearnerCfg(MAPPOLearnerCfg):
     Attributes:
         order: in which the policies are improved in an iteration: "random", drawn each time, or "fixed".
     """
+
+    uses_stale: ClassVar[bool] = False
 
     name: str = "happo"
     sharing: str = "separate"

@@ -15,6 +15,8 @@ from robot_rl.learn.auxiliaries.config import AmpCfg, ReferenceCfg, RndCfg
 
 SCHEDULES = ("adaptive", "fixed", "linear")
 BOOTSTRAPS = ("final", "state")
+OBJECTIVES = ("decoupled", "none")
+ADVANTAGES = ("gae", "vtrace")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -78,11 +80,42 @@ class PPOCfg:
 
 
 @dataclass(kw_only=True, slots=True)
+class CorrectionCfg:
+    """How PPO learns from rollouts of an older policy (`robot_rl.learn.algorithms.ppo.stale`).
+
+    Attributes:
+        objective: "decoupled": the ratio is taken to the policy before the update, and clipped there; samples are
+            weighted by how much more probable it makes them than the policy that acted. "none": the plain ratio, to the
+            policy that acted.
+        weight_max: bound of those weights.
+        advantages: "gae", as without staleness, or "vtrace" (targets for the policy before the update).
+        min_effective: least effective sample size of the weights, as a share.
+        max_divergence: greatest divergence of the policy before the update from the one that acted [nat]. Beyond these
+            two, samples with weights outside [1 / weight_max, weight_max] are left out of the policy's loss.
+    """
+
+    objective: str = "decoupled"
+    weight_max: float = 2.0
+    advantages: str = "gae"
+    min_effective: float = 0.5
+    max_divergence: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_choice("objective", self.objective, OBJECTIVES)
+        check_range("weight_max", self.weight_max, 1.0, 1000.0)
+        check_choice("advantages", self.advantages, ADVANTAGES)
+        check_range("min_effective", self.min_effective, 0.0, 1.0)
+        check_range("max_divergence", self.max_divergence, 0.0, math.inf, open_low=True)
+
+
+@dataclass(kw_only=True, slots=True)
 class PPOLearnerCfg(LearnerCfg):
     """Proximal policy optimization: `learner=ppo`.
 
     Attributes:
         ppo: the algorithm.
+        correction: how it learns from an older policy's rollouts, such as those of `overlap`.
         normalize_values: the critic works in deviations of the returns from their running mean, so that neither its
             step size nor `ppo.clip_value_loss` depends on the scale of the rewards.
         several_critics: one critic for each of the task's groups of rewards, with separately normalized advantages.
@@ -95,10 +128,12 @@ class PPOLearnerCfg(LearnerCfg):
     """
 
     presets: ClassVar[str] = "ppo"
+    uses_stale: ClassVar[bool] = True
     brief: ClassVar[Mapping[str, Any]] = {"num_steps": 4, "ppo.epochs": 1, "ppo.minibatches": 2}
 
     name: str = "ppo"
     ppo: PPOCfg = field(default_factory=PPOCfg)
+    correction: CorrectionCfg = field(default_factory=CorrectionCfg)
     normalize_values: bool = False
     several_critics: bool = False
     reward_weights: tuple[float, ...] = ()

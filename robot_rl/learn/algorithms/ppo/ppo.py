@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from robot_rl.errors import UserError
 from robot_rl.learn.algorithm import Algorithm, Context
 from robot_rl.learn.algorithms.ppo.augment import AugmentSymmetry
-from robot_rl.learn.algorithms.ppo.config import PPOCfg, PPOLearnerCfg
-from robot_rl.learn.algorithms.ppo.gae import advantages, timeout_bonus
+from robot_rl.learn.algorithms.ppo.config import CorrectionCfg, PPOCfg, PPOLearnerCfg
+from robot_rl.learn.algorithms.ppo.gae import advantages, policy_advantages, timeout_bonus
 from robot_rl.learn.algorithms.ppo.graphed import make_graphed
+from robot_rl.learn.algorithms.ppo.stale import Proximal, ages, make_proximal
 from robot_rl.learn.auxiliaries.amp import make_amp
 from robot_rl.learn.auxiliaries.auxiliary import Auxiliary
 from robot_rl.learn.auxiliaries.reference import make_reference
@@ -49,6 +50,7 @@ class PPO(Algorithm):
         symmetry: adds mirrored samples to every batch.
         generator: source of the minibatches, on the device of the networks.
         reward_weights: (K,) weight of each critic's advantages; all 1 by default.
+        correction: how it learns from an older policy's rollouts.
         optimizer: steps both networks.
         graphed: replays the steps from CUDA graphs; None if there are none.
         statistics: names of the statistics of a minibatch.
@@ -66,9 +68,11 @@ class PPO(Algorithm):
         generator: torch.Generator | None = None,
         auxiliaries: Sequence[Auxiliary] = (),
         reward_weights: Sequence[float] = (),
+        correction: CorrectionCfg | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
         self.actor, self.critic, self.cfg = actor, critic, cfg
+        self.correction = correction or CorrectionCfg()
         self.symmetry, self.generator = symmetry, generator
         self.auxiliaries, self.ranks = tuple(auxiliaries), ranks
         self.critic_memory = critic.state_size
@@ -128,8 +132,12 @@ class PPO(Algorithm):
         """
         if self.cfg.schedule == "linear":
             self.optimizer.learning_rate.fill_(self.cfg.learning_rate * (1.0 - progress))
-        batch = self.make_batch(rollout)
-        statistics = self.fit(batch, rollout.frozen)
+        proximal = self.make_proximal(rollout)
+        batch = self.make_batch(rollout, proximal)
+        frozen = rollout.frozen if proximal is None or batch.importance is None else self.actor.distribution.snapshot()
+        statistics = self.fit(batch, frozen)
+        if proximal is not None:
+            statistics |= proximal.statistics | ages(rollout, 1)
         for auxiliary in self.auxiliaries:
             statistics |= auxiliary.update(rollout, progress)
         self.update_normalizers(rollout, batch.returns)
@@ -138,24 +146,38 @@ class PPO(Algorithm):
             statistics["policy/std"] = spread
         return statistics
 
+    def make_proximal(self, rollout: Rollout) -> Proximal | None:
+        """Return the policy as it is at a rollout's samples, where an older one acted; None where this one did."""
+        if rollout.learner_version is None:
+            return None
+        actor_in = self.actor.encode(rollout.flat(rollout.actor_obs))
+        found, past = rollout.sequences(None), None
+        if (state := found.get("actor_state")) is not None and (start := found["start"]) is not None:
+            past = state, start
+        return make_proximal(self.actor, self.correction, rollout, actor_in=actor_in, past=past, clip=self.cfg.clip)
+
     @torch.no_grad()
-    def make_batch(self, rollout: Rollout) -> Batch:
-        """Return a rollout's samples with advantages and returns, flattened over steps and worlds."""
-        flat = rollout.flat
+    def make_batch(self, rollout: Rollout, proximal: Proximal | None = None) -> Batch:
+        """Return a rollout's samples with advantages and returns, flattened over steps and worlds.
+
+        `proximal` is the result of `make_proximal` for it.
+        """
+        flat, is_decoupled = rollout.flat, proximal is not None and self.correction.objective == "decoupled"
         critic_in = self.critic.encode(rollout.critic_obs.flatten(0, 1)).unflatten(0, rollout.critic_obs.shape[:2])
         values, states = self.values(rollout, critic_in)
         valid = rollout.valid if rollout.has_invalid else None
-        advantage = flat(self.advantages(rollout, values, valid, states))
+        advantage, traced = map(flat, self._both_advantages(rollout, values, valid, states, proximal))
         value = flat(values[:-1])
         batch = Batch(
-            actor_in=self.actor.encode(flat(rollout.actor_obs)),
+            actor_in=self.actor.encode(flat(rollout.actor_obs)) if proximal is None else proximal.actor_in,
             critic_in=flat(critic_in[:-1]),
             action=flat(rollout.action),
-            out=flat(rollout.out),
-            log_prob=flat(rollout.log_prob),
+            out=proximal.out if proximal is not None and is_decoupled else flat(rollout.out),
+            log_prob=proximal.log_prob if proximal is not None and is_decoupled else flat(rollout.log_prob),
+            importance=proximal.importance if proximal is not None and is_decoupled else None,
             value=value,
             advantage=self._combine(advantage, None if valid is None else flat(valid)),
-            returns=advantage + value,
+            returns=traced + value,
             more={name: flat(t) for auxiliary in self.auxiliaries for name, t in auxiliary.samples(rollout).items()},
             moment=max(self.actor.moment, self.critic.moment),
             **rollout.sequences(states),
@@ -193,6 +215,30 @@ class PPO(Algorithm):
         `values` and `states` are those of `PPO.values`, and `valid` (T, N) the samples that may be learned from; None:
         all.
         """
+        return advantages(*self._rewards(rollout, values, valid, states), self.cfg.gamma, self.cfg.lam)
+
+    def _both_advantages(
+        self,
+        rollout: Rollout,
+        values: Tensor,
+        valid: Tensor | None,
+        states: Tensor | None,
+        proximal: Proximal | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the policy's advantages, and those that the critic's targets are made of: the same but for V-trace."""
+        if proximal is None or self.correction.advantages == "gae":
+            found = self.advantages(rollout, values, valid, states)
+            return found, found
+        found = self._rewards(rollout, values, valid, states)
+        trace = rollout.unflat(proximal.trace)
+        trace = trace if values.ndim == 2 else trace[..., None]
+        traced = advantages(*found, self.cfg.gamma, self.cfg.lam, trace=trace)
+        return policy_advantages(*found, self.cfg.gamma, self.cfg.lam, traced=traced), traced
+
+    def _rewards(
+        self, rollout: Rollout, values: Tensor, valid: Tensor | None, states: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rewards, values and episode ends as `advantages` takes them; the arguments are its."""
         reward, done, time_out = rollout.reward, rollout.done, rollout.time_out
         for auxiliary in self.auxiliaries:
             if (added := auxiliary.reward(rollout)) is not None:
@@ -208,7 +254,7 @@ class PPO(Algorithm):
             before = torch.cat((values[:1], values[:-2]))
             values = torch.cat((torch.where(valid, values[:-1], before), values[-1:]))
             reward, done = torch.where(valid, reward, values[:-1]), done | ~valid
-        return advantages(reward, values, done, self.cfg.gamma, self.cfg.lam)
+        return reward, values, done
 
     def fit(self, batch: Batch, frozen: Tensor | None) -> dict[str, Tensor]:
         """Run the epochs over a batch, and return the means of `statistics` over the minibatches.
@@ -356,7 +402,8 @@ def policy_loss(actor: Actor, batch: Batch, frozen: Tensor | None, clip: float) 
     params = distribution.params(actor.outputs(batch.actor_in, batch.actor_past))
     ratio = probability_ratio(distribution.log_prob(batch.action, params), batch.log_prob)
     clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
-    surrogate = -mean_over(torch.minimum(batch.advantage * ratio, batch.advantage * clipped), weight)
+    gain = torch.minimum(batch.advantage * ratio, batch.advantage * clipped)
+    surrogate = -mean_over(gain if batch.importance is None else batch.importance * gain, weight)
     entropy = distribution.entropy(params)
     entropy = entropy if entropy.ndim == 0 else mean_over(entropy, weight)
     return PolicyLoss(surrogate, entropy, params, ratio, clipped)
@@ -416,6 +463,7 @@ def make_ppo(cfg: PPOLearnerCfg, context: Context, kind: type[P] = PPO, first: t
         generator=context.generator(ORDER),
         auxiliaries=make_auxiliaries(cfg, context, first),
         reward_weights=cfg.reward_weights,
+        correction=cfg.correction,
         ranks=context.ranks,
     )
 

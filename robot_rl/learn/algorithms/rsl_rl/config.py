@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 
@@ -12,6 +12,8 @@ from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
 @dataclass(kw_only=True, slots=True)
 class RslRlLearnerCfg(PPOLearnerCfg):
     """rsl_rl's runner on the same environment and networks: `learner=rsl_rl`."""
+
+    uses_stale: ClassVar[bool] = False
 
     name: str = "rsl_rl"
 

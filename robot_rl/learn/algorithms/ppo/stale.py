@@ -1,0 +1,110 @@
+"""Learning from rollouts of an older policy: the decoupled objective, with gates.
+
+Three policies take part: the one that acted (b), the one before the update (p) and the one that learns (pi). Plain PPO
+clips pi / b, so that where p has moved away from b, samples are clipped before anything is learned, and the trust
+region lies around a policy that is gone. The decoupled objective (Hilton et al. 2021; AReaL, arXiv 2505.24298, equation
+6) clips pi / p, and weights each sample by p / b.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robot_rl.learn.algorithms.ppo.config import CorrectionCfg
+from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.learn.rollout import Rollout, mean_over
+
+MAX_LOG_WEIGHT = 20.0
+"""Bound of the logarithm of p / b: squares of weights, and their sums over a batch, stay finite in float32."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Proximal:
+    """The policy before an update, at the samples (B) of a rollout.
+
+    Attributes:
+        actor_in: (B, F) inputs of its network.
+        out: (B, P) outputs of its network.
+        log_prob: (B,) log-probability of the actions that were taken.
+        ratio: (B,) p / b.
+        importance: (B,) weight of the samples in the policy's loss.
+        trace: (B,) min(1, p / b).
+        statistics: () each by name.
+    """
+
+    actor_in: Tensor
+    out: Tensor
+    log_prob: Tensor
+    ratio: Tensor
+    importance: Tensor
+    trace: Tensor
+    statistics: dict[str, Tensor]
+
+
+@torch.no_grad()
+def make_proximal(
+    actor: Actor,
+    cfg: CorrectionCfg,
+    rollout: Rollout,
+    *,
+    actor_in: Tensor,
+    past: tuple[Tensor, Tensor] | None,
+    clip: float,
+) -> Proximal:
+    """Evaluate the current policy at a rollout's samples.
+
+    Args:
+        actor: The policy before the update.
+        cfg: How samples are weighted.
+        rollout: The rollout, of which `log_prob` is the one of the policy that acted.
+        actor_in: (B, F) the samples' encoded observations, in the order of a batch.
+        past: State and episode starts of a recurrent actor.
+        clip: PPO's, for the statistics.
+    """
+    distribution, flat = actor.distribution, rollout.flat
+    out = actor.outputs(actor_in, past)
+    log_prob = distribution.log_prob(flat(rollout.action), distribution.params(out))
+    log_ratio = (log_prob - flat(rollout.log_prob)).clamp(-MAX_LOG_WEIGHT, MAX_LOG_WEIGHT)
+    ratio = log_ratio.exp()
+    valid = flat(rollout.valid).to(ratio.dtype) if rollout.has_invalid else torch.ones_like(ratio)
+    share = valid / valid.mean().clamp(min=1e-8)
+    effective = mean_over(ratio, share).square() / mean_over(ratio.square(), share).clamp(min=1e-30)
+    # E_b[p / b - 1 - log(p / b)] is KL(b || p), and no sample of it is negative (Schulman 2020).
+    divergence = mean_over(ratio - 1.0 - log_ratio, share)
+    is_sound = (effective >= cfg.min_effective) & (divergence <= cfg.max_divergence)
+    is_near = log_ratio.abs() <= torch.full_like(ratio[:1], cfg.weight_max).log()
+    importance = ratio.clamp(max=cfg.weight_max)
+    importance = torch.where(is_sound | is_near, importance, 0.0)
+    statistics = {
+        "staleness/effective": effective,
+        "staleness/divergence": divergence,
+        "staleness/gated": (~is_sound).to(ratio.dtype),
+        "staleness/left_out": mean_over((importance == 0.0).to(ratio.dtype), share),
+        "staleness/plain_ratio": mean_over((ratio - 1.0).abs(), share),
+        "staleness/plain_clipped": mean_over(((ratio - 1.0).abs() > clip).to(ratio.dtype), share),
+    }
+    return Proximal(
+        actor_in=actor_in,
+        out=out,
+        log_prob=log_prob,
+        ratio=ratio,
+        importance=importance,
+        trace=ratio.clamp(max=1.0),
+        statistics=statistics,
+    )
+
+
+def ages(rollout: Rollout, most: int) -> dict[str, Tensor]:
+    """Return by how many versions a rollout is older than what learns from it: mean, most, and share of each age.
+
+    Args:
+        rollout: The rollout, with `learner_version`.
+        most: The greatest age that is counted by itself.
+    """
+    assert rollout.learner_version is not None
+    age = (rollout.learner_version - rollout.version).to(torch.float32)
+    shares = {f"staleness/share_{k}": (age == k).to(torch.float32).mean() for k in range(most + 1)}
+    return {"staleness/mean": age.mean(), "staleness/max": age.max(), **shares}

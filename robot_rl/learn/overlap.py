@@ -1,0 +1,241 @@
+"""Simulates the next rollout in a thread while this one is learned from.
+
+Each rollout but the first is then by the policy of the iteration before: one version stale, and no more. Nothing
+depends on which of the two ends first, so the same seed gives the same bits, and a resumed run is the run: a checkpoint
+has the worlds as they were before the rollout that is being simulated, and the policy that simulates it.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from rsl_rl.env import VecEnv
+from torch import Tensor, nn
+
+from robot_rl.config import LearnerCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.checkpoints import worlds
+from robot_rl.learn.collector import Collector
+from robot_rl.learn.interrupt import StopRequest
+from robot_rl.learn.networks.actor_critic import Actor
+from robot_rl.learn.rollout import Rollout
+from robot_rl.learn.runner import Runner
+from robot_rl.learn.timing import Stopwatch
+from robot_rl.metrics.iteration import overlap_efficiency
+
+BEHAVIOUR = "behaviour."
+"""Prefix of the policy that simulates, in a checkpoint."""
+VERSION = f"{BEHAVIOUR}version"
+MEASURED, MEASURED_EVERY = (1, 2), 64
+"""Iterations of a process, and each of so many, in which simulation and learning are timed apart."""
+
+
+class Ahead:
+    """A rollout that a thread simulates, by a policy of its own.
+
+    Attributes:
+        actor: The policy that simulates; a copy.
+        version: () iterations that it has learned for; -1 before there is one.
+        rollout: The newest rollout that was taken.
+    """
+
+    def __init__(self, collector: Collector, actor: Actor) -> None:
+        self._collector = collector
+        self.actor = copy.deepcopy(actor).requires_grad_(False)
+        self.version = torch.full((), -1, dtype=torch.int64)
+        self.rollout = copy.deepcopy(collector.rollout)
+        self._future: Future[float] | None = None
+        self._pool = ThreadPoolExecutor(1, "robot-rl-simulate")
+        device = torch.device(collector.env.device)
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    @property
+    def is_flying(self) -> bool:
+        """Return whether a rollout is being simulated, or was and is not taken yet."""
+        return self._future is not None
+
+    def become(self, actor: Actor, version: int) -> None:
+        """Take over a policy, for the next rollout."""
+        with torch.no_grad():
+            for mine, theirs in zip(_tensors(self.actor), _tensors(actor), strict=True):
+                mine.copy_(theirs)
+        self.version.fill_(version)
+
+    def launch(self, policy: Any) -> None:
+        """Simulate a rollout by a snapshot, with the policy that was taken over."""
+        policy.actor, policy.version = self.actor, int(self.version)
+        policy.frozen = self.actor.distribution.snapshot()
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        self._future = self._pool.submit(self._simulate, policy)
+
+    def take(self) -> Rollout:
+        """Wait for the rollout, and return a copy of it, which the next call overwrites.
+
+        A recurrent critic's state stays that after the rollout before.
+        """
+        assert self._future is not None
+        self._future.result()
+        self._future = None
+        if self._stream is not None:
+            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
+        self.rollout.begin()
+        self.rollout.take(self._collector.rollout)
+        return self.rollout
+
+    def settle(self) -> None:
+        """Wait for the rollout, if there is one, and forget it."""
+        self.wait()
+        self._future = None
+
+    def wait(self) -> float:
+        """Wait for the rollout, if there is one, so that nothing uses the worlds; return how long it took [s]."""
+        is_there = self._future is not None and self._future.exception() is None
+        return self._future.result() if self._future is not None and is_there else 0.0
+
+    def close(self) -> None:
+        """End the thread, after its rollout."""
+        self._pool.shutdown()
+
+    def _simulate(self, policy: Any) -> float:
+        begin = time.perf_counter()
+        with self._on_stream():
+            self._collector.collect(policy)
+        return time.perf_counter() - begin
+
+    def _on_stream(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+
+def _tensors(module: nn.Module) -> list[Tensor]:
+    """Return a module's parameters and buffers, those that follow from others, too."""
+    return [*module.parameters(), *module.buffers()]
+
+
+class OverlappedRunner(Runner):
+    """Trains like `Runner`, but simulates while it learns."""
+
+    def __init__(self, env: VecEnv, cfg: LearnerCfg, **options: Any) -> None:
+        """Build the algorithm and allocate two rollouts; the options are those of `Session`."""
+        super().__init__(env, cfg, **options)
+        if self.algorithm.spec().hooks:
+            raise UserError(
+                f"overlap: true, but an auxiliary objective of learner={cfg.name} acts in rollouts with what it learns"
+            )
+        self._learn_watch = Stopwatch(self.device)
+        self._ahead = Ahead(self.collector, self.algorithm.actor)
+        self._rest: dict[str, Tensor] = {}
+        self._apart = (0.0, 0.0)
+        self._count = 0
+        self._noise = self.collector.noise.get_state()
+
+    def learn(self, max_iterations: int | None = None) -> dict[str, float]:
+        """Train as `Session.learn` does; on return nothing uses the worlds."""
+        try:
+            return super().learn(max_iterations)
+        finally:
+            self._ahead.wait()
+
+    def load(self, path: Path, **options: Any) -> None:
+        """Load a checkpoint, as `Session.load`."""
+        self._ahead.settle()
+        self._rest = {}
+        super().load(path, **options)
+
+    def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
+        if not self._ahead.is_flying and self.iteration < last:
+            self._launch()
+        return super()._run(last, stop)
+
+    def _launch(self) -> None:
+        """Begin the next rollout, in the worlds as they are."""
+        if not self.collector.has_started:
+            self.collector.start(self._worlds(), is_first=self.iteration == 0)
+        if int(self._ahead.version) < 0:
+            self._ahead.become(self.algorithm.actor, self.iteration)
+        self._note()
+        self._ahead.launch(self.algorithm.snapshot(self.iteration))
+
+    def _note(self) -> None:
+        """Keep the state of the worlds, which nothing uses now."""
+        live = worlds.pack(self.env, self._acting_worlds())
+        self._rest = {name: tensor.detach().clone() for name, tensor in live.items()}
+        self._noise = self.collector.noise.get_state()
+
+    def _iterate(self, last: int) -> dict[str, float]:
+        """Run one iteration: take a rollout, begin the next, and learn from it.
+
+        In some iterations the two come one after the other, so that their times are those without the other.
+        """
+        self._guard()
+        is_apart = self._count in MEASURED or self._count % MEASURED_EVERY == MEASURED_EVERY - 1
+        self._count += 1
+        begin = time.perf_counter()
+        rollout = self._ahead.take()
+        waited = time.perf_counter() - begin
+        rollout.learner_version = torch.full((), self.iteration, dtype=torch.int64, device=self.device)
+        metrics = self._pop_metrics()
+        seconds = self._watch.read()
+        self._ahead.become(self.algorithm.actor, self.iteration)
+        if self.iteration + 1 < last:
+            self._launch()
+        else:
+            self._note()
+        simulated = self._ahead.wait() if is_apart else 0.0
+        self._learn_watch.start()
+        statistics = self.algorithm.update(rollout, self.iteration / max(last, 1))
+        self._learn_watch.lap("learn")
+        values = torch.stack(list(statistics.values())).tolist()
+        metrics = dict(zip(statistics, values, strict=True)) | metrics
+        seconds |= self._learn_watch.read()
+        elapsed = time.perf_counter() - self._mark
+        metrics["perf/wait_s"] = waited
+        if simulated:
+            self._apart = (simulated, seconds["learn"])
+        elif self._apart[0] and not is_apart:
+            rest = max(0.0, elapsed - waited - seconds["learn"])
+            names = ("perf/simulate_apart_s", "perf/learn_apart_s")
+            metrics |= dict(zip(names, self._apart, strict=True))
+            metrics["perf/overlap_efficiency"] = overlap_efficiency(*self._apart, rest, elapsed)
+        return self._finish_iteration(metrics, seconds)
+
+    def _package_worlds(self) -> dict[str, Tensor]:
+        learned = {f"{worlds.LIVE}{name}": tensor for name, tensor in self._learned_worlds().items()}
+        return self._rest | learned if self._rest else super()._package_worlds()
+
+    def _state(self) -> dict[str, Tensor]:
+        behaviour = {f"{BEHAVIOUR}{name}": tensor for name, tensor in self._ahead.actor.state_dict().items()}
+        noise = self._noise if self._rest else self.collector.noise.get_state()
+        return super()._state() | {"random.noise": noise, VERSION: self._ahead.version} | behaviour
+
+    def _loaded(self, state: Mapping[str, Tensor]) -> None:
+        super()._loaded(state)
+        if not state:
+            self._ahead.version.fill_(-1)
+            return
+        self._ahead.actor.load_state_dict(
+            {name: tensor for name, tensor in worlds.under(state, BEHAVIOUR).items() if name != "version"}
+        )
+        self._ahead.version.copy_(state[VERSION])
+
+    def _acting_worlds(self) -> dict[str, Tensor]:
+        """Return the state of each world that changes while a rollout is simulated, live."""
+        return {name: tensor for name, tensor in super()._worlds().items() if name not in self._learned_worlds()}
+
+    def _learned_worlds(self) -> dict[str, Tensor]:
+        """Return the state of each world that changes when a rollout is learned from, live."""
+        critic = self._ahead.rollout.critic_after
+        return ({} if critic is None else {"memory.critic": critic}) | self.algorithm.worlds()
+
+    def _worlds(self) -> dict[str, Tensor]:
+        return self._acting_worlds() | self._learned_worlds()
+
+    def _unsound(self) -> list[str]:
+        return self._unsound_parts(self._ahead.rollout)
