@@ -1,6 +1,6 @@
 """Measure ours and what it is compared with in turn (A B A B), in one run.
 
-usage: robot-rl bench env|learner|runtime|mamujoco [key=value ...]
+usage: robot-rl bench env|learner|runtime|async|mamujoco [key=value ...]
 
 env: control steps a second under random actions, against the bare steps of the engine
 {EnvOptions}
@@ -10,6 +10,10 @@ learner: the PPO update, against rsl_rl's at equal arithmetic; a team's (agents=
 
 runtime: the robot's binary at 500 Hz: inference, state to command over each transport, damping after kill -9
 {RuntimeOptions}
+
+async: trainings with overlap=true against those without: how much of the shorter side is hidden. First with worlds
+that wait as long as learning takes, as a device would, then with the task's, which any setting of robot-rl train changes
+{AsyncOptions}
 
 mamujoco: MAPPO on robots that are divided among agents, against the returns that HARL publishes; an hour or two. Any
 setting of robot-rl train changes the trainings
@@ -74,6 +78,19 @@ class RuntimeOptions:
 
 
 @dataclass(kw_only=True, slots=True)
+class AsyncOptions:
+    """Options of robot-rl bench async."""
+
+    task: str = option("go2_flat", "the task; empty: only the worlds that wait")
+    num_envs: int = option(1024, "worlds", most=MAX_ENVS)
+    device: str = option("cpu", "cpu, cuda or cuda:<index>")
+    iterations: int = option(12, "iterations of a training that count", least=2, most=MAX_COUNT)
+    repeats: int = option(5, "trainings of each kind, in turn; at least 2 for a spread", least=2, most=MAX_COUNT)
+    seed: int = option(0, "seed of worlds and actions", least=0, most=MAX_SEED)
+    out: str = option("", "file for the figures as JSON")
+
+
+@dataclass(kw_only=True, slots=True)
 class MamujocoOptions:
     """Options of robot-rl bench mamujoco."""
 
@@ -102,6 +119,7 @@ def run(arguments: Sequence[str]) -> int:
         "env": (bench_env, show),
         "learner": (bench_learner, show_learner),
         "runtime": (bench_runtime, show_runtime),
+        "async": (bench_async, show_async),
         "mamujoco": (bench_mamujoco, show),
     }
     bare, rest = split_bare(arguments)
@@ -207,6 +225,29 @@ def bench_runtime(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     return result, options.out
 
 
+def bench_async(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """Measure overlapped trainings; return the result and where to write it."""
+    from robot_rl.bench import overlap
+    from robot_rl.experiment.settings import change, default_tree, resolve
+    from robot_rl.sources.registry import refuse_unsupported
+
+    options, dotted = read(AsyncOptions, arguments)
+    cfg = None
+    if options.task:
+        refuse_unsupported(options.task, "bench async")
+        given = {"num_envs": options.num_envs, "seed": options.seed}
+        cfg = resolve(change(default_tree(options.task, options.device), {**given, **dotted}))
+    result = overlap.bench_overlap(
+        cfg,
+        num_envs=options.num_envs,
+        iterations=options.iterations,
+        repeats=options.repeats,
+        seed=options.seed,
+        say=lambda line: _say(f"robot-rl: {line} ..."),
+    )
+    return result, options.out
+
+
 def bench_mamujoco(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     """Train on divided robots; return the result and where to write it, next to which the curves are."""
     options, changes = read(MamujocoOptions, arguments, every=True)
@@ -278,6 +319,17 @@ def show_learner(result: Mapping[str, Any]) -> None:
     rival = result["rows"][1]["who"].split()[0]
     head = ("network", "worlds x steps", "ours [s]", f"{rival} [s]", f"{rival} / ours", "spread", "required")
     print_table(head, rows, right=(2, 3, 4, 5, 6))
+    for key, value in result["notes"].items():
+        print(f"  {key}: {value}")
+
+
+def show_async(result: Mapping[str, Any]) -> None:
+    """Print T_sim, T_learn, an iteration without and with overlap, their ratio and the efficiency, of both kinds."""
+    print(f"{result['name']}: {result['machine']['cpu']}, {result['machine']['cores']} cores")
+    head = ("worlds", "simulate [s]", "learn [s]", "in turn [s]", "overlapped [s]", "ratio", "efficiency", "spread")
+    names = ("simulate_s", "learn_s", "sync_s", "async_s", "ratio", "efficiency", "spread")
+    rows = [(one["worlds"], *(f"{one[name]:.3f}" for name in names)) for one in result["comparisons"]]
+    print_table(head, rows, right=range(1, len(head)))
     for key, value in result["notes"].items():
         print(f"  {key}: {value}")
 

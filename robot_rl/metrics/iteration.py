@@ -40,16 +40,17 @@ def limit(parts: Mapping[str, float]) -> str:
 
 
 def overlap_efficiency(simulate: float, learn: float, rest: float, elapsed: float) -> float:
-    """Return (T_sync - T_async) / (T_sync - max(T_sim, T_learn)): 1 where the shorter of the two costs no time at all.
+    """Return (T_sync - T_async) / (T_sync - max(T_sim, T_learn)): 1 where only the longer of the two takes time.
 
     Args:
-        simulate: Time in which a rollout was simulated [s].
-        learn: Time in which one was learned from [s].
-        rest: Time of neither, in which the learner did not wait [s]; it belongs to T_sync and to both of the maximum.
-        elapsed: Time of the iteration [s].
+        simulate: T_sim, how long a rollout is simulated while nothing else runs [s].
+        learn: T_learn, how long one is learned from while nothing else runs [s].
+        rest: Time of neither, a part of T_sync [s].
+        elapsed: T_async, time of an iteration in which both run at once [s].
     """
-    least = min(simulate, learn)
-    return (simulate + learn + rest - elapsed) / least if least > 0 else 0.0
+    together = simulate + learn + rest
+    gain = together - max(simulate, learn)
+    return (together - elapsed) / gain if gain > 0 else 0.0
 
 
 def describe_time(parts: Mapping[str, float]) -> str:

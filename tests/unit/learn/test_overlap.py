@@ -122,7 +122,7 @@ def test_a_learner_that_cannot_use_stale_rollouts_is_refused(name):
 
 
 def test_the_efficiency_is_the_share_of_the_shorter_side_that_is_hidden():
-    assert overlap_efficiency(1.0, 1.0, 0.1, 1.1) == pytest.approx(1.0)
+    assert overlap_efficiency(1.0, 1.0, 0.1, 1.0) == pytest.approx(1.0)
     assert overlap_efficiency(1.0, 1.0, 0.1, 2.1) == pytest.approx(0.0)
     assert overlap_efficiency(3.0, 1.0, 0.0, 3.25) == pytest.approx(0.75)
     assert overlap_efficiency(3.0, 0.0, 0.0, 3.0) == 0.0

@@ -1,0 +1,143 @@
+"""``robot-rl bench async``: trainings that simulate while they learn, against the same ones that do not, in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+
+from robot_rl.bench.learner import DIMS, SIZES
+from robot_rl.bench.result import make_result
+from robot_rl.config import LearnerCfg, NetworkCfg
+from robot_rl.learn.algorithms.ppo.config import PPOLearnerCfg
+from robot_rl.learn.runner import make_runner
+from robot_rl.metrics.iteration import overlap_efficiency
+
+WARM_UP = 4
+"""Iterations before those that count; in two of them an overlapped training times its sides apart."""
+
+Make = Callable[[], Any]
+"""Makes an environment."""
+
+
+class WaitingEnv(VecEnv):
+    """Worlds that wait instead of computing, as a process does for a device; what they show is random and the same.
+
+    Attributes:
+        step_s: How long a step takes [s].
+    """
+
+    def __init__(self, num_envs: int, step_s: float = 0.0, *, seed: int = 0) -> None:
+        """Take a number of worlds, the time of a step and the seed of the observations."""
+        self.num_envs, self.num_actions, self.max_episode_length = num_envs, DIMS.action, 1000
+        self.device, self.cfg, self.step_s = torch.device("cpu"), {}, step_s
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64)
+        generator = torch.Generator().manual_seed(seed)
+        sizes = {"actor": DIMS.actor, "critic": DIMS.critic}
+        shown = {name: torch.randn(num_envs, size, generator=generator) for name, size in sizes.items()}
+        self._obs = TensorDict(shown, batch_size=[num_envs])
+        self._reward = torch.randn(num_envs, generator=generator)
+
+    def get_observations(self) -> TensorDict:
+        """Return the observations (N, D) by group."""
+        return self._obs
+
+    def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
+        """Wait, and end the episodes that last long enough."""
+        time.sleep(self.step_s)
+        self.episode_length_buf += 1
+        ended = self.episode_length_buf >= self.max_episode_length
+        self.episode_length_buf.masked_fill_(ended, 0)
+        return self._obs, self._reward, ended, {"time_outs": ended}
+
+
+def bench_overlap(
+    cfg: Any,
+    *,
+    num_envs: int,
+    iterations: int,
+    repeats: int,
+    seed: int,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Time trainings with and without overlap.
+
+    Args:
+        cfg: Settings of a training in a task's worlds; None: only worlds that wait.
+        num_envs: Worlds that wait.
+        iterations: Iterations of a training that count.
+        repeats: Trainings of each kind.
+        seed: Of worlds and actions.
+        say: Called with a line before each part.
+
+    Returns:
+        The result in the form of :func:`robot_rl.bench.result.make_result`, in iterations a second, and
+        ``comparisons``: for each kind of worlds T_sim, T_learn, an iteration without and with overlap (medians [s]),
+        "ratio" (with / without), "efficiency" (`robot_rl.metrics.iteration.overlap_efficiency`) and its quartile
+        distance over the repeats.
+    """
+    network = {"hidden": SIZES[0], "activation": "elu"}
+    waiting = PPOLearnerCfg(actor=NetworkCfg(**network), critic=NetworkCfg(**network, output_gain=1.0))
+    say(f"{num_envs} worlds that wait")
+    learn_s = _rows(lambda: WaitingEnv(num_envs), waiting, iterations, seed)[1]
+    step_s = learn_s / waiting.num_steps
+    kinds: dict[str, tuple[Make, LearnerCfg]] = {
+        "that wait": (lambda: WaitingEnv(num_envs, step_s, seed=seed), waiting)
+    }
+    if cfg is not None:
+        kinds[f"of {cfg.task.name}"] = (cfg.make_env, cfg.learner)
+    rates: dict[str, list[float]] = {}
+    comparisons = []
+    for name, (make, learner) in kinds.items():
+        found = []
+        for repeat in range(repeats):
+            say(f"worlds {name}, {repeat + 1} of {repeats}")
+            found.append(compare(make, learner, iterations, seed))
+        comparisons.append({"worlds": name} | _medians(found))
+        rates[f"overlap=true, worlds {name}"] = [1.0 / one["async_s"] for one in found]
+        rates[f"overlap=false, worlds {name}"] = [1.0 / one["sync_s"] for one in found]
+    notes = {"num_envs": num_envs, "iterations": iterations, "seed": seed}
+    return make_result("async", rates, unit="iterations/s", notes=notes) | {"comparisons": comparisons}
+
+
+def compare(make: Make, learner: LearnerCfg, iterations: int, seed: int) -> dict[str, float]:
+    """Train without overlap and with it, and return the times [s] and the efficiency."""
+    simulate, learn, sync = _rows(make, replace(learner, overlap=False), iterations, seed)
+    elapsed = _rows(make, replace(learner, overlap=True), iterations, seed)[2]
+    efficiency = overlap_efficiency(simulate, learn, sync - simulate - learn, elapsed)
+    times = {"simulate_s": simulate, "learn_s": learn, "sync_s": sync, "async_s": elapsed}
+    return times | {"ratio": elapsed / sync, "efficiency": efficiency}
+
+
+def _rows(make: Make, learner: LearnerCfg, iterations: int, seed: int) -> tuple[float, float, float]:
+    """Train, and return medians [s] over the iterations: collecting, learning, all."""
+    rows: list[dict[str, float]] = []
+    with contextlib.ExitStack() as stack:
+        env = make()
+        if callable(close := getattr(env, "close", None)):
+            stack.callback(close)
+        make_runner(env, learner, seed=seed, observer=rows.append).learn(WARM_UP + iterations)
+    ends = [row["time_s"] for row in rows]
+    elapsed = [after - before for before, after in zip(ends[WARM_UP - 1 : -1], ends[WARM_UP:], strict=True)]
+    if learner.overlap:  # The last one begins no rollout.
+        elapsed.pop()
+    collect = [row["perf/simulate_s"] + row["perf/infer_s"] for row in rows[WARM_UP:]]
+    return (
+        statistics.median(collect),
+        statistics.median(row["perf/learn_s"] for row in rows[WARM_UP:]),
+        statistics.median(elapsed),
+    )
+
+
+def _medians(found: list[dict[str, float]]) -> dict[str, float]:
+    """Return the medians over the repeats, and the quartile distance of the efficiency."""
+    result = {name: statistics.median(one[name] for one in found) for name in found[0]}
+    quartiles = statistics.quantiles([one["efficiency"] for one in found], n=4)
+    return {name: round(value, 4) for name, value in result.items()} | {"spread": round(quartiles[2] - quartiles[0], 4)}
