@@ -12,7 +12,7 @@ runtime: the robot's binary at 500 Hz: inference, state to command over each tra
 {RuntimeOptions}
 
 async: trainings with overlap=true against those without: how much of the shorter side is hidden. First with worlds
-that wait as long as learning takes, as a device would, then with the task's, which any setting of robot-rl train changes
+that wait as long as learning takes, as a device would, then with the task's. Settings of robot-rl train change those
 {AsyncOptions}
 
 mamujoco: MAPPO on robots that are divided among agents, against the returns that HARL publishes; an hour or two. Any

@@ -35,7 +35,7 @@ class Rollout:
         groups: other observation groups that are learned from, (T + 1, N, D) each.
         ends: the same groups at which episodes ended, (T, N, D) each; other rows are undefined.
         log_prob: (T, N) log-probability of each action under the policy that drew it.
-        version: (T,) int64, iterations that this policy had learned for.
+        version: (T, N) int64, iterations that this policy had learned for.
         learner_version: () int64, iterations that the policy has learned for that learns from it; None: this one acted.
         frozen: its `Distribution.snapshot`; with `out` the parameters of its distribution.
         normalizer: mean and scale (Da,) of its normalizer; None without one.
@@ -97,11 +97,11 @@ class Rollout:
             setattr(self, name, getattr(other, name))
         self.frozen = None if other.frozen is None else other.frozen.clone()
         self.normalizer = other.normalizer
-        mine, theirs = self._buffers(), other._buffers()
+        mine, theirs = self.buffers(), other.buffers()
         for name, tensor in mine.items():
             tensor.copy_(theirs[name])
 
-    def _buffers(self) -> dict[str, Tensor]:
+    def buffers(self) -> dict[str, Tensor]:
         """Return the tensors that are filled in place, by name, but for the states of a recurrent critic."""
         left_out = ("learner_version", "frozen", "critic_state", "critic_after")
         own = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in left_out}
@@ -241,7 +241,7 @@ def make_rollout(
         time_out=flags(False),
         valid=flags(True),
         log_prob=torch.full(shape, torch.nan, device=device),  # Until `attribute`: no loss stays finite without it.
-        version=torch.zeros(num_steps, dtype=torch.int64, device=device),
+        version=torch.zeros(shape, dtype=torch.int64, device=device),
         recorded={name: floats(size) for name, size in (recorded or {}).items()},
         groups={name: floats(size, steps=num_steps + 1) for name, size in (groups or {}).items()},
         ends={name: floats(size) for name, size in (groups or {}).items()},

@@ -15,7 +15,7 @@ from robot_rl.learn.runner import Runner, make_runner
 from robot_rl.metrics.iteration import describe_overlap, overlap_efficiency
 
 
-def stateful(make_point_env, sleep_s=0.0):
+def stateful(make_point_env, sleep_s=0.0, **options):
     """A point task that can be saved, whose steps take a while."""
 
     class StatefulEnv(make_point_env):
@@ -31,7 +31,7 @@ def stateful(make_point_env, sleep_s=0.0):
             time.sleep(sleep_s)
             return super().step(actions)
 
-    return StatefulEnv()
+    return StatefulEnv(**options)
 
 
 @pytest.fixture(params=["perceptron", "memory"])
@@ -95,7 +95,7 @@ def test_the_policy_that_simulates_is_the_one_before_the_update(make_point_env, 
     runner = OverlappedRunner(make_point_env(), replace(cfg, num_steps=8), observer=lambda row: row["iteration"] == 3)
     runner.learn(8)
     rollout = runner._ahead.take()
-    assert rollout.version.tolist() == [2] * 8
+    assert set(rollout.version.flatten().tolist()) == {2}
     if runner.actor.memory is not None:
         return
     with torch.no_grad():

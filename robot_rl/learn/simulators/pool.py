@@ -1,0 +1,219 @@
+"""The simulators of a training, as the learner sees them: it publishes weights and takes segments as they come."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+
+from torch import Tensor
+
+from robot_rl.learn.simulators.simulator import Segment, Simulator
+
+State = dict[str, Tensor]
+IDLE = -1
+
+
+class LostError(RuntimeError):
+    """A simulator is gone.
+
+    Attributes:
+        index: Which one.
+    """
+
+    def __init__(self, index: int, line: str) -> None:
+        super().__init__(line)
+        self.index, self.line = index, line
+
+
+class Pool(ABC):
+    """Simulators that each work on one segment at a time.
+
+    A rollout is as many segments as there are simulators, of any of them, in the order in which they arrive: none waits
+    for a slower one. Segment n is for the update from version n / count, rounded down, and a simulator waits before a
+    step that would be too old for it.
+
+    Attributes:
+        count: How many there are.
+        states: The state of each simulator's worlds after its newest segment that was taken.
+        lost: How often one was lost.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count, self.lost = count, 0
+        self.states: list[State] = [{} for _ in range(count)]
+        self._base, self._issued, self._is_first = 0, 0, False
+        self._arrived: list[Segment] = []
+        self._targets = [IDLE] * count
+
+    @abstractmethod
+    def publish(self, version: int, weights: Tensor) -> None:
+        """Give every simulator the weights (B,) uint8 of `robot_rl.learn.simulators.weights.pack`."""
+
+    @abstractmethod
+    def read_states(self) -> list[State]:
+        """Return the state of each simulator's worlds; not while segments are simulated."""
+
+    @abstractmethod
+    def submit(self, index: int, target: int, *, is_first: bool) -> None:
+        """Let a simulator begin a segment (`Simulator.segment`)."""
+
+    @abstractmethod
+    def receive(self) -> tuple[int, Segment | None]:
+        """Wait for a segment, and return it with the index of its simulator; None where it was abandoned.
+
+        Raises:
+            LostError: A simulator that worked on one is gone.
+        """
+
+    @abstractmethod
+    def replace(self, index: int, state: Mapping[str, Tensor]) -> None:
+        """Start a simulator in the place of a lost one, or let one go on from a state."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Let every simulator give up its segment, and forget the weights."""
+
+    @abstractmethod
+    def allow(self) -> None:
+        """Let the simulators work again."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the simulators."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether segments are being simulated."""
+        return self._issued > 0
+
+    def begin(self, version: int, *, is_first: bool) -> None:
+        """Let every simulator begin a segment for the update from a version, whose weights are published already."""
+        self._base, self._issued, self._is_first = version, 0, is_first
+        for index in range(self.count):
+            self._issue(index)
+
+    def load(self, states: Sequence[State]) -> None:
+        """Let every simulator go on from a state; segments that are under way are thrown away."""
+        self._settle()
+        for index, state in enumerate(states):
+            self.replace(index, state)
+        self.states = [dict(state) for state in states]
+
+    def _settle(self) -> None:
+        """Throw all segments away that are under way."""
+        self.abandon()
+        while any(target >= 0 for target in self._targets):
+            try:
+                index, _ = self.receive()
+            except LostError as error:
+                index = error.index
+                self.replace(index, {})
+            self._targets[index] = IDLE
+        self._issued, self._arrived = 0, []
+        self.allow()
+
+    def take(self) -> list[Segment]:
+        """Wait for the segments of a rollout and return them; each simulator goes on at once."""
+        while len(self._arrived) < self.count:
+            segment = self._receive()
+            self._arrived.append(segment)
+            self._issue(segment.index)
+        found, self._arrived = self._arrived[: self.count], self._arrived[self.count :]
+        for segment in found:
+            self.states[segment.index] = segment.state
+        return found
+
+    def _receive(self) -> Segment:
+        while True:
+            try:
+                index, segment = self.receive()
+            except LostError as error:
+                self.lost += 1
+                self.replace(error.index, self._newest(error.index))
+                self.submit(error.index, self._targets[error.index], is_first=False)
+                continue
+            assert segment is not None
+            self._targets[index] = IDLE
+            return segment
+
+    def _newest(self, index: int) -> State:
+        """Return the state after a simulator's newest segment."""
+        arrived = [segment.state for segment in self._arrived if segment.index == index]
+        return arrived[-1] if arrived else self.states[index]
+
+    def _issue(self, index: int) -> None:
+        self._targets[index] = self._base + self._issued // self.count
+        is_first = self._is_first and self._issued < self.count
+        self._issued += 1
+        self.submit(index, self._targets[index], is_first=is_first)
+
+
+class ThreadPool(Pool):
+    """Simulators in threads of this process."""
+
+    def __init__(self, makes: Sequence[Callable[[], Simulator]]) -> None:
+        """Build the simulators, one after the other."""
+        super().__init__(len(makes))
+        self._simulators = [make() for make in makes]
+        self._orders: list[queue.SimpleQueue[tuple[int, bool] | None]] = [queue.SimpleQueue() for _ in makes]
+        self._done: queue.SimpleQueue[tuple[int, Segment | BaseException | None]] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, args=(index,), name=f"robot-rl-simulate-{index}", daemon=True)
+            for index in range(len(makes))
+        ]
+        for thread in self._threads:
+            thread.start()
+        self.states = self.read_states()
+
+    def publish(self, version: int, weights: Tensor) -> None:
+        """Put the weights into every mailbox."""
+        for simulator in self._simulators:
+            simulator.mailbox.put(version, weights)
+
+    def read_states(self) -> list[State]:
+        """Return the state of each simulator's worlds."""
+        return [simulator.state() for simulator in self._simulators]
+
+    def submit(self, index: int, target: int, *, is_first: bool) -> None:
+        """Let a simulator begin a segment."""
+        self._orders[index].put((target, is_first))
+
+    def receive(self) -> tuple[int, Segment | None]:
+        """Wait for a segment."""
+        index, found = self._done.get()
+        if isinstance(found, BaseException):
+            self._targets[index] = IDLE  # It is not submitted again.
+            raise found
+        return index, found
+
+    def replace(self, index: int, state: Mapping[str, Tensor]) -> None:
+        """Let a simulator go on from a state."""
+        self._simulators[index].load(state)
+
+    def abandon(self) -> None:
+        """Let every simulator give up its segment."""
+        for simulator in self._simulators:
+            simulator.mailbox.abandon()
+
+    def allow(self) -> None:
+        """Let the simulators work again."""
+        for simulator in self._simulators:
+            simulator.mailbox.allow()
+
+    def close(self) -> None:
+        """End the threads, after the step that each takes."""
+        self.abandon()
+        for orders in self._orders:
+            orders.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, index: int) -> None:
+        while (order := self._orders[index].get()) is not None:
+            target, is_first = order
+            try:
+                self._done.put((index, self._simulators[index].segment(target, is_first=is_first)))
+            except BaseException as error:
+                self._done.put((index, error))

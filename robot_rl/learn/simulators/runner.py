@@ -1,0 +1,180 @@
+"""The learner of a training whose worlds are simulated elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+from torch import Tensor
+
+from robot_rl.config import LearnerCfg
+from robot_rl.errors import UserError
+from robot_rl.learn.checkpoints import worlds
+from robot_rl.learn.interrupt import StopRequest
+from robot_rl.learn.rollout import Rollout
+from robot_rl.learn.runner import Runner
+from robot_rl.learn.simulators.pool import Pool
+from robot_rl.learn.simulators.simulator import Segment
+from robot_rl.learn.simulators.weights import pack
+from robot_rl.metrics.iteration import merge_rows
+
+NOT_SHARED = ("recording", "rewind", "skip", "num_worlds", "_template")
+"""Attributes that only an environment that is stepped has."""
+
+
+class RemoteWorlds(VecEnv):
+    """The worlds of all simulators, as the learner sees them: their sizes are known, and nothing can be stepped.
+
+    Attributes:
+        pool: The simulators.
+    """
+
+    def __init__(self, template: Any, num_envs: int, pool: Pool) -> None:
+        """Take a pool.
+
+        Args:
+            template: An environment of the same task and any number of worlds, which is never stepped.
+            num_envs: Worlds of all simulators together.
+            pool: The simulators.
+        """
+        self._template, self.pool = template, pool
+        self.num_envs, self.num_actions = num_envs, template.num_actions
+        self.max_episode_length, self.device, self.cfg = template.max_episode_length, template.device, template.cfg
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.int64)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the task's environments have in common, such as its mirror."""
+        if name.startswith("__") or name in NOT_SHARED:
+            raise AttributeError(name)
+        return getattr(self._template, name)
+
+    def get_observations(self) -> TensorDict:
+        """Return observations of the right shapes."""
+        found = self._template.get_observations()
+        rows = torch.zeros(self.num_envs, dtype=torch.int64, device=found.device)
+        return found[rows]
+
+    def step(self, actions: Tensor) -> Any:
+        """Raise, for the simulators step them."""
+        raise NotImplementedError("these worlds are stepped by simulators")
+
+    def pop_metrics(self) -> dict[str, float]:
+        """Return nothing: metrics come with the segments."""
+        return {}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the state of all worlds after the newest segments that were learned from."""
+        states = enumerate(self.pool.states)
+        return {f"{index}.{name}": tensor for index, state in states for name, tensor in state.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Let all simulators go on from a state."""
+        count = self.pool.count
+        self.pool.load([worlds.under(state, f"{index}.") for index in range(count)])
+
+    def close(self) -> None:
+        """End the simulators, and close the template."""
+        self.pool.close()
+        if callable(close := getattr(self._template, "close", None)):
+            close()
+
+
+class AsyncRunner(Runner):
+    """Learns from segments of rollouts as they come, and publishes its weights."""
+
+    env: RemoteWorlds
+
+    def __init__(self, env: RemoteWorlds, cfg: LearnerCfg, *, staleness: int = 0, **options: Any) -> None:
+        """Build the algorithm; `staleness` bounds the versions of a sample, and the options are those of `Session`."""
+        super().__init__(env, cfg, **options)
+        self._staleness, self._pool = staleness, env.pool
+        refuse_unsuited(self, staleness)
+        self._published_s = 0.0
+
+    def learn(self, max_iterations: int | None = None) -> dict[str, float]:
+        """Train as `Session.learn` does; on return no segment is under way."""
+        try:
+            return super().learn(max_iterations)
+        finally:
+            self._rest()
+
+    def load(self, path: Path, **options: Any) -> None:
+        """Load a checkpoint, as `Session.load`."""
+        self._rest()
+        super().load(path, **options)
+
+    def _rest(self) -> None:
+        """Let the simulators go back to the end of their last segments that were learned from."""
+        if self._pool.has_begun:
+            self._pool.load(self._pool.states)
+
+    def _publish(self) -> None:
+        begin = time.perf_counter()
+        self._pool.publish(self.iteration, pack(self.algorithm.actor))
+        self._published_s += time.perf_counter() - begin
+
+    def _run(self, last: int, stop: StopRequest) -> dict[str, float]:
+        self._publish()
+        self._pool.begin(self.iteration, is_first=self.iteration == 0)
+        return super()._run(last, stop)
+
+    def _iterate(self, last: int) -> dict[str, float]:
+        """Run one iteration: take the segments of a rollout, learn from it, and publish the weights."""
+        self._guard()
+        begin = time.perf_counter()
+        segments = self._pool.take()
+        waited = time.perf_counter() - begin
+        self._watch.start()
+        rollout, dropped = self._assemble(segments)
+        statistics = self.algorithm.update(rollout, self.iteration / max(last, 1))
+        self._watch.lap("learn")
+        values = torch.stack(list(statistics.values())).tolist()
+        metrics = dict(zip(statistics, values, strict=True)) | merge_rows([one.metrics for one in segments])
+        metrics |= {"staleness/dropped": dropped, "perf/wait_s": waited, "perf/publish_s": self._published_s}
+        metrics |= {"simulators": float(self._pool.count), "simulators/lost": float(self._pool.lost)}
+        self._published_s = 0.0
+        seconds = self._watch.read() | {"simulate": min(waited, max(one.busy_s for one in segments))}
+        row = self._finish_iteration(metrics, seconds)
+        if self.iteration < last:
+            self._publish()
+        return row
+
+    def _assemble(self, segments: Sequence[Segment]) -> tuple[Rollout, float]:
+        """Fill the rollout with segments; return it and the share of the samples that are too old."""
+        rollout = self.collector.rollout
+        rollout.begin()
+        rollout.has_final_obs = any(one.has_final_obs for one in segments)
+        rollout.has_invalid = any(one.has_invalid for one in segments)
+        for name, tensor in rollout.buffers().items():
+            first = 0
+            for one in segments:
+                part = one.tensors[name]
+                tensor[:, first : first + part.shape[1]].copy_(part)
+                first += part.shape[1]
+        rollout.frozen = segments[-1].frozen
+        age = self.iteration - rollout.version
+        is_old = age > self._staleness
+        rollout.learner_version = None
+        if bool((age > 0).any()):
+            rollout.learner_version = torch.full((), self.iteration, dtype=torch.int64, device=self.device)
+        if bool(is_old.any()):
+            rollout.valid &= ~is_old
+            rollout.has_invalid = True
+            rollout.blank_invalid()
+        return rollout, float(is_old.float().mean())
+
+
+def refuse_unsuited(runner: Runner, staleness: int) -> None:
+    """Raise UserError for a learner that cannot learn from segments, or not from ones that are so old."""
+    cfg, spec = runner.cfg, runner.algorithm.spec()
+    if staleness and not cfg.uses_stale:
+        raise UserError(f"staleness.max={staleness}: learner={cfg.name} cannot learn from an older policy's rollouts")
+    if spec.hooks:
+        raise UserError(f"learner={cfg.name}: an auxiliary objective acts in rollouts, which simulators cannot do")
+    if spec.critic_memory:
+        raise UserError("critic.memory.kind: segments of a world may come in another order; use a critic without one")
